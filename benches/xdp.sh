@@ -15,6 +15,7 @@ set -euo pipefail
 : "${HOLD:=3s}"          # shorter steps have no figures
 : "${SESSIONS:=1000}"   # players
 : "${BYTES:=100}"       # of a payload
+: "${DELAY:=auto}"      # the gateway's batch_delay
 : "${CORE:=0}"          # of the gateway, its game process and what they do in the kernel
 : "${LOAD_CORE:=1}"     # of the generator, where it is not at full queues
 : "${BIN:=target/release}"
@@ -52,7 +53,8 @@ gateway() {
     local io=$1 protocol=$2 link=$3
     mkdir -p "$work/run"
     {
-        printf '[gateway]\nworkers = 1\npin = false\nio = "uring"\nrun_dir = "%s"\nstate_dir = "%s"\n' "$work/run" "$work/state"
+        printf '[gateway]\nbatch_delay = "%s"\n' "$DELAY"
+        printf 'workers = 1\npin = false\nio = "uring"\nrun_dir = "%s"\nstate_dir = "%s"\n' "$work/run" "$work/state"
         printf '[[listener]]\nname = "wire"\nprotocol = "%s"\nbind = ["%s"]\nbackends = ["game"]\nmax_sessions = 100000\n' "$protocol" "$front"
         [[ $protocol == plain ]] || printf 'protocol_id = 7\nkeys = [{ file = "%s" }]\n' "$work/key"
         [[ $io == uring ]] || printf 'io = "xdp"\nxdp = { interface = "wire0", mode = "copy" }\n'
