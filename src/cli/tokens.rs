@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use ringgate_fleet::keyspace::Name;
-use ringgate_os::host;
+use ringgate_os::{host, process};
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
 use ringgate_tokens::service::{self, Options};
@@ -12,7 +12,7 @@ use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
 
 use super::logging::{self, LogArgs};
-use super::{Failure, exit};
+use super::{Failure, exit, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 
@@ -38,9 +38,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         TokensConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
     }
+    process::ignore_user_signals();
     let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
+    signal::explain_hang_ups("a token service reads its file when it starts")?;
     let (stop, stopped) = std::sync::mpsc::channel();
-    let _flag = super::signal::stop_flag(move || {
+    let _flag = signal::stop_flag(move || {
         let _ = stop.send(());
     })?;
     let running = service::start(options(config)?).map_err(Failure::failed)?;

@@ -7,6 +7,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
+use ringgate_os::process;
+
 use crate::command::ringgate;
 use crate::control_browser::{shown, text_of};
 use crate::control_metrics::promtool;
@@ -60,7 +62,7 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     fleet.put_backend(&daemon, "one", 4, "ready");
     fleet.put_backend(&daemon, "two", 6, "draining");
-    let service = Service::start(&fleet);
+    let mut service = Service::start(&fleet);
     wait_for("all of it in the service's mirror", || {
         let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
         let has_epoch = told["gateways"][0]["listeners"][0]["epochs"] == serde_json::json!([1]);
@@ -75,6 +77,13 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
     if let Some(said) = promtool(&service.get("/metrics", "").body) {
         assert_eq!(said, "");
     }
+
+    // Whoever tells everything called ringgate to read its files again ends no token service.
+    for number in [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+        process::signal(service.child.id(), number).expect("it runs");
+        assert_eq!(service.get("/fleet", "").status, 200);
+    }
+    assert!(service.child.try_wait().expect("it is ours").is_none(), "it runs on");
 
     let url = format!("http://{}/fleet", service.address);
     let Some(dom) = shown(&format!("{url}#an-eye-for-the-fleet")) else { return };
