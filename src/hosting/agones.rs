@@ -29,8 +29,12 @@ pub(super) async fn state(server: &Url) -> Result<State, String> {
 fn read(body: &[u8]) -> Result<State, String> {
     let found: GameServer =
         serde_json::from_slice(body).map_err(|why| format!("it says no game server: {why}"))?;
-    let state = found.status.state;
-    of(&state).ok_or_else(|| format!("its state {state:?} is not known"))
+    let mut state = found.status.state;
+    let known = of(&state);
+    known.ok_or_else(|| {
+        state.truncate(state.floor_char_boundary(STATE_BYTES_SHOWN));
+        format!("its state {state:?} is not known")
+    })
 }
 
 /// Each of Agones' states is one of ours.
@@ -45,6 +49,9 @@ fn of(state: &str) -> Option<State> {
         _ => return None,
     })
 }
+
+/// Longer than any name of a state.
+const STATE_BYTES_SHOWN: usize = 40;
 
 #[cfg(test)]
 mod tests {
@@ -77,6 +84,8 @@ mod tests {
     fn what_is_not_known_is_said() {
         let why = read(br#"{"status":{"state":"Asleep"}}"#);
         assert_eq!(why, Err("its state \"Asleep\" is not known".to_owned()));
+        let long = format!(r#"{{"status":{{"state":"{}"}}}}"#, "é".repeat(9_999));
+        assert!(read(long.as_bytes()).is_err_and(|why| why.len() < 80));
         for body in [&b""[..], b"[]", b"{}", br#"{"status":{}}"#] {
             assert!(read(body).is_err());
         }

@@ -36,7 +36,7 @@ async fn query(server: SocketAddr) -> io::Result<()> {
     let mut request = QUERY.to_vec();
     socket.send(&request).await?;
     let mut answer = [0; ANSWER_BYTES_MAX];
-    loop {
+    for _ in 0..ANSWERS_MAX {
         let len = socket.recv(&mut answer).await?;
         match answer[..len] {
             // An answer, or the first part of one.
@@ -52,6 +52,7 @@ async fn query(server: SocketAddr) -> io::Result<()> {
             _ => {}
         }
     }
+    Err(io::Error::other("it answers, and not the query"))
 }
 
 const QUERY: &[u8] = b"\xff\xff\xff\xffTSource Engine Query\0";
@@ -60,6 +61,9 @@ const INFO: u8 = b'I';
 const INFO_OLD: u8 = b'm';
 const CHALLENGE: u8 = b'A';
 const ANSWER_BYTES_MAX: usize = 1500;
+
+/// A server that has only numbers and noise to say is not asked on and on.
+const ANSWERS_MAX: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -135,6 +139,18 @@ mod tests {
         let server = thread::spawn(answer);
         assert_eq!(asked(Check::A2s(address), LONG), Ok(()));
         server.join().expect("it heard what it should");
+        let endless = Socket::bind("127.0.0.1:0").expect("loopback");
+        let address = endless.local_addr().expect("bound");
+        let server = thread::spawn(move || {
+            let mut heard = [0; 100];
+            for _ in 0..ANSWERS_MAX {
+                let (_, from) = endless.recv_from(&mut heard).expect("a query");
+                endless.send_to(b"\xff\xff\xff\xffA1234", from).expect("loopback");
+            }
+        });
+        let why = Err("it answers, and not the query".to_owned());
+        assert_eq!(asked(Check::A2s(address), LONG), why);
+        server.join().expect("it was asked so often");
         let silent = Socket::bind("127.0.0.1:0").expect("loopback");
         let address = silent.local_addr().expect("bound");
         assert_eq!(asked(Check::A2s(address), SHORT), Err("no answer within 50ms".to_owned()));
