@@ -7,7 +7,7 @@
 //! to wait for the first.
 
 mod agents;
-mod fleet;
+pub(super) mod fleet;
 pub(super) mod text;
 mod traffic;
 

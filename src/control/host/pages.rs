@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::values::word_of;
+use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
 use crate::hosting::{Shown, Status};
 use ringgate_agent::counts::Drop;
@@ -221,22 +222,7 @@ fn metrics_of_fleet(text: &mut Text, status: &Status) {
     one("ringgate_fleet_unreadable", Kind::Gauge, "Keys that cannot be read.", unreadable);
     let announced = status.announced as u64;
     one("ringgate_fleet_announced", Kind::Gauge, "Processes that came themselves.", announced);
-    let mut refused = text.family(
-        "ringgate_fleet_announcements_refused_total",
-        Kind::Counter,
-        "Game processes that wanted to be registered here and were not, by reason.",
-    );
-    for (reason, count) in &status.announcements_refused {
-        refused.sample(&[("reason", reason)], *count);
-    }
-    let mut copies = text.family(
-        "ringgate_fleet_copies_total",
-        Kind::Counter,
-        "Times what is known was written to state_dir.",
-    );
-    for (result, count) in ["done", "failed"].into_iter().zip(status.copies) {
-        copies.sample(&[("result", result)], count);
-    }
+    fleet::refused_and_copied(text, &status.announcements_refused, status.copies);
     let mut states = text.family(
         "ringgate_agent_backend_state",
         Kind::Gauge,

@@ -120,22 +120,7 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     for (state, count) in ["taken", "left_out"].into_iter().zip(backends) {
         by_use.sample(&[("state", state)], *count);
     }
-    let mut refused = text.family(
-        "ringgate_fleet_announcements_refused_total",
-        Kind::Counter,
-        "Game processes that wanted to be registered here and were not, by reason.",
-    );
-    for (reason, count) in &status.announcements_refused {
-        refused.sample(&[("reason", reason)], *count);
-    }
-    let mut copies = text.family(
-        "ringgate_fleet_copies_total",
-        Kind::Counter,
-        "Times what is known was written to state_dir.",
-    );
-    for (result, count) in ["done", "failed"].into_iter().zip(status.copies) {
-        copies.sample(&[("result", result)], count);
-    }
+    refused_and_copied(text, &status.announcements_refused, status.copies);
     let mut ousted = text.family(
         "ringgate_fleet_players_ousted_total",
         Kind::Counter,
@@ -153,5 +138,30 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     for (listener, confirmed) in &shown.confirmed {
         let newest = confirmed.iter().max().copied().unwrap_or_default();
         epochs.sample(&[("listener", listener)], newest);
+    }
+}
+
+/// What agents in a fleet count as well: game processes that were refused, by reason, and copies
+/// that were written, and that could not be.
+pub(in crate::control) fn refused_and_copied(
+    text: &mut Text,
+    refusals: &[(&'static str, u64)],
+    copied: [u64; 2],
+) {
+    let mut refused = text.family(
+        "ringgate_fleet_announcements_refused_total",
+        Kind::Counter,
+        "Game processes that wanted to be registered here and were not, by reason.",
+    );
+    for (reason, count) in refusals {
+        refused.sample(&[("reason", reason)], *count);
+    }
+    let mut copies = text.family(
+        "ringgate_fleet_copies_total",
+        Kind::Counter,
+        "Times what is known was written to state_dir.",
+    );
+    for (result, count) in ["done", "failed"].into_iter().zip(copied) {
+        copies.sample(&[("result", result)], count);
     }
 }
