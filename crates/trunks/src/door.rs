@@ -13,6 +13,7 @@ use ringgate_os::notify::{self, Epoll, Ready};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::{Door, End, Guest, Hello};
 
+use crate::crowd;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
 use crate::site::{self, Arrival};
@@ -108,7 +109,7 @@ impl Porter {
             let rules = self.shared.rules();
             let Some(gateway) = rules.identity(self.bind) else { return };
             if self.guests.len() == GUESTS_MAX {
-                self.send_away_oldest();
+                self.send_one_away();
             }
             let (token, now_ns) = (self.next, self.now_ns());
             match Guest::new(gateway, came, (&self.epoll, token), now_ns) {
@@ -211,9 +212,11 @@ impl Porter {
         }
     }
 
-    fn send_away_oldest(&mut self) {
-        if let Some(oldest) = self.guests.keys().min().copied() {
-            let guest = self.guests.remove(&oldest);
+    /// There are too many: one of those who have most goes.
+    fn send_one_away(&mut self) {
+        let guests = self.guests.iter().map(|(token, guest)| (*token, guest.peer().ip()));
+        if let Some(first) = crowd::in_the_way(guests) {
+            let guest = self.guests.remove(&first);
             self.refuse("crowded", guest.map(|guest| guest.peer()));
         }
     }

@@ -7,6 +7,7 @@
 //! grace, a hand-over to the next process) holds for these without a line in it.
 #![deny(unsafe_code)]
 
+mod crowd;
 mod door;
 mod links;
 mod mailbox;
@@ -16,6 +17,7 @@ mod shown;
 mod site;
 #[cfg(test)]
 mod tests;
+mod told;
 mod trunks;
 
 pub use ringgate_trunk::datagram::Refusal;

@@ -15,6 +15,7 @@ use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk_io::{Bundles, Local, Received, Trunk};
 
 use crate::shown::LinkCounts;
+use crate::told::Told;
 
 /// What links are called in the set: this and their place.
 pub(crate) const TOKEN: u64 = 1 << 32;
@@ -59,6 +60,7 @@ pub(crate) struct Links {
     is_held: bool,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
+    told: Told,
 }
 
 #[derive(Debug)]
@@ -263,11 +265,13 @@ impl Links {
         if !making.allowed.iter().any(|name| name == hello.name) {
             self.counts.name_refused += 1;
             let backend = hello.name;
-            tracing::warn!(
-                event = "agent_backend_refused",
-                backend,
-                "the agent may not serve {backend}"
-            );
+            if self.told.is_news(backend) {
+                tracing::warn!(
+                    event = "agent_backend_refused",
+                    backend,
+                    "the agent may not serve {backend}: `backends` of its [[agent]] does not name it"
+                );
+            }
             return self.answers.push(Answer::Goodbye(lane, number, GoodbyeReason::NameUnknown));
         }
         let free = self.places.iter().position(Option::is_none);

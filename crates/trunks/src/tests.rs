@@ -4,9 +4,12 @@
 mod lent;
 mod rig;
 
+use std::net::SocketAddr;
+
 use ringgate_link::bundle::{GoodbyeReason, Hello, SessionId, Welcome};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::End;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::rules::NO_AGENT;
 use rig::{AGENT, AGENT_NEXT, Agent, EXPIRED, Heard, Rig, STRANGER};
@@ -171,6 +174,32 @@ fn hostile_bytes_at_the_door_are_counted_and_crowds_find_an_end() {
             && refused("crowded") >= 6
             && refused("tls") == 1
     });
+}
+
+#[test]
+fn who_connects_again_and_again_sends_nobody_away_but_itself() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    // An agent on a long way: it has connected, and its hello is not there yet.
+    let slow = std::net::TcpStream::connect(rig.address).expect("it listens");
+    slow.set_nonblocking(true).expect("it may");
+    let address = rig.address;
+    let elsewhere = move || {
+        let from = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a descriptor");
+        from.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 2], 0)))).expect("loopback");
+        from.connect(&SockAddr::from(address)).expect("it listens");
+        from
+    };
+    let crowd: Vec<_> = (0..90).map(|_| elsewhere()).collect();
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "some were sent away", |rig, _| {
+        rig.door().refused.get("crowded") >= Some(&20)
+    });
+    drop(crowd);
+    let mut byte = [0];
+    let heard = std::io::Read::read(&mut &slow, &mut byte).map_err(|why| why.kind());
+    // Where all of this took seconds, it has gone as everybody does who says nothing.
+    let is_late = rig.door().refused.contains_key("slow");
+    assert!(is_late || heard == Err(std::io::ErrorKind::WouldBlock), "it is gone: {heard:?}");
 }
 
 #[test]
