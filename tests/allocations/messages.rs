@@ -18,6 +18,9 @@ const MS: u64 = 1_000_000;
 const LEVELS: bundle::Channel = bundle::Channel::Reliable(0);
 const EVENTS: bundle::Channel = bundle::Channel::Reliable(9);
 
+/// A long message, and the beginnings of it short ones.
+static LEVEL: [u8; 20_000] = [7; 20_000];
+
 /// Players with their ends, and a game process.
 struct Arena {
     connected: ConnectedPlayers,
@@ -78,21 +81,21 @@ impl Arena {
     fn busy_tick(&mut self, link_is_full: bool) -> u64 {
         for player in 0..self.ends.len() {
             let has_much = (self.ticks + 13 * player).is_multiple_of(100);
-            let (level, end) = ([7; 20_000], &mut self.ends[player]);
+            let (level, end) = (&LEVEL, &mut self.ends[player]);
             end.send(Channel::Sequenced(0), &level[..100], None).expect("room");
             end.send(Channel::Unreliable(200), &level[..30], None).expect("room");
             let _ = end.send(Channel::Reliable(1), &level[..200], None);
             self.say_to(player, bundle::Channel::Sequenced(0), &level[..600], 0);
             self.say_to(player, bundle::Channel::Unreliable(3), &level[..50], 1);
             if has_much {
-                let _ = self.ends[player].send(Channel::Reliable(0), &level, None);
+                let _ = self.ends[player].send(Channel::Reliable(0), level, None);
             }
             if self.full > 0 {
                 continue;
             }
             self.say_to(player, EVENTS, &level[..100], 2);
             if has_much {
-                self.say_to(player, LEVELS, &level, 3);
+                self.say_to(player, LEVELS, level, 3);
             }
         }
         self.tick(link_is_full)
@@ -101,14 +104,14 @@ impl Arena {
     /// Ten milliseconds in which there is more to say than leaves, on every channel that is used.
     fn crowded_tick(&mut self, link_is_full: bool) {
         for player in 0..self.ends.len() {
-            let (level, end) = ([7; 20_000], &mut self.ends[player]);
-            while end.send(Channel::Reliable(0), &level, None).is_ok() {
+            let (level, end) = (&LEVEL, &mut self.ends[player]);
+            while end.send(Channel::Reliable(0), level, None).is_ok() {
                 for _ in 0..20 {
                     let _ = end.send(Channel::Reliable(1), &level[..200], None);
                 }
             }
             if self.full == 0 {
-                (0..6).for_each(|_| self.say_to(player, LEVELS, &level, 1));
+                (0..6).for_each(|_| self.say_to(player, LEVELS, level, 1));
                 (0..20).for_each(|_| self.say_to(player, EVENTS, &level[..100], 1));
             }
         }
@@ -246,7 +249,7 @@ fn quiet_bytes(players: usize) -> i64 {
     let raw = bytes_of(&|| ConnectedPlayers::new(players, Aead::detect()));
     let quiet = bytes_of(&|| {
         let mut arena = Arena::new(players, 23);
-        (0..30).for_each(|_| drop(arena.busy_tick(false)));
+        (0..30).for_each(|_| _ = arena.busy_tick(false));
         for player in 0..players {
             for channel in 0..=255 {
                 let _ = arena.ends[player].send(Channel::Reliable(channel), &[1; 100], None);
@@ -254,7 +257,7 @@ fn quiet_bytes(players: usize) -> i64 {
             }
         }
         // Two seconds until all has arrived, and more than ten of silence.
-        (0..1300).for_each(|_| drop(arena.tick(false)));
+        (0..1300).for_each(|_| _ = arena.tick(false));
         arena.connected
     });
     quiet - raw

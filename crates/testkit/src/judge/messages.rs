@@ -56,9 +56,9 @@ impl Judge {
         };
         self.require(letter.life == life, || format!("{letter:?} reached life {life}"));
         let record = self.life_mut(letter.life);
-        let heard = record.map_or(Err("nobody's".to_owned()), |record| {
-            record.messages_down.hear(channel, letter.number, message.len())
-        });
+        let heard = record
+            .ok_or_else(|| "of no life".to_owned())
+            .and_then(|record| record.messages_down.hear(channel, letter.number, message.len()));
         self.require(heard.is_ok(), || format!("life {life}, down: {heard:?}"));
     }
 
