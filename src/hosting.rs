@@ -4,12 +4,14 @@
 //!
 //! `gateways` says which gateways to connect to and `wellness` what becomes of answers; neither
 //! touches anything. `probe` asks game processes, `agones` the SDK server beside one, both over
-//! `http`. `member` has the tasks that speak with etcd. Game processes that register themselves
+//! `http`. `member` has the tasks that speak with etcd, `leases` is what the next start has to know
+//! of the registration. Game processes that register themselves
 //! come to the same door as at a gateway (`crate::membership::announced`).
 
 mod agones;
 mod gateways;
 mod http;
+mod leases;
 mod member;
 mod probe;
 mod wellness;
@@ -49,6 +51,8 @@ struct Settings {
     instance: u64,
     lease_s: i64,
     copy: PathBuf,
+    /// Where the leases of the last start are.
+    leases: PathBuf,
     /// Those of the file.
     gateways: Vec<Gateway>,
     /// Regions whose gateways are of interest.
@@ -97,6 +101,7 @@ impl Prepared {
             instance,
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: agent.state_dir.join(COPY_FILE),
+            leases: agent.state_dir.join(LEASES_FILE),
             gateways: agent.gateways.clone(),
             regions,
             max_gateways: agent.max_gateways,
@@ -121,6 +126,9 @@ impl std::fmt::Debug for Prepared {
         f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
+
+/// The file in `state_dir`.
+const LEASES_FILE: &str = "leases";
 
 /// With nobody named: who runs the agent.
 fn admitted(allowed: &Allowed) -> Allowed {

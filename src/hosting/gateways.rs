@@ -163,6 +163,7 @@ mod tests {
             instance: 1,
             lease_s: 10,
             copy: "/nowhere".into(),
+            leases: "/nowhere".into(),
             gateways: vec![Gateway::parse("filed.example:7200").expect("sound")],
             regions: vec![name("eu")],
             max_gateways,

@@ -11,7 +11,7 @@ use ringgate_agent::service::Agent;
 use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Name, Place, classify};
-use ringgate_fleet::lease::{self, Registration};
+use ringgate_fleet::lease::{self, Handed, Registration};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::{self, Reach, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::gateways::Gateways;
 use super::wellness::Watched;
-use super::{Prepared, Settings, agones, probe};
+use super::{Prepared, Settings, agones, leases, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{self, Book, Counted, Door, Refusal};
 use crate::membership::{copy, news};
@@ -94,6 +94,8 @@ struct Shared {
     gateways: Gateways,
     watched: Vec<Watched>,
     to_save: Option<Truth>,
+    /// Leases under which something may stand, the one that is held first.
+    leases: Vec<i64>,
     saved_ms: u64,
     is_unsaved: bool,
 }
@@ -126,6 +128,7 @@ impl Member {
             gateways,
             watched: hosted.into_iter().map(Watched::new).collect(),
             to_save: None,
+            leases: Vec::new(),
             saved_ms: 0,
             is_unsaved: false,
         }));
@@ -143,6 +146,7 @@ impl Member {
             wanted: None,
             guests: BTreeSet::new(),
             written: None,
+            leases: Vec::new(),
             doubted_ms: 0,
         };
         let task = tokio::spawn(part.run(truth, door, ordered));
@@ -204,6 +208,8 @@ struct Part {
     /// What the agent was told last: where to connect, and who may come to it.
     wanted: Option<Vec<Gateway>>,
     guests: BTreeSet<String>,
+    /// The leases that the file in `state_dir` names.
+    leases: Vec<i64>,
     /// The gateways that the agent's own value names, and when it was written.
     written: Option<(Vec<String>, u64)>,
     doubted_ms: u64,
@@ -235,6 +241,7 @@ impl Part {
                 _ = ticks.tick() => {
                     self.tick(&say);
                     self.save().await;
+                    self.save_leases().await;
                 }
             }
         }
@@ -274,7 +281,10 @@ impl Part {
         said: mpsc::Receiver<lease::run::Command>,
     ) -> JoinHandle<Registration> {
         let seed = clock::unix_ns().rotate_left(32) ^ self.settings.instance;
-        let registration = Registration::new(self.settings.lease_s, seed);
+        // What stands under the leases of the last start is this one's.
+        let former = leases::load(&self.settings.leases);
+        let handed = Handed { former, ..Handed::default() };
+        let registration = Registration::adopt(self.settings.lease_s, seed, handed);
         let (shared, own) = (Arc::clone(&self.shared), self.own_key());
         let (book, news) = (Arc::clone(&self.book), Arc::clone(&self.news));
         let keyspace = self.settings.keyspace.clone();
@@ -464,6 +474,22 @@ impl Part {
         }
     }
 
+    /// Writes which leases there are, where that is news. One that could not be written is tried
+    /// again with the next lease: it matters to a start within the lease's time alone.
+    async fn save_leases(&mut self) {
+        let leases = lock(&self.shared).leases.clone();
+        if leases != self.leases {
+            self.leases.clone_from(&leases);
+            let path = self.settings.leases.clone();
+            if !leases::save(path, leases).await {
+                tracing::warn!(
+                    event = "fleet_leases_not_written",
+                    "cannot write to state_dir: an agent that is started again at once will wait for the end of this one's lease"
+                );
+            }
+        }
+    }
+
     /// Writes the copy, where there is another one.
     async fn save(&self) {
         let Some(truth) = lock(&self.shared).to_save.take() else { return };
@@ -553,6 +579,10 @@ impl Shared {
             tracing::info!(event = "fleet_registered", "registered in the fleet");
         }
         self.status.is_registered = is_registered;
+        let Handed { lease, former, .. } = registration.handed();
+        if lease != 0 {
+            self.leases = [lease].into_iter().chain(former.into_iter().rev()).collect();
+        }
         self.status.leases_lost = registration.lost();
         self.status.lease_error = registration.last_error().map(str::to_owned);
     }

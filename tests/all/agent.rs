@@ -244,6 +244,27 @@ fn what_is_wrong_with_an_agents_file_is_said_with_its_place() {
         assert!(said.contains(part), "{part} is not in {said}");
     }
 
+    // What concerns the fleet.
+    let fleet = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/f\"\nname = \"x\"\n";
+    let wrong = "group = \"a\"\nlabels = { map = 7 }\nstate = \"asleep\"\n\
+                 health = { tcp = \"127.0.0.1:1\", http = \"http://127.0.0.1:2/\" }\n";
+    agent_file(&folder, "host-7", 7200, &format!("link = \"bundle\"\n{wrong}{fleet}"));
+    let said = refused(&folder);
+    for part in [
+        "fleet.name: found a name, expected nothing: an agent is called by agent.name",
+        "backend[0].labels.map: found a number, expected a text",
+        "backend[0].state: found a string, expected \"ready\"",
+        "backend[0].health: found 2 checks, expected exactly one of tcp, http and a2s",
+    ] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    agent_file(&folder, "host-7", 7200, "link = \"bundle\"\ngroup = \"a\"\n");
+    let said = refused(&folder);
+    assert!(
+        said.contains("backend[0].group: found group without a fleet, expected a table [fleet]"),
+        "{said}"
+    );
+
     agent_file(&folder, "host-7", 7200, "link = \"bundle\"\n");
     let check = |folder: &Folder| {
         let file = folder.join("agent.toml");

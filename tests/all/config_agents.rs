@@ -74,6 +74,36 @@ fn mistakes_are_named() {
     is_refused(&folder, &lost, "lost.pem: cannot read it: No such file");
 }
 
+const FLEET: &str = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/f\"\n";
+
+#[test]
+fn a_table_may_stand_for_all_agents_of_a_fleet() {
+    let folder = Folder::new();
+    identity(&folder);
+    let any = agent("*").replace("[\"arena-1\"]", "\"fleet\"");
+    let public = format!("{any}public = \"gate-1.example:7400\"\n");
+    let config = read(&folder, &[FLEET, &public, &agent("host-7")].concat()).expect("it is sound");
+    let [any_of_them, one] = &config.agents[..] else { panic!("there are two") };
+    assert_eq!((&*any_of_them.name, any_of_them.serves_fleet), ("*", true));
+    assert_eq!(
+        any_of_them.public.as_ref().map(ToString::to_string).as_deref(),
+        Some("gate-1.example:7400")
+    );
+    assert!(any_of_them.backends.is_empty() && !one.serves_fleet && one.public.is_none());
+
+    let said =
+        "agent[0].backends: found \"fleet\" without a fleet, expected a table [fleet], or names";
+    is_refused(&folder, &any, said);
+    let listed = [FLEET, &agent("*")].concat();
+    is_refused(&folder, &listed, "agent[0].backends: found a list, for agents that have no table");
+    let badly = public.replace("gate-1.example:7400", "gate-1.example");
+    is_refused(
+        &folder,
+        &[FLEET, &badly].concat(),
+        "agent[0].public: found \"gate-1.example\", expected a host and its port",
+    );
+}
+
 #[test]
 fn a_key_that_others_may_read_is_refused() {
     let folder = Folder::new();

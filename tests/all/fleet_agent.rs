@@ -49,7 +49,12 @@ impl Rig {
 
     /// An agent with these backends, and no word about gateways.
     fn agent(&self, backends: &str) -> Agent {
-        let table = self.fleet.agent_table();
+        self.agent_with("2m", backends)
+    }
+
+    /// The same, with a lease that the test waits for.
+    fn agent_with(&self, lease: &str, backends: &str) -> Agent {
+        let table = self.fleet.agent_table(lease);
         let text = format!(
             "[agent]\nname = \"host-7\"\nca = \"ca.pem\"\ncertificate = \"host-7.pem\"\n\
              key = \"host-7.key\"\nrun_dir = \"host\"\nstate_dir = \"state\"\ndrain_timeout = \"0s\"\n\
@@ -94,7 +99,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let Some(rig) = Rig::new() else { return };
     let port = free_port();
     let gateway = rig.gateway("gate-1");
-    let agent = rig.agent(&server(port, ""));
+    let agent = rig.agent_with("3s", &server(port, ""));
     has(&rig.fleet, "arena-1", "state", "starting");
     let running = start_server(port);
     has(&rig.fleet, "arena-1", "state", "ready");
@@ -106,8 +111,8 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let mut player = Player::connected(gateway.listener, 1, &key(1));
     player.echo(b"over the trunk");
     has(&rig.fleet, "arena-1", "used", 1);
-    let doctor = rig.fleet.ctl(&["get", "--print-value-only", "/f/truth/agent/host-7"]);
-    assert!(doctor.contains("\"gateways\":[\"gate-1\"]"), "{doctor}");
+    let agents = rig.fleet.ctl(&["get", "--print-value-only", "/f/truth/agent/host-7"]);
+    assert!(agents.contains("\"gateways\":[\"gate-1\"]"), "{agents}");
 
     // The server is gone for a moment: nobody new is sent there, and its player waits.
     drop(running);
@@ -116,7 +121,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     has(&rig.fleet, "arena-1", "state", "ready");
     player.echo(b"found again");
 
-    // Its lease ends while it lives: it registers anew, and its trunk was never gone.
+    // Its lease ends while it lives: it registers anew, and was not sent away meanwhile.
     let since = || rig.fleet.created("/f/truth/backend/arena-1");
     let before = since().expect("it stands there");
     rig.fleet.revoke("/f/truth/agent/host-7");
@@ -124,15 +129,15 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     rig.is_led_to_by("arena-1", &["gate-1"]);
     takes_players(&gateway);
     player.echo(b"undisturbed");
-    let trunks = "ringgate_agent_trunks_total{agent=\"host-7\"}";
-    assert_eq!(gateway.get("/metrics").value(trunks), Some(1));
+    let sent_away = "ringgate_agent_ended_total{agent=\"host-7\",reason=\"unknown_agent\"}";
+    assert_eq!(gateway.get("/metrics").value(sent_away).unwrap_or_default(), 0);
 
     // The agent dies: its lease ends, the backend is retired, and its player stays.
     drop(agent);
     is_gone(&rig.fleet, "arena-1");
     is_retired(&gateway);
     assert!(player.is_connected());
-    let mut agent = rig.agent(&server(port, ""));
+    let mut agent = rig.agent_with("3s", &server(port, ""));
     player.echo(b"over another trunk");
     rig.is_led_to_by("arena-1", &["gate-1"]);
     has(&rig.fleet, "arena-1", "used", 1);
@@ -140,9 +145,36 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
 
     // It ends in order: everything of it is gone at once.
     assert_eq!(agent.terminate(), Some(0));
-    assert!(value(&rig.fleet, "arena-1").is_none(), "before the process has ended");
+    is_gone(&rig.fleet, "arena-1");
     assert!(!rig.fleet.ctl(&["get", "/f/truth/agent/host-7"]).contains("host-7"));
     assert!(player.is_connected());
+}
+
+#[test]
+fn an_agent_that_is_back_before_its_lease_ends_was_never_gone() {
+    let Some(rig) = Rig::new() else { return };
+    let port = free_port();
+    let _server = start_server(port);
+    let gateway = rig.gateway("gate-1");
+    let start = || rig.agent(&server(port, ""));
+    let agent = start();
+    rig.is_led_to_by("arena-1", &["gate-1"]);
+    takes_players(&gateway);
+    let mut player = Player::connected(gateway.listener, 1, &key(1));
+    player.echo(b"over the first trunk");
+    let leases = || std::fs::read_to_string(rig.folder.join("state/leases")).ok();
+    wait_for("the lease is written down", || leases().filter(|text| !text.is_empty()));
+    let keys = ["/f/truth/backend/arena-1", "/f/truth/agent/host-7"];
+    let since = || keys.map(|key| rig.fleet.created(key).expect("it stands there"));
+    let instance = || Some(value(&rig.fleet, "arena-1")?["instance"].clone());
+    let (before, first) = (since(), instance());
+    drop(agent);
+    let agent = start();
+    wait_for("it is the next one's", || (instance() != first).then_some(()));
+    agent.shows("ringgate_fleet_registered", 1);
+    player.echo(b"over the next trunk");
+    rig.is_led_to_by("arena-1", &["gate-1"]);
+    assert_eq!(since(), before, "nothing of it has gone");
 }
 
 #[test]

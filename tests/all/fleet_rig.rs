@@ -67,9 +67,10 @@ impl Fleet {
         )
     }
 
-    /// The table of an agent on another host than the gateways.
-    pub(crate) fn agent_table(&self) -> String {
+    /// The table of an agent on another host than the gateways, with this lease.
+    pub(crate) fn agent_table(&self, lease: &str) -> String {
         let table = self.table("nobody").replace("name = \"nobody\"\n", "");
+        let table = table.replace("lease = \"3s\"", &format!("lease = \"{lease}\""));
         table.replace("host = \"here\"", "host = \"there\"")
     }
 

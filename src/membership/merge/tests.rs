@@ -1,6 +1,8 @@
 //! Configs with what a fleet knows besides.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringgate_core::secret::Key;
 use ringgate_fleet::values::Reach;
@@ -109,6 +111,80 @@ fn backends_that_cannot_be_taken_are_named() {
     let (names, refused, _) = merge(many.collect());
     assert_eq!((names.len(), refused.len()), (4, 2));
     assert!(refused.iter().all(|(_, why)| why.contains("max_backends")));
+}
+
+fn behind(name: &str, agent: &str) -> Backend {
+    Backend { reach: Reach::Agent(agent.to_owned()), ..udp(name, "arena", "127.0.0.1:1") }
+}
+
+/// A folder with who a gateway is, whose key is closed to others.
+fn identity() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ringgate-merge-{}-{number}", std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir(&folder).expect("temporary folders can be made");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/trunk/src/tls/fixtures");
+    for name in ["authority.pem", "gateway.pem", "gateway.key"] {
+        let copy = folder.join(name);
+        std::fs::copy(fixtures.join(name), &copy).expect("it is there");
+        let closed = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&copy, closed).expect("our own file");
+    }
+    folder.display().to_string()
+}
+
+/// A file with a table for one agent and one for all others, and what becomes of it.
+fn with_agents(backends: Vec<Backend>, agents: &[&str]) -> Merged {
+    let folder = identity();
+    let table = |name: &str, backends: &str| {
+        format!(
+            "[[agent]]\nname = \"{name}\"\nbind = \"127.0.0.1:7200\"\nca = \"{folder}/authority.pem\"\n\
+             certificate = \"{folder}/gateway.pem\"\nkey = \"{folder}/gateway.key\"\nbackends = {backends}\n"
+        )
+    };
+    let text = [TEXT, &table("host-7", "[\"listed\"]"), &table("*", "\"fleet\"")].concat();
+    let sources = KeySources::new(&|_| None, None);
+    let file = parse(&text, Path::new("gate.toml"), &sources).expect("a sound config");
+    std::fs::remove_dir_all(folder).expect("our own folder");
+    let agents = agents.iter().map(|&name| name.to_owned()).collect();
+    merged(&file, &Known { backends, agents, ..Known::default() })
+}
+
+#[test]
+fn agents_of_the_fleet_may_serve_what_is_behind_them() {
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let backends = vec![behind("a", "host-8"), behind("b", "host-9"), behind("c", "host-8")];
+    let Merged { config, refused } = with_agents(backends, &["host-8", "host-9"]);
+    assert!(refused.is_empty(), "{refused:?}");
+    let served: Vec<_> =
+        config.agents.iter().map(|it| (it.name.as_str(), it.backends.join(" "))).collect();
+    let expected = [("host-7", "listed"), ("*", ""), ("host-8", "a c"), ("host-9", "b")];
+    assert_eq!(served, expected.map(|(name, list)| (name, list.to_owned())));
+    let links: Vec<_> = config.backends[1..].iter().map(|it| it.link.clone()).collect();
+    assert_eq!(links, vec![Link::Bundle(config::Allowed::default()); 3], "the gateway's own");
+    assert_eq!(config.listeners[0].backends, [1, 2, 3]);
+}
+
+#[test]
+fn an_agent_with_a_list_may_serve_no_more() {
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let backends = vec![behind("listed", "host-7"), behind("other", "host-7")];
+    let Merged { config, refused } = with_agents(backends, &["host-7"]);
+    assert_eq!(config.agents.len(), 2, "it has a table of its own");
+    assert_eq!(config.backends.len(), 2);
+    assert_eq!((&*refused[0].backend, refused.len()), ("other", 1));
+    assert!(refused[0].why.contains("does not list it"), "{refused:?}");
+
+    let (_, refused, _) = merge(vec![behind("a", "host-8")]);
+    assert!(refused[0].1.contains("no [[agent]]"), "{refused:?}");
+    let shooter = Backend { group: "shooters".to_owned(), ..behind("a", "host-8") };
+    let Merged { refused, .. } = with_agents(vec![shooter], &["host-8"]);
+    assert!(refused[0].why.contains("unreal"), "{refused:?}");
 }
 
 #[test]
