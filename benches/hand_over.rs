@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use ringgate_core::crypto::Aead;
-use ringgate_gate::handover::{Rehearsal, bytes_max, succeed};
+use ringgate_gate::handover::{Rehearsal, succeed};
 use ringgate_os::clock::Clock;
 use ringgate_os::memory::prefer_huge_pages;
 use ringgate_testkit::ConnectedPlayers;
@@ -37,13 +37,12 @@ fn measure(sessions: usize) {
         gate.large_tables().for_each(|table| drop(prefer_huge_pages(&table)));
     });
     let setup = Arc::new(connected.gate().setup().clone());
-    let memory = bytes_max(&setup).min(4 << 30);
     let clock = Clock::start();
     let mut took: [Vec<u64>; 4] = Default::default();
     let mut bytes = 0;
     for _ in 0..ROUNDS {
         let gates = [connected.gate()];
-        let mut at_once = Rehearsal::new(1, memory);
+        let mut at_once = Rehearsal::new(1, WINDOW_BYTES);
         let start_ns = clock.now_ns();
         at_once.write_rest(&gates).expect("the gate is quiet");
         let written_ns = clock.now_ns();
@@ -57,7 +56,7 @@ fn measure(sessions: usize) {
         took[1].push(read_ns - written_ns);
         drop(at_once);
 
-        let mut ahead = Rehearsal::new(1, memory);
+        let mut ahead = Rehearsal::new(1, WINDOW_BYTES);
         let start_ns = clock.now_ns();
         while !ahead.ahead(&gates, PLACES_A_TURN).expect("there is room") {}
         took[2].push(clock.now_ns() - start_ns);
@@ -85,6 +84,9 @@ fn measure(sessions: usize) {
 }
 
 const ROUNDS: usize = 5;
+
+/// What a stream goes through.
+const WINDOW_BYTES: usize = 1 << 20;
 
 /// How many places are looked at between two turns.
 const PLACES_A_TURN: u32 = 256;

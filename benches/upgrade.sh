@@ -95,29 +95,35 @@ done
 kill -0 "$load" 2>/dev/null || { cat "$work/load.log" >&2; fail "the generator has ended"; }
 sleep "$EVERY"
 
-# KiB of a process, without a process of its own to look.
+# KiB of a process, without a process of its own to look: what is its own, and the program and libraries, which are in memory once however many
+# processes run them.
 resident() {
     local key value rest
-    resident=0
+    own=0 program=0
     while read -r key value rest; do
-        if [[ $key == VmRSS: ]]; then resident=$value; fi
+        case $key in
+        RssAnon: | RssShmem:) own=$((own + value)) ;;
+        RssFile:) program=$value ;;
+        esac
     done 2>/dev/null <"/proc/$1/status" || true
 }
 # The most that the gateway and the process that it starts take together, shared memory included.
 watch_memory() {
-    local old=$1 most=0 sum child children
+    local old=$1 most=0 sum file child children
     taskset -cp "$LOAD_CORE" "$BASHPID" >/dev/null
     exec 4<> <(:)
     while [[ -e /proc/$old ]]; do
         resident "$old"
-        sum=$resident
+        sum=$own file=$program
         for list in /proc/"$old"/task/*/children; do
             read -r children 2>/dev/null <"$list" || true
             for child in ${children:-}; do
                 resident "$child"
-                sum=$((sum + resident))
+                sum=$((sum + own))
+                if ((program > file)); then file=$program; fi
             done
         done
+        sum=$((sum + file))
         if ((sum > most)); then
             most=$sum
             echo "$most" >"$work/most"
@@ -133,7 +139,7 @@ driver=$(status | field driver)
 driver=${driver:-$IO}
 for ((upgrade = 1; upgrade <= UPGRADES; upgrade++)); do
     resident "$gate"
-    before=$resident
+    before=$((own + program))
     echo "$before" >"$work/most"
     watch_memory "$gate" &
     watcher=$!

@@ -14,7 +14,9 @@
 //!      │ ◀──────────────────────────────────── ahead: what has changed, again and again
 //!      │ read ─────────────────────────────────▶ │
 //!      │                                      freezes: the one barrier of all workers
-//!      │ ◀──────────────────────────────────── other sockets, given: what has changed since
+//!      │ ◀──────────────────────────────────── other sockets, given
+//!      │ ◀──────────────────────────────────── rest: what has changed since, in parts
+//!      │ read ─────────────────────────────────▶ │   after each part but the last
 //!    reads that                                  │   waits, and may still take it back
 //!      │ taken ════════════════════════════════▶ │   the one moment at which the owner changes
 //!    serves                                    leaves
@@ -34,7 +36,7 @@ pub use message::{
     CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow,
     SocketRow, Told,
 };
-pub use steps::{Giver, GiverStep, Heard, Taker, TakerStep};
+pub use steps::{Giver, GiverStep, Heard, TAKEN_WITHIN, Taker, TakerStep};
 
 /// The name of the control socket in `run_dir`.
 pub const CONTROL_SOCKET: &str = "control.sock";

@@ -35,8 +35,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-pub use ahead::{AHEAD_BYTES, Copied, Scribe};
-pub use barrier::{Exported, Frozen, stream_bytes_max, write_layout};
+pub use ahead::{Copied, Scribe, window_bytes};
+pub use barrier::{Frozen, Gift, PartOfRest, write_layout};
 pub use card::{CardPlan, CardShown, FleetCard};
 pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};

@@ -27,10 +27,10 @@ use super::view::View;
 use super::{ControlLoop, HandingOver, Postponed};
 use crate::handover::{
     Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, Recorded, RetiredRow,
-    SocketRow,
+    SocketRow, TAKEN_WITHIN,
 };
 use crate::membership;
-use crate::worker::{self, Copied, Fleet, Frozen, Published};
+use crate::worker::{self, Copied, Fleet, Frozen, Gift, PartOfRest, Published};
 use copying::{Offer, converse, filled, note, note_heard};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
@@ -184,10 +184,9 @@ impl ControlLoop {
 
     fn offer(&self, fleet: &Fleet) -> Result<Offer, String> {
         let fail = |why: io::Error| format!("cannot set memory aside for the state: {why}");
-        let bytes_max = worker::stream_bytes_max(&self.setup);
         let workers = fleet.worker_count() as u16;
         let layout = worker::write_layout(&self.setup, workers)?;
-        let streams = (0..workers).map(|_| Writing::new(bytes_max));
+        let streams = (0..workers).map(|_| Writing::new(worker::window_bytes()));
         let state = self.denials.folder().map(|(_, fd)| fd);
         let doors = self.doors.iter().flatten().chain(state).chain(&self.announcements);
         let doors = doors.map(OwnedFd::try_clone);
@@ -204,7 +203,7 @@ impl ControlLoop {
             facts: filled(&facts).map_err(fail)?,
             layout_memory: filled(&layout).map_err(fail)?,
             layout,
-            shared: Writing::new(bytes_max).map_err(fail)?,
+            shared: Writing::new(worker::window_bytes()).map_err(fail)?,
             workers: streams.collect::<io::Result<_>>().map_err(fail)?,
             early: None,
             given: None,
@@ -290,7 +289,6 @@ impl ControlLoop {
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
             has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
-            rest_at: worker::AHEAD_BYTES as u64,
             admin: admin.as_ref().and(self.admin_address),
             control: control.as_ref().map(|_| run_dir.join(crate::handover::CONTROL_SOCKET)),
             next: next.as_ref().map(|_| run_dir.join(crate::handover::SOCKET)),
@@ -336,6 +334,7 @@ impl ControlLoop {
         let since_ns = lap.since_ns;
         let mut pause = Pause { copied: offer.scribe.copied(), ..Pause::default() };
         let mut frozen: Option<Frozen<'_>> = None;
+        let mut given_ns = since_ns;
         let mut why = String::new();
         let mut step = GiverStep::Freeze;
         loop {
@@ -347,14 +346,29 @@ impl ControlLoop {
                     giver.did(note(&mut why, rested))
                 }
                 GiverStep::Give => {
-                    let given =
-                        self.give(&channel, frozen.as_ref(), &mut offer, &mut lap, since_ns);
-                    let given = given.map(|write_us| pause.write_us = write_us);
-                    pause.give_us = lap.us(&self.view);
-                    giver.did(note(&mut why, given))
+                    let part = write_part(frozen.as_mut(), &mut offer);
+                    pause.write_us += lap.us(&self.view);
+                    let is_first = offer.given.is_none();
+                    let given = part.and_then(|part| {
+                        let is_last = part.is_last;
+                        self.give(&channel, part, is_first.then_some(since_ns), &mut offer)?;
+                        Ok(is_last)
+                    });
+                    pause.give_us += lap.us(&self.view);
+                    if is_first {
+                        given_ns = self.view.now_ns();
+                    }
+                    match given {
+                        Ok(false) => giver.more(),
+                        given => giver.did(note(&mut why, given.map(drop))),
+                    }
                 }
                 GiverStep::Wait(time) => {
-                    let (heard, packet) = channel.hear(time);
+                    // Players wait for all parts together.
+                    let waited = Duration::from_nanos(self.view.now_ns() - given_ns);
+                    let (heard, packet) =
+                        channel.hear(time.min(TAKEN_WITHIN - waited.min(TAKEN_WITHIN)));
+                    pause.take_us += lap.us(&self.view);
                     note_heard(&mut why, heard, packet.map(|(message, _)| message).as_ref());
                     giver.hear(heard)
                 }
@@ -364,7 +378,7 @@ impl ControlLoop {
                     giver.did(true)
                 }
                 GiverStep::Leave => {
-                    pause.take_us = lap.us(&self.view);
+                    pause.take_us += lap.us(&self.view);
                     if let Some(frozen) = frozen {
                         frozen.leave();
                     }
@@ -393,42 +407,47 @@ impl ControlLoop {
         }
     }
 
-    /// Has the rest written and passes it on. Returns how long the first took.
+    /// Passes on a part of the rest; before the first, what is given besides: the barrier was then.
     fn give(
         &self,
         channel: &Channel,
-        frozen: Option<&Frozen<'_>>,
+        part: PartOfRest,
+        first_since_ns: Option<u64>,
         offer: &mut Offer,
-        lap: &mut Lap,
+    ) -> Result<(), String> {
+        let PartOfRest { shared_bytes, worker_bytes, is_last, gifts } = part;
+        if let Some(since_ns) = first_since_ns {
+            self.give_rows(channel, gifts, since_ns, offer)?;
+        }
+        say(channel, &Message::Rest { shared_bytes, worker_bytes, is_last }, &[])
+    }
+
+    fn give_rows(
+        &self,
+        channel: &Channel,
+        mut gifts: Vec<Gift>,
         since_ns: u64,
-    ) -> Result<u64, String> {
-        let frozen = frozen.ok_or("nothing is frozen")?;
-        let workers = std::mem::take(&mut offer.workers);
-        let exported = frozen.export(&mut offer.scribe, &mut offer.shared, workers)?;
-        let (shared_bytes, mut exported) = exported;
-        let write_us = lap.us(&self.view);
+        offer: &mut Offer,
+    ) -> Result<(), String> {
         let sockets: Vec<(SocketRow, OwnedFd)> =
-            exported.iter_mut().flat_map(|it| it.sockets.drain(..)).collect();
+            gifts.iter_mut().flat_map(|it| it.sockets.drain(..)).collect();
         let given = Given {
-            worker_bytes: exported.iter().map(|it| it.bytes as u64).collect(),
-            shared_bytes: shared_bytes as u64,
             sockets: sockets.iter().map(|(row, _)| *row).collect(),
-            counted: exported.iter().map(|it| it.counted.clone()).collect(),
+            counted: gifts.iter_mut().map(|it| std::mem::take(&mut it.counted)).collect(),
             control: self.view.counted(),
-            cards: exported.iter_mut().map(|it| std::mem::take(&mut it.card)).collect(),
+            cards: gifts.into_iter().map(|it| it.card).collect(),
             latencies: self.view.live().latencies.given(),
             since_ns,
             told: self.watcher.given(),
             fleet: self.heirloom().as_ref().map(fleet_row),
         };
-        offer.workers = exported.into_iter().map(|it| it.memory).collect();
         pass(channel, &sockets)?;
         let given = serde_json::to_vec(&given).expect("no maps with other keys than strings");
         let memory = filled(&given).map_err(|why| format!("cannot set memory aside: {why}"))?;
         say(channel, &Message::Given { given_bytes: given.len() as u64 }, &[memory.fd()])?;
         // The successor reads it when it comes to it, and it would be wiped.
         offer.given = Some(memory);
-        Ok(write_us)
+        Ok(())
     }
 
     /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not
@@ -548,6 +567,12 @@ impl Lap {
         let now_ns = view.now_ns();
         (now_ns - std::mem::replace(&mut self.since_ns, now_ns)) / 1000
     }
+}
+
+/// Has the next part of the rest written.
+fn write_part(frozen: Option<&mut Frozen<'_>>, offer: &mut Offer) -> Result<PartOfRest, String> {
+    let frozen = frozen.ok_or("nothing is frozen")?;
+    frozen.export(&mut offer.scribe, &mut offer.shared, &mut offer.workers)
 }
 
 /// Passes sockets on.

@@ -48,10 +48,19 @@ pub enum Message {
     Sockets,
     /// Descriptors of the next message, the first ones: it has more than one packet takes.
     More,
-    /// That was all. Comes with the memory of the rows.
+    /// The workers stand still. Comes with the memory of the rows.
     Given {
         /// How long the rows are.
         given_bytes: u64,
+    },
+    /// A part of what is left of each stream, at the beginning of its memory.
+    Rest {
+        /// How much of the shared stream.
+        shared_bytes: u64,
+        /// How much of each worker's.
+        worker_bytes: Vec<u64>,
+        /// Nothing comes behind it. Otherwise the next part follows when this one was read.
+        is_last: bool,
     },
     /// From here on the successor is the owner.
     Taken,
@@ -96,9 +105,6 @@ pub struct Facts {
     pub has_links: bool,
     /// How long the layout is, the beginning of the shared stream, in memory of its own.
     pub layout_bytes: u64,
-    /// Where the rest of each stream begins in its memory, behind the room for what is written
-    /// ahead.
-    pub rest_at: u64,
     /// Where the admin address is, if its descriptor is given.
     pub admin: Option<SocketAddr>,
     /// Where the control socket is, if its descriptor is given.
@@ -183,10 +189,6 @@ pub struct Early {
 /// What a successor gets at the barrier, apart from the state itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// How long the rest of each worker's stream is.
-    pub worker_bytes: Vec<u64>,
-    /// How long the rest of the shared stream is.
-    pub shared_bytes: u64,
     /// A row for each descriptor that was not given before, in the order in which they were sent.
     pub sockets: Vec<SocketRow>,
     /// What each worker's driver and loop have counted.
@@ -318,6 +320,11 @@ mod tests {
             Message::Sockets,
             Message::More,
             Message::Given { given_bytes: u64::MAX },
+            Message::Rest {
+                shared_bytes: u64::MAX,
+                worker_bytes: vec![u64::MAX; WORKERS_MAX],
+                is_last: true,
+            },
             Message::Taken,
             Message::Recorded { recorded_bytes: u64::MAX },
             Message::TakenBack,

@@ -31,8 +31,12 @@ pub enum Heard {
     Ahead,
     /// The successor has taken that in.
     Read,
-    /// All of it is there.
+    /// The workers stand still; the rows of what is given.
     Given,
+    /// A part of what has changed, and not the last.
+    Rest,
+    /// All of it is there.
+    Last,
     /// The successor is the owner.
     Taken,
     /// What its predecessor has recorded.
@@ -62,6 +66,8 @@ impl Heard {
             Message::Ahead { .. } => Self::Ahead,
             Message::Read => Self::Read,
             Message::Given { .. } => Self::Given,
+            Message::Rest { is_last: false, .. } => Self::Rest,
+            Message::Rest { is_last: true, .. } => Self::Last,
             Message::Taken => Self::Taken,
             Message::Recorded { .. } => Self::Recorded,
             Message::TakenBack => Self::TakenBack,
@@ -84,7 +90,7 @@ pub enum GiverStep {
     Copy,
     /// Stop all workers at the barrier, and tell.
     Freeze,
-    /// Send everything, and tell.
+    /// Send the next part of the rest, and tell; where more is left, tell [`Giver::more`] instead.
     Give,
     /// Let no message in any more, and tell [`Giver::hear`] whether a `Taken` was in.
     ShutDoor,
@@ -114,6 +120,7 @@ enum GiverAt {
     Copied,
     Freezing,
     Giving,
+    PartGiven,
     Given,
     Shutting,
     TakingBack,
@@ -137,6 +144,9 @@ impl Giver {
             (GiverAt::Greeting, Heard::Hello) => self.go(GiverAt::Welcoming, GiverStep::Welcome),
             (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Lending, GiverStep::Lend),
             (GiverAt::Copied, Heard::Read) => self.go(GiverAt::Copying, GiverStep::Copy),
+            (GiverAt::PartGiven, Heard::Read) => self.go(GiverAt::Giving, GiverStep::Give),
+            // Nobody can take what was not given.
+            (GiverAt::PartGiven, _) => self.go(GiverAt::TakingBack, GiverStep::TakeBack),
             (GiverAt::Given | GiverAt::Shutting, Heard::Taken) => {
                 self.go(GiverAt::Over, GiverStep::Leave)
             }
@@ -166,6 +176,14 @@ impl Giver {
         }
     }
 
+    /// A part of the rest was sent, and there is more.
+    pub const fn more(&mut self) -> GiverStep {
+        match self.at {
+            GiverAt::Giving => self.go(GiverAt::PartGiven, GiverStep::Wait(TAKEN_WITHIN)),
+            _ => self.go(GiverAt::Over, GiverStep::Part),
+        }
+    }
+
     /// Enough was written ahead.
     pub const fn enough(&mut self) -> GiverStep {
         match self.at {
@@ -188,9 +206,11 @@ pub enum TakerStep {
     SayPrepared,
     /// Take in what was written ahead, and tell.
     Read,
+    /// The same for a part of the rest: players wait.
+    ReadRest,
     /// Say so, and tell.
     SayRead,
-    /// Build the workers from what was given, without running them, and tell.
+    /// Take in the last part, build the workers, without running them, and tell.
     Import,
     /// Say `Taken`, and tell whether it got in.
     Take,
@@ -238,11 +258,12 @@ impl Taker {
     pub const fn hear(&mut self, heard: Heard) -> TakerStep {
         match (self.at, heard) {
             (TakerAt::Asked, Heard::Welcome) => self.go(TakerAt::Preparing, TakerStep::Prepare),
-            (TakerAt::Receiving, Heard::Sockets | Heard::Early) => {
+            (TakerAt::Receiving, Heard::Sockets | Heard::Early | Heard::Given) => {
                 self.go(TakerAt::Receiving, TakerStep::Wait(GIVEN_WITHIN))
             }
             (TakerAt::Receiving, Heard::Ahead) => self.go(TakerAt::Reading, TakerStep::Read),
-            (TakerAt::Receiving, Heard::Given) => self.go(TakerAt::Importing, TakerStep::Import),
+            (TakerAt::Receiving, Heard::Rest) => self.go(TakerAt::Reading, TakerStep::ReadRest),
+            (TakerAt::Receiving, Heard::Last) => self.go(TakerAt::Importing, TakerStep::Import),
             // It has died, with everything frozen and given.
             (TakerAt::Refused, Heard::Gone) => self.go(TakerAt::Over, TakerStep::Serve),
             // It has died before.
@@ -289,8 +310,9 @@ const READ_WITHIN: Duration = Duration::from_mins(1);
 /// predecessor gives up on it before.
 const GIVEN_WITHIN: Duration = Duration::from_secs(20);
 
-/// Players wait for this. It is less than what clients bear in silence.
-const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+/// Players wait for this, all parts of the rest included. It is less than what clients bear in
+/// silence.
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(3);
 
 /// It is said at once after the door was shut.
 const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(5);

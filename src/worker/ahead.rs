@@ -2,7 +2,8 @@
 //!
 //! Each worker writes its own stream, a few places of its tables after each turn, so that no player
 //! waits for it. Memory goes back and forth: a part is written, the successor reads it, and the
-//! next part takes its place. So the state is never there a third time.
+//! next part takes its place, behind the [barrier](super::barrier) too. So the state is never there
+//! a third time, however much it is.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,8 +18,15 @@ use ringgate_gate::handover::{self, Export, SharedExport, Sink};
 use ringgate_gate::{Claims, Gate};
 use ringgate_os::shared::Writing;
 
-/// How much of its memory a stream uses for what is written ahead; the rest of it lies behind.
-pub const AHEAD_BYTES: usize = 4 << 20;
+/// The memory that one stream goes through. Builds for tests may have a smaller one, so that few
+/// players make many parts.
+pub fn window_bytes() -> usize {
+    let asked =
+        if cfg!(debug_assertions) { std::env::var("RINGGATE_WINDOW_BYTES").ok() } else { None };
+    asked.and_then(|text| text.parse().ok()).unwrap_or(WINDOW_BYTES)
+}
+
+const WINDOW_BYTES: usize = 1 << 20;
 
 /// A worker's part of it.
 #[derive(Default)]
@@ -100,8 +108,8 @@ impl Ahead {
     }
 
     /// What has been told so far, for the rest of it.
-    pub(super) fn take_export(&mut self) -> Export {
-        self.export.take().unwrap_or_default()
+    pub(super) fn export(&mut self) -> &mut Export {
+        self.export.get_or_insert_with(Export::new)
     }
 
     /// Nobody takes over after all.
@@ -113,7 +121,7 @@ impl Ahead {
 impl Task {
     fn write<T>(&mut self, write: impl FnOnce(&mut Sink<'_>) -> T) -> T {
         let Self { memory, bytes, .. } = self;
-        let mut sink = Sink::resume(&mut memory.bytes_mut()[..AHEAD_BYTES], *bytes);
+        let mut sink = Sink::resume(memory.bytes_mut(), *bytes);
         let done = write(&mut sink);
         *bytes = sink.len();
         memory.use_up_to(*bytes);
@@ -239,7 +247,7 @@ impl Scribe {
         if self.is_done[done] {
             return Ok(0);
         }
-        let mut sink = Sink::new(&mut memory.bytes_mut()[..AHEAD_BYTES]);
+        let mut sink = Sink::new(memory.bytes_mut());
         let written = loop {
             match self.shared.ahead(&self.claims, &mut sink, TOKENS_AT_ONCE) {
                 // Workers wait for the claims meanwhile, but not for long.

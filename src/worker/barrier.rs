@@ -15,10 +15,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use super::Fleet;
-use super::ahead::{AHEAD_BYTES, Lent, Part, Scribe};
+use super::ahead::{Lent, Part, Scribe};
 use crate::handover::{CardGiven, SocketRow};
 use ringgate_gate::Setup;
-use ringgate_gate::handover::{Format, Sink, bytes_max};
+use ringgate_gate::handover::{Format, Rest, Sink};
 use ringgate_os::clock;
 use ringgate_os::shared::Writing;
 
@@ -56,8 +56,7 @@ pub(super) enum Order {
     Forget,
     /// Take in what is under way and ask for nothing.
     Turn(Sender<io::Result<()>>),
-    /// Write what has changed since, and everything else that it knows, behind what was written
-    /// ahead.
+    /// Write the next part of what has changed since, and of everything else that it knows.
     Export(Writing, Sender<Result<Exported, String>>),
     /// Go on.
     Resume,
@@ -65,21 +64,39 @@ pub(super) enum Order {
     Leave,
 }
 
-/// What a worker has written.
+/// A part of what a worker has written.
 #[derive(Debug)]
-pub struct Exported {
-    /// Which worker.
-    pub worker: u16,
-    /// Its state, wiped when this is dropped.
-    pub memory: Writing,
-    /// How long the rest of it is.
-    pub bytes: usize,
+pub(super) struct Exported {
+    pub(super) worker: u16,
+    pub(super) memory: Writing,
+    pub(super) bytes: usize,
+    pub(super) is_last: bool,
+    /// With the first part.
+    pub(super) gift: Option<Gift>,
+}
+
+/// What a worker gives besides its state.
+#[derive(Debug)]
+pub struct Gift {
     /// Its sockets that were not lent before.
     pub sockets: Vec<(SocketRow, OwnedFd)>,
     /// What its driver and its loop have counted.
     pub counted: Vec<u64>,
     /// What it has of its queue.
     pub card: CardGiven,
+}
+
+/// A part of the rest of all streams.
+#[derive(Debug)]
+pub struct PartOfRest {
+    /// How long that of the shared stream is.
+    pub shared_bytes: u64,
+    /// How long those of the workers' are.
+    pub worker_bytes: Vec<u64>,
+    /// Nothing comes behind it.
+    pub is_last: bool,
+    /// With the first part: of each worker.
+    pub gifts: Vec<Gift>,
 }
 
 /// Both ends.
@@ -118,6 +135,8 @@ impl Stand {
 pub struct Frozen<'a> {
     fleet: &'a Fleet,
     is_over: bool,
+    /// Whose streams are written to their end; the shared stream is the last.
+    is_written: Vec<bool>,
 }
 
 /// What a successor has to compare itself with: the beginning of the shared stream. There are no
@@ -131,16 +150,12 @@ pub fn write_layout(setup: &Setup, workers: u16) -> Result<Vec<u8>, String> {
     written.map(|()| bytes).map_err(|why| why.to_string())
 }
 
-/// How much memory one stream of a fleet may take: untouched, it costs nothing.
-pub fn stream_bytes_max(setup: &Setup) -> usize {
-    AHEAD_BYTES + bytes_max(setup)
-}
-
 impl Fleet {
     /// Has all workers stand still, with nothing under way: no receive, and no mail between them.
     /// Where that cannot be had in time they go on.
     pub fn freeze(&self) -> Result<Frozen<'_>, String> {
-        let frozen = Frozen { fleet: self, is_over: false };
+        let is_written = vec![false; self.helms.len() + 1];
+        let frozen = Frozen { fleet: self, is_over: false, is_written };
         for (helm, post) in self.helms.iter().zip(&self.posts) {
             helm.call.store(CALL_STAND, Ordering::Relaxed);
             post.wake();
@@ -157,33 +172,54 @@ impl Fleet {
 }
 
 impl Frozen<'_> {
-    /// Has every worker write the rest of its state, each into memory of its own, and writes the
-    /// rest of what they share meanwhile. Returns how long that is, too.
+    /// Has every worker write the next part of the rest of its state, each into memory of its own,
+    /// and writes the next part of the rest of what they share meanwhile.
     pub fn export(
-        &self,
+        &mut self,
         scribe: &mut Scribe,
         shared: &mut Writing,
-        memories: Vec<Writing>,
-    ) -> Result<(usize, Vec<Exported>), String> {
+        workers: &mut Vec<Writing>,
+    ) -> Result<PartOfRest, String> {
         let (reply, replies) = mpsc::channel();
-        let count = memories.len();
-        for (helm, memory) in self.fleet.helms.iter().zip(memories) {
-            helm.give(Order::Export(memory, reply.clone()))?;
+        let mut worker_bytes = vec![0; workers.len()];
+        let mut idle: Vec<_> = workers.drain(..).map(Some).collect();
+        let mut asked = 0;
+        for (at, (helm, memory)) in self.fleet.helms.iter().zip(&mut idle).enumerate() {
+            if !self.is_written[at]
+                && let Some(memory) = memory.take()
+            {
+                helm.give(Order::Export(memory, reply.clone()))?;
+                asked += 1;
+            }
         }
         drop(reply);
         let shared_bytes = self.export_shared(scribe, shared)?;
-        let all = hear_all(&replies, count, REPLY_WITHIN)?;
+        let all = hear_all(&replies, asked, REPLY_WITHIN)?;
         let mut all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
         all.sort_by_key(|exported| exported.worker);
-        Ok((shared_bytes, all))
+        let mut gifts = Vec::new();
+        for Exported { worker, memory, bytes, is_last, gift } in all {
+            let at = usize::from(worker);
+            (worker_bytes[at], self.is_written[at]) = (bytes as u64, is_last);
+            idle[at] = Some(memory);
+            gifts.extend(gift);
+        }
+        workers.extend(idle.into_iter().flatten());
+        let is_last = self.is_written.iter().all(|is_written| *is_written);
+        Ok(PartOfRest { shared_bytes, worker_bytes, is_last, gifts })
     }
 
-    fn export_shared(&self, scribe: &mut Scribe, memory: &mut Writing) -> Result<usize, String> {
-        let mut sink = Sink::new(&mut memory.bytes_mut()[AHEAD_BYTES..]);
+    fn export_shared(&mut self, scribe: &mut Scribe, memory: &mut Writing) -> Result<u64, String> {
+        let at = self.fleet.helms.len();
+        if self.is_written[at] {
+            return Ok(0);
+        }
+        let mut sink = Sink::new(memory.bytes_mut());
         let written = scribe.shared_mut().rest(&self.fleet.claims, &mut sink);
         let bytes = sink.len();
-        memory.use_up_to(AHEAD_BYTES + bytes);
-        written.map(|()| bytes).map_err(|why| why.to_string())
+        memory.use_up_to(bytes);
+        self.is_written[at] = written.map_err(|why| why.to_string())? == Rest::All;
+        Ok(bytes as u64)
     }
 
     /// They go on: nobody else has them.

@@ -11,38 +11,39 @@ use ringgate_os::shared;
 pub(super) struct Feed {
     memory: OwnedFd,
     piece: Zeroizing<Vec<u8>>,
+    /// How much of it waits for more, because it is the beginning of a record.
+    held: usize,
 }
 
 impl Feed {
     pub(super) fn new(memory: OwnedFd) -> Result<Self, String> {
-        Ok(Self { memory, piece: piece(PIECE_BYTES)? })
+        Ok(Self { memory, piece: piece(PIECE_BYTES)?, held: 0 })
     }
 
-    /// Has `take` take so many bytes from a place on. It returns how many of those it is shown it
-    /// has taken; what is left it is shown again, with more behind it. In the end nothing may be
-    /// left.
+    /// Has `take` take so many bytes, which lie at the beginning of the memory. It returns how many
+    /// of those it is shown it has taken; what is left it is shown again, with more behind it. At
+    /// the end of a part that is `whole` nothing may be left.
     pub(super) fn take(
         &mut self,
-        from: u64,
         bytes: u64,
+        is_whole: bool,
         mut take: impl FnMut(&[u8]) -> Result<usize, String>,
     ) -> Result<(), String> {
-        let end = from.checked_add(bytes).ok_or(CUT_OFF)?;
-        let (mut at, mut held) = (from, 0);
-        while at < end {
-            if held == self.piece.len() {
+        let mut at = 0;
+        while at < bytes {
+            if self.held == self.piece.len() {
                 self.grow()?;
             }
-            let room = &mut self.piece[held..];
-            let len = room.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+            let room = &mut self.piece[self.held..];
+            let len = room.len().min(usize::try_from(bytes - at).unwrap_or(usize::MAX));
             shared::read(self.memory.as_fd(), at, &mut room[..len])
                 .map_err(|why| format!("cannot read what was given: {why}"))?;
-            (at, held) = (at + len as u64, held + len);
-            let taken = take(&self.piece[..held])?;
-            self.piece.copy_within(taken..held, 0);
-            held -= taken;
+            (at, self.held) = (at + len as u64, self.held + len);
+            let taken = take(&self.piece[..self.held])?;
+            self.piece.copy_within(taken..self.held, 0);
+            self.held -= taken;
         }
-        if held == 0 { Ok(()) } else { Err(CUT_OFF.to_owned()) }
+        if self.held == 0 || !is_whole { Ok(()) } else { Err(CUT_OFF.to_owned()) }
     }
 
     /// For a record that is longer than all before.
@@ -93,7 +94,7 @@ mod tests {
     }
 
     fn feed(lengths: &[usize], missing: usize) -> (Result<(), String>, Vec<usize>) {
-        let mut bytes = vec![9; 1000];
+        let mut bytes = Vec::new();
         for len in lengths {
             bytes.extend((*len as u32).to_le_bytes());
             bytes.resize(bytes.len() + len, 7);
@@ -102,8 +103,8 @@ mod tests {
         memory.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
         let mut feed = Feed::new(memory.fd().try_clone_to_owned().expect("a second descriptor"));
         let (mut seen, feed) = (Vec::new(), feed.as_mut().expect("memory"));
-        let told = (bytes.len() - 1000 - missing) as u64;
-        let outcome = feed.take(1000, told, |bytes| Ok(take(&mut seen, bytes)));
+        let told = (bytes.len() - missing) as u64;
+        let outcome = feed.take(told, true, |bytes| Ok(take(&mut seen, bytes)));
         (outcome, seen)
     }
 
@@ -122,8 +123,29 @@ mod tests {
         let memory = Writing::new(10).expect("memory");
         let fd = memory.fd().try_clone_to_owned().expect("a second descriptor");
         let mut feed = Feed::new(fd).expect("memory");
-        assert!(feed.take(0, 11, |bytes| Ok(bytes.len())).is_err());
-        assert!(feed.take(u64::MAX, 1, |bytes| Ok(bytes.len())).is_err());
-        assert!(feed.take(5, u64::MAX - 5, |_| Ok(0)).is_err(), "nothing so long is waited for");
+        assert!(feed.take(11, true, |bytes| Ok(bytes.len())).is_err());
+        assert!(feed.take(u64::MAX, true, |bytes| Ok(bytes.len())).is_err());
+        assert!(feed.take(u64::MAX, false, |_| Ok(0)).is_err(), "nothing so long is waited for");
+    }
+
+    #[test]
+    fn a_record_may_begin_in_one_part_and_end_in_the_next_but_not_behind_the_last() {
+        let record = [&7_u32.to_le_bytes()[..], b"pigeons"].concat();
+        for cut in 1..record.len() {
+            let (first, second) = record.split_at(cut);
+            let mut memory = Writing::new(record.len()).expect("memory");
+            let fd = memory.fd().try_clone_to_owned().expect("a second descriptor");
+            let (mut seen, mut feed) = (Vec::new(), Feed::new(fd).expect("memory"));
+            for (part, is_last) in [(first, false), (second, true)] {
+                memory.bytes_mut()[..part.len()].copy_from_slice(part);
+                let taken =
+                    feed.take(part.len() as u64, is_last, |bytes| Ok(take(&mut seen, bytes)));
+                assert_eq!(taken, Ok(()));
+            }
+            assert_eq!(seen, [7], "cut after {cut} bytes");
+            memory.bytes_mut()[..cut].copy_from_slice(first);
+            let taken = feed.take(cut as u64, true, |bytes| Ok(take(&mut seen, bytes)));
+            assert_eq!(taken, Err(CUT_OFF.to_owned()));
+        }
     }
 }

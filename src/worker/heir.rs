@@ -1,9 +1,9 @@
 //! A fleet that is made of another process's: its sockets, its clock, and what its workers know.
 //!
-//! In three steps, because players wait during the last only: [`Heir::prepare`] compares and makes
+//! In steps, because players wait during the last two only: [`Heir::prepare`] compares and makes
 //! drivers; [`Heir::begin`] and [`Arriving::read`] take in what the other process writes ahead;
-//! [`Arriving::finish`] takes in the rest. Nobody turns until [`Fleet::set_off`]: up to then the
-//! other process may take everything back.
+//! [`Arriving::read_rest`] takes in the rest, and [`Arriving::finish`] makes workers of it. Nobody
+//! turns until [`Fleet::set_off`]: up to then the other process may take everything back.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -40,15 +40,15 @@ pub struct Heir<'a> {
 /// Rows, and a descriptor for each.
 pub type Sockets = Vec<(SocketRow, OwnedFd)>;
 
-/// How much of each stream there is to read, and from where on.
+/// How much of each stream there is to read, at the beginning of its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent<'a> {
-    /// Where it lies in the memory of each.
-    pub from: u64,
     /// Of the shared one.
     pub shared_bytes: u64,
     /// Of each worker's.
     pub worker_bytes: &'a [u64],
+    /// It ends with the end of a record.
+    pub is_whole: bool,
 }
 
 /// Workers on their way, as far as they have come.
@@ -60,6 +60,8 @@ pub struct Arriving<'a> {
     shared_feed: Feed,
     workers: Vec<Arrival>,
     generation: u64,
+    /// How long the rest has taken to be read.
+    read_ns: u64,
 }
 
 /// One of them.
@@ -138,7 +140,7 @@ impl<'a> Heir<'a> {
         let mut streams = streams.into_iter().map(Feed::new);
         let mut next = || streams.next().ok_or(TOO_FEW)?;
         let (mut shared, mut shared_feed) = (SharedImport::new(Arc::clone(&setup)), next()?);
-        shared_feed.take(extent.from, extent.shared_bytes, |bytes| {
+        shared_feed.take(extent.shared_bytes, true, |bytes| {
             shared.take(bytes).map_err(|why| why.to_string())
         })?;
         self.start.claims = shared.claims().ok_or("the keys of what is shared are missing")?;
@@ -150,11 +152,11 @@ impl<'a> Heir<'a> {
         for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
             let (shell, feed) = (Shell::new(&driver, clock), next()?);
             let birth = Birth::new(&self.start, index, &maps)?;
-            let (from, bytes) = (extent.from, *bytes);
+            let bytes = *bytes;
             let seat = card.as_ref().map(|card| Seat::new(Arc::clone(card), index.into()));
             let addresses = Arc::clone(&addresses);
             let sockets = Vec::new();
-            jobs.push(Job { birth, shell, driver, feed, sockets, from, bytes, seat, addresses });
+            jobs.push(Job { birth, shell, driver, feed, sockets, bytes, seat, addresses });
         }
         for (row, fd) in sockets {
             let job = jobs.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
@@ -171,7 +173,10 @@ impl<'a> Heir<'a> {
         let facts =
             workers.first().map(|it| (it.driver.name(), it.import.gate().aead().kernel().name()));
         let fleet = self.start.fleet(&shells, facts);
-        Ok((fleet, Arriving { plan, setup, clock, shared, shared_feed, workers, generation }))
+        let read_ns = 0;
+        let arriving =
+            Arriving { plan, setup, clock, shared, shared_feed, workers, generation, read_ns };
+        Ok((fleet, arriving))
     }
 }
 
@@ -181,8 +186,25 @@ impl Arriving<'_> {
         self.take(extent, process::stand_back)
     }
 
+    /// Takes in sockets that were not lent before the barrier. They come before the rest.
+    pub fn adopt(&mut self, sockets: Sockets) -> Result<(), String> {
+        for (row, fd) in sockets {
+            let arrival = self.workers.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
+            arrival.adopt(row, fd)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in the next part of the rest of each stream: players wait.
+    pub fn read_rest(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+        let began_ns = self.clock.now_ns();
+        self.take(extent, || {})?;
+        self.read_ns += self.clock.now_ns() - began_ns;
+        Ok(())
+    }
+
     fn take(&mut self, extent: &Extent<'_>, first: fn()) -> Result<(), String> {
-        let &Extent { from, shared_bytes, worker_bytes } = extent;
+        let &Extent { shared_bytes, worker_bytes, is_whole } = extent;
         let Self { shared, shared_feed, workers, .. } = self;
         if worker_bytes.len() != workers.len() {
             return Err(TOO_FEW.to_owned());
@@ -191,11 +213,11 @@ impl Arriving<'_> {
             let threads = workers.iter_mut().zip(worker_bytes).map(|(arrival, bytes)| {
                 scope.spawn(move || {
                     first();
-                    arrival.take(from, *bytes)
+                    arrival.take(*bytes, is_whole)
                 })
             });
             let threads: Vec<_> = threads.collect();
-            let taken = shared_feed.take(from, shared_bytes, |bytes| {
+            let taken = shared_feed.take(shared_bytes, is_whole, |bytes| {
                 shared.take(bytes).map_err(|why| why.to_string())
             });
             let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|_| panicked()));
@@ -204,22 +226,10 @@ impl Arriving<'_> {
     }
 
     /// Workers that know what the predecessor's did, on its sockets. They do not turn yet.
-    pub fn finish(
-        mut self,
-        given: &Given,
-        sockets: Sockets,
-        from: u64,
-    ) -> Result<(Ready, Inheritance), String> {
-        let began_ns = self.clock.now_ns();
-        for (row, fd) in sockets {
-            let arrival = self.workers.get_mut(usize::from(row.worker)).ok_or(TOO_FEW)?;
-            arrival.adopt(row, fd)?;
-        }
-        let (shared_bytes, worker_bytes) = (given.shared_bytes, &*given.worker_bytes);
-        self.take(&Extent { from, shared_bytes, worker_bytes }, || {})?;
-        let Self { plan, setup, clock, shared, mut workers, generation, .. } = self;
+    pub fn finish(self, given: &Given) -> Result<(Ready, Inheritance), String> {
+        let Self { plan, setup, clock, shared, mut workers, generation, read_ns, .. } = self;
+        let began_ns = clock.now_ns();
         shared.finish().map_err(|why| why.to_string())?;
-        let read_ns = clock.now_ns();
         for arrival in &mut workers {
             arrival.import.settle();
         }
@@ -234,7 +244,7 @@ impl Arriving<'_> {
             Ok((worker, arrived))
         })?;
         let mut inheritance = Inheritance {
-            read_us: (read_ns - began_ns) / 1000,
+            read_us: read_ns / 1000,
             since_ns: given.since_ns,
             ..Inheritance::default()
         };
@@ -244,7 +254,7 @@ impl Arriving<'_> {
             inheritance.not_carried += arrived.not_carried;
             ready.push(worker);
         }
-        inheritance.made_us = (clock.now_ns() - read_ns) / 1000;
+        inheritance.made_us = (clock.now_ns() - began_ns) / 1000;
         Ok((Ready(ready), inheritance))
     }
 }
@@ -298,7 +308,6 @@ struct Job {
     feed: Feed,
     /// Those of its listeners.
     sockets: Sockets,
-    from: u64,
     bytes: u64,
     seat: Option<Seat>,
     /// Of all listeners.
@@ -307,7 +316,7 @@ struct Job {
 
 impl Job {
     fn begin(self) -> Result<Arrival, String> {
-        let Self { mut birth, shell, mut driver, mut feed, mut sockets, from, bytes, .. } = self;
+        let Self { mut birth, shell, mut driver, mut feed, mut sockets, bytes, .. } = self;
         let (seat, addresses, index) = (self.seat, self.addresses, birth.index);
         // Those of a listener in the order of their addresses.
         sockets.sort_by_key(|(row, _)| (row.kind, row.player));
@@ -325,7 +334,7 @@ impl Job {
             }
         }
         let (mut birth, mut import) = (Some(birth), None);
-        feed.take(from, bytes, |bytes| {
+        feed.take(bytes, true, |bytes| {
             let start = match birth.take() {
                 Some(birth) => {
                     let (begun, start) = birth.give(bytes)?;
@@ -344,9 +353,9 @@ impl Job {
 }
 
 impl Arrival {
-    fn take(&mut self, from: u64, bytes: u64) -> Result<(), String> {
+    fn take(&mut self, bytes: u64, is_whole: bool) -> Result<(), String> {
         let Self { index, feed, import, .. } = self;
-        feed.take(from, bytes, |bytes| {
+        feed.take(bytes, is_whole, |bytes| {
             import.take(bytes).map_err(|why| format!("worker {index}: {why}"))
         })
     }

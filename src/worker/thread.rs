@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ahead::{AHEAD_BYTES, Ahead, Lent};
-use super::barrier::{Call, Exported, Order, Stand};
+use super::ahead::{Ahead, Lent};
+use super::barrier::{Call, Exported, Gift, Order, Stand};
 use super::card::Seat;
 use super::counted::Counted;
 use super::mailbox::{Mailbox, MailboxFull, Post};
@@ -19,7 +19,7 @@ use crate::handover::{CardGiven, SocketRow};
 use ringgate_batch::{Clock, Driver, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
-use ringgate_gate::handover::{Sink, SocketUse};
+use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, CardCounts, socket};
@@ -185,8 +185,8 @@ impl Worker {
             match order {
                 Order::Turn(reply) => drop(reply.send(self.last_turn())),
                 Order::Export(memory, reply) => {
-                    has_exported = true;
-                    drop(reply.send(self.export(memory)));
+                    let is_first = !std::mem::replace(&mut has_exported, true);
+                    drop(reply.send(self.export(memory, is_first)));
                 }
                 Order::Resume => {
                     if has_exported {
@@ -220,18 +220,23 @@ impl Worker {
         }
     }
 
-    /// Writes the rest of what it knows, and adds the sockets that it has not lent.
-    fn export(&mut self, mut memory: Writing) -> Result<Exported, String> {
-        let mut export = self.ahead.take_export();
-        let mut sink = Sink::new(&mut memory.bytes_mut()[AHEAD_BYTES..]);
-        let written = export.rest(self.body.gate(), &mut sink);
+    /// Writes the next part of the rest of what it knows.
+    fn export(&mut self, mut memory: Writing, is_first: bool) -> Result<Exported, String> {
+        let mut sink = Sink::new(memory.bytes_mut());
+        let written = self.ahead.export().rest(self.body.gate(), &mut sink);
         let bytes = sink.len();
-        memory.use_up_to(AHEAD_BYTES + bytes);
-        written.map_err(|why| format!("worker {}: {why}", self.index))?;
+        memory.use_up_to(bytes);
+        let rest = written.map_err(|why| format!("worker {}: {why}", self.index))?;
+        let gift = is_first.then(|| self.gift()).transpose()?;
+        Ok(Exported { worker: self.index, memory, bytes, is_last: rest == Rest::All, gift })
+    }
+
+    /// What it gives besides: the sockets that it has not lent, and what was counted.
+    fn gift(&mut self) -> Result<Gift, String> {
         let sockets = self.give_some(|id, _| !self.ahead.is_lent(id.0))?;
         let card = self.settle_card()?;
         let counted = self.counted_with(&CardCounts::of_given(&card.counted)).numbers().to_vec();
-        Ok(Exported { worker: self.index, memory, bytes, sockets, counted, card })
+        Ok(Gift { sockets, counted, card })
     }
 
     /// The frames that the next process may have, and what was counted of them.

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-use ringgate::handover::{Channel, Facts, Given, Heard, Message};
+use ringgate::handover::{Channel, Facts, Heard, Message};
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
 
@@ -15,8 +15,8 @@ use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
 use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
 
 /// Steps at which one of the two is killed, between the messages of the conversation.
-const STEPS: [&str; 8] =
-    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "taken"];
+const STEPS: [&str; 10] =
+    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "rest", "last", "taken"];
 
 #[test]
 fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
@@ -34,7 +34,7 @@ fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
 }
 
 fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
-    let mut line = Line::start(&text(io));
+    let mut line = Line::start_in_parts(&text(io));
     // The ports that the kernel has chosen are the next one's too, even if it has to start afresh.
     let _game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
@@ -59,8 +59,8 @@ fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
     // As the kernel does when a process ends.
     drop(its);
     drop(open);
-    if is_predecessor && !matches!(step, "given" | "taken") {
-        // Nothing was given: the successor starts afresh, on ports that are free.
+    if is_predecessor && !matches!(step, "last" | "taken") {
+        // Nothing was given, or not all of it: the successor starts afresh, on ports that are free.
         assert_eq!(line.pid(), successor.id(), "{what}");
         assert_eq!(line.generation(), 1, "{what}");
         return;
@@ -100,7 +100,7 @@ fn relay(
             };
             if format!("{heard:?}").to_lowercase() == step {
                 kill(gateway, successor);
-                if step == "given" {
+                if step == "last" {
                     // What was said before the death is heard.
                     pass(Some(its), packet);
                 }
@@ -120,7 +120,7 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
         return;
     }
     for io in drivers() {
-        let mut line = Line::start(&text(io));
+        let mut line = Line::start_in_parts(&text(io));
         let _game = Game::start(&line.daemon, "arena");
         line.daemon.ready();
         let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
@@ -132,9 +132,12 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
         // Whatever was given, it is not taken.
         loop {
             match channel.hear(soon).0 {
-                Heard::Given => break,
-                Heard::Ahead => channel.say(&Message::Read, &[]).expect("said"),
-                heard => assert!(matches!(heard, Heard::Sockets | Heard::Early), "{heard:?}"),
+                Heard::Last => break,
+                Heard::Ahead | Heard::Rest => channel.say(&Message::Read, &[]).expect("said"),
+                heard => assert!(
+                    matches!(heard, Heard::Sockets | Heard::Early | Heard::Given),
+                    "{heard:?}"
+                ),
             }
         }
         assert_eq!(channel.hear(soon).0, Heard::TakenBack, "{}", line.daemon.log());
@@ -266,16 +269,19 @@ fn with_layout(packet: Packet, change: impl FnOnce(&mut Vec<u8>)) -> Packet {
     (message, fds)
 }
 
-/// Changes the rows of what was given.
-fn with_rows(packet: Packet, change: impl FnOnce(&mut Given)) -> Packet {
-    let (message, mut fds) = packet;
-    let Message::Given { given_bytes } = message else { return (message, fds) };
-    let given_bytes = rewrite(&mut fds[0], given_bytes, |bytes| {
-        let mut given: Given = serde_json::from_slice(bytes).expect("rows");
-        change(&mut given);
-        *bytes = serde_json::to_vec(&given).expect("rows");
-    });
-    (Message::Given { given_bytes }, fds)
+/// Changes what is said of a part of the rest.
+fn with_rest((message, fds): Packet, change: impl FnOnce(&mut [u64], &mut bool)) -> Packet {
+    let Message::Rest { shared_bytes, mut worker_bytes, mut is_last } = message else {
+        return (message, fds);
+    };
+    change(&mut worker_bytes, &mut is_last);
+    (Message::Rest { shared_bytes, worker_bytes, is_last }, fds)
+}
+
+/// Leaves the last byte of the last part out.
+fn cut_off(worker_bytes: &mut [u64], is_last: &mut bool) {
+    let longest = worker_bytes.iter_mut().max().expect("there are workers");
+    *longest -= u64::from(*is_last);
 }
 
 /// Where a stream says which version of the format it has.
@@ -283,8 +289,8 @@ const VERSION_AT: usize = 8;
 /// Behind the stream's beginning, a record's head and the release with its length.
 const BOOT_ID_AT: usize = 12 + 8 + 4 + env!("CARGO_PKG_VERSION").len();
 
-/// What somebody does, and what the successor says of it.
-const CHANGES: [(Change, &str); 10] = [
+/// What somebody does, and what the successor says of it: one of some sentences.
+const CHANGES: [(Change, &str); 13] = [
     (
         |packet| match packet {
             (Message::Hello { release, pid, .. }, fds) => {
@@ -338,7 +344,17 @@ const CHANGES: [(Change, &str); 10] = [
         },
         "it is no sealed memory",
     ),
-    (|packet| with_rows(packet, |given| given.worker_bytes[0] -= 1), "the state is cut off"),
+    (|packet| with_rest(packet, cut_off), "the state is cut off"),
+    // The last part is missing, or what comes before the first.
+    (|packet| with_rest(packet, |_, is_last| *is_last = true), "it ends too soon|is cut off"),
+    (
+        |packet| match packet {
+            (Message::Given { .. }, fds) => (Message::Sockets, fds),
+            other => other,
+        },
+        "the gateway that runs has given too little",
+    ),
+    (|packet| with_rest(packet, |bytes, _| bytes[0] = u64::MAX), "cannot read what was given"),
     (
         |(message, mut fds)| {
             if message == Message::Sockets {
@@ -355,7 +371,7 @@ fn what_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
     if !is_root() {
         return;
     }
-    let mut line = Line::start(&text("mmsg"));
+    let mut line = Line::start_in_parts(&text("mmsg"));
     let _game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
     let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
@@ -371,7 +387,7 @@ fn what_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
         let log = line.log("successor.log");
         assert_eq!(code, Some(1), "{why}: {log}");
         let both = [log, line.daemon.log()].concat();
-        assert!(both.contains(why), "{why}: {both}");
+        assert!(why.split('|').any(|why| both.contains(why)), "{why}: {both}");
         wait_for("the gateway to go on", || {
             let refused = line.daemon.log().matches("hand_over_refused").count();
             (refused > number).then_some(())

@@ -35,6 +35,13 @@ impl Line {
         Self::of(Daemon::start(text))
     }
 
+    /// One whose state goes over in many parts, however few players it has.
+    pub(crate) fn start_in_parts(text: &Text) -> Self {
+        Self::of(Daemon::start_with(text, |command, _| {
+            command.env("RINGGATE_WINDOW_BYTES", WINDOW_BYTES);
+        }))
+    }
+
     pub(crate) fn of(daemon: Daemon) -> Self {
         Self { daemon, heirs: Vec::new(), own: Vec::new() }
     }
@@ -149,6 +156,9 @@ impl Footprint {
             && self.resident_kib <= earlier.resident_kib + earlier.resident_kib / 4 + SHOWN_KIB
     }
 }
+
+/// Less than any worker's rest, and enough for any one session.
+const WINDOW_BYTES: &str = "1024";
 
 /// What histograms take that one process has shown already and another has not.
 const SHOWN_KIB: u64 = 4096;

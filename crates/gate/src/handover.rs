@@ -6,7 +6,8 @@
 //! the predecessor still serves: a few places of a table between two turns. After the barrier, when
 //! no worker takes turns any more, the *rest* follows: what has changed since, found by comparing
 //! a hash of each record with that of the one before, so that no packet pays for a mark and nothing
-//! has to be kept that was written; and everything that is small.
+//! has to be kept that was written; and everything that is small. Both go through a window of
+//! memory in parts, so however much it is, it is never there a third time.
 //!
 //! ```text
 //! shared stream    format, keys ┊ used tokens ┊ changed tokens, cookies             end
@@ -21,19 +22,23 @@
 //! ended and counted. A stream that is not exactly what it should be is refused as a whole.
 
 pub(crate) mod arriving;
+mod behind;
 mod common;
 mod export;
 mod fingerprint;
 mod format;
 mod import;
+mod parts;
+mod places;
 mod record;
 mod rehearsal;
 mod shared;
 mod sockets;
 
 pub use export::{Ahead, Export};
-pub use format::{Format, bytes_max};
+pub use format::Format;
 pub use import::{Arrived, Import};
+pub use parts::Rest;
 pub use record::{Refused, Sink};
 pub use rehearsal::{Rehearsal, Succession, succeed};
 pub use ringgate_core::carry::Maps;

@@ -8,6 +8,7 @@ pub(crate) mod census;
 pub(crate) mod entry;
 pub(crate) mod hash;
 pub(crate) mod index;
+pub(crate) mod marks;
 pub(crate) mod multimap;
 pub(crate) mod table;
 pub(crate) mod unarmed;

@@ -80,8 +80,9 @@ struct Stash {
     facts_bytes: u64,
     sockets: Vec<OwnedFd>,
     early: Option<(u64, OwnedFd)>,
-    /// How much of each stream was written ahead, the shared one first.
-    ahead: (u64, Vec<u64>),
+    /// How much of each stream was written last, the shared one first, and whether it ends with a
+    /// record.
+    part: (u64, Vec<u64>, bool),
     given: Option<(u64, OwnedFd)>,
 }
 
@@ -103,8 +104,8 @@ struct Made<'a> {
 struct Begun<'a> {
     control: Control,
     arriving: Arriving<'a>,
-    /// Where the rest of each stream begins.
-    rest_at: u64,
+    /// The rows, once they were read.
+    given: Option<Given>,
     /// Second descriptors of the control socket and the one for successors.
     doors: [Option<OwnedFd>; 2],
     announce: Option<OwnedFd>,
@@ -153,6 +154,11 @@ impl<'a> Successor<'a> {
                             self.begin(&mut stash, made, program).map(|it| begun = Some(it))
                         }
                     };
+                    taker.did(read.map_err(|new| why = new).is_ok())
+                }
+                TakerStep::ReadRest => {
+                    let read = begun.as_mut().ok_or(TOO_LITTLE.to_owned());
+                    let read = read.and_then(|begun| begun.read_rest(&mut stash));
                     taker.did(read.map_err(|new| why = new).is_ok())
                 }
                 TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),
@@ -231,7 +237,6 @@ impl<'a> Successor<'a> {
         let denied = state.denied(joining.as_ref());
         let begun = heir.begin(sockets, denied, streams, &stash.extent())?;
         let (fleet, arriving) = begun;
-        let rest_at = facts.rest_at;
         let inherited = Inherited { facts, drained, doors };
         let [_, control_door, next_door] = &inherited.doors;
         let [control_door, next_door] =
@@ -249,16 +254,16 @@ impl<'a> Successor<'a> {
         };
         tell_driver(&fleet);
         let control = Control::start(fleet, settings)?;
-        Ok(Begun { control, arriving, rest_at, doors, announce })
+        Ok(Begun { control, arriving, given: None, doors, announce })
     }
 
     /// Workers that do not turn yet, of what was given at the barrier.
     fn import(&self, stash: &mut Stash, begun: Option<Begun<'_>>) -> Result<Complete, String> {
-        let Begun { mut control, arriving, rest_at, doors, announce } = begun.ok_or(TOO_LITTLE)?;
-        let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
-        let given: Given = read_json(&given, given_bytes)?;
-        let sockets = stash.sockets(given.sockets.clone())?;
-        let (workers, inheritance) = arriving.finish(&given, sockets, rest_at)?;
+        let mut begun = begun.ok_or(TOO_LITTLE)?;
+        begun.read_rest(stash)?;
+        let Begun { mut control, arriving, given, doors, announce } = begun;
+        let given = given.ok_or(TOO_LITTLE)?;
+        let (workers, inheritance) = arriving.finish(&given)?;
         control.go_on(&given);
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         let sentence = |why: Failure| why.to_string();
@@ -276,6 +281,17 @@ impl Begun<'_> {
     /// Takes in the next part.
     fn read(&mut self, stash: &Stash) -> Result<(), String> {
         self.arriving.read(&stash.extent())
+    }
+
+    /// Takes in the next part of the rest, and what comes before the first.
+    fn read_rest(&mut self, stash: &mut Stash) -> Result<(), String> {
+        if self.given.is_none() {
+            let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
+            let given: Given = read_json(&given, given_bytes)?;
+            self.arriving.adopt(stash.sockets(given.sockets.clone())?)?;
+            self.given = Some(given);
+        }
+        self.arriving.read_rest(&stash.extent())
     }
 }
 
@@ -326,7 +342,10 @@ impl Stash {
                 self.early = fds.into_iter().next().map(|fd| (early_bytes, fd));
             }
             Some((Message::Ahead { shared_bytes, worker_bytes }, _)) => {
-                self.ahead = (shared_bytes, worker_bytes);
+                self.part = (shared_bytes, worker_bytes, true);
+            }
+            Some((Message::Rest { shared_bytes, worker_bytes, is_last }, _)) => {
+                self.part = (shared_bytes, worker_bytes, is_last);
             }
             Some((Message::Given { given_bytes }, fds)) => {
                 self.given = fds.into_iter().next().map(|fd| (given_bytes, fd));
@@ -346,10 +365,10 @@ impl Stash {
         Ok(rows.into_iter().zip(fds).collect())
     }
 
-    /// What was written ahead last.
+    /// What was written last.
     fn extent(&self) -> Extent<'_> {
-        let (shared_bytes, worker_bytes) = &self.ahead;
-        Extent { from: 0, shared_bytes: *shared_bytes, worker_bytes }
+        let (shared_bytes, worker_bytes, is_whole) = &self.part;
+        Extent { shared_bytes: *shared_bytes, worker_bytes, is_whole: *is_whole }
     }
 }
 

@@ -17,6 +17,8 @@ struct World {
     door_is_shut: bool,
     /// Parts that were written ahead.
     copies: u8,
+    /// Parts of the rest.
+    parts: u8,
     /// The state was queued for the taker, whole.
     is_given: bool,
     /// The giver runs its workers.
@@ -44,6 +46,8 @@ enum Said {
     Ahead,
     Read,
     Given,
+    Rest,
+    Last,
     Taken,
     TakenBack,
     Refused,
@@ -60,6 +64,8 @@ impl Said {
             Self::Ahead => Heard::Ahead,
             Self::Read => Heard::Read,
             Self::Given => Heard::Given,
+            Self::Rest => Heard::Rest,
+            Self::Last => Heard::Last,
             Self::Taken => Heard::Taken,
             Self::TakenBack => Heard::TakenBack,
             Self::Refused => Heard::Refused,
@@ -90,6 +96,7 @@ impl Moment {
             to_taker: VecDeque::new(),
             door_is_shut: false,
             copies: 0,
+            parts: 0,
             is_given: false,
             giver_serves: true,
             taker_serves: false,
@@ -219,22 +226,7 @@ impl Moment {
                     next.giver_step = next.giver.did(false);
                 }));
             }
-            GiverStep::Give => {
-                nexts.push(self.giver_did(true, |next| {
-                    next.say_to_taker(Said::Sockets);
-                    next.say_to_taker(Said::Given);
-                    next.world.is_given = true;
-                }));
-                nexts.extend(self.mishap("it gives half", |next| {
-                    next.say_to_taker(Said::Sockets);
-                    next.giver_step = next.giver.did(false);
-                }));
-                nexts.extend(self.mishap("it gives all and thinks it has not", |next| {
-                    next.say_to_taker(Said::Given);
-                    next.world.is_given = true;
-                    next.giver_step = next.giver.did(false);
-                }));
-            }
+            GiverStep::Give => nexts.extend(self.gives()),
             GiverStep::ShutDoor => nexts.push(self.with("the door is shut", |next| {
                 next.world.door_is_shut = true;
                 let is_taken = next.world.to_giver.contains(&Said::Taken);
@@ -263,6 +255,35 @@ impl Moment {
             }
             GiverStep::Resume | GiverStep::Part => {}
         }
+        nexts
+    }
+
+    /// The rest goes in two parts, the first of them behind sockets and rows.
+    fn gives(&self) -> Vec<Self> {
+        let mut nexts = Vec::new();
+        if self.world.parts == 0 {
+            nexts.push(self.with("predecessor did Give: more", |next| {
+                next.world.parts += 1;
+                for said in [Said::Sockets, Said::Given, Said::Rest] {
+                    next.say_to_taker(said);
+                }
+                next.giver_step = next.giver.more();
+            }));
+        } else {
+            nexts.push(self.giver_did(true, |next| {
+                next.say_to_taker(Said::Last);
+                next.world.is_given = true;
+            }));
+            nexts.extend(self.mishap("it gives all and thinks it has not", |next| {
+                next.say_to_taker(Said::Last);
+                next.world.is_given = true;
+                next.giver_step = next.giver.did(false);
+            }));
+        }
+        nexts.extend(self.mishap("it gives half", |next| {
+            next.say_to_taker(Said::Sockets);
+            next.giver_step = next.giver.did(false);
+        }));
         nexts
     }
 
@@ -301,7 +322,7 @@ impl Moment {
             TakerStep::SayPrepared => nexts.push(says(Said::Prepared)),
             TakerStep::SayRead => nexts.push(says(Said::Read)),
             TakerStep::Take => nexts.push(says(Said::Taken)),
-            TakerStep::Prepare | TakerStep::Read | TakerStep::Import => {
+            TakerStep::Prepare | TakerStep::Read | TakerStep::ReadRest | TakerStep::Import => {
                 nexts.push(self.taker_did(true, |_| {}));
                 nexts.extend(self.mishap("that cannot be done", |next| {
                     next.taker_step = next.taker.did(false);
@@ -453,8 +474,31 @@ fn nothing_is_frozen_before_enough_was_copied_and_read() {
 }
 
 #[test]
+fn nobody_takes_a_part_and_the_next_one_waits_until_it_was_read() {
+    let given_in_part = || {
+        let (mut giver, _) = Giver::new();
+        giver.hear(Heard::Hello);
+        giver.did(true);
+        giver.hear(Heard::Prepared);
+        giver.did(true);
+        assert_eq!(giver.enough(), GiverStep::Freeze);
+        assert_eq!(giver.did(true), GiverStep::Give);
+        assert!(matches!(giver.more(), GiverStep::Wait(_)));
+        giver
+    };
+    assert_eq!(given_in_part().hear(Heard::Read), GiverStep::Give);
+    for word in [Heard::Taken, Heard::Prepared, Heard::Gone, Heard::Late, Heard::Refused] {
+        let mut giver = given_in_part();
+        assert_eq!(giver.hear(word), GiverStep::TakeBack, "{word:?}");
+        assert_eq!(giver.did(true), GiverStep::Resume);
+    }
+}
+
+#[test]
 fn a_successor_believes_nobody_who_speaks_out_of_turn() {
-    for word in [Heard::Given, Heard::TakenBack, Heard::Sockets, Heard::Nonsense, Heard::Late] {
+    for word in
+        [Heard::Given, Heard::Last, Heard::TakenBack, Heard::Sockets, Heard::Nonsense, Heard::Late]
+    {
         let (mut taker, _) = Taker::new();
         let _ = taker.did(true);
         assert_eq!(taker.hear(word), TakerStep::Exit, "{word:?}");

@@ -341,6 +341,17 @@ impl Fronts {
         }
     }
 
+    /// How many places there may be.
+    pub(crate) const fn places_max(&self, front: Front) -> usize {
+        match front {
+            Front::Netcode => self.netcode.sessions.places_max(),
+            Front::Unreal => self.unreal.sessions.places_max(),
+            Front::Plain => self.plain.sessions.places_max(),
+            #[cfg(test)]
+            Front::Third => self.third.sessions.places_max(),
+        }
+    }
+
     /// The session at one of them.
     pub(crate) fn session_at(
         &self,

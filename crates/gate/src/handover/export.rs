@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
 use crate::gate::Gate;
-use crate::handover::common::hand_over_common;
+use crate::handover::behind::Behind;
 use crate::handover::fingerprint::Fingerprints;
+use crate::handover::parts::{Parts, Rest};
 use crate::handover::record::{Kind, Mirror, Refused, Sink, Whose};
 use crate::handover::sockets::bound;
 use crate::mail::Request;
@@ -25,6 +26,9 @@ pub struct Export {
     /// The table and the place that come next.
     next: (usize, u32),
     begun: Option<Begun>,
+    /// How far the rest has come, once that is written.
+    behind: Option<Behind>,
+    parts: Parts,
 }
 
 /// What a stream was begun with.
@@ -75,40 +79,56 @@ impl Export {
         places: u32,
     ) -> Result<Ahead, Refused> {
         self.begin(gate, sink)?;
+        match self.write_places(gate, sink, places, false) {
+            Ok(false) => Ok(Ahead::Part),
+            Ok(true) => {
+                self.next = (0, 0);
+                Ok(Ahead::Round)
+            }
+            Err(Refused::Full) if !sink.is_empty() => Ok(Ahead::Full),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Writes what has changed since, and everything that is small, as much of it as there is room
+    /// for. No worker takes turns any more, and no mail is under way, until all of it is written.
+    pub fn rest(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<Rest, Refused> {
+        check_quiet(gate)?;
+        self.begin(gate, sink)?;
+        let mut behind = self.behind.take().unwrap_or_else(|| {
+            self.next = (0, 0);
+            Behind::default()
+        });
+        let mut parts = std::mem::take(&mut self.parts);
+        let written = parts.write(sink, |sink| {
+            self.write_places(gate, sink, u32::MAX, true)?;
+            behind.write(gate, sink)
+        });
+        (self.behind, self.parts) = (Some(behind), parts);
+        written
+    }
+
+    /// Writes the next so many places. Returns whether that was the last.
+    fn write_places(
+        &mut self,
+        gate: &Gate,
+        sink: &mut Sink<'_>,
+        places: u32,
+        is_last: bool,
+    ) -> Result<bool, Refused> {
         let mut left = places;
         while left > 0 {
             let (table, place) = self.next;
-            let Some(&front) = TABLES.get(table) else {
-                self.next = (0, 0);
-                return Ok(Ahead::Round);
-            };
+            let Some(&front) = TABLES.get(table) else { return Ok(true) };
             if place >= gate.fronts.places(front) {
                 self.next = (table + 1, 0);
                 continue;
             }
-            match self.write_session(gate, sink, (table, front), place, false) {
-                Err(Refused::Full) if !sink.is_empty() => return Ok(Ahead::Full),
-                written => written?,
-            }
+            self.write_session(gate, sink, (table, front), place, is_last)?;
             self.next.1 += 1;
             left -= 1;
         }
-        Ok(Ahead::Part)
-    }
-
-    /// Writes what has changed since, and everything that is small. No worker takes turns any more,
-    /// and no mail is under way.
-    pub fn rest(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        check_quiet(gate)?;
-        self.begin(gate, sink)?;
-        for (table, front) in TABLES.into_iter().enumerate() {
-            for place in 0..gate.fronts.places(front) {
-                self.write_session(gate, sink, (table, front), place, true)?;
-            }
-        }
-        write_fronts(gate, sink)?;
-        hand_over_common(&gate.common, sink)?;
-        sink.append(Kind::End, |_| {})
+        Ok(false)
     }
 
     fn begin(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
@@ -118,6 +138,7 @@ impl Export {
             return if is_same { Ok(()) } else { Err(Refused::Reloaded) };
         }
         let prints = Fingerprints::new(gate.common.hash_key);
+        self.mirrors = TABLES.map(|front| Mirror::new(gate.fronts.places_max(front)));
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
@@ -179,13 +200,11 @@ impl Export {
     ) -> Result<(), Refused> {
         let netcode = &gate.fronts.netcode;
         let place = netcode.sessions.place(entry);
-        if self.user_data.is_of(place) {
+        if netcode.user_data.trimmed(entry).is_none() || self.user_data.is_of(place) {
             return Ok(());
         }
-        if netcode.user_data.trimmed(entry).is_some() {
-            let write = |out: &mut Writer<'_>| netcode.hand_over_user_data(entry, out);
-            sink.append(Kind::NetcodeUserData, write)?;
-        }
+        let write = |out: &mut Writer<'_>| netcode.hand_over_user_data(entry, out);
+        sink.append(Kind::NetcodeUserData, write)?;
         self.user_data.note(place);
         Ok(())
     }
@@ -227,41 +246,4 @@ fn check_quiet(gate: &Gate) -> Result<(), Refused> {
 /// What a successor asks for by itself.
 const fn is_asked_again(request: &Request) -> bool {
     matches!(request, Request::HoldLink { .. })
-}
-
-fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-    let (fronts, common) = (&gate.fronts, &gate.common);
-    let pending = &fronts.netcode.pending;
-    for entry in pending.entries().filter(|entry| pending.is_live(*entry)) {
-        sink.append(Kind::NetcodeHandshake, |out| fronts.netcode.hand_over_pending(entry, out))?;
-    }
-    for entry in fronts.netcode.connections.entries() {
-        sink.append(Kind::NetcodeConnection, |out| {
-            fronts.netcode.hand_over_connection(entry, out);
-        })?;
-    }
-    sink.append(Kind::NetcodeRest, |out| fronts.netcode.hand_over_rest(out))?;
-    sink.append(Kind::UnrealRest, |out| fronts.unreal.hand_over_rest(out))?;
-    sink.append(Kind::PlainRest, |out| fronts.plain.hand_over_rest(out))?;
-    for listener in common.listeners.ids() {
-        match common.front(listener) {
-            Front::Unreal => sink.append(Kind::UnrealListener, |out| {
-                fronts.unreal.hand_over_listener(listener, out);
-            })?,
-            Front::Plain => sink.append(Kind::PlainListener, |out| {
-                fronts.plain.hand_over_listener(listener, out);
-            })?,
-            Front::Netcode => sink.append(Kind::NetcodeListener, |out| {
-                fronts.netcode.hand_over_listener(listener, out);
-            })?,
-            #[cfg(test)]
-            Front::Third => {}
-        }
-    }
-    for (backend, probed) in fronts.unreal.probed.pairs() {
-        if probed.is_some() {
-            sink.append(Kind::UnrealServer, |out| fronts.unreal.hand_over_server(backend, out))?;
-        }
-    }
-    Ok(())
 }

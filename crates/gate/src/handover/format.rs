@@ -221,15 +221,3 @@ const CLOSED: &str = "closed";
 fn endpoint_of(address: SocketAddr) -> Endpoint {
     Endpoint::from(address)
 }
-
-/// How large the memory for one worker's stream has to be at the most: every place written ahead
-/// and once more, with all that is small. Pages that are not written take no memory.
-pub fn bytes_max(setup: &Setup) -> usize {
-    2 * setup.worker_places() * PLACE_BYTES_MAX + setup.worker_pending_max * 256 + REST_BYTES
-}
-
-/// What a place takes at the most, once: an Unreal session that tells copies by their bytes.
-const PLACE_BYTES_MAX: usize = 2560;
-
-/// Links that do not read have a megabyte each.
-const REST_BYTES: usize = 1 << 30;

@@ -8,6 +8,7 @@ use crate::front::face::Fronts;
 use crate::gate::Gate;
 use crate::handover::arriving::Unclaimed;
 use crate::handover::common::take_common;
+use crate::handover::places::Table;
 use crate::handover::record::{Kind, Refused, Whose, check_beginning, first_record, take_records};
 use crate::handover::sockets::{Bound, bind};
 use crate::now::Now;
@@ -39,15 +40,6 @@ pub struct Arrived {
     pub sessions: usize,
     /// Sessions that do not: the successor has no such listener or backend.
     pub not_carried: u64,
-}
-
-/// Which table a place is in.
-#[derive(Clone, Copy)]
-enum Table {
-    Netcode,
-    Unreal,
-    Plain,
-    Handshakes,
 }
 
 impl Gate {
@@ -197,6 +189,13 @@ impl Import {
             Kind::NetcodeRest => fronts.netcode.take_rest(common, &mut from, netcode),
             Kind::UnrealRest => fronts.unreal.take_rest(common, &mut from, unreal),
             Kind::PlainRest => fronts.plain.take_rest(common, &mut from, plain),
+            Kind::FreePlaces => Table::read(&mut from).and_then(|table| match table {
+                Table::Netcode => fronts.netcode.take_free(common, &mut from, netcode),
+                Table::Unreal => fronts.unreal.take_free(common, &mut from, unreal),
+                Table::Plain => fronts.plain.take_free(common, &mut from, plain),
+                Table::Handshakes => fronts.netcode.take_free_pending(&mut from),
+            }),
+            Kind::FreeAddresses => fronts.plain.addresses.take_free(&mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),

@@ -55,17 +55,21 @@ impl std::error::Error for Refused {}
 pub struct Sink<'a> {
     memory: &'a mut [u8],
     len: usize,
+    /// Records that come next and were appended elsewhere already.
+    skipped: usize,
+    /// How many records were appended.
+    appended: usize,
 }
 
 impl<'a> Sink<'a> {
     /// A stream that begins at the start of the memory.
     pub const fn new(memory: &'a mut [u8]) -> Self {
-        Self { memory, len: 0 }
+        Self::resume(memory, 0)
     }
 
     /// A stream of so many bytes that goes on.
     pub const fn resume(memory: &'a mut [u8], len: usize) -> Self {
-        Self { memory, len }
+        Self { memory, len, skipped: 0, appended: 0 }
     }
 
     /// How long the stream is.
@@ -76,6 +80,34 @@ impl<'a> Sink<'a> {
     /// Whether nothing was written yet.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// How much memory there is, all in all.
+    pub(crate) const fn room(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Appends what `write` appends, but for the first `before` records. What was appended is
+    /// counted there, even if there is no room for all.
+    pub(crate) fn append_behind(
+        &mut self,
+        before: &mut usize,
+        write: impl FnOnce(&mut Self) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        (self.skipped, self.appended) = (*before, 0);
+        let written = write(self);
+        *before += self.appended;
+        self.skipped = 0;
+        written
+    }
+
+    /// Copies as much of some bytes as there is room for. Returns how much that is.
+    pub(crate) fn copy(&mut self, bytes: &[u8]) -> usize {
+        let room = &mut self.memory[self.len..];
+        let len = room.len().min(bytes.len());
+        room[..len].copy_from_slice(&bytes[..len]);
+        self.len += len;
+        len
     }
 
     /// Begins a stream.
@@ -94,8 +126,13 @@ impl<'a> Sink<'a> {
         kind: Kind,
         body: impl FnOnce(&mut Writer<'_>),
     ) -> Result<(), Refused> {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+            return Ok(());
+        }
         let start = self.len;
         self.write_record(kind, body)?;
+        self.appended += 1;
         debug_assert!(self.len >= start + HEAD_BYTES, "a record has a head");
         Ok(())
     }
@@ -163,6 +200,11 @@ pub(crate) struct Told<'a> {
 }
 
 impl Mirror {
+    /// For so many places. Memory is taken as they are told of.
+    pub(crate) fn new(places: usize) -> Self {
+        Self(Vec::with_capacity(places))
+    }
+
     /// What was told of a place.
     pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> Told<'a> {
         if place >= self.0.len() {
@@ -223,6 +265,7 @@ kinds! {
     SharedKeys = 3, "the shared keys";
     Token = 4, "a used token";
     Cookies = 5, "the cookies";
+    UsedCookies = 6, "used cookies";
     WorkerKeys = 16, "a worker's keys";
     NetcodeSession = 17, "a netcode session";
     NetcodeHandshake = 18, "a netcode handshake";
@@ -244,6 +287,8 @@ kinds! {
     Counters = 37, "the counters";
     LinkMessage = 38, "a message on a link";
     ListenerMessages = 39, "a listener's messages";
+    FreePlaces = 40, "free places";
+    FreeAddresses = 41, "free loopback addresses";
     // From here on they may be passed over.
     NetcodeUserData = 0x8001, "a token's user data";
 }
@@ -311,7 +356,7 @@ mod tests {
     #[test]
     fn a_record_is_written_once_as_long_as_it_says_the_same() {
         let (prints, mut memory) = (Fingerprints::new(HashKey::new([1, 2])), [0; 100]);
-        let (mut mirror, mut sink) = (Mirror::default(), Sink::new(&mut memory));
+        let (mut mirror, mut sink) = (Mirror::new(4), Sink::new(&mut memory));
         let mut say = |sink: &mut Sink<'_>, number: u8, is_forced: bool| {
             let mut told = mirror.of(3, &prints);
             if is_forced {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::common::Common;
 use crate::gate::Gate;
 use crate::handover::export::{Ahead, Export};
 use crate::handover::format::Format;
 use crate::handover::import::{Arrived, Import};
+use crate::handover::parts::Rest;
 use crate::handover::record::{Refused, Sink};
 use crate::handover::shared::{SharedExport, SharedImport};
 use crate::now::Now;
@@ -34,55 +36,119 @@ pub struct Succession {
 }
 
 struct Stream {
-    memory: Vec<u8>,
+    /// What it is written through, part by part.
+    window: Vec<u8>,
+    /// What is in there.
     len: usize,
+    /// What was read of it.
+    bytes: Vec<u8>,
+    /// It has come to the end of this round.
+    is_round: bool,
 }
 
 impl Stream {
-    fn new(bytes_max: usize) -> Self {
-        Self { memory: vec![0; bytes_max], len: 0 }
+    fn new(window_bytes: usize) -> Self {
+        Self { window: vec![0; window_bytes], len: 0, bytes: Vec::new(), is_round: false }
     }
 
     fn write<T>(&mut self, write: impl FnOnce(&mut Sink<'_>) -> T) -> T {
-        let mut sink = Sink::resume(&mut self.memory, self.len);
+        let mut sink = Sink::resume(&mut self.window, self.len);
         let done = write(&mut sink);
         self.len = sink.len();
         done
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.memory[..self.len]
+    /// Begins the shared one with the format.
+    fn begin(&mut self, common: &Common) -> Result<(), Refused> {
+        if self.len > 0 || !self.bytes.is_empty() {
+            return Ok(());
+        }
+        let mut layout = vec![0; LAYOUT_BYTES_MAX];
+        let mut sink = Sink::new(&mut layout);
+        Format::of(&common.setup, common.worker.count, BOOT_ID).write(&mut sink)?;
+        let len = sink.len();
+        self.bytes.extend_from_slice(&layout[..len]);
+        Ok(())
+    }
+
+    /// Reads what is in the window, which is free then.
+    fn read(&mut self) {
+        self.bytes.extend_from_slice(&self.window[..self.len]);
+        self.len = 0;
+    }
+
+    /// Writes a part, unless it has waited for others since the end of its round.
+    fn write_ahead(
+        &mut self,
+        mut write: impl FnMut(&mut Sink<'_>) -> Result<Ahead, Refused>,
+    ) -> Result<(), Refused> {
+        while !self.is_round {
+            match self.write(&mut write)? {
+                Ahead::Full => self.read(),
+                Ahead::Part => break,
+                Ahead::Round => self.is_round = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_rest(
+        &mut self,
+        mut write: impl FnMut(&mut Sink<'_>) -> Result<Rest, Refused>,
+    ) -> Result<(), Refused> {
+        loop {
+            self.read();
+            if self.write(&mut write)? == Rest::All {
+                self.read();
+                return Ok(());
+            }
+        }
     }
 }
 
 impl Rehearsal {
-    /// One for so many workers, each of whose streams has at most so many bytes.
-    pub fn new(workers: usize, bytes_max: usize) -> Self {
+    /// One for so many workers, each of whose streams goes through a window of so many bytes.
+    pub fn new(workers: usize, window_bytes: usize) -> Self {
         Self {
             exports: (0..workers).map(|_| Export::new()).collect(),
             shared: SharedExport::new(),
-            streams: (0..workers).map(|_| Stream::new(bytes_max)).collect(),
-            shared_stream: Stream::new(bytes_max),
+            streams: (0..workers).map(|_| Stream::new(window_bytes)).collect(),
+            shared_stream: Stream::new(window_bytes),
         }
     }
 
     /// Writes a part of the tables ahead. Returns whether a round is done.
     pub fn ahead(&mut self, gates: &[&Gate], places: u32) -> Result<bool, String> {
-        let mut is_round = self.write_shared(gates, |shared, claims, sink| {
-            shared.ahead(claims, sink, places as usize).map(|it| it == Ahead::Round)
-        })?;
-        for ((gate, export), stream) in gates.iter().zip(&mut self.exports).zip(&mut self.streams) {
-            let done = stream.write(|sink| export.ahead(gate, sink, places));
-            is_round &= done.map_err(|why| why.to_string())? == Ahead::Round;
+        let said = |why: Refused| why.to_string();
+        let Self { shared, shared_stream, exports, streams } = self;
+        let common = &gates[0].common;
+        shared_stream.begin(common).map_err(said)?;
+        let tokens = places as usize;
+        let written = shared_stream.write_ahead(|sink| shared.ahead(&common.claims, sink, tokens));
+        written.map_err(said)?;
+        for ((gate, export), stream) in gates.iter().zip(exports).zip(&mut *streams) {
+            let written = stream.write_ahead(|sink| export.ahead(gate, sink, places));
+            written.map_err(said)?;
+        }
+        let all = || std::iter::once(&*shared_stream).chain(&*streams);
+        let is_round = all().all(|stream| stream.is_round);
+        if is_round {
+            shared_stream.is_round = false;
+            streams.iter_mut().for_each(|stream| stream.is_round = false);
         }
         Ok(is_round)
     }
 
     /// Writes the rest.
     pub fn write_rest(&mut self, gates: &[&Gate]) -> Result<(), String> {
-        self.write_shared(gates, SharedExport::rest)?;
-        for ((gate, export), stream) in gates.iter().zip(&mut self.exports).zip(&mut self.streams) {
-            stream.write(|sink| export.rest(gate, sink)).map_err(|why| why.to_string())?;
+        let said = |why: Refused| why.to_string();
+        let Self { shared, shared_stream, exports, streams } = self;
+        let common = &gates[0].common;
+        shared_stream.begin(common).map_err(said)?;
+        let written = shared_stream.write_rest(|sink| shared.rest(&common.claims, sink));
+        written.map_err(said)?;
+        for ((gate, export), stream) in gates.iter().zip(exports).zip(streams) {
+            stream.write_rest(|sink| export.rest(gate, sink)).map_err(said)?;
         }
         Ok(())
     }
@@ -95,29 +161,17 @@ impl Rehearsal {
         now: Now,
     ) -> Result<Succession, String> {
         self.write_rest(gates)?;
-        let streams: Vec<_> = self.streams.iter().map(Stream::bytes).collect();
-        succeed(self.shared_stream.bytes(), &streams, gates, setup, now)
+        let streams: Vec<_> = self.streams.iter().map(|stream| &*stream.bytes).collect();
+        succeed(&self.shared_stream.bytes, &streams, gates, setup, now)
     }
 
-    /// The streams as they are: the shared one and each worker's.
-    pub fn streams(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(&self.shared_stream).chain(&self.streams).map(Stream::bytes)
-    }
-
-    fn write_shared<T>(
-        &mut self,
-        gates: &[&Gate],
-        write: impl FnOnce(&mut SharedExport, &Claims, &mut Sink<'_>) -> Result<T, Refused>,
-    ) -> Result<T, String> {
-        let Self { shared, shared_stream, .. } = self;
-        let common = &gates[0].common;
-        let written = shared_stream.write(|sink| {
-            if sink.is_empty() {
-                Format::of(&common.setup, common.worker.count, BOOT_ID).write(sink)?;
-            }
-            write(shared, &common.claims, sink)
-        });
-        written.map_err(|why| why.to_string())
+    /// The streams as far as they were read: the shared one and each worker's.
+    pub fn streams(&mut self) -> impl Iterator<Item = &[u8]> {
+        let all = std::iter::once(&mut self.shared_stream).chain(&mut self.streams);
+        all.map(|stream| {
+            stream.read();
+            &*stream.bytes
+        })
     }
 }
 
@@ -161,5 +215,8 @@ pub fn succeed(
     }
     Ok(Succession { gates: successors, claims, arrived })
 }
+
+/// As many listeners and backends as tests have.
+const LAYOUT_BYTES_MAX: usize = 1 << 16;
 
 const BOOT_ID: [u8; 16] = [7; 16];

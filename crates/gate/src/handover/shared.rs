@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use crate::handover::export::Ahead;
-use crate::handover::fingerprint::Fingerprints;
-use crate::handover::record::{Kind, Mirror, Refused, Sink, take_records};
+use crate::handover::parts::{Parts, Rest, in_pieces};
+use crate::handover::record::{Kind, Refused, Sink, take_records};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
 use crate::shared::claims::history::Use;
-use crate::store::hash::HashKey;
-use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
+use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 
 /// What is being written of the claims.
 #[derive(Default)]
 pub struct SharedExport {
-    tokens: Mirror,
-    /// From when on the keys were written.
-    prints: Option<Fingerprints>,
+    has_begun: bool,
     next: usize,
+    /// How much of what is small was written.
+    small: usize,
+    parts: Parts,
+    is_rest: bool,
 }
 
 impl SharedExport {
@@ -34,26 +35,10 @@ impl SharedExport {
         sink: &mut Sink<'_>,
         tokens: usize,
     ) -> Result<Ahead, Refused> {
-        if self.prints.is_none() {
-            sink.append(Kind::SharedKeys, |out| claims.key().write(out))?;
-        }
-        let key = HashKey::new(claims.key());
-        let prints = &*self.prints.get_or_insert_with(|| Fingerprints::new(key));
+        self.begin(claims, sink)?;
         let all = claims.token_places();
-        let places = self.next..self.next.saturating_add(tokens).min(all);
-        let mut written = Ok(());
-        self.next = places.end;
-        claims.show_tokens(places, |place, used| {
-            if written.is_ok() {
-                let told = &mut self.tokens.of(place, prints);
-                let write = |out: &mut Writer<'_>| used.write(out);
-                written = sink.append_changed(Kind::Token, told, write, |_| {});
-                if written.is_err() {
-                    self.next = place;
-                }
-            }
-        });
-        match written {
+        let end = self.next.saturating_add(tokens).min(all);
+        match self.write_tokens(claims, sink, end) {
             Err(Refused::Full) if !sink.is_empty() => return Ok(Ahead::Full),
             written => written?,
         }
@@ -64,15 +49,55 @@ impl SharedExport {
         Ok(Ahead::Round)
     }
 
-    /// Writes what has changed since, and cookies. No worker takes turns any more.
-    pub fn rest(&mut self, claims: &Claims, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        self.next = 0;
-        if self.ahead(claims, sink, usize::MAX)? == Ahead::Full {
-            return Err(Refused::Full);
+    /// Writes what has changed since, and cookies, as [`Export::rest`](super::Export::rest). No
+    /// worker takes turns any more.
+    pub fn rest(&mut self, claims: &Claims, sink: &mut Sink<'_>) -> Result<Rest, Refused> {
+        self.begin(claims, sink)?;
+        if !std::mem::replace(&mut self.is_rest, true) {
+            self.next = 0;
         }
-        sink.append(Kind::Cookies, |out| claims.cookies().hand_over(out))?;
-        sink.append(Kind::End, |_| {})
+        let mut parts = std::mem::take(&mut self.parts);
+        let written = parts.write(sink, |sink| {
+            self.write_tokens(claims, sink, claims.token_places())?;
+            sink.append_behind(&mut self.small, |sink| write_small(claims, sink))
+        });
+        self.parts = parts;
+        written
     }
+
+    fn begin(&mut self, claims: &Claims, sink: &mut Sink<'_>) -> Result<(), Refused> {
+        if self.has_begun {
+            return Ok(());
+        }
+        sink.append(Kind::SharedKeys, |out| claims.key().write(out))?;
+        claims.show_tokens_again();
+        self.has_begun = true;
+        Ok(())
+    }
+
+    /// Writes tokens that have changed, up to a place.
+    fn write_tokens(
+        &mut self,
+        claims: &Claims,
+        sink: &mut Sink<'_>,
+        end: usize,
+    ) -> Result<(), Refused> {
+        let mut written = Ok(());
+        self.next = claims.show_changed_tokens(self.next..end, |used| {
+            written = sink.append(Kind::Token, |out| used.write(out));
+            written.is_ok()
+        });
+        written
+    }
+}
+
+fn write_small(claims: &Claims, sink: &mut Sink<'_>) -> Result<(), Refused> {
+    let cookies = claims.cookies();
+    sink.append(Kind::Cookies, |out| cookies.hand_over(out))?;
+    for some in in_pieces(cookies.used_count()) {
+        sink.append(Kind::UsedCookies, |out| cookies.hand_over_used(some, out))?;
+    }
+    sink.append(Kind::End, |_| {})
 }
 
 /// Claims that are made of another process's.
@@ -119,6 +144,7 @@ impl SharedImport {
             (Kind::Cookies, Some(claims)) => {
                 claims.cookies().take_over(&mut from, self.setup.claim_limits())?;
             }
+            (Kind::UsedCookies, Some(claims)) => claims.cookies().take_used(&mut from)?,
             (Kind::End, Some(_)) => self.is_over = true,
             _ => return Err(Broken::Invalid("place among the records")),
         }

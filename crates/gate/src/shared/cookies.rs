@@ -12,6 +12,7 @@
 //! entry is never evicted, because that would let its response open a session again.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,16 +45,23 @@ pub(crate) struct Cookies {
     generation: AtomicU32,
     /// When the next change is due.
     due_ns: AtomicU64,
-    /// Made by the first worker that needs it.
-    inner: Mutex<Option<Inner>>,
+    inner: Mutex<Inner>,
     /// How often refused clients may be told why.
     pub(crate) upgrades: Upgrades,
 }
 
+#[derive(Default)]
 struct Inner {
+    /// Made by the first worker that needs them.
+    secrets: Option<Secrets>,
+    /// Made with them, or when the first session comes from another process.
+    owners: Option<Multimap<Owner>>,
+}
+
+/// What cookies are made with, and which were used.
+struct Secrets {
     rotation: Rotation,
     used: Used,
-    owners: Multimap<Owner>,
 }
 
 /// Which session a cookie names.
@@ -66,11 +74,11 @@ struct Owner {
 }
 
 impl Cookies {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
             due_ns: AtomicU64::new(0),
-            inner: Mutex::new(None),
+            inner: Mutex::default(),
             upgrades: Upgrades::new(),
         }
     }
@@ -95,30 +103,30 @@ impl Cookies {
         limits: ClaimLimits,
     ) {
         let mut inner = self.lock();
-        let rotation = match inner.as_mut() {
+        let due_ns = match inner.secrets.as_mut() {
             None => {
                 let rotation = Rotation::new(now_ns, secrets, draw);
                 let due_ns = rotation.poll_timeout();
-                let used = Used::new(limits.tokens_max);
-                *inner = Some(Inner { rotation, used, owners: Multimap::new(limits.sessions_max) });
+                inner.secrets = Some(Secrets { rotation, used: Used::new(limits.tokens_max) });
+                inner.reserve_owners(limits);
                 due_ns
             }
-            Some(inner) => {
+            Some(Secrets { rotation, .. }) => {
                 let [fresh, _] = secrets;
-                if !inner.rotation.handle_timeout(now_ns, fresh, draw) {
+                if !rotation.handle_timeout(now_ns, fresh, draw) {
                     return;
                 }
-                inner.rotation.poll_timeout()
+                rotation.poll_timeout()
             }
         };
-        self.due_ns.store(rotation, Ordering::Relaxed);
+        self.due_ns.store(due_ns, Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Whether a response that has verified could still be used.
     pub(crate) fn check_unused(&self, cookie: &Cookie) -> Result<(), DropReason> {
-        match self.lock().as_ref() {
-            Some(inner) if inner.used.contains(cookie) => Err(DropReason::ResponseReplayed),
+        match &self.lock().secrets {
+            Some(secrets) if secrets.used.contains(cookie) => Err(DropReason::ResponseReplayed),
             Some(_) => Ok(()),
             None => Err(DropReason::CookieForged),
         }
@@ -126,26 +134,25 @@ impl Cookies {
 
     /// Marks a response that has verified as used, for as long as it can verify.
     pub(crate) fn use_once(&self, cookie: &Cookie, now_ns: u64) -> Result<(), DropReason> {
-        match self.lock().as_mut() {
-            Some(inner) => inner.used.insert(cookie, now_ns),
+        match &mut self.lock().secrets {
+            Some(secrets) => secrets.used.insert(cookie, now_ns),
             None => Err(DropReason::CookieForged),
         }
     }
 
     /// Makes a session known by the cookie that its player and its server share.
     pub(crate) fn settle(&self, cookie: &Cookie, client_id: u8, resident: Resident) {
-        if let Some(inner) = self.lock().as_mut() {
-            let owner = Owner { cookie: *cookie, client_id, resident };
-            inner.owners.insert(hash(cookie), owner);
+        if let Some(owners) = &mut self.lock().owners {
+            owners.insert(hash(cookie), Owner { cookie: *cookie, client_id, resident });
         }
     }
 
     /// Takes back [`settle`](Self::settle).
     pub(crate) fn unsettle(&self, cookie: &Cookie, resident: &Resident) {
-        if let Some(inner) = self.lock().as_mut() {
+        if let Some(owners) = &mut self.lock().owners {
             let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident == *resident;
-            if let Some(position) = inner.owners.find(hash(cookie), is_it) {
-                inner.owners.remove(hash(cookie), position);
+            if let Some(position) = owners.find(hash(cookie), is_it) {
+                owners.remove(hash(cookie), position);
             }
         }
     }
@@ -158,23 +165,41 @@ impl Cookies {
         listener: ListenerId,
     ) -> Result<Resident, DropReason> {
         let inner = self.lock();
-        let owners = &inner.as_ref().ok_or(DropReason::CookieUnknown)?.owners;
+        let owners = inner.owners.as_ref().ok_or(DropReason::CookieUnknown)?;
         let is_it = |owner: &Owner| owner.cookie == *cookie && owner.resident.listener == listener;
         let position = owners.find(hash(cookie), is_it).ok_or(DropReason::CookieUnknown)?;
         let owner = owners.at(position);
         if owner.client_id == client_id { Ok(owner.resident) } else { Err(DropReason::UnrealIds) }
     }
 
-    /// Writes the secrets and the memory of used responses. Whose sessions cookies name is told by
-    /// the sessions themselves.
+    /// Makes room for sessions that come from another process, before its secrets do.
+    pub(crate) fn expect_owners(&self, limits: ClaimLimits) {
+        self.lock().reserve_owners(limits);
+    }
+
+    /// Writes the secrets. Whose sessions cookies name is told by the sessions themselves.
     pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
         let inner = self.lock();
-        inner.is_some().write(out);
-        if let Some(Inner { rotation, used, owners: _ }) = inner.as_ref() {
+        let Inner { secrets, owners: _ } = &*inner;
+        secrets.is_some().write(out);
+        if let Some(Secrets { rotation, used: _ }) = secrets {
             rotation.write(out);
-            used.hand_over(out);
+            // In records of their own.
+            0_u32.write(out);
         }
         self.upgrades.hand_over(out);
+    }
+
+    /// How many responses are remembered that were used.
+    pub(crate) fn used_count(&self) -> usize {
+        self.lock().secrets.as_ref().map_or(0, |secrets| secrets.used.expiries.len())
+    }
+
+    /// Writes some of them, the oldest first.
+    pub(crate) fn hand_over_used(&self, some: Range<usize>, out: &mut Writer<'_>) {
+        if let Some(secrets) = &self.lock().secrets {
+            secrets.used.hand_over(some, out);
+        }
     }
 
     /// Goes on with the secrets of another process.
@@ -188,20 +213,33 @@ impl Cookies {
             let due_ns = rotation.poll_timeout();
             let mut used = Used::new(limits.tokens_max);
             used.take_over(from)?;
-            let owners = match self.lock().take() {
-                Some(inner) => inner.owners,
-                None => Multimap::new(limits.sessions_max),
-            };
-            *self.lock() = Some(Inner { rotation, used, owners });
+            let mut inner = self.lock();
+            inner.secrets = Some(Secrets { rotation, used });
+            inner.reserve_owners(limits);
+            drop(inner);
             self.due_ns.store(due_ns, Ordering::Relaxed);
             self.generation.fetch_add(1, Ordering::Release);
         }
         self.upgrades.take_over(from)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+    /// Remembers responses that were used, too.
+    pub(crate) fn take_used(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        match &mut self.lock().secrets {
+            Some(secrets) => secrets.used.take_over(from),
+            None => Err(Broken::Invalid("place among the records")),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         // As with the claims: a worker that panics ends the process.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn reserve_owners(&mut self, limits: ClaimLimits) {
+        self.owners.get_or_insert_with(|| Multimap::new(limits.sessions_max));
     }
 }
 
@@ -220,9 +258,9 @@ impl Keyring {
         if known.as_ref().is_some_and(|known| known.generation == generation) {
             return;
         }
-        if let Some(inner) = shared.lock().as_ref() {
-            let macs = inner.rotation.secrets().each_ref().map(CookieMac::new);
-            *known = Some(Self { generation, epoch: inner.rotation.epoch(), macs });
+        if let Some(Secrets { rotation, .. }) = &shared.lock().secrets {
+            let macs = rotation.secrets().each_ref().map(CookieMac::new);
+            *known = Some(Self { generation, epoch: rotation.epoch(), macs });
         }
     }
 
@@ -289,9 +327,9 @@ impl Used {
         Ok(())
     }
 
-    fn hand_over(&self, out: &mut Writer<'_>) {
-        (self.expiries.len() as u32).write(out);
-        for (expiry_ns, position) in &self.expiries {
+    fn hand_over(&self, some: Range<usize>, out: &mut Writer<'_>) {
+        (some.len() as u32).write(out);
+        for (expiry_ns, position) in self.expiries.range(some) {
             expiry_ns.write(out);
             self.cookies.at(*position).write(out);
         }

@@ -4,6 +4,7 @@
 //! after each turn, so that all of them hold the state that is carried against what they test.
 
 mod ahead;
+mod copied;
 mod fixture;
 mod fronts;
 mod hostile;

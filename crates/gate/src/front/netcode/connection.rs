@@ -124,6 +124,11 @@ impl Connections {
         Some(index)
     }
 
+    /// How many places have ever had one.
+    pub(crate) fn places(&self) -> u32 {
+        self.by_place.len() as u32
+    }
+
     /// Those that there are.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<Session>> + use<> {
         let places = 0..self.by_place.len() as u32;

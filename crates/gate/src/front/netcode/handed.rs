@@ -12,7 +12,7 @@ use crate::roles::Role;
 use crate::seed::Random;
 use crate::shared::claims::history::TokenName;
 use crate::store::entry::Entry;
-use crate::store::table::handed::read_free;
+use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
 use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
@@ -172,8 +172,9 @@ impl NetcodeFront {
             // From the setup, and from who it is.
             worker: _,
             listeners: _,
-            sessions,
-            pending,
+            // In records of their own, and so are free places.
+            sessions: _,
+            pending: _,
             sweep,
             port_switches,
             departed,
@@ -193,8 +194,8 @@ impl NetcodeFront {
             verdicts: _,
             requests_left: _,
         } = self;
-        sessions.hand_over_free(out);
-        pending.hand_over_free(out);
+        write_none(out);
+        write_none(out);
         challenge_key.write(out);
         challenge_sequence.write(out);
         global_sequence.count().write(out);
@@ -211,13 +212,8 @@ impl NetcodeFront {
         from: &mut Reader<'_>,
         unclaimed: &mut Unclaimed,
     ) -> Result<(), Broken> {
-        read_free(from, |place, since_ns| {
-            if let Some(entry) = self.sessions.live_at(place.index) {
-                self.put_away(common, entry, unclaimed);
-            }
-            self.sessions.free(place, since_ns)
-        })?;
-        read_free(from, |place, since_ns| self.pending.free(place, since_ns))?;
+        self.take_free(common, from, unclaimed)?;
+        self.take_free_pending(from)?;
         self.challenge_key = Key::read(from)?;
         self.challenge_sequence = u64::read(from)?;
         let count = u64::read(from)?;
@@ -226,6 +222,26 @@ impl NetcodeFront {
         self.sweep = Sweep::read(from)?;
         self.port_switches.take_over(from)?;
         self.departed.take_over(from)
+    }
+
+    /// Takes places that are free now, whoever was copied there.
+    pub(crate) fn take_free(
+        &mut self,
+        common: &mut Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        read_free(from, |place, since_ns| {
+            if let Some(entry) = self.sessions.live_at(place.index) {
+                self.put_away(common, entry, unclaimed);
+            }
+            self.sessions.free(place, since_ns)
+        })
+    }
+
+    /// The same for handshakes.
+    pub(crate) fn take_free_pending(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        read_free(from, |place, since_ns| self.pending.free(place, since_ns))
     }
 
     /// Writes what a session has whose messages are delivered here.

@@ -8,9 +8,11 @@
 //! that neither of the two takes from the other.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::links::loopback::{self, LOOPBACK_PLACES};
 use crate::store::entry::Entry;
+use crate::store::table::handed::write_none;
 use ringgate_batch::LocalIp;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
@@ -27,6 +29,17 @@ pub(crate) struct Addresses {
     players: usize,
     players_max: usize,
     unproven_max: usize,
+    coming: Coming,
+}
+
+/// What has come so far of another process's sessions.
+#[derive(Default)]
+struct Coming {
+    /// Addresses that some session has.
+    owned: usize,
+    /// Sessions that have an address. Of two with the same one, the earlier was over when the later
+    /// came.
+    owners: usize,
 }
 
 impl Addresses {
@@ -42,6 +55,7 @@ impl Addresses {
             players: 0,
             players_max,
             unproven_max,
+            coming: Coming::default(),
         }
     }
 
@@ -89,57 +103,126 @@ impl Addresses {
 
     /// Writes who waits for what. Who has which address is told by the sessions.
     pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
-        let Self { owners, unproven, resting, players: _, players_max: _, unproven_max: _ } = self;
+        let Self {
+            owners,
+            // In records of their own.
+            unproven: _,
+            resting: _,
+            players: _,
+            players_max: _,
+            unproven_max: _,
+            coming: _,
+        } = self;
         owners.len().write(out);
-        unproven.write(out);
-        resting.write(out);
+        write_none(out);
+        write_none(out);
     }
 
-    /// Goes on with it; then come [`own`](Self::own) and [`settle`](Self::settle).
+    /// Goes on with it; then comes [`settle`](Self::settle).
     pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         let count = usize::read(from)?;
-        if count > self.players_max + self.unproven_max {
+        self.grow_to(count)?;
+        if self.owners.len() > count {
             return Err(Broken::Invalid("number of addresses"));
         }
-        // In the memory that was reserved.
-        self.owners.clear();
-        self.owners.resize(count, MISSING);
-        self.unproven.extend(VecDeque::<Entry<Loopback>>::read(from)?);
-        self.resting.extend(VecDeque::<(Entry<Loopback>, u64)>::read(from)?);
-        let rest = self.resting.iter().map(|(address, _)| address);
-        for address in self.unproven.iter().chain(rest) {
+        self.take_list(Free::Unproven, from)?;
+        self.take_list(Free::Resting, from)
+    }
+
+    /// How many addresses nobody has.
+    pub(crate) fn free_counts(&self) -> [(Free, usize); 2] {
+        [(Free::Unproven, self.unproven.len()), (Free::Resting, self.resting.len())]
+    }
+
+    /// Writes some of them.
+    pub(crate) fn hand_over_free(&self, which: Free, some: Range<usize>, out: &mut Writer<'_>) {
+        which.write(out);
+        (some.len() as u32).write(out);
+        match which {
+            Free::Unproven => self.unproven.range(some).for_each(|it| it.write(out)),
+            Free::Resting => self.resting.range(some).for_each(|it| it.write(out)),
+        }
+    }
+
+    /// Goes on with them.
+    pub(crate) fn take_free(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let which = Free::read(from)?;
+        self.take_list(which, from)
+    }
+
+    fn take_list(&mut self, which: Free, from: &mut Reader<'_>) -> Result<(), Broken> {
+        for _ in 0..u32::read(from)? {
+            let address = Entry::read(from)?;
             match self.owners.get_mut(address.index()) {
                 Some(owner) if *owner == MISSING => *owner = NOBODY,
                 _ => return Err(Broken::Invalid("address")),
             }
+            match which {
+                Free::Unproven => self.unproven.push_back(address),
+                Free::Resting => {
+                    self.resting.push_back((address, u64::read(from)?));
+                    self.players += 1;
+                }
+            }
         }
-        self.players = self.resting.len();
         Ok(())
     }
 
-    /// A session has an address, as a player's or not.
-    pub(crate) fn own(
+    /// A session comes from another process, which has an address, as a player's or not.
+    pub(crate) fn come(
         &mut self,
         address: Entry<Loopback>,
         owner: u32,
         is_player: bool,
     ) -> Result<(), Broken> {
-        match self.owners.get_mut(address.index()) {
-            Some(known) if *known == MISSING => *known = owner,
-            _ => return Err(Broken::Invalid("address")),
+        self.grow_to(address.index() + 1)?;
+        let known = std::mem::replace(&mut self.owners[address.index()], owner);
+        if known == NOBODY {
+            return Err(Broken::Invalid("address"));
         }
+        self.coming.owned += usize::from(known == MISSING);
+        self.coming.owners += 1;
         self.players += usize::from(is_player);
         Ok(())
     }
 
+    /// It is not there any more. Another one may have come that has its address.
+    pub(crate) fn go(&mut self, address: Entry<Loopback>, owner: u32, is_player: bool) {
+        if let Some(known) = self.owners.get_mut(address.index()).filter(|it| **it == owner) {
+            *known = MISSING;
+            self.coming.owned -= 1;
+        }
+        self.coming.owners -= 1;
+        self.players -= usize::from(is_player);
+    }
+
+    fn grow_to(&mut self, count: usize) -> Result<(), Broken> {
+        if count > self.players_max + self.unproven_max {
+            return Err(Broken::Invalid("number of addresses"));
+        }
+        if count > self.owners.len() {
+            // In the memory that was reserved.
+            self.owners.resize(count, MISSING);
+        }
+        Ok(())
+    }
+
     /// All sessions have come: the addresses of those who were not carried rest.
-    pub(crate) fn settle(&mut self, now_ns: u64) {
+    pub(crate) fn settle(&mut self, now_ns: u64) -> Result<(), Broken> {
+        let Coming { owned, owners } = std::mem::take(&mut self.coming);
+        if owned != owners {
+            return Err(Broken::Invalid("address"));
+        }
+        if owned + self.unproven.len() + self.resting.len() == self.owners.len() {
+            return Ok(());
+        }
         for at in 0..self.owners.len() {
             if self.owners[at] == MISSING {
                 self.players += 1;
                 self.rest(Entry::numbered(at as u32), now_ns);
             }
         }
+        Ok(())
     }
 
     fn end_rests(&mut self, now_ns: u64) {
@@ -153,6 +236,15 @@ impl Addresses {
     }
 }
 
+/// Of which stock a free address is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Free {
+    Unproven,
+    Resting,
+}
+
+ringgate_core::carried_by_number!(Free { Unproven = 0, Resting = 1 });
+
 /// How long a player's address is nobody else's. Game servers give a silent player up within a
 /// minute or so, and would take another one at the same address for the one before.
 const REST_NS: u64 = 120_000_000_000;
@@ -165,6 +257,7 @@ const MISSING: u32 = u32::MAX - 1;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringgate_core::carry::Maps;
 
     fn numbers(addresses: &mut Addresses, count: u32) -> Vec<u32> {
         (0..count).map_while(|owner| addresses.take(owner, 0)).map(Entry::number).collect()
@@ -202,6 +295,76 @@ mod tests {
         assert!(addresses.has_player_address(REST_NS));
         assert_eq!(addresses.take(1, REST_NS).map(Entry::number), Some(3));
         assert_eq!(addresses.take(1, REST_NS).map(Entry::number), Some(0));
+    }
+
+    /// One that goes on with what another has, after sessions have come.
+    fn settled(before: &Addresses, come: impl FnOnce(&mut Addresses)) -> Result<Addresses, Broken> {
+        let maps = Maps::default();
+        let mut after = Addresses::new(before.players_max, before.unproven_max);
+        come(&mut after);
+        let mut memory = [0; 500];
+        let mut take = |write: &dyn Fn(&mut Writer<'_>), is_list: bool| {
+            let mut out = Writer::new(&mut memory);
+            write(&mut out);
+            let len = out.len();
+            let mut from = Reader::new(&memory[..len], &maps);
+            if is_list { after.take_free(&mut from) } else { after.take_over(&mut from) }
+        };
+        take(&|out| before.hand_over(out), false)?;
+        for (which, count) in before.free_counts() {
+            take(&|out| before.hand_over_free(which, 0..count, out), true)?;
+        }
+        after.settle(0)?;
+        Ok(after)
+    }
+
+    #[test]
+    fn an_address_that_another_session_has_since_it_was_copied_is_that_ones() {
+        let mut before = Addresses::new(4, 4);
+        let [first, second, third] = [7, 8, 9].map(|owner| before.take(owner, 0).expect("one"));
+        before.promote();
+        before.give_back(first);
+        before.give_back(third);
+        assert_eq!(numbers(&mut before, 3), [3, 4, 0], "those of 0, 1 and 2 by now");
+        let after = settled(&before, |after| {
+            let [fourth, fifth] = [3, 4].map(Entry::numbered);
+            for (address, owner, is_player) in [
+                (first, 7, false),
+                (second, 8, true),
+                (third, 9, false),
+                (first, 2, false),
+                (fourth, 0, false),
+                (fifth, 1, false),
+            ] {
+                after.come(address, owner, is_player).expect("in range");
+            }
+            // As their places turn out to be others', or free.
+            after.go(first, 7, false);
+            after.go(third, 9, false);
+        });
+        let after = after.ok().expect("all have come");
+        assert_eq!((after.owners, after.players), (before.owners, before.players));
+    }
+
+    #[test]
+    fn two_sessions_do_not_have_one_address_and_the_missing_ones_rest() {
+        let mut before = Addresses::new(4, 4);
+        assert_eq!(numbers(&mut before, 2), [0, 1]);
+        let twice = settled(&before, |after| {
+            for (address, owner) in [(0, 0), (1, 1), (1, 5)] {
+                after.come(Entry::numbered(address), owner, false).expect("in range");
+            }
+        });
+        assert_eq!(twice.err(), Some(Broken::Invalid("address")));
+        let lost = settled(&before, |after| {
+            after.come(Entry::numbered(0), 0, false).expect("in range");
+        });
+        let lost = lost.ok().expect("one was not carried");
+        assert_eq!((lost.owners, lost.resting.len(), lost.players), (vec![0, NOBODY], 1, 1));
+        let far = settled(&before, |after| {
+            assert!(after.come(Entry::numbered(8), 0, false).is_err(), "there are 8 of them");
+        });
+        assert!(far.is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::ids::{ListenerId, client_serial};
 use crate::setup::Sequence;
 use crate::store::admission::Bucket;
 use crate::store::entry::Entry;
-use crate::store::table::handed::read_free;
+use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
 use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
@@ -46,9 +46,10 @@ impl PlainFront {
         if let Some(entry) = self.sessions.same_at(place, &address)
             && is_same(self.sessions.at(entry))
         {
+            self.note_gone(entry);
             *self.sessions.at_mut(entry) = session;
             self.put_guards(common, entry, guards);
-            return Ok(());
+            return self.note_come(entry);
         }
         for entry in self.sessions.in_the_way(place, &address) {
             self.put_away(common, entry, unclaimed);
@@ -59,7 +60,34 @@ impl PlainFront {
             unclaimed.0.insert(entry.number(), NO_TOKEN);
         }
         self.put_guards(common, entry, guards);
-        Ok(())
+        self.note_come(entry)
+    }
+
+    /// Notes what follows from a session: it counts, and it may have an address.
+    fn note_come(&mut self, entry: Entry<Session>) -> Result<(), Broken> {
+        let &Session { stage, loopback, .. } = self.sessions.at(entry);
+        match stage {
+            Stage::Open => self.open_count += 1,
+            Stage::HalfOpen { .. } => self.half_open_count += 1,
+            Stage::Barred => {}
+        }
+        match loopback {
+            Some(address) => self.addresses.come(address, entry.number(), stage == Stage::Open),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes [`note_come`](Self::note_come) back: the session is over, or about to be another.
+    fn note_gone(&mut self, entry: Entry<Session>) {
+        let &Session { stage, loopback, .. } = self.sessions.at(entry);
+        match stage {
+            Stage::Open => self.open_count -= 1,
+            Stage::HalfOpen { .. } => self.half_open_count -= 1,
+            Stage::Barred => {}
+        }
+        if let Some(address) = loopback {
+            self.addresses.go(address, entry.number(), stage == Stage::Open);
+        }
     }
 
     /// Every session of a listener whose datagrams are numbered has guards.
@@ -81,6 +109,7 @@ impl PlainFront {
         entry: Entry<Session>,
         unclaimed: &mut Unclaimed,
     ) {
+        self.note_gone(entry);
         let session = self.sessions.at(entry);
         if unclaimed.0.remove(&entry.number()).is_none() && session.is_open() {
             common.claims.release(&session.claim);
@@ -96,7 +125,8 @@ impl PlainFront {
     /// Writes everything but sessions and listeners.
     pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
         let Self {
-            sessions,
+            // In records of their own, and so are free places and free addresses.
+            sessions: _,
             // They follow from the sessions.
             wheel: _,
             unarmed: _,
@@ -116,7 +146,7 @@ impl PlainFront {
             hash: _,
             serial,
         } = self;
-        sessions.hand_over_free(out);
+        write_none(out);
         addresses.hand_over(out);
         serial.write(out);
         starts.hand_over(out);
@@ -129,15 +159,25 @@ impl PlainFront {
         from: &mut Reader<'_>,
         unclaimed: &mut Unclaimed,
     ) -> Result<(), Broken> {
+        self.take_free(common, from, unclaimed)?;
+        self.addresses.take_over(from)?;
+        self.serial = client_serial(u64::read(from)?);
+        self.starts.take_over(from)
+    }
+
+    /// Takes places that are free now, whoever was copied there.
+    pub(crate) fn take_free(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
         read_free(from, |place, since_ns| {
             if let Some(entry) = self.sessions.live_at(place.index) {
                 self.put_away(common, entry, unclaimed);
             }
             self.sessions.free(place, since_ns)
-        })?;
-        self.addresses.take_over(from)?;
-        self.serial = client_serial(u64::read(from)?);
-        self.starts.take_over(from)
+        })
     }
 
     /// Writes what is remembered of a listener: whose turn it is to make room, and how often the
@@ -174,24 +214,11 @@ impl PlainFront {
         Ok(())
     }
 
-    /// Everything has come: timers, counts, addresses.
+    /// Everything has come: timers. Nothing here goes through all sessions: players wait.
     pub(crate) fn settle_in(&mut self, common: &Common, now_ns: u64) -> Result<(), Broken> {
-        (self.open_count, self.half_open_count) = (0, 0);
-        for entry in self.sessions.entries() {
-            let Some(session) = self.sessions.get(entry) else { continue };
-            match session.stage {
-                Stage::Open => self.open_count += 1,
-                Stage::HalfOpen { .. } => self.half_open_count += 1,
-                Stage::Barred => {}
-            }
-            if let Some(address) = session.loopback {
-                self.addresses.own(address, entry.number(), session.is_open())?;
-            }
-        }
         self.wheel.start_at(now_ns);
         self.unarmed = Unarmed::all(self.sessions.places());
         self.arm_some(common);
-        self.addresses.settle(now_ns);
-        Ok(())
+        self.addresses.settle(now_ns)
     }
 }

@@ -9,11 +9,22 @@ use crate::handover::arriving::{NO_TOKEN, Unclaimed};
 use crate::ids::{BackendId, ListenerId, client_serial};
 use crate::seed::Random;
 use crate::shared::cookies::Resident;
+use crate::store::area::Area;
 use crate::store::entry::Entry;
-use crate::store::table::handed::read_free;
+use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
 use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::proto::unreal::cookie::Cookie;
+
+/// What follows from a session, and is known beside it.
+enum Noted {
+    /// It counts among the unfinished handshakes of its block.
+    Opening(Area),
+    /// Other workers find it by its cookie.
+    Cookie(Cookie, u8, Resident),
+    Nothing,
+}
 
 impl UnrealFront {
     /// Writes the session at a place.
@@ -26,7 +37,7 @@ impl UnrealFront {
     /// Takes a session in, in the place of whatever was there.
     pub(crate) fn take_session(
         &mut self,
-        common: &Common,
+        common: &mut Common,
         place: Place,
         from: &mut Reader<'_>,
         unclaimed: &mut Unclaimed,
@@ -43,26 +54,75 @@ impl UnrealFront {
         if let Some(entry) = self.sessions.same_at(place, &address)
             && self.sessions.at(entry).claim == claim
         {
+            self.note_gone(common, entry);
             *self.sessions.at_mut(entry) = session;
+            self.note_come(common, entry);
             return Ok(());
         }
         for entry in self.sessions.in_the_way(place, &address) {
             self.put_away(common, entry, unclaimed);
         }
         let entry = self.sessions.put(place, address, session)?;
+        self.note_come(common, entry);
         if !common.claims.resume(&claim, NO_TOKEN) {
             unclaimed.0.insert(entry.number(), NO_TOKEN);
         }
         Ok(())
     }
 
+    /// Notes what follows from a session: one that is opening counts, and an open one is known by
+    /// its cookie.
+    fn note_come(&mut self, common: &mut Common, entry: Entry<Session>) {
+        match self.noted(common, entry) {
+            Noted::Opening(area) => {
+                self.opening_count += 1;
+                common.newcomers.handshakes.enter(&area);
+            }
+            Noted::Cookie(cookie, client_id, resident) => {
+                let cookies = common.claims.cookies();
+                cookies.expect_owners(common.setup.claim_limits());
+                cookies.settle(&cookie, client_id, resident);
+            }
+            Noted::Nothing => {}
+        }
+    }
+
+    /// Takes [`note_come`](Self::note_come) back: the session is over, or about to be another.
+    fn note_gone(&mut self, common: &mut Common, entry: Entry<Session>) {
+        match self.noted(common, entry) {
+            Noted::Opening(area) => {
+                self.opening_count -= 1;
+                common.newcomers.handshakes.leave(&area);
+            }
+            Noted::Cookie(cookie, _, resident) => {
+                common.claims.cookies().unsettle(&cookie, &resident);
+            }
+            Noted::Nothing => {}
+        }
+    }
+
+    fn noted(&self, common: &Common, entry: Entry<Session>) -> Noted {
+        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
+        let listener = address.listener;
+        match &session.stage {
+            Stage::Opening(_) => Noted::Opening(address.block()),
+            Stage::Open { cookie, .. } if common.setup.listeners[listener].follow_port_switch => {
+                let place = self.sessions.place(entry);
+                let resident = Resident { worker: common.worker.id, listener, place };
+                Noted::Cookie(*cookie, session.player_ids.client(), resident)
+            }
+            Stage::Open { .. } => Noted::Nothing,
+        }
+    }
+
     /// Takes a session out that was copied and is not there any more.
     pub(crate) fn put_away(
         &mut self,
-        common: &Common,
+        common: &mut Common,
         entry: Entry<Session>,
         unclaimed: &mut Unclaimed,
     ) {
+        self.note_gone(common, entry);
         if unclaimed.0.remove(&entry.number()).is_none() {
             common.claims.release(&self.sessions.at(entry).claim);
         }
@@ -77,7 +137,8 @@ impl UnrealFront {
     /// Writes everything but sessions, listeners and servers.
     pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
         let Self {
-            sessions,
+            // In records of their own, and so are free places.
+            sessions: _,
             // They follow from the sessions, or are asked for at once.
             wheel: _,
             unarmed: _,
@@ -96,7 +157,7 @@ impl UnrealFront {
             random,
             serial,
         } = self;
-        sessions.hand_over_free(out);
+        write_none(out);
         random.0.write(out);
         serial.write(out);
         credits.hand_over(out);
@@ -106,7 +167,21 @@ impl UnrealFront {
     /// Goes on with it.
     pub(crate) fn take_rest(
         &mut self,
-        common: &Common,
+        common: &mut Common,
+        from: &mut Reader<'_>,
+        unclaimed: &mut Unclaimed,
+    ) -> Result<(), Broken> {
+        self.take_free(common, from, unclaimed)?;
+        self.random = Random(u64::read(from)?);
+        self.serial = client_serial(u64::read(from)?);
+        self.credits.take_over(from)?;
+        self.restarts.take_over(from)
+    }
+
+    /// Takes places that are free now, whoever was copied there.
+    pub(crate) fn take_free(
+        &mut self,
+        common: &mut Common,
         from: &mut Reader<'_>,
         unclaimed: &mut Unclaimed,
     ) -> Result<(), Broken> {
@@ -115,11 +190,7 @@ impl UnrealFront {
                 self.put_away(common, entry, unclaimed);
             }
             self.sessions.free(place, since_ns)
-        })?;
-        self.random = Random(u64::read(from)?);
-        self.serial = client_serial(u64::read(from)?);
-        self.credits.take_over(from)?;
-        self.restarts.take_over(from)
+        })
     }
 
     /// Writes what the players of a listener were told.
@@ -152,30 +223,8 @@ impl UnrealFront {
         }
     }
 
-    /// Everything has come: timers, counts, whose cookies are whose.
+    /// Everything has come: timers. Nothing here goes through all sessions: players wait.
     pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
-        self.opening_count = 0;
-        for entry in self.sessions.entries() {
-            let Some(session) = self.sessions.get(entry) else { continue };
-            let address = *self.sessions.address(entry);
-            match &session.stage {
-                Stage::Opening(_) => {
-                    self.opening_count += 1;
-                    common.newcomers.handshakes.enter(&address.block());
-                }
-                Stage::Open { cookie, .. } => {
-                    if common.setup.listeners[address.listener].follow_port_switch {
-                        let resident = Resident {
-                            worker: common.worker.id,
-                            listener: address.listener,
-                            place: self.sessions.place(entry),
-                        };
-                        let client_id = session.player_ids.client();
-                        common.claims.cookies().settle(cookie, client_id, resident);
-                    }
-                }
-            }
-        }
         self.wheel.start_at(now_ns);
         self.unarmed = Unarmed::all(self.sessions.places());
         self.arm_some(common, now_ns);

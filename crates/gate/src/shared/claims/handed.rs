@@ -64,18 +64,19 @@ impl Claims {
         self.lock().tokens.places()
     }
 
-    /// Shows used tokens of some places, as far as there are any.
-    pub(crate) fn show_tokens(
+    /// Has all used tokens shown from the first on.
+    pub(crate) fn show_tokens_again(&self) {
+        self.lock().tokens.show_again();
+    }
+
+    /// Shows used tokens of some places that have changed since they were shown, until `show` takes
+    /// no more. Returns the place that comes next.
+    pub(crate) fn show_changed_tokens(
         &self,
         places: std::ops::Range<usize>,
-        mut show: impl FnMut(usize, &Use),
-    ) {
-        let inner = self.lock();
-        for place in places {
-            if let Some(used) = inner.tokens.at_place(place) {
-                show(place, used);
-            }
-        }
+        show: impl FnMut(&Use) -> bool,
+    ) -> usize {
+        self.lock().tokens.show_changed(places, show)
     }
 
     /// Remembers a token as the process before has.

@@ -11,8 +11,11 @@
 //! be refused now. So where the wall clock is set ahead and back, no token is forgotten that can be
 //! used again. A clock that was set back delays forgetting until it has caught up.
 
+use std::ops::Range;
+
 use crate::now::Now;
 use crate::store::entry::Entry;
+use crate::store::marks::Marks;
 use crate::store::multimap::Multimap;
 use crate::store::wheel::Wheel;
 use ringgate_core::carry::Broken;
@@ -31,6 +34,8 @@ pub(crate) struct History {
     /// In seconds of the monotonic clock. A place is a position in `uses`, which stays armed as
     /// long as it is taken.
     expiries: Wheel<Entry<Use>, 1>,
+    /// Places whose tokens have changed since they were [shown](Self::show_changed).
+    changed: Marks,
 }
 
 /// What a token has been used for.
@@ -96,7 +101,11 @@ impl Use {
 
 impl History {
     pub(crate) fn new(tokens_max: usize) -> Self {
-        Self { uses: Multimap::new(tokens_max), expiries: Wheel::new(tokens_max, 0) }
+        Self {
+            uses: Multimap::new(tokens_max),
+            expiries: Wheel::new(tokens_max, 0),
+            changed: Marks::new(tokens_max),
+        }
     }
 
     /// How many tokens are remembered.
@@ -134,6 +143,7 @@ impl History {
         };
         let position = self.uses.insert(hash(mac), fresh).ok_or(DropReason::TokenHistoryFull)?;
         self.expiries.arm(position, keep_until_s);
+        self.changed.mark(position.index());
         Ok(TokenPast::Fresh)
     }
 
@@ -150,7 +160,7 @@ impl History {
         let Some(position) = self.find(mac) else {
             return SessionSequence::begin(None, random);
         };
-        let used = self.uses.at_mut(position);
+        let used = self.change(position);
         let past = used.fate.past();
         let next = (past != TokenPast::Fresh).then_some(used.next_sequence);
         let sequence = SessionSequence::begin(next, random);
@@ -164,14 +174,14 @@ impl History {
     /// Records that a session of the token has taken something in from its player.
     pub(crate) fn spend(&mut self, name: TokenName) {
         if let Some(position) = self.find_by_name(name) {
-            self.uses.at_mut(position).set_past(TokenPast::Spent);
+            self.change(position).set_past(TokenPast::Spent);
         }
     }
 
     /// Records that a session of the token is over, whose player was last at `source`.
     pub(crate) fn end_session(&mut self, name: TokenName, source: Option<u64>) {
         let Some(position) = self.find_by_name(name) else { return };
-        let used = self.uses.at_mut(position);
+        let used = self.change(position);
         match (used.fate.past(), source) {
             (TokenPast::InSession, _) => used.set_past(TokenPast::HadSession),
             // Only who has the keys can have moved it.
@@ -185,22 +195,47 @@ impl History {
         self.expiries.places()
     }
 
-    /// The token at a place, if there is one.
-    pub(crate) fn at_place(&self, place: usize) -> Option<&Use> {
-        let entry = Entry::numbered(place as u32);
-        self.expiries.is_armed(entry).then(|| self.uses.at(entry))
+    /// Has all tokens [shown](Self::show_changed) from the first on.
+    pub(crate) fn show_again(&mut self) {
+        self.changed.mark_first(self.expiries.places());
+    }
+
+    /// Shows tokens of some places that have changed since they were shown, until `show` takes no
+    /// more. Returns the place that comes next.
+    pub(crate) fn show_changed(
+        &mut self,
+        places: Range<usize>,
+        mut show: impl FnMut(&Use) -> bool,
+    ) -> usize {
+        let mut from = places.start;
+        while let Some(place) = self.changed.first_in(from..places.end) {
+            let entry = Entry::numbered(place as u32);
+            if self.expiries.is_armed(entry) && !show(self.uses.at(entry)) {
+                return place;
+            }
+            self.changed.clear(place);
+            from = place + 1;
+        }
+        places.end
     }
 
     /// Remembers a token as another process has, in the place of what is known of it.
     pub(crate) fn remember(&mut self, used: Use) -> Result<(), Broken> {
         if let Some(position) = self.find(&used.mac) {
-            *self.uses.at_mut(position) = used;
+            *self.change(position) = used;
             return Ok(());
         }
         let position = self.uses.insert(hash(&used.mac), used);
         let position = position.ok_or(Broken::Invalid("number of used tokens"))?;
         self.expiries.arm(position, used.fate.keep_until_s());
+        self.changed.mark(position.index());
         Ok(())
+    }
+
+    /// What is known of a token, to be changed.
+    fn change(&mut self, position: Entry<Use>) -> &mut Use {
+        self.changed.mark(position.index());
+        self.uses.at_mut(position)
     }
 
     fn find(&self, mac: &TokenMac) -> Option<Entry<Use>> {

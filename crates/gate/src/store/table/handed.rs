@@ -5,6 +5,8 @@
 //! missing, and what was copied while the other process went on may be out of date: then a later
 //! copy takes its place.
 
+use std::ops::Range;
+
 use super::{Address, GENERATION_MAX, Generation, Place, Rest, Stored, Table, Tenant};
 use crate::ids::ListenerId;
 use crate::store::entry::Entry;
@@ -36,10 +38,20 @@ impl Carry for Place {
 const MISSING: Generation = Generation(0);
 
 impl<T: Tenant> Table<T> {
-    /// Writes the free places, the one that was left first before the others.
-    pub(crate) fn hand_over_free(&self, out: &mut Writer<'_>) {
-        (self.free.len() as u32).write(out);
-        for Rest { entry, since_ns } in &self.free {
+    /// How many places are free.
+    pub(crate) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    /// How many places there may be.
+    pub(crate) const fn places_max(&self) -> usize {
+        self.places_max
+    }
+
+    /// Writes some of the free places, the one that was left first before the others.
+    pub(crate) fn hand_over_free(&self, some: Range<usize>, out: &mut Writer<'_>) {
+        (some.len() as u32).write(out);
+        for Rest { entry, since_ns } in self.free.range(some) {
             self.place(*entry).write(out);
             since_ns.write(out);
         }
@@ -147,6 +159,11 @@ impl<T: Tenant> Table<T> {
         }
         Ok(())
     }
+}
+
+/// Where a list of free places was, before each of its pieces had a record of its own.
+pub(crate) fn write_none(out: &mut Writer<'_>) {
+    0_u32.write(out);
 }
 
 /// Reads what [`Table::hand_over_free`] has written, one after the other.

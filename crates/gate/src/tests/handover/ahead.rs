@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 impl Rig {
     /// Goes on with a gate that is made of what was written ahead and of the rest.
-    fn succeed(&mut self, rehearsal: Rehearsal) {
+    pub(super) fn succeed(&mut self, rehearsal: Rehearsal) {
         let setup = Arc::clone(&self.host.gate().common.setup);
         let gates = [self.host.gate()];
         let succession = rehearsal.finish(&gates, &setup, self.now).expect("it can be read");
@@ -23,7 +23,7 @@ impl Rig {
     }
 }
 
-fn copy(rehearsal: &mut Rehearsal, rig: &Rig) {
+pub(super) fn copy(rehearsal: &mut Rehearsal, rig: &Rig) {
     while !rehearsal.ahead(&[rig.host.gate()], 3).expect("room") {}
 }
 
@@ -88,15 +88,41 @@ fn records_that_say_the_same_are_not_written_twice() {
     let _game = Game::join(&mut rig, "arena");
     let mut player = Player::connected(&mut rig, home(1), 1);
     let mut rehearsal = Rehearsal::new(1, STREAM_BYTES);
-    let len = |rehearsal: &Rehearsal| rehearsal.streams().map(<[u8]>::len).sum::<usize>();
+    let len = |rehearsal: &mut Rehearsal| rehearsal.streams().map(<[u8]>::len).sum::<usize>();
     copy(&mut rehearsal, &rig);
-    let once = len(&rehearsal);
+    let once = len(&mut rehearsal);
     copy(&mut rehearsal, &rig);
-    assert_eq!(len(&rehearsal), once);
+    assert_eq!(len(&mut rehearsal), once);
     player.send(&mut rig, b"x");
     copy(&mut rehearsal, &rig);
-    assert!(len(&rehearsal) > once);
+    assert!(len(&mut rehearsal) > once);
     rig.succeed(rehearsal);
+}
+
+#[test]
+fn the_rest_is_the_same_however_small_the_window_is_that_it_goes_through() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    let _stay = [1, 2, 3].map(|n| Player::connected(&mut rig, home(n), n.into()));
+    Player::connected(&mut rig, home(4), 4).leave(&mut rig);
+    let asks = Scribe::new(&rig.token(5));
+    rig.deliver(home(5), &asks.request());
+    game.hear(&mut rig);
+    let through = |window: usize| {
+        let mut rehearsal = Rehearsal::new(1, window);
+        rehearsal.write_rest(&[rig.host.gate()]).expect("it is quiet");
+        rehearsal.streams().map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    let at_once = through(STREAM_BYTES);
+    let longest = at_once[1].len();
+    // Shorter than a session's record, and shorter than the front's.
+    for window in [100, 333, 1000, longest - 1, longest] {
+        assert!(through(window) == at_once, "a window of {window} bytes");
+    }
+    let mut rehearsal = Rehearsal::new(1, 1000);
+    copy(&mut rehearsal, &rig);
+    rig.succeed(rehearsal);
+    assert_eq!(rig.sessions(), 3);
 }
 
 #[test]
