@@ -142,6 +142,8 @@ pub struct Control {
     keeper: Option<Keeper>,
     events: Events,
     joining: Option<Prepared>,
+    /// Signals that wait until this process has the gateway.
+    unheard: Vec<i32>,
 }
 
 impl Control {
@@ -250,6 +252,7 @@ impl Control {
             keeper,
             events,
             joining,
+            unheard: Vec::new(),
         })
     }
 
@@ -258,6 +261,7 @@ impl Control {
         self.main_loop.view.go_on(&given.control);
         self.recorder.go_on(&given.latencies);
         self.main_loop.watcher.go_on(&given.told, &self.main_loop.setup);
+        self.unheard.clone_from(&given.signals);
         if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
             prepared.inherit(handover::registration_of(row));
         }
@@ -276,6 +280,7 @@ impl Control {
     /// Has the workers turn that were made of that process's.
     pub fn set_off(&mut self, workers: Ready) {
         self.fleet.set_off(workers);
+        Signals::raise(&std::mem::take(&mut self.unheard));
     }
 
     /// Gives the sockets that agents come to to the user that this process is about to become.
@@ -358,6 +363,7 @@ impl Control {
             keeper,
             mut events,
             joining,
+            unheard: _,
         } = self;
         if let Some(prepared) = joining {
             main_loop.join(prepared)?;
@@ -403,7 +409,7 @@ impl Control {
         if matches!(ended, Ok(End::HandedOver)) {
             main_loop.leave_fleet(Order::Part);
             let parted = fleet.part();
-            main_loop.tell_recorded();
+            main_loop.tell_recorded(runtime.block_on(events.signals.unheard()));
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
             return parted.map(|()| Some(events.signals));

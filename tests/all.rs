@@ -86,6 +86,8 @@ mod control_upgrade_hostile;
 mod control_upgrade_kinds;
 #[path = "all/control_upgrade_load.rs"]
 mod control_upgrade_load;
+#[path = "all/control_upgrade_signals.rs"]
+mod control_upgrade_signals;
 #[path = "all/control_upgrade_ways.rs"]
 mod control_upgrade_ways;
 #[path = "all/delivery_clients.rs"]

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
 use super::view::View;
-use super::{ControlLoop, HandingOver, Postponed};
+use super::{ControlLoop, HandingOver, Postponed, Signals};
 use crate::handover::{
     Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, Recorded, RetiredRow,
     SocketRow, TAKEN_WITHIN,
@@ -366,8 +366,8 @@ impl ControlLoop {
                 GiverStep::Wait(time) => {
                     // Players wait for all parts together.
                     let waited = Duration::from_nanos(self.view.now_ns() - given_ns);
-                    let (heard, packet) =
-                        channel.hear(time.min(TAKEN_WITHIN - waited.min(TAKEN_WITHIN)));
+                    let left = TAKEN_WITHIN.saturating_sub(waited);
+                    let (heard, packet) = channel.hear(time.min(left));
                     pause.take_us += lap.us(&self.view);
                     note_heard(&mut why, heard, packet.map(|(message, _)| message).as_ref());
                     giver.hear(heard)
@@ -439,6 +439,7 @@ impl ControlLoop {
             latencies: self.view.live().latencies.given(),
             since_ns,
             told: self.watcher.given(),
+            signals: self.postponed.iter().filter_map(Postponed::signal).collect(),
             fleet: self.heirloom().as_ref().map(fleet_row),
         };
         pass(channel, &sockets)?;
@@ -451,15 +452,16 @@ impl ControlLoop {
     }
 
     /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not
-    /// worth an error: the successor records what it sees itself.
-    pub(super) fn tell_recorded(&mut self) {
+    /// worth an error: the successor records what it sees itself. With it go signals that have come
+    /// too late for this process.
+    pub(super) fn tell_recorded(&mut self, signals: Vec<i32>) {
         let Some(heir) = self.heir.take() else { return };
         let recorder =
             |it: &Arc<Published>| it.exchange(None).map_or_else(Vec::new, |it| it.recorded());
         let recorded: Vec<Recorded> = self.view.published().iter().map(recorder).collect();
         let recorded = serde_json::to_vec(&recorded).expect("it has no maps");
         let Ok(memory) = filled(&recorded) else { return };
-        let message = Message::Recorded { recorded_bytes: recorded.len() as u64 };
+        let message = Message::Recorded { recorded_bytes: recorded.len() as u64, signals };
         if say(&heir, &message, &[memory.fd()]).is_ok() {
             // It says so when it has read that, and it would be wiped.
             drop(heir.hear(READ_WITHIN));
@@ -477,7 +479,8 @@ impl ControlLoop {
 /// have.
 pub(super) fn hear_recorded(channel: &Channel, published: &[Arc<Published>]) {
     let (_, packet) = channel.hear(RECORDED_WITHIN);
-    let Some((Message::Recorded { recorded_bytes }, fds)) = packet else { return };
+    let Some((Message::Recorded { recorded_bytes, signals }, fds)) = packet else { return };
+    Signals::raise(&signals);
     let Some(recorded) =
         fds.first().and_then(|fd| read_recorded(fd, recorded_bytes, published.len()))
     else {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, oneshot};
 
 use super::agents::{self, Agents};
@@ -91,6 +92,13 @@ pub(super) enum Postponed {
     Reload,
     /// Something else is known of the fleet.
     Fleet,
+}
+
+impl Postponed {
+    /// The signal that has asked for it: nobody hears that it was not obeyed.
+    pub(super) fn signal(&self) -> Option<i32> {
+        matches!(self, Self::Reload).then(|| SignalKind::hangup().as_raw_value())
+    }
 }
 
 impl ControlLoop {

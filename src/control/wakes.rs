@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::http::Command;
 use crate::membership::Known;
+use ringgate_os::process;
 
 /// What a daemon is told by signals.
 #[derive(Debug)]
@@ -18,12 +19,28 @@ pub struct Signals([(SignalKind, Signal); 4]);
 impl Signals {
     fn listen() -> io::Result<Self> {
         let caught = |kind| Ok::<_, io::Error>((kind, signal(kind)?));
-        Ok(Self([
-            caught(SignalKind::terminate())?,
-            caught(SignalKind::interrupt())?,
-            caught(SignalKind::hangup())?,
-            caught(SignalKind::user_defined2())?,
-        ]))
+        let [terminate, interrupt, hang_up, user] = kinds().map(caught);
+        Ok(Self([terminate?, interrupt?, hang_up?, user?]))
+    }
+
+    /// Those that have come and that nobody has heard, by their numbers.
+    pub(super) async fn unheard(&mut self) -> Vec<i32> {
+        let mut unheard = Vec::new();
+        while unheard.len() < UNHEARD_MAX
+            && let Ok(kind) = tokio::time::timeout(AT_ONCE, self.next()).await
+        {
+            unheard.push(kind.as_raw_value());
+        }
+        unheard
+    }
+
+    /// Has this process hear signals that were meant for the gateway and have reached the process
+    /// before.
+    pub(super) fn raise(numbers: &[i32]) {
+        let is_ours = |number: &&i32| kinds().iter().any(|kind| kind.as_raw_value() == **number);
+        for number in numbers.iter().filter(is_ours).take(UNHEARD_MAX) {
+            let _ = process::signal(std::process::id(), *number);
+        }
     }
 
     /// The next one.
@@ -37,6 +54,17 @@ impl Signals {
         }
     }
 }
+
+fn kinds() -> [SignalKind; 4] {
+    let [terminate, interrupt] = [SignalKind::terminate(), SignalKind::interrupt()];
+    [terminate, interrupt, SignalKind::hangup(), SignalKind::user_defined2()]
+}
+
+/// A signal that has come is heard within this.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// More than anybody sends within moments.
+const UNHEARD_MAX: usize = 16;
 
 /// What wakes the control thread.
 pub(super) struct Events {

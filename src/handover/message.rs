@@ -69,6 +69,9 @@ pub enum Message {
     Recorded {
         /// How long that is.
         recorded_bytes: u64,
+        /// Signals that came when they could not be obeyed any more.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        signals: Vec<i32>,
     },
     /// The predecessor was not answered in time and is the owner again.
     TakenBack,
@@ -207,6 +210,9 @@ pub struct Given {
     /// What the log was told.
     #[serde(default)]
     pub told: Told,
+    /// Signals that came meanwhile, and wait to be obeyed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<i32>,
     /// What the gateway is registered as in its fleet, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetRow>,
@@ -326,7 +332,7 @@ mod tests {
                 is_last: true,
             },
             Message::Taken,
-            Message::Recorded { recorded_bytes: u64::MAX },
+            Message::Recorded { recorded_bytes: u64::MAX, signals: vec![i32::MIN; 64] },
             Message::TakenBack,
             Message::refused(&"é".repeat(5000)),
         ];

@@ -145,14 +145,15 @@ impl Giver {
             (GiverAt::Preparing, Heard::Prepared) => self.go(GiverAt::Lending, GiverStep::Lend),
             (GiverAt::Copied, Heard::Read) => self.go(GiverAt::Copying, GiverStep::Copy),
             (GiverAt::PartGiven, Heard::Read) => self.go(GiverAt::Giving, GiverStep::Give),
-            // Nobody can take what was not given.
-            (GiverAt::PartGiven, _) => self.go(GiverAt::TakingBack, GiverStep::TakeBack),
             (GiverAt::Given | GiverAt::Shutting, Heard::Taken) => {
                 self.go(GiverAt::Over, GiverStep::Leave)
             }
             // It may be too late for that, so the door decides.
             (GiverAt::Given, _) => self.go(GiverAt::Shutting, GiverStep::ShutDoor),
-            (GiverAt::Shutting, _) => self.go(GiverAt::TakingBack, GiverStep::TakeBack),
+            // Nobody can take what was given in part.
+            (GiverAt::Shutting | GiverAt::PartGiven, _) => {
+                self.go(GiverAt::TakingBack, GiverStep::TakeBack)
+            }
             _ => self.go(GiverAt::Over, GiverStep::Part),
         }
     }

@@ -157,8 +157,10 @@ impl<'a> Successor<'a> {
                     taker.did(read.map_err(|new| why = new).is_ok())
                 }
                 TakerStep::ReadRest => {
-                    let read = begun.as_mut().ok_or(TOO_LITTLE.to_owned());
-                    let read = read.and_then(|begun| begun.read_rest(&mut stash));
+                    let read = match &mut begun {
+                        Some(begun) => begun.read_rest(&mut stash),
+                        None => Err(TOO_LITTLE.to_owned()),
+                    };
                     taker.did(read.map_err(|new| why = new).is_ok())
                 }
                 TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),

@@ -134,7 +134,9 @@ impl Rehearsal {
         let is_round = all().all(|stream| stream.is_round);
         if is_round {
             shared_stream.is_round = false;
-            streams.iter_mut().for_each(|stream| stream.is_round = false);
+            for stream in streams {
+                stream.is_round = false;
+            }
         }
         Ok(is_round)
     }
