@@ -150,7 +150,7 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
 }
 
 #[test]
-fn strangers_are_parted_from_and_other_users_do_not_get_in() {
+fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     if !is_root() {
         return;
     }
@@ -165,6 +165,20 @@ fn strangers_are_parted_from_and_other_users_do_not_get_in() {
     assert_eq!(heard, Heard::Refused, "{packet:?}");
     // Silent ones keep nobody from the next: each has a few seconds.
     let _silent = line.connect();
+    assert!(line.daemon.is_running());
+    wait_for("the silent one to be parted from", || {
+        let (code, _) = line.upgrade();
+        clock::sleep(Duration::from_millis(200));
+        (code == Some(0)).then_some(())
+    });
+}
+
+#[test]
+fn another_user_does_not_get_in_whatever_the_sockets_mode_is() {
+    if !is_root() {
+        return;
+    }
+    let line = Line::start(&text("mmsg"));
     let open = |path: &std::path::Path, mode: u32| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         std::fs::set_permissions(path, mode).expect("our folder");
@@ -182,12 +196,7 @@ fn strangers_are_parted_from_and_other_users_do_not_get_in() {
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         assert!(ran.stderr.contains(why), "{}", ran.stderr);
     }
-    assert!(line.daemon.is_running());
-    wait_for("the silent one to be parted from", || {
-        let (code, _) = line.upgrade();
-        clock::sleep(Duration::from_millis(200));
-        (code == Some(0)).then_some(())
-    });
+    assert_eq!(line.pid(), line.daemon.id());
 }
 
 #[test]
@@ -289,8 +298,11 @@ const VERSION_AT: usize = 8;
 /// Behind the stream's beginning, a record's head and the release with its length.
 const BOOT_ID_AT: usize = 12 + 8 + 4 + env!("CARGO_PKG_VERSION").len();
 
-/// What somebody does, and what the successor says of it: one of some sentences.
-const CHANGES: [(Change, &str); 13] = [
+/// What somebody does to what passes, and what is said of it: one of some sentences.
+type Refused = (Change, &'static str);
+
+/// What another release writes, or another boot of the host.
+const OTHER_FORMATS: [Refused; 4] = [
     (
         |packet| match packet {
             (Message::Hello { release, pid, .. }, fds) => {
@@ -299,16 +311,6 @@ const CHANGES: [(Change, &str); 13] = [
             other => other,
         },
         "the successor speaks another version of the conversation",
-    ),
-    (
-        |(message, mut fds)| match message {
-            Message::Welcome { .. } => {
-                fds[FACTS] = memory(b"{}");
-                (Message::Welcome { facts_bytes: 2 }, fds)
-            }
-            other => (other, fds),
-        },
-        "what was given is not to be read: missing field",
     ),
     (
         |packet| with_layout(packet, |layout| layout[VERSION_AT] = 2),
@@ -322,9 +324,31 @@ const CHANGES: [(Change, &str); 13] = [
         |packet| with_layout(packet, |layout| layout[BOOT_ID_AT] ^= 1),
         "is of another boot of the host",
     ),
+];
+
+/// What is shorter than it says.
+const TRUNCATED: [Refused; 4] = [
     (
         |packet| with_layout(packet, |layout| layout.truncate(BOOT_ID_AT)),
         "cannot read what was given",
+    ),
+    (|packet| with_rest(packet, cut_off), "the state is cut off"),
+    // The last part is missing.
+    (|packet| with_rest(packet, |_, is_last| *is_last = true), "it ends too soon|is cut off"),
+    (|packet| with_rest(packet, |bytes, _| bytes[0] = u64::MAX), "cannot read what was given"),
+];
+
+/// What a successor cannot use.
+const WRONG: [Refused; 5] = [
+    (
+        |(message, mut fds)| match message {
+            Message::Welcome { .. } => {
+                fds[FACTS] = memory(b"{}");
+                (Message::Welcome { facts_bytes: 2 }, fds)
+            }
+            other => (other, fds),
+        },
+        "what was given is not to be read: missing field",
     ),
     (
         |(message, mut fds)| {
@@ -344,9 +368,7 @@ const CHANGES: [(Change, &str); 13] = [
         },
         "it is no sealed memory",
     ),
-    (|packet| with_rest(packet, cut_off), "the state is cut off"),
-    // The last part is missing, or what comes before the first.
-    (|packet| with_rest(packet, |_, is_last| *is_last = true), "it ends too soon|is cut off"),
+    // What comes before the first part is missing.
     (
         |packet| match packet {
             (Message::Given { .. }, fds) => (Message::Sockets, fds),
@@ -354,7 +376,6 @@ const CHANGES: [(Change, &str); 13] = [
         },
         "the gateway that runs has given too little",
     ),
-    (|packet| with_rest(packet, |bytes, _| bytes[0] = u64::MAX), "cannot read what was given"),
     (
         |(message, mut fds)| {
             if message == Message::Sockets {
@@ -367,7 +388,21 @@ const CHANGES: [(Change, &str); 13] = [
 ];
 
 #[test]
-fn what_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
+fn an_old_format_is_refused_by_name_and_the_gateway_goes_on() {
+    refused(&OTHER_FORMATS);
+}
+
+#[test]
+fn a_truncated_stream_is_refused_and_the_gateway_goes_on() {
+    refused(&TRUNCATED);
+}
+
+#[test]
+fn what_else_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
+    refused(&WRONG);
+}
+
+fn refused(changes: &[Refused]) {
     if !is_root() {
         return;
     }
@@ -377,7 +412,7 @@ fn what_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
     let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
     player.echo(b"before");
     let first = line.daemon.id();
-    for (number, (change, why)) in CHANGES.into_iter().enumerate() {
+    for (number, (change, why)) in changes.iter().copied().enumerate() {
         let (mut successor, its) = line.successor();
         line.heirs.push(successor.id());
         let gateway = line.connect();

@@ -114,7 +114,10 @@ fn check(line: &Line, record: &Record, upgrades: u64) {
     // drops them somewhere. What it drops is in the books all the same.
     let median_ns = record.stage(Stage::RoundTrip).map_or(0, |stage| stage.at(50.0));
     if median_ns < HOPELESS_NS {
-        assert_eq!(payloads.lost, 0, "{payloads:?}, {:?}: {log}", record.drops());
+        let drops = record.drops();
+        // What the kernel took from the generator while that had no time to read is no gateway's.
+        let own = drops.get("kernel: at the generator's sockets").copied().unwrap_or(0);
+        assert!(payloads.lost <= own, "{payloads:?}, {drops:?}: {log}");
     } else {
         eprintln!("SKIPPED: that nothing is lost: this machine is far too slow for it");
     }
