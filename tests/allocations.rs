@@ -1,5 +1,5 @@
 //! What a gate allocates: nothing while it works, and little for each player; and an end of the
-//! delivery layer, and a lane of a trunk.
+//! delivery layer, a lane of a trunk, and the lanes that a worker has.
 //!
 //! In a test binary of its own, because an allocator that counts is the whole program's. Counted is
 //! what the calling thread does, so tests may run side by side.
@@ -7,6 +7,8 @@
 
 #[path = "allocations/delivery.rs"]
 mod delivery;
+#[path = "allocations/lanes.rs"]
+mod lanes;
 #[path = "allocations/messages.rs"]
 mod messages;
 #[path = "allocations/trunk.rs"]

@@ -34,6 +34,8 @@ pub struct Lanes {
     lacks_room: bool,
     /// The last turn brought something: the next is likely to.
     was_busy: bool,
+    /// When that was last asked. What is done with it may be a turn late.
+    now_ns: u64,
     due_ns: u64,
     shown_ns: u64,
 }
@@ -78,6 +80,7 @@ impl Lanes {
             tools: None,
             lacks_room: false,
             was_busy: false,
+            now_ns: 0,
             due_ns: u64::MAX,
             shown_ns: 0,
         }
@@ -108,9 +111,8 @@ impl Lanes {
             rx.clear();
             rx.make_room_for_copies(COPIES_BYTES, COPIES_MAX);
         }
-        let now_ns = self.clock.now_ns();
-        self.poll(now_ns);
-        self.flush(now_ns);
+        self.poll(self.now_ns);
+        self.flush();
         let Some(tools) = &mut self.tools else { return wait };
         tools.ready.clear();
         // Where something is likely to have come, a look costs less than to arm all sockets.
@@ -132,14 +134,14 @@ impl Lanes {
         if self.is_idle() {
             return;
         }
-        let now_ns = self.clock.now_ns();
+        self.now_ns = self.clock.now_ns();
         let rx = driver.rx();
         let before = rx.len();
         self.deliver_stuck(rx, |bound| !bound.is_held);
         self.follow(rx);
-        self.receive(rx, now_ns);
+        self.receive(rx);
         self.was_busy = rx.len() != before;
-        self.show(now_ns);
+        self.show(self.now_ns);
     }
 
     fn handle_news(&mut self, driver: &mut AnyDriver, trunk: u32, news: News) {
@@ -279,9 +281,9 @@ impl Lanes {
     fn give_back(&mut self, at: usize, rx: &mut RxBatch) -> Option<Way> {
         // As with a socket that is held: what is on its way may still arrive.
         self.deliver_stuck(rx, |bound| bound.seat == at || !bound.is_held);
-        let Self { seats, tools, .. } = self;
+        let Self { seats, tools, now_ns, .. } = self;
         let (Some(Some(seat)), Some(tools)) = (seats.get_mut(at), tools) else { return None };
-        seat.flush(tools, at, self.clock.now_ns());
+        seat.flush(tools, at, *now_ns);
         let way = seat.way.take()?;
         if let Some(socket) = way.socket() {
             let _ = tools.epoll.remove(socket);
@@ -349,9 +351,9 @@ impl Lanes {
     }
 
     /// Takes in what the lanes' sockets have.
-    fn receive(&mut self, rx: &mut RxBatch, now_ns: u64) {
-        let Self { seats, links, tools, .. } = self;
-        let Some(tools) = tools else { return };
+    fn receive(&mut self, rx: &mut RxBatch) {
+        let Self { seats, links, tools, now_ns, .. } = self;
+        let (Some(tools), now_ns) = (tools, *now_ns) else { return };
         if tools.ready.is_empty() {
             let _ = tools.epoll.ready(&mut tools.ready);
         }
@@ -400,9 +402,9 @@ impl Lanes {
     }
 
     /// Sends what the lanes have.
-    fn flush(&mut self, now_ns: u64) {
-        let Self { seats, tools, .. } = self;
-        let Some(tools) = tools else { return };
+    fn flush(&mut self) {
+        let Self { seats, tools, now_ns, .. } = self;
+        let (Some(tools), now_ns) = (tools, *now_ns) else { return };
         for (at, seat) in seats.iter_mut().enumerate() {
             if let Some(seat) = seat {
                 seat.flush(tools, at, now_ns);
@@ -430,9 +432,9 @@ impl Lanes {
 
     /// Takes what may be lost out of the bundles of bound links, and into their lanes.
     pub(crate) fn sift(&mut self, tx: &mut TxBatch) {
-        let now_ns = self.clock.now_ns();
-        let Self { seats, links, tools, .. } = self;
-        let Some(tools) = tools else { return };
+        self.now_ns = self.clock.now_ns();
+        let Self { seats, links, tools, now_ns, .. } = self;
+        let (Some(tools), now_ns) = (tools, *now_ns) else { return };
         for index in 0..tx.entries().len() {
             let entry = tx.entries()[index];
             if entry.small_slot().is_some() || entry.is_taken() {
@@ -459,7 +461,7 @@ impl Lanes {
         for seat in self.seats.iter_mut().flatten() {
             seat.is_full = false;
         }
-        self.flush(self.clock.now_ns());
+        self.flush();
     }
 }
 

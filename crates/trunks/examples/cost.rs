@@ -209,9 +209,9 @@ impl Worker {
         let mut refused = 0;
         loop {
             let now_ns = self.clock.now_ns();
-            while now_ns < until_ns
-                && let Some(len) = flow.due(now_ns)
-            {
+            // Who is late takes in what has come between.
+            for _ in 0..BUNDLES_PER_TURN {
+                let Some(len) = flow.due(now_ns).filter(|_| now_ns < until_ns) else { break };
                 let bundle = std::mem::take(&mut flow.bytes);
                 refused += self.say(&bundle[..len]);
                 flow.bytes = bundle;
@@ -235,6 +235,9 @@ impl Worker {
         Ok(())
     }
 }
+
+/// As many as a turn of a worker might write.
+const BUNDLES_PER_TURN: usize = 16;
 
 /// The way of an agent takes about as long to be found.
 const SETTLE_NS: u64 = 2_000_000_000;
