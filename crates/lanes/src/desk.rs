@@ -53,8 +53,8 @@ impl Desk {
         self.put(trunk, News::Lane(Box::new(lane)));
     }
 
-    /// Gives it a link of that lane: the socket is its end of the local link. What the process says
-    /// on the link lies in the socket, but for what comes by the lane. The link has a number on the
+    /// Gives it a link of that lane: the socket is its end of the local link. In it lies what the
+    /// process says on the link, but for what comes by the lane. The link has a number on the
     /// lane and a serial number, which is told with what must arrive.
     pub fn link(&self, trunk: u32, numbers: (u16, u32), socket: OwnedFd) {
         self.put(trunk, News::Link(numbers, socket));

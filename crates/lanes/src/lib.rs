@@ -2,8 +2,9 @@
 //! sealed, sent, received and opened by the worker that has their players.
 //!
 //! [`Lanes::over`] is a driver around the worker's own, so neither gate nor driver knows of it: a
-//! link that is *bound* to a lane has a local socket to the trunk's thread, by which goes what must
-//! arrive. The thread keeps the stream and lends the lane ([`Desk`]).
+//! link that is *bound* to a lane has a local socket to the trunk's thread, by which the agent's
+//! end of it says what must arrive, and ends. The thread keeps the stream and lends the lane
+//! ([`Desk`]).
 #![deny(unsafe_code)]
 
 mod desk;
