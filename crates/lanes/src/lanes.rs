@@ -19,7 +19,7 @@ use ringgate_trunk_io::{Buffers, Lease, Way, Word};
 
 use crate::desk::{Desk, Inbox, News};
 use crate::driver::Over;
-use crate::links::{Bound, Links, Numbers};
+use crate::links::{Links, Numbers};
 
 /// A worker's lanes.
 #[derive(Debug)]
@@ -119,7 +119,8 @@ impl Lanes {
         if self.was_busy && matches!(wait, Wait::AtMost(_)) {
             let _ = tools.epoll.ready(&mut tools.ready);
         }
-        if tools.ready.is_empty() && !self.inbox.has_news() { wait } else { Wait::No }
+        let is_idle = tools.ready.is_empty() && self.links.stuck.is_empty();
+        if is_idle && !self.inbox.has_news() { wait } else { Wait::No }
     }
 
     /// After the driver's turn: what trunks' threads have, and what has come by lanes.
@@ -137,7 +138,7 @@ impl Lanes {
         self.now_ns = self.clock.now_ns();
         let rx = driver.rx();
         let before = rx.len();
-        self.deliver_stuck(rx, |bound| !bound.is_held);
+        self.deliver_stuck(rx, None);
         self.follow(rx);
         self.receive(rx);
         self.was_busy = rx.len() != before;
@@ -280,7 +281,7 @@ impl Lanes {
 
     fn give_back(&mut self, at: usize, rx: &mut RxBatch) -> Option<Way> {
         // As with a socket that is held: what is on its way may still arrive.
-        self.deliver_stuck(rx, |bound| bound.seat == at || !bound.is_held);
+        self.deliver_stuck(rx, Some(at));
         let Self { seats, tools, now_ns, .. } = self;
         let (Some(Some(seat)), Some(tools)) = (seats.get_mut(at), tools) else { return None };
         seat.flush(tools, at, *now_ns);
@@ -313,13 +314,15 @@ impl Lanes {
         }
     }
 
-    /// Hands on what has waited for the gate to read these links again.
-    fn deliver_stuck(&mut self, rx: &mut RxBatch, is_ready: impl Fn(&Bound) -> bool) {
+    /// Hands on what has waited for the gate to read its link again, as far as there is room; all
+    /// that is of a lane that leaves.
+    fn deliver_stuck(&mut self, rx: &mut RxBatch, leaving: Option<usize>) {
         let Self { seats, links, .. } = self;
         let mut stuck = mem::take(&mut links.stuck);
         stuck.retain(|&socket| {
             let Some(bound) = links.by_socket(socket) else { return false };
-            if !is_ready(bound) {
+            let has_to_wait = bound.is_held || bound.waiting.len() > rx.copies_left();
+            if has_to_wait && leaving != Some(bound.seat) {
                 return true;
             }
             let mut full = 0;
@@ -610,8 +613,10 @@ const LINKS_PER_TURN: usize = 16;
 /// Bursts of one lane in a turn.
 const BURSTS_MAX: usize = 4;
 
-/// What waits for one link while the gate is behind with it, as much as its socket would hold.
-const WAITING_BYTES_MAX: usize = 1 << 20;
+/// What waits for one link while the gate is behind with it: two thousand payloads.
+const WAITING_BYTES_MAX: usize = 256 << 10;
+
+const _: () = assert!(WAITING_BYTES_MAX <= COPIES_BYTES);
 
 /// Memory that a link keeps after that.
 const KEPT_BYTES: usize = 4 * BUNDLE_BYTES_MAX;
