@@ -13,6 +13,7 @@
 // backend. Nothing is allocated for an event but the texts of Listener and Text.
 
 using System;
+using System.Collections.Generic;
 using System.ComponentModel;
 using System.Net;
 using System.Runtime.InteropServices;
@@ -49,6 +50,40 @@ namespace Ringgate {
     public enum SendResult {
         Ok = 0, LinkDown = -1, LinkFull = -2, PayloadLength = -3, NotAChoice = -4, MessageLength = -5, NoMessages = -6,
         NoChannel = -7
+    }
+
+    /// <summary>What a game process is ready for.</summary>
+    public enum State : uint {
+        Starting = 0,  // not yet for players
+        Ready = 1,     // for anybody
+        Allocated = 2, // for those whom a matchmaker has sent
+        Draining = 3   // for those who are there
+    }
+
+    /// <summary>What has become of an announcement.</summary>
+    public enum Standing : uint {
+        Waiting = 0, // the gateway is not there, or cannot reach the fleet now
+        Registered = 1,
+        NameTaken = 2,    // by another process, at this gateway or at another one
+        NameInConfig = 3, // a [[backend]] in the gateway's config has it
+        TooMany = 4,      // the gateway takes no more of the fleet
+        Unauthorised = 5, // this user may not
+        Invalid = 6,      // the gateway does not understand it
+        Refused = 255     // also what a newer gateway says
+    }
+
+    /// <summary>What a game process is.</summary>
+    public sealed class Announcement {
+        /// <summary>Which listeners of the fleet lead to it: letters, digits, '.', '_' and '-', 64 at most.</summary>
+        public string Group { get; set; }
+        /// <summary>How many players it takes: 1 to 1,000,000.</summary>
+        public uint Slots { get; set; }
+        public State State { get; set; } = State.Ready;
+        /// <summary>How many players it has. Without it the gateway counts them.</summary>
+        public uint? Players { get; set; }
+        /// <summary>What a matchmaker can choose it by, 32 at most: a name as a group's, and a text of 255 bytes at most
+        /// without control characters.</summary>
+        public IDictionary<string, string> Labels { get; } = new SortedDictionary<string, string>(StringComparer.Ordinal);
     }
 
     /// <summary>What became of payloads, one for each player that a multicast names. All only grow.</summary>
@@ -99,8 +134,10 @@ namespace Ringgate {
         public Backend(string runDir, string name, bool mayStartAlone = false, int queueBundles = 0) {
             if (runDir == null || name == null)
                 throw new ArgumentNullException(runDir == null ? nameof(runDir) : nameof(name));
-            if (Native.rg_library_version() >> 16 != Native.LibraryMajor)
-                throw new DllNotFoundException("libringgate_backend is not version " + Native.LibraryMajor);
+            uint version = Native.rg_library_version();
+            if (version >> 16 != Native.LibraryMajor || (version & 0xffff) < Native.LibraryMinor)
+                throw new DllNotFoundException("libringgate_backend is not version " + Native.LibraryMajor + "." +
+                                               Native.LibraryMinor + ", or a later one of " + Native.LibraryMajor);
             byte[] runDirText = Native.Text(runDir), nameText = Native.Text(name);
             fixed (byte* at = runDirText, nameAt = nameText) {
                 var options = new Native.Options {
@@ -244,6 +281,52 @@ namespace Ringgate {
             return (SendResult)Native.rg_close_session(handle, session, (uint)reason);
         }
 
+        /// <summary>Registers this process with the fleet of its gateway, which leads players to it from then on, and says
+        /// anew what it is whenever that has changed. It stays registered as long as it runs, and a gateway that restarts is
+        /// told again. Costs a message to the gateway, so a few times a second at the most. A gateway knows nobody of this name
+        /// before, so connect with mayStartAlone; its refusals until then are of no concern.</summary>
+        public void Announce(Announcement what) {
+            if (what == null)
+                throw new ArgumentNullException(nameof(what));
+            var texts = new List<byte[]> { Native.Text(what.Group ?? "") };
+            foreach (var label in what.Labels) {
+                texts.Add(Native.Text(label.Key));
+                texts.Add(Native.Text(label.Value ?? ""));
+            }
+            var pins = new List<GCHandle>();
+            try {
+                var at = new byte*[texts.Count];
+                for (int n = 0; n < at.Length; n++) {
+                    pins.Add(GCHandle.Alloc(texts[n], GCHandleType.Pinned));
+                    at[n] = (byte*)pins[n].AddrOfPinnedObject();
+                }
+                // One more than there are, because an empty array cannot be pointed at.
+                var labels = new Native.Label[what.Labels.Count + 1];
+                for (int n = 0; n < what.Labels.Count; n++)
+                    labels[n] = new Native.Label { Name = at[2 * n + 1], Value = at[2 * n + 2] };
+                fixed (Native.Label* first = labels) {
+                    var native = new Native.Announcement {
+                        Group = at[0], Slots = what.Slots, State = (int)what.State,
+                        CountsPlayers = what.Players.HasValue ? 1 : 0, Players = what.Players ?? 0, Labels = first,
+                        LabelsLen = (UIntPtr)what.Labels.Count
+                    };
+                    if (Native.rg_announce_sized(handle, &native, (UIntPtr)sizeof(Native.Announcement)) == 0)
+                        return;
+                }
+                int error = Marshal.GetLastWin32Error();
+                if (error == Native.InvalidArgument)
+                    throw new ArgumentException(
+                        "an announcement with a name, a group, labels, slots or players that cannot be", nameof(what));
+                throw new Win32Exception(error);
+            } finally {
+                foreach (var pin in pins)
+                    pin.Free();
+            }
+        }
+
+        /// <summary>How the registration stands, as the gateway has said last.</summary>
+        public Standing Standing { get { return (Standing)Native.rg_standing(handle); } }
+
         /// <summary>Asks every worker for a Pong. Returns how many were asked.</summary>
         public int Ping() { return (int)Native.rg_ping(handle); }
 
@@ -265,8 +348,9 @@ namespace Ringgate {
         /// <summary>The worker that owns a session.</summary>
         public static int WorkerOf(ulong session) { return (int)(session >> 56); }
 
-        /// <summary>A close reason or a send result in words.</summary>
+        /// <summary>A close reason, a standing or a send result in words.</summary>
         public static string Words(CloseReason reason) { return Native.Text(Native.rg_close_reason_text((uint)reason)); }
+        public static string Words(Standing standing) { return Native.Text(Native.rg_standing_text((uint)standing)); }
         public static string Words(SendResult result) { return Native.Text(Native.rg_send_result_text((int)result)); }
     }
 
@@ -274,6 +358,8 @@ namespace Ringgate {
         // Linux looks for this name with "lib" in front; Unity takes the file from Plugins.
         const string Library = "libringgate_backend.so.1";
         internal const int LibraryMajor = 1;
+        internal const int LibraryMinor = 1;
+        internal const int InvalidArgument = 22; // EINVAL
         internal const int MessageBytesMax = 65536;
         internal const int UserDataBytes = 256;
 
@@ -285,6 +371,22 @@ namespace Ringgate {
             internal uint QueueBundles;
             internal int MayStartAlone;
             internal long BatchDelayNs;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        internal struct Label {
+            internal byte* Name;
+            internal byte* Value;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        internal struct Announcement {
+            internal byte* Group;
+            internal uint Slots;
+            internal int State, CountsPlayers;
+            internal uint Players;
+            internal Label* Labels;
+            internal UIntPtr LabelsLen;
         }
 
         // As struct rg_event of the header: fields are only ever appended.
@@ -327,11 +429,21 @@ namespace Ringgate {
         [DllImport(Library)] internal static extern void rg_flush(IntPtr backend);
         [DllImport(Library)] internal static extern int rg_is_up(IntPtr backend);
         [DllImport(Library)] internal static extern void rg_stats_sized(IntPtr backend, Stats* stats, UIntPtr bytes);
+        [DllImport(Library, SetLastError = true)] internal static extern int rg_announce_sized(IntPtr backend, Announcement* announcement, UIntPtr bytes);
+        [DllImport(Library)] internal static extern uint rg_standing(IntPtr backend);
+        [DllImport(Library)] internal static extern IntPtr rg_standing_text(uint standing);
         [DllImport(Library)] internal static extern IntPtr rg_link_loss_text(uint reason);
         [DllImport(Library)] internal static extern IntPtr rg_close_reason_text(uint reason);
         [DllImport(Library)] internal static extern IntPtr rg_send_result_text(int result);
 
-        internal static byte[] Text(string text) { return Encoding.UTF8.GetBytes(text + "\0"); }
+        // Whoever reads it stops at the first NUL.
+        internal static byte[] Text(string text) {
+            if (text.IndexOf('\0') >= 0)
+                throw new ArgumentException("a text with a NUL in it");
+            return StrictUtf8.GetBytes(text + "\0");
+        }
+
+        static readonly Encoding StrictUtf8 = new UTF8Encoding(false, true);
 
         internal static string Text(IntPtr text) { return Marshal.PtrToStringAnsi(text); }
     }

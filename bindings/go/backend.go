@@ -1,6 +1,9 @@
 package ringgate
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -139,6 +142,10 @@ type Backend struct {
 	stats    Stats
 	isFreed  bool
 
+	registration registration
+	// No other start of this process has it.
+	instance uint64
+
 	// What is being read: the datagram, whose it is, and what is left of it.
 	reading arrival
 	unread  []byte
@@ -184,8 +191,13 @@ func (o Options) Connect() (*Backend, error) {
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
+	var instance [8]byte
+	if _, err := rand.Read(instance[:]); err != nil {
+		return nil, fmt.Errorf("no random numbers: %w", err)
+	}
 	b := &Backend{
-		options: o, workers: 1, backoff: backoffMin, start: time.Now(), timer: timer,
+		instance: binary.LittleEndian.Uint64(instance[:]),
+		options:  o, workers: 1, backoff: backoffMin, start: time.Now(), timer: timer,
 		arrivals: make(chan arrival, arrivalsMax), buffers: make(chan *[BundleBytesMax + 1]byte, arrivalsMax),
 		names: map[string]string{}, turnLeft: turnArrivalsMax,
 	}
@@ -207,8 +219,9 @@ func (b *Backend) openLink(l *link) error {
 	return l.open(path, b.options.Name, b.arrivals, b.buffers)
 }
 
-// Opens every link that should be there and is not.
+// Opens every link that should be there and is not, and has the process registered.
 func (b *Backend) openLinks() {
+	b.register()
 	for len(b.links) < b.workers {
 		b.addLink()
 	}
@@ -216,6 +229,12 @@ func (b *Backend) openLinks() {
 		if l.socket == nil && b.openLink(l) != nil {
 			b.retryLater()
 		}
+	}
+}
+
+func (b *Backend) register() {
+	if !b.registration.say(b.options.RunDir, b.arrivals) {
+		b.retryLater()
 	}
 }
 
@@ -235,6 +254,7 @@ func (b *Backend) Close() {
 	for _, l := range b.links {
 		b.stats.PayloadsLost += l.close()
 	}
+	b.registration.close()
 	b.isFreed, b.willRetry, b.unread = true, false, nil
 }
 
@@ -245,7 +265,7 @@ func (b *Backend) Wait(timeout time.Duration) error {
 		return ErrFreed
 	}
 	b.Flush()
-	if b.reading.link != nil {
+	if b.reading.socket != nil {
 		return nil
 	}
 	var deadline time.Time
@@ -258,10 +278,9 @@ func (b *Backend) Wait(timeout time.Duration) error {
 			end = b.retryAt
 		}
 		if !b.await(end) {
-			if b.reading.link.socket == b.reading.socket {
+			if b.isCurrent() {
 				return nil
 			}
-			// It is of a link that is lost.
 			b.done()
 			continue
 		}
@@ -307,7 +326,7 @@ func (b *Backend) Next(event *Event) bool {
 		b.openLinks()
 	}
 	for !b.isFreed {
-		if b.reading.link == nil && !b.take() {
+		if b.reading.socket == nil && !b.take() {
 			return false
 		}
 		if b.look(event) {
@@ -336,11 +355,14 @@ func (b *Backend) take() bool {
 
 // Looks at what is being read. Returns whether that was an event.
 func (b *Backend) look(event *Event) bool {
+	if !b.isCurrent() {
+		b.done()
+		return false
+	}
 	l := b.reading.link
 	switch {
-	case l.socket != b.reading.socket:
-		// It is of a link that is lost.
-		b.done()
+	case l == nil:
+		b.hear()
 		return false
 	case b.reading.isRoom:
 		b.done()
@@ -358,6 +380,27 @@ func (b *Backend) look(event *Event) bool {
 		return false
 	}
 	return b.takeRecord(event)
+}
+
+// Whether what is being read is of a connection that still is one.
+func (b *Backend) isCurrent() bool {
+	if b.reading.link == nil {
+		return b.registration.socket == b.reading.socket
+	}
+	return b.reading.link.socket == b.reading.socket
+}
+
+// Hears how the registration stands.
+func (b *Backend) hear() {
+	before := b.registration.standing
+	if !b.registration.hear(&b.reading) {
+		b.retryLater()
+	}
+	if b.registration.standing == StandingRegistered && before != StandingRegistered {
+		// Its workers hear of us now.
+		b.backoff = backoffMin
+	}
+	b.done()
 }
 
 // The buffer of what has been read is for the next datagram.
@@ -643,6 +686,29 @@ func (b *Backend) Flush() {
 		l.flush(&b.stats, b.arrivals)
 	}
 }
+
+// Announce registers this process with the fleet of its gateway, which leads players to it from then
+// on, and says anew what it is whenever that has changed: its state, its players. It stays
+// registered as long as it runs, and a gateway that restarts is told again. Costs a message to the
+// gateway, so a few times a second at the most. A gateway knows nobody of this name before, so
+// connect with MayStartAlone; its refusals until then are of no concern.
+func (b *Backend) Announce(what Announcement) error {
+	if b.isFreed {
+		return ErrFreed
+	}
+	record, err := what.encode(b.options.Name, b.instance)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(record, b.registration.record) {
+		b.registration.record, b.registration.isDue = record, true
+	}
+	b.register()
+	return nil
+}
+
+// Standing is how the registration stands, as the gateway has said last.
+func (b *Backend) Standing() Standing { return b.registration.standing }
 
 // Workers is how many the gateway has: 1 until the first link is up.
 func (b *Backend) Workers() int { return b.workers }

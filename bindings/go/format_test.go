@@ -19,12 +19,15 @@ type example struct {
 	meaning   string
 }
 
-func examples(t *testing.T) (all []example) {
+func examples(t *testing.T) (all []example) { return blocks(t, "record") }
+
+// The fenced blocks of the document: the direction, the bytes, and what they are said to mean.
+func blocks(t *testing.T, fence string) (all []example) {
 	document, err := os.ReadFile("../../docs/PROTOCOLS.md")
 	if err != nil {
 		t.Skip("the document is not there: ", err)
 	}
-	for _, rest := range strings.Split(string(document), "```record ")[1:] {
+	for _, rest := range strings.Split(string(document), "```"+fence+" ")[1:] {
 		block, _, _ := strings.Cut(rest, "\n```")
 		direction, block, _ := strings.Cut(block, "\n")
 		dump, meaning, _ := strings.Cut(block, "\n= ")

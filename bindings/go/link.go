@@ -42,7 +42,8 @@ type socket struct {
 	over       chan struct{}
 }
 
-// What has come on a socket: a datagram, room for more, or its end.
+// What has come on a socket: a datagram, room for more, or its end. Without a link it has come over
+// the connection that registers the process.
 type arrival struct {
 	link   *link
 	socket *socket
@@ -53,25 +54,33 @@ type arrival struct {
 }
 
 func (l *link) open(path, name string, arrivals chan<- arrival, buffers chan *[BundleBytesMax + 1]byte) error {
-	connection, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	socket, err := dial(path)
 	if err != nil {
-		return err
-	}
-	raw, err := connection.SyscallConn()
-	if err != nil {
-		connection.Close()
 		return err
 	}
 	var hello bundle
 	hello.hello(os.Getpid(), name, VersionMax)
 	// A gateway that does not let us in may have said so and hung up by now: that is read.
-	if _, err := connection.Write(hello.bytes[:hello.length]); err != nil && !errors.Is(err, syscall.EPIPE) {
-		connection.Close()
+	if _, err := socket.connection.Write(hello.bytes[:hello.length]); err != nil && !errors.Is(err, syscall.EPIPE) {
+		socket.connection.Close()
 		return err
 	}
-	l.socket = &socket{connection: connection, raw: raw, over: make(chan struct{})}
+	l.socket = socket
 	go l.read(l.socket, arrivals, buffers)
 	return nil
+}
+
+func dial(path string) (*socket, error) {
+	connection, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		connection.Close()
+		return nil, err
+	}
+	return &socket{connection: connection, raw: raw, over: make(chan struct{})}, nil
 }
 
 // Reads until the end. It waits where the game does not keep up: then the socket fills, and the
@@ -84,15 +93,7 @@ func (l *link) read(from *socket, arrivals chan<- arrival, buffers chan *[Bundle
 		default:
 			buffer = new([BundleBytesMax + 1]byte)
 		}
-		length, err := from.connection.Read(buffer[:])
-		// The kernel reports once that the gateway closed with our data unread, before it hands out
-		// what the gateway had sent until then: its goodbye, for example.
-		for errors.Is(err, syscall.ECONNRESET) {
-			length, err = from.connection.Read(buffer[:])
-		}
-		if length == 0 && err == nil {
-			err = io.EOF
-		}
+		length, err := from.read(buffer[:])
 		select {
 		case arrivals <- arrival{link: l, socket: from, bytes: buffer[:length], buffer: buffer, err: err}:
 		case <-from.over:
@@ -107,8 +108,7 @@ func (l *link) read(from *socket, arrivals chan<- arrival, buffers chan *[Bundle
 // Closes the socket. Returns how many payloads had not been sent.
 func (l *link) close() (unsent uint64) {
 	if l.socket != nil {
-		close(l.socket.over)
-		l.socket.connection.Close()
+		l.socket.close()
 	}
 	for _, bundle := range l.bundles {
 		unsent += bundle.payloads
@@ -231,6 +231,26 @@ func (l *link) pop() {
 
 func isFull(err error) bool {
 	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
+}
+
+// Reads one message. An end that comes without an error is one as well.
+func (s *socket) read(buffer []byte) (length int, err error) {
+	length, err = s.connection.Read(buffer)
+	// The kernel reports once that the gateway closed with our data unread, before it hands out what
+	// the gateway had sent until then: its goodbye, for example.
+	for errors.Is(err, syscall.ECONNRESET) {
+		length, err = s.connection.Read(buffer)
+	}
+	if length == 0 && err == nil {
+		err = io.EOF
+	}
+	return length, err
+}
+
+// Ends it, and with it whoever reads it.
+func (s *socket) close() {
+	close(s.over)
+	s.connection.Close()
 }
 
 // Tries once, without waiting.

@@ -17,12 +17,13 @@ keeps libraries.
 
 import ctypes
 import enum
+import errno
 import ipaddress
 import os
 
 __all__ = [
-    "Backend", "BackendError", "Channel", "CloseReason", "Event", "Kind", "LinkLoss", "NO_SLOT", "SendError", "Stats",
-    "worker_of",
+    "Backend", "BackendError", "Channel", "CloseReason", "Event", "Kind", "LinkLoss", "NO_SLOT", "SendError", "Standing", "State",
+    "Stats", "worker_of",
 ]
 
 NO_SLOT = 0xFFFFFFFF
@@ -31,6 +32,7 @@ LONG_PAYLOAD_BYTES_MAX = 1472
 MESSAGE_BYTES_MAX = 65536
 SHORT_MESSAGE_BYTES_MAX = 1159
 LIBRARY_MAJOR = 1
+LIBRARY_MINOR = 1
 
 
 class Kind(enum.IntEnum):
@@ -105,6 +107,28 @@ class LinkLoss(enum.IntEnum):
         return cls.OTHER
 
 
+class State(enum.IntEnum):
+    """What a game process is ready for."""
+
+    STARTING = 0  # not yet for players
+    READY = 1  # for anybody
+    ALLOCATED = 2  # for those whom a matchmaker has sent
+    DRAINING = 3  # for those who are there
+
+
+class Standing(enum.IntEnum):
+    """What has become of an announcement."""
+
+    WAITING = 0  # the gateway is not there, or cannot reach the fleet now
+    REGISTERED = 1
+    NAME_TAKEN = 2  # by another process, at this gateway or at another one
+    NAME_IN_CONFIG = 3  # a [[backend]] in the gateway's config has it
+    TOO_MANY = 4  # the gateway takes no more of the fleet
+    UNAUTHORISED = 5  # this user may not
+    INVALID = 6  # the gateway does not understand it
+    REFUSED = 255  # also what a newer gateway says
+
+
 class BackendError(OSError):
     """The backend cannot start or cannot wait."""
 
@@ -166,6 +190,22 @@ class _Options(ctypes.Structure):
     ]
 
 
+class _Label(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_char_p)]
+
+
+class _Announcement(ctypes.Structure):
+    _fields_ = [
+        ("group", ctypes.c_char_p),
+        ("slots", ctypes.c_uint32),
+        ("state", ctypes.c_int),
+        ("counts_players", ctypes.c_int),
+        ("players", ctypes.c_uint32),
+        ("labels", ctypes.POINTER(_Label)),
+        ("labels_len", ctypes.c_size_t),
+    ]
+
+
 class Stats(ctypes.Structure):
     """What became of payloads, one for each player that a multicast names. All only grow."""
 
@@ -195,6 +235,14 @@ def worker_of(session):
     return session >> 56
 
 
+def _text(text):
+    """For the library, whose texts end with a NUL."""
+    encoded = text.encode()
+    if b"\0" in encoded:
+        raise ValueError(f"{text!r} has a NUL in it")
+    return encoded
+
+
 def _load(path):
     path = path or os.environ.get("RINGGATE_BACKEND_LIBRARY") or f"libringgate_backend.so.{LIBRARY_MAJOR}"
     library = ctypes.CDLL(path, use_errno=True)
@@ -202,7 +250,6 @@ def _load(path):
     handle, session, size, text = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
     number, bytes_in = ctypes.c_uint, ctypes.c_char_p
     faces = {
-        "rg_library_version": (ctypes.c_uint32, []),
         "rg_connect_sized": (handle, [options, size]),
         "rg_free": (None, [handle]),
         "rg_wait": (ctypes.c_int, [handle, ctypes.c_int64]),
@@ -217,16 +264,21 @@ def _load(path):
         "rg_flush": (None, [handle]),
         "rg_is_up": (ctypes.c_int, [handle]),
         "rg_stats_sized": (None, [handle, stats, size]),
+        "rg_announce_sized": (ctypes.c_int, [handle, ctypes.POINTER(_Announcement), size]),
+        "rg_standing": (ctypes.c_int, [handle]),
+        "rg_standing_text": (text, [number]),
         "rg_link_loss_text": (text, [number]),
         "rg_close_reason_text": (text, [number]),
         "rg_record_error_text": (text, [number]),
         "rg_send_result_text": (text, [ctypes.c_int]),
     }
+    library.rg_library_version.restype = ctypes.c_uint32
+    version = library.rg_library_version()
+    if version >> 16 != LIBRARY_MAJOR or version & 0xFFFF < LIBRARY_MINOR:
+        raise ImportError(f"{path} is not version {LIBRARY_MAJOR}.{LIBRARY_MINOR} of the library, or a later one of {LIBRARY_MAJOR}")
     for name, (result, arguments) in faces.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    if library.rg_library_version() >> 16 != LIBRARY_MAJOR:
-        raise ImportError(f"{path} is not version {LIBRARY_MAJOR} of the library")
     return library
 
 
@@ -238,7 +290,7 @@ class Backend:
         self._library = _load(library)
         self._handle = None
         options = _Options(
-            os.fsencode(run_dir), name.encode(), int(spin * 1e9), queue_bundles, may_start_alone,
+            os.fsencode(run_dir), _text(name), int(spin * 1e9), queue_bundles, may_start_alone,
             0 if batch_delay is None else int(batch_delay * 1e9) or -1,
         )
         self._handle = self._library.rg_connect_sized(ctypes.byref(options), ctypes.sizeof(options))
@@ -361,6 +413,34 @@ class Backend:
     def close_session(self, session, reason=CloseReason.FINISHED):
         """Ends a session; CLOSED with the same reason answers."""
         self._check(self._library.rg_close_session(self._handle, session, reason))
+
+    def announce(self, group, slots, state=State.READY, *, players=None, labels=None):
+        """Registers this process with the fleet of its gateway, which leads players to it from then on, and says anew what it is
+        whenever that has changed. It stays registered as long as it runs, and a gateway that restarts is told again. Costs a message to
+        the gateway, so a few times a second at the most. Without `players` the gateway counts them; `labels` are names and values.
+        A gateway knows nobody of this name before, so connect with `may_start_alone`; its refusals until then are of no concern."""
+        labels = [_Label(_text(name), _text(value)) for name, value in (labels or {}).items()]
+        for number in (slots, players or 0):
+            if not 0 <= number <= 0xFFFFFFFF:
+                raise ValueError(f"{number} is no number of players")
+        what = _Announcement(
+            _text(group), slots, state, players is not None, players or 0, (_Label * len(labels))(*labels), len(labels),
+        )
+        if self._library.rg_announce_sized(self._handle, ctypes.byref(what), ctypes.sizeof(what)) != 0:
+            number = ctypes.get_errno()
+            if number == errno.EINVAL:
+                raise ValueError("an announcement with a name, a group, labels, slots or players that cannot be")
+            raise BackendError(number, os.strerror(number))
+
+    @property
+    def standing(self):
+        """How the registration stands, as the gateway has said last."""
+        return Standing(self._library.rg_standing(self._handle))
+
+    @property
+    def standing_text(self):
+        """The same in words."""
+        return self._library.rg_standing_text(self.standing).decode()
 
     def ping(self):
         """Asks every worker for a PONG. Returns how many were asked."""

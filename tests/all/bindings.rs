@@ -1,13 +1,16 @@
-//! The libraries of `bindings/`, each in its language: its own tests, and its echo server behind a
-//! running gateway.
+//! The libraries of `bindings/`, each in its language: its own tests, its echo server behind a
+//! running gateway, and a match that registers itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringgate_io::Choice;
+use ringgate_link::announce::{Announced, Announcement, Standing, State};
 
 use crate::folder::Folder;
+use crate::link_gateway::{GatewayLink, listen};
 use crate::link_library::build_todays_library;
+use crate::link_program::Game;
 use crate::link_whole::serve_and_crash_and_return;
 use crate::token_languages::{go_cache, run_well, skip, works};
 
@@ -25,53 +28,162 @@ fn go(arguments: &[&str]) -> Command {
     command
 }
 
+/// The examples of a language, built where they have to be.
+pub(crate) struct Examples {
+    built: Folder,
+    run: fn(&Folder, &str) -> Command,
+}
+
+impl Examples {
+    /// Runs one of them, called as in Go.
+    pub(crate) fn run(&self, example: &str) -> Command {
+        (self.run)(&self.built, example)
+    }
+
+    /// `None` where there is no Go, which is said aloud; likewise for the other languages.
+    pub(crate) fn in_go() -> Option<Self> {
+        if !works(go(&["version"])) {
+            skip("Go", "go is missing");
+            return None;
+        }
+        let built = Folder::new();
+        run_well(go(&["build", "-o"]).arg(built.join("")).arg("./examples/..."));
+        Some(Self { built, run: |built, example| Command::new(built.join(example)) })
+    }
+
+    pub(crate) fn in_python() -> Option<Self> {
+        let mut probe = Command::new("python3");
+        probe.args(["-c", "import ctypes"]);
+        if !works(probe) {
+            skip("Python", "python3 is missing");
+            return None;
+        }
+        let built = Folder::new();
+        let library = build_todays_library(&built);
+        assert_eq!(library, built.join(LIBRARY));
+        let run = |built: &Folder, example: &str| {
+            let mut command = Command::new("python3");
+            command.arg("-B").arg(binding("python/examples").join(format!("{example}.py")));
+            command.env("PYTHONPATH", binding("python"));
+            command.env("RINGGATE_BACKEND_LIBRARY", built.join(LIBRARY));
+            command
+        };
+        Some(Self { built, run })
+    }
+
+    pub(crate) fn in_csharp() -> Option<Self> {
+        let built = Folder::new();
+        for example in ["Echo", "Snapshots", "Match"] {
+            let mut build = Command::new("mcs");
+            build.args(["-unsafe", "-warnaserror", "-langversion:7"]);
+            build.arg(binding("csharp/Ringgate.Backend.cs"));
+            build.arg(binding(&format!("csharp/examples/{example}.cs")));
+            build.arg(format!("-out:{}", built.join(&program_in_csharp(example)).display()));
+            if !works(build) {
+                skip("C#", "mono and its compiler are missing, or it does not compile");
+                return None;
+            }
+        }
+        build_todays_library(&built);
+        let run = |built: &Folder, example: &str| {
+            let mut command = Command::new("mono");
+            command.arg(built.join(&program_in_csharp(example)));
+            command.env("LD_LIBRARY_PATH", built.join(""));
+            command
+        };
+        Some(Self { built, run })
+    }
+}
+
+/// `Echo.exe` for `echo`.
+fn program_in_csharp(example: &str) -> String {
+    let (first, rest) = example.split_at(1);
+    format!("{}{rest}.exe", first.to_uppercase())
+}
+
+const LIBRARY: &str = "libringgate_backend.so.1";
+
 #[test]
 fn a_server_in_go_serves_players_and_gets_them_back_after_a_crash() {
-    if !works(go(&["version"])) {
-        return skip("Go", "go is missing");
-    }
+    let Some(examples) = Examples::in_go() else { return };
     run_well(&mut go(&["vet", "./..."]));
     run_well(&mut go(&["test", "-timeout", "120s", "./..."]));
-    let built = Folder::new();
-    run_well(go(&["build", "-o"]).arg(built.join("")).arg("./examples/..."));
-    serve_and_crash_and_return(Choice::Mmsg, || Command::new(built.join("echo")));
+    serve_and_crash_and_return(Choice::Mmsg, || examples.run("echo"));
 }
 
 #[test]
 fn a_server_in_python_serves_players_and_gets_them_back_after_a_crash() {
-    let mut probe = Command::new("python3");
-    probe.args(["-c", "import ctypes"]);
-    if !works(probe) {
-        return skip("Python", "python3 is missing");
-    }
-    let built = Folder::new();
-    let library = build_todays_library(&built);
-    serve_and_crash_and_return(Choice::Mmsg, || {
-        let mut command = Command::new("python3");
-        command.arg("-B").arg(binding("python/examples/echo.py"));
-        command.env("PYTHONPATH", binding("python")).env("RINGGATE_BACKEND_LIBRARY", &library);
-        command
-    });
+    let Some(examples) = Examples::in_python() else { return };
+    serve_and_crash_and_return(Choice::Mmsg, || examples.run("echo"));
 }
 
 #[test]
 fn a_server_in_csharp_serves_players_and_gets_them_back_after_a_crash() {
-    let built = Folder::new();
-    let program = |example: &str| built.join(&format!("{example}.exe"));
-    for example in ["Echo", "Snapshots"] {
-        let mut build = Command::new("mcs");
-        build.args(["-unsafe", "-warnaserror", "-langversion:7"]);
-        build.arg(binding("csharp/Ringgate.Backend.cs"));
-        build.arg(binding(&format!("csharp/examples/{example}.cs")));
-        build.arg(format!("-out:{}", program(example).display()));
-        if !works(build) {
-            return skip("C#", "mono and its compiler are missing, or it does not compile");
-        }
+    let Some(examples) = Examples::in_csharp() else { return };
+    serve_and_crash_and_return(Choice::Mmsg, || examples.run("echo"));
+}
+
+#[test]
+fn a_match_in_go_announces_what_the_codec_reads() {
+    Examples::in_go().iter().for_each(hold_to_the_codec);
+}
+
+#[test]
+fn a_match_in_python_announces_what_the_codec_reads() {
+    Examples::in_python().iter().for_each(hold_to_the_codec);
+}
+
+#[test]
+fn a_match_in_csharp_announces_what_the_codec_reads() {
+    Examples::in_csharp().iter().for_each(hold_to_the_codec);
+}
+
+/// The match of a language with a gateway that only registers.
+fn hold_to_the_codec(examples: &Examples) {
+    let folder = Folder::new();
+    let listener = listen(&folder.join("announce.sock"));
+    let mut game = Game::run(examples.run("match"), folder.path(), "arena-1");
+    let accept = || GatewayLink::accept(&listener, 0);
+    let gateway = accept();
+    let arena = Announcement::new("arena", 4).label("map", "dust").label("mode", "café");
+    let starting = announced(&gateway);
+    assert_eq!(starting.what, arena.clone().state(State::Starting));
+    let ready = announced(&gateway);
+    let instance = starting.instance;
+    assert_eq!(ready, Announced { name: "arena-1".to_owned(), instance, what: arena });
+    for standing in [
+        Standing::Registered,
+        Standing::NameTaken,
+        Standing::NameInConfig,
+        Standing::TooMany,
+        Standing::Invalid,
+        Standing::Refused,
+        Standing::Waiting,
+        Standing::Unauthorised,
+    ] {
+        gateway.send_bytes(&standing.encode());
+        assert_eq!(game.line(), standing.text());
     }
-    build_todays_library(&built);
-    serve_and_crash_and_return(Choice::Mmsg, || {
-        let mut command = Command::new("mono");
-        command.arg(program("Echo")).env("LD_LIBRARY_PATH", built.join(""));
-        command
-    });
+    // It goes on trying, and what it was told last stands until it is told otherwise.
+    drop(gateway);
+    let gateway = accept();
+    assert_eq!(announced(&gateway), ready, "the latest, to the next gateway too");
+    gateway.send_bytes(&Standing::Registered.encode());
+    assert_eq!(game.line(), Standing::Registered.text());
+    // Another start of it is another one.
+    drop((game, gateway));
+    let _game = Game::run(examples.run("match"), folder.path(), "arena-1");
+    assert_ne!(announced(&accept()).instance, instance);
+    // What cannot be said is not.
+    for name in ["-arena", "a+b", &"n".repeat(32)] {
+        let refused = examples.run("match").arg(folder.path()).arg(name).output().expect("it runs");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{name}");
+        assert!(said.contains("an announcement with a name"), "{name}: {said}");
+    }
+}
+
+fn announced(gateway: &GatewayLink) -> Announced {
+    let record = gateway.receive().expect("it announces itself");
+    Announced::decode(&record).expect("by the codec")
 }

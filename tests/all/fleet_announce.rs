@@ -11,6 +11,7 @@ use std::time::Duration;
 use ringgate_link::announce::{Announcement, Standing, State as Ready};
 use ringgate_link::backend::{Event, Options};
 
+use crate::bindings::Examples;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_gateway::{Heir, backend_is_up};
 use crate::fleet_rig::{Fleet, in_fleet, key};
@@ -184,6 +185,45 @@ fn a_process_in_c_registers_itself_by_the_same_call() {
     has(&fleet, "arena-c", "state", "ready");
     drop(game);
     is_gone(&fleet, "arena-c");
+}
+
+#[test]
+fn a_match_in_go_registers_itself_and_ends() {
+    Examples::in_go().iter().for_each(play_a_match);
+}
+
+#[test]
+fn a_match_in_python_registers_itself_and_ends() {
+    Examples::in_python().iter().for_each(play_a_match);
+}
+
+#[test]
+fn a_match_in_csharp_registers_itself_and_ends() {
+    Examples::in_csharp().iter().for_each(play_a_match);
+}
+
+/// The example `match` of a language: it registers itself, players come, and it ends with the last.
+fn play_a_match(examples: &Examples) {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    let mut game = link_program::Game::run(examples.run("match"), &daemon.run_dir(), "match-1");
+    while game.line() != Standing::Registered.text() {}
+    has(&fleet, "match-1", "state", "ready");
+    let value = value(&fleet, "match-1").expect("it stands there");
+    assert_eq!((&value["slots"], &value["group"]), (&4.into(), &"arena".into()));
+    assert_eq!(value["labels"], serde_json::json!({ "map": "dust", "mode": "café" }));
+    backend_is_up(&daemon, "match-1");
+    takes_players(&daemon);
+    let mut player = Player::connected(daemon.listener, 1, &key(1));
+    player.echo(b"hello");
+    assert_eq!(game.line(), "1 players");
+    has(&fleet, "match-1", "state", "allocated");
+    has(&fleet, "match-1", "used", 1);
+    player.leave();
+    assert_eq!(game.line(), "0 players");
+    game.end();
+    is_gone(&fleet, "match-1");
 }
 
 #[test]

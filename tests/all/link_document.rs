@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
+use ringgate_link::announce::{Announced, Announcement, Standing};
 use ringgate_link::bundle::{
     Channel, CloseReason, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, MESSAGE_BYTES_MAX,
     MULTICAST_SESSIONS_MAX, MessagePart, NAME_BYTES_MAX, PART_BYTES_MAX, RecordError,
@@ -23,8 +24,12 @@ struct Example {
 }
 
 fn examples(document: &str) -> Vec<Example> {
+    blocks(document, "record")
+}
+
+fn blocks(document: &str, fence: &str) -> Vec<Example> {
     document
-        .split("```record ")
+        .split(&format!("```{fence} "))
         .skip(1)
         .map(|rest| {
             let (block, _) = rest.split_once("\n```").expect("the block ends");
@@ -161,6 +166,51 @@ fn every_example_decodes_to_what_it_says() {
         .map(|row| (number(&row[0]) as u8, row[1].trim_matches('`').to_owned()))
         .collect();
     assert_eq!(seen, listed, "every kind has an example, under the number the table gives it");
+}
+
+#[test]
+fn announcements_are_what_the_document_says() {
+    let document = document();
+    let examples = blocks(&document, "announce");
+    assert_eq!(examples.len(), 3);
+    for Example { direction, bytes, meaning } in examples {
+        let said = match direction.as_str() {
+            "to-gateway" => {
+                let said = Announced::decode(&bytes).expect(&meaning);
+                let again = said.what.encode(&said.name, said.instance);
+                assert_eq!(again, Some(bytes));
+                describe_announcement(&said)
+            }
+            "to-process" => {
+                let standing = Standing::decode(&bytes).expect(&meaning);
+                assert_eq!(standing.encode(), *bytes);
+                format!("standing {}", standing as u8)
+            }
+            direction => panic!("there is no direction {direction}"),
+        };
+        assert_eq!(said, meaning);
+    }
+    let (_, standings) = document.split_once("| standing | |").expect("the table is there");
+    let listed: Vec<_> = rows_below(standings).map(|row| number(&row[0]) as u8).collect();
+    let known = (0..=u8::MAX).filter(|it| Standing::from_u8(*it) != Standing::Refused);
+    assert!(known.eq(listed), "the table has every standing");
+}
+
+fn describe_announcement(Announced { name, instance, what }: &Announced) -> String {
+    let Announcement { group, slots, players, state, labels } = what;
+    let players =
+        players.map_or("players uncounted".to_owned(), |players| format!("{players} players"));
+    let labels = match labels.as_slice() {
+        [] => "no labels".to_owned(),
+        some => {
+            let some: Vec<_> = some.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("labels {}", some.join(" "))
+        }
+    };
+    let state = format!("{state:?}").to_lowercase();
+    format!(
+        "name {name}, start {instance}, group {group}, {state}, {slots} slots, {players}, {labels}"
+    )
 }
 
 /// The cells of a table that is found by its heading.

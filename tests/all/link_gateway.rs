@@ -23,24 +23,14 @@ pub(crate) struct Gateway {
 impl Gateway {
     pub(crate) fn start(run_dir: &Path, workers: usize, incarnation: u64) -> Self {
         let listeners = (0..workers)
-            .map(|worker| {
-                let path = run_dir.join(format!("worker-{worker}.sock"));
-                let _ = std::fs::remove_file(&path);
-                let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("socket");
-                listener.bind(&SockAddr::unix(path).expect("short path")).expect("bind");
-                listener.listen(16).expect("listen");
-                listener.set_read_timeout(Some(PATIENCE)).expect("timeout");
-                listener
-            })
+            .map(|worker| listen(&run_dir.join(format!("worker-{worker}.sock"))))
             .collect();
         Self { listeners, incarnation }
     }
 
     /// Waits for a game process on the worker's socket.
     pub(crate) fn accept(&self, worker: usize) -> GatewayLink {
-        let (socket, _) = self.listeners[worker].accept().expect("a game process connects");
-        socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
-        GatewayLink { socket, worker: worker as u16 }
+        GatewayLink::accept(&self.listeners[worker], worker as u16)
     }
 
     /// Accepts, takes the hello and welcomes in the highest version that is offered.
@@ -65,6 +55,16 @@ impl Gateway {
     }
 }
 
+/// A listening socket that keeps messages apart.
+pub(crate) fn listen(path: &Path) -> Socket {
+    let _ = std::fs::remove_file(path);
+    let listener = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("socket");
+    listener.bind(&SockAddr::unix(path).expect("short path")).expect("bind");
+    listener.listen(16).expect("listen");
+    listener.set_read_timeout(Some(PATIENCE)).expect("timeout");
+    listener
+}
+
 /// The gateway's end of one link.
 pub(crate) struct GatewayLink {
     socket: Socket,
@@ -72,6 +72,13 @@ pub(crate) struct GatewayLink {
 }
 
 impl GatewayLink {
+    /// Waits for a game process.
+    pub(crate) fn accept(listener: &Socket, worker: u16) -> Self {
+        let (socket, _) = listener.accept().expect("a game process connects");
+        socket.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        Self { socket, worker }
+    }
+
     /// A session of this link's worker.
     pub(crate) fn session(&self, serial: u64) -> SessionId {
         SessionId::new(self.worker.into(), serial)
