@@ -809,6 +809,8 @@ static int rg__connect_registration(rg_backend *backend) {
     return 0;
 }
 
+static void rg__hear_registration(rg_backend *backend);
+
 /* Says what is due, over a new connection where there is none. */
 static void rg__register(rg_backend *backend) {
     if (backend->announcement == NULL)
@@ -824,9 +826,12 @@ static void rg__register(rg_backend *backend) {
         backend->is_announcement_due = 0;
         return;
     }
-    /* One that does not read fast enough is told the latest, later. */
-    if (errno != EAGAIN && errno != EINTR)
+    /* One that does not read fast enough is told the latest, later. What one that has hung up has
+       said before still holds. */
+    if (errno != EAGAIN && errno != EINTR) {
+        rg__hear_registration(backend);
         rg__close_registration(backend);
+    }
     rg__retry_later(backend);
 }
 

@@ -73,7 +73,11 @@ impl Registration {
             Ok(_) => self.is_due = false,
             // It does not read fast enough: the latest is what counts, later.
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.close(),
+            // It has hung up. What it has said before still holds.
+            Err(_) => {
+                self.hear();
+                self.close();
+            }
         }
         !self.is_due
     }
