@@ -359,7 +359,7 @@ turn() {
     rm -rf "$work/run"
 }
 
-echo "round,contender,kind,rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us" >"$csv"
+echo "round,contender,kind,rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us,elsewhere" >"$csv"
 for ((round = 1; round <= ROUNDS; round++)); do
     for contender in $CONTENDERS; do
         declare -F "run_$contender" >/dev/null || fail "no contender is called $contender"

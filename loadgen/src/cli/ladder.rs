@@ -279,7 +279,7 @@ fn write_csv(step: &Step, record: &Record, curve: &Curve, csv: &mut String) {
     let costs = &step.costs;
     let _ = writeln!(
         csv,
-        "{:.0},{},{},{},{},{:.3},{:.3},{good},{},{},{},{},{}",
+        "{:.0},{},{},{},{},{:.3},{:.3},{good},{},{},{},{},{},{}",
         step.rate,
         step.loss,
         step.late,
@@ -292,6 +292,7 @@ fn write_csv(step: &Step, record: &Record, curve: &Curve, csv: &mut String) {
         us(costs.gateway),
         us(costs.game),
         us(costs.core),
+        record.summary().players.elsewhere,
     );
 }
 
@@ -326,4 +327,4 @@ fn row(step: &Step, record: &Record, bounds: &Bounds) -> String {
 
 const CUT_SHORT: &str = "no knee: the climb ended before it was found";
 
-const CSV_HEAD: &str = "rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us\n";
+const CSV_HEAD: &str = "rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us,elsewhere\n";

@@ -74,6 +74,7 @@ fn players(players: &Players, text: &mut String) {
         count(players.left)
     );
     for (players, what) in [
+        (players.elsewhere, "were let in by another gateway than the first of their token"),
         (players.unfinished, "were still asking to be let in when they were sent away"),
         (players.tokenless, "never dialled: the connect tokens ran out"),
         (players.placeless, "never dialled: no address was free"),

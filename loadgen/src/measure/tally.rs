@@ -36,6 +36,8 @@ counts! {
     Placeless = "placeless",
     /// Players who were let in.
     Connected = "connected",
+    /// Those of them whom another gateway let in than the first that their token names.
+    ConnectedElsewhere = "connected_elsewhere",
     /// Players who were not let in: denied, expired or not answered.
     ConnectFailed = "connect_failed",
     /// Players who were still asking when the plan, or an interrupt, sent them away.

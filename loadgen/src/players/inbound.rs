@@ -231,7 +231,8 @@ impl Swarm {
         match event {
             Event::Connected(_) => self.handle_connected(index, now),
             Event::Closed => self.handle_closed(index, now),
-            _ => {}
+            Event::NextServer => self.handle_next_server(index, now),
+            Event::Payload => {}
         }
     }
 
@@ -239,6 +240,22 @@ impl Swarm {
         if self.players[index as usize].life == Life::Connecting {
             self.enter_game(index, now.mono_ns);
         }
+    }
+
+    /// A player turns to the next gateway of its token. Whoever was in has lost its session, and
+    /// comes anew.
+    pub(super) fn handle_next_server(&mut self, index: u32, now: Now) {
+        let player = &mut self.players[index as usize];
+        if player.life != Life::Playing {
+            return;
+        }
+        player.life = Life::Connecting;
+        (player.joined_ns, player.next_due_ns) = (now.mono_ns, u64::MAX);
+        self.gauges.playing -= 1;
+        self.gauges.connecting += 1;
+        self.tally.counters.bump(Count::SessionsLost);
+        self.tally.counters.bump(Count::Joins);
+        self.reschedule(index);
     }
 
     /// A session has ended.

@@ -225,6 +225,9 @@ impl Swarm {
         self.gauges.connecting -= 1;
         self.gauges.playing += 1;
         self.tally.counters.bump(Count::Connected);
+        if self.players[index as usize].client().is_some_and(|it| it.address_index() > 0) {
+            self.tally.counters.bump(Count::ConnectedElsewhere);
+        }
         self.tally.record(crate::measure::tally::Stage::Handshake, took_ns);
         self.begin_sending(index, now_ns);
     }

@@ -90,7 +90,8 @@ impl Swarm {
             match talker.session.poll_event() {
                 None => return,
                 Some(SessionEvent::Connected { .. }) => self.handle_connected(index, now),
-                Some(SessionEvent::NextServer { .. } | SessionEvent::Closed(Reason::Left)) => {}
+                Some(SessionEvent::NextServer { .. }) => self.handle_next_server(index, now),
+                Some(SessionEvent::Closed(Reason::Left)) => {}
                 Some(SessionEvent::Closed(_)) => self.handle_closed(index, now),
                 Some(SessionEvent::Reported(report)) => {
                     self.judge_report(index, report.token as u32, report.is_delivered);

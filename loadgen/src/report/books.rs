@@ -173,10 +173,16 @@ impl Books<'_> {
             [Count::Joins, Count::Connected, Count::ConnectFailed, Count::Unfinished]
                 .map(|count| self.c(count));
         let left = joins - connected - refused - unfinished;
+        let elsewhere = self.c(Count::ConnectedElsewhere);
+        let mut text =
+            format!("{joins} = {connected} + {refused} + {unfinished}{}", unexplained(left));
+        if elsewhere > 0 {
+            let _ = write!(text, "; {elsewhere} were let in at another gateway of their token");
+        }
         book(
             "the generator's players: dialled = let in + refused + still asking",
-            left == 0,
-            format!("{joins} = {connected} + {refused} + {unfinished}{}", unexplained(left)),
+            left == 0 && elsewhere <= connected,
+            text,
         )
     }
 

@@ -46,6 +46,7 @@ impl Players {
         Self {
             came: c(Count::Joins) + tokenless + placeless,
             connected: c(Count::Connected),
+            elsewhere: c(Count::ConnectedElsewhere),
             refused,
             unfinished,
             tokenless,
@@ -128,6 +129,7 @@ mod tests {
         let counts = [
             (Count::Joins, 20),
             (Count::Connected, 14),
+            (Count::ConnectedElsewhere, 3),
             (Count::ConnectFailed, 4),
             (Count::Unfinished, 2),
             (Count::Tokenless, 5),
@@ -136,7 +138,7 @@ mod tests {
         ];
         let mut record = record(&counts);
         let players = record.summary().players;
-        assert_eq!((players.came, players.outside), (28, 15));
+        assert_eq!((players.came, players.outside, players.elsewhere), (28, 15, 3));
         record.interrupted = Some(Interruption::default());
         assert_eq!(record.summary().players.outside, 13, "who was sent away was not kept out");
     }

@@ -95,6 +95,9 @@ fn summary(runs: &[Record], html: &mut String) {
             let players = run.summary().players;
             format!("{} of {}", count(players.connected), count(players.came))
         }),
+        row("Let in by another gateway of their token", runs, |run| {
+            count(run.summary().players.elsewhere)
+        }),
         row("Players outside in the end", runs, |run| count(run.summary().players.outside)),
         row("Sessions lost", runs, |run| count(run.summary().players.lost)),
         row("Payloads due", runs, |run| count(run.summary().payloads.due)),

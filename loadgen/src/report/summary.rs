@@ -31,6 +31,9 @@ pub struct Players {
     pub came: u64,
     /// Who were let in.
     pub connected: u64,
+    /// Who of them were let in by another gateway than the first that their token names.
+    #[serde(default)]
+    pub elsewhere: u64,
     /// Who were denied, or not answered in time.
     pub refused: u64,
     /// Who were still asking when they were sent away.

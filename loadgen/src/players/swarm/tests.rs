@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_batch::{LocalIp, RxMeta, SocketId, TxTarget};
+use ringgate_core::netcode::ServerAddresses;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::secret::Key;
 
@@ -23,6 +24,8 @@ use fake_gateway::{FakeGateway, PROTOCOL_ID};
 
 const MS: u64 = 1_000_000;
 const GATEWAY: Endpoint = Endpoint::v4([127, 0, 0, 1], 5000);
+/// One that answers nobody.
+const DEAF: Endpoint = Endpoint::v4([127, 0, 0, 1], 4999);
 
 /// Swarm, gateway, and a network between them that takes a fixed time.
 struct Rig {
@@ -41,11 +44,17 @@ struct Rig {
 
 impl Rig {
     fn new(scenario: &Scenario) -> Self {
+        Self::with_servers(scenario, &[5000])
+    }
+
+    /// Players whose tokens name gateways at these ports of this host.
+    fn with_servers(scenario: &Scenario, ports: &[u16]) -> Self {
+        let servers: Vec<_> = ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
         let key = Key::from_bytes([3; 32]);
         let mint = Mint {
             key: key.clone(),
             protocol_id: PROTOCOL_ID,
-            servers: "127.0.0.1:5000".parse().expect("literal"),
+            servers: ServerAddresses::new(&servers).expect("one or more"),
             timeout_seconds: 5,
             user_data: [0; 256],
         };
@@ -105,6 +114,9 @@ impl Rig {
         }
         while self.on_the_way.front().is_some_and(|(due_ns, ..)| *due_ns <= self.now_ns) {
             let (_, target, mut bytes) = self.on_the_way.pop_front().expect("just seen");
+            if target.peer == Some(DEAF) {
+                continue;
+            }
             if let Some(answer) = self.gateway.handle(source(target), &mut bytes) {
                 self.back.push_back((self.now_ns + self.lag_ns, target, answer));
             }
@@ -112,7 +124,8 @@ impl Rig {
     }
 
     fn hand_to_player(&mut self, target: TxTarget, bytes: &mut [u8]) {
-        let mut meta = RxMeta::new(target.socket, GATEWAY, 0, 0, bytes.len() as u32);
+        let from = target.peer.unwrap_or(GATEWAY);
+        let mut meta = RxMeta::new(target.socket, from, 0, 0, bytes.len() as u32);
         meta.local = target.source;
         let now = self.now();
         self.swarm.receive(now, std::iter::once((&meta, bytes)));
@@ -287,6 +300,40 @@ fn a_payload_that_never_returns_is_missing_and_stands_in_its_second() {
     let lost_by_second: Vec<_> = rig.swarm.seconds().iter().map(|s| s.due - s.echoed).collect();
     assert_eq!(u64::from(lost_by_second.iter().sum::<u32>()), tally.counters.missing());
     assert_eq!(lost_by_second[0], 0);
+}
+
+#[test]
+fn whoever_is_let_in_by_another_gateway_of_its_token_is_told_from_the_others() {
+    let plan = scenario(Shape::Fixed, 10, 10);
+    for (ports, elsewhere) in [(&[4999, 5000][..], 10), (&[5000, 4999], 0)] {
+        let mut rig = Rig::with_servers(&plan, ports);
+        let tally = rig.finish();
+        let c = |count| tally.counters.of(count);
+        assert_eq!((c(Count::Joins), c(Count::Connected)), (10, 10), "{ports:?}");
+        assert_eq!((c(Count::ConnectFailed), c(Count::SessionsLost)), (0, 0), "{ports:?}");
+        assert_eq!(c(Count::ConnectedElsewhere), elsewhere, "{ports:?}");
+        assert_nothing_wrong(&tally);
+    }
+}
+
+#[test]
+fn whoever_is_told_goodbye_goes_on_to_the_next_gateway_and_is_in_the_books_twice() {
+    let mut rig = Rig::with_servers(&scenario(Shape::Fixed, 1, 6), &[5000, 5001]);
+    rig.run_ms(3000);
+    assert_eq!(rig.swarm.gauges().playing, 1);
+    let player = *rig.sources.last().expect("it sends");
+    let mut goodbye =
+        rig.gateway.answer(source(player), PacketKind::Disconnect, &[]).expect("it is in");
+    rig.gateway.forget(source(player));
+    rig.hand_to_player(player, &mut goodbye);
+    assert_eq!((rig.swarm.gauges().playing, rig.swarm.gauges().connecting), (0, 1));
+    rig.run_ms(1000);
+    assert_eq!(rig.swarm.gauges().playing, 1);
+    let tally = rig.finish();
+    let c = |count| tally.counters.of(count);
+    assert_eq!((c(Count::Joins), c(Count::Connected), c(Count::SessionsLost)), (2, 2, 1));
+    assert_eq!((c(Count::ConnectedElsewhere), c(Count::PayloadsStifled)), (1, 0));
+    assert_eq!((c(Count::Misdelivered), c(Count::Corrupt)), (0, 0));
 }
 
 #[test]

@@ -235,6 +235,12 @@ impl Client {
         self.protocol_id
     }
 
+    /// Which of the token's addresses that is, from 0.
+    #[inline]
+    pub const fn address_index(&self) -> usize {
+        self.attempt as usize
+    }
+
     /// The key that opens what the server sends.
     #[inline]
     pub const fn open_key(&self) -> &Key {
