@@ -2,6 +2,7 @@
 //! sessions it has now and then. A write for each player would be too much for any etcd.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
@@ -110,7 +111,14 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         started: facts.started_unix_s,
         written: now_s,
         doubt: facts.doubt,
+        run_dir: told(&settings.run_dir),
     }
+}
+
+/// A folder as it stands in etcd; nothing where it cannot.
+fn told(folder: &Path) -> String {
+    let text = folder.to_str().filter(|it| !it.chars().any(char::is_control));
+    text.filter(|it| it.len() <= TEXT_BYTES_MAX).unwrap_or_default().to_owned()
 }
 
 fn may_be_dialled(address: &SocketAddr) -> bool {

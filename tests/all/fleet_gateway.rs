@@ -28,6 +28,7 @@ fn a_gateway_registers_and_serves_what_the_fleet_knows() {
     assert_eq!((&own["capacity"], &own["draining"]), (&100.into(), &false.into()));
     let address = daemon.listener.to_string();
     assert_eq!(own["listeners"][0]["addresses"], serde_json::json!([address]));
+    assert_eq!(own["run_dir"], daemon.run_dir().display().to_string());
 
     // A game process comes.
     fleet.put_backend(&daemon, "arena", 4, "ready");
@@ -244,11 +245,16 @@ fn an_emptied_etcd_is_held_back_until_an_operator_confirms() {
     Player::connected(daemon.listener, 2, &key(1)).echo(b"the key and the backend stay");
     assert!(daemon.log().contains("fleet_doubt"), "{}", daemon.log());
     wait_for("its word in etcd", || (fleet.gateway("gate-1")?["doubt"] == number).then_some(()));
-    let other = daemon.post(&format!("/fleet/confirm?doubt={}", number + 1));
-    assert_eq!(other.json()["confirmed"], false);
     assert_eq!(daemon.post("/fleet/confirm").status, 400);
-    let answer = daemon.post(&format!("/fleet/confirm?doubt={number}"));
-    assert_eq!(answer.json()["confirmed"], true, "{}", answer.body);
+    let confirm = |number: u64| {
+        let mut command = ringgate(["fleet", "confirm", &number.to_string(), "--control"]);
+        command.arg(daemon.control());
+        run(command)
+    };
+    let other = confirm(number + 1).refused();
+    assert!(other.contains("does not hold back anything under the number"), "{other}");
+    let said = confirm(number).succeeded();
+    assert_eq!(said, format!("confirmed {number}: the gateway obeys what etcd tells\n"));
     wait_for("it is believed", || backend(&daemon, "arena")?["retired"].as_bool().filter(|it| *it));
     player.echo(b"players stay even so");
 }

@@ -236,7 +236,8 @@ impl Search<'_> {
     /// Listeners that lead there.
     fn fronts<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = Front<'a>> {
         let all = self.chooser.known.fronts(backend);
-        all.filter(|front| self.region.is_none_or(|it| front.told.region == it.as_str()))
+        all.filter(|front| front.told.reaches(front.gateway.as_str(), backend))
+            .filter(|front| self.region.is_none_or(|it| front.told.region == it.as_str()))
             .filter(|front| self.is_spoken(front))
             .filter(|front| self.address(front).is_some())
     }

@@ -46,6 +46,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         started: 1,
         written: NOW_S,
         doubt: 0,
+        run_dir: String::new(),
     }
 }
 

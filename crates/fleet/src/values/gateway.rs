@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LIST_MAX, Refused, Stored, check, check_name, check_text};
+use super::{Backend, LIST_MAX, Reach, Refused, Stored, check, check_name, check_text};
 use crate::keyspace::Name;
 
 /// A gateway, under its lease.
@@ -36,6 +36,9 @@ pub struct Gateway {
     /// The number of what it holds back until an operator confirms it; 0 for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub doubt: u64,
+    /// Where game processes of its host connect over bundle links; empty where it is not told.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run_dir: String,
 }
 
 /// Where agents connect.
@@ -76,6 +79,19 @@ impl Gateway {
         let of = |name: &str| self.agents.iter().find(|it| it.name == name);
         of(agent).or_else(|| of(ANY)).map(|it| it.at.as_str())
     }
+
+    /// Whether it, called so, reaches a backend: one of its host, over a bundle link one that
+    /// connects in its own `run_dir`, and behind an agent one that it has let in.
+    pub fn reaches(&self, own_name: &str, backend: &Backend) -> bool {
+        match &backend.reach {
+            Reach::Udp(_) => self.host == backend.host,
+            Reach::Bundle(path) => {
+                let is_own = self.run_dir.is_empty() || *path == self.run_dir;
+                is_own && self.host == backend.host
+            }
+            Reach::Agent(_) => backend.gateways.iter().any(|it| it == own_name),
+        }
+    }
 }
 
 impl Listener {
@@ -101,6 +117,7 @@ impl Stored for Gateway {
             check(name == ANY || Name::new(name).is_some(), "an agent's name is no name")?;
             check_text(at)?;
         }
+        check_text(&self.run_dir)?;
         check(self.listeners.len() <= LIST_MAX, "there are too many listeners")?;
         self.listeners.iter().try_for_each(|listener| {
             check_name(&listener.name, "a listener's name is no name")?;

@@ -40,6 +40,7 @@ fn gateway() -> Gateway {
         started: 1,
         written: 2,
         doubt: 0,
+        run_dir: String::new(),
     }
 }
 

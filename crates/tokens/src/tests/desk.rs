@@ -3,7 +3,7 @@
 use ringgate_core::netcode::{self, ConnectToken};
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::Place;
-use ringgate_fleet::values::{Listener, Reach, State};
+use ringgate_fleet::values::{Backend, Gateway, Listener, Reach, State};
 
 use super::fleet::{
     NOW, Office, PROTOCOL_ID, Store, anywhere, backend, gateway, host, listener_key, name, with_key,
@@ -174,6 +174,34 @@ fn an_allocated_backend_takes_those_who_are_sent_by_its_name() {
     let place = Where { backend: Some(name("match-7")), ..anywhere() };
     assert!(office.ask(&mut store, &place, 1, NOW).is_ok());
     assert_eq!(office.ask(&mut store, &place, 1, NOW).unwrap_err(), Refusal::BackendFull);
+}
+
+#[test]
+fn a_backend_on_a_bundle_link_is_reached_through_the_gateway_that_it_connects_to() {
+    let mut store = fleet();
+    let at = |run_dir: &str, address: &str| Gateway {
+        run_dir: run_dir.into(),
+        ..gateway("two", address)
+    };
+    store.put(&Place::Gateway(name("g-left")), &at("/run/left", "192.0.2.1:1"));
+    store.put(&Place::Gateway(name("g-right")), &at("/run/right", "192.0.2.2:1"));
+    let process =
+        |run_dir: &str| Backend { reach: Reach::Bundle(run_dir.into()), ..backend("two", 100) };
+    store.put(&Place::Backend(name("left")), &process("/run/left"));
+    store.put(&Place::Backend(name("neither")), &process("/run/other"));
+    let mut office = Office::open("t", &mut store);
+    let to = |backend: &str| Where { backend: Some(name(backend)), addresses: 2, ..anywhere() };
+    for _ in 0..20 {
+        let placed = office.ask(&mut store, &to("left"), 1, NOW).unwrap();
+        let gateways: Vec<_> = placed.chosen.gateways.iter().map(|it| it.0.as_str()).collect();
+        assert_eq!(gateways, ["g-left"]);
+    }
+    let why = office.ask(&mut store, &to("neither"), 1, NOW).unwrap_err();
+    assert_eq!(why, Refusal::NoGateway);
+    // One of an earlier release does not tell.
+    store.put(&Place::Gateway(name("g-old")), &at("", "192.0.2.3:1"));
+    let mut office = Office::open("t", &mut store);
+    assert!(office.ask(&mut store, &to("neither"), 1, NOW).is_ok());
 }
 
 #[test]

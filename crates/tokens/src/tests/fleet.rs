@@ -77,6 +77,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         started: 1,
         written: 1,
         doubt: 0,
+        run_dir: String::new(),
     }
 }
 

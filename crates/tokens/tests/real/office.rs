@@ -98,6 +98,7 @@ impl Fleet {
             started: now_s,
             written: now_s,
             doubt: 0,
+            run_dir: String::new(),
         };
         self.put(&Place::Gateway(name(&format!("g{at}"))), &gateway).await;
     }
