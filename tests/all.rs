@@ -102,6 +102,8 @@ mod fleet_agent;
 mod fleet_announce;
 #[path = "all/fleet_commands.rs"]
 mod fleet_commands;
+#[path = "all/fleet_doctor.rs"]
+mod fleet_doctor;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]
 #[path = "../crates/fleet/tests/real/rig.rs"]
 mod fleet_etcd;

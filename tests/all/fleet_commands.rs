@@ -52,9 +52,13 @@ impl Etcd {
         Some(etcd)
     }
 
+    fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     fn fleet(&self, args: &[&str]) -> Ran {
         let mut command = ringgate(["fleet"]);
-        command.args(args).args(["--endpoint", &format!("http://127.0.0.1:{}", self.port)]);
+        command.args(args).args(["--endpoint", &self.endpoint()]);
         command.args(["--fleet", "/ringgate/test"]);
         run(command)
     }
@@ -129,6 +133,27 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
 }
 
 #[test]
+fn what_changes_in_a_fleet_is_told_as_it_changes() {
+    let Some(etcd) = Etcd::start() else { return };
+    let mut events = ringgate(["fleet", "events", "--json", "--limit", "2"]);
+    events.args(["--endpoint", &etcd.endpoint(), "--fleet", "/ringgate/test"]);
+    let mut events = events.stdout(Stdio::piped()).spawn().expect("the binary was built");
+    // What is there when it begins has not happened now, so something has to happen until then.
+    let mut denied = 0;
+    while events.try_wait().expect("our child").is_none() {
+        denied += 1;
+        etcd.fleet(&["deny", "--client", &denied.to_string(), "--reason", "aimbot"]).succeeded();
+    }
+    let said = events.wait_with_output().expect("it has ended");
+    let said = String::from_utf8(said.stdout).expect("JSON");
+    let said: Vec<_> = said.lines().map(json).collect();
+    let kinds: Vec<_> = said.iter().map(|it| it["kind"].as_str().expect("text")).collect();
+    assert_eq!(kinds, ["known", "ban"]);
+    let text = said[1]["text"].as_str().expect("a sentence");
+    assert!(text.contains("client ") && text.contains("aimbot"), "{text}");
+}
+
+#[test]
 fn what_is_asked_of_no_fleet_is_refused_in_a_sentence() {
     let why = run(ringgate(["fleet", "status"])).refused();
     assert_eq!(why, "expected --config FILE with [fleet], or --endpoint URL and --fleet PREFIX");
@@ -187,6 +212,11 @@ fn the_file_of_a_token_service_is_checked_like_any_other() {
             "name = \"a\"",
             "name = \"a\"\nsecret = { file = \"none\" }\n[[caller]]\nname = \"a\"",
             "caller[1].name: found \"a\" again",
+        ),
+        (
+            "name = \"a\"",
+            "name = \"b\"\nsecret = { file = \"secret\" }\n[[caller]]\nname = \"a\"",
+            "caller[1].secret: found the secret of another caller",
         ),
         ("bind =", "bindd =", "did you mean bind?"),
         ("[[caller]]", "[[callers]]", "caller: found nothing"),

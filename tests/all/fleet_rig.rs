@@ -61,9 +61,9 @@ impl Fleet {
     /// The table of a process that is called so.
     pub(crate) fn table(&self, name: &str) -> String {
         format!(
-            "[fleet]\nendpoints = [\"http://127.0.0.1:{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
+            "[fleet]\nendpoints = [\"{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
              host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"3s\"\n",
-            self.etcd.members[0].port
+            self.endpoint()
         )
     }
 
@@ -72,6 +72,11 @@ impl Fleet {
         let table = self.table("nobody").replace("name = \"nobody\"\n", "");
         let table = table.replace("lease = \"3s\"", &format!("lease = \"{lease}\""));
         table.replace("host = \"here\"", "host = \"there\"")
+    }
+
+    /// Where its etcd answers.
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd.members[0].port)
     }
 
     fn answers(&self) {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{self, Name, Place};
 use ringgate_fleet::lease::{self, Registration};
 use ringgate_fleet::mirror::{self, Machine, Truth};
-use ringgate_fleet::values::{Service, Stored};
+use ringgate_fleet::values::{Refused, Service, Stored};
 use ringgate_os::clock;
 use tokio::sync::mpsc;
 
@@ -48,22 +49,41 @@ pub(crate) async fn register(
     client: Client,
     commands: mpsc::Receiver<lease::run::Command>,
 ) {
-    let options = &shared.options;
     let mut registration = Registration::new(REGISTRATION_TTL_S, shared.seed());
-    let now_s = clock::unix_seconds();
+    match own_value(&shared) {
+        Ok(value) => registration.set(own_key(&shared), value),
+        Err(why) => tracing::error!("this service cannot register: {why}"),
+    }
+    lease::run::run(registration, client, commands, |_, _| {}).await;
+}
+
+fn own_key(shared: &Shared) -> Bytes {
+    let options = &shared.options;
+    options.keyspace.key(&Place::Service(options.name.clone()))
+}
+
+fn own_value(shared: &Shared) -> Result<Bytes, Refused> {
+    let options = &shared.options;
     let value = Service {
         instance: shared.owner.to_string(),
         host: options.host.to_string(),
         version: options.version.clone(),
-        started: now_s,
-        written: now_s,
+        started: shared.started_s,
+        written: clock::unix_seconds(),
     };
-    let key = options.keyspace.key(&Place::Service(options.name.clone()));
-    match value.encode() {
-        Ok(value) => registration.set(key, value),
-        Err(why) => tracing::error!("this service cannot register: {why}"),
+    value.encode()
+}
+
+/// Writes this service's key anew now and then: others see that it is not stuck, and what time it
+/// is here.
+pub(crate) async fn write_anew(shared: Arc<Shared>, register: mpsc::Sender<lease::run::Command>) {
+    loop {
+        tokio::time::sleep(WRITE_EVERY).await;
+        let Ok(value) = own_value(&shared) else { return };
+        if register.send(lease::run::Command::Set(own_key(&shared), value)).await.is_err() {
+            return;
+        }
     }
-    lease::run::run(registration, client, commands, |_, _| {}).await;
 }
 
 /// Keeps the lease of all blocks. It lives as long as the longest token after this service was last
@@ -114,16 +134,24 @@ fn lose_lease(shared: &Shared) {
 pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
-        let idle = {
-            let (now, mut desk) = (shared.now(), shared.desk());
-            let idle = desk.book_mut().idle(now, IDLE_MS, TIDY_MAX);
-            for name in &idle {
-                desk.book_mut().open(name, now.unix_s).is_leasing = true;
-            }
-            idle
+        let now = shared.now();
+        let idle = shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX);
+        give_up(&shared, &client, idle).await;
+    }
+}
+
+/// Gives back what is free in these blocks, one after the other: slots of a block whose turn has
+/// not come can still be promised.
+async fn give_up(shared: &Shared, client: &Client, blocks: Vec<Name>) {
+    for backend in blocks {
+        let now = shared.now();
+        let is_decided_already = {
+            let mut desk = shared.desk();
+            let held = desk.book_mut().open(&backend, now.unix_s);
+            std::mem::replace(&mut held.is_leasing, true)
         };
-        for backend in idle {
-            decide(&shared, &client, &backend, 0).await;
+        if !is_decided_already {
+            decide(shared, client, &backend, 0).await;
         }
     }
 }
@@ -210,13 +238,11 @@ async fn attempt(
 pub(crate) async fn give_back(shared: &Shared, client: &Client) {
     let now = shared.now();
     let idle = shared.desk().book_mut().idle(now, 0, usize::MAX);
-    for backend in idle {
-        shared.desk().book_mut().open(&backend, now.unix_s).is_leasing = true;
-        decide(shared, client, &backend, 0).await;
-    }
+    give_up(shared, client, idle).await;
 }
 
 const REGISTRATION_TTL_S: i64 = 10;
+const WRITE_EVERY: Duration = Duration::from_mins(1);
 /// Beyond the longest token: clocks differ, and players are told of a little later.
 const LEASE_MARGIN_S: i64 = 20;
 /// Often enough to learn soon that etcd is away.

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) options: Plan,
     /// Names this process among all that ever were: blocks of slots go by it.
     pub(crate) owner: Name,
+    /// When it was started, in seconds since 1970.
+    pub(crate) started_s: u64,
     pub(crate) counters: Counters,
     /// The lease of all blocks; 0 for none.
     pub(crate) lease: AtomicI64,
@@ -165,10 +167,13 @@ pub fn start(options: Options) -> io::Result<Running> {
     let owner = owner(&name)?;
     let seed = of_text(owner.as_str());
     let desk = Desk::new(keyspace.clone(), key, name.clone(), rules, seed);
+    let callers = Callers::new(options.callers);
+    let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, commands) = mpsc::channel(8);
     let shared = Arc::new(Shared {
         options: Plan { etcd, keyspace, name, host, version, rules, drain },
         owner,
+        started_s: clock::unix_seconds(),
         counters: Counters::default(),
         lease: AtomicI64::new(0),
         leased: Notify::new(),
@@ -177,8 +182,8 @@ pub fn start(options: Options) -> io::Result<Running> {
         glance: Glance::default(),
         clock: Clock::start(),
         desk: Mutex::new(desk),
-        callers: Mutex::new(Callers::new(options.callers)),
-        memory: Mutex::new(Memory::new(options.memory_bytes)),
+        callers: Mutex::new(callers),
+        memory: Mutex::new(memory),
         standing: Mutex::default(),
     });
     let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
@@ -266,9 +271,11 @@ fn run_fleet(
         let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
         let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
         let registering = tokio::spawn(fleet::register(Arc::clone(&shared), client.clone(), said));
+        let writing = tokio::spawn(fleet::write_anew(Arc::clone(&shared), register.clone()));
         let _ = stopped.wait_for(|it| *it).await;
         // Others take over its backends at once; what it has promised stays promised, under the
         // lease of its blocks, which is left to end by itself.
+        writing.abort();
         let _ = register.send(lease::run::Command::Stop).await;
         tidying.abort();
         let ending = async {

@@ -1,7 +1,8 @@
 //! `ringgate fleet doctor`: what in a fleet is not as it should be, and what to do about it.
 //!
-//! It reads, and watches gateways for a while: what they write tells their clocks. A gateway writes
-//! under which number it holds news back; what that is, it says itself (`ringgate status`).
+//! It reads, and watches gateways, token services and agents for a while: what they write tells
+//! their clocks. A gateway writes under which number it holds news back; what that is, it says
+//! itself (`ringgate status`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use ringgate_fleet::epochs::{self, Policy, Role};
 use ringgate_fleet::etcd::kv::end_of_prefix;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
 use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::values::{Gateway, Stored};
+use ringgate_fleet::values::{Agent, Gateway, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
 use ringgate_report::text::put;
@@ -28,7 +29,7 @@ use crate::config::values;
 /// Look for what is wrong in a fleet, and say what to do about it
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How long gateways are watched, to compare their clocks
+    /// How long gateways, token services and agents are watched, to compare their clocks
     #[arg(long, value_name = "TIME", default_value = "12s", value_parser = time)]
     watch: Duration,
     /// Print the findings as JSON
@@ -157,14 +158,29 @@ fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-/// Gateways and agents whose lease lives, and that write nothing.
-fn stale(survey: &Survey, now_s: u64) -> impl Iterator<Item = Finding> + '_ {
-    let gateways = survey.gateways.iter().map(|(name, it)| (name, it.written));
-    let agents = survey.agents.iter().map(|(name, it)| (name, it.written));
-    let ages = gateways.chain(agents).map(move |(name, at)| (name, now_s.saturating_sub(at)));
-    ages.filter(|(_, age_s)| *age_s > SILENT_MAX_S).map(|(name, age_s)| {
-        let found = format!("has written nothing for {age_s} s, and its lease lives");
-        Finding::ok(format!("{name}"), found).bites(
+/// Whoever writes again and again while it lives, and when it has last, by its own clock.
+fn writers(survey: &Survey) -> BTreeMap<String, u64> {
+    let gateways = survey.gateways.iter().map(|(name, it)| (name.to_string(), it.written));
+    let services = survey.services.iter().map(|(name, it)| (of_service(name), it.written));
+    let agents = survey.agents.iter().map(|(name, it)| (of_agent(name), it.written));
+    gateways.chain(services).chain(agents).collect()
+}
+
+fn of_service(name: &Name) -> String {
+    format!("token service {name}")
+}
+
+fn of_agent(name: &Name) -> String {
+    format!("agent {name}")
+}
+
+/// Those of them whose lease lives, and that write nothing.
+fn stale(survey: &Survey, now_s: u64) -> impl Iterator<Item = Finding> {
+    let age_s = move |written: u64| now_s.saturating_sub(written);
+    let silent = writers(survey).into_iter().filter(move |(_, it)| age_s(*it) > SILENT_MAX_S);
+    silent.map(move |(name, written)| {
+        let found = format!("has written nothing for {} s, and its lease lives", age_s(written));
+        Finding::ok(name, found).bites(
             "what it says of itself is old: it is stuck, its clock is behind, or somebody else keeps its lease",
             "look at its log and its clock; without it: etcdctl lease revoke",
         )
@@ -194,7 +210,7 @@ fn reach(survey: &Survey) -> Finding {
     let found = format!("no gateway reaches {} backends, such as {first}", out.len());
     Finding::ok("reach", found).bites(
         "nobody is sent there",
-        "a gateway with a listener of that group: on that host (`host` has to be the same in both), or one that its agent is \
+        "a gateway with a listener of that group: on that host (`host` has to be the same in both, and `run_dir` for a bundle link), or one that its agent is \
          connected to (`ringgate status` at the agent's control socket says why it is not)",
     )
 }
@@ -243,14 +259,13 @@ fn epochs_of(survey: &Survey, now_s: u64) -> Vec<Finding> {
     findings
 }
 
-/// How far gateways' clocks are ahead of this host's, in seconds, as far as it was seen: between
-/// these two.
-type Clocks = BTreeMap<Name, (i64, i64)>;
+/// How far clocks are ahead of this host's, in seconds, as far as it was seen: between these two.
+type Clocks = BTreeMap<String, (i64, i64)>;
 
-/// Sees gateways write. What comes within the time that the news takes was written just now.
+/// Sees them write. What comes within the time that the news takes was written just now.
 async fn watch(client: &Client, fleet: &Fleet, survey: &Survey, lasts: Duration) -> Clocks {
-    let mut clocks = Clocks::new();
-    if survey.gateways.is_empty() {
+    let (mut clocks, count) = (Clocks::new(), writers(survey).len());
+    if count == 0 {
         return clocks;
     }
     let first = fleet.keyspace.truth();
@@ -260,16 +275,13 @@ async fn watch(client: &Client, fleet: &Fleet, survey: &Survey, lasts: Duration)
         while let Ok(watched) = watch.next_answer().await {
             let now_s = clock::unix_seconds() as i64;
             for event in watched.events {
-                let place = fleet.keyspace.place(&event.kv.key);
-                if let (Some(Place::Gateway(name)), Ok(gateway)) =
-                    (place, Gateway::decode(&event.kv.value))
-                {
+                if let Some((name, written)) = writing(fleet, &event.kv.key, &event.kv.value) {
                     // Seconds are cut, so each may be one off.
-                    let ahead = gateway.written as i64 - now_s;
+                    let ahead = written as i64 - now_s;
                     clocks.insert(name, (ahead - 1, ahead + 1));
                 }
             }
-            if clocks.len() >= survey.gateways.len() {
+            if clocks.len() >= count {
                 return;
             }
         }
@@ -278,19 +290,33 @@ async fn watch(client: &Client, fleet: &Fleet, survey: &Survey, lasts: Duration)
     clocks
 }
 
+/// Who has written this, and when by its own clock.
+fn writing(fleet: &Fleet, key: &[u8], value: &[u8]) -> Option<(String, u64)> {
+    match fleet.keyspace.place(key)? {
+        Place::Gateway(name) => Some((name.to_string(), Gateway::decode(value).ok()?.written)),
+        Place::Service(name) => Some((of_service(&name), Service::decode(value).ok()?.written)),
+        Place::Agent(name) => Some((of_agent(&name), Agent::decode(value).ok()?.written)),
+        _ => None,
+    }
+}
+
 /// What has not been seen being written can still be known to be in the future.
 fn clock_finding(survey: &Survey, clocks: &Clocks, watched: Duration) -> Finding {
     let now_s = clock::unix_seconds() as i64;
-    let is_ahead = |it: &(&Name, &Gateway)| it.1.written as i64 - now_s > SKEW_MAX_S;
-    if let Some((name, gateway)) = survey.gateways.iter().find(is_ahead) {
-        let found = format!("{name} writes that it is {}", utc::date(gateway.written));
+    let writers = writers(survey);
+    let is_ahead = |it: &(&String, &u64)| *it.1 as i64 - now_s > SKEW_MAX_S;
+    if let Some((name, written)) = writers.iter().find(is_ahead) {
+        let found = format!("{name} writes that it is {}", utc::date(*written));
         return Finding::ok("clocks", found).bites(CLOCKS_WHY, CLOCKS_CHANGE);
     }
     let ahead = |(low, high): &(i64, i64)| if *low > 0 { *low } else { (*high).min(0) };
     let worst = clocks.iter().max_by_key(|(_, it)| ahead(it).abs());
-    let missing = survey.gateways.len() - clocks.len();
-    let mut found =
-        format!("{} of {} gateways wrote within {watched:?}", clocks.len(), survey.gateways.len());
+    let missing = writers.len().saturating_sub(clocks.len());
+    let mut found = format!(
+        "{} of {} gateways, token services and agents wrote within {watched:?}",
+        clocks.len(),
+        writers.len()
+    );
     if let Some((name, it)) = worst {
         let off = ahead(it);
         put(&mut found, format_args!("; the furthest off is {name}, by {off} s"));
@@ -299,7 +325,7 @@ fn clock_finding(survey: &Survey, clocks: &Clocks, watched: Duration) -> Finding
         }
     }
     let finding = Finding::ok("clocks", found);
-    if missing > 0 && !survey.gateways.is_empty() {
+    if missing > 0 {
         return finding.could("the clocks of the others are not known", "--watch for longer");
     }
     finding
@@ -310,7 +336,7 @@ const CLOCKS_CHANGE: &str = "set the clocks (chrony, systemd-timesyncd)";
 
 /// Beyond this, tokens of short life are lost to the difference.
 const SKEW_MAX_S: i64 = 2;
-/// Every gateway and agent writes once a minute at least.
+/// Every one of them writes once a minute at least.
 const SILENT_MAX_S: u64 = 180;
 const SLOW_MS: u64 = 100;
 const WATCH_MAX: Duration = Duration::from_mins(10);

@@ -7,7 +7,7 @@ use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
 use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
-use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, ListenerKey, Reach, Service, Stored};
+use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, ListenerKey, Service, Stored};
 
 use super::super::Failure;
 use super::target::away;
@@ -121,11 +121,7 @@ impl Survey {
         let leads =
             |it: &Gateway| it.listeners.iter().any(|listener| listener.group() == backend.group);
         self.gateways.iter().any(|(name, gateway)| {
-            let reaches = match backend.reach {
-                Reach::Agent(_) => backend.gateways.iter().any(|it| it == name.as_str()),
-                Reach::Udp(_) | Reach::Bundle(_) => gateway.host == backend.host,
-            };
-            reaches && leads(gateway)
+            gateway.reaches(name.as_str(), backend) && leads(gateway)
         })
     }
 

@@ -1,0 +1,200 @@
+//! `ringgate fleet doctor` against etcd as it is packed: everything that it knows to be wrong, put
+//! there, and found by name.
+//!
+//! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ringgate_os::clock;
+use serde_json::{Value, json};
+
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, wait_for};
+use crate::fleet_rig::{Fleet, in_fleet};
+
+/// A fleet, and a lease that nobody lets end.
+struct Ward {
+    fleet: Fleet,
+    lease: String,
+}
+
+impl Ward {
+    fn open() -> Option<Self> {
+        let fleet = Fleet::start()?;
+        let granted = fleet.ctl(&["lease", "grant", "600"]);
+        let lease = granted.split(' ').nth(1).expect("lease ID granted with …").to_owned();
+        let ward = Self { fleet, lease };
+        ward.fleet.put_key("main", 1);
+        Some(ward)
+    }
+
+    /// Something stands in etcd, under the lease.
+    fn put(&self, place: &str, value: &Value) {
+        let lease = format!("--lease={}", self.lease);
+        self.fleet.ctl(&["put", &lease, &format!("/f/truth/{place}"), &value.to_string()]);
+    }
+
+    fn put_gateway(&self, name: &str, more: &Value) {
+        self.put(&format!("gateway/{name}"), &gateway(more));
+    }
+
+    /// What it finds, and whether something of it bites.
+    fn examine(&self, watch: &str) -> (Vec<Value>, bool) {
+        let endpoint = self.fleet.endpoint();
+        let place = ["--endpoint", &endpoint, "--fleet", "/f"];
+        let mut doctor = ringgate(["fleet", "doctor", "--json", "--watch", watch]);
+        doctor.args(place);
+        let ran = run(doctor);
+        let report: Value = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
+        let findings = report["findings"].as_array().expect("a list").clone();
+        (findings, ran.code == Some(1))
+    }
+
+    /// What is found of one thing: how grave it is, and what it is.
+    fn finds(&self, what: &str) -> (String, String) {
+        let (findings, _) = self.examine("0s");
+        of(&findings, what)
+    }
+}
+
+fn of(findings: &[Value], what: &str) -> (String, String) {
+    let found = findings.iter().find(|it| it["what"] == what);
+    let found = found.unwrap_or_else(|| panic!("nothing is said of {what}: {findings:?}"));
+    let text = |field: &str| found[field].as_str().expect("text").to_owned();
+    (text("severity"), text("found"))
+}
+
+/// A gateway that is as it should be, but for some fields.
+fn gateway(more: &Value) -> Value {
+    let mut value = json!({
+        "v": 1, "instance": "i", "region": "eu", "host": "here", "version": "0.1.0",
+        "listeners": [{ "name": "main", "protocol": "netcode", "addresses": ["192.0.2.1:40000"], "epochs": [1] }],
+        "capacity": 100, "sessions": 0, "draining": false, "started": 1, "written": clock::unix_seconds(),
+    });
+    let fields = value.as_object_mut().expect("an object");
+    fields.extend(more.as_object().expect("an object").clone());
+    value
+}
+
+fn service(written: u64) -> Value {
+    json!({ "v": 1, "instance": "i", "host": "here", "version": "0.1.0", "started": 1, "written": written })
+}
+
+#[test]
+fn a_fleet_that_is_well_is_said_to_be() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    wait_for("its key is confirmed", || {
+        let epochs = fleet.gateway("gate-1")?["listeners"][0]["epochs"].clone();
+        (epochs == json!([1])).then_some(())
+    });
+    let ward = Ward { fleet, lease: String::new() };
+    let (findings, bites) = ward.examine("0s");
+    assert!(!bites, "{findings:?}");
+    assert_eq!(of(&findings, "leases").0, "ok");
+    assert_eq!(of(&findings, "keys of eu"), ("ok".into(), "key 1 is minted with".into()));
+    drop(daemon);
+}
+
+#[test]
+fn versions_leases_and_values_that_are_amiss_are_found() {
+    let Some(ward) = Ward::open() else { return };
+    ward.put_gateway("g1", &json!({}));
+    assert_eq!(ward.finds("versions"), ("ok".into(), "0.1.0 (1)".into()));
+    ward.put_gateway("g2", &json!({ "version": "0.2.0" }));
+    ward.put("service/t1", &service(clock::unix_seconds()));
+    assert_eq!(ward.finds("versions"), ("could".into(), "0.1.0 (2), 0.2.0 (1)".into()));
+
+    assert_eq!(ward.finds("leases").0, "ok");
+    let backend = |host: &str| {
+        json!({ "v": 1, "instance": "i", "host": host, "group": "main", "slots": 4, "used": 0,
+            "reach": { "udp": "127.0.0.1:7777" }, "state": "ready" })
+    };
+    ward.put("backend/b1", &backend("here"));
+    assert_eq!(ward.finds("reach").0, "ok");
+    ward.put("backend/b2", &backend("elsewhere"));
+    let unreached = "no gateway reaches 1 backends, such as b2";
+    assert_eq!(ward.finds("reach"), ("bites".into(), unreached.into()));
+    ward.fleet.ctl(&["put", "/f/truth/backend/b3", &backend("here").to_string()]);
+    let lasting = "1 registrations have none, such as /f/truth/backend/b3";
+    assert_eq!(ward.finds("leases"), ("bites".into(), lasting.into()));
+    ward.put("backend/b4", &json!({ "v": 1 }));
+    let (severity, found) = ward.finds("values");
+    assert!(severity == "bites" && found.contains("/f/truth/backend/b4"), "{found}");
+    assert!(ward.examine("0s").1, "that is exit code 1");
+}
+
+#[test]
+fn registrations_that_are_stale_or_held_back_are_found() {
+    let Some(ward) = Ward::open() else { return };
+    let now_s = clock::unix_seconds();
+    ward.put_gateway("g1", &json!({ "written": now_s - 400 }));
+    ward.put_gateway("g2", &json!({ "doubt": 12 }));
+    ward.put("service/t1", &service(now_s - 400));
+    for silent in ["g1", "token service t1"] {
+        let (severity, found) = ward.finds(silent);
+        assert_eq!(severity, "bites");
+        assert!(found.starts_with("has written nothing for 4"), "{found}");
+    }
+    let held = ("bites".into(), "holds news back, under number 12".into());
+    assert_eq!(ward.finds("g2"), held);
+}
+
+#[test]
+fn epochs_that_keep_tokens_from_being_minted_are_found() {
+    let Some(ward) = Ward::open() else { return };
+    ward.put_gateway("g1", &json!({}));
+    assert_eq!(ward.finds("keys of main"), ("ok".into(), "key 1 is minted with".into()));
+    ward.fleet.put_key("main", 2);
+    let waits = "key 2 waits: 0 of 1 gateways have confirmed it";
+    assert_eq!(ward.finds("keys of main"), ("could".into(), waits.into()));
+    let behind = json!([{ "name": "main", "protocol": "netcode", "addresses": [], "epochs": [9] }]);
+    ward.put_gateway("g2", &json!({ "listeners": behind }));
+    let none = ("bites".into(), "no token can be minted".into());
+    assert_eq!(ward.finds("keys of main"), none);
+}
+
+/// What is found while somebody writes again and again, on a host whose clock is so far ahead.
+fn found_of_clocks(ward: &Ward, place: &str, ahead_s: i64) -> (String, String) {
+    let write = || {
+        let written = clock::unix_seconds().saturating_add_signed(ahead_s);
+        let is_gateway = place.starts_with("gateway/");
+        let value =
+            if is_gateway { gateway(&json!({ "written": written })) } else { service(written) };
+        ward.put(place, &value);
+    };
+    write();
+    let is_over = AtomicBool::new(false);
+    let (findings, bites) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                clock::sleep(Duration::from_millis(100));
+                write();
+            }
+        });
+        let found = ward.examine("5m");
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    let found = of(&findings, "clocks");
+    assert_eq!(bites, found.0 == "bites", "{findings:?}");
+    found
+}
+
+#[test]
+fn clocks_that_differ_between_hosts_are_found() {
+    for (place, who) in [("gateway/g1", "g1"), ("service/t1", "token service t1")] {
+        let Some(ward) = Ward::open() else { return };
+        // What is right is not said here to be so: this machine may be too slow to tell.
+        let (_, found) = found_of_clocks(&ward, place, 0);
+        assert!(found.starts_with("1 of 1 gateways, token services and agents wrote within"), "{found}");
+        let (severity, found) = found_of_clocks(&ward, place, -90);
+        assert_eq!(severity, "bites", "{found}");
+        assert!(found.contains(&format!("; the furthest off is {who}, by -")), "{found}");
+        let (severity, found) = found_of_clocks(&ward, place, 90);
+        assert_eq!(severity, "bites", "{found}");
+        assert!(found.starts_with(&format!("{who} writes that it is")), "{found}");
+    }
+}
