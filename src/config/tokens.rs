@@ -153,9 +153,13 @@ fn read<'a>(
     }
     let tokens = tokens.and_then(|found| read_tokens(open(report, &TOKENS, found), base));
     let mut names = Distinct::default();
+    let mut secrets = Vec::new();
     let callers: Vec<_> = tables(&mut root, &CALLER, CALLERS_MAX, report)
         .into_iter()
-        .map(|found| read_caller(open(report, &CALLER, found), sources, base, &mut names))
+        .map(|found| {
+            let section = open(report, &CALLER, found);
+            read_caller(section, sources, base, &mut names, &mut secrets)
+        })
         .collect();
     let known: Vec<_> = TABLES.iter().map(|table| table.name).collect();
     for key in root.keys() {
@@ -246,6 +250,7 @@ fn read_caller(
     sources: &KeySources<'_>,
     base: &Path,
     names: &mut Distinct<String>,
+    secrets: &mut Vec<Token>,
 ) -> Option<Caller> {
     let name = section.text("name", values::name);
     if let Some((name, place)) = &name {
@@ -259,6 +264,13 @@ fn read_caller(
             None
         }
     };
+    if let Some(secret) = &secret {
+        if secrets.contains(secret) {
+            let expected = "one of its own: nobody could tell the two callers apart";
+            section.report.expected(&of_secret, "the secret of another caller", expected);
+        }
+        secrets.push(secret.clone());
+    }
     let scopes = section.list("scopes", |value| values::word(value.as_str()?));
     let groups = section.list("groups", |value| Name::new(value.as_str()?));
     let rate = section.integer("rate");

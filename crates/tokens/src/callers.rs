@@ -54,6 +54,13 @@ pub struct Callers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallerId(u32);
 
+impl CallerId {
+    /// Its place in the list of callers.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     /// Thousandths of a token or place.
@@ -109,6 +116,16 @@ impl Callers {
         let price = u64::from(count) * 1000;
         bucket.left = bucket.left.checked_sub(price).ok_or(Refusal::QuotaExceeded)?;
         Ok(())
+    }
+
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether nobody may ask.
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
     /// Who it is.

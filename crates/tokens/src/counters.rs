@@ -19,6 +19,8 @@ pub struct Counters {
     pub connections: AtomicU64,
     /// Connections that were ended because another one needed the place.
     pub evicted: AtomicU64,
+    /// Connections that were refused because requests of others were served in all places.
+    pub crowded_out: AtomicU64,
     /// TLS handshakes that failed.
     pub handshakes_failed: AtomicU64,
     /// Decisions about slots that were written.
@@ -44,6 +46,7 @@ impl Default for Counters {
             repeats: zero(),
             connections: zero(),
             evicted: zero(),
+            crowded_out: zero(),
             handshakes_failed: zero(),
             decisions: zero(),
             decisions_lost: zero(),
@@ -107,6 +110,11 @@ impl Counters {
             ("repeats_total", "Requests that were answered from the memory.", &self.repeats),
             ("connections_total", "Connections that were taken.", &self.connections),
             ("connections_evicted_total", "Connections that made room for others.", &self.evicted),
+            (
+                "connections_refused_total",
+                "Connections that found every place taken by a request that was being served.",
+                &self.crowded_out,
+            ),
             ("handshakes_failed_total", "TLS handshakes that failed.", &self.handshakes_failed),
             ("slot_decisions_total", "Decisions about slots that were written.", &self.decisions),
             (

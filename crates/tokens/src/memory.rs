@@ -1,9 +1,11 @@
 //! Answers that were given, for requests that come again under the same idempotency key: who has
 //! not heard the answer gets the same token, and no second slot is promised.
 //!
-//! The memory is this process's own, bounded by bytes and by age; the oldest answers go first.
+//! The memory is this process's own, bounded by bytes and by age; the oldest answers go first. Each
+//! caller has a share that no other caller's requests push anything out of, and beyond it what the
+//! others leave.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -22,40 +24,45 @@ pub struct Memory {
     bytes_max: usize,
     bytes: usize,
     hasher: RandomState,
-    entries: HashMap<Named, Entry>,
-    /// In the order in which they began.
-    order: VecDeque<(u64, Named)>,
+    /// By caller.
+    shelves: Vec<Shelf>,
+    next: u64,
 }
 
-type Named = (CallerId, Box<str>);
+/// Those of one caller.
+#[derive(Debug, Default)]
+struct Shelf {
+    bytes: usize,
+    entries: HashMap<Arc<str>, Entry>,
+    /// Keys in the order in which they began, and when.
+    order: BTreeMap<Ticket, (u64, Arc<str>)>,
+}
 
 #[derive(Debug)]
 struct Entry {
-    began_ms: u64,
     /// Of path and body.
     hash: u64,
     answer: Option<Answer>,
 }
 
+/// Tells the requests apart that had a key one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
 /// What a key is worth.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Recalled {
     /// It is new, and noted.
-    New,
+    New(Ticket),
     /// It was answered.
     Answered(Answer),
 }
 
 impl Memory {
-    /// An empty memory of at most so many bytes.
-    pub fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes_max,
-            bytes: 0,
-            hasher: RandomState::new(),
-            entries: HashMap::new(),
-            order: VecDeque::new(),
-        }
+    /// An empty memory of at most so many bytes, for so many callers.
+    pub fn new(bytes_max: usize, callers: usize) -> Self {
+        let shelves = (0..callers.max(1)).map(|_| Shelf::default()).collect();
+        Self { bytes_max, bytes: 0, hasher: RandomState::new(), shelves, next: 0 }
     }
 
     /// Looks a request up, and notes it where it is new.
@@ -73,41 +80,38 @@ impl Memory {
         }
         self.forget_before(now_ms.saturating_sub(AGE_MAX_MS));
         let hash = self.hasher.hash_one((path, body));
-        let named = (caller, Box::from(key));
-        if let Some(entry) = self.entries.get(&named) {
+        if let Some(entry) = self.shelves[caller.index()].entries.get(key) {
             if entry.hash != hash {
                 return Err(Refusal::IdempotencyMismatch);
             }
             let answer = entry.answer.clone().ok_or(Refusal::IdempotencyPending)?;
             return Ok(Recalled::Answered(answer));
         }
-        self.make_room(ENTRY_BYTES);
+        self.make_room(caller, ENTRY_BYTES);
+        let (ticket, key) = (Ticket(self.next), Arc::<str>::from(key));
+        self.next += 1;
         self.bytes += ENTRY_BYTES;
-        self.order.push_back((now_ms, named.clone()));
-        self.entries.insert(named, Entry { began_ms: now_ms, hash, answer: None });
-        Ok(Recalled::New)
+        let shelf = &mut self.shelves[caller.index()];
+        shelf.bytes += ENTRY_BYTES;
+        shelf.order.insert(ticket, (now_ms, Arc::clone(&key)));
+        shelf.entries.insert(key, Entry { hash, answer: None });
+        Ok(Recalled::New(ticket))
     }
 
     /// Notes an answer. One that may be another one next time is not kept: the caller asks again.
-    pub fn keep(&mut self, caller: CallerId, key: &str, answer: &Answer) {
-        let named = (caller, Box::from(key));
-        if answer.0 >= 300 {
-            if self.entries.remove(&named).is_some() {
-                self.bytes -= ENTRY_BYTES;
-                // It is one of the last: what was refused has not waited long.
-                if let Some(at) = self.order.iter().rposition(|(_, it)| *it == named) {
-                    self.order.remove(at);
-                }
-            }
-            return;
-        }
+    pub fn keep(&mut self, caller: CallerId, ticket: Ticket, answer: &Answer) {
         let len = answer.1.len();
-        if !self.entries.contains_key(&named) {
-            return;
+        let is_kept = answer.0 < 300 && len + ENTRY_BYTES <= self.bytes_max;
+        if !is_kept {
+            return self.forget(caller.index(), ticket);
         }
-        self.make_room(len);
-        if let Some(entry) = self.entries.get_mut(&named) {
+        self.make_room(caller, len);
+        let shelf = &mut self.shelves[caller.index()];
+        // It may have been forgotten, and its key be another request's.
+        let Some((_, key)) = shelf.order.get(&ticket) else { return };
+        if let Some(entry) = shelf.entries.get_mut(key) {
             entry.answer = Some(answer.clone());
+            shelf.bytes += len;
             self.bytes += len;
         }
     }
@@ -117,24 +121,41 @@ impl Memory {
         self.bytes
     }
 
-    fn make_room(&mut self, bytes: usize) {
-        while self.bytes + bytes > self.bytes_max && self.forget_oldest() {}
+    /// Makes room at the cost of whoever has more than its share.
+    fn make_room(&mut self, caller: CallerId, bytes: usize) {
+        let share = self.bytes_max / self.shelves.len();
+        while self.bytes + bytes > self.bytes_max && self.bytes > 0 {
+            let own = caller.index();
+            let largest = (0..self.shelves.len()).max_by_key(|at| self.shelves[*at].bytes);
+            let is_within_share = self.shelves[own].bytes + bytes <= share;
+            let at = if is_within_share { largest.unwrap_or(own) } else { own };
+            let oldest = self.shelves[at].order.first_key_value().map(|(ticket, _)| *ticket);
+            match oldest {
+                Some(ticket) => self.forget(at, ticket),
+                None => return,
+            }
+        }
     }
 
     fn forget_before(&mut self, ms: u64) {
-        while self.order.front().is_some_and(|(began_ms, _)| *began_ms < ms) {
-            self.forget_oldest();
+        for at in 0..self.shelves.len() {
+            while let Some((ticket, (began_ms, _))) = self.shelves[at].order.first_key_value()
+                && *began_ms < ms
+            {
+                let ticket = *ticket;
+                self.forget(at, ticket);
+            }
         }
     }
 
-    fn forget_oldest(&mut self) -> bool {
-        let Some((began_ms, named)) = self.order.pop_front() else { return false };
-        // A key that was given up may have been used again since.
-        if self.entries.get(&named).is_some_and(|entry| entry.began_ms == began_ms) {
-            let entry = self.entries.remove(&named).expect("it was there");
-            self.bytes -= ENTRY_BYTES + entry.answer.map_or(0, |it| it.1.len());
+    fn forget(&mut self, at: usize, ticket: Ticket) {
+        let shelf = &mut self.shelves[at];
+        let Some((_, key)) = shelf.order.remove(&ticket) else { return };
+        if let Some(entry) = shelf.entries.remove(&key) {
+            let bytes = ENTRY_BYTES + entry.answer.map_or(0, |it| it.1.len());
+            shelf.bytes -= bytes;
+            self.bytes -= bytes;
         }
-        true
     }
 }
 
@@ -149,55 +170,111 @@ mod tests {
     use super::*;
     use crate::callers::{Caller, Callers};
 
-    fn id() -> CallerId {
-        let secret = Zeroizing::new(b"s".to_vec());
-        let (scopes, groups) = (Vec::new(), Vec::new());
-        let caller = Caller { name: "a".into(), secret, scopes, groups, rate: 0, burst: 0 };
-        Callers::new(vec![caller]).find(b"Bearer s").unwrap()
+    fn ids<const N: usize>() -> [CallerId; N] {
+        let caller = |at: usize| {
+            let secret = Zeroizing::new(format!("s{at}").into_bytes());
+            let (scopes, groups) = (Vec::new(), Vec::new());
+            Caller { name: format!("c{at}"), secret, scopes, groups, rate: 0, burst: 0 }
+        };
+        let callers = Callers::new((0..N).map(caller).collect());
+        std::array::from_fn(|at| callers.find(format!("Bearer s{at}").as_bytes()).unwrap())
     }
 
     fn answer(status: u16, text: &str) -> Answer {
         (status, Arc::new(Zeroizing::new(text.into())))
     }
 
+    fn begin(memory: &mut Memory, id: CallerId, key: &str, now_ms: u64) -> Ticket {
+        match memory.recall(id, key, "/p", b"body", now_ms) {
+            Ok(Recalled::New(ticket)) => ticket,
+            other => panic!("{key} is not new: {other:?}"),
+        }
+    }
+
     #[test]
     fn a_request_that_comes_again_gets_the_same_answer() {
-        let (mut memory, id) = (Memory::new(10_000), id());
-        assert_eq!(memory.recall(id, "k", "/p", b"body", 0), Ok(Recalled::New));
+        let (mut memory, [id]) = (Memory::new(10_000, 1), ids());
+        let ticket = begin(&mut memory, id, "k", 0);
         let pending = memory.recall(id, "k", "/p", b"body", 1);
         assert_eq!(pending, Err(Refusal::IdempotencyPending));
-        memory.keep(id, "k", &answer(200, "token"));
+        memory.keep(id, ticket, &answer(200, "token"));
         let again = memory.recall(id, "k", "/p", b"body", 2);
         assert_eq!(again, Ok(Recalled::Answered(answer(200, "token"))));
         for (path, body) in [("/q", &b"body"[..]), ("/p", b"other")] {
             let other = memory.recall(id, "k", path, body, 3);
             assert_eq!(other, Err(Refusal::IdempotencyMismatch));
         }
-        assert_eq!(memory.recall(id, "k", "/p", b"other", AGE_MAX_MS + 1), Ok(Recalled::New));
+        begin(&mut memory, id, "k", AGE_MAX_MS + 1);
     }
 
     #[test]
     fn a_refusal_is_not_kept() {
-        let (mut memory, id) = (Memory::new(10_000), id());
-        assert_eq!(memory.recall(id, "k", "/p", b"", 0), Ok(Recalled::New));
-        memory.keep(id, "k", &answer(503, "later"));
-        assert_eq!(memory.recall(id, "k", "/p", b"", 1), Ok(Recalled::New));
-        memory.keep(id, "k", &answer(200, "token"));
-        assert_eq!((memory.bytes(), memory.order.len()), (ENTRY_BYTES + 5, 1));
+        let (mut memory, [id]) = (Memory::new(10_000, 1), ids());
+        let ticket = begin(&mut memory, id, "k", 0);
+        memory.keep(id, ticket, &answer(503, "later"));
+        assert_eq!(memory.bytes(), 0);
+        let ticket = begin(&mut memory, id, "k", 1);
+        memory.keep(id, ticket, &answer(200, "token"));
+        assert_eq!((memory.bytes(), memory.shelves[0].order.len()), (ENTRY_BYTES + 5, 1));
     }
 
     #[test]
     fn the_memory_is_bounded() {
-        let (mut memory, id) = (Memory::new(2000), id());
+        let (mut memory, [id]) = (Memory::new(2000, 1), ids());
         for at in 0..100 {
-            let key = at.to_string();
-            assert_eq!(memory.recall(id, &key, "/p", b"", at), Ok(Recalled::New));
-            memory.keep(id, &key, &answer(200, &"x".repeat(100)));
+            let ticket = begin(&mut memory, id, &at.to_string(), at);
+            memory.keep(id, ticket, &answer(200, &"x".repeat(100)));
             assert!(memory.bytes() <= 2000);
         }
-        assert_eq!(memory.recall(id, "0", "/p", b"", 100), Ok(Recalled::New), "it is forgotten");
+        begin(&mut memory, id, "0", 100);
+        let ticket = begin(&mut memory, id, "large", 100);
+        let before = memory.bytes();
+        memory.keep(id, ticket, &answer(200, &"x".repeat(5000)));
+        assert_eq!(memory.bytes() + ENTRY_BYTES, before, "what cannot be kept pushes nothing out");
         for bad in ["", "a b", "\u{e9}", &"k".repeat(KEY_BYTES_MAX + 1)] {
             assert_eq!(memory.recall(id, bad, "/p", b"", 0), Err(Refusal::IdempotencyKeyBad));
         }
+    }
+
+    #[test]
+    fn who_comes_late_with_an_answer_does_not_touch_the_next_request_of_its_key() {
+        let (mut memory, [id]) = (Memory::new(600, 1), ids());
+        let first = begin(&mut memory, id, "k", 0);
+        // Others push it out, and its key is used again.
+        for other in ["a", "b"] {
+            begin(&mut memory, id, other, 1);
+        }
+        let second = begin(&mut memory, id, "k", 2);
+        memory.keep(id, second, &answer(200, "second"));
+        let bytes = memory.bytes();
+        memory.keep(id, first, &answer(200, "first"));
+        memory.keep(id, first, &answer(503, "nothing"));
+        assert_eq!(memory.bytes(), bytes);
+        let again = memory.recall(id, "k", "/p", b"body", 3);
+        assert_eq!(again, Ok(Recalled::Answered(answer(200, "second"))));
+    }
+
+    #[test]
+    fn nobody_pushes_out_what_others_have_within_their_share() {
+        let (mut memory, [quiet, loud]) = (Memory::new(10_000, 2), ids());
+        for at in 0..10 {
+            let ticket = begin(&mut memory, quiet, &at.to_string(), 0);
+            memory.keep(quiet, ticket, &answer(200, "token"));
+        }
+        let shelf = memory.shelves[0].bytes;
+        for at in 0..1000 {
+            begin(&mut memory, loud, &at.to_string(), 0);
+        }
+        assert_eq!(memory.shelves[0].bytes, shelf);
+        assert!(
+            memory.bytes() <= 10_000 && memory.shelves[1].bytes > 5_000,
+            "what is left is used"
+        );
+        // Who has less than its share gets it back.
+        for at in 10..17 {
+            begin(&mut memory, quiet, &at.to_string(), 0);
+        }
+        assert_eq!(memory.shelves[0].order.len(), 17);
+        assert!(memory.bytes() <= 10_000);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -137,7 +138,7 @@ struct TokenBody {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BatchBody {
-    tokens: Vec<TokenBody>,
+    tokens: Bounded<TokenBody, BATCH_MAX>,
     #[serde(default)]
     together: bool,
 }
@@ -171,10 +172,9 @@ impl WantedToken {
 impl WantedBatch {
     /// Reads the body of a request for many.
     pub fn parse(body: &[u8]) -> Result<Self, Unfit> {
-        let BatchBody { tokens, together } = parse(body)?;
-        if tokens.is_empty() || tokens.len() > BATCH_MAX {
-            let count = tokens.len();
-            return Err(unfit(format!("tokens: found {count}, expected 1 to {BATCH_MAX}")));
+        let BatchBody { tokens: Bounded(tokens), together } = parse(body)?;
+        if tokens.is_empty() {
+            return Err(unfit(format!("tokens: found 0, expected 1 to {BATCH_MAX}")));
         }
         let read = |(index, token): (usize, TokenBody)| {
             WantedToken::try_from(token)
@@ -222,7 +222,7 @@ impl TryFrom<TokenBody> for WantedToken {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unfit> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unfit> {
     serde_json::from_slice(body).map_err(|why| {
         // What it quotes comes from the body; a caller's log should survive it.
         let said = why.to_string();
@@ -245,12 +245,6 @@ fn place(
         return Err(unfit("labels: there are too many, or one is too long"));
     }
     let Regions(regions) = region;
-    if regions.len() > REGIONS_MAX {
-        return Err(unfit(format!(
-            "region: found {}, expected at most {REGIONS_MAX}",
-            regions.len()
-        )));
-    }
     let addresses = addresses.unwrap_or(1);
     if !(1..=ADDRESSES_MAX).contains(&addresses) {
         return Err(unfit(format!("addresses: found {addresses}, expected 1 to {ADDRESSES_MAX}")));
@@ -329,6 +323,37 @@ impl Visitor<'_> for NumberVisitor {
     }
 }
 
+/// A list that is read no further than it may be long: a body of empty elements takes many times
+/// its size.
+struct Bounded<T, const MAX: usize>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BoundedVisitor::<T, MAX>(PhantomData)).map(Self)
+    }
+}
+
+struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MAX}")
+    }
+
+    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(element) = list.next_element()? {
+            if all.len() == MAX {
+                return Err(de::Error::invalid_length(MAX + 1, &self));
+            }
+            all.push(element);
+        }
+        Ok(all)
+    }
+}
+
 /// One region, or several in the order in which they are tried.
 #[derive(Default)]
 struct Regions(Vec<String>);
@@ -352,12 +377,8 @@ impl<'de> Visitor<'de> for RegionsVisitor {
         Ok(vec![text.to_owned()])
     }
 
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
-        let mut regions = Vec::new();
-        while let Some(region) = list.next_element()? {
-            regions.push(region);
-        }
-        Ok(regions)
+    fn visit_seq<A: de::SeqAccess<'de>>(self, list: A) -> Result<Vec<String>, A::Error> {
+        BoundedVisitor::<String, REGIONS_MAX>(PhantomData).visit_seq(list)
     }
 }
 
@@ -419,8 +440,15 @@ mod tests {
         let body = |list: &str| format!(r#"{{"tokens": [{list}], "together": true}}"#);
         assert_eq!(WantedBatch::parse(body(one).as_bytes()).unwrap().tokens.len(), 1);
         assert!(WantedBatch::parse(body("").as_bytes()).is_err());
-        let many = vec![one; BATCH_MAX + 1].join(",");
-        assert!(WantedBatch::parse(body(&many).as_bytes()).is_err());
+        let many = vec![one; BATCH_MAX].join(",");
+        assert_eq!(WantedBatch::parse(body(&many).as_bytes()).unwrap().tokens.len(), BATCH_MAX);
+        // It is read no further: what comes behind need not even be JSON.
+        let Unfit(why) =
+            WantedBatch::parse(body(&format!("{many},{one},<")).as_bytes()).unwrap_err();
+        assert!(why.contains("a list of at most 256"), "{why}");
+        let regions = format!(r#"{{"client_id": 1, "region": [{}]}}"#, [r#""eu""#; 9].join(","));
+        let Unfit(why) = WantedToken::parse(regions.as_bytes()).unwrap_err();
+        assert!(why.contains("a list of at most 8"), "{why}");
         let other = body(&format!(r#"{one}, {{"client_id": 2, "group": "x"}}"#));
         let Unfit(why) = WantedBatch::parse(other.as_bytes()).unwrap_err();
         assert!(why.starts_with("together"), "{why}");

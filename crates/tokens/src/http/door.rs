@@ -22,8 +22,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::patient::Patient;
 use super::routes;
 use crate::counters::add;
 use crate::limits::HEAD_BYTES_MAX;
@@ -95,13 +97,20 @@ async fn accept(door: Arc<Door>, listener: TcpListener) {
     // is closed when nobody has come for a while.
     let is_closed = refuse_newcomers(&listener).is_ok();
     let rest = if is_closed { HANDSHAKE_REST } else { QUEUE_REST };
-    let last_ones = async {
-        while let Ok(accepted) = tokio::time::timeout(rest, listener.accept()).await {
-            door.admit_or_wait(accepted).await;
-        }
-    };
-    // Nobody can keep the old process by ending one handshake after the other slowly.
-    let _ = tokio::time::timeout(LAST_ONES_WITHIN, last_ones).await;
+    let until = Instant::now() + LAST_ONES_WITHIN;
+    while let Some(accepted) = one_more(listener.accept(), rest, until).await {
+        door.admit_or_wait(accepted).await;
+    }
+}
+
+/// The next of the last ones; `None` where nobody comes for a while. Nobody can keep the old
+/// process by ending one handshake after the other slowly.
+async fn one_more<F: Future>(next: F, rest: Duration, until: Instant) -> Option<F::Output> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return None;
+    }
+    tokio::time::timeout(rest.min(left), next).await.ok()
 }
 
 /// Drops what would begin a connection at this socket. Whoever has sent it sends it again a second
@@ -164,7 +173,7 @@ impl Door {
     fn admit(self: &Arc<Self>, stream: TcpStream) {
         add(&self.shared.counters.connections, 1);
         if self.places().list.len() >= PLACES && !self.evict() {
-            return;
+            return add(&self.shared.counters.crowded_out, 1);
         }
         let _ = stream.set_nodelay(true);
         let is_busy = Arc::new(AtomicBool::new(false));
@@ -244,7 +253,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, IDLE_TIMEOUT)), service);
     let mut connection = pin!(connection);
     let mut stopped = door.stopped.clone();
     let stopping = async {
@@ -268,7 +277,8 @@ where
 const PLACES: usize = 1024;
 /// From the word to stop to the first request of a connection that has not brought one.
 const FIRST_WITHIN: Duration = Duration::from_millis(500);
-/// From one answer to the whole head of the next request.
+/// From one answer to the whole head of the next request, and the longest time in which nothing of
+/// an answer is read.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 1024;
@@ -279,3 +289,30 @@ const QUEUE_REST: Duration = Duration::from_millis(1);
 /// and the first that was dropped has not been sent again yet.
 const HANDSHAKE_REST: Duration = Duration::from_millis(300);
 const LAST_ONES_WITHIN: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: Duration = Duration::from_millis(100);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_ones_are_taken_until_nobody_comes_and_never_for_longer_than_a_bound() {
+        let took = async |count: u32| {
+            let (began, mut taken) = (Instant::now(), 0);
+            let next = async |taken| match taken {
+                it if it == count => std::future::pending().await,
+                _ => tokio::time::sleep(GAP).await,
+            };
+            while one_more(next(taken), HANDSHAKE_REST, began + LAST_ONES_WITHIN).await.is_some() {
+                taken += 1;
+            }
+            (began.elapsed(), taken)
+        };
+        assert_eq!(took(0).await, (HANDSHAKE_REST, 0));
+        assert_eq!(took(5).await, (5 * GAP + HANDSHAKE_REST, 5));
+        // More and more of them, one after the other.
+        let (elapsed, taken) = took(1000).await;
+        assert!(elapsed == LAST_ONES_WITHIN && taken < 40, "{elapsed:?}, {taken}");
+    }
+}

@@ -19,10 +19,10 @@ use crate::choose::Speaks;
 use crate::counters::add;
 use crate::desk::{self, Placed, Step};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
-use crate::memory::{Answer, Recalled};
+use crate::memory::{Answer, Recalled, Ticket};
 use crate::refusal::Refusal;
 use crate::service::Shared;
-use crate::wanted::{Unfit, WantedBatch, WantedPlace, WantedToken};
+use crate::wanted::{self, Unfit, WantedBatch, WantedPlace, WantedToken};
 use crate::{fleet, glance, mint, openapi};
 
 /// What can be asked for.
@@ -154,13 +154,16 @@ where
     let path = Route::ALL.iter().find(|it| it.1 == route).map_or("", |it| it.0);
     let now_ms = shared.now().ms;
     let recalled = shared.memory().recall(caller, &key, path, &body, now_ms).map_err(plain)?;
-    if let Recalled::Answered(answer) = recalled {
-        add(&shared.counters.repeats, 1);
-        return Ok(answer);
-    }
-    let mut pending = Pending { shared, caller, key: &key, is_kept: false };
+    let ticket = match recalled {
+        Recalled::New(ticket) => ticket,
+        Recalled::Answered(answer) => {
+            add(&shared.counters.repeats, 1);
+            return Ok(answer);
+        }
+    };
+    let mut pending = Pending { shared, caller, ticket, is_kept: false };
     let answer = serve_once(shared, client, route, caller, &body).await?;
-    shared.memory().keep(caller, &key, &answer);
+    shared.memory().keep(caller, ticket, &answer);
     pending.is_kept = true;
     Ok(answer)
 }
@@ -170,7 +173,7 @@ where
 struct Pending<'a> {
     shared: &'a Shared,
     caller: CallerId,
-    key: &'a str,
+    ticket: Ticket,
     is_kept: bool,
 }
 
@@ -178,9 +181,13 @@ impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
             let nothing = (StatusCode::SERVICE_UNAVAILABLE.as_u16(), Arc::default());
-            self.shared.memory().keep(self.caller, self.key, &nothing);
+            self.shared.memory().keep(self.caller, self.ticket, &nothing);
         }
     }
+}
+
+fn unfit(Unfit(why): Unfit) -> Refused {
+    (Refusal::BodyMalformed, Some(why))
 }
 
 async fn serve_once(
@@ -190,19 +197,24 @@ async fn serve_once(
     caller: CallerId,
     body: &[u8],
 ) -> Result<Answer, Refused> {
-    let unfit = |Unfit(why)| (Refusal::BodyMalformed, Some(why));
+    let asking = Asking {
+        shared,
+        client,
+        caller,
+        until_ms: shared.now().ms.saturating_add(PLACED_WITHIN_MS),
+    };
     let text = match route {
         Route::Tokens => {
             let wanted = WantedToken::parse(body).map_err(unfit)?;
-            one_token(shared, client, caller, &wanted).await.map_err(plain)?
+            one_token(&asking, &wanted).await.map_err(plain)?
         }
         Route::Batch => {
             let wanted = WantedBatch::parse(body).map_err(unfit)?;
-            batch(shared, client, caller, &wanted).await.map_err(plain)?
+            batch(&asking, &wanted).await.map_err(plain)?
         }
         Route::Places => {
             let wanted = WantedPlace::parse(body).map_err(unfit)?;
-            one_place(shared, client, caller, &wanted).await.map_err(plain)?
+            one_place(&asking, &wanted).await.map_err(plain)?
         }
         Route::Confirm => confirm(shared, body).await?,
         _ => return Err(plain(Refusal::NotFound)),
@@ -210,14 +222,18 @@ async fn serve_once(
     Ok((StatusCode::OK.as_u16(), Arc::new(Zeroizing::new(text))))
 }
 
-async fn one_token(
-    shared: &Shared,
-    client: &Client,
+/// On whose behalf places are looked for, and until when.
+struct Asking<'a> {
+    shared: &'a Shared,
+    client: &'a Client,
     caller: CallerId,
-    wanted: &WantedToken,
-) -> Result<String, Refusal> {
-    let placed = place_for(shared, client, caller, std::slice::from_ref(wanted)).await?;
-    mint_one(shared, wanted, &placed)
+    /// All tokens of a batch together take no longer.
+    until_ms: u64,
+}
+
+async fn one_token(asking: &Asking<'_>, wanted: &WantedToken) -> Result<String, Refusal> {
+    let placed = place_for(asking, std::slice::from_ref(wanted)).await?;
+    mint_one(asking.shared, wanted, &placed)
 }
 
 fn mint_one(shared: &Shared, wanted: &WantedToken, placed: &Placed) -> Result<String, Refusal> {
@@ -227,12 +243,8 @@ fn mint_one(shared: &Shared, wanted: &WantedToken, placed: &Placed) -> Result<St
 }
 
 /// A place for players who go together.
-async fn place_for(
-    shared: &Shared,
-    client: &Client,
-    caller: CallerId,
-    players: &[WantedToken],
-) -> Result<Placed, Refusal> {
+async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Placed, Refusal> {
+    let shared = asking.shared;
     let now = shared.now();
     let denied = {
         let desk = shared.desk();
@@ -250,29 +262,24 @@ async fn place_for(
         count: players.len() as u32,
         expire_s,
     };
-    find(shared, client, caller, &request).await
+    find(asking, &request).await
 }
 
-async fn batch(
-    shared: &Shared,
-    client: &Client,
-    caller: CallerId,
-    wanted: &WantedBatch,
-) -> Result<String, Refusal> {
+async fn batch(asking: &Asking<'_>, wanted: &WantedBatch) -> Result<String, Refusal> {
     let mut text = String::from("{\"tokens\":[");
     if wanted.together {
-        let placed = place_for(shared, client, caller, &wanted.tokens).await?;
+        let placed = place_for(asking, &wanted.tokens).await?;
         for (index, token) in wanted.tokens.iter().enumerate() {
             text.push_str(if index == 0 { "" } else { "," });
-            text.push_str(&Zeroizing::new(mint_one(shared, token, &placed)?));
+            text.push_str(&Zeroizing::new(mint_one(asking.shared, token, &placed)?));
         }
     } else {
         for (index, token) in wanted.tokens.iter().enumerate() {
             text.push_str(if index == 0 { "" } else { "," });
-            match one_token(shared, client, caller, token).await {
+            match one_token(asking, token).await {
                 Ok(token) => text.push_str(&Zeroizing::new(token)),
                 Err(why) => {
-                    shared.counters.refuse(why);
+                    asking.shared.counters.refuse(why);
                     text.push_str(&mint::refusal(why, None));
                 }
             }
@@ -282,26 +289,17 @@ async fn batch(
     Ok(text)
 }
 
-async fn one_place(
-    shared: &Shared,
-    client: &Client,
-    caller: CallerId,
-    wanted: &WantedPlace,
-) -> Result<String, Refusal> {
+async fn one_place(asking: &Asking<'_>, wanted: &WantedPlace) -> Result<String, Refusal> {
     let speaks = Speaks::Unsealed(wanted.protocol);
     let request = desk::Request { place: &wanted.place, speaks, count: 1, expire_s: None };
-    let placed = find(shared, client, caller, &request).await?;
-    add(&shared.counters.places, 1);
+    let placed = find(asking, &request).await?;
+    add(&asking.shared.counters.places, 1);
     Ok(mint::place(&placed))
 }
 
 /// Finds a place, and leases slots where that takes some.
-async fn find(
-    shared: &Shared,
-    client: &Client,
-    caller: CallerId,
-    request: &desk::Request<'_>,
-) -> Result<Placed, Refusal> {
+async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed, Refusal> {
+    let Asking { shared, client, caller, until_ms } = *asking;
     let group = shared.desk().group(request.place, shared.now())?;
     {
         let mut callers = shared.callers();
@@ -309,6 +307,9 @@ async fn find(
         callers.spend(caller, request.count, shared.now().ms)?;
     }
     for _ in 0..ROUNDS {
+        if shared.now().ms >= until_ms {
+            break;
+        }
         // Before looking, so that no news is missed in between.
         let mut news = pin!(shared.leased.notified());
         news.as_mut().enable();
@@ -333,8 +334,7 @@ struct ConfirmBody {
 }
 
 async fn confirm(shared: &Shared, body: &[u8]) -> Result<String, Refused> {
-    let why = |why: serde_json::Error| (Refusal::BodyMalformed, Some(why.to_string()));
-    let ConfirmBody { doubt } = serde_json::from_slice(body).map_err(why)?;
+    let ConfirmBody { doubt } = wanted::parse(body).map_err(unfit)?;
     let stands = shared.standing().doubt == Some(doubt);
     if stands {
         let said = shared.confirm.send(Command::Confirm(doubt)).await;
@@ -478,6 +478,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a request looks for a place before others may have its turn.
 const ROUNDS: u32 = 16;
 const NEWS_WITHIN: Duration = Duration::from_secs(1);
+/// How long a request looks for places at all.
+const PLACED_WITHIN_MS: u64 = 10_000;
 
 const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
