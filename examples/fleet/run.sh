@@ -135,13 +135,18 @@ kill -9 "$GATE1"
 began=$(date +%s%N)
 all_are_back() { (($(here "$ADMIN2") == PLAYERS)); }
 until_true all_are_back
-echo "$((($(date +%s%N) - began) / 1000000)) ms until all of them play through gate-2"
+took=$((($(date +%s%N) - began) / 1000000))
+# docs/FLEET.md: two timeouts and a second. A slower machine may need longer for the same.
+within="within the 7 s that docs/FLEET.md says"
+((took <= 7000)) || within="NOT within the 7 s that docs/FLEET.md says"
+echo "$took ms until all of them play through gate-2, $within"
 none_of_it() { rm -rf "$DIR/again"; ask 20 "$DIR/again" && [[ ! -e "$DIR/again/127.0.0.1:$PUBLIC1.tokens" ]]; }
 until_true none_of_it
 echo "$((($(date +%s%N) - began) / 1000000)) ms until nobody was sent there any more (its lease has 3 s)"
-# Their sessions were lost, and that is what the report says.
+# Their sessions were lost, and that is what the report says; whom gate-2 let in though the token names gate-1
+# first is said below the sessions.
 wait "$FAILOVER" || true
-grep -hE "^(sessions|payloads)" "$DIR/failover.log"
+grep -hE "^(sessions|payloads)|another gateway" "$DIR/failover.log"
 rm -rf "$DIR/again"; ask "$PLAYERS" "$DIR/again"
 play "$DIR/again"
 
