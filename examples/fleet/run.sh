@@ -1,11 +1,11 @@
 #!/bin/bash
-# A whole fleet on one machine: etcd, two gateways, two game servers, a token service, and players who
-# get their tokens over HTTP. Then one gateway is killed while players with failover tokens play, and all
+# A whole fleet on one machine: etcd, two gateways, an agent beside two unmodified game servers, a token
+# service, and players who get their tokens over HTTP. Then one gateway is killed while players with failover tokens play, and all
 # of them are back at the other one.
 #
 #   examples/fleet/run.sh            from a checkout, after: cargo build --release -p ringgate -p ringgate-loadgen
 #
-# Needs etcd and etcdctl (Debian: etcd-server, etcd-client), python3 and curl. Everything lies in a folder
+# Needs etcd and etcdctl (Debian: etcd-server, etcd-client), openssl, python3 and curl. Everything lies in a folder
 # of its own and ends with the script. BIN is where the programs are; PLAYERS how many play.
 set -euo pipefail
 BIN=${BIN:-target/release} PLAYERS=${PLAYERS:-100} SECONDS_TO_PLAY=${SECONDS_TO_PLAY:-10}
@@ -45,6 +45,18 @@ EOF
 fleet operator > "$DIR/operator.toml"
 "$BIN/ringgate" fleet init main --config "$DIR/operator.toml"
 
+say "certificates for gateways and the agent, which prove to each other who they are"
+ec="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+openssl req -x509 $ec -days 2 -subj /CN=trunks -keyout "$DIR/trunk-ca.key" -out "$DIR/trunk-ca.pem" 2> /dev/null
+certificate() { # name, and what it is for
+  openssl req $ec -subj "/CN=$1" -keyout "$DIR/$1.key" -out "$DIR/$1.csr" 2> /dev/null
+  openssl x509 -req -in "$DIR/$1.csr" -CA "$DIR/trunk-ca.pem" -CAkey "$DIR/trunk-ca.key" -CAcreateserial -days 2 \
+    -extfile <(echo "subjectAltName=$2") -out "$DIR/$1.pem" 2> /dev/null
+  chmod 600 "$DIR/$1.key"
+}
+certificate gateways IP:127.0.0.1
+certificate host-7 DNS:host-7
+
 say "two gateways"
 for gateway in 1 2; do
   public=$(port) admin=$(port)
@@ -65,6 +77,13 @@ bind = ["127.0.0.1:$public"]
 protocol_id = "0x1122334455667788"
 group = "arena"
 route = "user-data"
+[[agent]]
+name = "*"
+bind = "127.0.0.1:$(port)"
+ca = "trunk-ca.pem"
+certificate = "gateways.pem"
+key = "gateways.key"
+backends = "fleet"
 EOF
   } > "$DIR/gate-$gateway.toml"
   "$BIN/ringgate" run --config "$DIR/gate-$gateway.toml" > "$DIR/gate-$gateway.log" 2>&1 & PIDS+=($!)
@@ -72,15 +91,31 @@ EOF
   echo "gateway gate-$gateway: players at 127.0.0.1:$public, page at http://127.0.0.1:$admin/"
 done
 
-say "two game servers, and their registrations under a lease"
-LEASE=$(etcdctl lease grant 10 | cut -d' ' -f2)
-etcdctl lease keep-alive "$LEASE" > /dev/null & PIDS+=($!)
+say "an agent beside two game servers: it registers them, and finds the gateways"
+{ fleet nobody | grep -v '^name'; cat <<EOF
+[agent]
+name = "host-7"
+ca = "trunk-ca.pem"
+certificate = "host-7.pem"
+key = "host-7.key"
+run_dir = "$DIR/host-7"
+state_dir = "$DIR/host-7-state"
+EOF
+} > "$DIR/agent.toml"
 for game in 1 2; do
   udp=$(port)
   "$BIN/ringgate-loadgen" serve --udp "127.0.0.1:$udp" > "$DIR/game-$game.log" 2>&1 & PIDS+=($!)
-  etcdctl put --lease="$LEASE" "/ringgate/example/truth/backend/arena-$game" \
-    "{\"v\":1,\"instance\":\"i$game\",\"host\":\"this-host\",\"group\":\"arena\",\"reach\":{\"udp\":\"127.0.0.1:$udp\"},\"slots\":5000,\"used\":0,\"state\":\"ready\",\"labels\":{\"map\":\"dust\"}}"
+  cat >> "$DIR/agent.toml" <<EOF
+[[backend]]
+name = "arena-$game"
+link = "udp"
+address = "127.0.0.1:$udp"
+slots = 5000
+group = "arena"
+labels = { map = "dust" }
+EOF
 done
+"$BIN/ringgate" agent --config "$DIR/agent.toml" > "$DIR/agent.log" 2>&1 & PIDS+=($!)
 
 say "a token service"
 TOKENS=$(port)

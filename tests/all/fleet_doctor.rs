@@ -81,6 +81,12 @@ fn service(written: u64) -> Value {
     json!({ "v": 1, "instance": "i", "host": "here", "version": "0.1.0", "started": 1, "written": written })
 }
 
+fn agent(written: u64) -> Value {
+    let mut value = service(written);
+    value["region"] = "eu".into();
+    value
+}
+
 #[test]
 fn a_fleet_that_is_well_is_said_to_be() {
     let Some(fleet) = Fleet::start() else { return };
@@ -133,7 +139,8 @@ fn registrations_that_are_stale_or_held_back_are_found() {
     ward.put_gateway("g1", &json!({ "written": now_s - 400 }));
     ward.put_gateway("g2", &json!({ "doubt": 12 }));
     ward.put("service/t1", &service(now_s - 400));
-    for silent in ["g1", "token service t1"] {
+    ward.put("agent/a1", &agent(now_s - 400));
+    for silent in ["g1", "token service t1", "agent a1"] {
         let (severity, found) = ward.finds(silent);
         assert_eq!(severity, "bites");
         assert!(found.starts_with("has written nothing for 4"), "{found}");
@@ -160,9 +167,11 @@ fn epochs_that_keep_tokens_from_being_minted_are_found() {
 fn found_of_clocks(ward: &Ward, place: &str, ahead_s: i64) -> (String, String) {
     let write = || {
         let written = clock::unix_seconds().saturating_add_signed(ahead_s);
-        let is_gateway = place.starts_with("gateway/");
-        let value =
-            if is_gateway { gateway(&json!({ "written": written })) } else { service(written) };
+        let value = match place.split_once('/') {
+            Some(("gateway", _)) => gateway(&json!({ "written": written })),
+            Some(("agent", _)) => agent(written),
+            _ => service(written),
+        };
         ward.put(place, &value);
     };
     write();
@@ -185,11 +194,16 @@ fn found_of_clocks(ward: &Ward, place: &str, ahead_s: i64) -> (String, String) {
 
 #[test]
 fn clocks_that_differ_between_hosts_are_found() {
-    for (place, who) in [("gateway/g1", "g1"), ("service/t1", "token service t1")] {
+    for (place, who) in
+        [("gateway/g1", "g1"), ("service/t1", "token service t1"), ("agent/a1", "agent a1")]
+    {
         let Some(ward) = Ward::open() else { return };
         // What is right is not said here to be so: this machine may be too slow to tell.
         let (_, found) = found_of_clocks(&ward, place, 0);
-        assert!(found.starts_with("1 of 1 gateways, token services and agents wrote within"), "{found}");
+        assert!(
+            found.starts_with("1 of 1 gateways, token services and agents wrote within"),
+            "{found}"
+        );
         let (severity, found) = found_of_clocks(&ward, place, -90);
         assert_eq!(severity, "bites", "{found}");
         assert!(found.contains(&format!("; the furthest off is {who}, by -")), "{found}");

@@ -120,9 +120,9 @@ impl Survey {
     pub(super) fn is_reached(&self, backend: &Backend) -> bool {
         let leads =
             |it: &Gateway| it.listeners.iter().any(|listener| listener.group() == backend.group);
-        self.gateways.iter().any(|(name, gateway)| {
-            gateway.reaches(name.as_str(), backend) && leads(gateway)
-        })
+        self.gateways
+            .iter()
+            .any(|(name, gateway)| gateway.reaches(name.as_str(), backend) && leads(gateway))
     }
 
     /// Groups of backends, by name.
