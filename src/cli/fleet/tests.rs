@@ -133,7 +133,7 @@ fn agents_and_what_is_behind_them_are_seen() {
     let silent = Agent { written: NOW_S - 181, ..agent };
     add(&mut survey, &Place::Agent(name("host-7")), &silent, 5);
     let findings = doctor::examine(&survey, NOW_S);
-    assert!(findings.iter().any(|it| it.what == "host-7" && it.severity == Severity::Bites));
+    assert!(findings.iter().any(|it| it.what == "agent host-7" && it.severity == Severity::Bites));
 }
 
 #[test]
