@@ -168,6 +168,9 @@ impl Desk {
             return false;
         }
         self.take_ready(now_ns);
+        if self.trunk.as_ref().is_some_and(Trunk::has_more) {
+            self.read_trunk(Ready { token: TRUNK, events: 0 }, now_ns);
+        }
         self.take_datagrams(now_ns);
         self.keep(now_ns);
         self.dial(now_ns);

@@ -8,7 +8,7 @@ use ringgate_trunk::control::Reason;
 use ringgate_trunk::datagram::{Header, Refusal};
 use ringgate_trunk::keys::Rekey;
 
-use crate::trunk::End;
+use crate::trunk::{End, READS_MAX};
 use rig::{AGENT, GATEWAY, Heard, Rig};
 
 /// Payloads each way.
@@ -159,4 +159,27 @@ fn a_goodbye_is_heard_and_a_connection_that_ends_is_noticed() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn an_agent_that_never_pauses_does_not_have_the_thread_to_itself() {
+    const HELLOS: usize = 60_000;
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    rig.tell(AGENT, 0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.until("the link is known", |rig| rig.heard(GATEWAY).len() == 1);
+    rig.forget();
+    for number in 0..HELLOS {
+        rig.tell(AGENT, 0, number as u16, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    }
+    rig.flush(AGENT);
+    let mut heard = 0;
+    while heard < HELLOS {
+        rig.flush(AGENT);
+        let at_once = rig.look_once(GATEWAY);
+        // Each hello takes some twenty bytes of the stream at the least.
+        assert!(at_once <= (READS_MAX + 1) * (1 << 14) / 20, "{at_once} in one look");
+        heard += at_once;
+        assert!(rig.trunk(GATEWAY).over().is_none() && rig.trunk(AGENT).over().is_none());
+    }
+    rig.until("it looks at the rest", |rig| !rig.trunk(GATEWAY).has_more());
 }

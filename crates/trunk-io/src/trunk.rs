@@ -120,6 +120,8 @@ pub struct Trunk {
     beat_due_ns: u64,
     heard_ns: u64,
     line_is_watched_for_room: bool,
+    /// The stream has brought more than was looked at.
+    has_more: bool,
     /// What links of lanes that are lent have said is read into this.
     piece: Vec<u8>,
 }
@@ -243,6 +245,7 @@ impl Trunk {
             beat_due_ns: now_ns,
             heard_ns: now_ns,
             line_is_watched_for_room: false,
+            has_more: false,
             piece: Vec::new(),
         }
     }
@@ -294,6 +297,12 @@ impl Trunk {
         }
     }
 
+    /// Whether the stream has brought more than was looked at: the set does not say so, and the
+    /// caller looks again as if it had.
+    pub const fn has_more(&self) -> bool {
+        self.has_more && self.over.is_none()
+    }
+
     /// Whether a member of the caller's set is this trunk's.
     pub const fn is_own(&self, token: u64) -> bool {
         token >= self.settings.token && token - self.settings.token < PIPES
@@ -305,17 +314,23 @@ impl Trunk {
         now_ns: u64,
         handle: &mut impl FnMut(Event<'_>),
     ) -> Result<(), End> {
-        loop {
+        // An other side that never pauses does not have the thread to itself.
+        self.has_more = true;
+        for _ in 0..READS_MAX {
             // The first time, what came while this was not a trunk yet.
             self.handle_frames(epoll, now_ns, handle)?;
             match self.line.receive().map_err(End::Failed)? {
-                tls::Received::Nothing => return Ok(()),
+                tls::Received::Nothing => {
+                    self.has_more = false;
+                    return Ok(());
+                }
                 tls::Received::Something => self.heard_ns = now_ns,
                 tls::Received::Closed => {
                     return Err(End::Failed(Failure::Io(io::ErrorKind::UnexpectedEof.into())));
                 }
             }
         }
+        Ok(())
     }
 
     fn handle_frames(
@@ -566,6 +581,9 @@ impl Trunk {
 
     /// When [`poll`](Self::poll) has something to do.
     pub fn due_ns(&self) -> u64 {
+        if self.has_more {
+            return 0;
+        }
         let silent_ns = self.heard_ns + SILENCE_NS;
         let beat_ns = if self.conversation.has_begun() { self.beat_due_ns } else { u64::MAX };
         let own_ns = silent_ns.min(beat_ns);
@@ -666,3 +684,6 @@ fn hand_on(
     seat.note_heard();
     Ok(())
 }
+
+/// Reads of the stream before anything else has its turn: 256 KiB.
+pub(crate) const READS_MAX: usize = 16;

@@ -115,6 +115,9 @@ impl Site {
             for ready in &ready {
                 self.handle_ready(*ready, now_ns);
             }
+            if self.trunk.has_more() {
+                self.handle_ready(Ready { token: BELL + 1, events: 0 }, now_ns);
+            }
             self.listen();
             self.lend_risen();
             self.answer();

@@ -66,7 +66,7 @@ impl Rig {
         }
         let clock = Clock::start();
         let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
-        let settings = Settings { rekey, token: 100 };
+        let settings = Settings { rekey, token: STREAM };
         let end = || End {
             trunk: None,
             epoll: Epoll::new().expect("a descriptor"),
@@ -189,6 +189,9 @@ impl Rig {
             for ready in ready.iter() {
                 trunk.handle_ready(*ready, epoll, now_ns, &mut handle);
             }
+            if trunk.has_more() {
+                trunk.handle_ready(Ready { token: STREAM, events: 0 }, epoll, now_ns, &mut handle);
+            }
             trunk.poll(now_ns);
             trunk.flush(epoll, now_ns);
         }
@@ -199,6 +202,24 @@ impl Rig {
             trunk.handle_datagram(from, datagram, epoll, now_ns, handle);
         }) {}
         trunk.flush(epoll, now_ns);
+    }
+
+    /// One end looks at its stream, once. Returns how much it has heard by that.
+    pub(super) fn look_once(&mut self, which: usize) -> usize {
+        let now_ns = self.clock.now_ns();
+        let End { trunk, epoll, heard, up } = &mut self.ends[which];
+        let trunk = trunk.as_mut().expect("it is there");
+        let before = heard.len();
+        let handle = |event: Event<'_>| note(event, heard, up);
+        trunk.handle_ready(Ready { token: STREAM, events: 0 }, epoll, now_ns, handle);
+        heard.len() - before
+    }
+
+    /// One end sends what it has to say.
+    pub(super) fn flush(&mut self, which: usize) {
+        let now_ns = self.clock.now_ns();
+        let End { trunk, epoll, .. } = &mut self.ends[which];
+        trunk.as_mut().expect("it is there").flush(epoll, now_ns);
     }
 
     pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
@@ -249,3 +270,6 @@ fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
 fn only(record: &[u8]) -> Frame<'_> {
     Frames::new(record).next().expect("one").expect("own")
 }
+
+/// What the stream of each end is called in its set.
+pub(super) const STREAM: u64 = 100;
