@@ -382,9 +382,13 @@ impl Part {
         let up: BTreeSet<_> = up(view).map(|desk| desk.gateway.as_str()).collect();
         let mut shared = lock(&self.shared);
         shared.gateways.choose(|at| up.contains(at.to_string().as_str()));
-        let wanted = shared.gateways.wanted();
+        let mut wanted = shared.gateways.wanted();
         shared.status.known = shared.gateways.counts();
         shared.status.gateways = shared.gateways.names();
+        if !self.is_told(&shared.status) {
+            let before = self.wanted.as_deref().unwrap_or(&self.settings.gateways);
+            wanted.retain(|gateway| before.contains(gateway));
+        }
         drop(shared);
         if self.wanted.as_ref() == Some(&wanted) {
             return;
@@ -393,6 +397,18 @@ impl Part {
             Ok(()) => self.wanted = Some(wanted),
             Err(why) => tracing::error!("cannot connect to other gateways: {why}"),
         }
+    }
+
+    /// Whether gateways may know by now that this agent connects to them: one that does not lets it
+    /// in later. Without etcd nobody is told anything.
+    fn is_told(&self, status: &Status) -> bool {
+        let now_ms = self.now_ms();
+        let is_away = status.away_since_ms.is_some_and(|since_ms| now_ms >= since_ms + AWAY_MS);
+        let is_written = self
+            .written
+            .as_ref()
+            .is_some_and(|(names, at_ms)| *names == status.gateways && now_ms >= at_ms + HEARD_MS);
+        is_away || (status.is_registered && is_written)
     }
 
     /// Tells the fleet what is due.
@@ -596,6 +612,10 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 const AGONES_EVERY: Duration = Duration::from_secs(1);
 const AGONES_TIMEOUT: Duration = Duration::from_secs(1);
+/// Etcd that is there has been heard of by then.
+const AWAY_MS: u64 = 2_000;
+/// A gateway looks ten times a second at what etcd has told.
+const HEARD_MS: u64 = 300;
 const DOUBT_EVERY_MS: u64 = 30_000;
 /// So that others see how far our clock is from theirs.
 const OWN_EVERY_MS: u64 = 60_000;
