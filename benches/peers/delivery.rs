@@ -72,6 +72,10 @@ fn runs(seconds: u64) -> Vec<(String, Run)> {
         add(&format!("20 KiB, as many as go, {loss} % loss"), &settings, 0, small(0, 20 * 1024));
     }
     for loss in [0, 5] {
+        let settings = format!("PktLag=50 PktLoss={loss}");
+        add(&format!("20 KiB, as many as go, {loss} % loss, 50 ms"), &settings, 0, small(0, 20 * 1024));
+    }
+    for loss in [0, 5] {
         let settings = format!("PktLag=25 PktLoss={loss}");
         let name = format!("20 KiB, as many as go, {loss} % loss, 4 Mbit/s");
         add(&name, &settings, 500_000, small(0, 20 * 1024));

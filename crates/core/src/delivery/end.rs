@@ -397,7 +397,9 @@ impl End {
     }
 
     fn overdue_at(&self) -> u64 {
-        self.timers.overdue_at(self.round_trip.overdue_ns(self.options.ack_delay_ns))
+        let overdue_ns = self.round_trip.overdue_ns(self.options.ack_delay_ns);
+        let numbers_left = HISTORY_PACKETS_MAX.saturating_sub(self.notify.in_flight());
+        self.timers.overdue_at(overdue_ns, numbers_left)
     }
 
     pub(super) fn has_data(&self) -> bool {

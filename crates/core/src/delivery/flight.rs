@@ -119,8 +119,8 @@ impl Flight {
 }
 
 /// How many packets may be in flight before only those leave that ask for an answer, one at a time.
-/// What is left of a history is enough for half a minute.
-pub(super) const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 38;
+/// What is left of a history is spread over half a minute.
+pub(super) const DATA_PACKETS_MAX: usize = HISTORY_PACKETS_MAX - 14;
 
 crate::carried!(Packet { left_ns as time, bytes, items, asks });
 

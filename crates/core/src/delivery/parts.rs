@@ -18,7 +18,7 @@ use crate::proto::notify::PacketSeq;
 
 /// How many parts of a channel may be in flight: enough to fill the network while one of them has
 /// to be sent again, and few enough that a part beyond them is not taken for an old one.
-pub(super) const WINDOW_PARTS: usize = 480;
+pub(super) const WINDOW_PARTS: usize = 504;
 
 /// A channel on its way out.
 #[derive(Debug)]

@@ -75,10 +75,18 @@ impl Timers {
         self.sent_ns + keep_alive_ns
     }
 
-    /// When an acknowledgement is overdue: later and later, but not later than a second.
-    pub(super) fn overdue_at(&self, overdue_ns: u64) -> u64 {
+    /// When an acknowledgement is overdue: later and later, but not later than a second, unless so
+    /// few numbers are left to ask with that they have to be spread over the time until there is
+    /// no hope.
+    pub(super) fn overdue_at(&self, overdue_ns: u64, numbers_left: usize) -> u64 {
         let doubled_ns = overdue_ns << self.asked_again.min(DOUBLINGS_MAX);
-        self.waiting_since_ns + doubled_ns.min(ASK_AGAIN_NS_MAX).max(overdue_ns)
+        let again_ns = doubled_ns.min(ASK_AGAIN_NS_MAX).max(overdue_ns);
+        let rest_ns = self.give_up_at().saturating_sub(self.waiting_since_ns);
+        let spread_ns = match self.asked_again {
+            ..ASKED_SOON => 0,
+            _ => rest_ns / (numbers_left as u64 + 1),
+        };
+        self.waiting_since_ns + again_ns.max(spread_ns)
     }
 
     /// When there is no hope left.
@@ -116,11 +124,13 @@ const ASKED_MAX: u8 = 2;
 
 const DOUBLINGS_MAX: u32 = 8;
 
+/// So many questions are asked as soon as they can be, with however few numbers.
+const ASKED_SOON: u32 = 4;
+
 /// Nothing changes after so many questions in vain.
 const ASKED_AGAIN_MAX: u32 = 1000;
 
-/// A network that comes back is noticed within a second. In half a minute of it, fewer packets ask
-/// than are set aside for that.
+/// A network that comes back is noticed within a second.
 const ASK_AGAIN_NS_MAX: u64 = 1_000_000_000;
 
 /// After such a time without a question, what was not answered before does not count.

@@ -77,8 +77,8 @@ fn what_no_honest_end_sends_is_a_fault() {
         let mut incoming = Incoming::new();
         parts.iter().try_for_each(|part| take(&mut incoming, part).map(|_| ()))
     };
-    assert_eq!(after(&[part(480, true, true)]), Err(Fault::Window));
-    assert_eq!(after(&[part(479, true, true)]), Ok(()));
+    assert_eq!(after(&[part(504, true, true)]), Err(Fault::Window));
+    assert_eq!(after(&[part(503, true, true)]), Ok(()));
     assert_eq!(after(&[part(0, false, true)]), Err(Fault::Marks));
     assert_eq!(after(&[part(0, true, false), part(1, true, true)]), Err(Fault::Marks));
     assert_eq!(after(&[part(1, false, true), part(0, true, true)]), Err(Fault::Marks));

@@ -140,7 +140,7 @@ fn a_quiet_connection_takes_less_than_4_kib() {
 #[test]
 fn a_connection_that_says_something_now_and_then_keeps_its_memory() {
     let mut world = World::of(&Path::good(10 * MS), 1);
-    world.ends[0].send(Channel::Reliable(0), &[7; 60_000], None).expect("room");
+    world.ends[0].send(Channel::Reliable(0), &vec![7; 60_000], None).expect("room");
     for _ in 0..10 {
         world.ends[0].send(Channel::Sequenced(0), &[1; 20], None).expect("room");
         let end_ns = world.now_ns + 5 * SECOND;

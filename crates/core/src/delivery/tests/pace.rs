@@ -173,18 +173,21 @@ fn a_lost_message_is_late_by_little_more_than_a_round_trip() {
     }
 }
 
-/// Bytes of messages that arrive in five seconds over 25 ms each way, when there is always more.
-fn filled(loss_percent: u64) -> u64 {
+/// Bytes of messages that arrive at each end in five seconds over so much each way, when there is
+/// always more: from the first end, or from both.
+fn filled(ms: u64, loss_percent: u64, both: bool) -> [u64; 2] {
     let options = Options { reliable_bytes_max: 1024 * 1024, ..Options::default() };
-    let path = Path { loss_percent, ..Path::good(25 * MS) };
+    let path = Path { loss_percent, ..Path::good(ms * MS) };
     let mut world = World::new([options; 2], [path.clone(), path], 3);
-    let (message, mut bytes) = (vec![1; 20 * 1024], 0);
+    let (message, mut bytes) = (vec![1; 20 * 1024], [0; 2]);
     for _ in 0..500 {
-        while world.ends[0].send(Channel::Reliable(0), &message, None).is_ok() {}
+        for end in &mut world.ends[..=usize::from(both)] {
+            while end.send(Channel::Reliable(0), &message, None).is_ok() {}
+        }
         let end_ns = world.now_ns + 10 * MS;
-        world.run_until(end_ns, |_, event| {
+        world.run_until(end_ns, |at, event| {
             if let Event::Message(_, message) = event {
-                bytes += message.len() as u64;
+                bytes[at] += message.len() as u64;
             }
         });
     }
@@ -193,10 +196,49 @@ fn filled(loss_percent: u64) -> u64 {
 
 #[test]
 fn losses_do_not_stop_a_channel_that_fills_a_history() {
-    let [none, some, many] = [0, 5, 10].map(filled);
+    let [none, some, many] = [0, 5, 10].map(|loss| filled(25, loss, false)[1]);
     eprintln!("{none} {some} {many}");
-    // A history's worth of packets in each round trip, without the start.
-    assert!(none > 4 * 4_500_000, "{none}");
+    // 242 packets in each round trip, without the start.
+    assert!(none > 4 * 5_200_000, "{none}");
     assert!(some * 100 > none * 86, "{some} of {none}");
     assert!(many * 100 > none * 76, "{many} of {none}");
+}
+
+#[test]
+fn both_ends_fill_a_history_at_once_and_neither_waits_for_the_other() {
+    let alone = filled(50, 0, false)[1];
+    assert!(alone > 4 * 2_600_000, "{alone}");
+    for loss_percent in [0, 5] {
+        let alone = filled(50, loss_percent, false)[1];
+        for bytes in filled(50, loss_percent, true) {
+            assert!(bytes * 100 > alone * 93, "{loss_percent} %: {bytes} of {alone}");
+        }
+    }
+}
+
+/// Few numbers are left to ask with, and they last until the network is back.
+#[test]
+fn an_outage_with_a_full_history_is_survived() {
+    for outage_s in [3, 12, 28] {
+        let mut world = World::of(&Path::good(50 * MS), 1);
+        let message = vec![1; 60_000];
+        let mut arrived = 0;
+        let mut count = |event| arrived += u32::from(matches!(event, Event::Message(..)));
+        let mut sent = 0;
+        let lively_ns = world.now_ns + 2 * SECOND;
+        while world.now_ns < lively_ns {
+            while world.ends[0].send(Channel::Reliable(0), &message, None).is_ok() {
+                sent += 1;
+            }
+            let end_ns = world.now_ns + 5 * MS;
+            world.run_until(end_ns, |_, event| count(event));
+        }
+        world.paths.iter_mut().for_each(|path| path.loss_percent = 100);
+        let end_ns = world.now_ns + outage_s * SECOND;
+        world.run_until(end_ns, |_, event| count(event));
+        assert_eq!(world.ends[0].fault(), None);
+        world.paths.iter_mut().for_each(|path| path.loss_percent = 0);
+        assert!(world.settle(5 * SECOND, |_, event| count(event)), "{outage_s} s");
+        assert_eq!(arrived, sent);
+    }
 }

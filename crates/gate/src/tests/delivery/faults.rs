@@ -52,7 +52,7 @@ fn every_lie_ends_the_session_of_who_tells_it_and_no_other() {
     ends(Ended::DeliveryMalformed, |tell| tell(&[packet(0, NONE, &[]), vec![4]].concat()));
     ends(Ended::DeliverySequence, |tell| tell(&packet(257, NONE, &[])));
     ends(Ended::DeliveryAcknowledgement, |tell| tell(&packet(0, 700, &[])));
-    ends(Ended::DeliveryWindow, |tell| tell(&packet(0, NONE, &[part(480, true, true, b"x")])));
+    ends(Ended::DeliveryWindow, |tell| tell(&packet(0, NONE, &[part(504, true, true, b"x")])));
     ends(Ended::DeliveryMarks, |tell| tell(&packet(0, NONE, &[part(0, false, true, b"x")])));
     ends(Ended::DeliveryMessageLength, |tell| {
         for number in 0..60 {
