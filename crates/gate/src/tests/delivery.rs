@@ -22,16 +22,25 @@ const RELIABLE: bundle::Channel = bundle::Channel::Reliable(0);
 /// A gate with a player in the middle of everything: messages under way, waiting and in parts, in
 /// both directions.
 pub(super) fn busy_rig() -> Rig {
+    busy_rig_with([20_000, 40_000, 700])
+}
+
+/// The same with short messages, for those who read it in small pieces.
+pub(super) fn busy_rig_in_short() -> Rig {
+    busy_rig_with([2000, 3000, 100])
+}
+
+/// Messages of the first length up, of the second down, and of the third that need not arrive.
+fn busy_rig_with([up, down, unreliable]: [usize; 3]) -> Rig {
     let (mut rig, game, mut player, session) = playing();
     player.loses_every = 3;
     for n in 0..4 {
-        player
-            .end
-            .send(Channel::Reliable(n), &long_message(20_000, n), None)
-            .expect("there is room");
-        game.send(&mut rig, (session, RELIABLE), &long_message(40_000, n), 1 + u64::from(n));
-        let unreliable = (session, bundle::Channel::Sequenced(9));
-        game.send(&mut rig, unreliable, &[n; 700], 100 + u64::from(n));
+        let message = long_message(up, n);
+        player.end.send(Channel::Reliable(n), &message, None).expect("there is room");
+        let token = u64::from(n);
+        game.send(&mut rig, (session, RELIABLE), &long_message(down, n), 1 + token);
+        let sequenced = (session, bundle::Channel::Sequenced(9));
+        game.send(&mut rig, sequenced, &vec![n; unreliable], 100 + token);
         player.live(&mut rig, 20);
     }
     let long = long_message(20_000, 9);

@@ -37,7 +37,8 @@ pub fn streams(data: &[u8]) -> Option<usize> {
     }
     put_record(&mut shared, END, &[]);
     put_record(&mut worker, END, &[]);
-    let mut host = Host::new(import(&shared, &worker).ok()?).with_secrets(1);
+    let gate = import(&shared, &worker, written.delivers).ok()?;
+    let mut host = Host::new(gate).with_secrets(1);
     let sessions = host.gate().sessions().count();
     play(&mut host);
     Some(sessions)
@@ -51,8 +52,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
             let mut rest = &stream[beginning(stream).len()..];
             while let Some((kind, says)) = whole_record(&mut rest) {
                 if kind != END {
+                    let len = u16::try_from(says.len()).expect("records are short here");
                     seed.push(kind as u8);
-                    seed.extend((says.len() as u16).to_le_bytes());
+                    seed.extend(len.to_le_bytes());
                     seed.extend(says);
                 }
             }
@@ -66,11 +68,14 @@ pub fn seeds() -> Vec<Vec<u8>> {
 struct Written {
     shared: &'static [u8],
     worker: &'static [u8],
+    /// By a process whose netcode listener delivers messages.
+    delivers: bool,
 }
 
 macro_rules! written {
-    ($name:literal) => {
+    ($name:literal, delivers: $delivers:literal) => {
         Written {
+            delivers: $delivers,
             shared: include_bytes!(concat!(
                 "../../../../tests/fixtures/hand_over_1/",
                 $name,
@@ -85,8 +90,13 @@ macro_rules! written {
     };
 }
 
-const WRITTEN: [Written; 4] =
-    [written!(""), written!("udp-"), written!("unreal-"), written!("plain-")];
+const WRITTEN: [Written; 5] = [
+    written!("", delivers: false),
+    written!("udp-", delivers: false),
+    written!("unreal-", delivers: false),
+    written!("plain-", delivers: false),
+    written!("messages-short-", delivers: true),
+];
 
 const END: u16 = 1;
 const FORMAT: u16 = 2;
@@ -136,9 +146,9 @@ fn put_record(into: &mut Vec<u8>, kind: u16, says: &[u8]) {
     into.extend(says);
 }
 
-fn import(shared: &[u8], worker: &[u8]) -> Result<ringgate_gate::Gate, Refused> {
+fn import(shared: &[u8], worker: &[u8], delivers: bool) -> Result<ringgate_gate::Gate, Refused> {
     let (format, start) = Format::read(shared)?;
-    let setup = Arc::new(setup(format.incarnation));
+    let setup = Arc::new(setup(format.incarnation, delivers));
     let boot_id = format.boot_id;
     let maps = Format::of(&setup, 1, boot_id).compatible(&format).expect("it has all of it");
     let mut claims = SharedImport::new(Arc::clone(&setup));
@@ -172,7 +182,7 @@ fn play(host: &mut Host) {
 }
 
 /// All that the predecessors had.
-fn setup(incarnation: u64) -> Setup {
+fn setup(incarnation: u64, delivers: bool) -> Setup {
     let backend = |(name, link): (&str, LinkKind)| Backend {
         name: name.to_owned(),
         link,
@@ -204,7 +214,7 @@ fn setup(incarnation: u64) -> Setup {
     let field = Field { offset: 3, width: Width::Sixteen, order: Order::Big };
     let sequence = Sequence { field, policy: Policy::UNET, both: false };
     let listeners = vec![
-        listener("eu", Protocol::Netcode(netcode()), &[0, 1]),
+        listener("eu", Protocol::Netcode(netcode(delivers)), if delivers { &[0] } else { &[0, 1] }),
         listener("ue", Protocol::Unreal(unreal()), &[1]),
         listener(
             "any",
@@ -215,14 +225,14 @@ fn setup(incarnation: u64) -> Setup {
     Setup::new(listeners, backends.map(backend).into(), incarnation)
 }
 
-fn netcode() -> Netcode {
+fn netcode(delivers: bool) -> Netcode {
     Netcode {
         protocol_id: 0x1122_3344_5566_7788,
         keys: vec![Key::from_bytes([1; 32])],
         replay: Policy::NETCODE,
         keep_alive_ns: SEND_INTERVAL_NS,
         token_reuse: TokenReuse::Deny,
-        delivers: false,
+        delivers,
         unique_in: None,
     }
 }

@@ -96,7 +96,14 @@ const PLAIN: Fixture = Fixture {
 const MESSAGES: Fixture =
     Fixture { name: "messages-", writer: delivery::busy_rig, reader: delivery::idle_rig };
 
-const ALL: [Fixture; 5] = [BUNDLE, UDP, UNREAL, PLAIN, MESSAGES];
+/// The same with short messages, from which fuzzers begin.
+const SHORT_MESSAGES: Fixture = Fixture {
+    name: "messages-short-",
+    writer: delivery::busy_rig_in_short,
+    reader: delivery::idle_rig,
+};
+
+const ALL: [Fixture; 6] = [BUNDLE, UDP, UNREAL, PLAIN, MESSAGES, SHORT_MESSAGES];
 
 impl Fixture {
     fn path(&self, which: &str) -> PathBuf {
