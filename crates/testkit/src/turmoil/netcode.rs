@@ -6,21 +6,23 @@ use std::collections::HashSet;
 use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use ringgate_core::crypto::{Aead, Job, Verdict};
-use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_core::netcode::{ConnectToken, TokenSecrets, TokenSpec, mint_with};
+use ringgate_core::proto::delivery::{Frame, Part, PartSeq, read_header, write_header};
 use ringgate_core::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
 use ringgate_core::proto::netcode::packet::{
     AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
 };
 use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::notify::{Notify, PacketSeq};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
     Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Now, Phase,
     Protocol, Route, Setup, TokenReuse,
 };
-use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{self, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer};
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
 /// were opened.
@@ -50,6 +52,8 @@ struct Cast {
     payloads: u64,
     heard: HashSet<u64>,
     keys: u8,
+    /// Whether the listeners deliver messages.
+    delivers: bool,
     /// Whether a token may have several sessions, or ever could.
     allows_reuse: bool,
 }
@@ -68,6 +72,9 @@ struct Ticket {
     /// It may have been forgotten: both clocks have passed its end at once.
     is_forgotten: bool,
     used: HashSet<u64>,
+    /// The number of its owner's next packet of the delivery layer, and the newest of the gate's.
+    next_packet: u64,
+    newest_packet: PacketSeq,
 }
 
 impl Ticket {
@@ -75,6 +82,46 @@ impl Ticket {
     fn until_ns(&self, now: Now) -> u64 {
         let left_s = self.token.expire_unix_s.saturating_sub(now.unix_s);
         now.mono_ns.saturating_add(left_s.saturating_mul(1_000_000_000))
+    }
+}
+
+/// Packets of the delivery layer, of an owner who is honest as a rule.
+impl Ticket {
+    fn packet(&mut self, input: &mut Input<'_>) -> Vec<u8> {
+        let number = match input.byte() {
+            0..=239 => self.next_packet,
+            240..=250 => self.next_packet.saturating_sub(3),
+            _ => self.next_packet + input.below(600) as u64,
+        };
+        self.next_packet = self.next_packet.max(number + 1);
+        let acked = match input.byte() {
+            0..=99 => PacketSeq::MAX,
+            100..=249 => self.newest_packet,
+            _ => PacketSeq::new(input.below(256) as u64),
+        };
+        let number = PacketSeq::new(number);
+        let mut packet = [0; PAYLOAD_BYTES_MAX];
+        let end = Notify::starting_at(number, acked.wrapping_add(1));
+        let mut len = write_header(&end, &mut packet);
+        // What has arrived, as far as the owner wants the gate to know.
+        packet[4] = input.byte();
+        for _ in 0..input.below(4) {
+            let (channel, bytes) = (input.byte() % 3, vec![7; 1 + input.below(200)]);
+            let frame = match input.byte() {
+                0..=31 => Frame::Ping,
+                32..=79 => Frame::Sequenced { channel, bytes: &bytes },
+                80..=127 => Frame::Unreliable { channel, bytes: &bytes },
+                marks => Frame::Reliable(Part {
+                    channel,
+                    sequence: PartSeq::new(input.below(6) as u64),
+                    is_first: marks & 0b11 != 0b01,
+                    is_last: marks & 0b1100 != 0b0100,
+                    bytes: &bytes,
+                }),
+            };
+            len += frame.write(&mut packet[len..]);
+        }
+        packet[..len].to_vec()
     }
 }
 
@@ -107,8 +154,9 @@ impl Seals {
 
 impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
-        let allows_reuse = input.byte().is_multiple_of(4);
-        let setup = setup(input, allows_reuse);
+        let choice = input.byte();
+        let (allows_reuse, delivers) = (choice.is_multiple_of(4), choice % 4 == 1);
+        let setup = setup(input, allows_reuse, delivers);
         let mut cast = Self {
             stage: Stage::new(setup, WORKERS),
             seals: Seals { aead: Aead::detect(), aad: Box::new(AadTable::new(PROTOCOL)) },
@@ -121,6 +169,7 @@ impl Cast {
             payloads: 0,
             heard: HashSet::new(),
             keys: 1,
+            delivers,
             allows_reuse,
         };
         for worker in 0..usize::from(WORKERS) {
@@ -181,6 +230,8 @@ impl Cast {
             keep_until_ns: None,
             is_forgotten: false,
             used: HashSet::new(),
+            next_packet: 0,
+            newest_packet: PacketSeq::MAX,
         };
         if self.tickets.len() >= TICKETS_MAX {
             let at = input.below(TICKETS_MAX);
@@ -210,7 +261,7 @@ impl Cast {
             250..=254 => ticket.sequence.saturating_add(1 << input.below(40)),
             255 => u64::MAX - input.below(4) as u64,
         };
-        let (key, sequence) = (&ticket.token.client_to_server, ticket.sequence);
+        let (key, sequence) = (&ticket.token.client_to_server.clone(), ticket.sequence);
         let mut datagram = match (input.byte(), ticket.challenge) {
             (0..=99, _) | (_, None) => {
                 let until_ns = ticket.until_ns(self.stage.now);
@@ -221,6 +272,10 @@ impl Cast {
             }
             (100..=169, Some(challenge)) => {
                 self.seals.packet(key, PacketKind::Response, sequence, &challenge)
+            }
+            (170..=219, _) if self.delivers => {
+                let body = ticket.packet(input);
+                self.seals.packet(key, PacketKind::Payload, sequence, &body)
             }
             (170..=219, _) => {
                 self.payloads += 1;
@@ -293,6 +348,8 @@ impl Cast {
         let Some(&(at, link)) = input.pick(&self.links) else { return self.join(worker) };
         let Some(&guest) = input.pick(&self.guests) else { return };
         match input.byte() {
+            0..=79 if self.delivers => self.write(at, link, guest, input),
+            80..=89 if self.delivers => self.say(at, link, |w| w.ask_quality(guest)),
             0..=149 => self.say(at, link, |w| w.payload(guest, b"down")),
             150..=199 => {
                 let guests: Vec<_> = self.guests.iter().copied().take(30).collect();
@@ -306,6 +363,23 @@ impl Cast {
                 let nobody = Endpoint::v4([0; 4], 0);
                 self.stage.push_on(at, link, nobody, LocalIp::UNSPECIFIED, &junk);
             }
+        }
+    }
+
+    /// A message for a player, of any kind and length; the last of its parts may be missing.
+    fn write(&mut self, at: usize, link: SocketId, guest: SessionId, input: &mut Input<'_>) {
+        let number = input.byte() % 3;
+        let channel = match input.byte() {
+            0..=63 => bundle::Channel::Sequenced(number),
+            64..=127 => bundle::Channel::Unreliable(number),
+            _ => bundle::Channel::Reliable(number),
+        };
+        let len = [1, 40, 900, 20_000][input.below(4)].min(channel.message_bytes_max());
+        let (message, token) = (vec![number; len], input.below(8) as u64);
+        let parts: Vec<_> = MessagePart::of(guest, channel, token, &message).collect();
+        let left = if input.byte() < 8 { 1 } else { parts.len() };
+        for part in &parts[..left] {
+            self.say(at, link, |w| w.message(part));
         }
     }
 
@@ -400,7 +474,7 @@ impl Cast {
 
     fn watch_player(&mut self, sent: &Sent) {
         let to = sent.target.peer.expect("a player's packet is for a player");
-        let Self { tickets, seals, allows_reuse, .. } = self;
+        let Self { tickets, seals, allows_reuse, delivers, .. } = self;
         let opened = tickets.iter_mut().find_map(|ticket| {
             let opened = seals.open(&ticket.token.server_to_client, &sent.bytes)?;
             Some((ticket, opened))
@@ -408,6 +482,11 @@ impl Cast {
         // A token whose ticket was thrown away may still have its session.
         let Some((ticket, (header, body))) = opened else { return };
         assert!(ticket.used.insert(header.sequence), "number {} twice", header.sequence);
+        if header.kind == PacketKind::Payload
+            && let Some((packet, _)) = read_header(&body).filter(|_| *delivers)
+        {
+            ticket.newest_packet = packet.sequence;
+        }
         if header.kind == PacketKind::Challenge {
             let owner = *ticket.owner.get_or_insert(to);
             let may_move = ticket.is_forgotten || *allows_reuse;
@@ -439,7 +518,7 @@ impl Cast {
     }
 }
 
-fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
+fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
     let backend = |name: &str, link| Backend {
         name: name.to_owned(),
         link,
@@ -465,7 +544,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool) -> Setup {
             replay: Policy::new(64, 1000).expect("a power of two"),
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: reuse,
-            delivers: false,
+            delivers,
             unique_in: None,
         }),
         public: vec![public.parse().expect("literal")],
