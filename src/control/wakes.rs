@@ -39,7 +39,7 @@ impl Signals {
     pub(super) fn raise(numbers: &[i32]) {
         let is_ours = |number: &&i32| kinds().iter().any(|kind| kind.as_raw_value() == **number);
         for number in numbers.iter().filter(is_ours).take(UNHEARD_MAX) {
-            let _ = process::signal(std::process::id(), *number);
+            process::raise(*number);
         }
     }
 

@@ -21,7 +21,10 @@ fn a_reload_that_comes_while_the_gateway_is_handed_over_is_done_by_the_next_proc
     // While it prepares, while the state is copied, behind the barrier, and when it is too late for
     // the process that was told.
     for moment in [Heard::Hello, Heard::Prepared, Heard::Read, Heard::Taken] {
-        let mut line = Line::start(&text("mmsg"));
+        // A confined process may send no signal to another.
+        let mut config = text("mmsg");
+        config.gateway.push_str("confine = true\n");
+        let mut line = Line::start(&config);
         let _game = Game::start(&line.daemon, "arena");
         line.daemon.ready();
         let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);

@@ -52,6 +52,28 @@ fn io_uring_that_only_one_of_both_processes_may_use_costs_no_player_anything() {
     }
 }
 
+#[test]
+fn a_confined_daemon_says_that_it_cannot_start_programs_and_root_takes_it_over() {
+    if !is_root() {
+        return;
+    }
+    let mut config = text("mmsg");
+    config.gateway.push_str("confine = true\n");
+    let mut line = Line::start(&config);
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    for generation in 2..=3 {
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("cannot start programs") && said.contains("--take-over"), "{said}");
+        player.echo(b"still here");
+        line.take_over();
+        assert_eq!(line.generation(), generation);
+        player.echo(b"and goes on");
+    }
+}
+
 /// What stands in for systemd: hears what it is told, in order.
 fn manager(socket: UnixDatagram) -> Receiver<String> {
     let (sender, heard) = channel();

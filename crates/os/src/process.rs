@@ -46,6 +46,12 @@ pub fn signal(pid: u32, number: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Has this process hear a signal. A confined one may do that, and signal nobody else.
+pub fn raise(number: i32) {
+    // SAFETY: takes an integer only.
+    unsafe { libc::raise(number) };
+}
+
 /// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs
 /// `CAP_SYS_NICE`. Threads and processes that it starts are ordinary again.
 pub fn go_first() -> io::Result<()> {
