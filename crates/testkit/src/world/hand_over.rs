@@ -16,7 +16,7 @@ impl World {
         }
         let Some(mut under_way) = self.hand_over.under_way.take() else {
             if self.hand_over.random.chance(BEGINS_PER_MILLE) {
-                let rehearsal = Rehearsal::new(self.workers.len(), STREAM_BYTES);
+                let rehearsal = Rehearsal::new(self.workers.len(), WINDOW_BYTES);
                 let steps_left = self.hand_over.random.within(0..30);
                 self.hand_over.under_way = Some(UnderWay { rehearsal, steps_left });
             }
@@ -86,4 +86,5 @@ const BEGINS_PER_MILLE: u32 = 20;
 
 const FAILS_PER_MILLE: u32 = 300;
 
-const STREAM_BYTES: usize = 16 << 20;
+/// So small that every hand-over has several parts.
+const WINDOW_BYTES: usize = 4096;
