@@ -267,6 +267,11 @@ impl Control {
         }
     }
 
+    /// Goes on with its agents' connections, once the workers turn.
+    pub fn inherit_agents(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
+        self.main_loop.agents.inherit(bytes, fds);
+    }
+
     /// Adds what that process had recorded of latencies when its workers ended, once it says so.
     pub fn hear_recorded(&self, channel: Channel) {
         let published = self.fleet.published().to_vec();
@@ -281,6 +286,8 @@ impl Control {
     pub fn set_off(&mut self, workers: Ready) {
         self.fleet.set_off(workers);
         Signals::raise(&std::mem::take(&mut self.unheard));
+        let now_ns = self.main_loop.view.now_ns();
+        self.main_loop.agents.tick(now_ns);
     }
 
     /// Gives the sockets that agents come to to the user that this process is about to become.

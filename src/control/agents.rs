@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use serde::Serialize;
 
@@ -14,7 +15,8 @@ use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
 use ringgate_trunk::tls;
 use ringgate_trunks::{
-    AgentShown, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks, Window,
+    AgentShown, AtRest, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks,
+    Window,
 };
 
 /// The control thread's end.
@@ -137,6 +139,18 @@ impl Agents {
         self.tick(now_ns);
     }
 
+    /// Has all of them rest, for another process to go on with. `None` where agents cannot connect.
+    pub(super) fn rest(&mut self) -> Option<AtRest> {
+        self.trunks.has_doors().then(|| self.trunks.rest())
+    }
+
+    /// Goes on with what the process before has given away, from the next tick on.
+    pub(super) fn inherit(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) {
+        if let Err(why) = self.trunks.inherit(bytes, fds) {
+            tracing::error!(event = "agents_failed", "{why}");
+        }
+    }
+
     /// Ends all trunks.
     pub(super) fn stop(&mut self) {
         self.trunks.stop();
@@ -144,7 +158,7 @@ impl Agents {
 }
 
 impl ControlLoop {
-    /// Ends all trunks; agents connect again to who serves them next.
+    /// Ends all trunks that no other process goes on with.
     pub(super) fn leave_agents(&mut self) {
         self.agents.stop();
     }

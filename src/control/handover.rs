@@ -37,6 +37,7 @@ use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::{self, Writing};
+use ringgate_trunks::AtRest;
 
 /// How the daemon was started, to start the next one.
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub(super) struct Prepared {
     offer: Offer,
     asked: Asked,
     pid: u32,
+    /// It can go on with connections of agents.
+    takes_trunks: bool,
 }
 
 /// What the pause was made of, in microseconds, and what it was spared.
@@ -329,7 +332,9 @@ impl ControlLoop {
 
     /// The barrier, and everything after it. Returns whether another process has the gateway now.
     pub(super) fn hand_over(&mut self, fleet: &Fleet, prepared: Prepared) -> bool {
-        let Prepared { channel, mut giver, mut offer, mut asked, pid } = prepared;
+        let Prepared { channel, mut giver, mut offer, mut asked, pid, takes_trunks } = prepared;
+        // Workers still serve, and what they have for agents waits in its sockets.
+        let mut agents = takes_trunks.then(|| self.agents.rest()).flatten();
         let mut lap = Lap::start(&self.view);
         let since_ns = lap.since_ns;
         let mut pause = Pause { copied: offer.scribe.copied(), ..Pause::default() };
@@ -351,7 +356,8 @@ impl ControlLoop {
                     let is_first = offer.given.is_none();
                     let given = part.and_then(|part| {
                         let is_last = part.is_last;
-                        self.give(&channel, part, is_first.then_some(since_ns), &mut offer)?;
+                        let first = is_first.then_some((since_ns, agents.as_ref()));
+                        self.give(&channel, part, first, &mut offer)?;
                         Ok(is_last)
                     });
                     pause.give_us += lap.us(&self.view);
@@ -381,6 +387,9 @@ impl ControlLoop {
                     pause.take_us += lap.us(&self.view);
                     if let Some(frozen) = frozen {
                         frozen.leave();
+                    }
+                    if let Some(agents) = agents.take() {
+                        agents.leave();
                     }
                     self.notifier.handed_over(pid);
                     self.view.hand_over_to(pid);
@@ -412,12 +421,12 @@ impl ControlLoop {
         &self,
         channel: &Channel,
         part: PartOfRest,
-        first_since_ns: Option<u64>,
+        first: Option<(u64, Option<&AtRest>)>,
         offer: &mut Offer,
     ) -> Result<(), String> {
         let PartOfRest { shared_bytes, worker_bytes, is_last, gifts } = part;
-        if let Some(since_ns) = first_since_ns {
-            self.give_rows(channel, gifts, since_ns, offer)?;
+        if let Some(first) = first {
+            self.give_rows(channel, gifts, first, offer)?;
         }
         say(channel, &Message::Rest { shared_bytes, worker_bytes, is_last }, &[])
     }
@@ -426,7 +435,7 @@ impl ControlLoop {
         &self,
         channel: &Channel,
         mut gifts: Vec<Gift>,
-        since_ns: u64,
+        (since_ns, agents): (u64, Option<&AtRest>),
         offer: &mut Offer,
     ) -> Result<(), String> {
         let sockets: Vec<(SocketRow, OwnedFd)> =
@@ -441,13 +450,19 @@ impl ControlLoop {
             told: self.watcher.given(),
             signals: self.postponed.iter().filter_map(Postponed::signal).collect(),
             fleet: self.heirloom().as_ref().map(fleet_row),
+            trunk_bytes: agents.map_or(0, |it| it.bytes().len() as u64),
+            trunk_sockets: agents.map_or(0, |it| it.descriptors().len() as u32),
         };
-        pass(channel, &sockets)?;
+        let of_agents = agents.map_or(&[][..], AtRest::descriptors);
+        pass(channel, sockets.iter().map(|(_, fd)| fd).chain(of_agents))?;
         let given = serde_json::to_vec(&given).expect("no maps with other keys than strings");
-        let memory = filled(&given).map_err(|why| format!("cannot set memory aside: {why}"))?;
-        say(channel, &Message::Given { given_bytes: given.len() as u64 }, &[memory.fd()])?;
+        let fail = |why| format!("cannot set memory aside: {why}");
+        let memory = filled(&given).map_err(fail)?;
+        let trunks = filled(agents.map_or(&[], AtRest::bytes)).map_err(fail)?;
+        let message = Message::Given { given_bytes: given.len() as u64 };
+        say(channel, &message, &[memory.fd(), trunks.fd()])?;
         // The successor reads it when it comes to it, and it would be wiped.
-        offer.given = Some(memory);
+        offer.given = Some([memory, trunks]);
         Ok(())
     }
 
@@ -579,12 +594,9 @@ fn write_part(frozen: Option<&mut Frozen<'_>>, offer: &mut Offer) -> Result<Part
 }
 
 /// Passes sockets on.
-fn pass(channel: &Channel, sockets: &[(SocketRow, OwnedFd)]) -> Result<(), String> {
-    for some in sockets.chunks(DESCRIPTORS_MAX) {
-        let fds: Vec<_> = some.iter().map(|(_, fd)| fd.as_fd()).collect();
-        say(channel, &Message::Sockets, &fds)?;
-    }
-    Ok(())
+fn pass<'a>(channel: &Channel, sockets: impl Iterator<Item = &'a OwnedFd>) -> Result<(), String> {
+    let fds: Vec<_> = sockets.map(AsFd::as_fd).collect();
+    fds.chunks(DESCRIPTORS_MAX).try_for_each(|some| say(channel, &Message::Sockets, some))
 }
 
 fn say(channel: &Channel, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), String> {

@@ -21,6 +21,9 @@ pub enum Message {
         release: String,
         /// Its process id, for logs and for the service manager.
         pid: u32,
+        /// Whether it can go on with connections of agents.
+        #[serde(default)]
+        trunks: bool,
     },
     /// It may prepare. Comes with descriptors: the facts, then the memory of each stream.
     Welcome {
@@ -216,6 +219,12 @@ pub struct Given {
     /// What the gateway is registered as in its fleet, where it is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetRow>,
+    /// How long the memory is that comes with this message behind its own: connections of agents.
+    #[serde(default)]
+    pub trunk_bytes: u64,
+    /// How many descriptors of theirs came behind those of the rows.
+    #[serde(default)]
+    pub trunk_sockets: u32,
 }
 
 /// A worker's durations by the names of their stages: how many nanoseconds, and how often.
@@ -292,7 +301,7 @@ impl Message {
     /// A first word of this release.
     pub fn hello() -> Self {
         let release = env!("CARGO_PKG_VERSION").to_owned();
-        Self::Hello { conversation: CONVERSATION, release, pid: std::process::id() }
+        Self::Hello { conversation: CONVERSATION, release, pid: std::process::id(), trunks: true }
     }
 
     /// A refusal that fits a packet.

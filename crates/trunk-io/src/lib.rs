@@ -6,18 +6,19 @@
 //! ready.
 #![deny(unsafe_code)]
 
+mod carried;
 mod door;
 mod guest;
 mod line;
 mod local;
 mod port;
-mod records;
 #[cfg(test)]
 mod tests;
 mod trunk;
 
 use std::sync::Arc;
 
+pub use carried::adopt;
 pub use door::Door;
 pub use guest::{Guest, Hello};
 pub use line::Line;

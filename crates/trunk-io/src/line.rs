@@ -2,13 +2,14 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_trunk::control::{Control, Inbox, Malformed, Outbox};
 use ringgate_trunk::tls::{Failure, Received, Stream};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::records::Records;
+use crate::carried::{adopt, read_address, write_address};
 
 /// One connection.
 #[derive(Debug)]
@@ -16,7 +17,6 @@ pub struct Line {
     socket: TcpStream,
     peer: SocketAddr,
     stream: Stream,
-    records: Records,
     inbox: Inbox,
     outbox: Outbox,
     /// The kernel had no room for what waits.
@@ -51,7 +51,6 @@ impl Line {
             socket,
             peer,
             stream,
-            records: Records::default(),
             inbox: Inbox::default(),
             outbox: Outbox::default(),
             is_blocked: false,
@@ -81,8 +80,8 @@ impl Line {
     /// Reads what there is, as far as there is room. Take everything out with [`next`](Self::next)
     /// before it is asked again; it is over where it says [`Received::Nothing`].
     pub fn receive(&mut self) -> Result<Received, Failure> {
-        let Self { socket, stream, records, inbox, .. } = self;
-        stream.receive(&mut records.of(socket), inbox)
+        let Self { socket, stream, inbox, .. } = self;
+        stream.receive(socket, inbox)
     }
 
     /// The next whole frame.
@@ -106,6 +105,29 @@ impl Line {
     /// Whether it is to be flushed as soon as the kernel has room.
     pub const fn wants_room(&self) -> bool {
         self.is_blocked
+    }
+
+    /// Has it be something that another process can go on with: see [`Stream::make_portable`].
+    pub fn make_portable(&mut self) -> Result<(), Failure> {
+        self.stream.make_portable()
+    }
+
+    /// Writes all of it but the descriptor.
+    pub(crate) fn write(&self, out: &mut Writer<'_>) {
+        // Whether there is room shows when it is written to.
+        let Self { socket: _, peer, stream, inbox, outbox, is_blocked: _ } = self;
+        write_address(*peer, out);
+        stream.write(out);
+        inbox.write(out);
+        outbox.write(out);
+    }
+
+    /// What another process had over this descriptor.
+    pub(crate) fn read(from: &mut Reader<'_>, fd: OwnedFd) -> Result<Self, Broken> {
+        let socket = adopt(fd, Type::STREAM)?.into();
+        let (peer, stream) = (read_address(from)?, Carry::read(from)?);
+        let (inbox, outbox) = (Carry::read(from)?, Carry::read(from)?);
+        Ok(Self { socket, peer, stream, inbox, outbox, is_blocked: false })
     }
 
     /// Says that nothing more will be sent.

@@ -6,11 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::backend::Queue;
-use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame};
+use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame, Frames};
 use ringgate_os::message::{Beside, Receiver};
 use ringgate_os::notify::Epoll;
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::carried::adopt;
 
 /// One link.
 #[derive(Debug)]
@@ -68,6 +71,28 @@ impl Local {
         let queue = Queue::new(QUEUE_BUNDLES);
         let (is_watched_for_room, is_held) = (Cell::new(false), Cell::new(false));
         Self { socket, queue, is_broken: false, is_watched_for_room, is_held }
+    }
+
+    /// Writes all of it but the descriptor: what waits to be sent.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        // Of whom to read and when, its thread has a word to say.
+        let Self { socket: _, queue, is_broken, is_watched_for_room: _, is_held: _ } = self;
+        is_broken.write(out);
+        let bytes: usize = queue.waiting().map(<[u8]>::len).sum();
+        bytes.write(out);
+        queue.waiting().for_each(|bundle| out.bytes(bundle));
+    }
+
+    /// What another process had over this descriptor.
+    pub fn read(from: &mut Reader<'_>, fd: OwnedFd) -> Result<Self, Broken> {
+        let mut local = Self::new(adopt(fd, Type::SEQPACKET)?);
+        local.is_broken = Carry::read(from)?;
+        let bytes = usize::read(from)?;
+        for frame in Frames::new(from.bytes(bytes)?) {
+            let is_taken = frame.is_ok_and(|frame| local.queue.push_late_frame(frame));
+            is_taken.then_some(()).ok_or(Broken::Invalid("record"))?;
+        }
+        Ok(local)
     }
 
     /// Watches it for bundles.

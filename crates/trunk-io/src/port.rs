@@ -3,15 +3,18 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::Frame;
 use ringgate_os::message::{self, Beside, MESSAGES_MAX, Outgoing, Receiver};
 use ringgate_os::segments::{self, Cut, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use ringgate_trunk::lane::Lane;
 use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::carried::{adopt, read_address, write_address};
 
 /// Memory that datagrams are received into: a few messages of the longest kind. Several ports of a
 /// thread share it.
@@ -56,6 +59,23 @@ impl Port {
         segments::receive_joined(socket.as_fd())?;
         let socket = UdpSocket::from(socket);
         Ok(Self { socket, peer, may_have_strays: is_shared, alone: 0, cut: [0; 2] })
+    }
+
+    /// Writes all of it but the descriptor.
+    pub(crate) fn write(&self, out: &mut Writer<'_>) {
+        let Self { socket: _, peer, may_have_strays, alone, cut } = self;
+        write_address(*peer, out);
+        may_have_strays.write(out);
+        alone.write(out);
+        cut.write(out);
+    }
+
+    /// What another process had over this descriptor.
+    pub(crate) fn read(from: &mut Reader<'_>, fd: OwnedFd) -> Result<Self, Broken> {
+        let socket = adopt(fd, Type::DGRAM)?.into();
+        let (peer, may_have_strays) = (read_address(from)?, Carry::read(from)?);
+        let (alone, cut) = (Carry::read(from)?, Carry::read(from)?);
+        Ok(Self { socket, peer, may_have_strays, alone, cut })
     }
 
     /// Whom it sends to.

@@ -61,6 +61,57 @@ fn payloads_cross_in_both_directions_and_none_is_lost() {
 }
 
 #[test]
+fn ends_that_go_on_in_another_process_lose_nothing_and_nobody_notices() {
+    let Some(mut rig) = Rig::with(Rekey { age_ns: u64::MAX, datagrams: 50 }) else { return };
+    let mut told = 0;
+    for round in 0..200_usize {
+        if round % 20 == 0 {
+            let serial = round as u64 + 1;
+            rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(serial)));
+            rig.tell(AGENT, 0, 7, |writer| writer.close(session(serial), CloseReason::Kicked));
+            told += 1;
+        }
+        let last = session((round - round % 20) as u64 + 1);
+        for number in 0..50_usize {
+            let bytes = [&(round * 50 + number).to_le_bytes()[..], &[7; 92]].concat();
+            for from in [AGENT, GATEWAY] {
+                rig.push(from, 0, 7, |writer| writer.payload(last, &bytes));
+            }
+        }
+        match round % 5 {
+            // Before anything has left.
+            1 => rig.hand_over(AGENT),
+            2 => rig.hand_over(GATEWAY),
+            // Before anything has come.
+            3 => {
+                rig.turn();
+                rig.hand_over(AGENT);
+                rig.hand_over(GATEWAY);
+            }
+            _ => rig.turn(),
+        }
+    }
+    rig.until("all has come", |rig| {
+        [AGENT, GATEWAY].iter().all(|it| rig.heard(*it).len() == 200 * 50 + told)
+    });
+    for to in [AGENT, GATEWAY] {
+        let payload = |heard: &Heard| match heard {
+            Heard::Payload { bytes, .. } => bytes.first_chunk().map(|it| usize::from_le_bytes(*it)),
+            _ => None,
+        };
+        let mut numbers: Vec<_> = rig.heard(to).iter().filter_map(payload).collect();
+        // One waits for its announcement, and others overtake it.
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..200 * 50));
+        let stats = rig.trunk(to).stats().next().expect("there is a lane");
+        assert_eq!((stats.full, stats.moved), (0, 0));
+        assert_eq!(stats.lane.arrived_here.lost(), 0);
+        assert_eq!(stats.lane.payloads_received, 200 * 50);
+        assert!(stats.is_up && stats.lane.epochs[0] > 2, "{stats:?}");
+    }
+}
+
+#[test]
 fn keys_move_on_while_payloads_cross() {
     let rekey = Rekey { age_ns: u64::MAX, datagrams: 8 };
     let Some(mut rig) = Rig::with(rekey) else { return };

@@ -5,6 +5,7 @@
 //! What goes wrong ends the trunk, and is looked at once a turn ([`Trunk::over`]): until then
 //! everything may still be called, and does nothing.
 
+mod carried;
 mod lanes;
 mod lent;
 mod way;

@@ -25,6 +25,8 @@ impl Arrived {
     }
 }
 
+ringgate_core::carried!(Arrived { received, gaps, filled });
+
 /// The section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
@@ -76,6 +78,14 @@ pub(crate) struct Pulse {
     pub(crate) there: Arrived,
 }
 
+ringgate_core::carried!(Pulse {
+    due_ns as time,
+    heard_ns as time,
+    echo,
+    round_trip_ns,
+    there,
+});
+
 impl Pulse {
     pub(crate) fn new(now_ns: u64) -> Self {
         let there = Arrived::default();
@@ -89,7 +99,7 @@ impl Pulse {
         }
         self.due_ns = now_ns + BEAT_NS;
         let (echo_us, at_ns) = self.echo.unwrap_or((0, now_ns));
-        let held_us = u32::try_from((now_ns - at_ns) / 1000).unwrap_or(u32::MAX);
+        let held_us = u32::try_from(now_ns.saturating_sub(at_ns) / 1000).unwrap_or(u32::MAX);
         Some(Beat { clock_us: now_ns / 1000, echo_us, held_us, arrived })
     }
 

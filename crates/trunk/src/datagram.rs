@@ -123,6 +123,8 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals([u64; Refusal::ALL.len()]);
 
+ringgate_core::carried_alone!(Refusals);
+
 impl Refusals {
     /// How often this one was.
     pub const fn of(&self, refusal: Refusal) -> u64 {

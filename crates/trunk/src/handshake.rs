@@ -17,6 +17,8 @@ pub struct Conversation {
     is_over: bool,
 }
 
+ringgate_core::carried!(Conversation { role, lanes, is_over });
+
 /// What is to be done about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
@@ -42,6 +44,11 @@ impl Conversation {
     /// Before the first frame.
     pub const fn new(role: Role) -> Self {
         Self { role, lanes: None, is_over: false }
+    }
+
+    /// How many lanes there are, once both sides have introduced themselves.
+    pub const fn lanes(&self) -> Option<u8> {
+        self.lanes
     }
 
     /// Whether both sides have introduced themselves.

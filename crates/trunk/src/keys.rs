@@ -19,6 +19,8 @@ pub struct Rekey {
     pub datagrams: u64,
 }
 
+ringgate_core::carried!(Rekey { age_ns, datagrams });
+
 impl Default for Rekey {
     fn default() -> Self {
         Self { age_ns: 120_000_000_000, datagrams: 1 << 30 }
@@ -34,6 +36,8 @@ pub const PREVIOUS_NS: u64 = 3_000_000_000;
 struct Ratchet {
     secret: Key,
 }
+
+ringgate_core::carried!(Ratchet { secret });
 
 impl Ratchet {
     /// The next epoch's key.
@@ -60,6 +64,8 @@ pub struct SendKeys {
     rekey: Rekey,
 }
 
+ringgate_core::carried!(SendKeys { ratchet, key, epoch, since_ns as time, sealed, rekey });
+
 impl SendKeys {
     /// Begins at epoch 0.
     pub fn new(secret: Key, rekey: Rekey, now_ns: u64) -> Self {
@@ -76,7 +82,7 @@ impl SendKeys {
             self.epoch += 1;
             (self.since_ns, self.sealed) = (now_ns, 0);
         }
-        self.sealed += datagrams;
+        self.sealed = self.sealed.saturating_add(datagrams);
         (&self.key, self.epoch as u16)
     }
 
@@ -104,6 +110,15 @@ pub struct ReceiveKeys {
     epoch: u64,
     changed_ns: u64,
 }
+
+ringgate_core::carried!(ReceiveKeys {
+    ratchet,
+    previous,
+    current,
+    next,
+    epoch,
+    changed_ns as time,
+});
 
 impl ReceiveKeys {
     /// Begins at epoch 0.

@@ -28,6 +28,8 @@ pub enum Role {
     Gateway,
 }
 
+ringgate_core::carried_by_number!(Role { Agent = 0, Gateway = 1 });
+
 /// What both ends get from the TLS exporter, for one lane.
 #[derive(Debug)]
 pub struct Secrets {
@@ -84,6 +86,9 @@ pub struct Lane {
     pulse: Pulse,
 }
 
+// What was pushed and is not sealed does not go along: seal before.
+ringgate_core::carried!(Lane { sender, receiver, path, pulse });
+
 impl Lane {
     /// A lane that has just come up.
     pub fn new(
@@ -105,6 +110,17 @@ impl Lane {
             path: Path::new(now_ns),
             pulse: Pulse::new(now_ns),
         }
+    }
+
+    /// Whether this is what that end of a trunk has.
+    pub fn is_of(&self, role: Role, which: (u32, u8)) -> bool {
+        self.sender.is_of(which) && self.receiver.is_of(which, role == Role::Agent)
+    }
+
+    /// Another process may have gone on with this lane and has not: no number that it can have used
+    /// is used again.
+    pub const fn jump(&mut self) {
+        self.sender.jump();
     }
 
     /// Appends a record that may be lost. Where there is no room, what there is has to be sent

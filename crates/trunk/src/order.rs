@@ -10,6 +10,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{Frame, Frames, Opened, OpenedPlain, SessionId, ToGame};
 
 use crate::datagram::Refusal;
@@ -32,7 +33,41 @@ pub(crate) struct Order {
     sessions: Option<HashMap<u64, u16, BuildHasherDefault<SessionHasher>>>,
 }
 
+impl Carry for Order {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { seen, links, sessions } = self;
+        seen.write(out);
+        links.write(out);
+        sessions.is_some().write(out);
+        let Some(sessions) = sessions else { return };
+        (sessions.len() as u32).write(out);
+        for (session, link) in sessions {
+            (*session, *link).write(out);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (seen, links) = (u32::read(from)?, Numbers::read(from)?);
+        let mut order = Self { seen, links, ..Self::new(bool::read(from)?) };
+        if let Some(sessions) = &mut order.sessions {
+            let count = u32::read(from)? as usize;
+            if count > SESSIONS_MAX {
+                return Err(Broken::Invalid("number of sessions"));
+            }
+            for _ in 0..count {
+                let (session, link) = Carry::read(from)?;
+                sessions.insert(session, link);
+            }
+        }
+        Ok(order)
+    }
+}
+
 impl Order {
+    pub(crate) const fn knows_sessions(&self) -> bool {
+        self.sessions.is_some()
+    }
+
     /// With sessions, which is what an agent asks for.
     pub(crate) fn new(with_sessions: bool) -> Self {
         let sessions = with_sessions.then(HashMap::default);
@@ -130,6 +165,24 @@ impl Default for Numbers {
     }
 }
 
+impl Carry for Numbers {
+    fn write(&self, out: &mut Writer<'_>) {
+        let words = self.0.iter().enumerate().filter(|(_, word)| **word != 0);
+        let set = words.flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| (at * 64 + bit) as u16)
+        });
+        set.collect::<Vec<_>>().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut numbers = Self::default();
+        for number in Vec::<u16>::read(from)? {
+            numbers.insert(number);
+        }
+        Ok(numbers)
+    }
+}
+
 impl Numbers {
     /// Whether it was not in there.
     fn insert(&mut self, number: u16) -> bool {
@@ -201,6 +254,34 @@ impl Waiter {
             About::Session(session) => self.session == Some(session),
             About::Elsewhere => false,
         }
+    }
+}
+
+impl Carry for Waiting {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, queue } = self;
+        (queue.len() as u32).write(out);
+        let mut records = Frames::new(bytes).flatten();
+        for Waiter { mark, link, session: _, bytes: _ } in queue {
+            (*mark, *link).write(out);
+            let record = records.next().map_or(&[][..], |frame| frame.bytes());
+            (record.len() as u16).write(out);
+            out.bytes(record);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut waiting = Self::new();
+        for _ in 0..u32::read(from)? {
+            let (mark, link): (u32, u16) = Carry::read(from)?;
+            let len = u16::read(from)?;
+            let mut frames = Frames::new(from.bytes(len.into())?);
+            let frame = frames.next().and_then(Result::ok).ok_or(Broken::Invalid("record"))?;
+            if frames.next().is_some() || !waiting.keep(mark, link, frame) {
+                return Err(Broken::Invalid("record"));
+            }
+        }
+        Ok(waiting)
     }
 }
 

@@ -6,6 +6,8 @@
 //! side misses something, because a way may become narrower and then swallows long datagrams
 //! without a word. It may become wider too, so that everything is asked anew after ten minutes.
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
+
 use crate::datagram::{PATH_BYTES_MAX, PATH_BYTES_MIN};
 
 /// Payloads of UDP that common paths carry: frames of 9,000 bytes, Ethernet with IPv4 and IPv6,
@@ -41,6 +43,35 @@ enum State {
     Settled,
 }
 
+impl Carry for State {
+    fn write(&self, out: &mut Writer<'_>) {
+        match *self {
+            Self::Searching { bytes, tries } => (0_u8, (bytes, tries)).write(out),
+            Self::Verifying { tries } => (1_u8, tries).write(out),
+            Self::Settled => 2_u8.write(out),
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            0 => {
+                let (bytes, tries) = (size(from)?, Carry::read(from)?);
+                Ok(Self::Searching { bytes, tries })
+            }
+            1 => Ok(Self::Verifying { tries: Carry::read(from)? }),
+            2 => Ok(Self::Settled),
+            _ => Err(Broken::Invalid("state of a path")),
+        }
+    }
+}
+
+/// How long a datagram may be: within what any way carries.
+fn size(from: &mut Reader<'_>) -> Result<usize, Broken> {
+    let bytes = usize::read(from)?;
+    let is_one = (PATH_BYTES_MIN..=PATH_BYTES_MAX).contains(&bytes);
+    is_one.then_some(bytes).ok_or(Broken::Invalid("size of a datagram"))
+}
+
 /// What is known of one lane's way to the other side.
 #[derive(Debug)]
 pub struct Path {
@@ -53,6 +84,25 @@ pub struct Path {
     raise_ns: u64,
     /// How often a way that had been found became narrower.
     narrowed: u64,
+}
+
+impl Carry for Path {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, too_long, state, due_ns, raise_ns, narrowed } = self;
+        (*bytes, *too_long).write(out);
+        state.write(out);
+        [*due_ns, *raise_ns, *narrowed].write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (bytes, too_long) = (size(from)?, usize::read(from)?);
+        if !(bytes + 1..=PATH_BYTES_MAX + 1).contains(&too_long) {
+            return Err(Broken::Invalid("size of a datagram"));
+        }
+        let state = State::read(from)?;
+        let (due_ns, raise_ns) = (time::read(from)?, time::read(from)?);
+        Ok(Self { bytes, too_long, state, due_ns, raise_ns, narrowed: Carry::read(from)? })
+    }
 }
 
 impl Path {

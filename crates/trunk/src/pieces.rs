@@ -4,6 +4,7 @@
 //! its place is given up and counted, so nothing grows and nothing is waited for.
 
 use arrayvec::ArrayVec;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::BUNDLE_BYTES_MAX;
 
 use crate::datagram::Refusal;
@@ -29,6 +30,40 @@ struct Place {
 pub(crate) struct Pieces {
     places: [Option<Place>; PLACES],
     memory: Box<[u8]>,
+}
+
+impl Carry for Pieces {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { places, memory } = self;
+        for (place, bytes) in places.iter().zip(memory.chunks_exact(BUNDLE_BYTES_MAX)) {
+            place.is_some().write(out);
+            let Some(Place { link, number, total, have }) = place else { continue };
+            [*link, *number, *total].write(out);
+            have.to_vec().write(out);
+            for (at, len) in have {
+                out.bytes(&bytes[usize::from(*at)..][..usize::from(*len)]);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut pieces = Self::new();
+        for at in 0..PLACES {
+            if !bool::read(from)? {
+                continue;
+            }
+            let [link, number, total] = Carry::read(from)?;
+            for (offset, len) in Vec::<(u16, u16)>::read(from)? {
+                let bytes = from.bytes(len.into())?;
+                let piece = Piece { link, number, offset, total, bytes };
+                let taken = pieces.take(&piece);
+                // A record that is whole was handed on long ago.
+                let is_part = usize::from(number) % PLACES == at && taken == Ok((None, false));
+                is_part.then_some(()).ok_or(Broken::Invalid("piece"))?;
+            }
+        }
+        Ok(pieces)
+    }
 }
 
 impl Pieces {

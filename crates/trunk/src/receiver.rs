@@ -5,6 +5,7 @@
 //! further is counted under its own name.
 
 use arrayvec::ArrayVec;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Job, Verdict};
 use ringgate_core::proto::replay;
 use ringgate_link::bundle::{Frame, Frames};
@@ -15,7 +16,7 @@ use crate::keys::{ReceiveKeys, Which};
 use crate::order::{About, Order, Waiting};
 use crate::pieces::Pieces;
 use crate::sections::{Piece, Section, take_apart};
-use crate::sender::nonce;
+use crate::sender::{JUMPED, nonce};
 
 /// Datagrams that are opened side by side.
 const BATCH: usize = 64;
@@ -57,7 +58,41 @@ struct Inner {
     payloads: u64,
 }
 
+ringgate_core::carried!(Inner { order, waiting, refusals, payloads });
+
+impl Carry for Receiver {
+    fn write(&self, out: &mut Writer<'_>) {
+        // The policy is the same in every process.
+        let Self { lane, trunk, keys, window, policy: _, latest, arrived, pieces, inner } = self;
+        (*lane, *trunk).write(out);
+        keys.write(out);
+        window.write(out);
+        latest.write(out);
+        arrived.write(out);
+        pieces.write(out);
+        inner.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (lane, trunk) = Carry::read(from)?;
+        let receiver = Self::new(trunk, lane, Carry::read(from)?, false);
+        Ok(Self {
+            window: Carry::read(from)?,
+            latest: Carry::read(from)?,
+            arrived: Carry::read(from)?,
+            pieces: Carry::read(from)?,
+            inner: Carry::read(from)?,
+            ..receiver
+        })
+    }
+}
+
 impl Receiver {
+    /// Whether it is the one of that lane, at an agent or at a gateway.
+    pub(crate) fn is_of(&self, which: (u32, u8), with_sessions: bool) -> bool {
+        (self.trunk, self.lane) == which && self.inner.order.knows_sessions() == with_sessions
+    }
+
     pub(crate) fn new(trunk: u32, lane: u8, keys: ReceiveKeys, with_sessions: bool) -> Self {
         let policy = replay::Policy::new(WINDOW_BITS, 0).expect("a window may have this size");
         Self {
@@ -220,7 +255,8 @@ impl Receiver {
         if sequence < next {
             self.arrived.filled += 1;
         } else {
-            self.arrived.gaps += sequence - next;
+            let gap = sequence - next;
+            self.arrived.gaps += if gap < JUMPED { gap } else { 0 };
             self.latest = Some(sequence);
         }
     }

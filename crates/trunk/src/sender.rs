@@ -7,6 +7,7 @@
 use std::mem;
 
 use arrayvec::ArrayVec;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Job};
 use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame};
 
@@ -47,6 +48,8 @@ pub struct Sent {
     pub split: u64,
 }
 
+ringgate_core::carried!(Sent { datagrams, bytes, payloads, split });
+
 #[derive(Debug)]
 pub(crate) struct Sender {
     lane: u8,
@@ -85,6 +88,17 @@ impl Sender {
             mark: 0,
             counts: Sent::default(),
         }
+    }
+
+    /// Whether it is the one of that lane.
+    pub(crate) fn is_of(&self, which: (u32, u8)) -> bool {
+        (self.trunk, self.lane) == which
+    }
+
+    /// Another process may have used the next numbers: goes on far behind them. The receiver
+    /// knows such a gap from a loss by its size.
+    pub(crate) const fn jump(&mut self) {
+        self.sequence += JUMP;
     }
 
     /// How long datagrams may be that begin from now on.
@@ -309,6 +323,57 @@ impl Sender {
         self.memory[index * SLOT_BYTES..][len..bytes].fill(0);
     }
 }
+
+/// What is sealed and was not sent goes along; what is not sealed does not.
+impl Carry for Sender {
+    fn write(&self, out: &mut Writer<'_>) {
+        let pending = self.pending();
+        let Self { lane, trunk, keys, sequence, path_bytes, piece_number, mark, counts, .. } = self;
+        // Of the rest it is said above what becomes of it.
+        let Self { memory: _, lens: _, section: _, is_closed: _, sent: _, .. } = self;
+        (*lane, *trunk).write(out);
+        keys.write(out);
+        (*sequence, *path_bytes).write(out);
+        (*piece_number, *mark).write(out);
+        counts.write(out);
+        (pending.len() as u32).write(out);
+        for datagram in pending {
+            (datagram.len() as u16).write(out);
+            out.bytes(datagram);
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (lane, trunk) = Carry::read(from)?;
+        let mut sender = Self::new(trunk, lane, Carry::read(from)?);
+        (sender.sequence, sender.path_bytes) = Carry::read(from)?;
+        (sender.piece_number, sender.mark) = Carry::read(from)?;
+        sender.counts = Carry::read(from)?;
+        let is_path = (PATH_BYTES_MIN..=PATH_BYTES_MAX).contains(&sender.path_bytes);
+        if !is_path || sender.sequence > SEQUENCE_MAX {
+            return Err(Broken::Invalid("sender of a lane"));
+        }
+        for slot in 0..u32::read(from)? as usize {
+            let len = usize::from(u16::read(from)?);
+            if len > PATH_BYTES_MAX || sender.lens.try_push(len).is_err() {
+                return Err(Broken::Invalid("datagram"));
+            }
+            sender.memory[slot * SLOT_BYTES..][..len].copy_from_slice(from.bytes(len)?);
+            sender.sent = Some(0);
+        }
+        Ok(sender)
+    }
+}
+
+/// What a sender leaves out that does not know which numbers were used.
+const JUMP: u64 = 1 << 32;
+
+/// A gap of so many numbers and more is no loss: so many datagrams are not lost before a lane
+/// counts as silent.
+pub(crate) const JUMPED: u64 = 1 << 31;
+
+/// More than any lane seals.
+const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// The sequence, which is never used twice under a key.
 pub(crate) fn nonce(sequence: u64) -> [u8; 12] {

@@ -4,3 +4,5 @@ mod hostile;
 mod order;
 mod rig;
 mod wire;
+
+pub(crate) use rig::carried;

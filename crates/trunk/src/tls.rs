@@ -3,6 +3,8 @@
 //! rustls reads from and writes to whatever the caller has, so the same code runs over a socket and
 //! in a simulator. Which cipher provider it uses is the caller's to say.
 
+mod bare;
+mod records;
 #[cfg(test)]
 mod tests;
 
@@ -17,13 +19,15 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, Error, RootCertStore,
-    ServerConfig, ServerConnection,
+    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, Error,
+    RootCertStore, ServerConfig, ServerConnection,
 };
 use zeroize::Zeroize;
 
 use crate::control::{ALPN, Inbox, Outbox};
 use crate::lane::{EXPORTER_LABEL, Secrets};
+use bare::Bare;
+use records::Records;
 
 /// Encrypted bytes that rustls keeps for a peer that does not read; what waits beyond them waits in
 /// the [`Outbox`], which has a bound of its own.
@@ -77,7 +81,7 @@ pub struct Agent(Arc<ClientConfig>);
 impl Gateway {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
-        let roots = Arc::new(identity.roots()?);
+        let (provider, roots) = (portable(provider), Arc::new(identity.roots()?));
         let agents = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
             .build()
             .map_err(|why| Mistake::Authority(why.to_string()))?;
@@ -91,6 +95,7 @@ impl Gateway {
         // Each connection proves anew who is there: a certificate that was replaced counts no more.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.enable_secret_extraction = true;
         Ok(Self(Arc::new(config)))
     }
 
@@ -103,7 +108,7 @@ impl Gateway {
 impl Agent {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(portable(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(Mistake::Tls)?
             .with_root_certificates(identity.roots()?)
@@ -111,6 +116,7 @@ impl Agent {
             .map_err(Mistake::Tls)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
+        config.enable_secret_extraction = true;
         Ok(Self(Arc::new(config)))
     }
 
@@ -118,6 +124,14 @@ impl Agent {
     pub fn connect(&self, gateway: ServerName<'static>) -> Result<Stream, Error> {
         ClientConnection::new(Arc::clone(&self.0), gateway).map(|it| Stream::new(it.into()))
     }
+}
+
+/// The same with the one cipher that a stream may have whose keys another process goes on with
+/// ([`Stream::make_portable`]): datagrams have it too, and its keys wear out by no number of records.
+fn portable(mut provider: Arc<CryptoProvider>) -> Arc<CryptoProvider> {
+    let is_it = |suite: CipherSuite| suite == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
+    Arc::make_mut(&mut provider).cipher_suites.retain(|suite| is_it(suite.suite()));
+    provider
 }
 
 impl Identity<'_> {
@@ -147,7 +161,17 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 /// One connection.
 #[derive(Debug)]
 pub struct Stream {
-    connection: Connection,
+    state: State,
+    records: Records,
+}
+
+#[derive(Debug)]
+enum State {
+    Whole(Box<Connection>),
+    /// Keys and numbers alone: what another process can go on with.
+    Bare(Bare),
+    /// Its keys could not be had.
+    Over,
 }
 
 /// What reading has brought.
@@ -173,6 +197,18 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// All names that [`name`](Self::name) gives.
+    pub const NAMES: [&'static str; 8] = [
+        "connection",
+        "protocol",
+        "certificate_missing",
+        "certificate_expired",
+        "certificate_foreign",
+        "certificate_unknown",
+        "refused_by_peer",
+        "tls",
+    ];
+
     /// Its name in metrics and events.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -208,33 +244,57 @@ impl std::error::Error for Failure {}
 impl Stream {
     fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(Some(BUFFER_BYTES));
-        Self { connection }
+        Self { state: State::Whole(Box::new(connection)), records: Records::default() }
     }
 
     /// Whether both sides have proven who they are. Nothing comes in or leaves before.
     pub fn is_proven(&self) -> bool {
-        !self.connection.is_handshaking() && self.connection.alpn_protocol() == Some(ALPN)
+        match &self.state {
+            State::Whole(connection) => is_proven(connection),
+            State::Bare(_) => true,
+            State::Over => false,
+        }
     }
 
-    /// Whether the other side's certificate, which was verified, is for this name.
+    /// Whether the other side's certificate, which was verified, is for this name. Only the process
+    /// that has verified it can say so.
     pub fn is_certified_for(&self, name: &str) -> bool {
-        let certificate = self.connection.peer_certificates().and_then(<[_]>::first);
+        let State::Whole(connection) = &self.state else { return false };
+        let certificate = connection.peer_certificates().and_then(<[_]>::first);
         let certificate = certificate.and_then(|it| ParsedCertificate::try_from(it).ok());
         let name = ServerName::try_from(name).ok();
         let both = certificate.zip(name);
         both.is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// The secrets of a lane: the same at both ends, and known to nobody else.
+    /// The secrets of a lane: the same at both ends, and known to nobody else. Only the process that
+    /// has made the connection can say them.
     pub fn secrets(&self, lane: u8) -> Result<Secrets, Error> {
+        let State::Whole(connection) = &self.state else { return Err(Error::HandshakeNotComplete) };
         Secrets::export(lane, |context| {
             let secret = [0; 32];
             let mut secret =
-                self.connection.export_keying_material(secret, EXPORTER_LABEL, Some(&context))?;
+                connection.export_keying_material(secret, EXPORTER_LABEL, Some(&context))?;
             let key = Key::from_bytes(secret);
             secret.zeroize();
             Ok(key)
         })
+    }
+
+    /// Has it be nothing but keys, numbers and bytes, which can be carried to another
+    /// process; until then it goes on here as before. An error is its end.
+    pub fn make_portable(&mut self) -> Result<(), Failure> {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Whole(connection) => {
+                self.state = State::Bare(Bare::of(*connection, &mut self.records)?);
+                Ok(())
+            }
+            State::Bare(bare) => {
+                self.state = State::Bare(bare);
+                Ok(())
+            }
+            State::Over => Err(over()),
+        }
     }
 
     /// Reads what there is, as far as the inbox has room.
@@ -243,33 +303,41 @@ impl Stream {
         source: &mut impl Read,
         inbox: &mut Inbox,
     ) -> Result<Received, Failure> {
-        if let Some(read) = self.take_out(inbox)? {
-            return Ok(read);
+        match &mut self.state {
+            State::Whole(connection) => {
+                receive(connection, &mut self.records.of(source), inbox.room()).map(|come| {
+                    match come {
+                        Come::Nothing => Received::Nothing,
+                        Come::Closed => Received::Closed,
+                        Come::Bytes(bytes) => {
+                            inbox.handle_read(bytes);
+                            Received::Something
+                        }
+                    }
+                })
+            }
+            State::Bare(bare) => bare.receive(&mut self.records, source, inbox),
+            State::Over => Err(over()),
         }
-        match self.connection.read_tls(source) {
-            Err(why) if is_blocked(&why) => return Ok(Received::Nothing),
-            Err(why) => return Err(Failure::Io(why)),
-            Ok(_) => {}
-        }
-        self.connection.process_new_packets().map_err(Failure::Tls)?;
-        if !self.connection.is_handshaking() && !self.is_proven() {
-            return Err(Failure::Protocol);
-        }
-        Ok(self.take_out(inbox)?.unwrap_or(Received::Something))
     }
 
     /// Writes what waits, as far as the sink takes it: of the outbox only once both sides are
     /// proven. Also what a failure has left to say.
     pub fn transmit(&mut self, sink: &mut impl Write, outbox: &mut Outbox) -> io::Result<()> {
+        let connection = match &mut self.state {
+            State::Whole(connection) => connection,
+            State::Bare(bare) => return bare.transmit(sink, outbox),
+            State::Over => return Err(io::ErrorKind::NotConnected.into()),
+        };
         loop {
-            if self.is_proven() && !outbox.bytes().is_empty() {
-                let taken = self.connection.writer().write(outbox.bytes())?;
+            if is_proven(connection) && !outbox.bytes().is_empty() {
+                let taken = connection.writer().write(outbox.bytes())?;
                 outbox.handle_sent(taken);
             }
-            if !self.connection.wants_write() {
+            if !connection.wants_write() {
                 return Ok(());
             }
-            match self.connection.write_tls(sink) {
+            match connection.write_tls(sink) {
                 Err(why) if is_blocked(&why) => return Ok(()),
                 Err(why) => return Err(why),
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -280,27 +348,67 @@ impl Stream {
 
     /// Says that nothing more will be sent.
     pub fn close(&mut self) {
-        self.connection.send_close_notify();
+        match &mut self.state {
+            State::Whole(connection) => connection.send_close_notify(),
+            State::Bare(bare) => bare.close(),
+            State::Over => {}
+        }
     }
 
     /// Whether something waits that the sink has not taken.
     pub fn wants_to_write(&self) -> bool {
-        self.connection.wants_write()
-    }
-
-    /// Takes opened bytes out. `None` where there are none.
-    fn take_out(&mut self, inbox: &mut Inbox) -> Result<Option<Received>, Failure> {
-        let room = inbox.room();
-        match self.connection.reader().read(room) {
-            Ok(0) if !room.is_empty() => Ok(Some(Received::Closed)),
-            Ok(bytes) => {
-                inbox.handle_read(bytes);
-                Ok(Some(Received::Something))
-            }
-            Err(why) if is_blocked(&why) => Ok(None),
-            Err(why) => Err(Failure::Io(why)),
+        match &self.state {
+            State::Whole(connection) => connection.wants_write(),
+            State::Bare(bare) => bare.wants_to_write(),
+            State::Over => false,
         }
     }
+}
+
+/// What reading has brought.
+enum Come {
+    Nothing,
+    /// So many, which may be none: there may be more.
+    Bytes(usize),
+    Closed,
+}
+
+fn is_proven(connection: &Connection) -> bool {
+    !connection.is_handshaking() && connection.alpn_protocol() == Some(ALPN)
+}
+
+fn receive(
+    connection: &mut Connection,
+    source: &mut impl Read,
+    room: &mut [u8],
+) -> Result<Come, Failure> {
+    if let Some(come) = take_out(connection, room)? {
+        return Ok(come);
+    }
+    match connection.read_tls(source) {
+        Err(why) if is_blocked(&why) => return Ok(Come::Nothing),
+        Err(why) => return Err(Failure::Io(why)),
+        Ok(_) => {}
+    }
+    connection.process_new_packets().map_err(Failure::Tls)?;
+    if !connection.is_handshaking() && !is_proven(connection) {
+        return Err(Failure::Protocol);
+    }
+    Ok(take_out(connection, room)?.unwrap_or(Come::Bytes(0)))
+}
+
+/// Takes opened bytes out. `None` where there are none.
+fn take_out(connection: &mut Connection, room: &mut [u8]) -> Result<Option<Come>, Failure> {
+    match connection.reader().read(room) {
+        Ok(0) if !room.is_empty() => Ok(Some(Come::Closed)),
+        Ok(bytes) => Ok(Some(Come::Bytes(bytes))),
+        Err(why) if is_blocked(&why) => Ok(None),
+        Err(why) => Err(Failure::Io(why)),
+    }
+}
+
+fn over() -> Failure {
+    Failure::Io(io::ErrorKind::NotConnected.into())
 }
 
 fn is_blocked(why: &io::Error) -> bool {

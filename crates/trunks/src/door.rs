@@ -6,15 +6,17 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use ringgate_core::carry::Carry;
 use ringgate_os::notify::{self, Epoll, Ready};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::{Door, End, Guest, Hello};
 
 use crate::crowd;
 use crate::mailbox::Mailbox;
+use crate::rest::{Order, Part, Verdict, written};
 use crate::shared::Shared;
 use crate::site::{self, Arrival};
 
@@ -23,12 +25,30 @@ const CONNECTIONS: u64 = 1;
 const DATAGRAMS: u64 = 2;
 const FIRST_GUEST: u64 = 3;
 
-/// Tells the thread to end.
-pub(crate) struct Stop(pub(crate) OwnedFd);
+/// Tells the thread to end, or to rest.
+pub(crate) struct Stop {
+    bell: OwnedFd,
+    rest: Mutex<Option<Order>>,
+}
 
 impl Stop {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { bell: notify::event_counter()?, rest: Mutex::default() })
+    }
+
     pub(crate) fn ring(&self) {
-        notify::event_add(self.0.as_fd());
+        notify::event_add(self.bell.as_fd());
+    }
+
+    /// Has it rest; it ends where somebody else goes on.
+    pub(crate) fn rest(&self, order: Order) {
+        *self.rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(order);
+        self.ring();
+    }
+
+    fn take(&self) -> Option<Order> {
+        notify::event_take(self.bell.as_fd());
+        self.rest.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -55,7 +75,7 @@ impl Porter {
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let [connections, datagrams] = door.sockets();
-        epoll.add(stop.0.as_fd(), STOP)?;
+        epoll.add(stop.bell.as_fd(), STOP)?;
         epoll.add(connections, CONNECTIONS)?;
         epoll.add(datagrams, DATAGRAMS)?;
         let address = door.address()?;
@@ -82,10 +102,14 @@ impl Porter {
             }
             for ready in &ready {
                 match ready.token {
-                    STOP => {
-                        notify::event_take(self.stop.0.as_fd());
-                        return self.shared.forget_door(self.bind);
-                    }
+                    STOP => match self.stop.take() {
+                        None => return self.shared.forget_door(self.bind),
+                        Some(order) => {
+                            if self.rest(order) == Verdict::Leave {
+                                return;
+                            }
+                        }
+                    },
                     CONNECTIONS => self.accept(),
                     DATAGRAMS => self.receive(),
                     _ => self.handle_guest(*ready),
@@ -93,6 +117,14 @@ impl Porter {
             }
             self.send_away_slow_ones();
         }
+    }
+
+    /// Gives its sockets away. Who has connected and not said who it is, comes again.
+    fn rest(&self, order: Order) -> Verdict {
+        let bytes = written(|out| self.bind.to_string().write(out));
+        let fds = self.door.sockets().into_iter().map(|fd| fd.try_clone_to_owned());
+        let part = fds.collect::<io::Result<_>>().ok().map(|fds| Part { bytes, fds });
+        order.rest(part).0
     }
 
     fn now_ns(&self) -> u64 {
@@ -239,6 +271,10 @@ impl Porter {
         }
     }
 }
+
+/// Under what connections that became no trunk and datagrams that went no further are counted here.
+pub(crate) const NAMES: [&str; 6] =
+    ["no_descriptor", "slow", "crowded", "foreign", "elsewhere", "overflow"];
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 

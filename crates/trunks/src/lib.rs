@@ -9,8 +9,10 @@
 
 mod crowd;
 mod door;
+mod handed;
 mod links;
 mod mailbox;
+mod rest;
 mod rules;
 mod shared;
 mod shown;
@@ -20,6 +22,7 @@ mod tests;
 mod told;
 mod trunks;
 
+pub use handed::AtRest;
 pub use ringgate_trunk::datagram::Refusal;
 pub use ringgate_trunk::keys::Rekey;
 pub use rules::{NO_AGENT, Rule};

@@ -4,6 +4,8 @@
 //! worker that has the lane is given its end of the link, by which goes what must arrive; to others
 //! it is made as the game process would make it, and everything goes by it.
 
+mod carried;
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;

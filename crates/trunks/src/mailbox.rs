@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringgate_os::notify;
 use ringgate_trunk::control::Reason;
 
+use crate::rest::Order;
+
 /// Something for a trunk's thread.
 #[derive(Debug)]
 pub(crate) enum Mail {
@@ -18,6 +20,8 @@ pub(crate) enum Mail {
     End(Reason),
     /// What agents may do has changed.
     Rules,
+    /// Another process is about to go on with the trunk.
+    Rest(Order),
 }
 
 /// Where it waits.

@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk::datagram::Header;
+use ringgate_trunk::tls::Failure;
 use ringgate_trunk_io::End;
 
+use crate::door;
 use crate::mailbox::{Mail, Mailbox};
+use crate::rest::Order;
 use crate::rules::Rules;
 use crate::shown::{AgentShown, DoorShown, LinkCounts, Shown, TrunkShown, add_lanes};
 use crate::trunks::Settings;
@@ -153,6 +157,70 @@ impl Shared {
         }
     }
 
+    /// Has every trunk rest. How many there are.
+    pub(crate) fn rest(&self, order: &Order) -> usize {
+        let state = self.state();
+        state.trunks.values().for_each(|it| it.mailbox.put(Mail::Rest(order.clone())));
+        state.trunks.len()
+    }
+
+    /// Writes what was counted, and which numbers were given away.
+    pub(crate) fn write(&self, out: &mut Writer<'_>) {
+        let State { latest, agents, doors, trunks: _, is_stopping: _ } = &*self.state();
+        latest.write(out);
+        (agents.len() as u32).write(out);
+        for AgentShown { name, allowed: _, trunk: _, trunks, ended, links, before } in
+            agents.values()
+        {
+            name.write(out);
+            trunks.write(out);
+            write_counts(ended, out);
+            links.write(out);
+            before.write(out);
+        }
+        (doors.len() as u32).write(out);
+        for (bind, DoorShown { address: _, refused, dropped }) in doors {
+            bind.to_string().write(out);
+            write_counts(refused, out);
+            write_counts(dropped, out);
+        }
+    }
+
+    /// Goes on counting where another process has ended.
+    pub(crate) fn read(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let mut state = self.state();
+        state.latest = Carry::read(from)?;
+        for _ in 0..u32::read(from)? {
+            let name = String::read(from)?;
+            let agent = AgentShown {
+                name: name.clone(),
+                trunks: Carry::read(from)?,
+                ended: read_counts(from)?,
+                links: Carry::read(from)?,
+                before: Carry::read(from)?,
+                ..AgentShown::default()
+            };
+            state.agents.insert(name, agent);
+        }
+        for _ in 0..u32::read(from)? {
+            let bind = String::read(from)?.parse().map_err(|_| Broken::Invalid("address"))?;
+            let (refused, dropped) = (read_counts(from)?, read_counts(from)?);
+            state.doors.insert(bind, DoorShown { address: None, refused, dropped });
+        }
+        Ok(())
+    }
+
+    /// A trunk that another process had goes on here.
+    pub(crate) fn go_on(&self, agent: &str, number: u32, mailbox: &Arc<Mailbox>) -> bool {
+        let present = Present { agent: agent.to_owned(), mailbox: Arc::clone(mailbox) };
+        let mut state = self.state();
+        let is_new = !state.trunks.contains_key(&number);
+        if is_new {
+            state.trunks.insert(number, present);
+        }
+        is_new
+    }
+
     /// Changes what is shown of a door.
     pub(crate) fn at_door(&self, bind: SocketAddr, change: impl FnOnce(&mut DoorShown)) {
         change(self.state().doors.entry(bind).or_default());
@@ -177,6 +245,19 @@ impl Shared {
             self.gone.wait_timeout_while(state, GONE_WITHIN, |state| !state.trunks.is_empty());
         drop(waited);
     }
+}
+
+fn write_counts(counts: &BTreeMap<&'static str, u64>, out: &mut Writer<'_>) {
+    let counts: Vec<_> = counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+    counts.write(out);
+}
+
+/// Counts whose names are known here; what is counted under others is not shown any more.
+fn read_counts(from: &mut Reader<'_>) -> Result<BTreeMap<&'static str, u64>, Broken> {
+    let counts = Vec::<(String, u64)>::read(from)?;
+    let known = || Reason::ALL.iter().map(|it| it.name()).chain(Failure::NAMES).chain(door::NAMES);
+    let named = |(name, count): (String, u64)| Some((known().find(|it| *it == name)?, count));
+    Ok(counts.into_iter().filter_map(named).collect())
 }
 
 /// A thread looks at its mail within this, whatever it does.

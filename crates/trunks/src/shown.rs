@@ -97,6 +97,8 @@ impl LinkCounts {
     }
 }
 
+ringgate_core::carried!(LinkCounts { name_refused, failed, full, gone, over_full });
+
 /// What there is to say of a lane. Counts of several trunks may be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneShown {
@@ -127,6 +129,22 @@ pub struct LaneShown {
     /// Datagrams and records from the agent that went no further, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],
 }
+
+ringgate_core::carried!(LaneShown {
+    is_up,
+    round_trip_ns,
+    path_bytes,
+    datagrams,
+    payloads,
+    gaps,
+    late,
+    split,
+    rekeys,
+    full,
+    narrowed,
+    moved,
+    refused,
+});
 
 impl From<LaneStats> for LaneShown {
     fn from(stats: LaneStats) -> Self {

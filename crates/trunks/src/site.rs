@@ -2,6 +2,8 @@
 //! trunk is over. A worker that can have its lane is lent it, and leaves to this thread what goes
 //! by the stream.
 
+mod handed;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use ringgate_trunk_io::{Bundles, Event, Guest, LaneStats, Settings, Trunk};
 
 use crate::links::{Answer, Links, Making};
 use crate::mailbox::{Mail, Mailbox};
+use crate::rest::Order;
 use crate::shared::Shared;
 use crate::shown::{LaneShown, TrunkShown};
 
@@ -35,15 +38,10 @@ pub(crate) fn run(shared: &Arc<Shared>, arrival: Arrival) {
     let (agent, number) = (arrival.agent.clone(), arrival.number);
     shared.wait_for_gone(&agent, number);
     match Site::new(Arc::clone(shared), arrival) {
-        Ok(mut site) => {
+        Ok(site) => {
             let peer = site.trunk.peer();
             tracing::info!(event = "agent_up", agent, %peer, "agent {agent} is connected from {peer}");
-            site.turn_until_over();
-            let why = site.trunk.over();
-            let text = why.map_or_else(String::new, ToString::to_string);
-            let reason = why.map_or("other", |why| why.name());
-            tracing::warn!(event = "agent_down", agent, reason, "agent {agent} is gone: {text}");
-            shared.leave(number, why);
+            site.run();
         }
         Err(why) => {
             tracing::error!(event = "agent_failed", agent, "cannot serve agent {agent}: {why}");
@@ -52,7 +50,8 @@ pub(crate) fn run(shared: &Arc<Shared>, arrival: Arrival) {
     }
 }
 
-struct Site {
+/// A trunk, its links, and all that its thread has.
+pub(crate) struct Site {
     shared: Arc<Shared>,
     agent: String,
     allowed: Vec<String>,
@@ -66,9 +65,19 @@ struct Site {
     number: u32,
     since_ns: u64,
     mail: Vec<Mail>,
+    /// To be obeyed at the end of the turn.
+    rest: Option<Order>,
     shown_ns: u64,
     /// What workers have dropped by then: records for links that were over, payloads without room.
     shown_drops: [u64; 2],
+}
+
+/// How it has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    Over,
+    /// Another process goes on with it.
+    HandedOver,
 }
 
 impl Site {
@@ -100,12 +109,27 @@ impl Site {
             number,
             since_ns: now_ns,
             mail: Vec::new(),
+            rest: None,
             shown_ns: 0,
             shown_drops: [0; 2],
         })
     }
 
-    fn turn_until_over(&mut self) {
+    /// To its end.
+    pub(crate) fn run(mut self) {
+        let ended = self.turn_until_over();
+        let Self { shared, agent, trunk, number, .. } = &self;
+        if ended == Ended::HandedOver {
+            return shared.leave(*number, None);
+        }
+        let why = trunk.over();
+        let text = why.map_or_else(String::new, ToString::to_string);
+        let reason = why.map_or("other", |why| why.name());
+        tracing::warn!(event = "agent_down", agent, reason, "agent {agent} is gone: {text}");
+        shared.leave(*number, why);
+    }
+
+    fn turn_until_over(&mut self) -> Ended {
         let clock = self.shared.settings.clock;
         // What came while this was not a trunk yet.
         let mut ready = Vec::with_capacity(64);
@@ -127,12 +151,18 @@ impl Site {
             self.trunk.hold(is_held, &self.epoll);
             self.links.flush(&self.epoll);
             self.trunk.flush(&self.epoll, now_ns);
+            self.show(now_ns);
+            if let Some(order) = self.rest.take()
+                && self.is_taken(order)
+            {
+                return Ended::HandedOver;
+            }
             if self.trunk.over().is_some() {
                 // Their last counts are the trunk's.
                 self.take_lanes_back();
-                return self.show(now_ns);
+                self.show(now_ns);
+                return Ended::Over;
             }
-            self.show(now_ns);
             let wait = Duration::from_nanos(self.trunk.due_ns().saturating_sub(clock.now_ns()));
             // What workers say of their lanes rings no bell.
             let wait =
@@ -226,6 +256,7 @@ impl Site {
                 Mail::Datagram(from, datagram) => self.handle_datagram(from, datagram, now_ns),
                 Mail::End(why) => self.trunk.say_goodbye(why),
                 Mail::Rules => self.go_by_rules(),
+                Mail::Rest(order) => self.rest = Some(order),
             }
         }
         self.mail = mail;
@@ -283,10 +314,14 @@ impl Site {
     }
 
     fn show(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.shown_ns) < SHOW_EVERY_NS && self.trunk.over().is_none() {
-            return;
+        let is_due = now_ns.saturating_sub(self.shown_ns) >= SHOW_EVERY_NS;
+        if is_due || self.rest.is_some() || self.trunk.over().is_some() {
+            self.shown_ns = now_ns;
+            self.show_now();
         }
-        self.shown_ns = now_ns;
+    }
+
+    fn show_now(&mut self) {
         let shown = TrunkShown {
             number: self.number,
             peer: self.trunk.peer(),

@@ -14,6 +14,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::rules::NO_AGENT;
 use rig::{AGENT, AGENT_NEXT, Agent, EXPIRED, Heard, Rig, STRANGER};
 
+const WELCOME: Welcome = Welcome { version: 4, worker: 0, workers: 2, incarnation: 1 };
+
 fn session(serial: u64) -> SessionId {
     SessionId::new(0, serial)
 }
@@ -221,4 +223,96 @@ fn the_end_of_the_gateway_is_told() {
     rig.trunks.stop();
     rig.until(&mut agent, "it knows", |_, agent: &Agent| agent.trunk.over().is_some());
     assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::ShuttingDown))));
+}
+
+#[test]
+fn another_process_goes_on_with_trunks_and_nobody_notices() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    let link = rig.accept(&mut agent, 0);
+    rig.until(&mut agent, "the hello has come", |rig, _| rig.workers.heard(link).len() == 1);
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    stranger.send_to(b"x", rig.address).expect("sent");
+    let foreign = |rig: &Rig| rig.door().dropped.get("foreign").copied();
+    rig.until(&mut agent, "it is counted", |rig, _| foreign(rig) == Some(1));
+    let (address, mut sent) = (rig.address, 0);
+    for round in 0..8_u8 {
+        for number in 0..20 {
+            agent.push(0, 7, |writer| writer.payload(session(1), &[round, number]));
+        }
+        sent += 20;
+        rig.workers.say(link, |writer| writer.welcome(&WELCOME));
+        rig.hand_over(&["arena-1"], round % 4 == 3);
+        let welcomes = usize::from(round) + 1;
+        rig.until(&mut agent, "all has come", |rig, agent| {
+            rig.workers.heard(link).len() == 1 + sent && agent.told.len() == welcomes
+        });
+    }
+    rig.until(&mut agent, "pages go on", |rig, _| {
+        let shown = rig.shown_agent();
+        let lanes = shown.lanes();
+        lanes.first().is_some_and(|lane| lane.payloads[1] == sent as u64) && shown.trunks == 1
+    });
+    let shown = rig.shown_agent();
+    assert_eq!(shown.lanes()[0].lost(), [0, 0], "a hand-over that failed is no loss either");
+    assert!(shown.ended.is_empty() && agent.trunk.over().is_none());
+    assert_eq!((foreign(&rig), rig.door().address), (Some(1), Some(address)));
+    let mut second = rig.agent(AGENT_NEXT);
+    rig.until_both([&mut agent, &mut second], "who comes now is let in", |_, agents| {
+        agents[1].trunk.agreed().is_some() && agents[0].trunk.over().is_some()
+    });
+    let numbers = [&agent, &second].map(|it| it.trunk.agreed().map(|agreed| agreed.trunk));
+    assert_ne!(numbers[0], numbers[1], "a number is given once");
+}
+
+#[test]
+fn the_next_process_goes_by_its_own_rules() {
+    let Some(mut rig) = Rig::new(&["arena-1", "arena-2"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    for (link, name) in [(1, "arena-1"), (2, "arena-2")] {
+        agent.tell(0, link, |writer| writer.hello(&Hello::new(1, name)));
+    }
+    let links = [rig.accept(&mut agent, 0), rig.accept(&mut agent, 0)];
+    rig.hand_over(&["arena-1"], false);
+    rig.until(&mut agent, "the other one ends", |_, agent| agent.ended == [(0, 2)]);
+    rig.until(&mut agent, "its worker knows", |rig, _| rig.workers.is_gone(links[1]));
+    rig.hand_over(&[], false);
+    rig.until(&mut agent, "nothing is left", |_, agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::UnknownAgent))));
+}
+
+#[test]
+fn what_is_no_trunk_is_refused_and_leaves_the_others_alone() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
+    rig.accept(&mut agent, 0);
+    let rest = rig.trunks.rest();
+    let bytes = rest.bytes().to_vec();
+    let fds = || {
+        let fds = rest.descriptors().iter().map(std::os::fd::OwnedFd::try_clone);
+        fds.collect::<std::io::Result<Vec<_>>>().expect("descriptors are left")
+    };
+    for len in (0..bytes.len()).step_by(bytes.len() / 300 + 1) {
+        assert!(rig.next().inherit(&bytes[..len], fds()).is_err(), "{len} of {}", bytes.len());
+    }
+    for count in 0..fds().len() {
+        let some = fds().into_iter().take(count).collect();
+        assert!(rig.next().inherit(&bytes, some).is_err(), "{count} descriptors");
+    }
+    let mut others = fds();
+    others.reverse();
+    assert!(rig.next().inherit(&bytes, others).is_err(), "each is another kind of socket");
+    let mut changed = bytes.clone();
+    for at in (0..bytes.len()).step_by(bytes.len() / 300 + 1) {
+        changed[at] ^= 0x41;
+        // Whatever it is, nothing panics.
+        let _ = rig.next().inherit(&changed, fds());
+        changed[at] ^= 0x41;
+    }
+    assert!(rig.next().inherit(&bytes, fds()).is_ok());
+    drop(rest);
+    agent.push(0, 7, |writer| writer.payload(session(1), b"it goes on"));
+    rig.until(&mut agent, "it goes on", |rig, _| rig.workers.heard(0).len() == 2);
 }

@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 
 use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
-use ringgate_os::notify;
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk_io::Door;
 
 use crate::door::{Porter, Stop};
+use crate::handed::Inherited;
 use crate::rules::{Rule, Rules};
 use crate::shared::Shared;
 use crate::shown::Shown;
@@ -77,14 +77,17 @@ impl Window {
 
 /// All trunks of a gateway.
 pub struct Trunks {
-    shared: Arc<Shared>,
-    doors: BTreeMap<SocketAddr, (Arc<Stop>, JoinHandle<()>)>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) doors: BTreeMap<SocketAddr, (Arc<Stop>, JoinHandle<()>)>,
+    /// What the process before this one had, until rules are adopted.
+    pub(crate) inherited: Inherited,
 }
 
 impl Trunks {
     /// None, and no address.
     pub fn new(settings: Settings) -> Self {
-        Self { shared: Arc::new(Shared::new(settings)), doors: BTreeMap::new() }
+        let (shared, doors) = (Arc::new(Shared::new(settings)), BTreeMap::new());
+        Self { shared, doors, inherited: Inherited::default() }
     }
 
     /// Binds every address that these rules need and that is not served yet. The error is one
@@ -93,7 +96,8 @@ impl Trunks {
         let mut opened = Opened::default();
         for Rule { bind, .. } in rules {
             let is_open = |(known, _): &(SocketAddr, Door)| known == bind;
-            if self.doors.contains_key(bind) || opened.doors.iter().any(is_open) {
+            let is_ours = self.doors.contains_key(bind) || self.inherited.doors.contains_key(bind);
+            if is_ours || opened.doors.iter().any(is_open) {
                 continue;
             }
             let door = Door::bind(*bind);
@@ -105,20 +109,28 @@ impl Trunks {
 
     /// Goes by these rules from now on. What they do not allow any more ends.
     pub fn adopt(&mut self, rules: Vec<Rule>, opened: Opened) -> io::Result<()> {
+        let Inherited { mut doors, sites } = std::mem::take(&mut self.inherited);
+        doors.retain(|bind, _| rules.iter().any(|rule| rule.bind == *bind));
         let is_needed = |bind: &SocketAddr| rules.iter().any(|rule| rule.bind == *bind);
         let unneeded: Vec<_> = self.doors.keys().filter(|it| !is_needed(it)).copied().collect();
         self.shared.set_rules(Rules { all: rules });
         for bind in unneeded {
             self.close(bind);
         }
-        for (bind, door) in opened.doors {
-            let stop = Arc::new(Stop(notify::event_counter()?));
+        for (bind, door) in doors.into_iter().chain(opened.doors) {
+            let stop = Arc::new(Stop::new()?);
             let porter = Porter::new(Arc::clone(&self.shared), bind, door, Arc::clone(&stop))?;
             let name = "ringgate-agents".to_owned();
             let thread = std::thread::Builder::new().name(name).spawn(|| porter.run())?;
             self.doors.insert(bind, (stop, thread));
         }
+        sites.into_iter().for_each(|site| site.start());
         Ok(())
+    }
+
+    /// Whether agents can connect.
+    pub fn has_doors(&self) -> bool {
+        !self.doors.is_empty()
     }
 
     /// How they are.

@@ -83,7 +83,7 @@ struct Stash {
     /// How much of each stream was written last, the shared one first, and whether it ends with a
     /// record.
     part: (u64, Vec<u64>, bool),
-    given: Option<(u64, OwnedFd)>,
+    given: Option<(u64, Vec<OwnedFd>)>,
 }
 
 /// What is made before anything is given.
@@ -106,6 +106,8 @@ struct Begun<'a> {
     arriving: Arriving<'a>,
     /// The rows, once they were read.
     given: Option<Given>,
+    /// Memory and descriptors of agents' trunks.
+    of_agents: Option<(OwnedFd, Vec<OwnedFd>)>,
     /// Second descriptors of the control socket and the one for successors.
     doors: [Option<OwnedFd>; 2],
     announce: Option<OwnedFd>,
@@ -256,17 +258,20 @@ impl<'a> Successor<'a> {
         };
         tell_driver(&fleet);
         let control = Control::start(fleet, settings)?;
-        Ok(Begun { control, arriving, given: None, doors, announce })
+        Ok(Begun { control, arriving, given: None, of_agents: None, doors, announce })
     }
 
     /// Workers that do not turn yet, of what was given at the barrier.
     fn import(&self, stash: &mut Stash, begun: Option<Begun<'_>>) -> Result<Complete, String> {
         let mut begun = begun.ok_or(TOO_LITTLE)?;
         begun.read_rest(stash)?;
-        let Begun { mut control, arriving, given, doors, announce } = begun;
+        let Begun { mut control, arriving, given, of_agents, doors, announce } = begun;
         let given = given.ok_or(TOO_LITTLE)?;
         let (workers, inheritance) = arriving.finish(&given)?;
         control.go_on(&given);
+        if let Some((memory, fds)) = of_agents {
+            control.inherit_agents(&read(&memory, given.trunk_bytes)?, fds);
+        }
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         let sentence = |why: Failure| why.to_string();
         self.privileges.become_user(&run_dir, has_links).map_err(sentence)?;
@@ -288,8 +293,11 @@ impl Begun<'_> {
     /// Takes in the next part of the rest, and what comes before the first.
     fn read_rest(&mut self, stash: &mut Stash) -> Result<(), String> {
         if self.given.is_none() {
-            let (given_bytes, given) = stash.given.take().ok_or(TOO_LITTLE)?;
-            let given: Given = read_json(&given, given_bytes)?;
+            let (given_bytes, memories) = stash.given.take().ok_or(TOO_LITTLE)?;
+            let mut memories = memories.into_iter();
+            let given: Given = read_json(&memories.next().ok_or(TOO_LITTLE)?, given_bytes)?;
+            let fds = stash.last_sockets(given.trunk_sockets)?;
+            self.of_agents = memories.next().filter(|_| given.trunk_bytes > 0).zip(Some(fds));
             self.arriving.adopt(stash.sockets(given.sockets.clone())?)?;
             self.given = Some(given);
         }
@@ -350,7 +358,7 @@ impl Stash {
                 self.part = (shared_bytes, worker_bytes, is_last);
             }
             Some((Message::Given { given_bytes }, fds)) => {
-                self.given = fds.into_iter().next().map(|fd| (given_bytes, fd));
+                self.given = Some((given_bytes, fds));
             }
             _ => {}
         }
@@ -365,6 +373,12 @@ impl Stash {
             return Err("what was given is not what was announced".to_owned());
         }
         Ok(rows.into_iter().zip(fds).collect())
+    }
+
+    /// So many of the descriptors that came last.
+    fn last_sockets(&mut self, count: u32) -> Result<Vec<OwnedFd>, String> {
+        let from = self.sockets.len().checked_sub(count as usize).ok_or(TOO_LITTLE)?;
+        Ok(self.sockets.split_off(from))
     }
 
     /// What was written last.

@@ -24,7 +24,7 @@ pub(super) struct Offer {
     pub(super) shared: Writing,
     pub(super) workers: Vec<Writing>,
     pub(super) early: Option<Writing>,
-    pub(super) given: Option<Writing>,
+    pub(super) given: Option<[Writing; 2]>,
     /// Where operators come in, and the next successor.
     pub(super) doors: Vec<OwnedFd>,
     pub(super) scribe: Scribe,
@@ -46,13 +46,13 @@ pub(super) fn converse(
                 let (heard, packet) = channel.hear(time);
                 let message = packet.map(|(message, _)| message);
                 note_heard(&mut why, heard, message.as_ref());
-                if let Some(Message::Hello { conversation, pid, .. }) = message {
-                    hello = Some((conversation, pid));
+                if let Some(Message::Hello { conversation, pid, trunks, .. }) = message {
+                    hello = Some((conversation, pid, trunks));
                 }
                 giver.hear(heard)
             }
             GiverStep::Welcome => {
-                let speaks = hello.is_some_and(|(conversation, _)| conversation == CONVERSATION);
+                let speaks = hello.is_some_and(|(conversation, ..)| conversation == CONVERSATION);
                 let welcomed = if speaks { offer.show(&channel) } else { Err(OTHER.to_owned()) };
                 giver.did(note(&mut why, welcomed))
             }
@@ -70,8 +70,8 @@ pub(super) fn converse(
                 }
             },
             GiverStep::Freeze => {
-                let pid = hello.map_or(0, |(_, pid)| pid);
-                let prepared = Prepared { channel, giver, offer, asked, pid };
+                let (_, pid, takes_trunks) = hello.unwrap_or_default();
+                let prepared = Prepared { channel, giver, offer, asked, pid, takes_trunks };
                 return Command::HandOver(Box::new(prepared));
             }
             _ => {
@@ -104,7 +104,7 @@ impl Offer {
     /// Passes the listeners' sockets on, and what does not change any more.
     fn lend(&mut self, channel: &Channel, early: Early) -> Result<(), String> {
         let sockets = self.scribe.lend()?;
-        pass(channel, &sockets)?;
+        pass(channel, sockets.iter().map(|(_, fd)| fd))?;
         let early = Early { sockets: sockets.iter().map(|(row, _)| *row).collect(), ..early };
         let early = serde_json::to_vec(&early).expect("no maps with other keys than strings");
         let memory = filled(&early).map_err(|why| format!("cannot set memory aside: {why}"))?;

@@ -88,6 +88,12 @@ impl Queue {
         self.take_late();
     }
 
+    /// Everything that waits, in order, as parts of whole records.
+    pub fn waiting(&self) -> impl Iterator<Item = &[u8]> {
+        let bundles = self.bundles.iter().map(|bundle| &bundle.bytes[..bundle.len]);
+        bundles.chain([&*self.late])
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.bundles.is_empty()

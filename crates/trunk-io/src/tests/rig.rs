@@ -3,11 +3,13 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use ringgate_link::bundle::{Frame, Frames, ToGame, ToGateway, Writer};
+use ringgate_core::carry::{Maps, Reader, Writer};
+use ringgate_link::bundle::{self, Frame, Frames, ToGame, ToGateway};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{self, Epoll, Ready};
 use ringgate_trunk::control::Welcome;
 use ringgate_trunk::keys::Rekey;
+use ringgate_trunk::lane::Role;
 use ringgate_trunk::tls::{self, Identity};
 use rustls::pki_types::ServerName;
 
@@ -49,6 +51,7 @@ pub(super) struct Rig {
     ends: [End; 2],
     door: Door,
     clock: Clock,
+    settings: Settings,
     ready: Vec<Ready>,
 }
 
@@ -73,7 +76,8 @@ impl Rig {
             heard: Vec::new(),
             up: Vec::new(),
         };
-        let mut rig = Self { ends: [end(), end()], door, clock, ready: Vec::with_capacity(64) };
+        let (ends, ready) = ([end(), end()], Vec::with_capacity(64));
+        let mut rig = Self { ends, door, clock, settings, ready };
         let client = tls::Agent::new(crate::provider(), identity!("agent")).expect("good files");
         let server = ServerName::try_from("gate-1.example").expect("a name");
         let to = (rig.door_address(), server);
@@ -144,6 +148,27 @@ impl Rig {
         self.ends[which].trunk = None;
     }
 
+    /// Another process goes on with an end: all it has is bytes and descriptors.
+    pub(super) fn hand_over(&mut self, which: usize) {
+        let (now_ns, settings) = (self.clock.now_ns(), self.settings);
+        let End { trunk, epoll, .. } = &mut self.ends[which];
+        let mut before = trunk.take().expect("it is there");
+        assert!(before.make_portable(now_ns), "{:?}", before.over());
+        let mut memory = vec![0; 16 << 20];
+        let mut out = Writer::new(&mut memory);
+        before.write(&mut out);
+        let (len, fds) = (out.len(), before.descriptors().map(|fd| fd.try_clone_to_owned()));
+        let fds = fds.collect::<std::io::Result<Vec<_>>>().expect("descriptors are left");
+        drop(before);
+        *epoll = Epoll::new().expect("a descriptor");
+        let (mut fds, maps) = (fds.into_iter(), Maps::default());
+        let mut from = Reader::new(&memory[..len], &maps);
+        let role = if which == AGENT { Role::Agent } else { Role::Gateway };
+        let read = Trunk::read(&mut from, &mut fds, role, settings, epoll).expect("our own");
+        assert_eq!((from.end(), fds.next().is_none()), (Ok(()), true));
+        *trunk = Some(read);
+    }
+
     /// The agent's lane has another address from now on, as behind a router that forgets.
     pub(super) fn move_agent(&mut self, lane: u64) {
         let to = self.door_address();
@@ -158,7 +183,7 @@ impl Rig {
         from: usize,
         lane: u8,
         link: u16,
-        write: impl Fn(&mut Writer<'_>) -> bool,
+        write: impl Fn(&mut bundle::Writer<'_>) -> bool,
     ) {
         let now_ns = self.clock.now_ns();
         let record = written(write);
@@ -170,7 +195,7 @@ impl Rig {
         from: usize,
         lane: u8,
         link: u16,
-        write: impl Fn(&mut Writer<'_>) -> bool,
+        write: impl Fn(&mut bundle::Writer<'_>) -> bool,
     ) {
         let record = written(write);
         self.trunk_mut(from).tell(lane, link, only(&record));
@@ -178,7 +203,7 @@ impl Rig {
 
     /// Both ends take in what has come, and send.
     pub(super) fn turn(&mut self) {
-        let Self { ends, door, clock, ready } = self;
+        let Self { ends, door, clock, ready, .. } = self;
         let now_ns = clock.now_ns();
         for end in &mut *ends {
             let End { trunk, epoll, heard, up } = end;
@@ -260,9 +285,9 @@ fn payload(frame: Frame<'_>) -> &[u8] {
     }
 }
 
-fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+fn written(write: impl Fn(&mut bundle::Writer<'_>) -> bool) -> Vec<u8> {
     let mut buf = vec![0; 16 * 1024];
-    let mut writer = Writer::new(&mut buf);
+    let mut writer = bundle::Writer::new(&mut buf);
     assert!(write(&mut writer), "the record is one that may be written");
     writer.bytes().to_vec()
 }

@@ -3,8 +3,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::Frame;
 use ringgate_os::notify::Epoll;
@@ -71,6 +72,61 @@ impl Way {
             link_full: 0,
             cut_before: [0; 2],
         }
+    }
+
+    /// Whether it is that lane's, at that end.
+    pub(super) fn is_of(&self, role: Role, which: (u32, u8)) -> bool {
+        self.lane.is_of(role, which)
+    }
+
+    pub(super) const fn jump(&mut self) {
+        self.lane.jump();
+    }
+
+    /// Seals what was pushed, so that it goes along.
+    pub(super) fn make_portable(&mut self, aead: &mut Aead, now_ns: u64) {
+        // What the socket does not take goes along too.
+        let _ = self.send(aead, now_ns);
+        self.lane.seal(now_ns, aead);
+    }
+
+    pub(super) fn write(&self, out: &mut Writer<'_>) {
+        // Whether there is room shows when it is sent to.
+        let Self { lane, port, is_up, is_watched_for_room: _, began_ns, full, moved, .. } = self;
+        let Self { link_gone, link_full, cut_before, .. } = self;
+        lane.write(out);
+        port.is_some().write(out);
+        if let Some(port) = port {
+            port.write(out);
+        }
+        is_up.write(out);
+        [*began_ns, *full, *moved, *link_gone, *link_full].write(out);
+        cut_before.write(out);
+    }
+
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        fds: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<Self, Broken> {
+        let (lane, has_port) = (Carry::read(from)?, bool::read(from)?);
+        let port = if has_port {
+            let fd = fds.next().ok_or(Broken::Truncated)?;
+            Some(Port::read(from, fd)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            lane,
+            port,
+            is_up: Carry::read(from)?,
+            is_watched_for_room: false,
+            began_ns: time::read(from)?,
+            full: Carry::read(from)?,
+            moved: Carry::read(from)?,
+            link_gone: Carry::read(from)?,
+            link_full: Carry::read(from)?,
+            cut_before: Carry::read(from)?,
+        })
     }
 
     /// The lane.

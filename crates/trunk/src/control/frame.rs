@@ -87,6 +87,8 @@ pub struct Welcome {
     pub incarnation: u64,
 }
 
+ringgate_core::carried!(Welcome { version, lanes, trunk, incarnation });
+
 /// Why a trunk ends, or is not begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

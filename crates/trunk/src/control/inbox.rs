@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{Frames, is_name};
 
 use super::frame::{Control, FRAME_BYTES_MAX, HEADER_BYTES, Malformed, Reason, Welcome, kind};
@@ -23,6 +24,23 @@ pub struct Inbox {
 impl Default for Inbox {
     fn default() -> Self {
         Self { bytes: vec![0; BYTES].into_boxed_slice(), have: 0..0, is_broken: false }
+    }
+}
+
+impl Carry for Inbox {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, have, is_broken } = self;
+        bytes[have.clone()].to_vec().write(out);
+        is_broken.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut inbox = Self::default();
+        let have = Vec::<u8>::read(from)?;
+        let room = inbox.bytes.get_mut(..have.len()).ok_or(Broken::Invalid("inbox"))?;
+        room.copy_from_slice(&have);
+        (inbox.have, inbox.is_broken) = (0..have.len(), Carry::read(from)?);
+        Ok(inbox)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{Frame, is_name};
 
 use super::frame::{FRAME_BYTES_MAX, HEADER_BYTES, Reason, Welcome, kind};
@@ -27,6 +28,19 @@ impl std::error::Error for OverFull {}
 pub struct Outbox {
     bytes: Vec<u8>,
     sent: usize,
+}
+
+impl Carry for Outbox {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, sent } = self;
+        bytes[*sent..].to_vec().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let bytes = Vec::<u8>::read(from)?;
+        let fits = bytes.len() <= BYTES_MAX;
+        fits.then_some(Self { bytes, sent: 0 }).ok_or(Broken::Invalid("outbox"))
+    }
 }
 
 impl Outbox {

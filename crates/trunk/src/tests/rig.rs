@@ -1,5 +1,8 @@
 //! Both ends of a lane, a stream and a network between them, all from one seed.
 
+use std::collections::HashSet;
+
+use ringgate_core::carry::{self, Carry};
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_link::bundle::{Frame, Frames, Writer};
 
@@ -44,6 +47,9 @@ pub(super) struct Weather {
     /// How much later than that the stream may be.
     pub(super) stream_delay_ms: u64,
     pub(super) carries: usize,
+    /// How often, in a thousand milliseconds, an end is handed to another process. Every other time that
+    /// fails.
+    pub(super) handed_per_mille: u64,
 }
 
 impl Weather {
@@ -53,6 +59,7 @@ impl Weather {
         delay_ms: 0,
         stream_delay_ms: 0,
         carries: 1472,
+        handed_per_mille: 0,
     };
 }
 
@@ -69,6 +76,10 @@ pub(super) struct End {
     carried: u64,
     /// Payloads that found no room.
     pub(super) full: u64,
+    /// Under which epoch and number anything was sealed.
+    used: HashSet<(u16, u64)>,
+    /// How often it was handed over, and how often that failed.
+    pub(super) handed: [u64; 2],
 }
 
 pub(super) struct Rig {
@@ -106,6 +117,8 @@ impl Rig {
             lost: Vec::new(),
             carried: 0,
             full: 0,
+            used: HashSet::new(),
+            handed: [0; 2],
         };
         let ends = [end(Role::Agent), end(Role::Gateway)];
         Self { now_ns: 0, random: Random(seed), weather, ends, aead: Aead::detect() }
@@ -141,9 +154,38 @@ impl Rig {
         outbox.ended((lane, LANE), link).expect("there is room");
     }
 
+    /// Another process goes on with an end; or it does not, and nobody knows what it has sealed.
+    fn hand_over(&mut self, which: usize) {
+        let Self { now_ns, random, ends, aead, .. } = self;
+        let End { lane, outbox, inbox, used, handed, .. } = &mut ends[which];
+        // What is sealed and not sent goes along.
+        lane.seal(*now_ns, aead);
+        let mut next: Lane = carried(lane);
+        let role = if which == AGENT { Role::Agent } else { Role::Gateway };
+        assert!(next.is_of(role, (TRUNK, LANE)) && !next.is_of(role, (TRUNK, LANE + 1)));
+        let has_failed = random.chance(50);
+        handed[usize::from(has_failed)] += 1;
+        if !has_failed {
+            (*lane, *outbox, *inbox) = (next, carried(outbox), carried(inbox));
+            return;
+        }
+        let sealed_before = next.pending().len();
+        next.handle_sent(sealed_before);
+        for at in 1..=random.below(4) {
+            next.poll(*now_ns + at * crate::beat::BEAT_NS);
+            next.seal(*now_ns, aead);
+            next.pending().for_each(|datagram| note_use(used, datagram));
+            next.handle_sent(usize::MAX);
+        }
+        lane.jump();
+    }
+
     /// A millisecond passes.
     pub(super) fn step(&mut self, mut handle: impl FnMut(usize, Arrival<'_>)) {
         for from in [AGENT, GATEWAY] {
+            if self.random.below(1000) < self.weather.handed_per_mille {
+                self.hand_over(from);
+            }
             self.ends[from].lane.poll(self.now_ns);
             self.transmit(from);
         }
@@ -166,9 +208,10 @@ impl Rig {
 
     fn transmit(&mut self, from: usize) {
         let Self { now_ns, random, weather, ends, aead } = self;
-        let End { lane, outbox, datagrams, stream, lost, carried, .. } = &mut ends[from];
+        let End { lane, outbox, datagrams, stream, lost, carried, used, .. } = &mut ends[from];
         lane.seal(*now_ns, aead);
         for datagram in lane.pending() {
+            note_use(used, datagram);
             if datagram.len() > weather.carries || random.chance(weather.lost_percent) {
                 lost.push(number_of(datagram));
                 continue;
@@ -245,6 +288,25 @@ impl Rig {
     pub(super) fn under_way(&mut self, from: usize) -> &mut Vec<(u64, Vec<u8>)> {
         &mut self.ends[from].datagrams
     }
+}
+
+/// Nothing is sealed twice under one key and number.
+fn note_use(used: &mut HashSet<(u16, u64)>, datagram: &[u8]) {
+    let Header { epoch, sequence, .. } = Header::read(datagram).expect("it is our own");
+    assert!(used.insert((epoch, sequence)), "{epoch}/{sequence} was used before");
+}
+
+/// What another process reads of it.
+pub(crate) fn carried<T: Carry>(it: &T) -> T {
+    let mut memory = vec![0; 8 << 20];
+    let mut out = carry::Writer::new(&mut memory);
+    it.write(&mut out);
+    let len = out.len();
+    let (bytes, maps) = (&memory[..len], carry::Maps::default());
+    let mut from = carry::Reader::new(bytes, &maps);
+    let read = T::read(&mut from).expect("it is our own");
+    assert_eq!(from.end(), Ok(()));
+    read
 }
 
 fn number_of(datagram: &[u8]) -> u64 {

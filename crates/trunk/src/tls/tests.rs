@@ -337,3 +337,81 @@ fn a_peer_that_does_not_read_fills_the_outbox_and_no_more() {
     talk(&mut gateway, &mut agent);
     assert_eq!(agent.heard.len(), told, "and all of it arrives");
 }
+
+/// What another process reads of a stream.
+fn carried(stream: &mut Stream) -> Stream {
+    stream.make_portable().expect("both sides are proven");
+    crate::tests::carried(stream)
+}
+
+#[test]
+fn another_process_goes_on_with_a_stream_and_the_other_side_notices_nothing() {
+    if !is_possible() {
+        return;
+    }
+    for at_once in [7, 1000, 40_000] {
+        let (mut gateway, mut agent) = meet(GATEWAY, AGENT, "gate-1.example");
+        (gateway.out.at_once, agent.out.at_once) = (at_once, at_once);
+        let mut told = [1, 0];
+        for round in 0..30_u64 {
+            for (from, side) in [&mut gateway, &mut agent].into_iter().enumerate() {
+                let count = (round * 7 + from as u64) % 40;
+                for _ in 0..count {
+                    side.outbox.hello((1, 1), "a-name-of-24-characters.").expect("there is room");
+                }
+                told[1 - from] += count as usize;
+            }
+            // In the middle of records that are on their way, each side by itself.
+            gateway.turn(&mut agent.out);
+            match round % 4 {
+                0 => gateway.stream = carried(&mut gateway.stream),
+                1 => agent.stream = carried(&mut agent.stream),
+                // It was to be handed over, and goes on itself.
+                2 => gateway.stream.make_portable().expect("it was before"),
+                _ => {}
+            }
+            agent.turn(&mut gateway.out);
+            assert!(gateway.failure.is_none() && agent.failure.is_none(), "round {round}");
+        }
+        talk(&mut gateway, &mut agent);
+        assert_eq!([gateway.heard.len(), agent.heard.len()], told, "{at_once} at once");
+        agent.stream.close();
+        talk(&mut gateway, &mut agent);
+        assert!(gateway.closed, "its end is heard");
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_proven_stays_where_it_is() {
+    if !is_possible() {
+        return;
+    }
+    let gateway = Gateway::new(provider(), GATEWAY).expect("the files are good");
+    let mut stream = gateway.accept().expect("it begins");
+    assert!(stream.make_portable().is_err() && !stream.is_proven());
+    let maps = ringgate_core::carry::Maps::default();
+    for bytes in [&[0_u8][..], &[], &[1; 200]] {
+        let mut from = ringgate_core::carry::Reader::new(bytes, &maps);
+        let read = <Stream as ringgate_core::carry::Carry>::read(&mut from);
+        assert!(read.is_err(), "{bytes:?}");
+    }
+}
+
+#[test]
+fn what_is_changed_on_its_way_ends_a_stream_that_was_handed_over() {
+    if !is_possible() {
+        return;
+    }
+    for (at, name) in [(0, "tls"), (3, "tls"), (9, "tls")] {
+        let (mut gateway, mut agent) = meet(GATEWAY, AGENT, "gate-1.example");
+        gateway.stream = carried(&mut gateway.stream);
+        agent.outbox.beat().expect("there is room");
+        agent.stream.transmit(&mut agent.out, &mut agent.outbox).expect("a pipe does not fail");
+        agent.out.bytes[at] ^= 0x40;
+        // A length that is too large waits for the rest.
+        agent.out.bytes.extend(vec![0; 20_000]);
+        gateway.turn(&mut agent.out);
+        assert_eq!(gateway.failure.as_ref().map(Failure::name), Some(name), "byte {at}");
+        assert_eq!(gateway.heard.len(), 1, "nothing was heard of it");
+    }
+}

@@ -108,6 +108,7 @@ impl Workers {
 
 pub(super) struct Rig {
     pub(super) trunks: Trunks,
+    settings: Settings,
     pub(super) workers: Workers,
     pub(super) address: SocketAddr,
     bind: SocketAddr,
@@ -162,8 +163,8 @@ impl Rig {
             rekey: Rekey::default(),
         };
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (trunks, address) = (Trunks::new(settings), bind);
-        let mut rig = Self { trunks, workers, address, bind, run_dir, clock };
+        let (trunks, address) = (Trunks::new(settings.clone()), bind);
+        let mut rig = Self { trunks, settings, workers, address, bind, run_dir, clock };
         rig.allow(allowed);
         rig.address = rig.door().address.expect("it is bound");
         Some(rig)
@@ -192,6 +193,27 @@ impl Rig {
         rules.extend(allowed.map(|allowed| rule("host-7", allowed)));
         let opened = self.trunks.open(&rules).expect("loopback");
         self.trunks.adopt(rules, opened).expect("descriptors are left");
+    }
+
+    /// A process that has nothing yet.
+    pub(super) fn next(&self) -> Trunks {
+        Trunks::new(self.settings.clone())
+    }
+
+    /// Another process goes on with all of it, by these rules, unless that fails at the last moment.
+    pub(super) fn hand_over(&mut self, allowed: &[&str], has_failed: bool) {
+        let rest = self.trunks.rest();
+        let mut next = self.next();
+        let fds = rest.descriptors().iter().map(OwnedFd::try_clone);
+        let fds = fds.collect::<io::Result<_>>().expect("descriptors are left");
+        next.inherit(rest.bytes(), fds).expect("it is our own");
+        if has_failed {
+            return;
+        }
+        rest.leave();
+        self.trunks.stop();
+        self.trunks = next;
+        self.allow(allowed);
     }
 
     pub(super) fn agent(&self, identity: Identity<'_>) -> Agent {

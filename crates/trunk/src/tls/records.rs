@@ -5,15 +5,17 @@
 
 use std::io::{self, Read};
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// Bytes of a record's header.
-const HEADER_BYTES: usize = 5;
+pub(super) const HEADER_BYTES: usize = 5;
 
 /// Room for a record of any length that TLS allows, and for the beginning of another.
 const BYTES: usize = 2 * (HEADER_BYTES + (1 << 14) + 256);
 
 /// What was read and not handed out.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub(super) struct Records {
     bytes: Box<[u8]>,
     /// Invariant: `start <= whole <= end`, within `bytes`.
     start: usize,
@@ -28,10 +30,42 @@ impl Default for Records {
     }
 }
 
+impl Carry for Records {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bytes, start, whole: _, end } = self;
+        bytes[*start..*end].to_vec().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let mut records = Self::default();
+        let have = Vec::<u8>::read(from)?;
+        let room = records.bytes.get_mut(..have.len()).ok_or(Broken::Invalid("records"))?;
+        room.copy_from_slice(&have);
+        records.end = have.len();
+        records.look();
+        Ok(records)
+    }
+}
+
 impl Records {
     /// Lets `source` be read through this.
-    pub(crate) const fn of<'a, R>(&'a mut self, source: &'a mut R) -> Whole<'a, R> {
+    pub(super) const fn of<'a, R>(&'a mut self, source: &'a mut R) -> Whole<'a, R> {
         Whole { records: self, source }
+    }
+
+    /// The next record, whole. `None` where the source has come to its end.
+    pub(super) fn next(&mut self, source: &mut impl Read) -> io::Result<Option<&mut [u8]>> {
+        while self.start == self.whole {
+            if self.fill(source)? == 0 {
+                return Ok(None);
+            }
+        }
+        let rest = &mut self.bytes[self.start..self.whole];
+        let body = rest.first_chunk::<HEADER_BYTES>().map(|it| u16::from_be_bytes([it[3], it[4]]));
+        let record = body.and_then(|body| rest.get_mut(..HEADER_BYTES + usize::from(body)));
+        let record = record.ok_or(io::ErrorKind::InvalidData)?;
+        self.start += record.len();
+        Ok(Some(record))
     }
 
     /// Moves the mark behind every record that is complete.
@@ -66,7 +100,7 @@ impl Records {
 }
 
 /// A source of whole records.
-pub(crate) struct Whole<'a, R> {
+pub(super) struct Whole<'a, R> {
     records: &'a mut Records,
     source: &'a mut R,
 }
