@@ -250,9 +250,8 @@ fn the_load_generators_books_close_over_gateway_agent_and_game_process() {
 }
 
 #[test]
-fn players_stay_when_their_gateway_is_upgraded_and_the_agent_comes_to_the_next_process() {
-    const TEST: &str =
-        "players_stay_when_their_gateway_is_upgraded_and_the_agent_comes_to_the_next_process";
+fn players_of_an_agent_stay_when_their_gateway_is_upgraded() {
+    const TEST: &str = "players_of_an_agent_stay_when_their_gateway_is_upgraded";
     on_two_hosts(TEST, 1500, |namespace| {
         let mut side = Side::start(namespace);
         let _host = side.host(false);
@@ -264,6 +263,34 @@ fn players_stay_when_their_gateway_is_upgraded_and_the_agent_comes_to_the_next_p
         side.wait_for_up();
         player.echo(b"after");
         assert_eq!(side.line.generation(), 2);
+    });
+}
+
+/// The agent has one trunk all the time, and nothing on it is lost; a hand-over that fails at the
+/// last moment is no exception.
+#[test]
+fn an_upgrade_of_the_gateway_carries_trunks() {
+    const TEST: &str = "an_upgrade_of_the_gateway_carries_trunks";
+    on_two_hosts(TEST, 1500, |namespace| {
+        // Lanes' sockets share a port, which only those of one user may.
+        let mut side = Side::start_with(namespace, "user = \"nobody\"\n");
+        let _host = side.host(false);
+        side.wait_for_up();
+        let mut players: Vec<_> = (7..11).map(|client_id| side.player(client_id)).collect();
+        for generation in 2..5 {
+            players.iter_mut().for_each(|player| player.echo(b"before"));
+            // Nobody may read the agents' key: root starts the next one.
+            side.line.take_over();
+            players.iter_mut().for_each(|player| player.echo(b"after"));
+            assert_eq!(side.line.generation(), generation);
+            side.player(20 + generation).echo(b"a player who came later");
+        }
+        let status = side.line.daemon.ask("/status").json();
+        let agent = &status["agents"][0];
+        assert_eq!((&agent["up"], &agent["trunks"]), (&true.into(), &1.into()), "the first one");
+        let lanes = agent["lanes"].as_array().expect("a list");
+        let is_lossless = |lane: &serde_json::Value| lane["lost"] == serde_json::json!([0, 0]);
+        assert!(lanes.len() == 2 && lanes.iter().all(is_lossless), "{agent}");
     });
 }
 

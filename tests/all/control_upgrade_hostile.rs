@@ -158,7 +158,7 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     let channel = line.connect();
     channel.say(&Message::Taken, &[]).expect("said");
     assert_eq!(channel.hear(Duration::from_secs(5)).0, Heard::Refused);
-    let other = Message::Hello { conversation: 77, release: "9".to_owned(), pid: 1 };
+    let other = Message::Hello { conversation: 77, release: "9".to_owned(), pid: 1, trunks: false };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
     let (heard, packet) = channel.hear(Duration::from_secs(5));
@@ -306,7 +306,7 @@ const OTHER_FORMATS: [Refused; 4] = [
     (
         |packet| match packet {
             (Message::Hello { release, pid, .. }, fds) => {
-                (Message::Hello { conversation: 99, release, pid }, fds)
+                (Message::Hello { conversation: 99, release, pid, trunks: false }, fds)
             }
             other => other,
         },

@@ -4,14 +4,17 @@
 //! in a simulator. Which cipher provider it uses is the caller's to say.
 
 mod bare;
+mod failure;
 mod records;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
+use ringgate_core::carry;
 use ringgate_core::crypto::Key;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::CryptoProvider;
@@ -19,19 +22,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, CipherSuite, ClientConfig, ClientConnection, Connection, Error,
-    RootCertStore, ServerConfig, ServerConnection,
+    CipherSuite, ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig,
+    ServerConnection,
 };
 use zeroize::Zeroize;
 
 use crate::control::{ALPN, Inbox, Outbox};
 use crate::lane::{EXPORTER_LABEL, Secrets};
 use bare::Bare;
+pub use failure::{Failure, Received};
 use records::Records;
-
-/// Encrypted bytes that rustls keeps for a peer that does not read; what waits beyond them waits in
-/// the [`Outbox`], which has a bound of its own.
-const BUFFER_BYTES: usize = 64 * 1024;
+use whole::{BUFFER_BYTES, Come, is_blocked, is_proven};
 
 /// Who one is, and whose word one takes: files in PEM, as their bytes.
 #[derive(Clone, Copy)]
@@ -127,7 +128,7 @@ impl Agent {
 }
 
 /// The same with the one cipher that a stream may have whose keys another process goes on with
-/// ([`Stream::make_portable`]): datagrams have it too, and its keys wear out by no number of records.
+/// ([`Stream::make_portable`]): datagrams have it too, and no number of records wears its keys out.
 fn portable(mut provider: Arc<CryptoProvider>) -> Arc<CryptoProvider> {
     let is_it = |suite: CipherSuite| suite == CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
     Arc::make_mut(&mut provider).cipher_suites.retain(|suite| is_it(suite.suite()));
@@ -174,73 +175,6 @@ enum State {
     Over,
 }
 
-/// What reading has brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Nothing more, for now.
-    Nothing,
-    /// Perhaps something in the inbox: read again once that is taken out.
-    Something,
-    /// The other side has closed the connection in order.
-    Closed,
-}
-
-/// Why a connection is over.
-#[derive(Debug)]
-pub enum Failure {
-    /// The other side has not proven who it is, or breaks TLS.
-    Tls(Error),
-    /// It speaks TLS, and not this protocol.
-    Protocol,
-    /// The connection has ended without a word, or failed.
-    Io(io::Error),
-}
-
-impl Failure {
-    /// All names that [`name`](Self::name) gives.
-    pub const NAMES: [&'static str; 8] = [
-        "connection",
-        "protocol",
-        "certificate_missing",
-        "certificate_expired",
-        "certificate_foreign",
-        "certificate_unknown",
-        "refused_by_peer",
-        "tls",
-    ];
-
-    /// Its name in metrics and events.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Io(_) => "connection",
-            Self::Protocol => "protocol",
-            Self::Tls(Error::NoCertificatesPresented) => "certificate_missing",
-            Self::Tls(Error::InvalidCertificate(why)) => match why {
-                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                    "certificate_expired"
-                }
-                CertificateError::NotValidForName
-                | CertificateError::NotValidForNameContext { .. } => "certificate_foreign",
-                _ => "certificate_unknown",
-            },
-            Self::Tls(Error::AlertReceived(_)) => "refused_by_peer",
-            Self::Tls(_) => "tls",
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tls(why) => why.fmt(f),
-            Self::Protocol => f.write_str("the other side does not speak this protocol"),
-            Self::Io(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
-
 impl Stream {
     fn new(mut connection: Connection) -> Self {
         connection.set_buffer_limit(Some(BUFFER_BYTES));
@@ -267,8 +201,8 @@ impl Stream {
         both.is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// The secrets of a lane: the same at both ends, and known to nobody else. Only the process that
-    /// has made the connection can say them.
+    /// The secrets of a lane: the same at both ends, and known to nobody else. Only the process
+    /// that has made the connection can say them.
     pub fn secrets(&self, lane: u8) -> Result<Secrets, Error> {
         let State::Whole(connection) = &self.state else { return Err(Error::HandshakeNotComplete) };
         Secrets::export(lane, |context| {
@@ -305,7 +239,7 @@ impl Stream {
     ) -> Result<Received, Failure> {
         match &mut self.state {
             State::Whole(connection) => {
-                receive(connection, &mut self.records.of(source), inbox.room()).map(|come| {
+                whole::receive(connection, &mut self.records.of(source), inbox.room()).map(|come| {
                     match come {
                         Come::Nothing => Received::Nothing,
                         Come::Closed => Received::Closed,
@@ -365,52 +299,29 @@ impl Stream {
     }
 }
 
-/// What reading has brought.
-enum Come {
-    Nothing,
-    /// So many, which may be none: there may be more.
-    Bytes(usize),
-    Closed,
-}
-
-fn is_proven(connection: &Connection) -> bool {
-    !connection.is_handshaking() && connection.alpn_protocol() == Some(ALPN)
-}
-
-fn receive(
-    connection: &mut Connection,
-    source: &mut impl Read,
-    room: &mut [u8],
-) -> Result<Come, Failure> {
-    if let Some(come) = take_out(connection, room)? {
-        return Ok(come);
+/// A stream that is [portable](Stream::make_portable).
+impl carry::Carry for Stream {
+    fn write(&self, out: &mut carry::Writer<'_>) {
+        let Self { state, records } = self;
+        let bare = if let State::Bare(bare) = state { Some(bare) } else { None };
+        carry::Carry::write(&bare.is_some(), out);
+        if let Some(bare) = bare {
+            carry::Carry::write(bare, out);
+            carry::Carry::write(records, out);
+        }
     }
-    match connection.read_tls(source) {
-        Err(why) if is_blocked(&why) => return Ok(Come::Nothing),
-        Err(why) => return Err(Failure::Io(why)),
-        Ok(_) => {}
-    }
-    connection.process_new_packets().map_err(Failure::Tls)?;
-    if !connection.is_handshaking() && !is_proven(connection) {
-        return Err(Failure::Protocol);
-    }
-    Ok(take_out(connection, room)?.unwrap_or(Come::Bytes(0)))
-}
 
-/// Takes opened bytes out. `None` where there are none.
-fn take_out(connection: &mut Connection, room: &mut [u8]) -> Result<Option<Come>, Failure> {
-    match connection.reader().read(room) {
-        Ok(0) if !room.is_empty() => Ok(Some(Come::Closed)),
-        Ok(bytes) => Ok(Some(Come::Bytes(bytes))),
-        Err(why) if is_blocked(&why) => Ok(None),
-        Err(why) => Err(Failure::Io(why)),
+    fn read(from: &mut carry::Reader<'_>) -> Result<Self, carry::Broken> {
+        if !<bool as carry::Carry>::read(from)? {
+            return Err(carry::Broken::Invalid("stream"));
+        }
+        Ok(Self {
+            state: State::Bare(carry::Carry::read(from)?),
+            records: carry::Carry::read(from)?,
+        })
     }
 }
 
 fn over() -> Failure {
     Failure::Io(io::ErrorKind::NotConnected.into())
-}
-
-fn is_blocked(why: &io::Error) -> bool {
-    matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

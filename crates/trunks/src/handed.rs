@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_trunk_io::{Door, adopt};
 use socket2::Type;
 use zeroize::Zeroizing;
 
-use crate::rest::{Bench, Order, Part, REST_WITHIN, Verdict, gather, written};
+use crate::rest::{Bench, Order, Part, REST_WITHIN_NS, Verdict, gather, written};
 use crate::site::Site;
 use crate::trunks::Trunks;
 
@@ -56,7 +55,8 @@ impl Trunks {
     /// Has all threads rest. Who does not do so in time is left out, and its agent connects again
     /// should another process go on.
     pub fn rest(&mut self) -> AtRest {
-        let (bench, until) = (Arc::new(Bench::default()), Instant::now() + REST_WITHIN);
+        let (bench, clock) = (Arc::new(Bench::default()), self.shared.settings.clock);
+        let until = (clock, clock.now_ns() + REST_WITHIN_NS);
         // Doors first: whom they let in until then is among the trunks.
         let (order, given) = Order::new(&bench);
         self.doors.values().for_each(|(stop, _)| stop.rest(order.clone()));
@@ -122,10 +122,13 @@ fn write_parts(parts: &[Part], out: &mut Writer<'_>) {
     }
 }
 
+/// What one thread has given away.
+type Given<'a> = (&'a [u8], Vec<OwnedFd>);
+
 fn read_parts<'a>(
     from: &mut Reader<'a>,
     fds: &mut impl Iterator<Item = OwnedFd>,
-) -> Result<Vec<(&'a [u8], Vec<OwnedFd>)>, Broken> {
+) -> Result<Vec<Given<'a>>, Broken> {
     let mut parts = Vec::new();
     for _ in 0..u32::read(from)? {
         let (count, len) = (u32::read(from)? as usize, usize::read(from)?);

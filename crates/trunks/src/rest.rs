@@ -4,9 +4,10 @@
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringgate_core::carry::Writer;
+use ringgate_os::clock::Clock;
 use zeroize::Zeroizing;
 
 /// What has become of it.
@@ -70,11 +71,15 @@ impl Order {
 }
 
 /// What so many threads give, as far as they do so in time.
-pub(crate) fn gather(given: &Receiver<Part>, threads: usize, until: Instant) -> Vec<Part> {
+pub(crate) fn gather(
+    given: &Receiver<Part>,
+    threads: usize,
+    (clock, until_ns): (Clock, u64),
+) -> Vec<Part> {
     let mut parts = Vec::new();
     while parts.len() < threads {
-        let left = until.saturating_duration_since(Instant::now());
-        match given.recv_timeout(left) {
+        let left_ns = until_ns.saturating_sub(clock.now_ns());
+        match given.recv_timeout(Duration::from_nanos(left_ns)) {
             Ok(part) => parts.push(part),
             Err(_) => break,
         }
@@ -83,7 +88,7 @@ pub(crate) fn gather(given: &Receiver<Part>, threads: usize, until: Instant) -> 
 }
 
 /// Who does not rest within this is not waited for.
-pub(crate) const REST_WITHIN: Duration = Duration::from_millis(500);
+pub(crate) const REST_WITHIN_NS: u64 = 500_000_000;
 
 /// Bytes of what is written: measured first, so that no copy of a key is left in memory that was
 /// too small.

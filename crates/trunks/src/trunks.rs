@@ -124,7 +124,9 @@ impl Trunks {
             let thread = std::thread::Builder::new().name(name).spawn(|| porter.run())?;
             self.doors.insert(bind, (stop, thread));
         }
-        sites.into_iter().for_each(|site| site.start());
+        for site in sites {
+            site.start();
+        }
         Ok(())
     }
 

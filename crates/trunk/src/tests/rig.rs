@@ -47,8 +47,8 @@ pub(super) struct Weather {
     /// How much later than that the stream may be.
     pub(super) stream_delay_ms: u64,
     pub(super) carries: usize,
-    /// How often, in a thousand milliseconds, an end is handed to another process. Every other time that
-    /// fails.
+    /// How often, in a thousand milliseconds, an end is handed to another process. Every other time
+    /// that fails.
     pub(super) handed_per_mille: u64,
 }
 

@@ -14,8 +14,9 @@ use rustls::crypto::cipher::NONCE_LEN;
 use rustls::{Connection, ConnectionTrafficSecrets, Error, ExtractedSecrets};
 use zeroize::Zeroize;
 
+use super::failure::{Failure, Received};
 use super::records::{HEADER_BYTES, Records};
-use super::{BUFFER_BYTES, Come, Failure, Received, State, Stream, is_blocked, receive};
+use super::whole::{BUFFER_BYTES, Come, is_blocked, receive};
 use crate::control::{Inbox, Outbox};
 
 /// One connection.
@@ -43,26 +44,6 @@ impl Carry for Cipher {
 
     fn read(_: &mut Reader<'_>) -> Result<Self, Broken> {
         Ok(Self(Aead::detect()))
-    }
-}
-
-/// A stream that is [portable](Stream::make_portable).
-impl Carry for Stream {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { state, records } = self;
-        let bare = if let State::Bare(bare) = state { Some(bare) } else { None };
-        bare.is_some().write(out);
-        if let Some(bare) = bare {
-            bare.write(out);
-            records.write(out);
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        if !bool::read(from)? {
-            return Err(Broken::Invalid("stream"));
-        }
-        Ok(Self { state: State::Bare(Carry::read(from)?), records: Carry::read(from)? })
     }
 }
 

@@ -200,7 +200,7 @@ impl Rig {
         Trunks::new(self.settings.clone())
     }
 
-    /// Another process goes on with all of it, by these rules, unless that fails at the last moment.
+    /// Another process goes on with all of it by these rules, unless that fails at the last moment.
     pub(super) fn hand_over(&mut self, allowed: &[&str], has_failed: bool) {
         let rest = self.trunks.rest();
         let mut next = self.next();
