@@ -1,11 +1,13 @@
 //! Two ends of a lane over a network that the input drives: it loses, repeats, reorders and waits,
 //! and in some runs it changes bytes. No payload comes before its session was announced, after its
-//! end, or twice. In other runs the peer has the keys and says whatever the input says.
+//! end, or twice, also when an end goes on in another process. In other runs the peer has the keys
+//! and says whatever the input says, or a process before has left it as a lane.
 #![no_main]
 
 use std::collections::{HashSet, VecDeque};
 
 use libfuzzer_sys::fuzz_target;
+use ringgate_core::carry::{self, Carry, Maps, Reader};
 use ringgate_core::crypto::{Aead, Job, Key, token};
 use ringgate_link::bundle::{
     CloseReason, Frame, Frames, OpenedPlain, SessionId, ToGame, Writer,
@@ -22,6 +24,7 @@ fuzz_target!(|data: &[u8]| {
     let Some((&how, steps)) = data.split_first() else { return };
     if how & 1 == 0 {
         peer_with_keys(steps);
+        left_behind(steps);
     } else {
         let mut world = World::new(how & 2 == 0);
         for step in steps.chunks_exact(2) {
@@ -64,6 +67,33 @@ fn peer_with_keys(bodies: &[u8]) {
             lane.handle_sent(usize::MAX);
         }
     }
+}
+
+/// What can be read as a lane can be written, and is then the same.
+fn left_behind(bytes: &[u8]) {
+    let maps = Maps::default();
+    if let Ok(lane) = Lane::read(&mut Reader::new(bytes, &maps)) {
+        let once = written(&lane);
+        let again = Lane::read(&mut Reader::new(&once, &maps)).expect("it was just written");
+        assert_eq!(written(&again).len(), once.len());
+    }
+}
+
+fn written(lane: &Lane) -> Vec<u8> {
+    let mut measure = carry::Writer::new(&mut []);
+    lane.write(&mut measure);
+    let mut bytes = vec![0; measure.len()];
+    lane.write(&mut carry::Writer::new(&mut bytes));
+    bytes
+}
+
+/// What another process reads of it.
+fn carried(lane: &Lane) -> Lane {
+    let (bytes, maps) = (written(lane), Maps::default());
+    let mut from = Reader::new(&bytes, &maps);
+    let read = Lane::read(&mut from).expect("it is our own");
+    assert_eq!(from.end(), Ok(()));
+    read
 }
 
 struct World {
@@ -116,6 +146,13 @@ impl World {
             5 => _ = self.under_way.remove(usize::from(how)),
             6 => self.arrive(usize::from(how >> 1), how & 1 == 0),
             _ => self.arrive_by_stream(1 + usize::from(how)),
+        }
+        match what >> 3 {
+            1 => self.gateway = carried(&self.gateway),
+            2 => self.agent = carried(&self.agent),
+            // Another process may have gone on with it.
+            3 => self.gateway.jump(),
+            _ => {}
         }
         self.gateway.poll(self.now_ns);
         self.agent.poll(self.now_ns);

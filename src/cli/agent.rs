@@ -2,11 +2,13 @@
 //! stands in the package `ringgate-agent`; here it is configured, started and stopped.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ringgate_agent::options::{Allowed, Backend, Link, Options};
-use ringgate_agent::service;
+use ringgate_agent::service::{self, Agent};
 use ringgate_io::socket;
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::process;
@@ -14,7 +16,8 @@ use ringgate_os::process;
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, exit};
 use crate::config::{self, HostConfig};
-use crate::control::host::{self as control, Settings};
+use crate::control::host::{self as control, Facts, Settings, Taken};
+use crate::handover::Channel;
 use crate::hosting::Prepared;
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
@@ -29,6 +32,12 @@ pub(super) struct Args {
     /// Print every field of such a file with its meaning
     #[arg(long, conflicts_with = "config")]
     explain: bool,
+    /// Take over from the agent that runs with this file
+    #[arg(long, hide = true, requires = "predecessor_on_stdin")]
+    take_over: bool,
+    /// That agent has started this process itself, and talks to it here
+    #[arg(long, hide = true, requires = "take_over")]
+    predecessor_on_stdin: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -39,23 +48,58 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         HostConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
     }
+    process::ignore_user_signals();
     let config = logging::begin(args.log, || HostConfig::load(file), |config| config.agent.log)?;
-    let run_dir = config.agent.run_dir.clone();
+    let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
+    let (admin, program) = (config.admin.clone(), super::run::program()?);
+    let path = run_dir.join(CONTROL_SOCKET);
+    let settings = |listener, fleet, inherited| Settings {
+        listener,
+        path,
+        admin,
+        drain_timeout,
+        fleet,
+        program,
+        inherited,
+    };
+    if args.predecessor_on_stdin {
+        let Taken { heir, control, admin } = take_over(config, file)?;
+        let agent = heir.set_off().map_err(Failure::failed)?;
+        return serve(agent, settings(UnixListener::from(control), None, Some(admin)));
+    }
     std::fs::create_dir_all(&run_dir).map_err(|why| {
         Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))
     })?;
-    let path = run_dir.join(CONTROL_SOCKET);
     // First: where another agent has this folder, nothing of it is touched.
-    let listener = socket::control_listener(&path).map_err(Failure::failed)?;
-    let admin = config.admin.clone();
-    let drain_timeout = config.agent.drain_timeout;
+    let listener =
+        socket::control_listener(&run_dir.join(CONTROL_SOCKET)).map_err(Failure::failed)?;
     let incarnation = getrandom::u64().map_err(Failure::failed)?;
     let fleet = join(&config, incarnation)?;
     let agent = service::start(options(config, file, incarnation)).map_err(Failure::failed)?;
-    let settings = Settings { listener, path, admin, drain_timeout, fleet };
+    serve(agent, settings(listener, fleet, None))
+}
+
+/// What another process has, which has started this one.
+fn take_over(config: HostConfig, file: &Path) -> Result<Taken, Failure> {
+    let channel = std::io::stdin().as_fd().try_clone_to_owned().and_then(Channel::from_fd);
+    let channel =
+        channel.map_err(|why| Failure::bad_input(format_args!("--predecessor-on-stdin: {why}")))?;
+    let options = |facts: &Facts| match config.fleet {
+        None => Ok(options(config, file, facts.incarnation)),
+        Some(_) => Err("an agent in a fleet is not replaced while it runs".to_owned()),
+    };
+    let taken = control::take_over(&channel, options);
+    let taken = taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
+    // The service manager starts an agent again that has ended.
+    taken.ok_or_else(|| Failure::failed("the agent to take over from has ended"))
+}
+
+fn serve(agent: Agent, settings: Settings) -> Result<(), Failure> {
+    let is_heir = settings.inherited.is_some();
     let control = control::start(agent, settings).map_err(Failure::failed)?;
     exit::print(&control.announcement())?;
-    tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
+    let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
+    tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
     control.serve().map_err(Failure::failed)
 }
 

@@ -174,7 +174,7 @@ fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(),
 /// How this process was started, for the next one: by the path that was asked for, which may be a
 /// link that leads to the next release by then. Asked by another name, by the file's own path, as
 /// it is now: later it may be that of a file which is gone.
-fn program() -> Result<Program, Failure> {
+pub(super) fn program() -> Result<Program, Failure> {
     let asked = std::env::args_os().next().map(PathBuf::from).filter(|path| path.is_absolute());
     let path = asked.map_or_else(std::env::current_exe, Ok);
     let path = path

@@ -31,7 +31,8 @@ use crate::handover::{
 };
 use crate::membership;
 use crate::worker::{self, Copied, Fleet, Frozen, Gift, PartOfRest, Published};
-use copying::{Offer, converse, filled, note, note_heard};
+use copying::{Offer, converse, note};
+pub(super) use copying::{filled, note_heard};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
@@ -604,7 +605,7 @@ fn say(channel: &Channel, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(
 }
 
 /// Starts the program that lies where ours did, with our arguments.
-fn start(program: &Program) -> io::Result<(Child, Channel)> {
+pub(super) fn start(program: &Program) -> io::Result<(Child, Channel)> {
     let (ours, its) = Channel::pair()?;
     let mut command = std::process::Command::new(&program.path);
     command.args(&program.args).stdin(Stdio::from(its.into_fd()));

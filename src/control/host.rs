@@ -2,13 +2,17 @@
 //!
 //! The same doors and the same rights as a gateway's, and far fewer pages.
 
+mod handing;
 mod pages;
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -26,11 +30,12 @@ use tokio::time::Instant;
 use super::http::as_json;
 use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
-use super::{access, door, metrics};
+use super::{LAST_ANSWERS, access, door, is_at, metrics};
 use crate::config::Admin;
+use crate::control::Program;
 use crate::hosting::{Member, Prepared};
+pub use handing::{Facts, Taken, take_over};
 use ringgate_agent::service::Agent;
-use ringgate_os::clock::Clock;
 use ringgate_report::text::put;
 
 /// What an agent's control plane is told.
@@ -46,6 +51,10 @@ pub struct Settings {
     pub drain_timeout: Duration,
     /// The fleet, where it is in one.
     pub fleet: Option<Prepared>,
+    /// What the next release is started by.
+    pub program: Program,
+    /// The admin address of the process before, where there was one.
+    pub inherited: Option<Option<(SocketAddr, OwnedFd)>>,
 }
 
 /// A control plane that serves once it is told to.
@@ -68,10 +77,21 @@ struct Shared {
     agent: Arc<Agent>,
     /// Its place in a fleet, once that is looked after.
     fleet: OnceLock<Member>,
-    clock: Clock,
     /// Somebody wants it to end.
     ends: Notify,
     is_draining: std::sync::atomic::AtomicBool,
+    program: Program,
+    /// Of whoever hands it over.
+    handing: Mutex<()>,
+    /// The process that goes on; 0 while this one does.
+    handed_to: AtomicU32,
+    doors: Doors,
+}
+
+/// Second descriptors of what operators come in by, for the next process.
+struct Doors {
+    control: OwnedFd,
+    admin: Option<(SocketAddr, OwnedFd)>,
 }
 
 /// Opens what is to be served.
@@ -80,17 +100,31 @@ pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
     let guard = runtime.enter();
     settings.listener.set_nonblocking(true)?;
     let socket = UnixListener::from_std(settings.listener.try_clone()?)?;
-    let admin = match settings.admin.take() {
-        Some(admin) => Some((door::bind_tcp(admin.bind)?, admin)),
-        None => None,
+    let before = settings.inherited.as_mut().and_then(Option::take);
+    let admin = match (settings.admin.take(), before) {
+        (Some(admin), Some((address, fd))) if is_at(admin.bind, address) => {
+            Some((door::adopt_tcp(&fd)?, admin))
+        }
+        (Some(admin), _) => Some((door::bind_tcp(admin.bind)?, admin)),
+        (None, _) => None,
     };
     drop(guard);
+    let second = |listener: &TcpListener| {
+        Ok::<_, io::Error>((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?))
+    };
+    let doors = Doors {
+        control: settings.listener.as_fd().try_clone_to_owned()?,
+        admin: admin.as_ref().map(|(listener, _)| second(listener)).transpose()?,
+    };
     let shared = Arc::new(Shared {
         agent: Arc::new(agent),
         fleet: OnceLock::new(),
-        clock: Clock::start(),
         ends: Notify::new(),
         is_draining: std::sync::atomic::AtomicBool::new(false),
+        program: settings.program.clone(),
+        handing: Mutex::new(()),
+        handed_to: AtomicU32::new(0),
+        doors,
     });
     Ok(Control { runtime, admin, socket, settings, shared })
 }
@@ -118,25 +152,39 @@ impl Control {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
-            tokio::spawn(door::serve_unix(socket, router(&shared, Arc::default())));
-            if let Some((listener, admin)) = admin {
+            let unix = tokio::spawn(door::serve_unix(socket, router(&shared, Arc::default())));
+            let tcp = admin.map(|(listener, admin)| {
                 let rules = Arc::new(Some(admin));
-                tokio::spawn(door::serve_tcp(listener, router(&shared, rules)));
+                tokio::spawn(door::serve_tcp(listener, router(&shared, rules)))
+            });
+            let served = attend(&shared, &settings).await;
+            if shared.is_handed_over() {
+                // Who comes from now on comes to the next process.
+                unix.abort();
+                tcp.iter().for_each(tokio::task::JoinHandle::abort);
+                tokio::time::sleep(LAST_ANSWERS).await;
             }
-            attend(&shared, settings.drain_timeout).await
+            served
         });
         drop(runtime);
-        let _ = std::fs::remove_file(&settings.path);
+        if !shared.is_handed_over() {
+            let _ = std::fs::remove_file(&settings.path);
+        }
         served
     }
 }
 
 /// Signals, and what they lead to.
-async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
+async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
+    let drain_timeout = settings.drain_timeout;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut upgrade = signal(SignalKind::user_defined2())?;
     let notifier = Notifier::from_env(Known::default());
-    notifier.ready();
+    match &settings.inherited {
+        Some(_) => notifier.taken_over(),
+        None => notifier.ready(),
+    }
     let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
     loop {
         tokio::select! {
@@ -144,7 +192,16 @@ async fn attend(shared: &Shared, drain_timeout: Duration) -> io::Result<()> {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             () = shared.ends.notified() => break,
+            _ = upgrade.recv() => {
+                tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
+                let shared = Arc::clone(shared);
+                tokio::spawn(async move { handing::hand_over(&shared).await });
+            }
         }
+    }
+    if shared.is_handed_over() {
+        notifier.handed_over(shared.handed_to.load(Ordering::Relaxed));
+        return Ok(());
     }
     shared.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
     let players = shared.agent.view().players();
@@ -188,6 +245,7 @@ fn router(shared: &Arc<Shared>, rules: Arc<Option<Admin>>) -> Router {
         .route("/metrics", get(show_metrics))
         .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
         .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
+        .route("/upgrade", post(handing::upgrade).route_layer(from_fn(access::may_change)))
         .layer(from_fn(admit))
         .with_state(Arc::clone(shared))
 }
@@ -249,7 +307,11 @@ async fn confirm(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
 
 impl Shared {
     fn uptime_s(&self) -> u64 {
-        self.clock.now_ns() / 1_000_000_000
+        self.agent.clock().now_ns() / 1_000_000_000
+    }
+
+    fn is_handed_over(&self) -> bool {
+        self.handed_to.load(Ordering::Relaxed) != 0
     }
 
     fn is_draining(&self) -> bool {

@@ -192,6 +192,82 @@ fn players_of_an_unmodified_server_behind_an_agent_survive_the_agent() {
     play(&backend, |_| echo(&["--udp", &address]));
 }
 
+/// Plays over an agent that is replaced twice while it runs, and once in vain.
+fn play_on(backend: &str, server: impl FnOnce(&Folder) -> Program) {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let port = free_port();
+    agent_file(&folder, "host-7", port, backend);
+    let gateway = gateway(&folder, port);
+    let mut agent = Agent::start(&folder);
+    let _server = server(&folder);
+    gateway.ready();
+    let mut player = Player::connected(gateway.listener, 7, KEY_HEX);
+    player.echo(b"over the wire");
+    let seen = || {
+        let metrics = agent.get("/metrics");
+        let value = |series: &str| metrics.value(series);
+        (value("ringgate_agent_links_total"), value("ringgate_agent_players{backend=\"arena\"}"))
+    };
+    let before = wait_for("a player", || Some(seen()).filter(|(_, players)| *players == Some(1)));
+
+    let mut heirs = Vec::new();
+    for _ in 0..2 {
+        let upgraded = agent_upgrade(&folder);
+        let said = upgraded.succeeded();
+        let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
+        heirs.push(Heir(pid.expect("it says which process goes on")));
+        player.echo(b"over the same wire");
+        assert_eq!(wait_for("its pages", || Some(seen())), before, "counts go on");
+    }
+    let ended = wait_for("the first one's end", || agent.program.child.try_wait().expect("ours"));
+    assert_eq!(ended.code(), Some(0));
+
+    let file = std::fs::read_to_string(folder.join("agent.toml")).expect("our own");
+    folder.file("agent.toml", file.replace("[agent]", "[agent]\nspeed = 9"), 0o600);
+    let refused = agent_upgrade(&folder);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("goes on as it is"), "{}", refused.stderr);
+    player.echo(b"nothing has happened");
+
+    let status = gateway.ask("/status").json();
+    let of_agent = &status["agents"][0];
+    assert_eq!((&of_agent["up"], &of_agent["trunks"]), (&true.into(), &1.into()), "{of_agent}");
+    let lanes = of_agent["lanes"].as_array().expect("a list");
+    assert!(lanes.iter().all(|lane| lane["lost"] == serde_json::json!([0, 0])), "{of_agent}");
+}
+
+fn agent_upgrade(folder: &Folder) -> crate::command::Ran {
+    let control = folder.join("host/control.sock");
+    run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]))
+}
+
+/// A process that an agent has started.
+struct Heir(u32);
+
+impl Drop for Heir {
+    fn drop(&mut self) {
+        crate::upgrade_rig::kill(self.0);
+    }
+}
+
+#[test]
+fn a_process_behind_an_agent_plays_on_when_the_agent_is_upgraded() {
+    play_on("link = \"bundle\"\n", |folder| {
+        let run_dir = folder.join("host");
+        echo(&["--socket", &run_dir.display().to_string(), "--name", "arena"])
+    });
+}
+
+#[test]
+fn an_unmodified_server_behind_an_agent_plays_on_when_the_agent_is_upgraded() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let backend = format!("link = \"udp\"\naddress = \"{address}\"\n");
+    play_on(&backend, |_| echo(&["--udp", &address]));
+}
+
 #[test]
 fn an_agent_that_is_not_who_it_says_is_refused_by_name() {
     let folder = Folder::new();

@@ -26,7 +26,7 @@ use source::{Source, Violation};
 /// cannot be named at all: the compiler holds it.
 #[rustfmt::skip]
 const NEEDS: &[(&str, &str)] = &[
-    ("crates/agent", "batch io link os trunk trunk-io"),
+    ("crates/agent", "batch core io link os trunk trunk-io"),
     ("crates/batch", "core"),
     ("crates/client", "core"),
     ("crates/client-c", "client core"),

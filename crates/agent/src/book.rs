@@ -27,6 +27,21 @@ impl Book {
         Self { taken: Mutex::new(Vec::new()), workers: AtomicUsize::new(1), bell }
     }
 
+    /// The book of an agent that goes on with another's, who had so many workers.
+    pub(crate) fn of(bell: Bell, workers: usize) -> Self {
+        let taken = Mutex::new(vec![false; workers - 1]);
+        Self { taken, workers: AtomicUsize::new(workers), bell }
+    }
+
+    /// A lane goes on with its number; worker 0 is nobody's. False where it is another lane's.
+    pub(crate) fn take_again(&self, worker: usize) -> bool {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match worker.checked_sub(1) {
+            None => true,
+            Some(at) => taken.get_mut(at).is_some_and(|it| !std::mem::replace(it, true)),
+        }
+    }
+
     /// How many workers game processes have to know.
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Ordering::Acquire)

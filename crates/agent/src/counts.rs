@@ -17,6 +17,15 @@ pub struct Counts {
     pub dropped: [u64; Drop::ALL.len()],
 }
 
+ringgate_core::carried!(Counts {
+    bundles_in,
+    payloads_to_games,
+    datagrams_to_servers,
+    datagrams_from_servers,
+    links,
+    dropped,
+});
+
 impl Counts {
     /// Something went no further.
     #[inline]

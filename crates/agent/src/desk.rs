@@ -4,6 +4,8 @@
 //! All of it waits in one set of descriptors, and nothing of it is shared with other threads but
 //! the book of workers and what it shows.
 
+mod handed;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -15,6 +17,7 @@ use ringgate_link::bundle::GoodbyeReason;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
+use ringgate_trunk_io::rest::Order;
 use ringgate_trunk_io::{End, Event, Settings, Trunk};
 use rustls::pki_types::ServerName;
 
@@ -27,7 +30,7 @@ use crate::station::{Around, Heard, Owner, Station, Wish, owner};
 use crate::view::{DeskView, LaneView, Seen, State};
 
 /// What a thread is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// Game processes are told that the agent will end.
     Drain {
@@ -36,6 +39,8 @@ pub(crate) enum Command {
     },
     /// These are the game processes of the agent from now on.
     Backends(Arc<[Backend]>),
+    /// Another process is about to go on with what it has.
+    Rest(Order),
     /// It ends now.
     Stop,
 }
@@ -77,6 +82,12 @@ pub(crate) struct Desk {
     ready: Vec<Ready>,
     noted: Vec<Noted>,
     heard: Heard,
+    /// To be obeyed at the end of the turn.
+    rest: Option<Order>,
+    /// Another process has all of it.
+    has_left: bool,
+    /// It was another process's, whose config may have been another one.
+    must_recheck: bool,
 }
 
 /// What has happened on a trunk and is dealt with when it is not lent.
@@ -96,10 +107,31 @@ impl Desk {
         (bell, commands): (Bell, Receiver<Command>),
         shown: Arc<Mutex<DeskView>>,
     ) -> io::Result<Self> {
+        let options = &shared.options;
+        let mut desk = Self::empty((shared, backends), (bell, commands), shown)?;
+        match gateway {
+            Some(gateway) => {
+                let beside = desk.epoll.raw();
+                let servers = Servers::open(&desk.backends, beside).map_err(io::Error::other)?;
+                desk.servers = servers;
+                let seed = seed(options.incarnation, &gateway);
+                let dial = Dial::new(&gateway, desk.bell.clone(), seed);
+                desk.gateway = Some((gateway, dial));
+            }
+            None => desk.open_station(0)?,
+        }
+        Ok(desk)
+    }
+
+    /// One that has nothing.
+    fn empty(
+        (shared, backends): (&Shared, Arc<[Backend]>),
+        (bell, commands): (Bell, Receiver<Command>),
+        shown: Arc<Mutex<DeskView>>,
+    ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(bell.fd(), BELL)?;
-        let options = &shared.options;
-        let mut desk = Self {
+        Ok(Self {
             servers: None,
             gateway: None,
             trunk: None,
@@ -122,21 +154,12 @@ impl Desk {
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
             heard: Heard::default(),
+            rest: None,
+            has_left: false,
+            must_recheck: false,
             backends,
             shared: shared.clone(),
-        };
-        match gateway {
-            Some(gateway) => {
-                let beside = desk.epoll.raw();
-                let servers = Servers::open(&desk.backends, beside).map_err(io::Error::other)?;
-                desk.servers = servers;
-                let seed = seed(options.incarnation, &gateway);
-                let dial = Dial::new(&gateway, desk.bell.clone(), seed);
-                desk.gateway = Some((gateway, dial));
-            }
-            None => desk.open_station(0)?,
-        }
-        Ok(desk)
+        })
     }
 
     /// Serves until it is told to end.
@@ -156,7 +179,7 @@ impl Desk {
                 return self.stop();
             }
             if !self.turn() {
-                return self.stop();
+                return if self.has_left { self.leave() } else { self.stop() };
             }
         }
     }
@@ -167,6 +190,7 @@ impl Desk {
         if !self.obey(now_ns) {
             return false;
         }
+        self.recheck(now_ns);
         self.take_ready(now_ns);
         if self.trunk.as_ref().is_some_and(Trunk::has_more) {
             self.read_trunk(Ready { token: TRUNK, events: 0 }, now_ns);
@@ -180,7 +204,8 @@ impl Desk {
             self.show_due_ns = now_ns + SHOW_NS;
             self.show();
         }
-        true
+        // What is given away has nothing half done.
+        self.rest.take().is_none_or(|order| !self.is_taken(order))
     }
 
     fn now_ns(&self) -> u64 {
@@ -205,6 +230,7 @@ impl Desk {
                     self.each_station(now_ns, |station, around, _| station.drain(left_ms, around));
                 }
                 Ok(Command::Backends(backends)) => self.set_backends(backends),
+                Ok(Command::Rest(order)) => self.rest = Some(order),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }

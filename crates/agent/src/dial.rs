@@ -47,6 +47,11 @@ impl Dial {
         Self { resolver, state: State::Waiting(0), failures: 0, random: seed }
     }
 
+    /// There is a connection already.
+    pub(crate) fn go_on(&mut self) {
+        self.state = State::Connecting(Vec::new());
+    }
+
     /// While there is no connection: what to do now.
     pub(crate) fn step(&mut self, now_ns: u64) -> Step {
         match &mut self.state {

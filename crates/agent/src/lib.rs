@@ -11,6 +11,7 @@ mod book;
 pub mod counts;
 mod desk;
 mod dial;
+pub mod handed;
 mod numbers;
 pub mod options;
 mod servers;

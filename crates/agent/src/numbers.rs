@@ -27,6 +27,9 @@ impl Number {
     }
 }
 
+ringgate_core::carried_alone!(Number);
+ringgate_core::carried!(Numbers { fresh, resting });
+
 /// Those that nobody has.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {

@@ -25,6 +25,16 @@ pub struct Options {
     pub incarnation: u64,
 }
 
+impl Options {
+    /// Names and addresses of game processes that speak plain UDP, in order.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, SocketAddrV4)> {
+        self.backends.iter().filter_map(|backend| match backend.link {
+            Link::Udp(address) => Some((&*backend.name, address)),
+            Link::Bundle(_) => None,
+        })
+    }
+}
+
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, gateways, run_dir, backends, .. } = self;

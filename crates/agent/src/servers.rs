@@ -5,6 +5,8 @@
 //! A server knows a player by that address alone, so a player keeps it while a trunk is down: who
 //! is announced again afterwards is the same player to the server.
 
+mod handed;
+
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -70,6 +72,12 @@ impl Servers {
     /// Those of the backends that speak plain UDP. `None` where there are none. What is waited for
     /// besides is readable.
     pub(crate) fn open(backends: &[Backend], beside: RawFd) -> Result<Option<Self>, StartError> {
+        let Some(mut servers) = Self::without_socket(backends, beside)? else { return Ok(None) };
+        servers.socket = servers.driver.open(&Port::UdpLink)?;
+        Ok(Some(servers))
+    }
+
+    fn without_socket(backends: &[Backend], beside: RawFd) -> Result<Option<Self>, StartError> {
         let server = |backend: &Backend| match backend.link {
             Link::Udp(address) => Some(Server {
                 name: backend.name.clone(),
@@ -85,10 +93,9 @@ impl Servers {
         }
         let mut driver = ringgate_io::open(Choice::Mmsg, &DriverOptions::default())?;
         driver.watch(beside);
-        let socket = driver.open(&Port::UdpLink)?;
         Ok(Some(Self {
             driver,
-            socket,
+            socket: SocketId(u32::MAX),
             all,
             table: SocketTable::open().ok(),
             numbers: Numbers::default(),

@@ -19,15 +19,15 @@ use crate::view::{DeskView, Seen, View};
 /// An agent. Dropped, it ends.
 #[derive(Debug)]
 pub struct Agent {
-    shared: Shared,
-    own: Thread,
-    gateways: Mutex<Vec<(Gateway, Thread)>>,
-    backends: Mutex<Arc<[Backend]>>,
+    pub(crate) shared: Shared,
+    pub(crate) own: Thread,
+    pub(crate) gateways: Mutex<Vec<(Gateway, Thread)>>,
+    pub(crate) backends: Mutex<Arc<[Backend]>>,
 }
 
 /// A thread, and how it is reached.
 #[derive(Debug)]
-struct Thread {
+pub(crate) struct Thread {
     bell: Bell,
     commands: Option<Sender<Command>>,
     shown: Arc<Mutex<DeskView>>,
@@ -45,6 +45,12 @@ impl fmt::Display for StartError {
 }
 
 impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(why: io::Error) -> Self {
+        Self(why.to_string())
+    }
+}
 
 /// Starts an agent.
 pub fn start(options: Options) -> Result<Agent, StartError> {
@@ -152,13 +158,23 @@ impl Thread {
     ) -> io::Result<Self> {
         let (commands, told) = mpsc::channel();
         let shown = Arc::new(Mutex::new(DeskView::default()));
-        let name = if gateway.is_some() { "agent-trunk" } else { "agent-local" };
         let desk = Desk::open(with, gateway, (bell.clone(), told), Arc::clone(&shown))?;
+        Self::of(desk, bell, commands, shown)
+    }
+
+    /// Has it run what is there.
+    pub(crate) fn of(
+        desk: Desk,
+        bell: Bell,
+        commands: Sender<Command>,
+        shown: Arc<Mutex<DeskView>>,
+    ) -> io::Result<Self> {
+        let name = if desk.gateway().is_some() { "agent-trunk" } else { "agent-local" };
         let handle = thread::Builder::new().name(name.to_owned()).spawn(move || desk.run())?;
         Ok(Self { bell, commands: Some(commands), shown, handle: Some(handle) })
     }
 
-    fn tell(&self, command: Command) {
+    pub(crate) fn tell(&self, command: Command) {
         if let Some(commands) = &self.commands {
             let _ = commands.send(command);
             self.bell.ring();

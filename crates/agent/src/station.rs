@@ -1,6 +1,8 @@
 //! One local worker: a socket file that game processes connect to, their links, and the relay
 //! between those and a lane.
 
+mod handed;
+
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ pub(crate) struct Station {
     /// When to look at the listener again, after there was no descriptor for who waits there.
     accepts_again_ns: Option<u64>,
     is_held: bool,
+    /// Another process has the socket.
+    is_left: bool,
 }
 
 /// Who is at a relay's link.
@@ -127,6 +131,7 @@ impl Station {
             written: Vec::new(),
             accepts_again_ns: None,
             is_held: false,
+            is_left: false,
         })
     }
 
@@ -319,6 +324,19 @@ impl Station {
         }
     }
 
+    /// Hangs up on one, with a word.
+    fn send_away(
+        &mut self,
+        game: Game,
+        why: GoodbyeReason,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.turn_away(game, why, |action| hands.act(action, &mut wish));
+    }
+
     /// Tells all game processes that the agent will end.
     pub(crate) fn drain(&mut self, left_ms: u32, around: &mut Around<'_>) {
         let Self { at, relay, ends, written, served, .. } = self;
@@ -341,10 +359,7 @@ impl Station {
                 && self.relay.name_at(place).is_none()
             {
                 around.counts.drop(Drop::Nameless, 1);
-                let Self { at, relay, ends, written, served, .. } = self;
-                let mut hands = Hands { at: *at, ends, written, served, around: &mut *around };
-                let why = GoodbyeReason::HelloExpected;
-                relay.turn_away(Game::at(place), why, |action| hands.act(action, &mut wish));
+                self.send_away(Game::at(place), GoodbyeReason::HelloExpected, around, &mut wish);
             }
         }
         for server in 0..self.served.len() {
@@ -425,7 +440,9 @@ impl Station {
 
 impl std::ops::Drop for Station {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        if !self.is_left {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod guest;
 mod line;
 mod local;
 mod port;
+pub mod rest;
 #[cfg(test)]
 mod tests;
 mod trunk;

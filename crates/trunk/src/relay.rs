@@ -9,6 +9,7 @@
 //! process forgets its sessions, connects again, and is told about those who are still there when
 //! the lane is back. Meanwhile the agent lets it in, so that it need not know.
 
+mod carried;
 #[cfg(test)]
 mod tests;
 

@@ -16,9 +16,9 @@ use ringgate_trunk_io::{Door, End, Guest, Hello};
 
 use crate::crowd;
 use crate::mailbox::Mailbox;
-use crate::rest::{Order, Part, Verdict, written};
 use crate::shared::Shared;
 use crate::site::{self, Arrival};
+use ringgate_trunk_io::rest::{Order, Part, Verdict, written};
 
 const STOP: u64 = 0;
 const CONNECTIONS: u64 = 1;

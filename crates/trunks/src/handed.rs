@@ -5,50 +5,21 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
+use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 use ringgate_trunk_io::{Door, adopt};
 use socket2::Type;
-use zeroize::Zeroizing;
 
-use crate::rest::{Bench, Order, Part, REST_WITHIN_NS, Verdict, gather, written};
 use crate::site::Site;
 use crate::trunks::Trunks;
+use ringgate_trunk_io::rest::{
+    AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
+};
 
 /// What the process before had, until rules are adopted.
 #[derive(Default)]
 pub(crate) struct Inherited {
     pub(crate) doors: BTreeMap<SocketAddr, Door>,
     pub(crate) sites: Vec<Site>,
-}
-
-/// Threads that rest, and what they have given away. Dropped, they go on.
-pub struct AtRest {
-    bench: Arc<Bench>,
-    bytes: Zeroizing<Vec<u8>>,
-    fds: Vec<OwnedFd>,
-}
-
-impl AtRest {
-    /// What another process has to read: keys are among it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// What it has to get beside that, in this order.
-    pub fn descriptors(&self) -> &[OwnedFd] {
-        &self.fds
-    }
-
-    /// Another process has them: the threads end, and agents hear nothing of it.
-    pub fn leave(self) {
-        self.bench.say(Verdict::Leave);
-    }
-}
-
-impl Drop for AtRest {
-    fn drop(&mut self) {
-        self.bench.say(Verdict::GoOn);
-    }
 }
 
 impl Trunks {
@@ -73,7 +44,7 @@ impl Trunks {
             write_parts(&trunks, out);
         });
         let fds = doors.into_iter().chain(trunks).flat_map(|part| part.fds).collect();
-        AtRest { bench, bytes, fds }
+        AtRest::new(bench, bytes, fds)
     }
 
     /// Takes what another process has given away. Nothing of it moves before rules are adopted.
@@ -110,36 +81,6 @@ fn read_door(from: &mut Reader<'_>, fds: Vec<OwnedFd>) -> Result<(SocketAddr, Do
     let [listener, datagrams] = <[OwnedFd; 2]>::try_from(fds).map_err(|_| Broken::Truncated)?;
     let (listener, datagrams) = (adopt(listener, Type::STREAM)?, adopt(datagrams, Type::DGRAM)?);
     Ok((bind, Door::new(listener.into(), datagrams.into())))
-}
-
-/// Each with its length, so that one that cannot be read leaves the others alone.
-fn write_parts(parts: &[Part], out: &mut Writer<'_>) {
-    (parts.len() as u32).write(out);
-    for Part { bytes, fds } in parts {
-        (fds.len() as u32).write(out);
-        bytes.len().write(out);
-        out.bytes(bytes);
-    }
-}
-
-/// What one thread has given away.
-type Given<'a> = (&'a [u8], Vec<OwnedFd>);
-
-fn read_parts<'a>(
-    from: &mut Reader<'a>,
-    fds: &mut impl Iterator<Item = OwnedFd>,
-) -> Result<Vec<Given<'a>>, Broken> {
-    let mut parts = Vec::new();
-    for _ in 0..u32::read(from)? {
-        let (count, len) = (u32::read(from)? as usize, usize::read(from)?);
-        let bytes = from.bytes(len)?;
-        let fds: Vec<_> = fds.by_ref().take(count).collect();
-        if fds.len() != count {
-            return Err(Broken::Truncated);
-        }
-        parts.push((bytes, fds));
-    }
-    Ok(parts)
 }
 
 /// Of all that is written here. What is of another one is not read, and agents connect again.

@@ -12,7 +12,6 @@ mod door;
 mod handed;
 mod links;
 mod mailbox;
-mod rest;
 mod rules;
 mod shared;
 mod shown;
@@ -22,9 +21,9 @@ mod tests;
 mod told;
 mod trunks;
 
-pub use handed::AtRest;
 pub use ringgate_trunk::datagram::Refusal;
 pub use ringgate_trunk::keys::Rekey;
+pub use ringgate_trunk_io::rest::AtRest;
 pub use rules::{NO_AGENT, Rule};
 pub use shown::{AgentShown, DoorShown, LaneShown, LinkCounts, Shown, TrunkShown};
 pub use trunks::{Opened, Settings, Trunks, Window};

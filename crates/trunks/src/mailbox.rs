@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ringgate_os::notify;
 use ringgate_trunk::control::Reason;
 
-use crate::rest::Order;
+use ringgate_trunk_io::rest::Order;
 
 /// Something for a trunk's thread.
 #[derive(Debug)]

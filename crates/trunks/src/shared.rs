@@ -13,10 +13,10 @@ use ringgate_trunk_io::End;
 
 use crate::door;
 use crate::mailbox::{Mail, Mailbox};
-use crate::rest::Order;
 use crate::rules::Rules;
 use crate::shown::{AgentShown, DoorShown, LinkCounts, Shown, TrunkShown, add_lanes};
 use crate::trunks::Settings;
+use ringgate_trunk_io::rest::Order;
 
 #[derive(Debug)]
 pub(crate) struct Shared {

@@ -17,9 +17,9 @@ use ringgate_trunk_io::{Bundles, Event, Guest, LaneStats, Settings, Trunk};
 
 use crate::links::{Answer, Links, Making};
 use crate::mailbox::{Mail, Mailbox};
-use crate::rest::Order;
 use crate::shared::Shared;
 use crate::shown::{LaneShown, TrunkShown};
+use ringgate_trunk_io::rest::Order;
 
 /// What the mailbox's bell is called in the set. The trunk has the numbers behind it.
 const BELL: u64 = 0;

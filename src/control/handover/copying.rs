@@ -132,7 +132,7 @@ pub(super) fn note(why: &mut String, outcome: Result<(), String>) -> bool {
 }
 
 /// Notes what has come instead of what should have.
-pub(super) fn note_heard(why: &mut String, heard: Heard, message: Option<&Message>) {
+pub(in crate::control) fn note_heard(why: &mut String, heard: Heard, message: Option<&Message>) {
     *why = match (heard, message) {
         (_, Some(Message::Refused { why })) => format!("the successor will not: {why}"),
         (Heard::Gone, _) => "the successor has ended; its log says why".to_owned(),
@@ -141,7 +141,7 @@ pub(super) fn note_heard(why: &mut String, heard: Heard, message: Option<&Messag
     };
 }
 
-pub(super) fn filled(bytes: &[u8]) -> io::Result<Writing> {
+pub(in crate::control) fn filled(bytes: &[u8]) -> io::Result<Writing> {
     let mut memory = Writing::new(bytes.len())?;
     memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
     Ok(memory)

@@ -13,12 +13,13 @@ impl Links {
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
         // The rest follows from what is written.
         let Self { places, by_number: _, latest: _, up, dirty: _, is_held: _, answers, .. } = self;
-        // Workers have given their lanes back, and what they call links is theirs and this process's.
+        // Workers have given their lanes back, and what they call links is this process's.
         let Self { counts: _, lent: _, by_serial: _, latest_serial: _, told: _, .. } = self;
         debug_assert!(answers.is_empty(), "what is to be said was said");
         up.write(out);
         (places.iter().flatten().count() as u32).write(out);
-        for Link { lane, number, serial: _, backend, state, is_dirty: _ } in places.iter().flatten() {
+        for Link { lane, number, serial: _, backend, state, is_dirty: _ } in places.iter().flatten()
+        {
             (*lane, *number).write(out);
             backend.write(out);
             match state {

@@ -13,8 +13,8 @@ use ringgate_trunk_io::{Bundles, Settings, Trunk};
 use super::{BELL, Site};
 use crate::links::Links;
 use crate::mailbox::Mailbox;
-use crate::rest::{Order, Part, Verdict, written};
 use crate::shared::Shared;
+use ringgate_trunk_io::rest::{Order, Part, Verdict, written};
 
 impl Site {
     /// Gives all of it away, and waits. Whether another process goes on with it; otherwise this one

@@ -1,0 +1,168 @@
+//! A whole agent that goes on in another process: what its threads give away, and what the next
+//! process makes of that.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringgate_core::carry::{Broken, Carry, Maps, Reader};
+use ringgate_io::Bell;
+use ringgate_link::bundle::WORKERS_MAX;
+use ringgate_os::clock::Clock;
+use ringgate_trunk_io::rest::{
+    AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
+};
+
+use crate::book::Book;
+use crate::desk::{Command, Desk, Shared};
+use crate::options::{Backend, Options};
+use crate::service::{Agent, StartError, Thread};
+use crate::view::DeskView;
+
+/// An agent that has all of another's, and does not move yet.
+pub struct Heir {
+    shared: Shared,
+    backends: Arc<[Backend]>,
+    own: Waiting,
+    gateways: Vec<Waiting>,
+}
+
+impl fmt::Debug for Heir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heir").field("gateways", &self.gateways.len()).finish_non_exhaustive()
+    }
+}
+
+/// A thread that is not started.
+struct Waiting {
+    desk: Desk,
+    bell: Bell,
+    commands: mpsc::Sender<Command>,
+    shown: Arc<Mutex<DeskView>>,
+}
+
+impl Agent {
+    /// Has all threads rest. A gateway's that does not do so in time is left out: the next process
+    /// connects to it again.
+    pub fn rest(&self) -> AtRest {
+        let (bench, clock) = (Arc::new(Bench::default()), self.shared.clock);
+        let until = (clock, clock.now_ns() + REST_WITHIN_NS);
+        let (order, given) = Order::new(&bench);
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = [&self.own].into_iter().chain(gateways.iter().map(|(_, thread)| thread));
+        let mut count = 0;
+        for thread in threads {
+            thread.tell(Command::Rest(order.clone()));
+            count += 1;
+        }
+        drop(order);
+        let parts = gather(&given, count, until);
+        let workers = self.shared.book.workers();
+        let bytes = written(|out| {
+            VERSION.write(out);
+            workers.write(out);
+            write_parts(&parts, out);
+        });
+        AtRest::new(bench, bytes, parts.into_iter().flat_map(|part| part.fds).collect())
+    }
+
+    /// What its moments are measured by.
+    pub const fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+}
+
+impl Heir {
+    /// Reads what another process has given away, whose clock this is.
+    pub fn read(
+        options: Options,
+        clock: Clock,
+        bytes: &[u8],
+        fds: Vec<OwnedFd>,
+    ) -> Result<Self, String> {
+        let read = Self::try_read(options, clock, bytes, fds);
+        read.map_err(|why| format!("the state of the running agent cannot be read: {why}"))
+    }
+
+    fn try_read(
+        options: Options,
+        clock: Clock,
+        bytes: &[u8],
+        fds: Vec<OwnedFd>,
+    ) -> Result<Self, Broken> {
+        let broken = |_| Broken::Invalid("descriptor");
+        let (maps, mut fds) = (Maps::default(), fds.into_iter());
+        let mut from = Reader::new(bytes, &maps);
+        if u16::read(&mut from)? != VERSION {
+            return Err(Broken::Invalid("version"));
+        }
+        let workers = usize::read(&mut from)?;
+        if !(1..=WORKERS_MAX).contains(&workers) {
+            return Err(Broken::Invalid("number of workers"));
+        }
+        let bell = Bell::new().map_err(broken)?;
+        let book = Arc::new(Book::of(bell.clone(), workers));
+        let backends: Arc<[_]> = options.backends.clone().into();
+        let shared = Shared { options: Arc::new(options), book, clock };
+        let (mut own, mut gateways) = (None, Vec::new());
+        for (bytes, fds) in read_parts(&mut from, &mut fds)? {
+            // The first field says whose it is; the book rings worker 0's bell.
+            let is_own = Option::<String>::read(&mut Reader::new(bytes, &maps))?.is_none();
+            let bell = if is_own { bell.clone() } else { Bell::new().map_err(broken)? };
+            let with = (&shared, Arc::clone(&backends));
+            let waiting = Waiting::read(with, &mut Reader::new(bytes, &maps), fds, bell)?;
+            for worker in waiting.desk.workers() {
+                let is_free = shared.book.take_again(worker);
+                is_free.then_some(()).ok_or(Broken::Invalid("worker"))?;
+            }
+            match waiting.desk.gateway() {
+                None if own.is_none() => own = Some(waiting),
+                None => return Err(Broken::Invalid("thread")),
+                Some(_) => gateways.push(waiting),
+            }
+        }
+        from.end()?;
+        let own = own.ok_or(Broken::Invalid("thread"))?;
+        Ok(Self { shared, backends, own, gateways })
+    }
+
+    /// Has it move: the other process does not any more.
+    pub fn set_off(self) -> Result<Agent, StartError> {
+        let fail = |why: std::io::Error| StartError::from(why);
+        let Self { shared, backends, own, gateways } = self;
+        let own = own.start().map_err(fail)?;
+        let backends = Mutex::new(backends);
+        let agent = Agent { own, gateways: Mutex::default(), backends, shared };
+        for waiting in gateways {
+            let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
+            let thread = waiting.start().map_err(fail)?;
+            let mut gateways = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+            gateways.push((gateway, thread));
+        }
+        agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
+        Ok(agent)
+    }
+}
+
+impl Waiting {
+    fn read(
+        with: (&Shared, Arc<[Backend]>),
+        from: &mut Reader<'_>,
+        fds: Vec<OwnedFd>,
+        bell: Bell,
+    ) -> Result<Self, Broken> {
+        let (commands, told) = mpsc::channel();
+        let shown = Arc::new(Mutex::new(DeskView::default()));
+        let desk = Desk::read(with, from, fds, (bell.clone(), told), Arc::clone(&shown))?;
+        Ok(Self { desk, bell, commands, shown })
+    }
+
+    fn start(self) -> std::io::Result<Thread> {
+        let Self { desk, bell, commands, shown } = self;
+        Thread::of(desk, bell, commands, shown)
+    }
+}
+
+/// Of all that is written here. What is of another one is not read.
+const VERSION: u16 = 1;

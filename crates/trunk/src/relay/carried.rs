@@ -1,0 +1,58 @@
+//! A local worker that goes on in another process.
+
+use std::collections::HashSet;
+
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_link::bundle::{SessionId, WORKERS_MAX};
+
+use super::{Dropped, GAMES_MAX, Place, Relay, Said, Taken};
+
+ringgate_core::carried!(Said { name, pid, version_min, version });
+ringgate_core::carried!(Dropped { lane_down, session_unknown, link_gone });
+ringgate_core::carried!(Place { turn, taken });
+
+impl Carry for Taken {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { hello, link, is_let_in, players } = self;
+        hello.write(out);
+        link.write(out);
+        is_let_in.write(out);
+        players.iter().map(|player| player.as_u64()).collect::<Vec<_>>().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (hello, link) = (Carry::read(from)?, Carry::read(from)?);
+        let is_let_in = Carry::read(from)?;
+        let players = Vec::<u64>::read(from)?;
+        let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
+        Ok(Self { hello, link, is_let_in, players: players.ok_or(Broken::Invalid("session"))? })
+    }
+}
+
+impl Relay {
+    /// Writes all of it but the names that may connect, which are the config's.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        let Self { worker, workers, incarnation, lane, places, dropped, .. } = self;
+        // Memory that is used for one record at a time.
+        let Self { names: _, scratch: _, sessions: _, .. } = self;
+        (*worker, *workers).write(out);
+        incarnation.write(out);
+        lane.write(out);
+        places.write(out);
+        dropped.write(out);
+    }
+
+    /// What another process had.
+    pub fn read(from: &mut Reader<'_>, names: Vec<String>) -> Result<Self, Broken> {
+        let (worker, workers): (usize, usize) = Carry::read(from)?;
+        if worker >= workers || workers > WORKERS_MAX {
+            return Err(Broken::Invalid("number of workers"));
+        }
+        let relay = Self::new(worker, workers, Carry::read(from)?, names);
+        let (lane, places) = (Carry::read(from)?, Vec::<Place>::read(from)?);
+        if places.len() > GAMES_MAX {
+            return Err(Broken::Invalid("number of links"));
+        }
+        Ok(Self { lane, places, dropped: Carry::read(from)?, ..relay })
+    }
+}

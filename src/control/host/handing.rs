@@ -1,0 +1,354 @@
+//! An agent that is replaced while it runs: the next release is started, gets all that this process
+//! has, and goes on with it. Neither game processes nor gateways notice more than a moment of
+//! silence.
+//!
+//! Who owns the agent at each step is decided by the same machines as for a gateway
+//! ([`crate::handover::steps`]); there is less to say, because nothing is copied ahead.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use ringgate_agent::handed::Heir;
+use ringgate_agent::options::Options;
+use ringgate_os::clock::Clock;
+use ringgate_os::rights::DESCRIPTORS_MAX;
+use ringgate_os::shared::{self, Writing};
+use ringgate_trunks::AtRest;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::super::handover::{filled, note_heard, start};
+use super::super::status::SCHEMA;
+use super::Shared;
+use crate::handover::message::CONVERSATION;
+use crate::handover::{Channel, Giver, GiverStep, Heard, Message, Taker, TakerStep};
+
+/// What a successor has to know before it prepares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// The running release.
+    pub release: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The agent's name.
+    pub name: String,
+    /// Where its sockets are.
+    pub run_dir: PathBuf,
+    /// What game processes know this agent by.
+    pub incarnation: u64,
+    /// Where its clock begins.
+    pub epoch_ns: u64,
+    /// Where the admin address is, if its descriptor is given, behind the control socket's.
+    pub admin: Option<SocketAddr>,
+}
+
+/// What a successor has made of another process's agent, once it is the owner.
+#[derive(Debug)]
+pub struct Taken {
+    /// The agent.
+    pub heir: Heir,
+    /// Its control socket.
+    pub control: OwnedFd,
+    /// Its admin address.
+    pub admin: Option<(SocketAddr, OwnedFd)>,
+}
+
+/// `POST /upgrade`.
+pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
+    let (status, answer) = match hand_over(&shared).await {
+        Ok((pid, pause_us)) => {
+            let answer = json!(
+                { "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }
+            );
+            (StatusCode::OK, answer)
+        }
+        Err(why) => {
+            (StatusCode::CONFLICT, json!({ "schema": SCHEMA, "upgraded": false, "why": why }))
+        }
+    };
+    (status, [(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
+}
+
+/// Starts the next release, and has it take over. The process that goes on, and for how many
+/// microseconds nobody did.
+pub(super) async fn hand_over(shared: &Arc<Shared>) -> Result<(u32, u64), String> {
+    let of_thread = Arc::clone(shared);
+    let work = tokio::task::spawn_blocking(move || try_hand_over(&of_thread));
+    let handed = work.await.unwrap_or_else(|_| Err("a thread has panicked".to_owned()));
+    match &handed {
+        Ok((pid, pause_us)) => {
+            tracing::info!(
+                event = "handed_over",
+                pid,
+                pause_us,
+                "process {pid} has taken the agent over after {pause_us} us"
+            );
+            shared.handed_to.store(*pid, Ordering::Relaxed);
+            shared.ends.notify_one();
+        }
+        Err(why) => {
+            tracing::error!(
+                event = "hand_over_refused",
+                why,
+                "the agent was not handed over: {why}"
+            );
+        }
+    }
+    handed
+}
+
+fn try_hand_over(shared: &Shared) -> Result<(u32, u64), String> {
+    // One at a time.
+    let Ok(_turn) = shared.handing.try_lock() else {
+        return Err("the agent is being handed over already".to_owned());
+    };
+    if std::process::id() == FIRST_PROCESS {
+        return Err(CAUGHT.to_owned());
+    }
+    if shared.fleet.get().is_some() {
+        return Err(IN_FLEET.to_owned());
+    }
+    if shared.is_draining() || shared.handed_to.load(Ordering::Relaxed) != 0 {
+        return Err("the agent ends".to_owned());
+    }
+    let path = shared.program.path.display();
+    let (child, channel) =
+        start(&shared.program).map_err(|why| format!("cannot start {path}: {why}"))?;
+    let (told, given, why) = (None, None, String::new());
+    Giving { shared, channel, child, told, given, why }.give()
+}
+
+/// The conversation, as far as it has come.
+struct Giving<'a> {
+    shared: &'a Shared,
+    channel: Channel,
+    child: Child,
+    /// What the successor reads when it comes to it, and which would be wiped.
+    told: Option<Writing>,
+    given: Option<(Writing, AtRest)>,
+    why: String,
+}
+
+impl Giving<'_> {
+    fn give(mut self) -> Result<(u32, u64), String> {
+        let (mut giver, mut step) = Giver::new();
+        let (mut hello, mut since_ns) = (None, 0);
+        let clock = self.shared.agent.clock();
+        loop {
+            step = match step {
+                GiverStep::Wait(time) => {
+                    let (heard, packet) = self.channel.hear(time);
+                    let message = packet.map(|(message, _)| message);
+                    note_heard(&mut self.why, heard, message.as_ref());
+                    if let Some(Message::Hello { conversation, pid, .. }) = message {
+                        hello = Some((conversation, pid));
+                    }
+                    giver.hear(heard)
+                }
+                GiverStep::Welcome => {
+                    let speaks =
+                        hello.is_some_and(|(conversation, _)| conversation == CONVERSATION);
+                    let said = if speaks { self.welcome() } else { Err(OTHER.to_owned()) };
+                    let told = said.map(|it| self.told = Some(it));
+                    giver.did(self.note(told))
+                }
+                // Nothing is told or copied ahead.
+                GiverStep::Lend => giver.did(true),
+                GiverStep::Copy => giver.enough(),
+                GiverStep::Freeze => {
+                    since_ns = clock.now_ns();
+                    let rest = self.shared.agent.rest();
+                    let memory = filled(rest.bytes()).map_err(|why| why.to_string());
+                    let held = memory.map(|memory| self.given = Some((memory, rest)));
+                    giver.did(self.note(held))
+                }
+                GiverStep::Give => {
+                    let given = self.say_all();
+                    giver.did(self.note(given))
+                }
+                GiverStep::ShutDoor => giver.hear(self.channel.shut_door()),
+                GiverStep::TakeBack => {
+                    let _ = self.channel.say(&Message::TakenBack, &[]);
+                    giver.did(true)
+                }
+                GiverStep::Leave => {
+                    if let Some((_, rest)) = self.given.take() {
+                        rest.leave();
+                    }
+                    let pause_us = (clock.now_ns() - since_ns) / 1000;
+                    return Ok((hello.map_or(0, |(_, pid)| pid), pause_us));
+                }
+                GiverStep::Resume | GiverStep::Part => {
+                    drop(self.given.take());
+                    let _ = self.channel.say(&Message::refused(&self.why), &[]);
+                    // It is not the owner, and would find that out by itself.
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return Err(self.why);
+                }
+            };
+        }
+    }
+
+    /// Notes why something has not worked. Returns whether it has.
+    fn note(&mut self, outcome: Result<(), String>) -> bool {
+        let outcome = outcome.map_err(|why| self.why = why);
+        outcome.is_ok()
+    }
+
+    fn welcome(&self) -> Result<Writing, String> {
+        let options = self.shared.agent.options();
+        let facts = Facts {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            name: options.name.clone(),
+            run_dir: options.run_dir.clone(),
+            incarnation: options.incarnation,
+            epoch_ns: self.shared.agent.clock().epoch_ns(),
+            admin: self.shared.doors.admin.as_ref().map(|(address, _)| *address),
+        };
+        let facts = serde_json::to_vec(&facts).expect("no maps with other keys than strings");
+        let memory = filled(&facts).map_err(|why| why.to_string())?;
+        let admin = self.shared.doors.admin.as_ref().map(|(_, fd)| fd.as_fd());
+        let doors = [self.shared.doors.control.as_fd()].into_iter().chain(admin);
+        let fds: Vec<_> = [memory.fd()].into_iter().chain(doors).collect();
+        self.say(&Message::Welcome { facts_bytes: facts.len() as u64 }, &fds)?;
+        Ok(memory)
+    }
+
+    fn say_all(&self) -> Result<(), String> {
+        let (memory, rest) = self.given.as_ref().ok_or("nothing rests")?;
+        let fds: Vec<_> = rest.descriptors().iter().map(AsFd::as_fd).collect();
+        for some in fds.chunks(DESCRIPTORS_MAX) {
+            self.say(&Message::Sockets, some)?;
+        }
+        self.say(&Message::Given { given_bytes: rest.bytes().len() as u64 }, &[memory.fd()])?;
+        let last = Message::Rest { shared_bytes: 0, worker_bytes: Vec::new(), is_last: true };
+        self.say(&last, &[])
+    }
+
+    fn say(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> Result<(), String> {
+        let said = self.channel.say(message, fds);
+        said.map_err(|why| format!("the successor does not hear: {why}"))
+    }
+}
+
+/// The successor's side. `options` are those of its config, for an agent that is what the facts
+/// say. `None` where the other process has ended and has given nothing.
+pub fn take_over(
+    channel: &Channel,
+    options: impl FnOnce(&Facts) -> Result<Options, String>,
+) -> Result<Option<Taken>, String> {
+    let (mut taker, mut step) = Taker::new();
+    let mut options = Some(options);
+    let (mut welcome, mut given) = (None, None);
+    let (mut made, mut heir, mut sockets) = (None, None, Vec::new());
+    let mut why = String::new();
+    loop {
+        step = match step {
+            TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
+            TakerStep::Wait(time) => {
+                let (heard, packet) = channel.hear(time);
+                if let Some((Message::Refused { why: theirs }, _)) = &packet {
+                    why.clone_from(theirs);
+                } else if heard == Heard::Late {
+                    "the running agent does not answer in time".clone_into(&mut why);
+                }
+                match packet {
+                    Some((Message::Welcome { facts_bytes }, fds)) => {
+                        welcome = Some((facts_bytes, fds))
+                    }
+                    Some((Message::Sockets, fds)) => sockets.extend(fds),
+                    Some((Message::Given { given_bytes }, fds)) => given = Some((given_bytes, fds)),
+                    _ => {}
+                }
+                taker.hear(heard)
+            }
+            TakerStep::Prepare => {
+                let prepared = prepare(welcome.take(), options.take()).map(|it| made = Some(it));
+                taker.did(prepared.map_err(|new| why = new).is_ok())
+            }
+            TakerStep::SayPrepared => taker.did(channel.say(&Message::Prepared, &[]).is_ok()),
+            TakerStep::Read | TakerStep::ReadRest => taker.did(true),
+            TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),
+            TakerStep::Import => {
+                let read = import(made.take(), given.take(), std::mem::take(&mut sockets));
+                taker.did(read.map(|it| heir = Some(it)).map_err(|new| why = new).is_ok())
+            }
+            TakerStep::Take => taker.did(channel.say(&Message::Taken, &[]).is_ok()),
+            TakerStep::Serve => return Ok(heir),
+            TakerStep::StartAfresh => return Ok(None),
+            TakerStep::Exit => {
+                let _ = channel.say(&Message::refused(&why), &[]);
+                return Err(why);
+            }
+        };
+    }
+}
+
+type Memory = (u64, Vec<OwnedFd>);
+
+/// What is made before anything is given.
+type Made = (Facts, Options, OwnedFd, Option<(SocketAddr, OwnedFd)>);
+
+fn prepare(
+    welcome: Option<Memory>,
+    options: Option<impl FnOnce(&Facts) -> Result<Options, String>>,
+) -> Result<Made, String> {
+    let (bytes, fds) = welcome.ok_or(TOO_LITTLE)?;
+    let mut fds = fds.into_iter();
+    let facts = read(fds.next(), bytes)?;
+    let facts: Facts = serde_json::from_slice(&facts).map_err(|why| why.to_string())?;
+    let control = fds.next().ok_or(TOO_LITTLE)?;
+    let admin = facts.admin.map(|address| fds.next().map(|fd| (address, fd)).ok_or(TOO_LITTLE));
+    let options = options.ok_or(TOO_LITTLE)?(&facts)?;
+    if (&options.name, &options.run_dir) != (&facts.name, &facts.run_dir) {
+        return Err("agent.name or agent.run_dir has changed; that needs a restart".to_owned());
+    }
+    Ok((facts, options, control, admin.transpose()?))
+}
+
+fn import(
+    made: Option<Made>,
+    given: Option<Memory>,
+    sockets: Vec<OwnedFd>,
+) -> Result<Taken, String> {
+    let (facts, options, control, admin) = made.ok_or(TOO_LITTLE)?;
+    let (bytes, fds) = given.ok_or(TOO_LITTLE)?;
+    let state = read(fds.into_iter().next(), bytes)?;
+    let heir = Heir::read(options, Clock::since(facts.epoch_ns), &state, sockets)?;
+    Ok(Taken { heir, control, admin })
+}
+
+/// Copies what the running agent has written, because it could change that while it is looked at.
+fn read(fd: Option<OwnedFd>, bytes: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+    let fd = fd.ok_or(TOO_LITTLE)?;
+    let mut copy = Zeroizing::new(Vec::new());
+    let len = usize::try_from(bytes).map_err(|_| TOO_LITTLE)?;
+    copy.try_reserve_exact(len).map_err(|_| "there is no memory for the state".to_owned())?;
+    copy.resize(len, 0);
+    shared::read(fd.as_fd(), 0, &mut copy).map_err(|why| why.to_string())?;
+    Ok(copy)
+}
+
+const TOO_LITTLE: &str = "what was given is not what was announced";
+
+/// Its container ends with it.
+const FIRST_PROCESS: u32 = 1;
+
+const CAUGHT: &str =
+    "the first process of a container cannot be replaced: the container would end with it";
+
+/// Its registration is the process's own.
+const IN_FLEET: &str = "an agent in a fleet is not replaced while it runs: drain it, or restart it \
+                        within the grace of its backends";
+
+const OTHER: &str = "the successor speaks another version of the conversation";
