@@ -180,6 +180,7 @@ async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut upgrade = signal(SignalKind::user_defined2())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
     let notifier = Notifier::from_env(Known::default());
     match &settings.inherited {
         Some(_) => notifier.taken_over(),
@@ -191,6 +192,7 @@ async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
             _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            _ = hang_up.recv() => tell_hang_up(),
             () = shared.ends.notified() => break,
             _ = upgrade.recv() => {
                 tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
@@ -229,6 +231,12 @@ async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
     }
     tracing::info!(event = "stop", players = shared.agent.view().players(), "ending");
     Ok(())
+}
+
+/// A gateway would read its file again.
+fn tell_hang_up() {
+    let why = "an agent reads its file when it starts, and its certificates for each connection";
+    tracing::warn!(event = "reload_refused", mistake = why, "nothing is read again: {why}");
 }
 
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use ringgate_os::process;
+
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, request, wait_for};
 use crate::folder::Folder;
@@ -72,11 +74,13 @@ impl Agent {
         page["gateways"][0]["last_end"]["reason"].as_str().map(str::to_owned)
     }
 
+    fn signal(&self, number: i32) {
+        process::signal(self.program.child.id(), number).expect("it runs");
+    }
+
     /// Tells it to end, and waits. Its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
-        let pid = self.program.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
-        assert!(sent.expect("kill is there").success());
+        self.signal(libc::SIGTERM);
         wait_for("the agent's end", || self.program.child.try_wait().expect("ours")).code()
     }
 }
@@ -161,6 +165,11 @@ fn play(backend: &str, server: impl FnOnce(&Folder) -> Program) {
     agent.shows("ringgate_agent_workers", 3);
     let missing = crate::tuning::missing_of_agents(&gateway.get("/metrics").body);
     assert!(missing.is_empty(), "dashboard and rules name {missing:?}");
+    for number in [libc::SIGHUP, libc::SIGUSR1] {
+        agent.signal(number);
+        player.echo(b"it goes on");
+    }
+    assert_eq!(agent.get("/readyz").status, 200);
 
     // Its players stay at the gateway, and find the game where they left it.
     drop(agent);
