@@ -22,6 +22,7 @@ use crate::hosting::Prepared;
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Args {
     /// A file with [agent] and a [[backend]] for each game process
     #[arg(long, value_name = "FILE", required_unless_present = "explain")]

@@ -173,6 +173,9 @@ impl Drop for AtRest {
 impl fmt::Debug for AtRest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fds = self.fds.len();
-        f.debug_struct("AtRest").field("bytes", &self.bytes.len()).field("fds", &fds).finish()
+        f.debug_struct("AtRest")
+            .field("bytes", &self.bytes.len())
+            .field("fds", &fds)
+            .finish_non_exhaustive()
     }
 }

@@ -264,7 +264,7 @@ pub fn take_over(
                 }
                 match packet {
                     Some((Message::Welcome { facts_bytes }, fds)) => {
-                        welcome = Some((facts_bytes, fds))
+                        welcome = Some((facts_bytes, fds));
                     }
                     Some((Message::Sockets, fds)) => sockets.extend(fds),
                     Some((Message::Given { given_bytes }, fds)) => given = Some((given_bytes, fds)),
