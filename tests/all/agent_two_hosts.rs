@@ -278,10 +278,14 @@ fn an_upgrade_of_the_gateway_carries_trunks() {
         side.wait_for_up();
         let mut players: Vec<_> = (7..11).map(|client_id| side.player(client_id)).collect();
         for generation in 2..5 {
-            players.iter_mut().for_each(|player| player.echo(b"before"));
+            for player in &mut players {
+                player.echo(b"before");
+            }
             // Nobody may read the agents' key: root starts the next one.
             side.line.take_over();
-            players.iter_mut().for_each(|player| player.echo(b"after"));
+            for player in &mut players {
+                player.echo(b"after");
+            }
             assert_eq!(side.line.generation(), generation);
             side.player(20 + generation).echo(b"a player who came later");
         }

@@ -150,7 +150,7 @@ fn a_worker_with_lanes_allocates_nothing_once_it_is_warm() {
     let opened = OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" };
     worker.say(|writer| writer.opened_plain(&opened));
     let payload = written(|writer| writer.payload(session, &[7; 1100]));
-    let mut round = |worker: &mut Worker, agent: &mut Agent| {
+    let round = |worker: &mut Worker, agent: &mut Agent| {
         for _ in 0..10 {
             agent.trunk.push(0, 1, only(&payload), clock.now_ns());
         }

@@ -342,7 +342,7 @@ mod tests {
             after.go(first, 7, false);
             after.go(third, 9, false);
         });
-        let after = after.ok().expect("all have come");
+        let after = after.expect("all have come");
         assert_eq!((after.owners, after.players), (before.owners, before.players));
     }
 
@@ -359,7 +359,7 @@ mod tests {
         let lost = settled(&before, |after| {
             after.come(Entry::numbered(0), 0, false).expect("in range");
         });
-        let lost = lost.ok().expect("one was not carried");
+        let lost = lost.expect("one was not carried");
         assert_eq!((lost.owners, lost.resting.len(), lost.players), (vec![0, NOBODY], 1, 1));
         let far = settled(&before, |after| {
             assert!(after.come(Entry::numbered(8), 0, false).is_err(), "there are 8 of them");
