@@ -59,8 +59,8 @@ impl Door {
         match self.listener.accept() {
             Ok(guest) => Ok(Some(guest)),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            // One that has hung up meanwhile says nothing about the next.
-            Err(why) if why.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
+            // What has become of one connection meanwhile says nothing about the next.
+            Err(why) if is_of_one_connection(why.kind()) => Ok(None),
             Err(why) => Err(why),
         }
     }
@@ -78,6 +78,20 @@ impl Door {
         }
         count == MESSAGES_MAX
     }
+}
+
+/// As accept(2) lists them: what the network had reported of a connection that is accepted now.
+fn is_of_one_connection(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::ConnectionAborted
+            | Kind::ConnectionReset
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::HostUnreachable
+            | Kind::TimedOut
+    )
 }
 
 const BACKLOG: i32 = 64;

@@ -139,7 +139,9 @@ impl Porter {
                 Err(_) => return self.close_for_now(),
             };
             let rules = self.shared.rules();
-            let Some(gateway) = rules.identity(self.bind) else { return };
+            let Some(gateway) = rules.identity(self.bind) else {
+                return self.refuse(Reason::UnknownAgent.name(), Some(came.1));
+            };
             if self.guests.len() == GUESTS_MAX {
                 self.send_one_away();
             }
@@ -217,12 +219,17 @@ impl Porter {
         }
     }
 
-    fn let_in(&self, guest: Guest, agent: String, version: u16) -> io::Result<()> {
+    fn let_in(&mut self, guest: Guest, agent: String, version: u16) -> io::Result<()> {
         let mailbox = Arc::new(Mailbox::new()?);
         let guest = guest.leave(&self.epoll)?;
-        let Some(number) = self.shared.enter(&agent, &mailbox) else {
-            guest.refuse(Reason::ShuttingDown);
-            return Ok(());
+        let number = match self.shared.enter(&agent, &mailbox) {
+            Ok(number) => number,
+            Err(why) => {
+                let peer = guest.peer();
+                guest.refuse(why);
+                self.refuse(why.name(), Some(peer));
+                return Ok(());
+            }
         };
         let arrival = Arrival { guest, agent, version, number, mailbox };
         let shared = Arc::clone(&self.shared);

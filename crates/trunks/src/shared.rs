@@ -76,11 +76,15 @@ impl Shared {
     }
 
     /// Gives a trunk its number. Another one of the same agent is told to end; the caller waits for
-    /// that with [`wait_for_gone`](Self::wait_for_gone). `None` while everything stops.
-    pub(crate) fn enter(&self, agent: &str, mailbox: &Arc<Mailbox>) -> Option<u32> {
+    /// that with [`wait_for_gone`](Self::wait_for_gone). Otherwise, why it gets none.
+    pub(crate) fn enter(&self, agent: &str, mailbox: &Arc<Mailbox>) -> Result<u32, Reason> {
         let mut state = self.state();
         if state.is_stopping {
-            return None;
+            return Err(Reason::ShuttingDown);
+        }
+        // Each has a thread: a certificate in bad hands must not take them all.
+        if state.trunks.values().filter(|it| it.agent == agent).count() >= TRUNKS_OF_AN_AGENT {
+            return Err(Reason::OverFull);
         }
         for other in state.trunks.values().filter(|other| other.agent == agent) {
             other.mailbox.put(Mail::End(Reason::Replaced));
@@ -94,7 +98,7 @@ impl Shared {
         let present = Present { agent: agent.to_owned(), mailbox: Arc::clone(mailbox) };
         state.trunks.insert(number, present);
         state.agents.entry(agent.to_owned()).or_default().trunks += 1;
-        Some(number)
+        Ok(number)
     }
 
     /// Waits until an agent has no other trunk than this one: two of them would be in each other's
@@ -141,7 +145,8 @@ impl Shared {
 
     /// Hands a datagram to the trunk that its header names. Otherwise, why not.
     pub(crate) fn route(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), &'static str> {
-        let header = Header::read(datagram).ok_or("foreign")?;
+        let is_lane = |header: &Header| usize::from(header.lane) < self.settings.workers;
+        let header = Header::read(datagram).filter(is_lane).ok_or("foreign")?;
         let mailbox = {
             let state = self.state();
             let trunk = state.trunks.get(&header.trunk).ok_or("elsewhere")?;
@@ -262,3 +267,29 @@ fn read_counts(from: &mut Reader<'_>) -> Result<BTreeMap<&'static str, u64>, Bro
 
 /// A thread looks at its mail within this, whatever it does.
 const GONE_WITHIN: Duration = Duration::from_secs(2);
+
+/// An agent that comes again has two of them for a moment; a few more where it comes quickly.
+const TRUNKS_OF_AN_AGENT: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringgate_os::clock::Clock;
+    use ringgate_trunk::keys::Rekey;
+
+    #[test]
+    fn an_agent_that_comes_again_and_again_does_not_take_all_threads() {
+        let (workers, incarnation, clock) = (1, 7, Clock::start());
+        let (run_dir, desks, rekey) = (std::env::temp_dir(), Vec::new(), Rekey::default());
+        let shared = Shared::new(Settings { run_dir, workers, desks, incarnation, clock, rekey });
+        let mailbox = Arc::new(Mailbox::new().expect("a descriptor"));
+        let first = shared.enter("host-7", &mailbox).expect("there is none");
+        for _ in 1..TRUNKS_OF_AN_AGENT {
+            shared.enter("host-7", &mailbox).expect("there are few");
+        }
+        assert_eq!(shared.enter("host-7", &mailbox), Err(Reason::OverFull));
+        assert!(shared.enter("host-8", &mailbox).is_ok(), "another is none of them");
+        shared.leave(first, None);
+        assert!(shared.enter("host-7", &mailbox).is_ok());
+    }
+}

@@ -131,6 +131,8 @@ impl Site {
 
     fn turn_until_over(&mut self) -> Ended {
         let clock = self.shared.settings.clock;
+        // They may have changed since it was let in.
+        self.go_by_rules();
         // What came while this was not a trunk yet.
         let mut ready = Vec::with_capacity(64);
         ready.push(Ready { token: BELL + 1, events: 0 });

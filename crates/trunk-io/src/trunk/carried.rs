@@ -76,6 +76,8 @@ impl Trunk {
             heard_ns,
             welcome: Some(welcome),
             seats,
+            // The process before may have taken in more than it looked at.
+            has_more: true,
             ..Self::new(role, settings, line, conversation, 0)
         };
         let is_sound = theirs == role && count == welcome.lanes && trunk.is_sound(welcome);

@@ -109,7 +109,7 @@ pub enum Reason {
     Format = 6,
     /// The other side was not heard for too long.
     Silence = 7,
-    /// The other side reads too slowly.
+    /// The other side reads too slowly, or has trunks enough that are not gone yet.
     OverFull = 8,
 }
 
