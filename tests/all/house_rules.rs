@@ -8,6 +8,8 @@ mod anchors;
 mod circles;
 #[path = "house_rules/citations.rs"]
 mod citations;
+#[path = "house_rules/columns.rs"]
+mod columns;
 #[path = "house_rules/paths.rs"]
 mod paths;
 #[path = "house_rules/source.rs"]
@@ -19,6 +21,7 @@ use std::process::Command;
 use anchors::dead_links;
 use circles::circles;
 use citations::{dead_citations, is_there};
+use columns::wide_prose;
 use paths::{Named, module_of, paths_in_crate, paths_into_packages};
 use source::{Source, Violation};
 
@@ -219,12 +222,25 @@ fn documents_lead_where_they_say() {
         folder if folder.is_dir() => Some(String::new()),
         file => std::fs::read_to_string(file).ok(),
     };
-    let mut documents = Source::read_all(root, &["crates", "docs", "examples"], "md");
+    hold_over(&documents(), |document| dead_links(document, read));
+}
+
+#[test]
+fn documents_keep_to_their_columns() {
+    let mut documents = documents();
+    // A program writes it, a paragraph a line.
+    documents.retain(|document| document.path != "docs/CONFIG.md");
+    hold_over(&documents, |document| wide_prose(document, COMMENT_COLUMNS));
+}
+
+fn documents() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = Source::read_all(root, &["bindings", "crates", "docs", "examples"], "md");
     for name in ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"] {
-        let text = read(Path::new(name)).expect("it is there");
+        let text = std::fs::read_to_string(root.join(name)).expect("it is there");
         documents.push(Source::new(name, &text));
     }
-    hold_over(&documents, |document| dead_links(document, read));
+    documents
 }
 
 #[test]
