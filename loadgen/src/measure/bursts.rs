@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn a_process_s_time_is_read_within_the_window() {
         let bursts = Bursts::new(std::process::id(), 0.0, 1.0);
-        for moment in 0..3 {
-            bursts.note(moment, moment);
-        }
+        // Threads of other tests end meanwhile, and take their time along.
+        let mut moments = (0..1000).inspect(|moment| bursts.note(*moment, *moment));
+        assert!(moments.any(|_| bursts.cpu_us_per_trip().is_some()));
         assert!(bursts.cpu_us_per_trip().is_some_and(|us| us >= 0.0));
     }
 }
