@@ -12,7 +12,8 @@ pub(crate) fn wide_prose(source: &Source, columns: usize) -> Vec<Violation> {
         let is_prose = !is_code && !line.starts_with("    ") && !words.starts_with(['|', '#']);
         if is_prose && line.trim_end().chars().count() > columns && can_be_broken(words) {
             let offset = line.as_ptr() as usize - source.text.as_ptr() as usize;
-            found.push(source.violation(offset, format!("prose is at most {columns} columns wide")));
+            found
+                .push(source.violation(offset, format!("prose is at most {columns} columns wide")));
         }
     }
     found
@@ -41,7 +42,10 @@ mod tests {
         assert_eq!(wide("umlauts: äääääääääää\n"), 0);
         assert_eq!(wide("| a table | is as wide as it is |\n# So is a heading that is long\n"), 0);
         assert_eq!(wide("    indented code --is --as --it --is\n"), 0);
-        assert_eq!(wide("```sh\nfenced code --is --as --it --is\n```\nand prose goes on after it\n"), 1);
+        assert_eq!(
+            wide("```sh\nfenced code --is --as --it --is\n```\nand prose goes on after it\n"),
+            1
+        );
         assert_eq!(wide("`one piece of code that is long`\n"), 0);
     }
 }
