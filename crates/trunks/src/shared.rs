@@ -145,13 +145,15 @@ impl Shared {
 
     /// Hands a datagram to the trunk that its header names. Otherwise, why not.
     pub(crate) fn route(&self, from: SocketAddr, datagram: &[u8]) -> Result<(), &'static str> {
-        let is_lane = |header: &Header| usize::from(header.lane) < self.settings.workers;
-        let header = Header::read(datagram).filter(is_lane).ok_or("foreign")?;
+        let header = Header::read(datagram).ok_or("foreign")?;
         let mailbox = {
             let state = self.state();
             let trunk = state.trunks.get(&header.trunk).ok_or("elsewhere")?;
             Arc::clone(&trunk.mailbox)
         };
+        if usize::from(header.lane) >= self.settings.workers {
+            return Err("foreign");
+        }
         if mailbox.try_put(from, datagram) { Ok(()) } else { Err("overflow") }
     }
 

@@ -2,7 +2,7 @@
 //! network in front of it that loses and delays. It answers each message with itself.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use renetcode::{NetcodeServer, ServerAuthentication, ServerConfig, ServerResult};
-use ringgate_client::Channel;
+use ringgate_client::{Channel, SendError};
 use ringgate_core::delivery::{End, Options, Refusal, Report};
 use ringgate_core::netcode::{self, ConnectToken, ServerAddresses, TokenSpec};
 use ringgate_core::secret::Key;
@@ -79,8 +79,14 @@ impl FarEnd {
             delayed: BinaryHeap::new(),
             delays: 0,
         };
-        let mut run =
-            Run { server, network, ends: BTreeMap::new(), shared: Arc::clone(&shared), now_ns: 0 };
+        let mut run = Run {
+            server,
+            network,
+            ends: BTreeMap::new(),
+            answers: VecDeque::new(),
+            shared: Arc::clone(&shared),
+            now_ns: 0,
+        };
         let thread = thread::spawn(move || run.until_it_is_over());
         Self { address, shared, thread: Some(thread) }
     }
@@ -115,6 +121,8 @@ struct Run {
     server: NetcodeServer,
     network: Network,
     ends: BTreeMap<u64, End>,
+    /// Messages that go back to whom they came from.
+    answers: VecDeque<(u64, Channel, Vec<u8>)>,
     shared: Arc<Shared>,
     now_ns: u64,
 }
@@ -186,6 +194,7 @@ impl Run {
             for order in orders {
                 self.obey(order);
             }
+            self.answer();
             self.send_all();
         }
     }
@@ -217,11 +226,22 @@ impl Run {
         }
         let mut books = self.shared.books.lock().expect("whole");
         for (client_id, channel, message) in answers {
-            let end = self.ends.get_mut(&client_id).expect("it was made");
-            if end.send(channel, &message, Some(books.answers)).is_ok() {
-                books.answers += 1;
+            books.messages.push((channel, message.clone()));
+            self.answers.push_back((client_id, channel, message));
+        }
+    }
+
+    /// Answers in order; what a reliable channel has no room for waits until there is some.
+    fn answer(&mut self) {
+        let mut books = self.shared.books.lock().expect("whole");
+        while let Some((client_id, channel, message)) = self.answers.front() {
+            let end = self.ends.get_mut(client_id);
+            match end.map(|end| end.send(*channel, message, Some(books.answers))) {
+                Some(Ok(())) => books.answers += 1,
+                Some(Err(SendError::Full)) if matches!(channel, Channel::Reliable(_)) => return,
+                _ => {}
             }
-            books.messages.push((channel, message));
+            self.answers.pop_front();
         }
     }
 
