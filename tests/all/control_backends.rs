@@ -9,6 +9,7 @@ use socket2::{Domain, Socket, Type};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::gateway_rig::{Echo, on_both_drivers};
 use crate::netns::{self, Pair, Serving};
+use crate::ports::{free_port, take_again};
 
 on_both_drivers!(
     nobody_is_sent_where_nobody_listens,
@@ -36,14 +37,14 @@ fn text(io: Choice, backends: &[SocketAddr]) -> Text {
 }
 
 fn bound(address: &str) -> (UdpSocket, SocketAddr) {
-    let socket = UdpSocket::bind(address).expect("loopback");
+    let socket = take_again(|| UdpSocket::bind(address));
     let address = socket.local_addr().expect("bound");
     (socket, address)
 }
 
 /// An address at which nobody listens.
 fn deserted() -> SocketAddr {
-    bound("127.0.0.1:0").1
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 fn nobody_is_sent_where_nobody_listens(io: Choice) {

@@ -15,7 +15,7 @@ use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::ports::{free_port, take_again};
 
 /// A fleet, and a host with an agent whose gateways are elsewhere.
 struct Rig {
@@ -299,7 +299,7 @@ impl Sdk {
 fn what_agones_and_health_checks_say_is_what_the_fleet_is_told() {
     let Some(rig) = Rig::new() else { return };
     let (port, sdk) = (free_port(), Sdk::start());
-    let check = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let check = TcpListener::bind(("127.0.0.1", free_port())).expect("loopback");
     let checked = check.local_addr().expect("bound");
     let more = format!(
         "state = {{ agones = \"http://{}\" }}\nhealth = {{ tcp = \"{checked}\", every = \"100ms\", failures = 2 }}\n",
@@ -319,7 +319,7 @@ fn what_agones_and_health_checks_say_is_what_the_fleet_is_told() {
     let page = agent.get("/status").json();
     let why = page["fleet"]["backends"][0]["why"].as_str().unwrap_or_default().to_owned();
     assert!(why.starts_with("it is not well: "), "{why}");
-    let _check = TcpListener::bind(checked).expect("it was ours");
+    let _check = take_again(|| TcpListener::bind(checked));
     is("allocated");
     sdk.set("Shutdown");
     is("draining");

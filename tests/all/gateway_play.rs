@@ -13,6 +13,7 @@ use ringgate_io::Choice;
 use ringgate_os::clock;
 
 use crate::gateway_rig::{Echo, Gateway, Wishes, local, on_both_drivers, socket_toward, until};
+use crate::ports::{free_port, take_again};
 
 on_both_drivers!(
     renetcode_plays_over_a_bundle_link,
@@ -79,7 +80,7 @@ fn renetcode_plays_over_ipv6(io: Choice) {
 }
 
 fn udp_gateway(io: Choice) -> (Gateway, Echo) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let socket = UdpSocket::bind(("127.0.0.1", free_port())).expect("a free port");
     let udp = Some(socket.local_addr().expect("bound"));
     let game = Echo::udp(socket);
     (Gateway::start(&Wishes { udp, ..Wishes::new(io) }), game)
@@ -202,7 +203,7 @@ fn a_udp_game_server_that_dies_is_missed_and_taken_back(io: Choice) {
         !player.client.is_connected()
     });
     until("new players are denied", || is_denied(&gateway, 2));
-    let _game = Echo::udp(UdpSocket::bind(socket).expect("the port is free again"));
+    let _game = Echo::udp(take_again(|| UdpSocket::bind(socket)));
     until("new players are taken in again", || !is_denied(&gateway, 3));
     let counters = gateway.stop();
     assert_eq!(counters.sessions_closed[Ended::BackendGone as usize], 1);

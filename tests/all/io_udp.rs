@@ -11,7 +11,7 @@ use ringgate_io::{Driver, DriverOptions, SocketKind, Wait};
 use ringgate_os::clock;
 
 use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};
-use crate::ports::free_port;
+use crate::ports::{free_port, take_again};
 
 on_both_drivers!(
     a_bad_entry_fails_alone,
@@ -422,15 +422,15 @@ fn a_wait_for_more_brings_all_that_came_meanwhile(rig: &mut Rig) {
 }
 
 fn sockets_can_go_while_the_driver_sleeps_on_them(rig: &mut Rig) {
-    let (first, at) = rig.player("127.0.0.1:0");
+    let (first, at) = rig.player(&format!("127.0.0.1:{}", free_port()));
     let client = outsider("127.0.0.1:0");
     for _ in 0..20 {
         rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());
     }
     rig.driver.close(first);
     assert!(rig.driver.fd(first).is_none());
-    // Its port is free at once, and a new socket there is another socket.
-    let socket = socket::player(at, &UdpOptions::default()).expect("the port is free again");
+    // A new socket at its port is another socket.
+    let socket = take_again(|| socket::player(at, &UdpOptions::default()));
     let second = rig.driver.register(socket.fd, SocketKind::Datagram).expect("registers");
     assert_ne!(first, second);
     client.send_to(b"hello", at).expect("sent");

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::folder::Folder;
 use crate::gateway_rig::{local, on_both_drivers, stop, until};
+use crate::ports::free_port;
 use ringgate::worker::{Fleet, Plan};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
@@ -327,9 +328,7 @@ fn iperf_measures_through_the_gateway(io: Choice) {
         return;
     }
     // A port that is free for both ends: the tool dials one number for TCP and UDP alike.
-    let far_end = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = far_end.local_addr().expect("bound").port();
-    drop(far_end);
+    let port = free_port();
     let server_address = SocketAddr::from(([127, 0, 0, 1], port));
     // The tool opens its UDP port only for each measurement, milliseconds before the first
     // datagram, and the gateway drops what is for a server that is not there. So a socket holds the
