@@ -1,18 +1,18 @@
 #!/bin/bash
 # What a whole gateway gains by frames (io = "xdp", AF_XDP in copy mode) over sockets (io = "uring"), on the same veth pair: CPU of its
-# process for each round trip, at full queues and at 20,000 a second where payloads leave one by one; and a plain listener, its game
-# server behind a udp link (plain-60k) and its game process on a bundle link (plain-bundle-60k), beside quilkin on AF_XDP. Contenders take
-# turns, medians count.
+# process for each round trip, at full queues and at 20,000 a second where payloads leave one by one; and a plain listener beside quilkin on
+# AF_XDP, at 60,000 a second one by one and at full queues, its game server behind a udp link or its game process on a bundle link.
+# Contenders take turns, medians count.
 #
 #     cargo build --release -p ringgate -p ringgate-loadgen
 #     sudo benches/xdp.sh
 #
-# It takes root, two cores and about eight minutes, and wants a quiet machine. Nothing is installed: who is missing is left out, aloud. At full
+# It takes root, two cores and about eleven minutes, and wants a quiet machine. Nothing is installed: who is missing is left out, aloud. At full
 # queues everybody is on one core and players send in bursts that nobody interrupts, so nobody pays for wake-ups; what they offer is what the
 # core can carry, since work on payloads that are lost later would count for those that come through. What can be set, from outside, and
 # what it is without:
 set -euo pipefail
-: "${RUNS:=bundle-full udp-full bundle-20k plain-60k plain-bundle-60k}"
+: "${RUNS:=bundle-full udp-full bundle-20k plain-60k plain-bundle-60k plain-full plain-bundle-full}"
 : "${ROUNDS:=5}"
 : "${HOLD:=3s}"          # shorter steps have no figures
 : "${SESSIONS:=1000}"   # players
@@ -109,16 +109,17 @@ play() {
 
 turn() {
     local run=$1 contender=$2 figures=
-    local protocol=netcode full=(--gather 1280us --cores "$CORE") spread=(--arrivals spread --cores "$LOAD_CORE")
+    local full=(--gather 1280us --cores "$CORE") spread=(--arrivals spread --cores "$LOAD_CORE")
     case $run in
         bundle-full) gateway "$contender" netcode bundle && figures=$(play netcode --at 60000 "${full[@]}") ;;
         udp-full) gateway "$contender" netcode udp && figures=$(play netcode --at 40000 "${full[@]}") ;;
         bundle-20k) gateway "$contender" netcode bundle && figures=$(play netcode --at 20000 "${spread[@]}") ;;
-        plain*-60k)
-            local link=udp
-            [[ $run == plain-60k ]] || link=bundle
+        plain-*)
+            local link=udp offered=(--at 40000 "${full[@]}")
+            [[ $run != *-bundle-* ]] || link=bundle
+            [[ $run != *-60k ]] || offered=(--at 60000 "${spread[@]}")
             if [[ $contender == quilkin ]]; then quilkin; else gateway "$contender" plain "$link"; fi &&
-                figures=$(play plain --at 60000 "${spread[@]}") ;;
+                figures=$(play plain "${offered[@]}") ;;
     esac || true
     end_children
     rm -rf "$work/run" "$work/state"
@@ -131,7 +132,7 @@ turn() {
 for ((round = 0; round < ROUNDS; round++)); do
     for run in $RUNS; do
         contenders="uring xdp"
-        [[ $run == plain*-60k ]] && contenders="xdp quilkin"
+        [[ $run == plain-* ]] && contenders="xdp quilkin"
         for contender in $contenders; do turn "$run" "$contender"; done
     done
 done
@@ -146,7 +147,7 @@ for run in $RUNS; do
         [[ -z $us ]] || printf '%-18s %-8s %14.2f %8.2f\n' "$run" "$contender" "$us" "$(median "$run" "$contender" 4)"
     done
     base=uring
-    [[ $run == plain*-60k ]] && base=quilkin
+    [[ $run == plain-* ]] && base=quilkin
     awk -v mine="$(median "$run" xdp 3)" -v base="$(median "$run" "$base" 3)" -v run="$run" -v name="$base" \
         'BEGIN {if (mine && base) printf "%-18s xdp over %s: %.2f\n", run, name, mine / base}'
 done
