@@ -3,14 +3,19 @@
 //! game process on the same host. `benches/trunk.sh` runs it in two network namespaces.
 //!
 //! ```text
-//!   cost gateway ADDRESS:PORT SECONDS RECORDS RATE
+//!   cost gateway ADDRESS:PORT RECORDS RATE START SLICES MS
 //!   cost agent ADDRESS:PORT RECORDS RATE
-//!   cost local SOCKET SECONDS RECORDS RATE
+//!   cost local SOCKET RECORDS RATE START SLICES MS
 //!   cost game SOCKET RECORDS RATE
+//!   cost now
 //! ```
 //!
 //! RECORDS payloads of 100 bytes are in each bundle, RATE of them a second leave each way. Each
 //! bundle is flushed by itself, as in a turn of a worker that has one for the link.
+//!
+//! From the moment START (microseconds, as `now` prints them) both take turns, each for SLICES
+//! slices of MS milliseconds, the local one first: what the machine does besides meets both alike,
+//! and each slice is compared with the one before it.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -47,23 +52,51 @@ fn main() -> Outcome {
     let args: Vec<_> = std::env::args().skip(1).collect();
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     match args[..] {
-        ["gateway", address, seconds, records, rate] => {
+        ["now"] => {
+            println!("{}", clock::monotonic_us());
+            Ok(())
+        }
+        ["gateway", address, records, rate, start, count, ms] => {
             let flow = Flow::new(records.parse()?, rate.parse()?);
-            gateway(address.parse()?, Duration::from_secs(seconds.parse()?), flow)
+            gateway(address.parse()?, &Slices::new(1, start, count, ms)?, flow)
         }
         ["agent", address, records, rate] => {
             agent(address.parse()?, Flow::new(records.parse()?, rate.parse()?))
         }
-        ["local", path, seconds, records, rate] => {
+        ["local", path, records, rate, start, count, ms] => {
             let flow = Flow::new(records.parse()?, rate.parse()?);
-            local(Path::new(path), Duration::from_secs(seconds.parse()?), flow)
+            local(Path::new(path), &Slices::new(0, start, count, ms)?, flow)
         }
         ["game", path, records, rate] => {
             game(Path::new(path), Flow::new(records.parse()?, rate.parse()?))
         }
-        _ => Err("gateway ADDRESS:PORT SECONDS RECORDS RATE | agent ADDRESS:PORT RECORDS RATE | \
-                  local SOCKET SECONDS RECORDS RATE | game SOCKET RECORDS RATE"
+        _ => Err("gateway ADDRESS:PORT RECORDS RATE START SLICES MS | \
+                  agent ADDRESS:PORT RECORDS RATE | \
+                  local SOCKET RECORDS RATE START SLICES MS | game SOCKET RECORDS RATE | now"
             .into()),
+    }
+}
+
+/// When one of the two has the machine.
+struct Slices {
+    start_us: u64,
+    count: u64,
+    each_us: u64,
+}
+
+impl Slices {
+    fn new(which: u64, start: &str, count: &str, ms: &str) -> Result<Self, Box<dyn Error>> {
+        let each_us = ms.parse::<u64>()? * 1000;
+        let start_us = start.parse::<u64>()? + which * each_us;
+        Ok(Self { start_us, count: count.parse()?, each_us })
+    }
+
+    const fn begin_us(&self, number: u64) -> u64 {
+        self.start_us + 2 * number * self.each_us
+    }
+
+    const fn end_us(&self, number: u64) -> u64 {
+        self.begin_us(number) + self.each_us
     }
 }
 
@@ -75,6 +108,8 @@ struct Flow {
     next_ns: u64,
     sent: u64,
     received: u64,
+    /// When something has come.
+    heard_ns: u64,
     /// How long payloads were under way.
     delays_us: Vec<u32>,
     bytes: Vec<u8>,
@@ -84,12 +119,13 @@ impl Flow {
     fn new(records: u64, rate: u64) -> Self {
         let every_ns = 1_000_000_000 * records / rate;
         let (bytes, delays_us) = (vec![0; 16 * 1024], Vec::new());
-        Self { records, every_ns, next_ns: 0, sent: 0, received: 0, delays_us, bytes }
+        Self { records, every_ns, next_ns: 0, sent: 0, received: 0, heard_ns: 0, delays_us, bytes }
     }
 
     /// The next bundle that is due.
     fn due(&mut self, now_ns: u64) -> Option<usize> {
-        if self.next_ns == 0 {
+        // What another slice has left out is not made up for.
+        if now_ns.saturating_sub(self.next_ns) > PAUSE_NS {
             self.next_ns = now_ns;
         }
         if now_ns < self.next_ns {
@@ -110,6 +146,12 @@ impl Flow {
     /// The other side sends, and has not stopped.
     const fn is_answering(&self) -> bool {
         self.received > 0 && self.sent < self.received + self.records * 4
+    }
+
+    const fn note_heard(&mut self, before: u64, now_ns: u64) {
+        if self.received != before {
+            self.heard_ns = now_ns;
+        }
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -202,38 +244,59 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends its payloads and takes the others in, and tells what that has cost.
-    fn measure(&mut self, time: Duration, flow: &mut Flow) -> Outcome {
-        let (start_ns, start_cpu) = (self.clock.now_ns(), cpu_ns()?);
-        let until_ns = start_ns + time.as_nanos() as u64;
+    /// Sends its payloads and takes the others in, and tells what each slice has cost.
+    fn measure(&mut self, slices: &Slices, flow: &mut Flow) -> Outcome {
+        let mut refused = 0;
+        for number in 0..slices.count {
+            while clock::monotonic_us() < slices.begin_us(number) {
+                self.turn(Wait::AtMost(Duration::from_millis(1)), flow)?;
+            }
+            let (before, start_cpu) = (flow.sent + flow.received, cpu_ns()?);
+            refused += self.slice(slices.end_us(number), flow)?;
+            let (cpu_ns, payloads) = (cpu_ns()? - start_cpu, flow.sent + flow.received - before);
+            println!("slice {:.4} us a payload", cpu_ns as f64 / 1000.0 / payloads.max(1) as f64);
+        }
+        flow.tell("gateway");
+        println!("bundles not taken {refused}, {}", self.driver.name());
+        Ok(())
+    }
+
+    /// One of them. The last of what is on its way belongs to it.
+    fn slice(&mut self, end_us: u64, flow: &mut Flow) -> Result<usize, Box<dyn Error>> {
         let mut refused = 0;
         loop {
-            let now_ns = self.clock.now_ns();
+            let (now_us, now_ns) = (clock::monotonic_us(), self.clock.now_ns());
+            let is_over = now_us + LAST_US >= end_us;
             // Who is late takes in what has come between.
             for _ in 0..BUNDLES_PER_TURN {
-                let Some(len) = flow.due(now_ns).filter(|_| now_ns < until_ns) else { break };
+                let Some(len) = flow.due(now_ns).filter(|_| !is_over) else { break };
                 let bundle = std::mem::take(&mut flow.bytes);
                 refused += self.say(&bundle[..len]);
                 flow.bytes = bundle;
             }
-            if now_ns >= until_ns + 1_000_000_000 {
-                break;
+            if now_us >= end_us {
+                return Ok(refused);
             }
-            let left_ns = flow.next_ns.max(start_ns).saturating_sub(self.clock.now_ns());
-            let left_ns = if now_ns < until_ns { left_ns } else { 10_000_000 };
+            let due_ns = flow.next_ns.saturating_sub(self.clock.now_ns());
+            let left_ns = if is_over { (end_us - now_us) * 1000 } else { due_ns };
             self.turn(Wait::AtMost(Duration::from_nanos(left_ns)), flow)?;
         }
-        let cpu_ns = cpu_ns()? - start_cpu;
-        let payloads = flow.sent + flow.received;
-        flow.tell("gateway");
-        println!(
-            "processor {:.3} us a payload ({payloads} both ways, {} bundles not taken, {})",
-            cpu_ns as f64 / 1000.0 / payloads as f64,
-            refused,
-            self.driver.name(),
-        );
-        Ok(())
     }
+}
+
+/// Before its end a slice sends no more.
+const LAST_US: u64 = 20_000;
+
+/// Longer than anybody is late.
+const PAUSE_NS: u64 = 100_000_000;
+
+/// Who hears nothing for so long looks less often.
+const QUIET_NS: u64 = 10_000_000;
+
+/// How often a game process or an agent looks: it is not what is measured.
+fn look_every(flow: &Flow, now_ns: u64) -> Duration {
+    let is_quiet = now_ns.saturating_sub(flow.heard_ns) > QUIET_NS;
+    Duration::from_micros(if is_quiet { 1000 } else { 20 })
 }
 
 /// As many as a turn of a worker might write.
@@ -242,7 +305,7 @@ const BUNDLES_PER_TURN: usize = 16;
 /// The way of an agent takes about as long to be found.
 const SETTLE_NS: u64 = 2_000_000_000;
 
-fn gateway(bind: SocketAddr, time: Duration, mut flow: Flow) -> Outcome {
+fn gateway(bind: SocketAddr, slices: &Slices, mut flow: Flow) -> Outcome {
     let clock = Clock::start();
     let mut worker = Worker::new(clock)?;
     let settings = Settings {
@@ -262,7 +325,7 @@ fn gateway(bind: SocketAddr, time: Duration, mut flow: Flow) -> Outcome {
     trunks.adopt(rules, opened)?;
     println!("ready");
     worker.settle(&mut flow)?;
-    worker.measure(time, &mut flow)?;
+    worker.measure(slices, &mut flow)?;
     let lanes = trunks.shown().agents.first().map(AgentShown::lanes).unwrap_or_default();
     let lane = lanes.first().copied().unwrap_or_default();
     println!(
@@ -278,12 +341,12 @@ fn gateway(bind: SocketAddr, time: Duration, mut flow: Flow) -> Outcome {
 }
 
 /// The same with a game process on this host.
-fn local(path: &Path, time: Duration, mut flow: Flow) -> Outcome {
+fn local(path: &Path, slices: &Slices, mut flow: Flow) -> Outcome {
     let mut worker = Worker::new(Clock::start())?;
     worker.driver.open(&Port::Links { path })?;
     println!("ready");
     worker.settle(&mut flow)?;
-    worker.measure(time, &mut flow)
+    worker.measure(slices, &mut flow)
 }
 
 /// That process.
@@ -291,7 +354,7 @@ fn game(path: &Path, mut flow: Flow) -> Outcome {
     let clock = Clock::start();
     let (mut local, mut bundles) = (Local::connect(path)?, Bundles::default());
     loop {
-        let now_ns = clock.now_ns();
+        let (now_ns, before) = (clock.now_ns(), flow.received);
         let received = local.receive(&mut bundles, |bundle| {
             for record in ToGame::read(bundle) {
                 if let Ok(ToGame::Payload { bytes, .. }) = record {
@@ -310,7 +373,8 @@ fn game(path: &Path, mut flow: Flow) -> Outcome {
         if received == Received::HungUp {
             break;
         }
-        clock::sleep(Duration::from_micros(20));
+        flow.note_heard(before, now_ns);
+        clock::sleep(look_every(&flow, now_ns));
     }
     flow.tell("game");
     Ok(())
@@ -335,7 +399,7 @@ fn agent(to: SocketAddr, mut flow: Flow) -> Outcome {
     let mut ready = Vec::with_capacity(64);
     let (mut begun, mut opened, mut up) = (false, 0, 0);
     while trunk.over().is_none() {
-        let now_ns = clock.now_ns();
+        let (now_ns, before) = (clock.now_ns(), flow.received);
         if begun {
             begun = false;
             let mut bytes = [0; 64];
@@ -369,9 +433,10 @@ fn agent(to: SocketAddr, mut flow: Flow) -> Outcome {
         trunk.poll(now_ns);
         trunk.flush(&epoll, now_ns);
         // Datagrams end the wait; so does the next bundle that is due.
-        epoll.wait(&mut ready, Duration::from_micros(if flow.received > 0 { 0 } else { 1000 }))?;
-        if ready.is_empty() && flow.received > 0 {
-            clock::sleep(Duration::from_micros(20));
+        flow.note_heard(before, now_ns);
+        epoll.wait(&mut ready, Duration::ZERO)?;
+        if ready.is_empty() {
+            clock::sleep(look_every(&flow, now_ns));
         }
     }
     flow.tell("agent");
