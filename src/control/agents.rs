@@ -262,6 +262,8 @@ struct AgentBackend<'a> {
 struct LaneStatus {
     worker: usize,
     up: bool,
+    /// Its worker carries payloads itself; otherwise the trunk's thread does.
+    by_worker: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     round_trip_us: Option<u64>,
     path_bytes: usize,
@@ -294,7 +296,7 @@ impl<'a> AgentStatus<'a> {
             up_s: up_ns / (1000 * NS_PER_MS),
             trunks: agent.trunks,
             backends: allowed.collect(),
-            lanes: lanes.iter().enumerate().map(lane_status).collect(),
+            lanes: (0..).zip(&lanes).map(|lane| lane_status(trunk, lane)).collect(),
             drops: dropped + agent.links.named().iter().map(|(_, count)| count).sum::<u64>(),
         }
     }
@@ -305,7 +307,8 @@ pub(super) fn is_up(agent: &AgentShown) -> bool {
     agent.trunk.as_ref().is_some_and(|trunk| trunk.lanes.iter().all(|lane| lane.is_up))
 }
 
-fn lane_status((worker, lane): (usize, &LaneShown)) -> LaneStatus {
+fn lane_status(trunk: Option<&TrunkShown>, (worker, lane): (usize, &LaneShown)) -> LaneStatus {
+    let by_worker = trunk.and_then(|trunk| trunk.lent.get(worker)).copied().unwrap_or_default();
     let LaneShown { is_up, round_trip_ns, path_bytes, datagrams, payloads, split, rekeys, .. } =
         *lane;
     let round_trip_us = round_trip_ns.map(|ns| ns / 1000);
@@ -313,6 +316,7 @@ fn lane_status((worker, lane): (usize, &LaneShown)) -> LaneStatus {
     LaneStatus {
         worker,
         up,
+        by_worker,
         round_trip_us,
         path_bytes,
         datagrams,

@@ -75,6 +75,7 @@ fn agents() -> ringgate_trunks::Shown {
         peer: SocketAddr::from(([192, 0, 2, 7], 50_000)),
         since_ns: NOW_NS / 2,
         lanes: vec![lane],
+        lent: vec![true],
         backends: [("arena-1".to_owned(), 1)].into(),
     };
     let agent = ringgate_trunks::AgentShown {

@@ -16,8 +16,11 @@ use crate::netns::{self, Pair};
 use crate::upgrade_rig::Line;
 
 /// Where the gateway is: what its certificate says.
-const GATEWAY: &str = "192.0.2.1";
-const PORT: u16 = 7400;
+pub(crate) const GATEWAY: &str = "192.0.2.1";
+pub(crate) const PORT: u16 = 7400;
+
+/// Where the agent is.
+pub(crate) const AGENT_ADDRESS: &str = "192.0.2.2";
 
 /// Of the load generator.
 const PLAYERS: u64 = 100;
@@ -43,20 +46,20 @@ fn on_two_hosts(test: &str, mtu: u32, play: fn(&str)) {
         return play(&namespace);
     }
     let Some(pair) = Pair::new() else { return };
-    pair.connect(GATEWAY, "192.0.2.2", mtu);
+    pair.connect(GATEWAY, AGENT_ADDRESS, mtu);
     let name = format!("agent_two_hosts::{test}");
     let said = pair.role(&pair.gateway, &name, "gateway").output().expect("runs");
     assert!(said.status.success(), "{said:#?}");
 }
 
 /// The other host: an agent and a game process, killed when dropped.
-struct Host {
+pub(crate) struct Host {
     programs: Vec<Child>,
     folder: Folder,
 }
 
 impl Host {
-    fn start(namespace: &str, is_renewed: bool) -> Self {
+    pub(crate) fn start(namespace: &str, is_renewed: bool) -> Self {
         let folder = Folder::new();
         let renewed: &[_] = if is_renewed { &NEXT_IDENTITY } else { &[] };
         for (name, text, mode) in AGENT_IDENTITY.iter().chain(renewed) {
@@ -137,6 +140,16 @@ impl Side {
     fn wait_for_up(&self) {
         self.wait_for_number("ringgate_agent_up{agent=\"host-7\"}", |value| value == 1);
         self.line.daemon.ready();
+    }
+
+    /// Until each worker carries its payloads itself.
+    fn wait_for_lanes(&self) {
+        wait_for("lanes in the hands of workers", || {
+            let status = self.line.daemon.ask("/status").json();
+            let lanes = status["agents"][0]["lanes"].as_array()?.clone();
+            let is_by_worker = |lane: &serde_json::Value| lane["by_worker"] == true;
+            (lanes.len() == 2 && lanes.iter().all(is_by_worker)).then_some(())
+        });
     }
 
     fn wait_for_number(&self, series: &str, is_so: impl Fn(u64) -> bool) {
@@ -287,11 +300,17 @@ fn an_upgrade_of_the_gateway_carries_trunks() {
                 player.echo(b"after");
             }
             assert_eq!(side.line.generation(), generation);
+            side.wait_for_lanes();
+            for player in &mut players {
+                player.echo(b"by the worker");
+            }
             side.player(20 + generation).echo(b"a player who came later");
         }
         let status = side.line.daemon.ask("/status").json();
         let agent = &status["agents"][0];
         assert_eq!((&agent["up"], &agent["trunks"]), (&true.into(), &1.into()), "the first one");
+        let drops = &agent["drops"];
+        assert_eq!(drops, &0, "nothing has fallen between a thread and a worker: {agent}");
         // The game process answers each payload that comes. Probes of the path are lost for good.
         wait_for("as many answers as payloads", || {
             let status = side.line.daemon.ask("/status").json();

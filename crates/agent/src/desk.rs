@@ -300,8 +300,9 @@ impl Desk {
                     station.hear_end(link, &mut around);
                 }
             }
-            // Nobody else sends to a socket that was connected before anybody knew its port.
-            Event::Stray { .. } => {}
+            // Nobody else sends to a socket that was connected before anybody knew its port, and
+            // no lane of an agent's is lent.
+            Event::Stray { .. } | Event::Caught { .. } => {}
         });
         self.take_notes(now_ns);
     }

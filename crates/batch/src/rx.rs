@@ -184,6 +184,11 @@ impl RxBatch {
         self.copies.arena.len() - self.copies.used
     }
 
+    /// And how many more of them there may be.
+    pub const fn copy_entries_left(&self) -> usize {
+        self.copies.entries_max - self.copies.entries
+    }
+
     /// Whether as much came as fills at least half of the slots: more is waiting, as a rule.
     #[inline]
     pub const fn is_half_full(&self) -> bool {
@@ -380,9 +385,10 @@ mod tests {
         let expected = [(1, &b"ssss"[..]), (1, b"abcde"), (1, b"f"), (2, b"gh"), (1, &[0; 4])];
         assert_eq!(seen, expected.map(|(socket, bytes)| (socket, bytes.to_vec())));
         assert_eq!((batch.bytes(1), batch.copies_left()), (&b"abcde"[..], 2));
+        assert_eq!(batch.copy_entries_left(), 0);
         assert!(batch.is_half_full());
         batch.clear();
-        assert_eq!(batch.copies_left(), 10);
+        assert_eq!((batch.copies_left(), batch.copy_entries_left()), (10, 3));
         assert!(!batch.is_half_full() && batch.append_copy(SOCKET, b"abc", 5));
     }
 }

@@ -10,22 +10,42 @@ use std::time::Duration;
 
 use crossbeam::queue::SegQueue;
 use ringgate_io::Bell;
-use ringgate_trunk_io::{Lease, Way};
+use ringgate_trunk_io::{Known, Lease, Way};
 
 /// Something for a worker, of the trunk with this number.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// Its lane for this worker.
-    Lane(Box<(Way, Lease)>),
+    /// Its lane for this worker, and its links that the worker has already.
+    Lane(Box<(Way, Lease)>, Vec<Known>),
     /// One of its links, by its number on the lane and its serial number at the trunk, and the
     /// local socket that leads to the trunk's thread.
     Link((u16, u32), OwnedFd),
     /// A datagram of its lane that has come to the address that everybody knows.
     Datagram(SocketAddr, Box<[u8]>),
     /// The lane is asked back.
-    GiveBack(Sender<Box<Way>>),
+    GiveBack(Sender<Back>),
     /// It is over.
     Gone,
+}
+
+/// A lane that comes back.
+#[derive(Debug)]
+pub struct Back {
+    /// The lane.
+    pub way: Box<Way>,
+    /// Its links that the worker has not come across.
+    pub left: Vec<Left>,
+}
+
+/// What a worker leaves that has not come across a link that it was told of.
+#[derive(Debug)]
+pub struct Left {
+    /// The link, by its serial number.
+    pub serial: u32,
+    /// What has come for it by the lane.
+    pub heard: Vec<u8>,
+    /// What was said on it and must arrive, and found no room. The rest can be read there.
+    pub said: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +68,9 @@ impl Desk {
         Self { inbox, bell }
     }
 
-    /// Lends the worker its lane of a trunk.
-    pub fn lend(&self, trunk: u32, lane: (Way, Lease)) {
-        self.put(trunk, News::Lane(Box::new(lane)));
+    /// Lends the worker its lane of a trunk, and says which of its links lead there.
+    pub fn lend(&self, trunk: u32, lane: (Way, Lease), known: Vec<Known>) {
+        self.put(trunk, News::Lane(Box::new(lane), known));
     }
 
     /// Gives it a link of that lane: the socket is its end of the local link. In it lies what the
@@ -73,10 +93,10 @@ impl Desk {
 
     /// Asks for the lane back, and waits for it. `None` where the worker does not have it, or does
     /// not turn.
-    pub fn take_back(&self, trunk: u32) -> Option<Way> {
+    pub fn take_back(&self, trunk: u32) -> Option<Back> {
         let (reply, answer) = mpsc::channel();
         self.put(trunk, News::GiveBack(reply));
-        answer.recv_timeout(BACK_WITHIN).ok().map(|way| *way)
+        answer.recv_timeout(BACK_WITHIN).ok()
     }
 
     /// The trunk is over. Its links are as good as their sockets.

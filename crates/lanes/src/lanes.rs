@@ -1,11 +1,15 @@
 //! All lanes that a worker has, and what it does with them in a turn.
 
+mod called;
+
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringgate_batch::{Credentials, Driver, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
@@ -15,25 +19,29 @@ use ringgate_link::bundle::{Frame, Frames};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::segments;
-use ringgate_trunk_io::{Buffers, Lease, Way, Word};
+use ringgate_trunk_io::{Buffers, Known, Lease, Way, Word};
 
-use crate::desk::{Desk, Inbox, News};
+use crate::desk::{Back, Desk, Inbox, Left, News};
 use crate::driver::Over;
-use crate::links::{Links, Numbers};
+use crate::links::{Bound, Called, Links, Numbers};
 
 /// A worker's lanes.
 #[derive(Debug)]
 pub struct Lanes {
     inbox: Arc<Inbox>,
+    /// Links that came with too many others.
+    later: VecDeque<(u32, (u16, u32), OwnedFd)>,
     clock: Clock,
     seats: Vec<Option<Seat>>,
     links: Links,
+    /// Sockets of which the gate reads nothing at the moment.
+    held: Vec<SocketId>,
     /// What all of them share, from the first one on.
     tools: Option<Box<Tools>>,
     /// The driver's batch has no room yet for what comes by lanes.
     lacks_room: bool,
-    /// The last turn brought something: the next is likely to.
-    was_busy: bool,
+    /// So many turns in a row have brought something: the next is likely to.
+    busy_turns: u8,
     /// When that was last asked. What is done with it may be a turn late.
     now_ns: u64,
     due_ns: u64,
@@ -49,6 +57,8 @@ struct Tools {
     aead: Aead,
     /// The parts of a bundle that must arrive.
     kept: Vec<Range<usize>>,
+    /// What was said on a link before it was bound is read into this.
+    bundle: Box<[u8]>,
 }
 
 /// One of them.
@@ -67,6 +77,8 @@ struct Seat {
     is_failed: bool,
     /// Why, until the trunk's thread was told.
     why: Option<io::Error>,
+    /// Links that were caught up with, until it was told.
+    caught: Vec<u32>,
 }
 
 impl Lanes {
@@ -74,12 +86,14 @@ impl Lanes {
     pub fn new(clock: Clock) -> Self {
         Self {
             inbox: Arc::default(),
+            later: VecDeque::new(),
             clock,
             seats: Vec::new(),
             links: Links::default(),
+            held: Vec::new(),
             tools: None,
             lacks_room: false,
-            was_busy: false,
+            busy_turns: 0,
             now_ns: 0,
             due_ns: u64::MAX,
             shown_ns: 0,
@@ -94,6 +108,11 @@ impl Lanes {
     /// The driver with these lanes.
     pub const fn over<'d>(&'d mut self, driver: &'d mut AnyDriver) -> Over<'d> {
         Over { driver, lanes: self }
+    }
+
+    /// Whether it has yet to come across links of lanes that it was lent.
+    pub fn is_calling(&self) -> bool {
+        self.links.is_calling()
     }
 
     /// Whether there is nothing to do beside the driver.
@@ -116,50 +135,48 @@ impl Lanes {
         let Some(tools) = &mut self.tools else { return wait };
         tools.ready.clear();
         // Where something is likely to have come, a look costs less than to arm all sockets.
-        if self.was_busy && matches!(wait, Wait::AtMost(_)) {
+        if self.busy_turns >= STREAK && matches!(wait, Wait::AtMost(_)) {
             let _ = tools.epoll.ready(&mut tools.ready);
+            self.busy_turns = if tools.ready.is_empty() { 0 } else { STREAK };
         }
         let is_idle = tools.ready.is_empty() && self.links.stuck.is_empty();
-        if is_idle && !self.inbox.has_news() { wait } else { Wait::No }
+        match wait {
+            _ if !is_idle || self.inbox.has_news() || !self.later.is_empty() => Wait::No,
+            // Nothing rings when the gate has said something on a link that is called.
+            Wait::AtMost(time) if self.links.is_calling() => Wait::AtMost(time.min(CALL_EVERY)),
+            wait => wait,
+        }
     }
 
     /// After the driver's turn: what trunks' threads have, and what has come by lanes.
     pub(crate) fn turn(&mut self, driver: &mut AnyDriver) {
-        let mut links = 0;
-        while links < LINKS_PER_TURN
-            && let Some((trunk, news)) = self.inbox.next()
-        {
-            links += usize::from(matches!(news, News::Link(..)));
+        // All but links at once: a link that is called has its sign already.
+        while let Some((trunk, news)) = self.inbox.next() {
             self.handle_news(driver, trunk, news);
+        }
+        for _ in 0..LINKS_PER_TURN {
+            let Some((trunk, numbers, socket)) = self.later.pop_front() else { break };
+            self.take_link(driver, trunk, numbers, socket);
         }
         if self.is_idle() {
             return;
         }
         self.now_ns = self.clock.now_ns();
         let rx = driver.rx();
+        self.catch_up(rx);
         let before = rx.len();
         self.deliver_stuck(rx, None);
         self.follow(rx);
         self.receive(rx);
-        self.was_busy = rx.len() != before;
+        let is_busy = rx.len() != before;
+        self.busy_turns = if is_busy { self.busy_turns.saturating_add(1) } else { 0 };
         self.show(self.now_ns);
     }
 
     fn handle_news(&mut self, driver: &mut AnyDriver, trunk: u32, news: News) {
         match news {
-            News::Lane(lane) => self.take(driver, trunk, *lane),
-            News::Link(numbers, socket) => {
-                let Some(seat) = self.find(trunk) else { return };
-                segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES);
-                let Ok(peer) = socket::peer_credentials(socket.as_fd()) else { return };
-                // Where that fails, the socket closes, and the trunk's thread sees it.
-                let Ok(connection) = driver.register(socket, SocketKind::Link) else { return };
-                let rx = driver.rx();
-                self.bind(seat, numbers, connection, rx);
-                let (uid, gid, pid) = (peer.uid, peer.gid, peer.pid.unsigned_abs());
-                let peer = Credentials { uid, gid, pid };
-                rx.events.push(IoEvent::Accepted { socket: connection, connection, peer });
-            }
+            News::Lane(lane, known) => self.take(driver, trunk, *lane, known),
+            News::Link(numbers, socket) => self.later.push_back((trunk, numbers, socket)),
             News::Datagram(from, mut datagram) => {
                 if let Some(seat) = self.find(trunk) {
                     self.receive_at_door(seat, from, &mut datagram, driver.rx());
@@ -167,13 +184,13 @@ impl Lanes {
             }
             News::GiveBack(reply) => {
                 let Some(seat) = self.find(trunk) else { return };
-                if let Some(way) = self.give_back(seat, driver.rx()) {
-                    drop(reply.send(Box::new(way)));
+                if let Some(back) = self.give_back(seat, driver.rx()) {
+                    drop(reply.send(back));
                 }
             }
             News::Gone => {
                 let Some(seat) = self.find(trunk) else { return };
-                self.links.unbind_all(seat);
+                self.links.take_all(seat);
                 self.seats[seat] = None;
                 while self.seats.last().is_some_and(Option::is_none) {
                     self.seats.pop();
@@ -182,12 +199,39 @@ impl Lanes {
         }
     }
 
+    /// Takes a link of a lane that was lent, also where that has gone back meanwhile.
+    fn take_link(
+        &mut self,
+        driver: &mut AnyDriver,
+        trunk: u32,
+        numbers: (u16, u32),
+        socket: OwnedFd,
+    ) {
+        let Some(seat) = self.find(trunk) else { return };
+        segments::ask_for_buffers(socket.as_fd(), LINK_BUFFER_BYTES);
+        let Ok(peer) = socket::peer_credentials(socket.as_fd()) else { return };
+        // Where that fails, the socket closes, and the trunk's thread sees it.
+        let Ok(connection) = driver.register(socket, SocketKind::Link) else { return };
+        let rx = driver.rx();
+        self.bind(seat, numbers, connection, rx);
+        let (uid, gid, pid) = (peer.uid, peer.gid, peer.pid.unsigned_abs());
+        let peer = Credentials { uid, gid, pid };
+        rx.events.push(IoEvent::Accepted { socket: connection, connection, peer });
+    }
+
     fn find(&self, trunk: u32) -> Option<usize> {
         self.seats.iter().position(|seat| seat.as_ref().is_some_and(|seat| seat.trunk == trunk))
     }
 
-    /// Takes a lane that is lent. One that was there before keeps its links.
-    fn take(&mut self, driver: &mut AnyDriver, trunk: u32, (way, lease): (Way, Lease)) {
+    /// Takes a lane that is lent, and calls its links. Those that it had when it was here before
+    /// are among them.
+    fn take(
+        &mut self,
+        driver: &mut AnyDriver,
+        trunk: u32,
+        (way, lease): (Way, Lease),
+        known: Vec<Known>,
+    ) {
         if let Err(why) = self.equip(driver) {
             let _ = lease.say(Word::Failed(why));
             return;
@@ -204,18 +248,24 @@ impl Lanes {
             (Some(epoll), Some(socket)) => epoll.add(socket, token),
             _ => Ok(()),
         };
-        let before = self.seats[at].take();
+        self.links.take_all(at);
         let mut seat = Seat {
             trunk,
             way: Some(way),
             lease,
-            numbers: before.map(|seat| seat.numbers).unwrap_or_default(),
+            numbers: Numbers::default(),
             written: 0,
             is_full: false,
             is_failed: false,
             why: None,
+            caught: Vec::new(),
         };
         seat.note(added);
+        for Known { number, serial, sign, said } in known {
+            let called = Called { sign, found: None, said, unsaid: Vec::new() };
+            let bound = Bound::new(at, (number, serial), None, Some(Box::new(called)));
+            self.links.bind(bound, &mut seat.numbers);
+        }
         self.seats[at] = Some(seat);
         self.due_ns = 0;
     }
@@ -236,6 +286,7 @@ impl Lanes {
             buffers: Buffers::default(),
             aead: Aead::detect(),
             kept: Vec::with_capacity(READY_EXPECTED),
+            bundle: vec![0; BUNDLE_BYTES_MAX].into_boxed_slice(),
         }));
         self.lacks_room = true;
         Ok(())
@@ -250,10 +301,23 @@ impl Lanes {
     ) {
         let Self { seats, links, .. } = self;
         let Some(Some(seat)) = seats.get_mut(at) else { return };
-        if let Some(before) = links.by_number(&seat.numbers, number).map(|bound| bound.socket) {
-            links.unbind(before);
+        let mut bound = Bound::new(at, (number, serial), Some(socket), None);
+        if let Some(before) = links.take_number(&seat.numbers, number) {
+            seat.numbers.forget(&before);
+            if before.called.is_some() {
+                seat.caught.push(before.serial);
+            }
+            // It was called before it came; or else its number is another one's from now on,
+            // whenever its socket closes.
+            if before.serial == serial {
+                seat.numbers.waiting += before.waiting.len();
+                links.stuck.extend((!before.waiting.is_empty()).then_some(socket));
+                bound.waiting = before.waiting;
+            } else if let Some(way) = &mut seat.way {
+                way.count_dropped(payloads_of(&before.waiting), 0);
+            }
         }
-        links.bind((at, &mut seat.numbers), (number, serial), socket);
+        links.bind(bound, &mut seat.numbers);
         let Seat { way: Some(way), numbers, .. } = seat else { return };
         let mut delivery = Delivery::new(numbers, links, rx);
         way.lane().begin_link(number, |link, frame| delivery.take(link, frame));
@@ -262,10 +326,16 @@ impl Lanes {
 
     /// A link's socket closes.
     pub(crate) fn forget(&mut self, socket: SocketId) {
-        let Self { seats, links, .. } = self;
-        let Some(bound) = links.unbind(socket) else { return };
-        let Some(Some(seat)) = seats.get_mut(bound.seat) else { return };
-        seat.numbers.forget(bound.number);
+        self.held.retain(|held| *held != socket);
+        if let Some(bound) = self.links.unbind(socket) {
+            self.end_link(&bound);
+        }
+    }
+
+    /// A link that was taken out is over.
+    fn end_link(&mut self, bound: &Bound) {
+        let Some(Some(seat)) = self.seats.get_mut(bound.seat) else { return };
+        seat.numbers.forget(bound);
         let Some(way) = &mut seat.way else { return };
         // What has waited for it is refused there by name.
         way.lane().end_link(bound.number, |_, _| {});
@@ -274,14 +344,17 @@ impl Lanes {
 
     /// What comes on a link has to wait, or no longer.
     pub(crate) fn hold(&mut self, socket: SocketId, is_held: bool) {
+        self.held.retain(|held| *held != socket);
+        self.held.extend(is_held.then_some(socket));
         if let Some(bound) = self.links.by_socket(socket) {
             bound.is_held = is_held;
         }
     }
 
-    fn give_back(&mut self, at: usize, rx: &mut RxBatch) -> Option<Way> {
+    fn give_back(&mut self, at: usize, rx: &mut RxBatch) -> Option<Back> {
         // As with a socket that is held: what is on its way may still arrive.
         self.deliver_stuck(rx, Some(at));
+        let left = self.leave_called(at);
         let Self { seats, tools, now_ns, .. } = self;
         let (Some(Some(seat)), Some(tools)) = (seats.get_mut(at), tools) else { return None };
         seat.flush(tools, at, *now_ns);
@@ -289,7 +362,7 @@ impl Lanes {
         if let Some(socket) = way.socket() {
             let _ = tools.epoll.remove(socket);
         }
-        Some(way)
+        Some(Back { way: Box::new(way), left })
     }
 
     /// A datagram of a lane from somewhere else than its socket leads to.
@@ -331,10 +404,14 @@ impl Lanes {
                     full += weight(frame);
                 }
             }
+            let waited = bound.waiting.len();
             bound.waiting.clear();
             bound.waiting.shrink_to(KEPT_BYTES);
-            if let Some(Some(Seat { way: Some(way), .. })) = seats.get_mut(bound.seat) {
-                way.count_dropped(0, full);
+            if let Some(Some(Seat { way, numbers, .. })) = seats.get_mut(bound.seat) {
+                numbers.waiting -= waited;
+                if let Some(way) = way {
+                    way.count_dropped(0, full);
+                }
             }
             false
         });
@@ -357,14 +434,23 @@ impl Lanes {
     fn receive(&mut self, rx: &mut RxBatch) {
         let Self { seats, links, tools, now_ns, .. } = self;
         let (Some(tools), now_ns) = (tools, *now_ns) else { return };
-        if tools.ready.is_empty() {
-            let _ = tools.epoll.ready(&mut tools.ready);
+        let Tools { ready, epoll, buffers, aead, .. } = &mut **tools;
+        if ready.is_empty() {
+            if seats.len() <= FEW_SEATS {
+                // To ask a socket for what it has costs no more than to ask whether it has any.
+                let all = 0..seats.len() as u64;
+                ready.extend(all.map(|token| Ready { token, events: 0 }));
+            } else {
+                let _ = epoll.ready(ready);
+            }
         }
-        let Tools { ready, buffers, aead, .. } = &mut **tools;
         for ready in ready.drain(..) {
             let Some(Some(seat)) = seats.get_mut(ready.token as usize) else { continue };
             for _ in 0..BURSTS_MAX {
-                if seat.is_failed || rx.copies_left() < Buffers::BYTES {
+                // No agent takes the room that another one's lane needs.
+                let has_room =
+                    rx.copies_left() >= Buffers::BYTES && rx.copy_entries_left() >= BURST_COPIES;
+                if seat.is_failed || !has_room {
                     break;
                 }
                 let Seat { way: Some(way), lease, numbers, .. } = &mut *seat else { break };
@@ -421,6 +507,7 @@ impl Lanes {
             return;
         }
         self.shown_ns = now_ns;
+        self.tell_caught();
         for Seat { way, lease, why, .. } in self.seats.iter_mut().flatten() {
             if let Some(way) = way {
                 lease.show(&way.stats());
@@ -435,9 +522,9 @@ impl Lanes {
 
     /// Takes what may be lost out of the bundles of bound links, and into their lanes.
     pub(crate) fn sift(&mut self, tx: &mut TxBatch) {
-        self.now_ns = self.clock.now_ns();
-        let Self { seats, links, tools, now_ns, .. } = self;
-        let (Some(tools), now_ns) = (tools, *now_ns) else { return };
+        let Self { seats, links, tools, clock, now_ns, .. } = self;
+        let Some(tools) = tools else { return };
+        let mut is_late = true;
         for index in 0..tx.entries().len() {
             let entry = tx.entries()[index];
             if entry.small_slot().is_some() || entry.is_taken() {
@@ -446,7 +533,10 @@ impl Lanes {
             let Some(bound) = links.by_socket(entry.target.socket) else { continue };
             let (number, serial) = (bound.number, bound.serial);
             let Some(Some(seat)) = seats.get_mut(bound.seat) else { continue };
-            if !seat.sift(number, tx.bytes(&entry), tools, now_ns) {
+            if mem::take(&mut is_late) {
+                *now_ns = clock.now_ns();
+            }
+            if !seat.sift(number, tx.bytes(&entry), tools, *now_ns) {
                 continue;
             }
             let left = compact(tx.bytes_mut(index), &tools.kept);
@@ -539,7 +629,7 @@ impl Seat {
 
 /// Hands a lane's records to its links: into the batch, as bundles of each link's socket.
 struct Delivery<'a> {
-    numbers: &'a Numbers,
+    numbers: &'a mut Numbers,
     links: &'a mut Links,
     rx: &'a mut RxBatch,
     gone: u64,
@@ -547,7 +637,7 @@ struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    const fn new(numbers: &'a Numbers, links: &'a mut Links, rx: &'a mut RxBatch) -> Self {
+    const fn new(numbers: &'a mut Numbers, links: &'a mut Links, rx: &'a mut RxBatch) -> Self {
         Self { numbers, links, rx, gone: 0, full: 0 }
     }
 
@@ -557,20 +647,24 @@ impl<'a> Delivery<'a> {
             self.gone += frame.payloads().max(1);
             return;
         };
-        let socket = bound.socket;
-        if !bound.is_held && bound.waiting.is_empty() {
+        if let Some(socket) = bound.way_in() {
             if !self.rx.append_copy(socket, frame.bytes(), BUNDLE_BYTES_MAX) {
                 self.full += weight(frame);
             }
             return;
         }
-        if bound.waiting.len() + frame.bytes().len() > WAITING_BYTES_MAX {
+        let more = frame.bytes().len();
+        if bound.waiting.len() + more > WAITING_BYTES_MAX
+            || self.numbers.waiting + more > LANE_WAITING_BYTES_MAX
+        {
             self.full += weight(frame);
             return;
         }
+        self.numbers.waiting += more;
         let is_first = bound.waiting.is_empty();
         bound.waiting.extend_from_slice(frame.bytes());
-        if is_first {
+        // One that is called says by itself when it goes on.
+        if let Some(socket) = bound.socket.filter(|_| is_first) {
             self.links.stuck.push(socket);
         }
     }
@@ -604,11 +698,20 @@ fn compact(bytes: &mut [u8], kept: &[Range<usize>]) -> usize {
 const COPIES_BYTES: usize = 2 * Buffers::BYTES;
 
 /// And in how many bundles.
-const COPIES_MAX: usize = 2048;
+const COPIES_MAX: usize = 2 * BURST_COPIES;
+
+/// Bundles of a burst: its records may be for one link after the other.
+const BURST_COPIES: usize = 2048;
 
 /// Links that are taken in a turn: what each process has said with it is read in the next, and the
 /// gate knows only so many at a time that have not said who they are.
 const LINKS_PER_TURN: usize = 16;
+
+/// After so many busy turns it is looked for more before the driver waits.
+const STREAK: u8 = 3;
+
+/// Lanes that are all looked at in a turn.
+const FEW_SEATS: usize = 2;
 
 /// Bursts of one lane in a turn.
 const BURSTS_MAX: usize = 4;
@@ -618,11 +721,17 @@ const WAITING_BYTES_MAX: usize = 256 << 10;
 
 const _: () = assert!(WAITING_BYTES_MAX <= COPIES_BYTES);
 
+/// What waits for all links of a lane: an agent has thousands of them if it wants to.
+const LANE_WAITING_BYTES_MAX: usize = 4 << 20;
+
 /// Memory that a link keeps after that.
 const KEPT_BYTES: usize = 4 * BUNDLE_BYTES_MAX;
 
 /// As any link's socket has.
 const LINK_BUFFER_BYTES: i32 = 1 << 20;
+
+/// How often it is looked what the gate has said on links that are called.
+const CALL_EVERY: Duration = Duration::from_millis(1);
 
 const SHOW_EVERY_NS: u64 = 100_000_000;
 

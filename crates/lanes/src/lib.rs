@@ -12,6 +12,6 @@ mod driver;
 mod lanes;
 mod links;
 
-pub use desk::Desk;
+pub use desk::{Back, Desk, Left};
 pub use driver::{Out, Over};
 pub use lanes::Lanes;

@@ -21,6 +21,13 @@ pub struct Ready {
     pub events: u32,
 }
 
+impl Ready {
+    /// Whether the other side has hung up, which is reported whatever was asked for.
+    pub const fn has_hung_up(self) -> bool {
+        self.events & (libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+    }
+}
+
 impl Epoll {
     /// An empty set.
     pub fn new() -> io::Result<Self> {
@@ -44,6 +51,18 @@ impl Epoll {
     /// hung up is reported all the same, and without `EPOLLIN`.
     pub fn watch_for_input(&self, fd: BorrowedFd<'_>, token: u64, input: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, token, if input { libc::EPOLLIN } else { 0 })
+    }
+
+    /// Watches a descriptor that is in the set for reading, for room to write, for both or for
+    /// neither.
+    pub fn watch_for(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        [input, room]: [bool; 2],
+    ) -> io::Result<()> {
+        let events = if input { libc::EPOLLIN } else { 0 } | if room { libc::EPOLLOUT } else { 0 };
+        self.control(libc::EPOLL_CTL_MOD, fd, token, events)
     }
 
     fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, events: i32) -> io::Result<()> {

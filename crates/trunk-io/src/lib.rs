@@ -9,6 +9,7 @@
 mod carried;
 mod door;
 mod guest;
+mod known;
 mod line;
 mod local;
 mod port;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 pub use carried::adopt;
 pub use door::Door;
 pub use guest::{Guest, Hello};
+pub use known::{Known, Next, Said, Sign};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
 pub use port::{Buffers, Port};

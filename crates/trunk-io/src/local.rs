@@ -14,6 +14,7 @@ use ringgate_os::notify::Epoll;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::carried::adopt;
+use crate::known::{Known, Said, Sign};
 
 /// One link.
 #[derive(Debug)]
@@ -21,8 +22,11 @@ pub struct Local {
     socket: Socket,
     queue: Queue,
     is_broken: bool,
-    is_watched_for_room: Cell<bool>,
+    /// For bundles, and for room.
+    watched: Cell<[bool; 2]>,
     is_held: Cell<bool>,
+    /// Somebody else reads what comes on it, once this sign was come across.
+    lent: Cell<Option<Sign>>,
 }
 
 /// What reading from a link says about it.
@@ -69,14 +73,14 @@ impl Local {
     fn new(socket: Socket) -> Self {
         ringgate_os::segments::ask_for_buffers(socket.as_fd(), BUFFER_BYTES);
         let queue = Queue::new(QUEUE_BUNDLES);
-        let (is_watched_for_room, is_held) = (Cell::new(false), Cell::new(false));
-        Self { socket, queue, is_broken: false, is_watched_for_room, is_held }
+        let (watched, is_held, lent) = (Cell::default(), Cell::new(false), Cell::new(None));
+        Self { socket, queue, is_broken: false, watched, is_held, lent }
     }
 
     /// Writes all of it but the descriptor: what waits to be sent.
     pub fn write(&self, out: &mut Writer<'_>) {
         // Of whom to read and when, its thread has a word to say.
-        let Self { socket: _, queue, is_broken, is_watched_for_room: _, is_held: _ } = self;
+        let Self { socket: _, queue, is_broken, watched: _, is_held: _, lent: _ } = self;
         is_broken.write(out);
         let bytes: usize = queue.waiting().map(<[u8]>::len).sum();
         bytes.write(out);
@@ -97,7 +101,9 @@ impl Local {
 
     /// Watches it for bundles.
     pub fn watch(&self, epoll: &Epoll, token: u64) -> io::Result<()> {
-        epoll.add(self.as_fd(), token)
+        epoll.add(self.as_fd(), token)?;
+        self.watched.set([true, false]);
+        Ok(())
     }
 
     /// Appends a record that may be lost. `false` where there is no room: it is the caller's to
@@ -138,19 +144,71 @@ impl Local {
     /// it says. Nor does it say that there is room, until that is over and the link was flushed.
     pub fn hold(&self, epoll: &Epoll, token: u64, is_held: bool) {
         self.is_held.set(is_held);
-        self.is_watched_for_room.set(false);
-        // To change a member of the set needs no memory.
-        let _ = epoll.watch_for_input(self.as_fd(), token, !is_held);
+        self.arm(epoll, token, false);
+    }
+
+    /// Has somebody else read what the process has said and says from now on, until it is
+    /// [taken back](Self::take_back).
+    ///
+    /// Who reads it now may not know which link it is, and finds a sign on it.
+    pub fn lend(&mut self, (number, serial): (u16, u32), set: (&Epoll, u64)) -> io::Result<Known> {
+        let (sign, said) = (Sign::new()?, Said(self.socket.try_clone()?));
+        if !self.push_late(sign.frame()) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.lent.set(Some(sign));
+        self.arm(set.0, set.1, false);
+        Ok(Known { number, serial, sign, said })
+    }
+
+    /// Whether somebody else reads it.
+    pub const fn is_lent(&self) -> bool {
+        self.lent.get().is_some()
+    }
+
+    /// Puts the sign on it once more, where nobody has come across it: it may have been read by who
+    /// did not look for it. Whether it was put.
+    pub fn call_again(&mut self) -> bool {
+        let sign = self.lent.get().filter(|_| self.queue.is_empty());
+        sign.is_some_and(|sign| self.push_late(sign.frame()))
+    }
+
+    /// Reads it from now on.
+    pub fn take_back(&self, epoll: &Epoll, token: u64) {
+        if self.lent.take().is_some() {
+            // It is not in the set where it has hung up meanwhile; otherwise this fails.
+            if epoll.add(self.as_fd(), token).is_ok() {
+                self.watched.set([true, false]);
+            }
+            self.arm(epoll, token, false);
+        }
+    }
+
+    /// It has hung up while somebody else reads it, who sees that: the set is not to say so again
+    /// and again.
+    pub fn leave(&self, epoll: &Epoll) {
+        let _ = epoll.remove(self.as_fd());
+    }
+
+    /// Ends it although somebody else has a descriptor of it.
+    pub fn close(self, epoll: &Epoll) {
+        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        // The set knows it as long as any descriptor of it is open.
+        self.leave(epoll);
+    }
+
+    fn arm(&self, epoll: &Epoll, token: u64, wants_room: bool) {
+        let is_held = self.is_held.get();
+        let wanted = [!is_held && !self.is_lent(), wants_room && !is_held];
+        if self.watched.replace(wanted) != wanted {
+            // To change a member of the set needs no memory.
+            let _ = epoll.watch_for(self.as_fd(), token, wanted);
+        }
     }
 
     /// Has the set say when there is room for what a flush has left.
     pub fn watch_for_room(&mut self, epoll: &Epoll, token: u64) {
-        let wanted = !self.queue.is_empty() && !self.is_broken;
-        if wanted != self.is_watched_for_room.get() && !self.is_held.get() {
-            // To change a member of the set needs no memory.
-            let _ = epoll.watch_for_room(self.as_fd(), token, wanted);
-            self.is_watched_for_room.set(wanted);
-        }
+        self.arm(epoll, token, !self.queue.is_empty() && !self.is_broken);
     }
 
     /// Throws away what waits. Returns how many payloads that were.

@@ -94,6 +94,12 @@ pub enum Event<'a> {
         /// What it is.
         datagram: &'a [u8],
     },
+    /// Who has a lane has caught up with what was said on a link before: the link is the trunk's
+    /// to read again.
+    Caught {
+        /// The link, by its serial number.
+        serial: u32,
+    },
 }
 
 /// What both ends have in common.
@@ -183,7 +189,8 @@ impl Seat {
     fn stats(&self) -> Option<LaneStats> {
         let lent = self.lender.as_ref().map(Lender::stats);
         let stats = self.way.as_ref().map(Way::stats).or(lent)?;
-        Some(LaneStats { link_gone: stats.link_gone + self.missed, ..stats })
+        let (link_gone, is_lent) = (stats.link_gone + self.missed, self.lender.is_some());
+        Some(LaneStats { is_lent, link_gone, ..stats })
     }
 }
 
@@ -548,6 +555,11 @@ impl Trunk {
                 match word {
                     Word::Stray(from, datagram) => {
                         handle(Event::Stray { from, datagram: &datagram });
+                    }
+                    Word::Caught(serials) => {
+                        for serial in serials {
+                            handle(Event::Caught { serial });
+                        }
                     }
                     Word::Silent => over = Some(End::Ours(Reason::Silence)),
                     Word::Failed(why) => {

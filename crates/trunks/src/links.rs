@@ -5,6 +5,7 @@
 //! it is made as the game process would make it, and everything goes by it.
 
 mod carried;
+mod lending;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -59,6 +60,8 @@ pub(crate) struct Links {
     latest_serial: u32,
     /// Links with something to send.
     dirty: Vec<usize>,
+    /// Links that are over, while their workers read them.
+    leaving: Vec<Local>,
     is_held: bool,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
@@ -117,7 +120,9 @@ impl Links {
 
     /// A lane is up, and its worker has it, or not: what has waited for it goes on.
     pub(crate) fn handle_lane_up(&mut self, lane: u8, is_lent: bool, making: Making<'_>) {
-        self.up.push(lane);
+        if !self.up.contains(&lane) {
+            self.up.push(lane);
+        }
         self.lent.extend(is_lent.then_some(lane));
         for place in 0..self.places.len() {
             if self.places[place].as_ref().is_some_and(|link| link.lane == lane) {
@@ -149,17 +154,25 @@ impl Links {
         }
     }
 
+    /// Lanes that are up.
+    pub(crate) fn lanes_up(&self) -> &[u8] {
+        &self.up
+    }
+
     /// A worker has said something, or has room.
     pub(crate) fn handle_ready(
         &mut self,
         ready: Ready,
+        epoll: &Epoll,
         bundles: &mut Bundles,
-        trunk: &mut Trunk,
-        now_ns: u64,
+        (trunk, now_ns): (&mut Trunk, u64),
     ) {
         let place = (ready.token - TOKEN) as usize;
         let Some(Some(link)) = self.places.get_mut(place) else { return };
         let Link { lane, number, state: State::Up(local), .. } = link else { return };
+        if local.is_lent() {
+            return self.handle_lent_ready(place, ready, epoll);
+        }
         let (lane, number) = (*lane, *number);
         let mut is_broken = false;
         let received = local.receive(bundles, |bundle| {
@@ -194,6 +207,7 @@ impl Links {
 
     /// Sends what waits.
     pub(crate) fn flush(&mut self, epoll: &Epoll) {
+        self.leaving.drain(..).for_each(|local| local.close(epoll));
         while let Some(place) = self.dirty.pop() {
             let Some(link) = &mut self.places[place] else { continue };
             link.is_dirty = false;
@@ -348,6 +362,7 @@ impl Links {
         if let State::Up(mut local) = link.state {
             local.flush();
             self.counts.gone += local.clear();
+            self.close(local);
         }
     }
 }

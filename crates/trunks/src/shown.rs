@@ -56,6 +56,8 @@ pub struct TrunkShown {
     pub since_ns: u64,
     /// Each lane, by its worker.
     pub lanes: Vec<LaneShown>,
+    /// Whether its worker has it, and carries its payloads without another thread.
+    pub lent: Vec<bool>,
     /// How many links each backend has, over all workers.
     pub backends: BTreeMap<String, usize>,
 }

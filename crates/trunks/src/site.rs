@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_lanes::{Back, Left};
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
@@ -68,6 +69,7 @@ pub(crate) struct Site {
     /// To be obeyed at the end of the turn.
     rest: Option<Order>,
     shown_ns: u64,
+    called_ns: u64,
     /// What workers have dropped by then: records for links that were over, payloads without room.
     shown_drops: [u64; 2],
 }
@@ -111,6 +113,7 @@ impl Site {
             mail: Vec::new(),
             rest: None,
             shown_ns: 0,
+            called_ns: now_ns,
             shown_drops: [0; 2],
         })
     }
@@ -147,6 +150,7 @@ impl Site {
             self.listen();
             self.lend_risen();
             self.answer();
+            self.call_again(now_ns);
             self.trunk.poll(now_ns);
             let is_held = self.trunk.waiting_bytes() > HELD_BYTES;
             self.links.hold(is_held, &self.epoll);
@@ -191,8 +195,12 @@ impl Site {
             let desk = shared.settings.desks.get(usize::from(lane));
             let bell = mailbox.bell().try_clone_to_owned();
             let lent = desk.zip(bell.ok()).and_then(|(desk, bell)| {
-                let lent = trunk.lend(lane, bell, epoll)?;
-                desk.lend(*number, lent);
+                let known = links.lend(lane, epoll)?;
+                let Some(lent) = trunk.lend(lane, bell, epoll) else {
+                    links.take_back(lane, epoll);
+                    return None;
+                };
+                desk.lend(*number, lent, known);
                 Some(())
             });
             links.handle_lane_up(lane, lent.is_some(), making(shared, allowed, epoll, *number));
@@ -206,12 +214,18 @@ impl Site {
         for lane in lent {
             let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
             let Some(desk) = shared.settings.desks.get(usize::from(lane)) else { continue };
-            let way = desk.take_back(*number);
+            let back = desk.take_back(*number);
             trunk.drain(lane, |serial| links.by_serial(serial));
-            if let Some(way) = way {
-                let making = making(shared, allowed, epoll, *number);
-                trunk
-                    .restore(lane, way, epoll, |event| handle(event, links, risen, making, shared));
+            links.take_back(lane, epoll);
+            let Some(Back { way, left }) = back else { continue };
+            for left in &left {
+                links.handle_left(left.serial, &left.heard);
+            }
+            let making = making(shared, allowed, epoll, *number);
+            trunk.restore(lane, *way, epoll, |event| handle(event, links, risen, making, shared));
+            for Left { serial, said, .. } in left {
+                let Some(link) = links.by_serial(serial) else { continue };
+                Frames::new(&said).flatten().for_each(|frame| trunk.tell(lane, link, frame));
             }
         }
     }
@@ -241,8 +255,8 @@ impl Site {
         if !self.trunk.is_own(ready.token) {
             // A link that ends has said before what its worker had for it.
             self.drain_all();
-            let Self { trunk, links, bundles, .. } = self;
-            return links.handle_ready(ready, bundles, trunk, now_ns);
+            let Self { trunk, links, bundles, epoll, .. } = self;
+            return links.handle_ready(ready, epoll, bundles, (trunk, now_ns));
         }
         let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
         let making = making(shared, allowed, epoll, *number);
@@ -323,12 +337,21 @@ impl Site {
         }
     }
 
+    /// Calls links that do not answer.
+    fn call_again(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.called_ns) >= CALL_EVERY_NS {
+            self.called_ns = now_ns;
+            self.links.call_again();
+        }
+    }
+
     fn show_now(&mut self) {
         let shown = TrunkShown {
             number: self.number,
             peer: self.trunk.peer(),
             since_ns: self.since_ns,
             lanes: self.trunk.stats().map(LaneShown::from).collect(),
+            lent: self.trunk.stats().map(|stats| stats.is_lent).collect(),
             backends: self.links.by_backend(),
         };
         let mut counts = std::mem::take(&mut self.links.counts);
@@ -371,6 +394,7 @@ fn handle(
         Event::Record { lane, link, frame } => links.handle_record((lane, link), frame, making),
         Event::Ended { lane, link } => links.handle_end((lane, link)),
         Event::LaneUp(lane) => risen.push(lane),
+        Event::Caught { serial } => links.handle_caught(serial, making.epoll),
         // What is nobody's is nothing that this trunk has to count.
         Event::Stray { from, datagram } => _ = shared.route(from, datagram),
         Event::Begun(_) => {}
@@ -381,6 +405,9 @@ fn handle(
 const HELD_BYTES: usize = 1 << 20;
 
 const SHOW_EVERY_NS: u64 = 100_000_000;
+
+/// A worker comes across a link in its next turn, as a rule.
+const CALL_EVERY_NS: u64 = 200_000_000;
 
 /// How often pages are told of lanes that workers have.
 const LISTEN_EVERY: Duration = Duration::from_millis(250);

@@ -73,6 +73,8 @@ pub enum Word {
     Silent,
     /// Its socket has failed.
     Failed(io::Error),
+    /// Of these links, by their serial numbers, it has read what was said before, or they are over.
+    Caught(Vec<u32>),
 }
 
 /// Both ends for a lane whose stream is so far, and that answers from `own`. `bell` rings the

@@ -22,6 +22,8 @@ pub struct LaneStats {
     pub lane: Stats,
     /// Whether anything authentic has come on it.
     pub is_up: bool,
+    /// Whether a worker has it.
+    pub is_lent: bool,
     /// Payloads for which there was no room, because the socket takes no more.
     pub full: u64,
     /// Messages that the kernel has cut into datagrams, and such that it refused to.
@@ -276,6 +278,7 @@ impl Way {
         LaneStats {
             lane: self.lane.stats(),
             is_up: self.is_up,
+            is_lent: false,
             full: self.full,
             cut: [self.cut_before[0] + cut[0], self.cut_before[1] + cut[1]],
             moved: self.moved,

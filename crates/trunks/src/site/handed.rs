@@ -23,6 +23,7 @@ impl Site {
         let lent: Vec<_> = self.lanes_lent().collect();
         self.take_lanes_back();
         self.answer();
+        self.links.flush(&self.epoll);
         let (verdict, is_given) = order.rest(self.part());
         match verdict {
             // Too late to go along: the agent connects again.
@@ -54,6 +55,7 @@ impl Site {
             shared: _, allowed: _, mailbox: _, epoll: _, bundles: _, mail: _, rest: _, ..
         } = self;
         let Self { agent, trunk, links, number, since_ns, shown_ns: _, shown_drops, .. } = self;
+        let Self { called_ns: _, .. } = self;
         debug_assert!(self.risen.is_empty(), "what has come up is looked after");
         agent.write(out);
         number.write(out);
@@ -89,6 +91,8 @@ impl Site {
         if !is_of(number) || fds.next().is_some() || !shared.go_on(&agent, number, &mailbox) {
             return Err(Broken::Invalid("trunk"));
         }
+        // Workers are lent again what the ones before had.
+        let risen = links.lanes_up().to_vec();
         Ok(Self {
             shared: Arc::clone(shared),
             agent,
@@ -98,12 +102,13 @@ impl Site {
             trunk,
             links,
             bundles: Bundles::default(),
-            risen: Vec::new(),
+            risen,
             number,
             since_ns,
             mail: Vec::new(),
             rest: None,
             shown_ns: 0,
+            called_ns: 0,
             shown_drops,
         })
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use ringgate_batch::{Driver, IoEvent, LocalIp, SocketId, TxTarget, Wait};
@@ -21,6 +21,7 @@ use super::session;
 struct Worker {
     driver: AnyDriver,
     lanes: Lanes,
+    clock: Clock,
     links: Vec<SocketId>,
     closed: Vec<SocketId>,
     /// Payloads, and the link on which each came.
@@ -34,7 +35,7 @@ impl Worker {
         let driver = driver.inspect_err(|why| eprintln!("SKIPPED: {why}")).ok()?;
         let (links, closed) = (Vec::new(), Vec::new());
         let (heard, greeted) = (Vec::new(), Vec::new());
-        Some(Self { driver, lanes: Lanes::new(clock), links, closed, heard, greeted })
+        Some(Self { driver, lanes: Lanes::new(clock), clock, links, closed, heard, greeted })
     }
 
     fn desk(&self) -> Desk {
@@ -42,7 +43,7 @@ impl Worker {
     }
 
     fn turn(&mut self) {
-        let Self { driver, lanes, links, closed, heard, greeted } = self;
+        let Self { driver, lanes, links, closed, heard, greeted, clock: _ } = self;
         let mut over = lanes.over(driver);
         over.turn(Wait::No).expect("the driver lives");
         let rx = over.rx();
@@ -58,6 +59,7 @@ impl Worker {
                 match record.expect("whole records") {
                     ToGateway::Hello(hello) => greeted.push((meta.socket, hello.name.to_owned())),
                     ToGateway::Payload { bytes, .. } => heard.push((meta.socket, bytes.to_vec())),
+                    ToGateway::Unknown(_) => {}
                     record => panic!("{record:?}"),
                 }
             }
@@ -290,6 +292,12 @@ fn the_books_of_a_lane_close_when_its_trunk_ends() {
 /// gateway sees. For each of the agent's sockets it is another, and all are others when `times` has
 /// changed: a router that has forgotten.
 fn router(gateway: SocketAddr) -> (SocketAddr, Arc<AtomicU32>) {
+    narrow_router(gateway, u64::MAX)
+}
+
+/// The same before a wire that carries so many bytes of datagrams a second, either way. The rest
+/// falls out of its queue, which is short.
+fn narrow_router(gateway: SocketAddr, rate: u64) -> (SocketAddr, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let between = listener.local_addr().expect("bound");
     let front = UdpSocket::bind(between).expect("nobody has that number");
@@ -307,12 +315,25 @@ fn router(gateway: SocketAddr) -> (SocketAddr, Arc<AtomicU32>) {
         front.set_nonblocking(true).expect("a socket");
         let (mut backs, mut known) = (HashMap::<SocketAddr, UdpSocket>::new(), 0);
         let mut bytes = vec![0; 1 << 16];
+        let (clock, mut looked_ns, mut rooms) = (Clock::start(), 0, [0; 2]);
+        let passes = |room: &mut u64, len: usize| {
+            let has_room = *room >= len as u64;
+            *room -= if has_room { len as u64 } else { 0 };
+            has_room
+        };
         while let Some(times) = is_over.upgrade() {
             if times.load(Ordering::Relaxed) != known {
                 known += 1;
                 backs.clear();
             }
             drop(times);
+            let past_us = (clock.now_ns() - looked_ns) / 1000;
+            if past_us > 0 {
+                looked_ns += past_us * 1000;
+                let more = rate.saturating_mul(past_us) / 1_000_000;
+                let queue = (rate / 20).max(1500);
+                rooms = rooms.map(|room: u64| room.saturating_add(more).min(queue));
+            }
             while let Ok((len, from)) = front.recv_from(&mut bytes) {
                 let back = backs.entry(from).or_insert_with(|| {
                     let back = UdpSocket::bind("127.0.0.1:0").expect("loopback");
@@ -320,11 +341,15 @@ fn router(gateway: SocketAddr) -> (SocketAddr, Arc<AtomicU32>) {
                     back.set_nonblocking(true).expect("a socket");
                     back
                 });
-                let _ = back.send(&bytes[..len]);
+                if passes(&mut rooms[0], len) {
+                    let _ = back.send(&bytes[..len]);
+                }
             }
             for (agent, back) in &backs {
                 while let Ok(len) = back.recv(&mut bytes) {
-                    let _ = front.send_to(&bytes[..len], agent);
+                    if passes(&mut rooms[1], len) {
+                        let _ = front.send_to(&bytes[..len], agent);
+                    }
                 }
             }
             clock::sleep(Duration::from_micros(200));
@@ -355,6 +380,228 @@ fn a_worker_follows_an_agent_whose_address_changes() {
     }
     until(&mut rig, &mut worker, &mut agent, "pages show it", |rig, _, _| {
         rig.shown_agent().lanes().first().is_some_and(|lane| lane.moved >= 2)
+    });
+}
+
+#[test]
+fn a_wire_that_is_far_too_narrow_loses_payloads_and_nothing_else() {
+    let Some((mut rig, mut worker)) = rig(Choice::Mmsg, &["arena-1"]) else { return };
+    // One megabit a second.
+    let (between, _times) = narrow_router(rig.address, 125_000);
+    let mut agent = rig.agent_at(between, AGENT, "host-7");
+    let link = begin(&mut rig, &mut worker, &mut agent, 1);
+    let (mut said, mut pushed, mut serial) = (0_u64, 0, 0);
+    let start = Clock::start();
+    let is_lossy = |rig: &Rig| {
+        let lanes = rig.shown_agent().lanes();
+        lanes.first().is_some_and(|lane| lane.lost().iter().all(|lost| *lost > 0))
+    };
+    // Longer than a lane may be silent, and far more than the wire takes.
+    while start.now_ns() < 4_000_000_000 || !is_lossy(&rig) {
+        assert!(start.now_ns() < 60_000_000_000, "nothing is lost");
+        let is_new = said.is_multiple_of(40 * 16);
+        serial += u64::from(is_new);
+        let id = session(serial);
+        let refused = worker.say(link, |writer| {
+            (!is_new || announce(writer, id)) && (0..40).all(|_| writer.payload(id, &[7; 300]))
+        });
+        assert_eq!(refused, 0, "what may be lost is never in the way of what must arrive");
+        said += 40;
+        (0..40).for_each(|_| agent.push(0, 1, |writer| writer.payload(id, &[7; 300])));
+        pushed += 40;
+        worker.turn();
+        agent.turn();
+        assert!(agent.trunk.over().is_none(), "{:?}", agent.trunk.over());
+    }
+    until(&mut rig, &mut worker, &mut agent, "what must arrive has arrived", |_, _, agent| {
+        agent.open.len() as u64 == serial
+    });
+    let (heard, there) = (worker.heard.len() as u64, agent.payloads.len() as u64);
+    assert!(heard < pushed && there < said, "{heard} {there}");
+    until(&mut rig, &mut worker, &mut agent, "the books close", |rig, worker, agent| {
+        let shown = rig.shown_agent();
+        let lane = shown.lanes()[0];
+        let stats = agent.trunk.stats().next().expect("a lane");
+        // What was taken has left, or found no room; what has come was handed on.
+        lane.payloads[0] + lane.full == said
+            && lane.payloads[1] == worker.heard.len() as u64
+            && stats.lane.payloads_received == agent.payloads.len() as u64
+            && shown.links == crate::LinkCounts::default()
+    });
+}
+
+#[test]
+fn an_agent_that_hardly_reads_its_stream_has_workers_wait_and_nothing_grows() {
+    let Some((mut rig, mut worker)) = rig(Choice::Mmsg, &["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    let link = begin(&mut rig, &mut worker, &mut agent, 1);
+    let (mut said, mut refused, mut read_ns) = (0_u64, 0, 0);
+    let clock = Clock::start();
+    // What is refused finds no room anywhere: the thread, its stream, the kernel at both ends, and
+    // the pipe between.
+    while refused < 100 {
+        let id = session(said + 1);
+        match worker.say(link, |writer| announce(writer, id) && writer.payload(id, b"first")) {
+            0 => said += 1,
+            _ => refused += 1,
+        }
+        worker.turn();
+        // As often as keeps it from being silent.
+        let is_read = clock.now_ns() - read_ns > 1_000_000_000;
+        read_ns = if is_read { clock.now_ns() } else { read_ns };
+        agent.turn_and_read(is_read);
+        assert!(said < 100_000, "30 MB wait, and there is no end");
+    }
+    assert!(agent.trunk.over().is_none(), "it is not given up for it: {:?}", agent.trunk.over());
+    until(&mut rig, &mut worker, &mut agent, "what was taken arrives", |_, _, agent| {
+        agent.open.len() as u64 == said
+    });
+    let id = session(said + 1);
+    assert_eq!(worker.say(link, |writer| announce(writer, id) && writer.payload(id, b"on")), 0);
+    until(&mut rig, &mut worker, &mut agent, "it goes on", |_, _, agent| {
+        agent.payloads.last() == Some(&(id, b"on".to_vec()))
+    });
+}
+
+/// Payloads both ways without a pause, numbered, and now and then a session that is new: whatever
+/// happens meanwhile, all of it arrives, once and in order.
+struct Talk {
+    link: SocketId,
+    said: u32,
+    pushed: u32,
+    serial: u64,
+}
+
+impl Talk {
+    fn turn(&mut self, worker: &mut Worker, agent: &mut Agent) {
+        let Self { link, said, pushed, serial } = self;
+        if (*said as usize) < agent.payloads.len() + 200 {
+            let (is_new, number) = (*said % 16 == 0, said.to_le_bytes());
+            *serial += u64::from(is_new);
+            let id = session(*serial);
+            let refused = worker.say(*link, |writer| {
+                (!is_new || announce(writer, id)) && writer.payload(id, &number)
+            });
+            assert_eq!(refused, 0, "there is room");
+            *said += 1;
+        }
+        if (*pushed as usize) < worker.heard.len() + 200 {
+            let number = pushed.to_le_bytes();
+            agent.push(0, 7, |writer| writer.payload(session(1), &number));
+            *pushed += 1;
+        }
+        worker.turn();
+        agent.turn();
+    }
+
+    fn is_whole(&self, worker: &Worker, agent: &Agent) -> bool {
+        let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("a number"));
+        let there = agent.payloads.iter().map(|(_, bytes)| number(bytes));
+        let here = worker.heard.iter().map(|(_, bytes)| number(bytes));
+        assert!(there.eq(0..agent.payloads.len() as u32), "one is missing, or not in its place");
+        assert!(here.eq(0..worker.heard.len() as u32), "one is missing, or not in its place");
+        (agent.payloads.len(), worker.heard.len()) == (self.said as usize, self.pushed as usize)
+    }
+}
+
+/// Says so when it is dropped: a test that fails does not leave a thread behind that goes on.
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Another process goes on with trunks, or cannot after all, while this thread turns.
+fn hand_over_meanwhile(rig: &mut Rig, has_failed: bool, mut turn: impl FnMut()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _flag = Flag(&is_over);
+            rig.hand_over(&["arena-1"], has_failed);
+        });
+        while !is_over.load(Ordering::Relaxed) {
+            turn();
+        }
+    });
+}
+
+#[test]
+fn lanes_go_to_workers_again_after_a_hand_over_and_nothing_is_lost() {
+    for choice in CHOICES {
+        let Some((mut rig, mut worker)) = rig(choice, &["arena-1"]) else { continue };
+        let mut agent = rig.agent(AGENT);
+        let link = begin(&mut rig, &mut worker, &mut agent, 7);
+        let mut talk = Talk { link, said: 0, pushed: 0, serial: 0 };
+        let is_lent = |rig: &Rig| rig.shown_agent().trunk.is_some_and(|trunk| trunk.lent[0]);
+        for round in 0..6 {
+            let has_failed = round % 3 == 2;
+            // A worker of the next process knows nothing of the lanes that another one had.
+            let lanes = Lanes::new(worker.clock);
+            if !has_failed {
+                rig.set_desks(vec![lanes.desk(worker.driver.bell())]);
+            }
+            hand_over_meanwhile(&mut rig, has_failed, || talk.turn(&mut worker, &mut agent));
+            if !has_failed {
+                worker.lanes = lanes;
+            }
+            let start = Clock::start();
+            while !is_lent(&rig) || worker.lanes.is_calling() {
+                talk.turn(&mut worker, &mut agent);
+                assert!(start.now_ns() < 60_000_000_000, "the lane does not come back");
+            }
+            let before = agent.payloads.len() + worker.heard.len();
+            while agent.payloads.len() + worker.heard.len() < before + 500 {
+                talk.turn(&mut worker, &mut agent);
+            }
+            until(&mut rig, &mut worker, &mut agent, "all have come", |_, worker, agent| {
+                talk.is_whole(worker, agent)
+            });
+        }
+        until(&mut rig, &mut worker, &mut agent, "pages show it", |rig, _, _| {
+            let shown = rig.shown_agent();
+            let lanes = shown.lanes();
+            let expected = [u64::from(talk.said), u64::from(talk.pushed)];
+            lanes.first().is_some_and(|lane| lane.payloads == expected) && shown.trunks == 1
+        });
+        let shown = rig.shown_agent();
+        // A thread that has lent a lane counts as lost what it would have to push itself.
+        assert_eq!(shown.links, crate::LinkCounts::default());
+        let refused = agent.trunk.stats().map(|stats| stats.lane.refusals);
+        let over: u64 = refused.map(|refusals| refusals.of(crate::Refusal::Over)).sum();
+        assert_eq!(over, 0, "no mark was behind what it stands for");
+        worker.close(link);
+        until(&mut rig, &mut worker, &mut agent, "the agent knows", |_, _, agent| {
+            agent.ended == [(0, 7)]
+        });
+    }
+}
+
+#[test]
+fn a_link_that_ends_while_it_is_called_ends_for_all() {
+    let Some((mut rig, mut worker)) = rig(Choice::Mmsg, &["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    let links: Vec<_> =
+        [1, 2, 3].map(|number| begin(&mut rig, &mut worker, &mut agent, number)).into();
+    let id = session(1);
+    let lanes = Lanes::new(worker.clock);
+    rig.set_desks(vec![lanes.desk(worker.driver.bell())]);
+    hand_over_meanwhile(&mut rig, false, || worker.turn());
+    // Before its worker has come across it, the first is closed here, behind its last word, and
+    // the agent ends the second.
+    assert_eq!(worker.say(links[0], |writer| announce(writer, id)), 0);
+    worker.close(links[0]);
+    agent.end(0, 2);
+    agent.turn();
+    worker.lanes = lanes;
+    until(&mut rig, &mut worker, &mut agent, "both are over", |_, worker, agent| {
+        agent.ended.contains(&(0, 1)) && worker.closed == [links[1]]
+    });
+    assert_eq!(agent.open, [id], "what it has said last is not lost");
+    agent.push(0, 3, |writer| writer.payload(id, b"on"));
+    until(&mut rig, &mut worker, &mut agent, "the third goes on", |_, worker, _| {
+        worker.heard == [(links[2], b"on".to_vec())] && !worker.lanes.is_calling()
     });
 }
 

@@ -195,6 +195,11 @@ impl Rig {
         self.trunks.adopt(rules, opened).expect("descriptors are left");
     }
 
+    /// Has the next process lend these workers their lanes.
+    pub(super) fn set_desks(&mut self, desks: Vec<Desk>) {
+        self.settings.desks = desks;
+    }
+
     /// A process that has nothing yet.
     pub(super) fn next(&self) -> Trunks {
         Trunks::new(self.settings.clone())
@@ -356,6 +361,12 @@ impl Agent {
     }
 
     pub(super) fn turn(&mut self) {
+        self.turn_and_read(true);
+    }
+
+    /// The same; perhaps it does not read its stream.
+    pub(super) fn turn_and_read(&mut self, is_read: bool) {
+        let stream = ringgate_trunk_io::Settings::default().token;
         let Self { trunk, epoll, ready, told, ended, goodbyes, open, payloads, .. } = self;
         let now_ns = self.clock.now_ns();
         if trunk.agreed().is_some() {
@@ -364,7 +375,7 @@ impl Agent {
             }
         }
         epoll.wait(ready, Duration::from_millis(1)).expect("epoll works");
-        for ready in ready.iter() {
+        for ready in ready.iter().filter(|ready| is_read || ready.token != stream) {
             trunk.handle_ready(*ready, epoll, now_ns, |event| match event {
                 Event::Record { lane, link, frame } => match ToGame::decode(frame) {
                     Ok(ToGame::Goodbye(goodbye)) => goodbyes.push(goodbye.reason),
@@ -380,6 +391,7 @@ impl Agent {
                 Event::Ended { lane, link } => ended.push((lane, link)),
                 Event::LaneUp(_) | Event::Begun(_) => {}
                 Event::Stray { .. } => panic!("a stray datagram at an agent"),
+                Event::Caught { .. } => panic!("an agent lends no lane"),
             });
         }
         trunk.poll(now_ns);
