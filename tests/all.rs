@@ -203,6 +203,8 @@ mod unreal_relay;
 mod unreal_rig;
 #[path = "all/upgrade_rig.rs"]
 mod upgrade_rig;
+#[path = "all/xdp_agent.rs"]
+mod xdp_agent;
 #[path = "all/xdp_gateway.rs"]
 mod xdp_gateway;
 #[path = "all/xdp_network.rs"]

@@ -102,17 +102,23 @@ impl Host {
     /// Game servers for a daemon that runs.
     pub(crate) fn around(pair: Pair, daemon: Daemon) -> Self {
         let run_dir = daemon.run_dir().display().to_string();
-        let games = [
-            vec!["echo", "--socket", &run_dir, "--name", "arena"],
-            vec!["echo", "--udp", "127.0.0.1:9001"],
-            vec!["echo", "--unreal", "127.0.0.1:9002"],
-        ];
-        let start = |words: Vec<&str>| {
-            let mut game = within(&pair.gateway, &words);
-            game.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("`ip` is there")
-        };
-        let games = games.map(start).into();
-        Self { pair, daemon, games, heirs: Vec::new() }
+        let mut host = Self::beside(pair, daemon);
+        host.start_game(&["echo", "--socket", &run_dir, "--name", "arena"]);
+        host
+    }
+
+    /// The same where game processes on bundle links are elsewhere.
+    pub(crate) fn beside(pair: Pair, daemon: Daemon) -> Self {
+        let mut host = Self { pair, daemon, games: Vec::new(), heirs: Vec::new() };
+        host.start_game(&["echo", "--udp", "127.0.0.1:9001"]);
+        host.start_game(&["echo", "--unreal", "127.0.0.1:9002"]);
+        host
+    }
+
+    fn start_game(&mut self, words: &[&str]) {
+        let mut game = within(&self.pair.gateway, words);
+        let game = game.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        self.games.push(game.expect("`ip` is there"));
     }
 
     /// `ringgate upgrade`: its exit code and what it says.
