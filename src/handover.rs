@@ -25,9 +25,10 @@
 //!
 //! [`steps`] decides and touches nothing, so that every death at every step can be played through;
 //! [`channel`] is the socket between the two; [`message`] is what goes over it. What has no bound
-//! (facts, state) goes in memory beside it, never through a file.
+//! (facts, state) goes in memory beside it ([`memory`]), never through a file.
 
 pub mod channel;
+pub mod memory;
 pub mod message;
 pub mod steps;
 

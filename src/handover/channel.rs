@@ -25,6 +25,16 @@ pub struct Channel {
 /// A message, and the descriptors that came along.
 pub type Packet = (Message, Vec<OwnedFd>);
 
+/// Why a successor does not go on, if this is what it has heard of a "gateway", or an "agent".
+pub fn why_not(heard: Heard, packet: Option<&Packet>, of: &str) -> String {
+    match (heard, packet) {
+        (_, Some((Message::Refused { why }, _))) => why.clone(),
+        (Heard::TakenBack, _) => format!("it took too long, and the {of} that ran goes on"),
+        (Heard::Late, _) => format!("the {of} that runs does not answer in time"),
+        _ => format!("what answers there is no {of} of this kind"),
+    }
+}
+
 impl Channel {
     /// Two ends.
     pub fn pair() -> io::Result<(Self, Self)> {
@@ -223,6 +233,16 @@ mod tests {
         predecessor.say(&Message::More, &[]).expect("said");
         drop(predecessor);
         assert_eq!(successor.hear(SOON).0, Heard::Gone);
+    }
+
+    #[test]
+    fn nothing_that_is_heard_leaves_a_successor_without_a_reason() {
+        let refused = (Message::refused(&"it drains"), Vec::new());
+        assert_eq!(why_not(Heard::Refused, Some(&refused), "agent"), "it drains");
+        for heard in [Heard::TakenBack, Heard::Late, Heard::Gone, Heard::Nonsense, Heard::Hello] {
+            let why = why_not(heard, None, "agent");
+            assert!(why.contains("agent"), "{heard:?}: {why}");
+        }
     }
 
     #[test]

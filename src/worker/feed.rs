@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use zeroize::Zeroizing;
 
+use crate::handover::memory;
 use ringgate_os::shared;
 
 /// The memory that one stream comes in, and a piece of what it says.
@@ -17,7 +18,7 @@ pub(super) struct Feed {
 
 impl Feed {
     pub(super) fn new(memory: OwnedFd) -> Result<Self, String> {
-        Ok(Self { memory, piece: piece(PIECE_BYTES)?, held: 0 })
+        Ok(Self { memory, piece: memory::room(PIECE_BYTES)?, held: 0 })
     }
 
     /// Has `take` take so many bytes, which lie at the beginning of the memory. It returns how many
@@ -52,18 +53,11 @@ impl Feed {
         if bytes >= RECORD_BYTES_MAX {
             return Err("a record is longer than any can be".to_owned());
         }
-        let mut longer = piece(2 * bytes)?;
+        let mut longer = memory::room(2 * bytes)?;
         longer[..bytes].copy_from_slice(&self.piece);
         self.piece = longer;
         Ok(())
     }
-}
-
-fn piece(bytes: usize) -> Result<Zeroizing<Vec<u8>>, String> {
-    let mut piece = Zeroizing::new(Vec::new());
-    piece.try_reserve_exact(bytes).map_err(|_| "there is no memory for the state".to_owned())?;
-    piece.resize(bytes, 0);
-    Ok(piece)
 }
 
 /// What the innermost caches hold.

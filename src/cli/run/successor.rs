@@ -12,7 +12,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use zeroize::Zeroizing;
 
 use super::privileges::Privileges;
 use super::{
@@ -21,13 +20,12 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
-use crate::handover::channel::Packet;
+use crate::handover::channel::{Packet, why_not};
 use crate::handover::{
-    self, Channel, Early, Facts, Given, Heard, Message, SocketRow, Taker, TakerStep,
+    self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
 };
 use crate::worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
 use ringgate_os::overflows::Overflows;
-use ringgate_os::shared;
 use ringgate_os::usage::Usage;
 use ringgate_state::{Folder, text};
 
@@ -140,7 +138,7 @@ impl<'a> Successor<'a> {
                 TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
                 TakerStep::Wait(time) => {
                     let (heard, packet) = channel.hear(time);
-                    note(&mut why, heard, packet.as_ref());
+                    why = why_not(heard, packet.as_ref(), "gateway");
                     stash.keep(packet);
                     taker.hear(heard)
                 }
@@ -186,7 +184,7 @@ impl<'a> Successor<'a> {
         let mut fds = std::mem::take(&mut stash.welcome).into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
         let facts: Facts = read_json(&next()?, stash.facts_bytes)?;
-        let layout = read(&next()?, facts.layout_bytes)?;
+        let layout = memory::read(&next()?, facts.layout_bytes)?;
         let shared = next()?;
         let workers = (0..facts.workers).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
         let streams = [shared].into_iter().chain(workers).collect();
@@ -270,7 +268,7 @@ impl<'a> Successor<'a> {
         let (workers, inheritance) = arriving.finish(&given)?;
         control.go_on(&given);
         if let Some((memory, fds)) = of_agents {
-            control.inherit_agents(&read(&memory, given.trunk_bytes)?, fds);
+            control.inherit_agents(&memory::read(&memory, given.trunk_bytes)?, fds);
         }
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         let sentence = |why: Failure| why.to_string();
@@ -388,34 +386,13 @@ impl Stash {
     }
 }
 
-/// Copies what the predecessor has written, because it could change that while it is looked at.
-fn read(fd: &OwnedFd, bytes: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    let mut copy = Zeroizing::new(Vec::new());
-    let len = usize::try_from(bytes).map_err(|_| TOO_LITTLE)?;
-    copy.try_reserve_exact(len).map_err(|_| "there is no memory for the state".to_owned())?;
-    copy.resize(len, 0);
-    shared::read(fd.as_fd(), 0, &mut copy)
-        .map_err(|why| format!("cannot read what was given: {why}"))?;
-    Ok(copy)
-}
-
 fn read_json<T: DeserializeOwned>(fd: &OwnedFd, bytes: u64) -> Result<T, String> {
-    serde_json::from_slice(&read(fd, bytes)?)
+    serde_json::from_slice(&memory::read(fd, bytes)?)
         .map_err(|why| format!("what was given is not to be read: {why}"))
 }
 
 fn second(fd: &OwnedFd) -> Result<OwnedFd, String> {
     fd.try_clone().map_err(|why| format!("too few descriptors: {why}"))
-}
-
-/// Why it has not gone on, if that is what was heard.
-fn note(why: &mut String, heard: Heard, packet: Option<&Packet>) {
-    *why = match (heard, packet) {
-        (_, Some((Message::Refused { why }, _))) => why.clone(),
-        (Heard::TakenBack, _) => "it took too long, and the gateway that ran goes on".to_owned(),
-        (Heard::Late, _) => "the gateway that runs does not answer in time".to_owned(),
-        _ => "what answers there is no gateway of this kind".to_owned(),
-    };
 }
 
 const TOO_LITTLE: &str = "the gateway that runs has given too little";

@@ -19,17 +19,17 @@ use ringgate_agent::handed::Heir;
 use ringgate_agent::options::Options;
 use ringgate_os::clock::Clock;
 use ringgate_os::rights::DESCRIPTORS_MAX;
-use ringgate_os::shared::{self, Writing};
+use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use zeroize::Zeroizing;
 
 use super::super::handover::{filled, note_heard, start};
 use super::super::status::SCHEMA;
 use super::Shared;
+use crate::handover::channel::why_not;
 use crate::handover::message::CONVERSATION;
-use crate::handover::{Channel, Giver, GiverStep, Heard, Message, Taker, TakerStep};
+use crate::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
 
 /// What a successor has to know before it prepares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,11 +257,7 @@ pub fn take_over(
             TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
             TakerStep::Wait(time) => {
                 let (heard, packet) = channel.hear(time);
-                if let Some((Message::Refused { why: theirs }, _)) = &packet {
-                    why.clone_from(theirs);
-                } else if heard == Heard::Late {
-                    "the running agent does not answer in time".clone_into(&mut why);
-                }
+                why = why_not(heard, packet.as_ref(), "agent");
                 match packet {
                     Some((Message::Welcome { facts_bytes }, fds)) => {
                         welcome = Some((facts_bytes, fds));
@@ -305,7 +301,7 @@ fn prepare(
 ) -> Result<Made, String> {
     let (bytes, fds) = welcome.ok_or(TOO_LITTLE)?;
     let mut fds = fds.into_iter();
-    let facts = read(fds.next(), bytes)?;
+    let facts = memory::read(&fds.next().ok_or(TOO_LITTLE)?, bytes)?;
     let facts: Facts = serde_json::from_slice(&facts).map_err(|why| why.to_string())?;
     let control = fds.next().ok_or(TOO_LITTLE)?;
     let admin = facts.admin.map(|address| fds.next().map(|fd| (address, fd)).ok_or(TOO_LITTLE));
@@ -323,20 +319,9 @@ fn import(
 ) -> Result<Taken, String> {
     let (facts, options, control, admin) = made.ok_or(TOO_LITTLE)?;
     let (bytes, fds) = given.ok_or(TOO_LITTLE)?;
-    let state = read(fds.into_iter().next(), bytes)?;
+    let state = memory::read(&fds.into_iter().next().ok_or(TOO_LITTLE)?, bytes)?;
     let heir = Heir::read(options, Clock::since(facts.epoch_ns), &state, sockets)?;
     Ok(Taken { heir, control, admin })
-}
-
-/// Copies what the running agent has written, because it could change that while it is looked at.
-fn read(fd: Option<OwnedFd>, bytes: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    let fd = fd.ok_or(TOO_LITTLE)?;
-    let mut copy = Zeroizing::new(Vec::new());
-    let len = usize::try_from(bytes).map_err(|_| TOO_LITTLE)?;
-    copy.try_reserve_exact(len).map_err(|_| "there is no memory for the state".to_owned())?;
-    copy.resize(len, 0);
-    shared::read(fd.as_fd(), 0, &mut copy).map_err(|why| why.to_string())?;
-    Ok(copy)
 }
 
 const TOO_LITTLE: &str = "what was given is not what was announced";
