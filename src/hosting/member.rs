@@ -25,7 +25,8 @@ use super::wellness::Watched;
 use super::{Prepared, Settings, agones, leases, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{self, Book, Counted, Door, Refusal};
-use crate::membership::{copy, news};
+use crate::membership::copy::{self, Copies};
+use crate::membership::news;
 
 /// An agent's place in its fleet. Dropped with its runtime, it leaves its registration to its end.
 pub struct Member {
@@ -93,11 +94,9 @@ struct Shared {
     status: Status,
     gateways: Gateways,
     watched: Vec<Watched>,
-    to_save: Option<Truth>,
+    copies: Copies,
     /// Leases under which something may stand, the one that is held first.
     leases: Vec<i64>,
-    saved_ms: u64,
-    is_unsaved: bool,
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,10 +126,8 @@ impl Member {
             status,
             gateways,
             watched: hosted.into_iter().map(Watched::new).collect(),
-            to_save: None,
+            copies: Copies::default(),
             leases: Vec::new(),
-            saved_ms: 0,
-            is_unsaved: false,
         }));
         let (orders, ordered) = mpsc::unbounded_channel();
         let (news, _) = watch::channel(0);
@@ -249,10 +246,7 @@ impl Part {
         drop(say.send(lease::run::Command::Stop).await);
         drop(timeout(LAST_WORDS, registration).await);
         if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
-            let mut shared = lock(&self.shared);
-            if shared.is_unsaved {
-                shared.to_save = Some(machine.truth().clone());
-            }
+            lock(&self.shared).copies.finish(machine.truth());
         }
         self.save().await;
     }
@@ -290,10 +284,7 @@ impl Part {
         let keyspace = self.settings.keyspace.clone();
         let see = move |now_ms: u64, registration: &Registration| {
             lock(&shared).see_registration(now_ms, registration, &own);
-            let held = |name: &str| {
-                registration.standing(&keyspace.key(&Place::Backend(Name::new(name)?)))
-            };
-            if lock(&book).see(held) {
+            if lock(&book).see_registration(registration, &keyspace) {
                 news.send_modify(|count| *count += 1);
             }
         };
@@ -508,7 +499,7 @@ impl Part {
 
     /// Writes the copy, where there is another one.
     async fn save(&self) {
-        let Some(truth) = lock(&self.shared).to_save.take() else { return };
+        let Some(truth) = lock(&self.shared).copies.take() else { return };
         let prefix = self.settings.keyspace.gateways();
         let is_saved = copy::save(self.settings.copy.clone(), prefix, truth).await;
         let mut shared = lock(&self.shared);
@@ -578,11 +569,7 @@ impl Shared {
         for change in changes {
             self.gateways.learn(&change.key, change.value.as_deref());
         }
-        self.is_unsaved |= !changes.is_empty();
-        if self.is_unsaved && now_ms >= self.saved_ms + SAVE_EVERY_MS {
-            (self.is_unsaved, self.saved_ms) = (false, now_ms);
-            self.to_save = Some(machine.truth().clone());
-        }
+        self.copies.see(now_ms, machine.truth(), !changes.is_empty(), SAVE_EVERY_MS);
         let status = machine.status();
         news::tell_away(&mut self.status.away_since_ms, now_ms, status);
         news::tell_doubt(&self.status.mirror, status);

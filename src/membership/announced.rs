@@ -12,8 +12,8 @@ mod door;
 use std::collections::BTreeMap;
 
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::lease::Standing as Held;
 use ringgate_fleet::lease::run::Command;
+use ringgate_fleet::lease::{Registration, Standing as Held};
 use ringgate_fleet::values::{self, Reach, Stored};
 use ringgate_link::announce::{Announced, Standing, State};
 
@@ -347,7 +347,15 @@ impl Book {
     }
 
     /// How the registration stands with each. Returns whether that is news for anybody.
-    pub(crate) fn see(&mut self, held: impl Fn(&str) -> Option<Held>) -> bool {
+    pub(crate) fn see_registration(
+        &mut self,
+        registration: &Registration,
+        keyspace: &Keyspace,
+    ) -> bool {
+        self.see(|name| registration.standing(&keyspace.key(&Place::Backend(Name::new(name)?))))
+    }
+
+    fn see(&mut self, held: impl Fn(&str) -> Option<Held>) -> bool {
         let mut is_news = false;
         for (name, row) in &mut self.rows {
             let standing = match held(name) {

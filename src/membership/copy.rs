@@ -13,6 +13,39 @@ use ringgate_os::clock;
 /// The file in `state_dir`.
 pub const COPY_FILE: &str = "fleet";
 
+/// When the file is to be written again.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    /// What is to be written.
+    to_save: Option<Truth>,
+    saved_ms: u64,
+    is_unsaved: bool,
+}
+
+impl Copies {
+    /// This is known now, and perhaps it has `changed`. It is to be written at most once in
+    /// `every_ms`.
+    pub(crate) fn see(&mut self, now_ms: u64, truth: &Truth, changed: bool, every_ms: u64) {
+        self.is_unsaved |= changed;
+        if self.is_unsaved && now_ms >= self.saved_ms + every_ms {
+            (self.is_unsaved, self.saved_ms) = (false, now_ms);
+            self.to_save = Some(truth.clone());
+        }
+    }
+
+    /// Nothing more will be known: what is not written yet is to be.
+    pub(crate) fn finish(&mut self, truth: &Truth) {
+        if self.is_unsaved {
+            self.to_save = Some(truth.clone());
+        }
+    }
+
+    /// What is to be written, once.
+    pub(crate) const fn take(&mut self) -> Option<Truth> {
+        self.to_save.take()
+    }
+}
+
 /// What the file holds, if it is of this prefix.
 pub(crate) fn load(path: &Path, prefix: &Bytes) -> Truth {
     match copy::load(path) {
@@ -59,4 +92,37 @@ pub(crate) async fn save(path: PathBuf, prefix: Bytes, truth: Truth) -> bool {
         );
     }
     saved.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVERY_MS: u64 = 2_000;
+
+    fn truth(revision: i64) -> Truth {
+        Truth { revision, ..Truth::default() }
+    }
+
+    #[test]
+    fn what_changes_often_is_written_now_and_then_and_at_the_end() {
+        let mut copies = Copies::default();
+        let mut written = Vec::new();
+        for (now_ms, revision, changed) in
+            [(100, 1, false), (2_000, 2, true), (2_100, 3, true), (3_900, 4, false)]
+        {
+            copies.see(now_ms, &truth(revision), changed, EVERY_MS);
+            written.extend(copies.take().map(|truth| truth.revision));
+        }
+        assert_eq!(written, [2], "nothing new, then once in two seconds");
+        // Nothing has to change again for what is waiting.
+        copies.see(4_000, &truth(5), false, EVERY_MS);
+        assert_eq!(copies.take().map(|truth| truth.revision), Some(5));
+        copies.finish(&truth(5));
+        assert!(copies.take().is_none(), "that is written already");
+        copies.see(4_100, &truth(6), true, EVERY_MS);
+        copies.finish(&truth(6));
+        assert_eq!(copies.take().map(|truth| truth.revision), Some(6));
+        assert!(copies.take().is_none(), "once");
+    }
 }

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::{Name, Place, classify};
+use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::announced::{self, Book, Counted, Door, Refusal};
 use super::claims::Claimer;
-use super::copy;
+use super::copy::{self, Copies};
 use super::known::{Known, Reading};
 use super::news;
 use super::own::{self, Facts, Pace};
@@ -116,10 +116,7 @@ struct Shared {
     /// Of the registration.
     handed: Handed,
     has_news: bool,
-    /// A truth that is to be written down.
-    to_save: Option<Truth>,
-    saved_ms: u64,
-    is_unsaved: bool,
+    copies: Copies,
 }
 
 type Orders = mpsc::UnboundedReceiver<Order>;
@@ -143,9 +140,7 @@ impl Member {
             reading,
             handed: Handed::default(),
             has_news: false,
-            to_save: None,
-            saved_ms: 0,
-            is_unsaved: false,
+            copies: Copies::default(),
         }));
         let (facts, told) = watch::channel(facts);
         let (orders, ordered) = mpsc::unbounded_channel();
@@ -305,10 +300,7 @@ impl Part {
         drop(say);
         drop(timeout(LAST_WORDS, registration).await);
         if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
-            let mut shared = lock(&self.shared);
-            if shared.is_unsaved {
-                shared.to_save = Some(machine.truth().clone());
-            }
+            lock(&self.shared).copies.finish(machine.truth());
         }
         self.save().await;
     }
@@ -377,10 +369,7 @@ impl Part {
         let keyspace = self.settings.keyspace.clone();
         let see = move |now_ms: u64, registration: &Registration| {
             lock(&shared).see_registration(now_ms, registration, &own);
-            let held = |name: &str| {
-                registration.standing(&keyspace.key(&Place::Backend(Name::new(name)?)))
-            };
-            if lock(&book).see(held) {
+            if lock(&book).see_registration(registration, &keyspace) {
                 news.send_modify(|count| *count += 1);
             }
         };
@@ -450,7 +439,7 @@ impl Part {
 
     /// Writes the copy, where there is another one.
     async fn save(&self) {
-        let Some(truth) = lock(&self.shared).to_save.take() else { return };
+        let Some(truth) = lock(&self.shared).copies.take() else { return };
         let Some(path) = self.settings.copy.clone() else { return };
         let is_saved = copy::save(path, self.settings.keyspace.truth(), truth).await;
         let mut shared = lock(&self.shared);
@@ -479,11 +468,7 @@ impl Shared {
             self.reading.change(change);
         }
         self.has_news |= !changes.is_empty();
-        self.is_unsaved |= !changes.is_empty();
-        if self.is_unsaved && now_ms >= self.saved_ms + SAVE_EVERY_MS {
-            (self.is_unsaved, self.saved_ms) = (false, now_ms);
-            self.to_save = Some(machine.truth().clone());
-        }
+        self.copies.see(now_ms, machine.truth(), !changes.is_empty(), SAVE_EVERY_MS);
         let status = machine.status();
         news::tell_away(&mut self.status.away_since_ms, now_ms, status);
         news::tell_doubt(&self.status.mirror, status);
