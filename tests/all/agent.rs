@@ -146,14 +146,30 @@ pub(crate) fn echo(arguments: &[&str]) -> Program {
     Program { child: child.expect("the binary was built"), _stdout: None }
 }
 
+/// A game process with the library: what the agent's file says of it, and how it is started.
+fn with_library() -> (String, impl FnOnce(&Folder) -> Program) {
+    let start = |folder: &Folder| {
+        let run_dir = folder.join("host");
+        echo(&["--socket", &run_dir.display().to_string(), "--name", "arena"])
+    };
+    ("link = \"bundle\"\n".to_owned(), start)
+}
+
+/// The same for a server that knows nothing of gateways.
+fn unmodified() -> (String, impl FnOnce(&Folder) -> Program) {
+    let address = format!("127.0.0.1:{}", free_port());
+    let link = format!("link = \"udp\"\naddress = \"{address}\"\n");
+    (link, move |_: &Folder| echo(&["--udp", &address]))
+}
+
 /// Plays over an agent that is killed, comes back, and ends in order; a gateway likewise.
-fn play(backend: &str, server: impl FnOnce(&Folder) -> Program) {
+fn play((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     let folder = Folder::new();
     if !certificates(&folder, NAMES) {
         return;
     }
     let port = free_port();
-    agent_file(&folder, "host-7", port, backend);
+    agent_file(&folder, "host-7", port, &backend);
     let gateway = gateway(&folder, port);
     let mut agent = Agent::start(&folder);
     let _server = server(&folder);
@@ -188,27 +204,22 @@ fn play(backend: &str, server: impl FnOnce(&Folder) -> Program) {
 
 #[test]
 fn players_of_a_process_behind_an_agent_survive_the_agent() {
-    play("link = \"bundle\"\n", |folder| {
-        let run_dir = folder.join("host");
-        echo(&["--socket", &run_dir.display().to_string(), "--name", "arena"])
-    });
+    play(with_library());
 }
 
 #[test]
 fn players_of_an_unmodified_server_behind_an_agent_survive_the_agent() {
-    let address = format!("127.0.0.1:{}", free_port());
-    let backend = format!("link = \"udp\"\naddress = \"{address}\"\n");
-    play(&backend, |_| echo(&["--udp", &address]));
+    play(unmodified());
 }
 
 /// Plays over an agent that is replaced twice while it runs, and once in vain.
-fn play_on(backend: &str, server: impl FnOnce(&Folder) -> Program) {
+fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     let folder = Folder::new();
     if !certificates(&folder, NAMES) {
         return;
     }
     let port = free_port();
-    agent_file(&folder, "host-7", port, backend);
+    agent_file(&folder, "host-7", port, &backend);
     let gateway = gateway(&folder, port);
     let mut agent = Agent::start(&folder);
     let _server = server(&folder);
@@ -264,17 +275,12 @@ impl Drop for Heir {
 
 #[test]
 fn a_process_behind_an_agent_plays_on_when_the_agent_is_upgraded() {
-    play_on("link = \"bundle\"\n", |folder| {
-        let run_dir = folder.join("host");
-        echo(&["--socket", &run_dir.display().to_string(), "--name", "arena"])
-    });
+    play_on(with_library());
 }
 
 #[test]
 fn an_unmodified_server_behind_an_agent_plays_on_when_the_agent_is_upgraded() {
-    let address = format!("127.0.0.1:{}", free_port());
-    let backend = format!("link = \"udp\"\naddress = \"{address}\"\n");
-    play_on(&backend, |_| echo(&["--udp", &address]));
+    play_on(unmodified());
 }
 
 #[test]
