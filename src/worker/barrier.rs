@@ -240,7 +240,7 @@ impl Frozen<'_> {
         drop(reply);
         let turned = hear_all(&replies, self.fleet.helms.len(), REPLY_WITHIN)?;
         let turned = turned.into_iter().collect::<io::Result<()>>();
-        turned.map_err(|why| format!("a worker cannot let go of its sockets: {why}"))
+        turned.map_err(|why| format!("a worker does not come to rest: {why}"))
     }
 
     fn end(&mut self, order: impl Fn() -> Order) {

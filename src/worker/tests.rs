@@ -1,7 +1,7 @@
 //! A worker's loop and the fleet around it, a turn at a time.
 
 use super::*;
-use ringgate_gate::Setup;
+use ringgate_gate::{Ended, Setup, Survey, Wanted};
 use ringgate_io::Wait;
 
 fn plan() -> Plan {
@@ -68,4 +68,17 @@ fn a_turn_takes_some_of_the_mail_and_the_worker_does_not_sleep_over_the_rest() {
         turns += 1;
     }
     assert!(turns > 1 && turns < sent, "{sent} messages took {turns} turns");
+}
+
+#[test]
+fn sessions_that_are_to_end_are_looked_for_before_another_process_has_them() {
+    let (fleet, mut workers) = asleep();
+    let questions = [None, Some(Ended::ByOperator)].map(|ends| {
+        let survey = Arc::new(Survey::new(Wanted::default(), ends, 0, 1));
+        fleet.posts[0].send(Mail::Survey(Arc::clone(&survey))).expect("room");
+        survey
+    });
+    workers[0].last_turn().expect("there are few places");
+    assert!(questions[1].is_done());
+    assert!(!workers[0].gate().is_ending_sessions());
 }

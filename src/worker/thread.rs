@@ -267,10 +267,18 @@ impl Worker {
         Ok((SocketRow { worker: self.index, kind, id: id.0, player }, fd.try_clone_to_owned()?))
     }
 
-    fn last_turn(&mut self) -> std::io::Result<()> {
+    /// Takes in what is under way, and ends the sessions that an operator wants to end: the next
+    /// process does not know of that.
+    pub(super) fn last_turn(&mut self) -> std::io::Result<()> {
         self.take_sockets();
         let Self { body, driver, lanes, clock, around, .. } = self;
-        body.last_turn(&mut lanes.over(driver), clock, around).map(drop)
+        for _ in 0..LAST_TURNS_MAX {
+            body.last_turn(&mut lanes.over(driver), clock, around)?;
+            if !body.gate().is_ending_sessions() {
+                return Ok(());
+            }
+        }
+        Err(std::io::Error::other("it is ending sessions that an operator wants to end; try again"))
     }
 
     /// Leaves a report.
@@ -381,6 +389,9 @@ impl Surroundings for Around {
         self.stages.record_many(stage, ns, count);
     }
 }
+
+/// A table of two million players is looked through within them.
+const LAST_TURNS_MAX: usize = 1024;
 
 /// Counters are published this often.
 const HOUSEKEEPING_NS: u64 = 50_000_000;

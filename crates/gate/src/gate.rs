@@ -134,6 +134,11 @@ impl Gate {
         self.common.requests.pop_front()
     }
 
+    /// Whether it looks for sessions that are to end.
+    pub fn is_ending_sessions(&self) -> bool {
+        self.common.surveys.iter().any(|running| running.survey.ends.is_some())
+    }
+
     /// When the gate wants to be called again at the latest. `None` while nothing is timed.
     pub fn poll_timeout(&self) -> Option<u64> {
         if !self.common.surveys.is_empty() {

@@ -99,7 +99,8 @@ impl Host {
 
     /// Whether nothing of a turn is left that a hand-over would lose.
     pub fn can_be_handed_over(&self) -> bool {
-        self.letters.written.is_empty() && !self.gate().is_stopped()
+        let gate = self.gate();
+        self.letters.written.is_empty() && !gate.is_stopped() && !gate.is_ending_sessions()
     }
 
     /// What was waited on purpose.

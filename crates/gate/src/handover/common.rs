@@ -38,7 +38,8 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         counters,
         stamps: _,
         requests: _,
-        // Who asks and who watches is the control thread, which goes too.
+        // Who asks and who watches is the control thread, which goes too; sessions that are to end
+        // have ended before the barrier.
         surveys: _,
         captures: _,
         taps: _,

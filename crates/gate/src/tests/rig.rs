@@ -296,11 +296,14 @@ impl Rig {
         self.balance();
     }
 
-    /// Whether nobody else holds what the workers agree on.
+    /// Whether nobody else holds what the workers agree on, and nobody asks or watches: that ends
+    /// with the process.
     fn can_be_handed_over(&self) -> bool {
         let common = &self.host.gate().common;
         let is_alone = common.worker.count == 1 && Arc::strong_count(&common.claims) == 1;
-        is_alone && self.has_usual_claims && self.host.can_be_handed_over()
+        let is_watched =
+            !(common.surveys.is_empty() && common.captures.is_empty() && common.taps.is_empty());
+        is_alone && !is_watched && self.has_usual_claims && self.host.can_be_handed_over()
     }
 
     /// Mail for the next turn.
