@@ -11,7 +11,7 @@ use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Game, KEY_HEX, Player, wait_for};
+use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
 
 /// Steps at which one of the two is killed, between the messages of the conversation.
@@ -88,7 +88,7 @@ fn relay(
         to.is_some_and(|to| to.say(&message, &fds).is_ok())
     };
     let clock = clock::Clock::start();
-    while clock.now_ns() < 20_000_000_000 {
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         for is_successors in [true, false] {
             let from = if is_successors { Some(its) } else { gateway.as_ref() };
             let (heard, packet) = from.expect("it lives").hear(Duration::from_millis(1));
@@ -125,7 +125,7 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
         line.daemon.ready();
         let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
         let channel = line.connect();
-        let soon = Duration::from_secs(20);
+        let soon = PATIENCE;
         channel.say(&Message::hello(), &[]).expect("said");
         assert_eq!(channel.hear(soon).0, Heard::Welcome);
         channel.say(&Message::Prepared, &[]).expect("said");
@@ -157,11 +157,11 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     let mut line = Line::start(&text("mmsg"));
     let channel = line.connect();
     channel.say(&Message::Taken, &[]).expect("said");
-    assert_eq!(channel.hear(Duration::from_secs(5)).0, Heard::Refused);
+    assert_eq!(channel.hear(PATIENCE).0, Heard::Refused);
     let other = Message::Hello { conversation: 77, release: "9".to_owned(), pid: 1, trunks: false };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
-    let (heard, packet) = channel.hear(Duration::from_secs(5));
+    let (heard, packet) = channel.hear(PATIENCE);
     assert_eq!(heard, Heard::Refused, "{packet:?}");
     // Silent ones keep nobody from the next: each has a few seconds.
     let _silent = line.connect();
@@ -228,7 +228,7 @@ type Change = fn(Packet) -> Packet;
 /// Passes everything on between the two, changed, until the successor has ended.
 fn pass_changed(its: &Channel, gateway: &Channel, change: Change) {
     let clock = clock::Clock::start();
-    while clock.now_ns() < 20_000_000_000 {
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         for (from, to) in [(its, gateway), (gateway, its)] {
             let (heard, packet) = from.hear(Duration::from_millis(1));
             if let Some(packet) = packet {

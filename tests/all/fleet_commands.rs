@@ -5,10 +5,10 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-use ringgate_os::clock;
 use serde_json::Value;
 
 use crate::command::{Ran, ringgate, run};
+use crate::control_rig::wait_for;
 use crate::folder::Folder;
 use crate::ports::free_port;
 
@@ -43,12 +43,8 @@ impl Etcd {
         let etcd = Self { child, port, folder };
         // Listening comes before serving: the first command waits for the rest by itself.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        while TcpStream::connect(address).is_err() {
-            clock::sleep(std::time::Duration::from_millis(20));
-        }
-        while etcd.fleet(&["status"]).code != Some(0) {
-            clock::sleep(std::time::Duration::from_millis(20));
-        }
+        wait_for("etcd to listen", || TcpStream::connect(address).ok());
+        wait_for("etcd to serve", || (etcd.fleet(&["status"]).code == Some(0)).then_some(()));
         Some(etcd)
     }
 
@@ -127,9 +123,9 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
     assert_eq!(again, "client 42 was not denied in this fleet\n");
     // A ban goes with its lease.
     etcd.fleet(&["deny", "--client", "7", "--for", "1s"]).succeeded();
-    while etcd.fleet(&["denied"]).succeeded().contains("client 7") {
-        clock::sleep(std::time::Duration::from_millis(100));
-    }
+    wait_for("the end of the ban", || {
+        (!etcd.fleet(&["denied"]).succeeded().contains("client 7")).then_some(())
+    });
 }
 
 #[test]

@@ -17,6 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::gateway_rig::on_both_drivers;
 use crate::io_rig::{Rig, Seen, answer};
 use crate::netns::{self, Pair, Serving};
+use crate::ports::take_again;
 
 on_both_drivers!(
     datagrams_come_and_go_in_frames,
@@ -252,7 +253,7 @@ fn serve(io: Choice) {
     assert_eq!(driver.card_leaves_sums(), leaves_sums, "this kernel knows of notes");
     for address in [SocketAddr::from(([0; 4], PORT)), SocketAddr::from((GATEWAY_V6, PORT))] {
         let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
-        let opened = wait_for_port(|| socket::player(address, &plain).ok());
+        let opened = take_again(|| socket::player(address, &plain));
         let id = driver.register(opened.fd, SocketKind::Datagram).expect("registers");
         driver.serve_by_card(id, address, true);
     }
@@ -287,24 +288,12 @@ fn counts_of(rig: &Rig) -> String {
 
 /// A process without a card at the same port.
 fn serve_socket() {
-    let socket = wait_for_port(|| UdpSocket::bind((GATEWAY, PORT)).ok());
+    let socket = take_again(|| UdpSocket::bind((GATEWAY, PORT)));
     netns::say_that_it_serves();
     let mut buffer = [0; 2048];
     while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
         socket.send_to(&buffer[..len], peer).expect("sent");
     }
-}
-
-/// Opens a socket as soon as its port is free: a process that was killed while it used io_uring
-/// leaves sockets behind for a moment.
-fn wait_for_port<T>(mut open: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..500 {
-        if let Some(opened) = open() {
-            return opened;
-        }
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-    panic!("the port is not free");
 }
 
 const COUNTS: &[u8] = b"counts?";
@@ -351,7 +340,8 @@ impl Player {
     fn echo(&self, length: usize) {
         let datagram: Vec<_> = (0..length).map(|at| (at * 31 + length) as u8).collect();
         self.socket.send(&datagram).expect("sent");
-        assert!(self.hear(|bytes| (bytes == datagram).then_some(())).is_some(), "{length} bytes");
+        let back = (0..60).find_map(|_| self.hear(|bytes| (bytes == datagram).then_some(())));
+        assert!(back.is_some(), "{length} bytes");
     }
 
     /// What is made of the first datagram that is meant, of those that come within a second.
@@ -389,7 +379,7 @@ impl Player {
     }
 
     fn wait_until(&self, mut is_so: impl FnMut(&Counts) -> bool) {
-        for _ in 0..600 {
+        for _ in 0..6000 {
             if is_so(&self.counts()) {
                 return;
             }

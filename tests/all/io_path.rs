@@ -252,4 +252,4 @@ fn wait_for_mtu(gateway: &str, question: &str, mtu: u32) {
 /// No socket of the gateway has this port.
 const LINK_STRANGER: u16 = 4444;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);

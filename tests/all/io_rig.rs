@@ -9,6 +9,7 @@ use std::time::Duration;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, RxMeta, SendFailure, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_os::clock::Clock;
 
 /// Runs each function as a test on both drivers.
 macro_rules! on_both_drivers {
@@ -105,10 +106,11 @@ impl Rig {
         tx.failures().map(|(entry, _, why)| (position(entry), why)).collect()
     }
 
-    /// Turns until `enough`. Fails the test when that takes more than some seconds.
+    /// Turns until `enough`, for as long as a very slow machine may need.
     pub(crate) fn turn_until(&mut self, enough: impl Fn(&Seen) -> bool) -> Seen {
         let mut seen = Seen::default();
-        for _ in 0..500 {
+        let clock = Clock::start();
+        while clock.now_ns() < PATIENCE.as_nanos() as u64 {
             self.turn_once(Wait::AtMost(Duration::from_millis(20)), &mut seen);
             if enough(&seen) {
                 return seen;
@@ -154,13 +156,15 @@ pub(crate) fn answer(meta: &RxMeta) -> TxTarget {
 /// A plain socket of the standard library, to play the other side.
 pub(crate) fn outsider(address: &str) -> std::net::UdpSocket {
     let socket = std::net::UdpSocket::bind(address).expect("loopback can be bound");
-    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     socket
 }
 
 /// Receives one datagram.
 pub(crate) fn hear(socket: &std::net::UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut buffer = [0; 2048];
-    let (len, from) = socket.recv_from(&mut buffer).expect("a datagram within ten seconds");
+    let (len, from) = socket.recv_from(&mut buffer).expect("a datagram within a minute");
     (buffer[..len].to_vec(), from)
 }
+
+const PATIENCE: Duration = Duration::from_mins(1);

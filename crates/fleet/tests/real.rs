@@ -11,6 +11,9 @@ mod client;
 mod cluster;
 #[path = "real/mirror.rs"]
 mod mirror;
+#[allow(dead_code, reason = "the gateway's own tests use all of it")]
+#[path = "../../../tests/all/ports.rs"]
+mod ports;
 #[path = "real/proxy.rs"]
 mod proxy;
 #[path = "real/registration.rs"]

@@ -14,6 +14,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use ringgate_core::secret::Key;
 
 use super::command::folder;
+use super::ports::free_port;
 
 /// How the game process is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,8 +97,9 @@ impl Gateway {
              {listener}\n[[backend]]\nname = \"game\"\nslots = 1000\n{backend}\n[admin]\nbind = \"ADMIN\"\n",
             this.folder.display()
         );
-        let any = format!("{ip}:0");
-        assert!(this.try_to_start(before, &any, &any), "the gateway did not start");
+        // It may have to take them again.
+        let [listener, admin] = [(); 2].map(|()| format!("{ip}:{}", free_port()));
+        assert!(this.try_to_start(before, &listener, &admin), "the gateway did not start");
         if link == Link::Bundle {
             this.play_bundle(game);
         }

@@ -7,7 +7,8 @@ use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::etcd::{Client, Code, Error};
 
 use super::proxy::{Mood, Proxy};
-use super::rig::{Etcd, free_port, is_installed, options, until};
+use super::rig::{Etcd, is_installed, options, until};
+use crate::ports::free_port;
 
 fn put(key: &str, value: &str, lease: i64) -> Put {
     Put { key: key.to_owned().into(), value: value.to_owned().into(), lease }

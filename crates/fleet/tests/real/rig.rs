@@ -1,6 +1,5 @@
 //! Starts etcd on free ports in a folder of its own, and talks to it behind the client's back.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +7,8 @@ use std::time::Duration;
 
 use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
+
+use crate::ports::free_port;
 
 /// How long a test waits for what has to come.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -237,12 +238,4 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     };
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
     assert!(waited.is_ok(), "it did not come true that {what}");
-}
-
-/// A port that is free. The kernel gives ports to sockets that ask for any, those of parallel tests
-/// among them, from 32,768 on; so this one lies below.
-pub(crate) fn free_port() -> u16 {
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok();
-    let random = || 16_384 + (getrandom::u32().expect("random bytes") % 16_000) as u16;
-    (0..1000).map(|_| random()).find(is_free).expect("one of so many is free")
 }
