@@ -16,7 +16,7 @@ use ringgate_os::clock;
 use crate::control_rig::{KEY_HEX, Player, wait_for};
 
 /// A process that takes words and says one line to each; both ends with its standard input.
-struct Spoken {
+pub(crate) struct Spoken {
     child: Child,
     to: Option<ChildStdin>,
     from: BufReader<ChildStdout>,
@@ -44,7 +44,7 @@ impl Spoken {
         }
     }
 
-    fn ask(&mut self, words: &str) -> String {
+    pub(crate) fn ask(&mut self, words: &str) -> String {
         writeln!(self.to.as_mut().expect("open"), "{words}").expect("it listens");
         self.hear(ANSWER).unwrap_or_else(|| panic!("it ended when it was told to {words}"))
     }
@@ -57,15 +57,18 @@ impl Drop for Spoken {
     }
 }
 
-/// A machine with systemd, and the daemon's unit on it.
-struct Machine {
+/// A machine with systemd, and a unit on it.
+pub(crate) struct Machine {
     booted: Spoken,
     pid: String,
+    unit: &'static str,
+    /// Where its control socket is.
+    control: &'static str,
 }
 
 impl Machine {
     /// `None`, said aloud, where there cannot be one.
-    fn boot() -> Option<Self> {
+    pub(crate) fn boot(unit: &'static str, control: &'static str) -> Option<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/systemd/boot.sh");
         let mut command = Command::new("bash");
         command.arg(script).args(["/", env!("CARGO_BIN_EXE_ringgate")]);
@@ -78,11 +81,11 @@ impl Machine {
             eprintln!("SKIPPED: systemd cannot be booted here");
             return None;
         };
-        Some(Self { booted, pid })
+        Some(Self { booted, pid, unit, control })
     }
 
     /// A program in it.
-    fn program(&self, words: &str) -> Command {
+    pub(crate) fn program(&self, words: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.pid, "-a"]).args(words.split(' '));
         command
@@ -90,7 +93,7 @@ impl Machine {
 
     /// What a program says that has nothing to complain about.
     #[track_caller]
-    fn run(&self, words: &str) -> String {
+    pub(crate) fn run(&self, words: &str) -> String {
         let output = self.program(words).output().expect("nsenter was there");
         let said = String::from_utf8(output.stdout).expect("text");
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -98,7 +101,7 @@ impl Machine {
         said
     }
 
-    fn write(&self, path: &str, mode: u32, text: &str) {
+    pub(crate) fn write(&self, path: &str, mode: u32, text: &str) {
         let mut command = self.program(&format!("install -D -m {mode:o} /dev/stdin {path}"));
         let mut child = command.stdin(Stdio::piped()).spawn().expect("nsenter was there");
         let written = child.stdin.take().expect("piped").write_all(text.as_bytes());
@@ -106,18 +109,19 @@ impl Machine {
     }
 
     /// A property of the unit.
-    fn unit(&self, property: &str) -> String {
-        let said = self.run(&format!("systemctl show --value -p {property} ringgate"));
+    pub(crate) fn unit(&self, property: &str) -> String {
+        let said = self.run(&format!("systemctl show --value -p {property} {}", self.unit));
         said.trim().to_owned()
     }
 
-    fn journal(&self) -> String {
-        let said = self.program("journalctl --no-pager -o cat -u ringgate").output();
+    pub(crate) fn journal(&self) -> String {
+        let words = format!("journalctl --no-pager -o cat -u {}", self.unit);
+        let said = self.program(&words).output();
         String::from_utf8_lossy(&said.expect("nsenter was there").stdout).into_owned()
     }
 
     /// Waits until systemd has started it so many times again and it serves.
-    fn restarted(&self, times: u32) {
+    pub(crate) fn restarted(&self, times: u32) {
         wait_for("a restart", || {
             let is_there = self.unit("NRestarts") == times.to_string();
             (is_there && self.unit("ActiveState") == "active").then_some(())
@@ -125,9 +129,9 @@ impl Machine {
     }
 
     /// `ringgate upgrade`: the processes before and after, as systemd knows them.
-    fn upgrade(&self) {
+    pub(crate) fn upgrade(&self) {
         let before = self.unit("MainPID");
-        let said = self.run("ringgate upgrade");
+        let said = self.run(&format!("ringgate upgrade --control {}", self.control));
         let pid = said.strip_prefix("upgraded: process ").and_then(|rest| rest.split(' ').next());
         // It is told in a datagram, which it reads when it comes to it.
         wait_for("systemd to follow", || (Some(&*self.unit("MainPID")) == pid).then_some(()));
@@ -140,8 +144,20 @@ impl Machine {
         assert_eq!(state, ["active", "serving", "success"], "{}", self.journal());
     }
 
+    /// Whether its process is nobody in particular and may do nothing in particular.
+    pub(crate) fn is_harmless(&self) {
+        let status = self.run(&format!("cat /proc/{}/status", self.unit("MainPID")));
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+        };
+        assert_ne!(field("Uid:"), "0");
+        assert_eq!(field("CapEff:"), "0000000000000000");
+        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+    }
+
     /// A player in its network.
-    fn player(&self) -> Spoken {
+    pub(crate) fn player(&self) -> Spoken {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.pid, "-n"]).arg(std::env::current_exe().expect("a test binary"));
         command.args(["--exact", "systemd::the_unit_is_what_systemd_needs", "--nocapture"]);
@@ -230,7 +246,7 @@ fn the_unit_is_what_systemd_needs() {
     if std::env::var_os(ROLE).is_some() {
         return play();
     }
-    let Some(machine) = Machine::boot() else { return };
+    let Some(machine) = Machine::boot("ringgate", "/run/ringgate") else { return };
     machine.write("/etc/ringgate/gate.toml", 0o644, &config(""));
     machine.write("/etc/ringgate/netcode.key", 0o600, &format!("{KEY_HEX}\n"));
     let unit = include_str!("../../tuning/ringgate.service");
@@ -256,14 +272,7 @@ fn the_unit_is_what_systemd_needs() {
 fn it_starts_as_nobody(machine: &Machine) {
     machine.run("systemctl start ringgate");
     assert_eq!(machine.unit("StatusText"), "serving");
-    let status = machine.run(&format!("cat /proc/{}/status", machine.unit("MainPID")));
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
-    };
-    assert_ne!(field("Uid:"), "0");
-    assert_eq!(field("CapEff:"), "0000000000000000");
-    assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+    machine.is_harmless();
     // A socket for each worker and address.
     assert_eq!(machine.unit("NFileDescriptorStore"), "4", "{}", machine.journal());
     // systemd has them as well, but the port is the gateway's.

@@ -48,7 +48,7 @@ inside() {
         mount --bind "$program" "usr/local/bin/${program##*/}"
     done
     # Nothing of what an administrator has enabled there concerns us, nor of a gateway that was there.
-    rm -rf etc/systemd/system etc/ringgate var/lib/ringgate var/lib/private/ringgate
+    rm -rf etc/systemd/system etc/ringgate var/lib/{,private/}ringgate{,-agent}
     mkdir -p etc/systemd/system proc sys dev run tmp
     : >etc/fstab
     mount -t proc proc proc

@@ -22,7 +22,8 @@ install -d "$root/lib/systemd/system" "$root/etc/sysctl.d" "$root/etc/ringgate"
 sed -e 's|/usr/local/bin/|/usr/bin/|' -e 's|Goes to /etc/systemd/system/ringgate.service; |From the package ringgate; |' \
     tuning/ringgate.service >"$root/lib/systemd/system/ringgate.service"
 # For hosts with game processes: it lies there until somebody enables it.
-sed -e 's|/usr/local/bin/|/usr/bin/|' tuning/ringgate-agent.service >"$root/lib/systemd/system/ringgate-agent.service"
+sed -e 's|/usr/local/bin/|/usr/bin/|' -e 's|Goes to /etc/systemd/system/ringgate-agent.service; |From the package ringgate; |' \
+    tuning/ringgate-agent.service >"$root/lib/systemd/system/ringgate-agent.service"
 install -m 644 tuning/90-ringgate.conf "$root/etc/sysctl.d/90-ringgate.conf"
 doc=$root/usr/share/doc/ringgate
 install -D -m 644 -t "$doc/examples" tuning/prometheus/ringgate.rules.yml \
