@@ -18,6 +18,7 @@ use landlock::{
     ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
     path_beneath_rules,
 };
+use ringgate_os::process;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter_all_threads,
@@ -60,6 +61,19 @@ impl User {
             }
             (error, _) => Err(io::Error::from_raw_os_error(error)),
         }
+    }
+}
+
+/// Whom a process becomes that is to be this user; nobody else where it is that user already.
+pub fn becomes(name: Option<&str>) -> Result<Option<User>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let user = User::named(name).map_err(|why| format!("cannot become user {name}: {why}"))?;
+    match process::effective_uid() {
+        own if own == user.uid => Ok(None),
+        0 => Ok(Some(user)),
+        own => Err(format!(
+            "cannot become user {name}: the daemon was started as user {own}, not as root"
+        )),
     }
 }
 
@@ -121,16 +135,38 @@ pub fn files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Reach> {
     })
 }
 
-/// From here on all threads may make the calls of [`CALLS`] only. Any other fails with `EPERM`: a
-/// call that a library makes one day must not end the players' sessions.
-pub fn system_calls() -> io::Result<()> {
-    apply_filter_all_threads(&filter()?).map_err(io::Error::other)
+/// Whose system calls are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calls {
+    /// A gateway's, with its rings and its card's tables.
+    Gateway,
+    /// An agent's, which makes sockets for game processes while it serves.
+    Agent,
+    /// A token service's.
+    Tokens,
 }
 
-fn filter() -> io::Result<BpfProgram> {
+/// From here on all threads may make the calls of [`CALLS`] only, and those that are the process's
+/// own. Any other fails with `EPERM`: a call that a library makes one day must not end the players'
+/// sessions.
+pub fn system_calls(whose: Calls) -> io::Result<()> {
+    apply_filter_all_threads(&filter(whose)?).map_err(io::Error::other)
+}
+
+fn filter(whose: Calls) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let mut rules: BTreeMap<i64, _> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    rules.insert(libc::SYS_bpf, table_changes().map_err(io::Error::other)?);
+    match whose {
+        Calls::Gateway => {
+            rules.extend(GATEWAY_CALLS.iter().map(|call| (*call, Vec::new())));
+            rules.insert(libc::SYS_bpf, table_changes().map_err(io::Error::other)?);
+        }
+        Calls::Agent => {
+            rules.extend(AGENT_CALLS.iter().map(|call| (*call, Vec::new())));
+            rules.insert(libc::SYS_unshare, own_umask().map_err(io::Error::other)?);
+        }
+        Calls::Tokens => {}
+    }
     let denied = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(rules, denied, SeccompAction::Allow, arch);
     filter.and_then(BpfProgram::try_from).map_err(io::Error::other)
@@ -139,12 +175,17 @@ fn filter() -> io::Result<BpfProgram> {
 /// What remains of `bpf`: to change the tables of a program that is there, by descriptors that this
 /// process has. With `io = "xdp"` addresses come and go. No program can be loaded or attached.
 fn table_changes() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    const CHANGES: [u64; 2] = [SET_IN_MAP, REMOVE_FROM_MAP];
-    let rule = |command| {
-        let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, command)?;
-        SeccompRule::new(vec![is])
-    };
-    CHANGES.into_iter().map(rule).collect()
+    [SET_IN_MAP, REMOVE_FROM_MAP].into_iter().map(first_argument).collect()
+}
+
+/// What remains of `unshare`: a umask of a thread's own, with which a socket's file is made.
+fn own_umask() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    Ok(vec![first_argument(libc::CLONE_FS as u64)?])
+}
+
+fn first_argument(value: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    let is = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)?;
+    SeccompRule::new(vec![is])
 }
 
 /// `BPF_MAP_UPDATE_ELEM` and `BPF_MAP_DELETE_ELEM`.
@@ -162,8 +203,6 @@ const CALLS: &[i64] = &[
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
     libc::SYS_listen,
     libc::SYS_recvfrom,
     libc::SYS_recvmmsg,
@@ -245,6 +284,8 @@ const CALLS: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
     libc::SYS_tgkill,
+    // The domain that names of hosts are looked up in.
+    libc::SYS_uname,
     // Older C libraries of x86-64 go by these names.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
@@ -259,6 +300,12 @@ const CALLS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_unlink,
 ];
+
+/// A gateway's own: its workers' rings.
+const GATEWAY_CALLS: &[i64] = &[libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+
+/// An agent's own: each lane that a gateway opens is a socket in `run_dir`, with a mode.
+const AGENT_CALLS: &[i64] = &[libc::SYS_fchmod, libc::SYS_umask];
 
 #[cfg(test)]
 mod tests {
@@ -276,9 +323,19 @@ mod tests {
 
     #[test]
     fn the_filter_fits_and_lets_no_program_be_started() {
-        assert!(filter().expect("it compiles").len() < 4096, "the kernel's limit");
-        for forbidden in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_setuid, libc::SYS_bpf] {
-            assert!(!CALLS.contains(&forbidden));
+        for whose in [Calls::Gateway, Calls::Agent, Calls::Tokens] {
+            assert!(filter(whose).expect("it compiles").len() < 4096, "the kernel's limit");
+        }
+        let all = || CALLS.iter().chain(GATEWAY_CALLS).chain(AGENT_CALLS);
+        for forbidden in [
+            libc::SYS_bpf,
+            libc::SYS_execve,
+            libc::SYS_kill,
+            libc::SYS_ptrace,
+            libc::SYS_setuid,
+            libc::SYS_unshare,
+        ] {
+            assert!(all().all(|call| *call != forbidden));
         }
     }
 

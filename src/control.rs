@@ -307,10 +307,7 @@ impl Control {
     /// Listens to successors at `path`, too, under the same conditions.
     pub fn serve_successors(&mut self, listener: OwnedFd, path: PathBuf) -> io::Result<()> {
         self.main_loop.doors[2] = second(&listener);
-        // Its messages are kept apart, which makes no difference to who listens.
-        let listener = StdUnixListener::from(listener);
-        listener.set_nonblocking(true)?;
-        let listener = self.runtime.block_on(async { UnixListener::from_std(listener) })?;
+        let listener = self.runtime.block_on(async { listening(listener) })?;
         self.next = Some((listener, path));
         Ok(())
     }
@@ -459,8 +456,15 @@ impl Inherited {
 }
 
 /// Whether a socket is where it is wanted.
-fn is_at(wanted: SocketAddr, bound: SocketAddr) -> bool {
+pub fn is_at(wanted: SocketAddr, bound: SocketAddr) -> bool {
     wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
+}
+
+/// Whoever listens there. That messages are kept apart makes no difference to it.
+fn listening(socket: OwnedFd) -> io::Result<UnixListener> {
+    let listener = StdUnixListener::from(socket);
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
 }
 
 /// A second descriptor, to pass on. Without one, the next process makes its own.

@@ -128,7 +128,7 @@ impl std::fmt::Debug for Prepared {
 }
 
 /// The file in `state_dir`.
-const LEASES_FILE: &str = "leases";
+pub const LEASES_FILE: &str = "leases";
 
 /// With nobody named: who runs the agent.
 fn admitted(allowed: &Allowed) -> Allowed {

@@ -2,8 +2,14 @@
 
 #[path = "all/agent.rs"]
 mod agent;
+#[path = "all/agent_privileges.rs"]
+mod agent_privileges;
+#[path = "all/agent_reset.rs"]
+mod agent_reset;
 #[path = "all/agent_two_hosts.rs"]
 mod agent_two_hosts;
+#[path = "all/agent_upgrade.rs"]
+mod agent_upgrade;
 #[path = "all/bindings.rs"]
 mod bindings;
 #[path = "all/cli_check.rs"]
@@ -187,6 +193,8 @@ mod sick;
 mod sim_seeds;
 #[path = "all/systemd.rs"]
 mod systemd;
+#[path = "all/systemd_agent.rs"]
+mod systemd_agent;
 #[path = "all/token_languages.rs"]
 mod token_languages;
 #[path = "all/tuning.rs"]

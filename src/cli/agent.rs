@@ -1,24 +1,34 @@
 //! `ringgate agent`: what game processes on a host without a gateway connect to. What it does
 //! stands in the package `ringgate-agent`; here it is configured, started and stopped.
 
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use ringgate_agent::handed::Heir;
 use ringgate_agent::options::{Allowed, Backend, Link, Options};
 use ringgate_agent::service::{self, Agent};
-use ringgate_io::socket;
+use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
+use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 
 use super::logging::{self, LogArgs};
-use super::{CONTROL_SOCKET, Failure, exit};
-use crate::config::{self, HostConfig};
+use super::privileges::{self, Privileges};
+use super::run::{CLAIM_AGAIN_AFTER, DEATH_WITHIN, SUCCESSORS_MODE, program, successor};
+use super::{CONTROL_SOCKET, Failure, exit, first};
+use crate::config::{self, Admin, HostConfig};
+use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
-use crate::handover::Channel;
-use crate::hosting::Prepared;
+use crate::control::{Program, is_at};
+use crate::handover::{self, Channel};
+use crate::hosting::{LEASES_FILE, Prepared};
+use crate::membership::COPY_FILE;
+use ringgate_state::Folder;
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
 #[derive(Debug, clap::Args)]
@@ -33,10 +43,11 @@ pub(super) struct Args {
     /// Print every field of such a file with its meaning
     #[arg(long, conflicts_with = "config")]
     explain: bool,
-    /// Take over from the agent that runs with this file
-    #[arg(long, hide = true, requires = "predecessor_on_stdin")]
+    /// Take over from the agent that runs with this file, with its trunks and its
+    /// players; where none runs, start as ever
+    #[arg(long)]
     take_over: bool,
-    /// That agent has started this process itself, and talks to it here
+    /// The agent has started this process itself, and talks to it here
     #[arg(long, hide = true, requires = "take_over")]
     predecessor_on_stdin: bool,
     #[command(flatten)]
@@ -51,70 +62,211 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     process::ignore_user_signals();
     let config = logging::begin(args.log, || HostConfig::load(file), |config| config.agent.log)?;
-    let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
-    let (admin, program) = (config.admin.clone(), super::run::program()?);
-    let path = run_dir.join(CONTROL_SOCKET);
-    let settings = |listener, fleet, inherited| Settings {
-        listener,
-        path,
-        admin,
-        drain_timeout,
-        fleet,
-        program,
-        inherited,
-    };
-    if args.predecessor_on_stdin {
-        let Taken { heir, control, admin } = take_over(config, file)?;
+    let starting = Starting::new(&config, file)?;
+    let run_dir = &config.agent.run_dir;
+    let predecessor =
+        if args.take_over { successor::find(args.predecessor_on_stdin, run_dir)? } else { None };
+    let Some(channel) = predecessor else { return starting.start(config, Duration::ZERO) };
+    if let Some((heir, settings)) = starting.take_over(&channel, config)? {
         let agent = heir.set_off().map_err(Failure::failed)?;
-        return serve(agent, settings(UnixListener::from(control), None, Some(admin)));
+        return starting.serve(agent, settings);
     }
-    std::fs::create_dir_all(&run_dir).map_err(|why| {
-        Failure::failed(format_args!("cannot create run_dir {}: {why}", run_dir.display()))
+    tracing::warn!("the agent to take over from has ended: starting without its players");
+    starting.start(HostConfig::load(file)?, DEATH_WITHIN)
+}
+
+/// How an agent starts, whoever had it before.
+struct Starting<'a> {
+    file: &'a Path,
+    privileges: Privileges,
+    program: Program,
+}
+
+impl<'a> Starting<'a> {
+    /// Gives up files, too: that binds only threads which are started later.
+    fn new(config: &HostConfig, file: &'a Path) -> Result<Self, Failure> {
+        let agent = &config.agent;
+        let privileges = Privileges::of(agent.user.as_deref(), agent.confine, Calls::Agent)?;
+        let program = program()?;
+        make_folders(config)?;
+        let (read, write) = folders(config, file);
+        privileges.give_up_files(&read, &write)?;
+        Ok(Self { file, privileges, program })
+    }
+
+    /// One that nobody has, or whose process ends within this time.
+    fn start(self, config: HostConfig, patience: Duration) -> Result<(), Failure> {
+        let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
+        let path = run_dir.join(CONTROL_SOCKET);
+        let is_in_use = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
+        let bind = |admin: &Admin| patiently(patience, is_in_use, || bind_admin(admin));
+        let bound = config.admin.as_ref().map(bind).transpose();
+        let bound = bound.map_err(Failure::failed)?;
+        self.become_user(&config)?;
+        // First: where another agent has this folder, no socket of it is touched.
+        let listener =
+            patiently(patience, StartError::is_in_use, || socket::control_listener(&path));
+        let listener = listener.map_err(Failure::failed)?;
+        let incarnation = getrandom::u64().map_err(Failure::failed)?;
+        let fleet = join(&config, incarnation)?;
+        let settings = Settings {
+            listener,
+            path,
+            next: open_next(&run_dir),
+            admin: bound.zip(config.admin.clone()),
+            drain_timeout,
+            fleet,
+            program: self.program.clone(),
+            is_heir: false,
+            is_confined: self.privileges.is_confined(),
+        };
+        let agent = service::start(options(config, self.file, incarnation));
+        self.serve(agent.map_err(Failure::failed)?, settings)
+    }
+
+    /// All that another process has. `None` where it has ended without giving anything.
+    fn take_over(
+        &self,
+        channel: &Channel,
+        config: HostConfig,
+    ) -> Result<Option<(Heir, Settings)>, Failure> {
+        let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
+        let wanted = config.admin.clone();
+        let mut bound = None;
+        let prepare = |facts: &Facts| {
+            if config.fleet.is_some() {
+                return Err("an agent in a fleet is not replaced while it runs".to_owned());
+            }
+            let is_bound = |it: &&Admin| facts.admin.is_some_and(|at| is_at(it.bind, at));
+            if let Some(admin) = wanted.as_ref().filter(|it| !is_bound(it)) {
+                bound = Some(bind_admin(admin).map_err(|why| why.to_string())?);
+            }
+            self.become_user(&config).map_err(|why| why.to_string())?;
+            Ok(options(config, self.file, facts.incarnation))
+        };
+        let taken = control::take_over(channel, prepare);
+        let taken =
+            taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
+        let Some(Taken { heir, control, admin, next }) = taken else { return Ok(None) };
+        let next = match next {
+            Some(socket) => Some((socket, run_dir.join(handover::SOCKET))),
+            None => open_next(&run_dir),
+        };
+        let settings = Settings {
+            listener: UnixListener::from(control),
+            path: run_dir.join(CONTROL_SOCKET),
+            next,
+            admin: bound.or_else(|| admin.map(TcpListener::from)).zip(wanted),
+            drain_timeout,
+            fleet: None,
+            program: self.program.clone(),
+            is_heir: true,
+            is_confined: self.privileges.is_confined(),
+        };
+        Ok(Some((heir, settings)))
+    }
+
+    /// Becomes who makes everything that game processes and operators come to.
+    fn become_user(&self, config: &HostConfig) -> Result<(), Failure> {
+        let Some(user) = self.privileges.user() else { return Ok(()) };
+        self.privileges.hand_over(&config.agent.run_dir)?;
+        if config.fleet.is_some() {
+            let path = &config.agent.state_dir;
+            let folder = Folder::take(path).and_then(|folder| {
+                let given = folder.give_to(user.uid, user.gid, &[COPY_FILE, LEASES_FILE]);
+                given.map_err(|why| why.to_string())
+            });
+            folder.map_err(|why| {
+                let path = path.display();
+                Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
+            })?;
+        }
+        self.privileges.become_user()
+    }
+
+    fn serve(&self, agent: Agent, settings: Settings) -> Result<(), Failure> {
+        let is_heir = settings.is_heir;
+        let control = control::start(agent, settings).map_err(Failure::failed)?;
+        self.privileges.give_up_system_calls()?;
+        exit::print(&control.announcement())?;
+        let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
+        tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
+        match control.serve().map_err(Failure::failed)? {
+            Some(unheard) if first::is_this() => first::outlive(unheard, "agent"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the config names and what has to be there before anything is given up.
+fn make_folders(config: &HostConfig) -> Result<(), Failure> {
+    let agent = &config.agent;
+    std::fs::create_dir_all(&agent.run_dir).map_err(|why| {
+        let run_dir = agent.run_dir.display();
+        Failure::failed(format_args!("cannot create run_dir {run_dir}: {why}"))
     })?;
-    // First: where another agent has this folder, nothing of it is touched.
-    let listener =
-        socket::control_listener(&run_dir.join(CONTROL_SOCKET)).map_err(Failure::failed)?;
-    let incarnation = getrandom::u64().map_err(Failure::failed)?;
-    let fleet = join(&config, incarnation)?;
-    let agent = service::start(options(config, file, incarnation)).map_err(Failure::failed)?;
-    serve(agent, settings(listener, fleet, None))
+    if config.fleet.is_some()
+        && let Err(why) = std::fs::create_dir_all(&agent.state_dir)
+    {
+        let dir = agent.state_dir.display();
+        tracing::warn!(
+            "cannot create state_dir {dir}: {why}; a start while etcd is away would find no gateway"
+        );
+    }
+    Ok(())
 }
 
-/// What another process has, which has started this one.
-fn take_over(config: HostConfig, file: &Path) -> Result<Taken, Failure> {
-    let channel = std::io::stdin().as_fd().try_clone_to_owned().and_then(Channel::from_fd);
-    let channel =
-        channel.map_err(|why| Failure::bad_input(format_args!("--predecessor-on-stdin: {why}")))?;
-    let options = |facts: &Facts| match config.fleet {
-        None => Ok(options(config, file, facts.incarnation)),
-        Some(_) => Err("an agent in a fleet is not replaced while it runs".to_owned()),
+/// What a confined agent may read, and what it may write.
+fn folders(config: &HostConfig, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let names = privileges::of_resolver(config.resolver_files());
+    let certificates = config.agent.identity.folders().iter().cloned();
+    let etcd = config.fleet.iter().flat_map(config::Fleet::folders);
+    let read = privileges::of_config(file).into_iter().chain(certificates).chain(etcd);
+    let read = read.chain(names).collect();
+    let state = config.fleet.as_ref().map(|_| config.agent.state_dir.clone());
+    (read, [config.agent.run_dir.clone()].into_iter().chain(state).collect())
+}
+
+fn bind_admin(admin: &Admin) -> io::Result<TcpListener> {
+    let named = |why: io::Error| {
+        io::Error::new(why.kind(), format!("cannot serve the admin address {}: {why}", admin.bind))
     };
-    let taken = control::take_over(&channel, options);
-    let taken = taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
-    // The service manager starts an agent again that has ended.
-    taken.ok_or_else(|| Failure::failed("the agent to take over from has ended"))
+    control::bind_admin(admin.bind).map_err(named)
 }
 
-fn serve(agent: Agent, settings: Settings) -> Result<(), Failure> {
-    let is_heir = settings.inherited.is_some();
-    let control = control::start(agent, settings).map_err(Failure::failed)?;
-    exit::print(&control.announcement())?;
-    let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
-    tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
-    control.serve().map_err(Failure::failed)
+/// Opens the socket that successors of root's come to.
+fn open_next(run_dir: &Path) -> Option<(OwnedFd, PathBuf)> {
+    let path = run_dir.join(handover::SOCKET);
+    match socket::link_listener(&path, SUCCESSORS_MODE) {
+        Ok(socket) => Some((socket, path)),
+        Err(why) => {
+            tracing::warn!("`agent --take-over` does not reach this agent: {why}");
+            None
+        }
+    }
+}
+
+/// Tries again while an address is in use: a process that ends has its addresses for a moment.
+fn patiently<T, E>(
+    patience: Duration,
+    is_in_use: impl Fn(&E) -> bool,
+    make: impl Fn() -> Result<T, E>,
+) -> Result<T, E> {
+    let clock = Clock::start();
+    loop {
+        match make() {
+            Err(why) if is_in_use(&why) && clock.now_ns() < patience.as_nanos() as u64 => {
+                clock::sleep(CLAIM_AGAIN_AFTER);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// What it takes to be in a fleet, where the file has one.
 fn join(config: &HostConfig, incarnation: u64) -> Result<Option<Prepared>, Failure> {
     let prepared = Prepared::of(config, incarnation).map_err(Failure::failed)?;
     let Some(mut prepared) = prepared else { return Ok(None) };
-    let state_dir = &config.agent.state_dir;
-    if let Err(why) = std::fs::create_dir_all(state_dir) {
-        let dir = state_dir.display();
-        tracing::warn!(
-            "cannot create state_dir {dir}: {why}; a start while etcd is away would find no gateway"
-        );
-    }
     let path = config.agent.run_dir.join(ANNOUNCE_SOCKET);
     match socket::link_listener(&path, ANNOUNCE_MODE) {
         Ok(socket) => prepared.serve_announcements(socket),

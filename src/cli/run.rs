@@ -1,9 +1,8 @@
 //! `ringgate run`: the daemon.
 
-mod first;
 mod privileges;
 mod state;
-mod successor;
+pub(super) mod successor;
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::logging::{self, LogArgs};
-use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit};
+use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::handover;
@@ -64,7 +63,12 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let _ = clock::boot_id();
     let mut config = config;
     let mut patience = Duration::ZERO;
-    if let Some(channel) = successor::find(args, &config)? {
+    let predecessor = if args.take_over {
+        successor::find(args.predecessor_on_stdin, &config.gateway.run_dir)?
+    } else {
+        None
+    };
+    if let Some(channel) = predecessor {
         let (file, plan, privileges) = (&*args.config, &plan, &privileges);
         let joining = fleet.take();
         let mut successor = Successor { config: Some(config), joining, file, plan, privileges };
@@ -157,16 +161,16 @@ fn claim(
 }
 
 /// The kernel closes what a dead process had open within this.
-const DEATH_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const DEATH_WITHIN: Duration = Duration::from_secs(5);
 
-const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
+pub(super) const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
     exit::print(&announcement(setup, &control))?;
     tell_start(setup, &control);
     match control.serve().map_err(Failure::failed)? {
-        Some(unheard) if first::is_this() => first::outlive(unheard),
+        Some(unheard) if first::is_this() => first::outlive(unheard, "run"),
         _ => Ok(()),
     }
 }
@@ -255,7 +259,7 @@ fn open_announce_socket(control: &mut Control, run_dir: &Path) {
 const ANNOUNCE_MODE: u32 = 0o666;
 
 /// For root, who comes in anyway.
-const SUCCESSORS_MODE: u32 = 0o600;
+pub(super) const SUCCESSORS_MODE: u32 = 0o600;
 
 /// The same for the log, as events.
 fn tell_start(setup: &Setup, control: &Control) {

@@ -1,7 +1,7 @@
 //! `ringgate tokens`: the fleet's token service. What it does stands in the package
 //! `ringgate-tokens`; here it is configured, started and stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ringgate_fleet::keyspace::Name;
 use ringgate_os::{host, process};
@@ -12,9 +12,11 @@ use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
 
 use super::logging::{self, LogArgs};
+use super::privileges::{self, Privileges};
 use super::{Failure, exit, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
+use crate::confine::Calls;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
 #[derive(Debug, clap::Args)]
@@ -40,12 +42,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     process::ignore_user_signals();
     let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
+    let of = &config.tokens;
+    let privileges = Privileges::of(of.user.as_deref(), of.confine, Calls::Tokens)?;
+    // Before any thread: they would not be bound by it.
+    privileges.give_up_files(&folders(&config, file), &[])?;
     signal::explain_hang_ups("a token service reads its file when it starts")?;
     let (stop, stopped) = std::sync::mpsc::channel();
     let _flag = signal::stop_flag(move || {
         let _ = stop.send(());
     })?;
     let running = service::start(options(config)?).map_err(Failure::failed)?;
+    privileges.become_user()?;
+    privileges.give_up_system_calls()?;
     let mut text = String::new();
     for address in running.addresses() {
         put(&mut text, format_args!("tokens on {address}\n"));
@@ -56,6 +64,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     tracing::info!(event = "stop", "answering what is under way");
     running.stop();
     Ok(())
+}
+
+/// What a confined service may read.
+fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
+    let tls = config.tokens.tls.iter().flat_map(|(certificate, key)| [certificate, key]);
+    let tls = tls.filter_map(|file| file.parent()).map(Path::to_owned);
+    let etcd = config.fleet.folders();
+    let names = privileges::of_resolver(config.fleet.resolver_files());
+    privileges::of_config(file).into_iter().chain(tls).chain(etcd).chain(names).collect()
 }
 
 fn options(config: TokensConfig) -> Result<Options, Failure> {

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::backend::Known;
 use super::distinct::Distinct;
 use super::identity::{self, Identity};
+use super::keys::KeySources;
 use super::mistake::{Place, Report};
 use super::schema::LinkWord;
 use super::section::Section;
@@ -46,7 +47,7 @@ pub(super) struct Before {
 pub(super) fn read(
     mut section: Section<'_, '_>,
     (known, has_fleet): (&Known, bool),
-    base: &Path,
+    (sources, base): (&KeySources<'_>, &Path),
     before: &mut Before,
 ) -> Option<Agent> {
     let name = section.text("name", agent_or_any);
@@ -55,7 +56,7 @@ pub(super) fn read(
     }
     let bind = section.text("bind", values::address);
     let place = section.place("certificate");
-    let identity = identity::read(&mut section, base);
+    let identity = identity::read(&mut section, sources, base);
     if let Some(Err(why)) = identity.as_ref().map(Identity::gateway) {
         section.report.note(&place, why);
     }

@@ -86,6 +86,13 @@ impl Fleet {
         if self.endpoints.iter().any(is_name) { RESOLVER_FILES } else { &[] }
     }
 
+    /// The folders that the files of TLS lie in.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let own = self.tls.iter().flat_map(|it| &it.own).flat_map(|(one, key)| [one, key]);
+        let all = self.tls.iter().map(|it| &it.ca).chain(own);
+        all.filter_map(|file| file.parent()).map(Path::to_owned).collect()
+    }
+
     /// How etcd is reached.
     pub fn options(&self) -> Options {
         let credentials = self.credentials.as_ref().map(|account| Credentials {
@@ -268,7 +275,8 @@ fn path(text: &str, base: &Path) -> Option<PathBuf> {
     (!text.is_empty() && !text.contains('\0')).then(|| base.join(text))
 }
 
-const RESOLVER_FILES: &[&str] =
+/// What the C library reads to look a name up.
+pub(super) const RESOLVER_FILES: &[&str] =
     &["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 const NO_TLS: &str = "it, and no endpoint that speaks TLS";
 const PASSWORD: &str = "a password of 1 to 256 characters";

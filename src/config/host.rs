@@ -61,12 +61,22 @@ pub struct Agent {
     pub drain_timeout: Duration,
     /// How log lines look.
     pub log: LogFormat,
+    /// Whom the agent becomes before it connects to anybody.
+    pub user: Option<String>,
+    /// Whether it gives up system calls and files that it does not need.
+    pub confine: bool,
 }
 
 impl HostConfig {
     /// Reads and checks a file.
     pub fn load(file: &Path) -> Result<Self, LoadError> {
         super::load(file, |text, sources| Self::parse(text, file, sources))
+    }
+
+    /// The files that names of hosts are looked up in: gateways may have names, and more of them
+    /// may come.
+    pub const fn resolver_files(&self) -> &'static [&'static str] {
+        fleet_table::RESOLVER_FILES
     }
 
     /// Checks a text. `file` names it in mistakes, and its directory is where relative paths start.
@@ -96,7 +106,8 @@ fn read<'a>(
     if agent.is_none() && report.is_clean() {
         report.expected(&Place::new("agent", 0), "nothing", "a table [agent]");
     }
-    let agent = agent.and_then(|found| read_agent(open(report, &AGENT, found), has_fleet, base));
+    let agent =
+        agent.and_then(|found| read_agent(open(report, &AGENT, found), has_fleet, (sources, base)));
     let fleet = table(&mut root, &schema::FLEET, report)
         .map(|found| read_fleet(open(report, &schema::FLEET, found), sources, base));
     let admin = table(&mut root, &schema::ADMIN, report)
@@ -165,7 +176,11 @@ fn read_backend(
     Some((backend?, hosted.ok()?))
 }
 
-fn read_agent(mut section: Section<'_, '_>, has_fleet: bool, base: &Path) -> Option<Agent> {
+fn read_agent(
+    mut section: Section<'_, '_>,
+    has_fleet: bool,
+    (sources, base): (&KeySources<'_>, &Path),
+) -> Option<Agent> {
     let name = section.text("name", values::agent);
     if !has_fleet && !section.has("gateways") {
         let place = section.place("gateways");
@@ -175,7 +190,7 @@ fn read_agent(mut section: Section<'_, '_>, has_fleet: bool, base: &Path) -> Opt
     let regions = section.list("regions", |value| Name::new(value.as_str()?));
     let max_gateways = section.integer("max_gateways");
     let of_certificate = section.place("certificate");
-    let identity = identity::read(&mut section, base);
+    let identity = identity::read(&mut section, sources, base);
     if let Some(Err(why)) = identity.as_ref().map(Identity::agent) {
         section.report.note(&of_certificate, why);
     }
@@ -183,6 +198,8 @@ fn read_agent(mut section: Section<'_, '_>, has_fleet: bool, base: &Path) -> Opt
     let state_dir = section.path("state_dir", base);
     let drain_timeout = section.duration("drain_timeout");
     let log = section.choice("log");
+    let user = section.text_or("user", None, |text| values::user(text).map(Some));
+    let confine = section.flag("confine");
     section.finish();
     Some(Agent {
         name: name?.0,
@@ -194,6 +211,8 @@ fn read_agent(mut section: Section<'_, '_>, has_fleet: bool, base: &Path) -> Opt
         state_dir: state_dir?,
         drain_timeout: drain_timeout?,
         log: log?.0,
+        user: user?,
+        confine: confine?,
     })
 }
 
@@ -285,9 +304,9 @@ const AGENT: Table = Table {
         Field::new(
             "key",
             Changes::Restart,
-            Kind::Value("the path of a file in PEM that is closed to group and others"),
+            schema::TRUNK_KEY,
             Presence::Required,
-            "The certificate's key.",
+            "The certificate's key: a file, or a credential of the service, which is what it was when that was started.",
         ),
         Field::new(
             "run_dir",
@@ -317,6 +336,22 @@ const AGENT: Table = Table {
             Kind::Choice(words::<LogFormat>),
             Presence::Default("\"human\""),
             "How log lines look. The command line's --log goes first.",
+        ),
+        Field::new(
+            "user",
+            Changes::Restart,
+            Kind::Value("a user's name"),
+            Presence::Optional("\"ringgate-agent\""),
+            "Become this user before anybody is connected to. Needs a start as root; without it the agent stays who it is. This user \
+             has to be able to read this file and those that it names.",
+        ),
+        Field::new(
+            "confine",
+            Changes::Restart,
+            Kind::Flag,
+            Presence::Default("false"),
+            "Give up most system calls, and all files but run_dir, state_dir, the folders of this file and of the certificates that it \
+             names, systemd's credentials, and what names of hosts are looked up in.",
         ),
     ],
 };

@@ -107,7 +107,7 @@ fn read<'a>(
         .into_iter()
         .map(|found| {
             let section = open(report, &schema::AGENT, found);
-            agent::read(section, (&known, has_fleet), base, &mut before)
+            agent::read(section, (&known, has_fleet), (keys, base), &mut before)
         })
         .collect();
     let fleet_read = fleet.as_ref().and_then(Option::as_ref);
@@ -167,7 +167,7 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     let spin = section.duration("spin");
     let batch_delay = section.value("batch_delay", batch_delay);
     let log = section.choice("log");
-    let user = section.text_or("user", None, |text| user(text).map(Some));
+    let user = section.text_or("user", None, |text| values::user(text).map(Some));
     let confine = section.flag("confine");
     section.finish();
     Some(Gateway {
@@ -186,16 +186,8 @@ fn read_gateway(mut section: Section<'_, '_>, base: &Path) -> Option<Gateway> {
     })
 }
 
-fn user(text: &str) -> Option<String> {
-    let fits = !text.is_empty() && text.len() <= USER_BYTES_MAX && !text.contains(['\0', ':', '/']);
-    fits.then(|| text.to_owned())
-}
-
 /// Agents of one gateway.
 const AGENTS_MAX: usize = 256;
-
-/// What `useradd` allows.
-const USER_BYTES_MAX: usize = 32;
 
 fn workers(value: &DeValue<'_>) -> Option<Workers> {
     if value.as_str() == Some("auto") {

@@ -210,6 +210,10 @@ impl Word for LinkWord {
 pub(super) const FLEET_NAME: Kind = Kind::Value(
     "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit",
 );
+/// The key of a trunk's certificate.
+pub(super) const TRUNK_KEY: Kind = Kind::Value(
+    "the path of a file in PEM that is closed to group and others, or { credential = … }",
+);
 const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '-'");
 const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
 const IDS: &str = "a number from 0 to 4294967294";
@@ -1038,9 +1042,9 @@ pub(super) const AGENT: Table = Table {
         Field::new(
             "key",
             Changes::Reload,
-            Kind::Path { bytes_max: DIR_BYTES_MAX },
+            TRUNK_KEY,
             Presence::Required,
-            "Its key (PEM), closed to group and others (chmod 600).",
+            "Its key (PEM): a file that is closed to group and others (chmod 600), or a credential of the service.",
         ),
         Field::new(
             "backends",

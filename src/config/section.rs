@@ -135,6 +135,11 @@ impl<'r, 'a> Section<'r, 'a> {
         self.values.contains_key(name)
     }
 
+    /// A field that was not read yet, as it stands.
+    pub(super) fn peek(&self, name: &str) -> Option<&DeValue<'a>> {
+        self.values.get(name).map(toml::Spanned::get_ref)
+    }
+
     /// What a field accepts.
     pub(super) fn form(&self, name: &str) -> &'static Kind {
         &self.field(name).kind

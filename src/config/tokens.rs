@@ -48,6 +48,10 @@ pub struct Tokens {
     pub drain_timeout: Duration,
     /// How log lines look.
     pub log: LogFormat,
+    /// Whom the service becomes once it listens.
+    pub user: Option<String>,
+    /// Whether it gives up system calls and files that it does not need any more.
+    pub confine: bool,
 }
 
 /// What becomes of requests while etcd is away.
@@ -182,6 +186,8 @@ fn read_tokens(mut section: Section<'_, '_>, base: &Path) -> Option<Tokens> {
     let memory = section.integer("memory");
     let drain_timeout = section.duration("drain_timeout");
     let log = section.choice("log");
+    let user = section.text_or("user", None, |text| values::user(text).map(Some));
+    let confine = section.flag("confine");
     if let (Some(expire), Some(max_expire)) = (expire, max_expire)
         && expire > max_expire
     {
@@ -200,6 +206,8 @@ fn read_tokens(mut section: Section<'_, '_>, base: &Path) -> Option<Tokens> {
         memory: usize::try_from(memory?).ok()?,
         drain_timeout: drain_timeout?,
         log: log?.0,
+        user: user?,
+        confine: confine?,
     })
 }
 
@@ -377,6 +385,21 @@ const TOKENS: Table = Table {
             Kind::Choice(words::<LogFormat>),
             Presence::Default("\"human\""),
             "How log lines look. The command line's --log goes first.",
+        ),
+        Field::new(
+            "user",
+            Changes::Restart,
+            Kind::Value("a user's name"),
+            Presence::Optional("\"ringgate-tokens\""),
+            "Become this user once the service listens. Needs a start as root; without it the service stays who it is.",
+        ),
+        Field::new(
+            "confine",
+            Changes::Restart,
+            Kind::Flag,
+            Presence::Default("false"),
+            "Give up most system calls, and all files but what names of hosts are looked up in and, to be read, the folders of this file \
+             and of the certificate, and systemd's credentials.",
         ),
     ],
 };

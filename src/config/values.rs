@@ -50,6 +50,15 @@ pub fn duration(text: &str) -> Option<Duration> {
     }
 }
 
+/// The name of a user of this system.
+pub fn user(text: &str) -> Option<String> {
+    let fits = !text.is_empty() && text.len() <= USER_BYTES_MAX && !text.contains(['\0', ':', '/']);
+    fits.then(|| text.to_owned())
+}
+
+/// What `useradd` allows.
+const USER_BYTES_MAX: usize = 32;
+
 /// A 64-bit number, decimal or, after `0x`, hexadecimal.
 pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {

@@ -259,13 +259,18 @@ async fn converse<S>(
 
 /// Binds the TCP door. What a reader leaves unread waits in a small buffer of the kernel.
 pub(super) fn bind_tcp(address: std::net::SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::from_std(bound_tcp(address)?)
+}
+
+/// The same before there is a runtime.
+pub(super) fn bound_tcp(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
     let kind = socket2::Type::STREAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), kind, None)?;
     socket.set_reuse_address(true)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
+    Ok(socket.into())
 }
 
 /// The same as another process has bound it.

@@ -92,8 +92,18 @@ struct Pause {
     copied: Copied,
 }
 
-/// Takes successors that come by themselves. Only root's are listened to.
+/// Takes successors that come by themselves.
 pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {
+    loop {
+        let channel = next_successor(&listener).await;
+        if commands.send(Command::Successor(channel)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The next one that is root's. No other is listened to.
+pub(super) async fn next_successor(listener: &UnixListener) -> Channel {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
@@ -103,12 +113,9 @@ pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command
         let channel = stream.into_std().and_then(|it| Channel::from_fd(it.into()));
         let Ok(channel) = channel else { continue };
         if uid == Some(ROOT) {
-            if commands.send(Command::Successor(channel)).await.is_err() {
-                return;
-            }
-        } else {
-            let _ = channel.say(&Message::refused(&NOT_ENTITLED), &[]);
+            return channel;
         }
+        let _ = channel.say(&Message::refused(&NOT_ENTITLED), &[]);
     }
 }
 
@@ -627,13 +634,14 @@ const ROOT: u32 = 0;
 
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-const NOT_ENTITLED: &str = "only root may take a gateway over; `ringgate upgrade` has the daemon start the next one itself";
+const NOT_ENTITLED: &str =
+    "only root may take over; `ringgate upgrade` has the daemon start the next one itself";
 
 /// Its container ends with it.
-const FIRST_PROCESS: u32 = 1;
+pub(super) const FIRST_PROCESS: u32 = 1;
 
-const CAUGHT: &str =
+pub(super) const CAUGHT: &str =
     "a confined daemon that is the first process of a container cannot be taken over from";
 
-const CONFINED: &str = "a confined daemon cannot start programs: start the successor as root, with the arguments of the \
+pub(super) const CONFINED: &str = "a confined daemon cannot start programs: start the successor as root, with the arguments of the \
                         running one and --take-over";

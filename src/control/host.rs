@@ -7,7 +7,7 @@ mod pages;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
@@ -23,19 +23,20 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::http::as_json;
 use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
-use super::{LAST_ANSWERS, access, door, is_at, metrics};
+use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
 use crate::config::Admin;
 use crate::control::Program;
 use crate::hosting::{Member, Prepared};
 pub use handing::{Facts, Taken, take_over};
 use ringgate_agent::service::Agent;
+use ringgate_os::process;
 use ringgate_report::text::put;
 
 /// What an agent's control plane is told.
@@ -45,16 +46,25 @@ pub struct Settings {
     pub listener: StdUnixListener,
     /// Where that is, to be removed at the end.
     pub path: PathBuf,
+    /// Where successors of root's come to, and where that is, to be removed at the end.
+    pub next: Option<(OwnedFd, PathBuf)>,
     /// The admin address.
-    pub admin: Option<Admin>,
+    pub admin: Option<(StdTcpListener, Admin)>,
     /// How long a drain waits for players to leave.
     pub drain_timeout: Duration,
     /// The fleet, where it is in one.
     pub fleet: Option<Prepared>,
     /// What the next release is started by.
     pub program: Program,
-    /// The admin address of the process before, where there was one.
-    pub inherited: Option<Option<(SocketAddr, OwnedFd)>>,
+    /// Another process has had the agent before.
+    pub is_heir: bool,
+    /// System calls are given up before it serves: it can start no program.
+    pub is_confined: bool,
+}
+
+/// Binds an admin address.
+pub fn bind_admin(address: SocketAddr) -> io::Result<StdTcpListener> {
+    door::bound_tcp(address)
 }
 
 /// A control plane that serves once it is told to.
@@ -62,6 +72,8 @@ pub struct Control {
     runtime: tokio::runtime::Runtime,
     admin: Option<(TcpListener, Admin)>,
     socket: UnixListener,
+    next: Option<UnixListener>,
+    signals: Signals,
     settings: Settings,
     shared: Arc<Shared>,
 }
@@ -81,6 +93,7 @@ struct Shared {
     ends: Notify,
     is_draining: std::sync::atomic::AtomicBool,
     program: Program,
+    is_confined: bool,
     /// Of whoever hands it over.
     handing: Mutex<()>,
     /// The process that goes on; 0 while this one does.
@@ -92,6 +105,7 @@ struct Shared {
 struct Doors {
     control: OwnedFd,
     admin: Option<(SocketAddr, OwnedFd)>,
+    next: Option<OwnedFd>,
 }
 
 /// Opens what is to be served.
@@ -100,14 +114,15 @@ pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
     let guard = runtime.enter();
     settings.listener.set_nonblocking(true)?;
     let socket = UnixListener::from_std(settings.listener.try_clone()?)?;
-    let before = settings.inherited.as_mut().and_then(Option::take);
-    let admin = match (settings.admin.take(), before) {
-        (Some(admin), Some((address, fd))) if is_at(admin.bind, address) => {
-            Some((door::adopt_tcp(&fd)?, admin))
-        }
-        (Some(admin), _) => Some((door::bind_tcp(admin.bind)?, admin)),
-        (None, _) => None,
-    };
+    let admin = settings.admin.take().map(|(bound, admin)| {
+        bound.set_nonblocking(true)?;
+        Ok::<_, io::Error>((TcpListener::from_std(bound)?, admin))
+    });
+    let admin = admin.transpose()?;
+    let of_next = |(socket, _): &(OwnedFd, PathBuf)| socket.try_clone();
+    let successors = settings.next.as_ref().map(of_next).transpose()?;
+    let next = settings.next.as_ref().map(of_next).transpose()?.map(listening).transpose()?;
+    let signals = Signals::listen()?;
     drop(guard);
     let second = |listener: &TcpListener| {
         Ok::<_, io::Error>((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?))
@@ -115,6 +130,7 @@ pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
     let doors = Doors {
         control: settings.listener.as_fd().try_clone_to_owned()?,
         admin: admin.as_ref().map(|(listener, _)| second(listener)).transpose()?,
+        next: successors,
     };
     let shared = Arc::new(Shared {
         agent: Arc::new(agent),
@@ -122,11 +138,12 @@ pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
         ends: Notify::new(),
         is_draining: std::sync::atomic::AtomicBool::new(false),
         program: settings.program.clone(),
+        is_confined: settings.is_confined,
         handing: Mutex::new(()),
         handed_to: AtomicU32::new(0),
         doors,
     });
-    Ok(Control { runtime, admin, socket, settings, shared })
+    Ok(Control { runtime, admin, socket, next, signals, settings, shared })
 }
 
 impl Control {
@@ -144,9 +161,10 @@ impl Control {
         text
     }
 
-    /// Serves until it is told to end, and everybody has left or the time is over.
-    pub fn serve(self) -> io::Result<()> {
-        let Self { runtime, admin, socket, mut settings, shared } = self;
+    /// Serves until it is told to end, and everybody has left or the time is over. Returns what
+    /// hears signals where another process goes on.
+    pub fn serve(self) -> io::Result<Option<Signals>> {
+        let Self { runtime, admin, socket, next, mut signals, mut settings, shared } = self;
         let served = runtime.block_on(async {
             if let Some(prepared) = settings.fleet.take() {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
@@ -157,51 +175,65 @@ impl Control {
                 let rules = Arc::new(Some(admin));
                 tokio::spawn(door::serve_tcp(listener, router(&shared, rules)))
             });
-            let served = attend(&shared, &settings).await;
+            if let Some(listener) = next {
+                tokio::spawn(handing::serve(listener, Arc::clone(&shared)));
+            }
+            let served = attend(&shared, &settings, &mut signals).await;
             if shared.is_handed_over() {
                 // Who comes from now on comes to the next process.
                 unix.abort();
                 tcp.iter().for_each(tokio::task::JoinHandle::abort);
                 tokio::time::sleep(LAST_ANSWERS).await;
+                shared.pass_on(&signals.unheard().await);
             }
             served
         });
         drop(runtime);
-        if !shared.is_handed_over() {
-            let _ = std::fs::remove_file(&settings.path);
+        if shared.is_handed_over() {
+            return served.map(|()| Some(signals));
         }
-        served
+        let next = settings.next.iter().map(|(_, path)| path);
+        next.chain([&settings.path]).for_each(|path| drop(std::fs::remove_file(path)));
+        served.map(|()| None)
     }
 }
 
 /// Signals, and what they lead to.
-async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
+async fn attend(
+    shared: &Arc<Shared>,
+    settings: &Settings,
+    signals: &mut Signals,
+) -> io::Result<()> {
     let drain_timeout = settings.drain_timeout;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut upgrade = signal(SignalKind::user_defined2())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
     let notifier = Notifier::from_env(Known::default());
-    match &settings.inherited {
-        Some(_) => notifier.taken_over(),
-        None => notifier.ready(),
+    if settings.is_heir {
+        notifier.taken_over();
+    } else {
+        notifier.ready();
     }
+    let mut told_to_end = None;
     let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
     loop {
         tokio::select! {
             _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hang_up.recv() => tell_hang_up(),
             () = shared.ends.notified() => break,
-            _ = upgrade.recv() => {
-                tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
-                let shared = Arc::clone(shared);
-                tokio::spawn(async move { handing::hand_over(&shared).await });
-            }
+            signal = signals.next() => match signal {
+                kind if kind == SignalKind::hangup() => tell_hang_up(),
+                kind if kind == SignalKind::user_defined2() => {
+                    tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
+                    let shared = Arc::clone(shared);
+                    tokio::spawn(async move { handing::hand_over(&shared, None).await });
+                }
+                kind => {
+                    told_to_end = Some(kind);
+                    break;
+                }
+            },
         }
     }
     if shared.is_handed_over() {
+        // It was told so when it had nothing to end any more.
+        shared.pass_on(told_to_end.map(|it| it.as_raw_value()).as_slice());
         notifier.handed_over(shared.handed_to.load(Ordering::Relaxed));
         return Ok(());
     }
@@ -222,8 +254,11 @@ async fn attend(shared: &Arc<Shared>, settings: &Settings) -> io::Result<()> {
     while shared.agent.view().players() > 0 && Instant::now() < end {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN_AFTER) => if shared.agent.is_healthy() { notifier.alive() },
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            signal = signals.next() => {
+                if [SignalKind::terminate(), SignalKind::interrupt()].contains(&signal) {
+                    break;
+                }
+            }
         }
     }
     if let Some(member) = shared.fleet.get() {
@@ -320,6 +355,15 @@ impl Shared {
 
     fn is_handed_over(&self) -> bool {
         self.handed_to.load(Ordering::Relaxed) != 0
+    }
+
+    /// Has the process that goes on hear signals that have come too late for this one. One that
+    /// may not send signals any more, or is somebody else by now, cannot help it.
+    fn pass_on(&self, signals: &[i32]) {
+        let heir = self.handed_to.load(Ordering::Relaxed);
+        for number in signals {
+            let _ = process::signal(heir, *number);
+        }
     }
 
     fn is_draining(&self) -> bool {

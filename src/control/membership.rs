@@ -23,6 +23,7 @@ use super::status::SCHEMA;
 use super::view::Snapshot;
 use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
 use crate::config::{self, Config, Protocol, WhenAway};
+use crate::confine;
 use crate::membership::{
     Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
     merged,
@@ -128,7 +129,7 @@ impl ControlLoop {
     fn announce_door(&self) -> Option<Door> {
         let socket = self.announcements.as_ref()?.try_clone().ok()?;
         let fleet = self.config.fleet.as_ref()?;
-        let own = plan::becomes(&self.config.gateway).ok().flatten();
+        let own = confine::becomes(self.config.gateway.user.as_deref()).ok().flatten();
         let own = own.map_or_else(process::effective_uid, |user| user.uid);
         Some(Door { socket, allowed: plan::allow(&fleet.allowed, own) })
     }

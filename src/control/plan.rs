@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
-use crate::confine::User;
+use crate::confine;
 use crate::worker::{CardPlan, Plan};
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use ringgate_core::proto::plain::{Field, Order, Width};
@@ -38,7 +38,8 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         .iter()
         .map(|listener| self::listener(listener, listener_backends(listener)))
         .collect();
-    let own = becomes(&config.gateway)?.map_or_else(process::effective_uid, |user| user.uid);
+    let own = confine::becomes(config.gateway.user.as_deref())?;
+    let own = own.map_or_else(process::effective_uid, |user| user.uid);
     let backends = config.backends.iter().map(|it| backend(it, own)).collect();
     let batch_delay = batch_delay(&config.gateway);
     let mut setup = Setup { batch_delay, ..Setup::new(listeners, backends, incarnation) };
@@ -255,20 +256,6 @@ fn field(sequence: config::Sequence) -> Field {
             config::NumberOrder::Big => Order::Big,
             config::NumberOrder::Little => Order::Little,
         },
-    }
-}
-
-/// Whom the daemon becomes when it has bound its sockets; nobody else where it is that user
-/// already.
-pub fn becomes(gateway: &config::Gateway) -> Result<Option<User>, String> {
-    let Some(name) = &gateway.user else { return Ok(None) };
-    let user = User::named(name).map_err(|why| format!("cannot become user {name}: {why}"))?;
-    match process::effective_uid() {
-        own if own == user.uid => Ok(None),
-        0 => Ok(Some(user)),
-        own => Err(format!(
-            "cannot become user {name}: the daemon was started as user {own}, not as root"
-        )),
     }
 }
 

@@ -17,7 +17,7 @@ use ringgate_os::process;
 pub struct Signals([(SignalKind, Signal); 4]);
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         let caught = |kind| Ok::<_, io::Error>((kind, signal(kind)?));
         let [terminate, interrupt, hang_up, user] = kinds().map(caught);
         Ok(Self([terminate?, interrupt?, hang_up?, user?]))

@@ -36,9 +36,15 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn start(folder: &Folder) -> Self {
+        Self::start_with(folder, |_| ())
+    }
+
+    /// The same by a command that is changed before.
+    pub(crate) fn start_with(folder: &Folder, change: impl FnOnce(&mut Command)) -> Self {
         let config = folder.join("agent.toml");
         let log = std::fs::File::create(folder.join("agent.log")).expect("a log file");
         let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
+        change(&mut command);
         let mut child =
             command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary was built");
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -69,9 +75,18 @@ impl Agent {
     }
 
     /// Why its only trunk, or its last attempt, has ended.
-    fn last_end(&self) -> Option<String> {
+    pub(crate) fn last_end(&self) -> Option<String> {
         let page = self.get("/status").json();
         page["gateways"][0]["last_end"]["reason"].as_str().map(str::to_owned)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.program.child.id()
+    }
+
+    /// Waits for its end. Its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        wait_for("the agent's end", || self.program.child.try_wait().expect("ours")).code()
     }
 
     fn signal(&self, number: i32) {
@@ -81,7 +96,7 @@ impl Agent {
     /// Tells it to end, and waits. Its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         self.signal(libc::SIGTERM);
-        wait_for("the agent's end", || self.program.child.try_wait().expect("ours")).code()
+        self.ended()
     }
 }
 
@@ -120,7 +135,7 @@ fn at_gateway(folder: &Folder, port: u16) -> String {
 }
 
 /// The agent's own file.
-fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) {
+pub(crate) fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) {
     let text = format!(
         "[agent]\nname = \"{name}\"\ngateways = [\"127.0.0.1:{port}\"]\nca = \"ca.pem\"\n\
          certificate = \"host-7.pem\"\nkey = \"host-7.key\"\nrun_dir = \"host\"\ndrain_timeout = \"0s\"\n\
@@ -130,7 +145,7 @@ fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) {
     folder.file("agent.toml", text, 0o600);
 }
 
-fn gateway(folder: &Folder, port: u16) -> Daemon {
+pub(crate) fn gateway(folder: &Folder, port: u16) -> Daemon {
     let mut text = Text::new();
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
     text.backends.push_str("grace = \"1m\"\n");
@@ -138,7 +153,7 @@ fn gateway(folder: &Folder, port: u16) -> Daemon {
     Daemon::start(&text)
 }
 
-const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
+pub(crate) const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
 
 pub(crate) fn echo(arguments: &[&str]) -> Program {
     let mut command = ringgate(["echo"].iter().chain(arguments));
@@ -259,13 +274,13 @@ fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     assert!(lanes.iter().all(|lane| lane["lost"] == serde_json::json!([0, 0])), "{of_agent}");
 }
 
-fn agent_upgrade(folder: &Folder) -> crate::command::Ran {
+pub(crate) fn agent_upgrade(folder: &Folder) -> crate::command::Ran {
     let control = folder.join("host/control.sock");
     run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]))
 }
 
 /// A process that an agent has started.
-struct Heir(u32);
+pub(crate) struct Heir(pub(crate) u32);
 
 impl Drop for Heir {
     fn drop(&mut self) {

@@ -76,7 +76,7 @@ fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
 }
 
 /// Passes messages on between the two, and kills at a step. Whether it came to that.
-fn relay(
+pub(crate) fn relay(
     step: &str,
     its: &Channel,
     gateway: &mut Option<Channel>,

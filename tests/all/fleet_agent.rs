@@ -58,6 +58,7 @@ impl Rig {
         let text = format!(
             "[agent]\nname = \"host-7\"\nca = \"ca.pem\"\ncertificate = \"host-7.pem\"\n\
              key = \"host-7.key\"\nrun_dir = \"host\"\nstate_dir = \"state\"\ndrain_timeout = \"0s\"\n\
+             confine = true\n\
              [admin]\nbind = \"127.0.0.1:0\"\n{table}{backends}"
         );
         self.folder.file("agent.toml", text, 0o600);

@@ -28,7 +28,7 @@ impl Service {
         let folder = Folder::new();
         let table = fleet.table("tokens-1");
         let text = format!(
-            "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\nname = \"wall\"\n\
+            "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\nconfine = true\n[[caller]]\nname = \"wall\"\n\
              scopes = [\"see\"]\nsecret = {{ file = \"secret\" }}\n"
         );
         folder.file("secret", "an-eye-for-the-fleet", 0o600);
@@ -63,6 +63,11 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
     fleet.put_backend(&daemon, "one", 4, "ready");
     fleet.put_backend(&daemon, "two", 6, "draining");
     let mut service = Service::start(&fleet);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", service.child.id()));
+    assert!(
+        status.expect("it runs").contains("Seccomp:\t2"),
+        "it has given up what it does not need"
+    );
     wait_for("all of it in the service's mirror", || {
         let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
         let has_epoch = told["gateways"][0]["listeners"][0]["epochs"] == serde_json::json!([1]);

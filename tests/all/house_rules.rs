@@ -78,7 +78,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "agent batch config confine control core fleet gate handover hosting io link membership os report state tokens worker"),
     ("src/config", "agent::options core fleet gate::Front gate::Intake os::processor trunk::tls"),
-    ("src/confine", ""),
+    ("src/confine", "os::process"),
     ("src/control", "agent batch config confine core fleet gate handover hosting io::CardChoice io::CardDrop io::CardMode io::Choice lanes::Desk link::announce membership os report state trunk::tls trunks worker"),
     ("src/handover", "os"),
     ("src/hosting", "agent config fleet gate::Allowed link::announce membership os"),

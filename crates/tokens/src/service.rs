@@ -199,8 +199,10 @@ pub fn start(options: Options) -> io::Result<Running> {
             *address = door.local_addr()?;
             doors.push(door);
         }
+        // Files are read before this returns: afterwards the process may be somebody else.
+        let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
         let (shared, tls, stopped) = (Arc::clone(&shared), tls.clone(), stopped.clone());
-        let body = move || run_http(&shared, doors, tls, stopped);
+        let body = move || run_http(&shared, client, (doors, tls), stopped);
         http.push(thread::Builder::new().name(format!("tokens-{index}")).spawn(body)?);
     }
     let for_fleet = Arc::clone(&shared);
@@ -241,13 +243,11 @@ const OWNER_NAME_BYTES: usize = 48;
 
 fn run_http(
     shared: &Arc<Shared>,
-    doors: Vec<std::net::TcpListener>,
-    tls: Option<tokio_rustls::TlsAcceptor>,
+    client: Client,
+    (doors, tls): (Vec<std::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
     stopped: watch::Receiver<bool>,
 ) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let client = Client::new(shared.options.etcd.clone());
-    let (Ok(runtime), Ok(client)) = (runtime, client) else {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tracing::error!("a thread of the token service cannot begin");
         return;
     };

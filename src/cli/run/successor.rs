@@ -15,8 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::privileges::Privileges;
 use super::{
-    Args, Failure, make_folders, open_announce_socket, open_next_socket, open_socket, state,
-    tell_driver,
+    Failure, make_folders, open_announce_socket, open_next_socket, open_socket, state, tell_driver,
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
@@ -29,26 +28,24 @@ use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_state::{Folder, text};
 
-/// The gateway to take over from, if one is wanted and there.
-pub(super) fn find(args: &Args, config: &Config) -> Result<Option<Channel>, Failure> {
-    if !args.take_over {
-        return Ok(None);
-    }
-    if args.predecessor_on_stdin {
+/// Whom to take over from: who has started this process, or who has this `run_dir`, if somebody
+/// does.
+pub(in crate::cli) fn find(is_on_stdin: bool, run_dir: &Path) -> Result<Option<Channel>, Failure> {
+    if is_on_stdin {
         let channel = io::stdin().as_fd().try_clone_to_owned().and_then(Channel::from_fd);
         return channel
             .map(Some)
             .map_err(|why| Failure::bad_input(format_args!("--predecessor-on-stdin: {why}")));
     }
-    let path = config.gateway.run_dir.join(handover::SOCKET);
+    let path = run_dir.join(handover::SOCKET);
     match Channel::connect(&path) {
         Ok(channel) => Ok(Some(channel)),
         Err(why) if is_nobody(&why) => {
-            tracing::info!("there is no gateway to take over from; starting as ever");
+            tracing::info!("there is nobody to take over from; starting as ever");
             Ok(None)
         }
         Err(why) => Err(Failure::failed(format_args!(
-            "cannot reach the gateway to take over from at {}: {why}",
+            "cannot reach whom to take over from at {}: {why}",
             path.display()
         ))),
     }

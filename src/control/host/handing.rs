@@ -1,6 +1,6 @@
-//! An agent that is replaced while it runs: the next release is started, gets all that this process
-//! has, and goes on with it. Neither game processes nor gateways notice more than a moment of
-//! silence.
+//! An agent that is replaced while it runs: the next release is started, or comes by itself as
+//! root, gets all that this process has, and goes on with it. Neither game processes nor gateways
+//! notice more than a moment of silence.
 //!
 //! Who owns the agent at each step is decided by the same machines as for a gateway
 //! ([`crate::handover::steps`]); there is less to say, because nothing is copied ahead.
@@ -24,7 +24,11 @@ use ringgate_trunks::AtRest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::handover::{filled, note_heard, start};
+use tokio::net::UnixListener;
+
+use super::super::handover::{
+    CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
+};
 use super::super::status::SCHEMA;
 use super::Shared;
 use crate::handover::channel::why_not;
@@ -48,6 +52,9 @@ pub struct Facts {
     pub epoch_ns: u64,
     /// Where the admin address is, if its descriptor is given, behind the control socket's.
     pub admin: Option<SocketAddr>,
+    /// Whether the descriptor of the socket for the next successor is given, behind that.
+    #[serde(default)]
+    pub next: bool,
 }
 
 /// What a successor has made of another process's agent, once it is the owner.
@@ -58,12 +65,14 @@ pub struct Taken {
     /// Its control socket.
     pub control: OwnedFd,
     /// Its admin address.
-    pub admin: Option<(SocketAddr, OwnedFd)>,
+    pub admin: Option<OwnedFd>,
+    /// Where successors of root's come to.
+    pub next: Option<OwnedFd>,
 }
 
 /// `POST /upgrade`.
 pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
-    let (status, answer) = match hand_over(&shared).await {
+    let (status, answer) = match hand_over(&shared, None).await {
         Ok((pid, pause_us)) => {
             let answer = json!(
                 { "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }
@@ -77,11 +86,23 @@ pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
 }
 
-/// Starts the next release, and has it take over. The process that goes on, and for how many
-/// microseconds nobody did.
-pub(super) async fn hand_over(shared: &Arc<Shared>) -> Result<(u32, u64), String> {
+/// Takes successors that come by themselves, one after the other.
+pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
+    loop {
+        let channel = next_successor(&listener).await;
+        // Why it is refused is said to it, and in the log.
+        drop(hand_over(&shared, Some(channel)).await);
+    }
+}
+
+/// Starts the next release, or talks to one that has come, and has it take over. The process that
+/// goes on, and for how many microseconds nobody did.
+pub(super) async fn hand_over(
+    shared: &Arc<Shared>,
+    come: Option<Channel>,
+) -> Result<(u32, u64), String> {
     let of_thread = Arc::clone(shared);
-    let work = tokio::task::spawn_blocking(move || try_hand_over(&of_thread));
+    let work = tokio::task::spawn_blocking(move || try_hand_over(&of_thread, come));
     let handed = work.await.unwrap_or_else(|_| Err("a thread has panicked".to_owned()));
     match &handed {
         Ok((pid, pause_us)) => {
@@ -105,13 +126,41 @@ pub(super) async fn hand_over(shared: &Arc<Shared>) -> Result<(u32, u64), String
     handed
 }
 
-fn try_hand_over(shared: &Shared) -> Result<(u32, u64), String> {
+fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Result<(u32, u64), String> {
     // One at a time.
-    let Ok(_turn) = shared.handing.try_lock() else {
-        return Err("the agent is being handed over already".to_owned());
+    let turn = shared.handing.try_lock();
+    let may = match &turn {
+        Ok(_) => may_hand_over(shared, come.is_some()),
+        Err(_) => Err("the agent is being handed over already".to_owned()),
     };
-    if std::process::id() == FIRST_PROCESS {
-        return Err(CAUGHT.to_owned());
+    let (child, channel) = match (may, come) {
+        (Ok(()), Some(channel)) => (None, channel),
+        (Ok(()), None) => {
+            let path = shared.program.path.display();
+            let started = start(&shared.program);
+            let (child, channel) = started.map_err(|why| format!("cannot start {path}: {why}"))?;
+            (Some(child), channel)
+        }
+        (Err(why), come) => {
+            if let Some(channel) = come {
+                let _ = channel.say(&Message::refused(&why), &[]);
+            }
+            return Err(why);
+        }
+    };
+    let (told, given, why) = (None, None, String::new());
+    Giving { shared, channel, child, told, given, why }.give()
+}
+
+fn may_hand_over(shared: &Shared, has_come: bool) -> Result<(), String> {
+    if shared.is_confined {
+        if !has_come {
+            return Err(CONFINED.to_owned());
+        }
+        // It would have to see the successor, or end it with itself.
+        if std::process::id() == FIRST_PROCESS {
+            return Err(CAUGHT.to_owned());
+        }
     }
     if shared.fleet.get().is_some() {
         return Err(IN_FLEET.to_owned());
@@ -119,18 +168,15 @@ fn try_hand_over(shared: &Shared) -> Result<(u32, u64), String> {
     if shared.is_draining() || shared.handed_to.load(Ordering::Relaxed) != 0 {
         return Err("the agent ends".to_owned());
     }
-    let path = shared.program.path.display();
-    let (child, channel) =
-        start(&shared.program).map_err(|why| format!("cannot start {path}: {why}"))?;
-    let (told, given, why) = (None, None, String::new());
-    Giving { shared, channel, child, told, given, why }.give()
+    Ok(())
 }
 
 /// The conversation, as far as it has come.
 struct Giving<'a> {
     shared: &'a Shared,
     channel: Channel,
-    child: Child,
+    /// A program that this process has started.
+    child: Option<Child>,
     /// What the successor reads when it comes to it, and which would be wiped.
     told: Option<Writing>,
     given: Option<(Writing, AtRest)>,
@@ -189,9 +235,11 @@ impl Giving<'_> {
                 GiverStep::Resume | GiverStep::Part => {
                     drop(self.given.take());
                     let _ = self.channel.say(&Message::refused(&self.why), &[]);
-                    // It is not the owner, and would find that out by itself.
-                    let _ = self.child.kill();
-                    let _ = self.child.wait();
+                    if let Some(child) = &mut self.child {
+                        // It is not the owner, and would find that out by itself.
+                        let _ = child.kill();
+                        let _ = child.wait();
+                    }
                     return Err(self.why);
                 }
             };
@@ -206,6 +254,7 @@ impl Giving<'_> {
 
     fn welcome(&self) -> Result<Writing, String> {
         let options = self.shared.agent.options();
+        let doors = &self.shared.doors;
         let facts = Facts {
             release: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -213,13 +262,15 @@ impl Giving<'_> {
             run_dir: options.run_dir.clone(),
             incarnation: options.incarnation,
             epoch_ns: self.shared.agent.clock().epoch_ns(),
-            admin: self.shared.doors.admin.as_ref().map(|(address, _)| *address),
+            admin: doors.admin.as_ref().map(|(address, _)| *address),
+            next: doors.next.is_some(),
         };
         let facts = serde_json::to_vec(&facts).expect("no maps with other keys than strings");
         let memory = filled(&facts).map_err(|why| why.to_string())?;
-        let admin = self.shared.doors.admin.as_ref().map(|(_, fd)| fd.as_fd());
-        let doors = [self.shared.doors.control.as_fd()].into_iter().chain(admin);
-        let fds: Vec<_> = [memory.fd()].into_iter().chain(doors).collect();
+        let admin = doors.admin.iter().map(|(_, fd)| fd.as_fd());
+        let next = doors.next.iter().map(AsFd::as_fd);
+        let first = [memory.fd(), doors.control.as_fd()];
+        let fds: Vec<_> = first.into_iter().chain(admin).chain(next).collect();
         self.say(&Message::Welcome { facts_bytes: facts.len() as u64 }, &fds)?;
         Ok(memory)
     }
@@ -292,8 +343,15 @@ pub fn take_over(
 
 type Memory = (u64, Vec<OwnedFd>);
 
+/// What operators and successors come in by.
+struct Doors {
+    control: OwnedFd,
+    admin: Option<OwnedFd>,
+    next: Option<OwnedFd>,
+}
+
 /// What is made before anything is given.
-type Made = (Facts, Options, OwnedFd, Option<(SocketAddr, OwnedFd)>);
+type Made = (Facts, Options, Doors);
 
 fn prepare(
     welcome: Option<Memory>,
@@ -303,13 +361,16 @@ fn prepare(
     let mut fds = fds.into_iter();
     let facts = memory::read(&fds.next().ok_or(TOO_LITTLE)?, bytes)?;
     let facts: Facts = serde_json::from_slice(&facts).map_err(|why| why.to_string())?;
-    let control = fds.next().ok_or(TOO_LITTLE)?;
-    let admin = facts.admin.map(|address| fds.next().map(|fd| (address, fd)).ok_or(TOO_LITTLE));
+    let mut next = || fds.next().ok_or(TOO_LITTLE);
+    let control = next()?;
+    let admin = facts.admin.map(|_| next()).transpose()?;
+    let successors = facts.next.then(&mut next).transpose()?;
+    let doors = Doors { control, admin, next: successors };
     let options = options.ok_or(TOO_LITTLE)?(&facts)?;
     if (&options.name, &options.run_dir) != (&facts.name, &facts.run_dir) {
         return Err("agent.name or agent.run_dir has changed; that needs a restart".to_owned());
     }
-    Ok((facts, options, control, admin.transpose()?))
+    Ok((facts, options, doors))
 }
 
 fn import(
@@ -317,20 +378,14 @@ fn import(
     given: Option<Memory>,
     sockets: Vec<OwnedFd>,
 ) -> Result<Taken, String> {
-    let (facts, options, control, admin) = made.ok_or(TOO_LITTLE)?;
+    let (facts, options, Doors { control, admin, next }) = made.ok_or(TOO_LITTLE)?;
     let (bytes, fds) = given.ok_or(TOO_LITTLE)?;
     let state = memory::read(&fds.into_iter().next().ok_or(TOO_LITTLE)?, bytes)?;
     let heir = Heir::read(options, Clock::since(facts.epoch_ns), &state, sockets)?;
-    Ok(Taken { heir, control, admin })
+    Ok(Taken { heir, control, admin, next })
 }
 
 const TOO_LITTLE: &str = "what was given is not what was announced";
-
-/// Its container ends with it.
-const FIRST_PROCESS: u32 = 1;
-
-const CAUGHT: &str =
-    "the first process of a container cannot be replaced: the container would end with it";
 
 /// Its registration is the process's own.
 const IN_FLEET: &str = "an agent in a fleet is not replaced while it runs: drain it, or restart it \

@@ -23,6 +23,7 @@ pub(super) fn status(
     let mut page = json!({
         "schema": 1,
         "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
         "agent": agent.options().name,
         "state": if is_draining { "draining" } else { "serving" },
         "uptime_s": uptime_s,

@@ -21,10 +21,11 @@ pub(super) fn is_this() -> bool {
 }
 
 /// Waits for the end of the process that has taken over, and of all that take over from it.
-/// `unheard` is what this one was told after it had given its players away.
-pub(super) fn outlive(unheard: Signals) -> Result<(), Failure> {
+/// They all run the same command. `unheard` is what this one was told after it had given its
+/// players away.
+pub(super) fn outlive(unheard: Signals, command: &'static str) -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|why| fail(&why))?;
-    let status = runtime.block_on(watch(unheard))?;
+    let status = runtime.block_on(watch(unheard, [command, "--take-over"]))?;
     let code = status.map(|it| it.code().or_else(|| Some(SIGNALLED + it.signal()?)));
     match code.flatten() {
         // As it would have ended here.
@@ -34,9 +35,11 @@ pub(super) fn outlive(unheard: Signals) -> Result<(), Failure> {
 }
 
 /// How the last of them has ended, if the kernel tells us.
-async fn watch(mut told: Signals) -> Result<Option<ExitStatus>, Failure> {
+///
+/// The words are on the command line of every process that takes over.
+async fn watch(mut told: Signals, heirs: [&str; 2]) -> Result<Option<ExitStatus>, Failure> {
     let mut child = signal(SignalKind::child()).map_err(|why| fail(&why))?;
-    let mut heir = owners::others(&SUCCESSOR).max();
+    let mut heir = owners::others(&heirs).max();
     let mut last = None;
     loop {
         let is_gone = heir.and_then(owners::living).is_none();
@@ -45,7 +48,7 @@ async fn watch(mut told: Signals) -> Result<Option<ExitStatus>, Failure> {
             last = if heir.is_none_or(|heir| heir == pid) { Some(ended) } else { last };
         }
         if is_gone {
-            heir = owners::others(&SUCCESSOR).max();
+            heir = owners::others(&heirs).max();
             if heir.is_none() {
                 return Ok(last);
             }
@@ -60,7 +63,7 @@ async fn watch(mut told: Signals) -> Result<Option<ExitStatus>, Failure> {
         // While one takes over from another we cannot see which of them serves, and a process that
         // has handed its players over does not act on it any more.
         if let Some(kind) = kind {
-            for heir in owners::others(&SUCCESSOR) {
+            for heir in owners::others(&heirs) {
                 // It may end at this very moment.
                 let _ = process::signal(heir, kind.as_raw_value());
             }
@@ -73,9 +76,6 @@ fn fail(why: &std::io::Error) -> Failure {
 }
 
 const FIRST: u32 = 1;
-
-/// What is on the command line of every process that takes over.
-const SUCCESSOR: [&str; 2] = ["run", "--take-over"];
 
 /// Shells and containers say so of a process that a signal has ended.
 const SIGNALLED: i32 = 128;

@@ -1,0 +1,166 @@
+//! What a process that serves gives up on the way there: files before it has threads, its user and
+//! most system calls once what takes more is done. The words for it (`user`, `confine`) are the
+//! same in every file.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use super::Failure;
+use crate::confine::{self, Calls, Reach, User};
+use ringgate_os::process;
+
+/// What the config wants given up.
+pub(super) struct Privileges {
+    /// Whom to become.
+    user: Option<User>,
+    confine: bool,
+    calls: Calls,
+}
+
+impl Privileges {
+    /// Checks that it can be done, before anything is.
+    pub(super) fn of(user: Option<&str>, confine: bool, calls: Calls) -> Result<Self, Failure> {
+        let user = confine::becomes(user).map_err(Failure::failed)?;
+        Ok(Self { user, confine, calls })
+    }
+
+    /// Whom this process becomes, if somebody else.
+    pub(super) const fn user(&self) -> Option<User> {
+        self.user
+    }
+
+    /// Whether anything is given up but the user.
+    pub(super) const fn is_confined(&self) -> bool {
+        self.confine
+    }
+
+    /// Gives up all files but those below these folders, which have to be there.
+    pub(super) fn give_up_files(&self, read: &[PathBuf], write: &[PathBuf]) -> Result<(), Failure> {
+        if !self.confine {
+            return Ok(());
+        }
+        let reach = confine::files(read, write).map_err(|why| {
+            Failure::failed(format_args!("cannot give up the file system (`confine`): {why}"))
+        })?;
+        match reach {
+            Reach::Full => tracing::debug!("files outside the daemon's folders are given up"),
+            Reach::Partial | Reach::None => {
+                tracing::warn!(%reach, "this kernel's Landlock cannot hide all other files");
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a folder to whom this process becomes.
+    pub(super) fn hand_over(&self, folder: &Path) -> Result<(), Failure> {
+        let Some(user) = self.user else { return Ok(()) };
+        hand_over(folder, user).map_err(|why| {
+            Failure::failed(format_args!("cannot hand {} over: {why}", folder.display()))
+        })
+    }
+
+    /// Becomes the user.
+    pub(super) fn become_user(&self) -> Result<(), Failure> {
+        let Some(user) = self.user else { return Ok(()) };
+        confine::become_user(user).map_err(|why| {
+            Failure::failed(format_args!("cannot become user {}: {why}", user.uid))
+        })?;
+        // The kernel allows dumps anew, or by its own setting, whenever the user changes.
+        if let Err(why) = process::forbid_dumps() {
+            tracing::warn!("a core dump of this process would hold keys: {why}");
+        }
+        Ok(())
+    }
+
+    /// Gives up the system calls that a process which serves does not make.
+    pub(super) fn give_up_system_calls(&self) -> Result<(), Failure> {
+        if !self.confine {
+            return Ok(());
+        }
+        confine::system_calls(self.calls).map_err(|why| {
+            Failure::failed(format_args!("cannot give up system calls (`confine`): {why}"))
+        })
+    }
+}
+
+/// The folder of a config file, and that of the service's credentials: what it names is read there
+/// while the process serves.
+pub(super) fn of_config(file: &Path) -> Vec<PathBuf> {
+    let home = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    [home].into_iter().chain(credentials).collect()
+}
+
+/// What names of hosts are looked up in. A link among these files leads to a folder of whoever
+/// writes them anew, and anew is another file: such a folder is open as a whole.
+pub(super) fn of_resolver(files: &[&str]) -> Vec<PathBuf> {
+    let own = files.iter().map(PathBuf::from);
+    let linked = files.iter().filter_map(|file| {
+        let target = std::fs::canonicalize(file).ok().filter(|it| it != Path::new(file))?;
+        target.parent().map(Path::to_owned)
+    });
+    own.chain(linked).collect()
+}
+
+/// Gives a folder to a user. The folder itself, and none that a link in its place leads to: where
+/// others may write to what it lies in (`/tmp`), they could have us give away any folder of the
+/// host.
+fn hand_over(dir: &Path, user: User) -> io::Result<()> {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let folder = OpenOptions::new().read(true).custom_flags(flags).open(dir)?;
+    let owner = folder.metadata()?.uid();
+    if owner != user.uid && owner != process::effective_uid() {
+        return Err(io::Error::other(format!("it belongs to user {owner}")));
+    }
+    fchown(&folder, Some(user.uid), Some(user.gid))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_folders_place_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("ringgate-hand-{}", std::process::id()));
+        fs::create_dir(&folder).expect("temporary folders can be made");
+        let (real, link) = (folder.join("real"), folder.join("link"));
+        fs::create_dir(&real).expect("made");
+        symlink(&real, &link).expect("made");
+        let meta = fs::metadata(&real).expect("there");
+        let own = User { uid: meta.uid(), gid: meta.gid() };
+        assert!(hand_over(&link, own).is_err());
+        assert!(hand_over(&real, own).is_ok());
+        if process::effective_uid() == 0 {
+            let [one, other] = [User { uid: 65_534, ..own }, User { uid: 65_533, ..own }];
+            hand_over(&real, one).expect("root may");
+            hand_over(&real, one).expect("and again, at the next start");
+            let why = hand_over(&real, other).expect_err("it is somebody else's");
+            assert!(why.to_string().contains("65534"), "{why}");
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn where_a_link_leads_the_folder_is_open() {
+        let folder = std::env::temp_dir().join(format!("ringgate-names-{}", std::process::id()));
+        let (kept, link) = (folder.join("kept"), folder.join("resolv.conf"));
+        fs::create_dir_all(&kept).expect("temporary folders can be made");
+        fs::write(kept.join("stub.conf"), "").expect("made");
+        symlink(kept.join("stub.conf"), &link).expect("made");
+        let link_text = link.to_str().expect("our own name");
+        let kept = fs::canonicalize(&kept).expect("it is there");
+        assert_eq!(
+            of_resolver(&[link_text, "/no/such/file"]),
+            [link, "/no/such/file".into(), kept]
+        );
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+}
