@@ -21,11 +21,12 @@ fn players_in_frames_are_served_by_an_agent() {
     let Some(pair) = pair() else { return };
     pair.connect(agent_two_hosts::GATEWAY, AGENT_ADDRESS, 1500);
     let mut text = text(&pair, BY_CARD);
-    text.more.push_str(&format!(
+    let rule = format!(
         "[[agent]]\nname = \"host-7\"\nbind = \"{}:{PORT}\"\nca = \"agents-ca.pem\"\n\
          certificate = \"gateway.pem\"\nkey = \"gateway.key\"\nbackends = [\"arena\"]\n",
         agent_two_hosts::GATEWAY
-    ));
+    );
+    text.more.push_str(&rule);
     let daemon = Daemon::start_with(&text, |_, folder| {
         for (name, text, mode) in IDENTITY {
             folder.file(name, text, mode);
