@@ -137,6 +137,7 @@ fn levels_and_snapshots_reach_players_behind_a_bad_network(io: Choice) {
     });
     // The server hears of what the last acknowledgements say.
     let all = u64::from(count * LEVELS);
+    let (mut slowest_ms, mut most_lost) = (0, 0);
     let line = loop {
         let mut line = None;
         until("the server says how it stands", || {
@@ -145,11 +146,14 @@ fn levels_and_snapshots_reach_players_behind_a_bad_network(io: Choice) {
             line.is_some()
         });
         let line = numbers(&line.expect("it was waited for"));
-        if line[2] == all {
+        // How good the ways to players are, on request.
+        (slowest_ms, most_lost) = (slowest_ms.max(line[10]), most_lost.max(line[11]));
+        let is_known = slowest_ms >= LAG_NS / 1_000_000 && most_lost > 0;
+        if line[2] == all && is_known {
             break line;
         }
     };
-    let [players, levels, delivered, snapshots, seen, lost, orders, bytes, refused, given_up] =
+    let [players, levels, delivered, snapshots, seen, lost, orders, bytes, refused, given_up, _, _] =
         line[..]
     else {
         panic!("{line:?}")

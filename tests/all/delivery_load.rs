@@ -50,6 +50,8 @@ impl Books {
             order_bytes,
             _refused,
             levels_given_up,
+            _round_trip_ms,
+            _loss_per_mille,
         ] = all[..]
         else {
             return None;

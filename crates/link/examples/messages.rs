@@ -4,7 +4,8 @@
 //! Every player gets a level of 20 KiB when it comes, and another one for each message that it
 //! sends on reliable channel 0 (an order for the next one, of any length). 30 times a second it is
 //! sent a snapshot on sequenced channel 1, of which only the newest matters. Once a second a line
-//! says what has become of all that. `ringgate-loadgen run --delivery levels` plays the players.
+//! says what has become of all that, and how good the ways to the players were a second ago, as the
+//! gateway has answered. `ringgate-loadgen run --delivery levels` plays the players.
 //!
 //! `cargo run -p ringgate-link --example messages -- RUN_DIR [NAME]`
 
@@ -59,6 +60,16 @@ struct World {
     tick: u64,
     players: HashMap<SessionId, Player>,
     books: Books,
+    ways: Ways,
+}
+
+/// How good the ways to players are: how many answers have come since the last line, and their
+/// sums.
+#[derive(Default)]
+struct Ways {
+    answers: u64,
+    round_trips_us: u64,
+    losses_per_mille: u64,
 }
 
 #[derive(Default)]
@@ -118,6 +129,12 @@ impl World {
                     self.books.note(player, token, is_delivered);
                 }
             }
+            // Nothing is known before the first round trip.
+            Event::Quality { quality, .. } if quality.round_trip_us > 0 => {
+                self.ways.answers += 1;
+                self.ways.round_trips_us += u64::from(quality.round_trip_us);
+                self.ways.losses_per_mille += u64::from(quality.loss_per_mille);
+            }
             Event::Closed { session, .. } => {
                 self.players.remove(&session).iter().for_each(|player| self.books.close(player));
             }
@@ -155,6 +172,10 @@ impl World {
         let mut snapshot = [0; SNAPSHOT_BYTES];
         snapshot[..4].copy_from_slice(&(self.tick as u32).to_le_bytes());
         let token = NonZeroU64::new(SNAPSHOT_TOKEN | (self.tick + 1));
+        let is_new_line = self.tick.is_multiple_of(TICKS_PER_LINE);
+        if is_new_line {
+            self.print_books();
+        }
         let sessions: Vec<_> = self.players.keys().copied().collect();
         for session in sessions {
             self.send_levels(outbox, session);
@@ -166,21 +187,26 @@ impl World {
                 }
                 Err(_) => self.books.refused += 1,
             }
-        }
-        if self.tick.is_multiple_of(TICKS_PER_LINE) {
-            self.print_books();
+            if is_new_line {
+                // Where the link is full, with the next line.
+                let _ = outbox.ask_quality(session);
+            }
         }
         self.tick += 1;
     }
 
-    fn print_books(&self) {
+    fn print_books(&mut self) {
         let Books { levels, levels_delivered, levels_given_up, .. } = self.books;
         let Books { snapshots, snapshots_delivered, snapshots_lost, .. } = self.books;
         let Books { orders, order_bytes, refused, .. } = self.books;
+        let Ways { answers, round_trips_us, losses_per_mille } = std::mem::take(&mut self.ways);
+        let round_trip_ms = round_trips_us / answers.max(1) / 1000;
+        let loss_per_mille = losses_per_mille / answers.max(1);
         println!(
             "players={} levels={levels} delivered={levels_delivered} snapshots={snapshots} \
              delivered={snapshots_delivered} lost={snapshots_lost} orders={orders} \
-             bytes={order_bytes} refused={refused} given_up={levels_given_up}",
+             bytes={order_bytes} refused={refused} given_up={levels_given_up} \
+             round_trip_ms={round_trip_ms} loss_per_mille={loss_per_mille}",
             self.players.len()
         );
     }

@@ -153,6 +153,7 @@ impl Linked {
                         assert!(!level.is_empty() || part.token == u64::from(number) + 1);
                         level.extend_from_slice(part.bytes);
                     }
+                    ToGateway::AskQuality { session } => assert_eq!(session, SESSION),
                     other => panic!("{other:?}"),
                 }
             }

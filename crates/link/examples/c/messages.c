@@ -5,7 +5,8 @@
  * on reliable channel 0 (an order for the next one, of any length). 30 times a second it is sent a
  * snapshot on sequenced channel 1, of which only the newest matters. Once a second a line says what
  * has become of all that: every level is delivered, unless its player leaves before (given up), and
- * every snapshot is delivered or lost. `ringgate-loadgen run --delivery levels` plays the players.
+ * every snapshot is delivered or lost; and how good the ways to the players were a second ago, as
+ * the gateway has answered. `ringgate-loadgen run --delivery levels` plays the players.
  *
  *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/messages.c -o messages
  *     ./messages /run/ringgate arena-1
@@ -42,6 +43,8 @@ struct world {
     uint64_t levels_sent, levels_delivered, levels_given_up;
     uint64_t snapshots_sent, snapshots_delivered, snapshots_lost;
     uint64_t orders, order_bytes, refused;
+    /* How many answers have come about the quality of ways since the last line, and their sums. */
+    uint64_t answers, round_trips_ns, losses_per_mille;
 };
 
 static int64_t now_ns(void) {
@@ -189,6 +192,13 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
         if (player != NULL)
             handle_report(world, player, event);
         break;
+    case RG_QUALITY:
+        if (event->round_trip_ns == 0)
+            break; /* nothing is known yet */
+        world->answers++;
+        world->round_trips_ns += event->round_trip_ns;
+        world->losses_per_mille += event->loss_per_mille;
+        break;
     case RG_CLOSED:
         remove_player(world, event->session);
         break;
@@ -200,26 +210,39 @@ static void handle(struct world *world, rg_backend *backend, const struct rg_eve
     }
 }
 
+static void print_books(const struct world *world) {
+    uint64_t answers = world->answers > 0 ? world->answers : 1;
+    printf("players=%zu levels=%llu delivered=%llu snapshots=%llu delivered=%llu lost=%llu "
+           "orders=%llu bytes=%llu refused=%llu given_up=%llu round_trip_ms=%llu "
+           "loss_per_mille=%llu\n",
+           world->count, (unsigned long long)world->levels_sent,
+           (unsigned long long)world->levels_delivered, (unsigned long long)world->snapshots_sent,
+           (unsigned long long)world->snapshots_delivered,
+           (unsigned long long)world->snapshots_lost, (unsigned long long)world->orders,
+           (unsigned long long)world->order_bytes, (unsigned long long)world->refused,
+           (unsigned long long)world->levels_given_up,
+           (unsigned long long)(world->round_trips_ns / answers / 1000000),
+           (unsigned long long)(world->losses_per_mille / answers));
+    fflush(stdout);
+}
+
 static void tick(struct world *world, rg_backend *backend) {
+    int is_new_line = world->tick % TICKS_PER_LINE == 0;
     size_t at;
+    if (is_new_line) {
+        print_books(world);
+        world->answers = world->round_trips_ns = world->losses_per_mille = 0;
+    }
     for (at = 0; at < PLACES; at++) {
         struct player *player = &world->players[at];
         if (player->session == 0)
             continue;
         send_levels(world, backend, player);
         send_snapshot(world, backend, player);
+        if (is_new_line)
+            rg_ask_quality(backend, player->session); /* a full link: with the next line */
     }
-    if (world->tick++ % TICKS_PER_LINE != 0)
-        return;
-    printf("players=%zu levels=%llu delivered=%llu snapshots=%llu delivered=%llu lost=%llu "
-           "orders=%llu bytes=%llu refused=%llu given_up=%llu\n",
-           world->count, (unsigned long long)world->levels_sent,
-           (unsigned long long)world->levels_delivered, (unsigned long long)world->snapshots_sent,
-           (unsigned long long)world->snapshots_delivered,
-           (unsigned long long)world->snapshots_lost, (unsigned long long)world->orders,
-           (unsigned long long)world->order_bytes, (unsigned long long)world->refused,
-           (unsigned long long)world->levels_given_up);
-    fflush(stdout);
+    world->tick++;
 }
 
 static void run(rg_backend *backend) {
