@@ -18,6 +18,8 @@ pub(super) struct Model {
     newest: HashMap<Channel, u64>,
     arrived: HashSet<u64>,
     reported: HashSet<u64>,
+    /// The newest message of each channel that was reported as delivered.
+    told: HashMap<Channel, u64>,
 }
 
 struct Sent {
@@ -67,6 +69,11 @@ impl Model {
         assert!(self.sent.contains_key(&token), "{token} was not sent");
         assert!(self.reported.insert(token), "{token} is reported twice");
         assert_eq!(is_delivered, self.arrived.contains(&token), "{token}: a wrong report");
+        if is_delivered {
+            let channel = self.sent[&token].channel;
+            let before = self.told.insert(channel, token);
+            assert!(before < Some(token), "{channel:?} {token} is reported out of order");
+        }
     }
 
     /// Everything that had to arrive has, and everything is reported.
