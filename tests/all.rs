@@ -102,6 +102,8 @@ mod delivery_clients;
 mod delivery_gateway;
 #[path = "all/delivery_load.rs"]
 mod delivery_load;
+#[path = "all/delivery_ways.rs"]
+mod delivery_ways;
 #[path = "all/fleet_agent.rs"]
 mod fleet_agent;
 #[path = "all/fleet_announce.rs"]

@@ -40,15 +40,19 @@ const NEXT_IDENTITY: [(&str, &str, u32); 2] = [
     ("agent.key", include_str!("../../crates/trunk/src/tls/fixtures/agent-next.key"), 0o600),
 ];
 
-/// Runs itself again in the gateway's namespace, with an MTU between the two.
+/// A test of this file on two hosts.
 fn on_two_hosts(test: &str, mtu: u32, play: fn(&str)) {
+    on_two_hosts_as(&format!("agent_two_hosts::{test}"), mtu, play);
+}
+
+/// Runs the test of this name again in the gateway's namespace, with an MTU between the two hosts.
+pub(crate) fn on_two_hosts_as(name: &str, mtu: u32, play: fn(&str)) {
     if let Some((_, namespace)) = netns::role() {
         return play(&namespace);
     }
     let Some(pair) = Pair::new() else { return };
     pair.connect(GATEWAY, AGENT_ADDRESS, mtu);
-    let name = format!("agent_two_hosts::{test}");
-    let said = pair.role(&pair.gateway, &name, "gateway").output().expect("runs");
+    let said = pair.role(&pair.gateway, name, "gateway").output().expect("runs");
     assert!(said.status.success(), "{said:#?}");
 }
 
@@ -101,8 +105,8 @@ impl Drop for Host {
 }
 
 /// The gateway's side of a test.
-struct Side {
-    line: Line,
+pub(crate) struct Side {
+    pub(crate) line: Line,
     namespace: String,
 }
 
@@ -113,8 +117,13 @@ impl Side {
 
     /// One whose `[gateway]` says more.
     fn start_with(namespace: &str, more: &str) -> Self {
+        Self::of(namespace, |text| text.gateway.push_str(more))
+    }
+
+    /// One whose config is changed.
+    pub(crate) fn of(namespace: &str, change: impl FnOnce(&mut Text)) -> Self {
         let mut text = Text::new();
-        text.gateway.push_str(more);
+        change(&mut text);
         text.gateway = text.gateway.replace("workers = 1", "workers = 2");
         text.max_sessions = 200;
         text.backends = text.backends.replace("slots = 4", "slots = 200");
@@ -133,11 +142,11 @@ impl Side {
         Self { line, namespace: namespace.to_owned() }
     }
 
-    fn host(&self, is_renewed: bool) -> Host {
+    pub(crate) fn host(&self, is_renewed: bool) -> Host {
         Host::start(&self.namespace, is_renewed)
     }
 
-    fn wait_for_up(&self) {
+    pub(crate) fn wait_for_up(&self) {
         self.wait_for_number("ringgate_agent_up{agent=\"host-7\"}", |value| value == 1);
         self.line.daemon.ready();
     }
@@ -155,6 +164,17 @@ impl Side {
     fn wait_for_number(&self, series: &str, is_so: impl Fn(u64) -> bool) {
         let value = || self.line.daemon.get("/metrics").value(series);
         wait_for(series, || value().filter(|value| is_so(*value)));
+    }
+
+    /// How many records were sent in pieces, over all workers.
+    pub(crate) fn split(&self) -> u64 {
+        let page = self.line.daemon.get("/metrics");
+        let of = |worker| {
+            let series =
+                format!("ringgate_trunk_split_total{{agent=\"host-7\",worker=\"{worker}\"}}");
+            page.value(&series).unwrap_or_default()
+        };
+        (0..2).map(of).sum()
     }
 
     fn player(&self, client_id: u64) -> Player {
@@ -182,12 +202,7 @@ fn a_payload_that_fits_no_datagram_of_the_path_is_split_and_arrives() {
         let path = "ringgate_trunk_path_bytes{agent=\"host-7\",worker=\"0\"}";
         side.wait_for_number(path, |bytes| (1200..=1252).contains(&bytes));
         player.echo(&[7; 1200]);
-        let split = |worker: u8| {
-            let series =
-                format!("ringgate_trunk_split_total{{agent=\"host-7\",worker=\"{worker}\"}}");
-            side.line.daemon.get("/metrics").value(&series).unwrap_or_default()
-        };
-        wait_for("a split record", || (split(0) + split(1) > 0).then_some(()));
+        wait_for("a split record", || (side.split() > 0).then_some(()));
     });
 }
 

@@ -429,6 +429,7 @@ fn fields_of_other_protocols_are_refused_both_ways() {
         ("keys = []", "netcode"),
         ("keep_alive = \"1s\"", "netcode"),
         ("magic = \"1\"", "unreal"),
+        ("delivery = \"gateway\"", "netcode"),
         ("port_switch = \"follow\"", "netcode and unreal"),
     ] {
         let name = field.split(' ').next().expect("a name");

@@ -6,8 +6,8 @@
 //!            10.98.1.1          ──── mtu 600  ──── 10.98.1.2
 //! ```
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringgate_os::process::effective_uid;
@@ -110,6 +110,48 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A process in a namespace that has [said](say_that_it_serves) that it serves, and goes on until
+/// its input ends.
+pub(crate) struct Staying {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Staying {
+    /// Starts it and waits until it serves, or has ended.
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("runs");
+        let mut said = BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains(SERVES) {
+            line.clear();
+            if said.read_line(&mut line).expect("text") == 0 {
+                break;
+            }
+        }
+        Self { child, said }
+    }
+
+    /// Ends its input and waits for it: what it has said, if it has failed.
+    pub(crate) fn leave(mut self) -> Result<(), String> {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        self.said.read_to_string(&mut text).expect("text");
+        let mut errors = self.child.stderr.take().expect("piped");
+        errors.read_to_string(&mut text).expect("text");
+        let ended = self.child.wait().expect("our child");
+        if ended.success() { Ok(()) } else { Err(text) }
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -2,9 +2,8 @@
 //! the memory of the frames go along, so packets never take another way, and none is lost.
 
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use ringgate_os::clock;
 
 use crate::control_rig::{KEY_HEX, token, wait_for};
 use crate::gateway_rig::Player;
-use crate::netns;
+use crate::netns::{self, Staying};
 use crate::xdp_rig::{GATEWAY, Host, NETCODE_PORT, PLAIN_PORT, unbound};
 
 #[test]
@@ -24,15 +23,7 @@ fn players_in_frames_play_on_while_the_gateway_is_handed_over() {
     }
     let Some(mut host) = Host::start() else { return };
     host.warm_up();
-    let mut player = host.pair.role(&host.pair.player, name, "player");
-    let player = player.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut player = player.spawn().expect("runs");
-    let mut said = BufReader::new(player.stdout.take().expect("piped"));
-    let mut line = String::new();
-    while !line.contains("this process serves") {
-        line.clear();
-        assert_ne!(said.read_line(&mut line).expect("text"), 0, "{}", host.daemon.log());
-    }
+    let player = Staying::start(host.pair.role(&host.pair.player, name, "player"));
     let before = host.frames();
     for generation in 2..=3 {
         let (code, said) = host.upgrade();
@@ -43,12 +34,7 @@ fn players_in_frames_play_on_while_the_gateway_is_handed_over() {
         });
         assert_eq!(host.shown()["mode"], "copy");
     }
-    drop(player.stdin.take());
-    let mut rest = String::new();
-    said.read_to_string(&mut rest).expect("text");
-    let mut why = String::new();
-    player.stderr.take().expect("piped").read_to_string(&mut why).expect("text");
-    assert!(player.wait().expect("our child").success(), "{rest}{why}\n{}", host.daemon.log());
+    player.leave().unwrap_or_else(|why| panic!("{why}\n{}", host.daemon.log()));
     // The counters have gone on, and every frame since the first process is accounted for.
     let frames = host.wait_for_frames("every frame to be accounted for", |frames| {
         frames.taken == frames.received + frames.dropped
