@@ -89,5 +89,11 @@ fn runs(seconds: u64) -> Vec<(String, Run)> {
     add("200 bytes, 30 Hz, 5 % loss, 20 to 60 ms", jitter, 0, small(30, 200));
     let snapshots = Shape::Unreliable { bytes: 600, hz: 30 };
     add("snapshots of 600 bytes, 30 Hz, 5 % loss", "PktLag=25 PktLoss=5", 0, snapshots);
+    // A game's traffic over a longer way.
+    let far = "PktLag=50 PktLoss=5";
+    add("200 bytes, 30 Hz, 5 % loss, 50 ms", far, 0, small(30, 200));
+    add("20 KiB, 2 Hz, 5 % loss, 50 ms", far, 0, small(2, 20 * 1024));
+    add("20 KiB, 20 Hz, 5 % loss, 50 ms", far, 0, small(20, 20 * 1024));
+    add("snapshots of 600 bytes, 30 Hz, 5 % loss, 50 ms", far, 0, snapshots);
     runs
 }
