@@ -1,6 +1,7 @@
 //! The delivery layer beside other people's: goodput, latency and CPU over the same bad network.
 //!
 //!     cd benches/peers && cargo bench --bench delivery
+//!     cd benches/peers && cargo bench --bench delivery -- "10 % loss"     # runs named so
 //!
 //! Time is virtual: what each does depends on the seed alone, and only the CPU is measured with a
 //! clock. All are driven by a game's frames, 60 a second, as the `renet` crate wants it: what has
@@ -28,7 +29,9 @@ fn main() {
     let seconds = if is_short { 2 } else { 30 };
     println!("| run | peer | goodput, MB/s | p50, ms | p99, ms | lost, % | CPU, µs a message | packets a message |");
     println!("|---|---|---|---|---|---|---|---|");
-    for (name, run) in runs(seconds) {
+    let is_named = |argument: &String| !argument.starts_with("--");
+    let wanted = std::env::args().skip(1).find(is_named).unwrap_or_default();
+    for (name, run) in runs(seconds).into_iter().filter(|(name, _)| name.contains(&wanted)) {
         for (peer, outcome) in all(&run) {
             let Outcome { goodput, p50_ms, p99_ms, lost_percent, cpu_us, packets } = outcome;
             println!(
