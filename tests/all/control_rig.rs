@@ -215,6 +215,14 @@ impl Daemon {
         assert!(sent.success());
     }
 
+    /// Ends it without waiting for its players. The second word is for one that drains already: of
+    /// two signals at once the kernel keeps one.
+    pub(crate) fn end_at_once(&self) {
+        self.signal("TERM");
+        wait_for("the drain", || (self.status()["state"] == "draining").then_some(()));
+        self.signal("TERM");
+    }
+
     /// Waits until it has ended; its exit code.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         wait_for("the daemon's end", || self.child.try_wait().expect("our child")).code()

@@ -154,8 +154,7 @@ fn a_process_registers_itself_gets_players_and_dies() {
     let _next = Process::start(&daemon, "arena-1", arena());
     player.echo(b"found again");
     // The gateway takes all of it along.
-    daemon.signal("TERM");
-    daemon.signal("TERM");
+    daemon.end_at_once();
     is_gone(&fleet, "arena-1");
 }
 

@@ -49,8 +49,7 @@ fn a_gateway_registers_and_serves_what_the_fleet_knows() {
     drop(game);
 
     // The gateway takes itself back.
-    daemon.signal("TERM");
-    daemon.signal("TERM");
+    daemon.end_at_once();
     wait_for("the registration's end", || fleet.gateway("gate-1").is_none().then_some(()));
 }
 
@@ -205,8 +204,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
     assert!(daemon.log().contains("fleet_away"));
     // Its own restart meanwhile.
     drop(game);
-    daemon.signal("TERM");
-    daemon.signal("TERM");
+    daemon.end_at_once();
     daemon.ended();
     let mut text = text.clone();
     text.run_dir = Some(daemon.run_dir());
