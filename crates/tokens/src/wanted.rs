@@ -120,7 +120,7 @@ struct TokenBody {
     #[serde(default)]
     backend: Option<String>,
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    labels: LabelsBody,
     #[serde(default)]
     region: Regions,
     #[serde(default)]
@@ -153,7 +153,7 @@ struct PlaceBody {
     #[serde(default)]
     backend: Option<String>,
     #[serde(default)]
-    labels: BTreeMap<String, String>,
+    labels: LabelsBody,
     #[serde(default)]
     region: Regions,
     #[serde(default)]
@@ -181,9 +181,11 @@ impl WantedBatch {
                 .map_err(|Unfit(why)| unfit(format!("tokens[{index}].{why}")))
         };
         let tokens = tokens.into_iter().enumerate().map(read).collect::<Result<Vec<_>, _>>()?;
-        let place = &tokens[0].place;
-        if together && tokens.iter().any(|token| token.place != *place) {
-            return Err(unfit("together: tokens for one backend have to ask for the same place"));
+        let asks = |token: &WantedToken| (token.place.clone(), token.protocol_id);
+        let first = asks(&tokens[0]);
+        if together && tokens.iter().any(|token| asks(token) != first) {
+            let why = "together: tokens for one backend have to ask for the same place and game";
+            return Err(unfit(why));
         }
         Ok(Self { tokens, together })
     }
@@ -233,16 +235,14 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Unfit> 
 fn place(
     group: Option<String>,
     backend: Option<String>,
-    labels: BTreeMap<String, String>,
+    LabelsBody(labels): LabelsBody,
     region: Regions,
     addresses: Option<usize>,
     family: Option<Family>,
 ) -> Result<Where, Unfit> {
     let is_text = |text: &String| text.len() <= TEXT_BYTES_MAX;
-    if labels.len() > LABELS_MAX
-        || !labels.iter().all(|(key, value)| is_text(key) && is_text(value))
-    {
-        return Err(unfit("labels: there are too many, or one is too long"));
+    if !labels.iter().all(|(key, value)| is_text(key) && is_text(value)) {
+        return Err(unfit("labels: one is too long"));
     }
     let Regions(regions) = region;
     let addresses = addresses.unwrap_or(1);
@@ -354,6 +354,39 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor
     }
 }
 
+/// Labels, of which each is said once: of two values one would be asked for by chance.
+#[derive(Default)]
+struct LabelsBody(BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for LabelsBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LabelsVisitor).map(Self)
+    }
+}
+
+struct LabelsVisitor;
+
+impl<'de> Visitor<'de> for LabelsVisitor {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {LABELS_MAX} labels, each of them once")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, String>()? {
+            if all.len() == LABELS_MAX {
+                return Err(de::Error::invalid_length(LABELS_MAX + 1, &self));
+            }
+            if all.insert(key, value).is_some() {
+                return Err(de::Error::invalid_value(de::Unexpected::Other("a second one"), &self));
+            }
+        }
+        Ok(all)
+    }
+}
+
 /// One region, or several in the order in which they are tried.
 #[derive(Default)]
 struct Regions(Vec<String>);
@@ -415,6 +448,13 @@ mod tests {
             (br#"{"client_id": 1.5}"#, "a number of 64 bits"),
             (br#"{"client_id": 1, "clientid": 2}"#, "unknown field"),
             (br#"{"client_id": 1, "client_id": 2}"#, "duplicate field"),
+            (br#"{"client_id": 1, "labels": {"a": "1", "a": "2"}}"#, "each of them once"),
+            (br#"{"client_id": 1, "labels": {"a": 1}}"#, "expected a string"),
+            (br#"{"client_id": 18446744073709551616}"#, "a number of 64 bits"),
+            (br#"{"client_id": "18446744073709551616"}"#, "a number of 64 bits"),
+            (br#"{"client_id": 1, "timeout": 2147483648}"#, "i32"),
+            (b"{\"client_id\": 1, \"group\": \"\xff\"}", "unicode"),
+            (br#"{"client_id": 1} {}"#, "trailing characters"),
             (br#"{"client_id": 1, "group": "a/b"}"#, "group: expected a name"),
             (br#"{"client_id": 1, "user_data": "x"}"#, "user_data: expected base64"),
             (br#"{"client_id": 1, "addresses": 0}"#, "addresses: found 0"),
@@ -449,9 +489,15 @@ mod tests {
         let regions = format!(r#"{{"client_id": 1, "region": [{}]}}"#, [r#""eu""#; 9].join(","));
         let Unfit(why) = WantedToken::parse(regions.as_bytes()).unwrap_err();
         assert!(why.contains("a list of at most 8"), "{why}");
-        let other = body(&format!(r#"{one}, {{"client_id": 2, "group": "x"}}"#));
-        let Unfit(why) = WantedBatch::parse(other.as_bytes()).unwrap_err();
-        assert!(why.starts_with("together"), "{why}");
+        for other in [r#""group": "x""#, r#""group": "main", "protocol_id": 9"#] {
+            let other = body(&format!(r#"{one}, {{"client_id": 2, {other}}}"#));
+            let Unfit(why) = WantedBatch::parse(other.as_bytes()).unwrap_err();
+            assert!(why.starts_with("together"), "{why}");
+        }
+        let labels: Vec<_> = (0..17).map(|at| format!(r#""{at}": "x""#)).collect();
+        let labelled = format!(r#"{{"client_id": 1, "labels": {{{}}}}}"#, labels.join(","));
+        let Unfit(why) = WantedToken::parse(labelled.as_bytes()).unwrap_err();
+        assert!(why.contains("at most 16 labels"), "{why}");
         let wrong = body(&format!(r#"{one}, {{"client_id": 2, "expire": 0}}"#));
         let Unfit(why) = WantedBatch::parse(wrong.as_bytes()).unwrap_err();
         assert!(why.starts_with("tokens[1].expire"), "{why}");

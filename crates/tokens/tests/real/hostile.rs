@@ -111,8 +111,17 @@ async fn what_is_no_http_ends_its_own_connection_only() {
     );
     let unsure =
         "POST /v1/tokens HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}";
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: t\r\n{}\r\n", "X: y\r\n".repeat(500));
+    // Which of the two lengths holds is for nobody to guess.
+    let both = "POST /v1/tokens HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: Bearer matchmaker-secret\r\n\
+                Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    let huge = "POST /v1/tokens HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: Bearer matchmaker-secret\r\n\
+                Content-Length: 99999999999999999999\r\n\r\n{}";
     for (bytes, statuses) in [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc".to_vec(), &[400][..]),
+        (many.into_bytes(), &[400, 431][..]),
+        (both.as_bytes().to_vec(), &[400]),
+        (huge.as_bytes().to_vec(), &[400, 413]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc".to_vec(), &[400]),
         (endless.into_bytes(), &[400, 414, 431]),
         (chunked.into_bytes(), &[413]),
         (unsure.as_bytes().to_vec(), &[400]),
@@ -123,6 +132,15 @@ async fn what_is_no_http_ends_its_own_connection_only() {
         let status = answer.map_or(statuses[0], |it| it.status);
         assert!(statuses.contains(&status), "{status}");
     }
+    // Requests that come at once are answered one after the other, and what is no request behind
+    // them takes nothing from them.
+    let one = "GET /healthz HTTP/1.1\r\nHost: t\r\n\r\n";
+    let at_once = format!("{one}{one}nonsense\r\n\r\n");
+    let stream = TcpStream::connect(to).await.expect("it listens");
+    let answers = say(stream, at_once.as_bytes()).await.expect("it answers");
+    assert_eq!(answers.status, 200);
+    assert_eq!(answers.body.matches("HTTP/1.1 200 OK").count(), 1, "{answers:?}");
+    assert_eq!(answers.body.matches("HTTP/1.1 400").count(), 1, "{answers:?}");
     // More connections than there are places, of which none says anything.
     let mut silent = Vec::new();
     for _ in 0..1100 {
