@@ -123,6 +123,8 @@ fn gateway(at: u32) -> Gateway {
         written: 1,
         doubt: 0,
         run_dir: String::new(),
+        heard: None,
+        shut: Vec::new(),
     }
 }
 

@@ -127,6 +127,8 @@ mod fleet_page;
 mod fleet_players;
 #[path = "all/fleet_rig.rs"]
 mod fleet_rig;
+#[path = "all/fleet_tokens.rs"]
+mod fleet_tokens;
 #[path = "all/folder.rs"]
 mod folder;
 #[path = "all/games_document.rs"]

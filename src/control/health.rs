@@ -8,7 +8,7 @@
 
 use super::view::{Snapshot, is_up};
 use crate::worker::Report;
-use ringgate_gate::{Backend, BackendId, Intake, Listener, Phase};
+use ringgate_gate::{Backend, BackendId, Listener, Phase};
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {
@@ -72,7 +72,7 @@ fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
 
 /// Whether players are meant to be sent to a backend.
 fn is_meant(backend: &Backend) -> bool {
-    !backend.retired && !backend.drained && backend.intake != Intake::Nobody
+    !backend.retired && !backend.drained && backend.intake.is_open()
 }
 
 /// Workers leave a report every 50 ms; one that misses a hundred is stuck.

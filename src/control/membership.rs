@@ -20,7 +20,7 @@ use super::http::{AdminState, Command, as_json, note};
 use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
-use super::view::Snapshot;
+use super::view::{Snapshot, is_up};
 use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
 use crate::config::{self, Config, Protocol, WhenAway};
 use crate::confine;
@@ -29,7 +29,8 @@ use crate::membership::{
     merged,
 };
 use crate::worker::Fleet;
-use ringgate_gate::{Backend, Front, LinkKind, Mail, Phase, SessionId, Setup};
+use ringgate_fleet::values::gateway::SHUT_MAX;
+use ringgate_gate::{Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup};
 use ringgate_os::process;
 use ringgate_report::text::put;
 
@@ -46,14 +47,29 @@ pub(super) struct Membership {
     /// Why it has not, if that was told.
     told: Option<String>,
     refused: BTreeSet<Refused>,
-    /// The epochs of each listener's keys, and the setup that has them.
-    given: (u64, Epochs),
-    /// Those that every worker has taken in.
-    confirmed: Epochs,
+    /// What workers were told, and the setup that says it.
+    given: (u64, Given),
+    /// What every worker has taken in.
+    confirmed: Given,
     shown_ns: u64,
 }
 
 type Epochs = BTreeMap<String, Vec<u32>>;
+
+/// What others have to know of what workers know.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    /// The epochs of each listener's keys.
+    epochs: Epochs,
+    /// The revision up to which backends are known.
+    heard: i64,
+}
+
+impl Given {
+    fn of(file: &Config, known: &Known) -> Self {
+        Self { epochs: epochs(file, known), heard: known.heard }
+    }
+}
 
 /// What pages show of it.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +93,7 @@ pub(super) struct FleetShown {
 impl Membership {
     /// A gateway whose workers were made with what was known.
     pub(super) fn new(file: Config, known: Known) -> Self {
-        let given = (0, epochs(&file, &known));
+        let given = (0, Given::of(&file, &known));
         Self {
             file,
             known: Arc::new(known),
@@ -87,7 +103,7 @@ impl Membership {
             told: None,
             refused: BTreeSet::new(),
             given,
-            confirmed: Epochs::new(),
+            confirmed: Given::default(),
             shown_ns: 0,
         }
     }
@@ -95,6 +111,10 @@ impl Membership {
     /// The config as the file has it.
     pub(super) const fn file(&self) -> &Config {
         &self.file
+    }
+
+    fn is_of_file(&self, backend: &str) -> bool {
+        self.file.backends.iter().any(|own| own.name == backend)
     }
 }
 
@@ -195,7 +215,7 @@ impl ControlLoop {
             tokens.accept_when_away(when_away == WhenAway::Accept);
         }
         if let (Some(membership), Some(file)) = (&mut self.membership, file) {
-            membership.given = (self.setup.revision, epochs(&file, &membership.known));
+            membership.given = (self.setup.revision, Given::of(&file, &membership.known));
             if let Some(member) = &membership.member {
                 member.set_file(backend_names(&file));
             }
@@ -229,7 +249,7 @@ impl ControlLoop {
         membership.pending = Some(now_ns);
         let mut with = merged(&membership.file, &membership.known);
         membership.tell_refused(with.refused);
-        let given = epochs(&membership.file, &membership.known);
+        let given = Given::of(&membership.file, &membership.known);
         self.keep_served(&mut with.config);
         let is_free = |id| self.is_free(id);
         let next = self.with_known(fleet, |known| {
@@ -241,7 +261,7 @@ impl ControlLoop {
         }
     }
 
-    fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config, given: Epochs) {
+    fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config, given: Given) {
         if !next.changes.is_empty() {
             self.setup = fleet.adopt(&next.setup, Vec::new());
             self.note_retired();
@@ -313,12 +333,32 @@ impl ControlLoop {
         backends.map(|(id, it)| (it.name.clone(), self.view.players(id))).collect()
     }
 
+    /// Backends of the fleet that take players by their own word, and that nobody new is led to: a
+    /// worker is not linked to them, they were left out, or an operator drains them.
+    fn shut_backends(&self) -> Vec<String> {
+        let Some(membership) = &self.membership else { return Vec::new() };
+        let reports: Vec<_> = self.view.published().iter().map(|it| it.report()).collect();
+        // That a worker has not heard of a backend yet is told by `heard`.
+        let is_linked = |id: BackendId| {
+            reports.iter().all(|it| id.index() >= it.backends_up.len() || is_up(it, id))
+        };
+        let is_shut = |&(id, it): &(BackendId, &Backend)| {
+            let is_meant = !it.retired && it.intake.is_open();
+            is_meant && (it.drained || !is_linked(id)) && !membership.is_of_file(&it.name)
+        };
+        let shut = self.setup.backends.pairs().filter(is_shut).map(|(_, it)| it.name.clone());
+        let left_out = membership.refused.iter().map(|it| it.backend.clone());
+        shut.chain(left_out).take(SHUT_MAX).collect()
+    }
+
     /// What the gateway says of itself.
     fn fleet_facts(&self) -> Facts {
         let serving = self.setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
         let confirmed = self.membership.as_ref().map(|it| &it.confirmed);
-        let epochs = |name: &str| confirmed.and_then(|it| it.get(name)).cloned();
+        let epochs = |name: &str| confirmed.and_then(|it| it.epochs.get(name)).cloned();
         let mut facts = Facts {
+            heard: confirmed.map_or(0, |it| it.heard),
+            shut: self.shut_backends(),
             is_draining: self.view.live().drain.is_some(),
             started_unix_s: self.view.facts().started_unix_s,
             entrances: self.membership.as_ref().map_or_else(Vec::new, |it| entrances(&it.file)),
@@ -376,8 +416,8 @@ impl Membership {
 
     fn shown(&self, setup: &Setup) -> FleetShown {
         let Known { backends, bans, gateways, unreadable, .. } = &*self.known;
-        let file = |name: &str| self.file.backends.iter().any(|own| own.name == name);
-        let taken = setup.backends.iter().filter(|it| !it.retired && !file(&it.name)).count();
+        let is_taken = |it: &&Backend| !it.retired && !self.is_of_file(&it.name);
+        let taken = setup.backends.iter().filter(is_taken).count();
         FleetShown {
             status: self.member.as_ref().map(Member::status).unwrap_or_default(),
             gateways: *gateways,
@@ -385,7 +425,7 @@ impl Membership {
             bans: bans.len(),
             unreadable: *unreadable,
             refused: self.refused.iter().cloned().collect(),
-            confirmed: self.confirmed.iter().map(|(it, list)| (it.clone(), list.clone())).collect(),
+            confirmed: self.confirmed.epochs.clone().into_iter().collect(),
             is_pending: self.pending.is_some(),
             tokens: setup.fleet_tokens.as_ref().map_or(0, |tokens| tokens.len()),
             players: setup

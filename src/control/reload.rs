@@ -297,6 +297,7 @@ fn backend_changes(before: &Backend, after: &Backend, changes: &mut Vec<String>)
         let whom = match after.intake {
             Intake::Anybody => "is for everybody",
             Intake::Sent => "is for those who are sent to it",
+            Intake::NobodyYet => "takes nobody yet",
             Intake::Nobody => "takes nobody new",
         };
         changes.push(format!("backend {name} {whom}"));

@@ -346,7 +346,7 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 intake: match backend.intake {
                     Intake::Anybody => None,
                     Intake::Sent => Some("sent"),
-                    Intake::Nobody => Some("nobody"),
+                    Intake::NobodyYet | Intake::Nobody => Some("nobody"),
                 },
                 unreal: snapshot.server(id).map(unreal_server),
             }

@@ -33,6 +33,8 @@ pub struct Known {
     pub gateways: usize,
     /// Keys in etcd that could not be read.
     pub unreadable: usize,
+    /// The revision up to which the backends are known.
+    pub heard: i64,
 }
 
 /// A game process that this gateway may reach.
@@ -71,6 +73,10 @@ pub(super) struct Reading {
     next_s: u64,
     /// Somebody has changed what stands at our own key.
     is_own_in_doubt: bool,
+    /// Something has become otherwise with a backend.
+    has_backends: bool,
+    /// The revision up to which backends are known: that of the last news of one, or of a list.
+    heard: i64,
 }
 
 impl Reading {
@@ -92,11 +98,14 @@ impl Reading {
             unreadable: BTreeSet::new(),
             next_s: u64::MAX,
             is_own_in_doubt: false,
+            has_backends: false,
+            heard: truth.revision,
         };
         for (key, entry) in &truth.entries {
             reading.take(key, Some(&entry.value));
         }
         reading.is_own_in_doubt = false;
+        reading.has_backends = false;
         reading
     }
 
@@ -105,9 +114,17 @@ impl Reading {
         instance.clone_into(&mut self.own.1);
     }
 
-    /// Something has become otherwise.
-    pub(super) fn change(&mut self, change: &Change) {
+    /// Something has become otherwise, and everything is known up to this revision.
+    pub(super) fn change(&mut self, change: &Change, revision: i64) {
         self.take(&change.key, change.value.as_deref());
+        if std::mem::take(&mut self.has_backends) {
+            self.heard = revision;
+        }
+    }
+
+    /// Everything was listed: it is known up to this revision.
+    pub(super) const fn see_list(&mut self, revision: i64) {
+        self.heard = revision;
     }
 
     /// Whether our own registration has to be looked at; asked once.
@@ -193,7 +210,8 @@ impl Reading {
     }
 
     fn take_backend(&mut self, name: &Name, value: Option<&[u8]>) -> Result<(), String> {
-        self.backends.remove(name.as_str());
+        let before = self.backends.remove(name.as_str());
+        self.has_backends |= before.is_some();
         let Some(value) = value else { return Ok(()) };
         let found = values::Backend::decode(value).map_err(|why| why.to_string())?;
         let is_behind_agent = matches!(found.reach, Reach::Agent(_));
@@ -203,12 +221,14 @@ impl Reading {
         let intake = match found.state {
             State::Ready => Intake::Anybody,
             State::Allocated => Intake::Sent,
-            State::Starting | State::Draining => Intake::Nobody,
+            State::Starting => Intake::NobodyYet,
+            State::Draining => Intake::Nobody,
         };
         let name = name.as_str().to_owned();
         let (group, reach) = (found.group, found.reach);
         let slots = found.slots.min(SLOTS_MAX);
         let backend = Backend { name: name.clone(), group, reach, slots, intake };
+        self.has_backends = before.as_ref() != Some(&backend);
         self.backends.insert(name, backend);
         Ok(())
     }
@@ -263,6 +283,7 @@ impl Reading {
             bans: Arc::clone(&self.deny_list),
             gateways: self.gateways.len(),
             unreadable: self.unreadable.len(),
+            heard: self.heard,
         }
     }
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener};
+use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener, SHUT_MAX};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
 
 use super::Settings;
@@ -26,6 +26,10 @@ pub struct Facts {
     pub started_unix_s: u64,
     /// The number of what the mirror holds back; 0 for nothing.
     pub doubt: u64,
+    /// The revision up to which every worker knows of backends.
+    pub heard: i64,
+    /// Backends that nobody new is led to, whatever they say themselves.
+    pub shut: Vec<String>,
 }
 
 /// Where an agent connects.
@@ -112,6 +116,8 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         written: now_s,
         doubt: facts.doubt,
         run_dir: told(&settings.run_dir),
+        heard: Some(facts.heard),
+        shut: facts.shut.iter().take(SHUT_MAX).cloned().collect(),
     }
 }
 
@@ -148,6 +154,8 @@ mod tests {
         assert!(!pace.is_due(&with(15), 999) && pace.is_due(&with(15), 1_000));
         assert!(pace.is_due(&Facts { is_draining: true, ..facts.clone() }, 1));
         assert!(pace.is_due(&Facts { doubt: 3, ..facts.clone() }, 1));
+        assert!(pace.is_due(&Facts { heard: 9, ..facts.clone() }, 1));
+        assert!(pace.is_due(&Facts { shut: vec!["arena".to_owned()], ..facts.clone() }, 1));
         assert!(pace.is_due(&facts, 60_000), "the clock in it has grown old");
     }
 }

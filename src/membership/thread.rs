@@ -464,10 +464,15 @@ impl Host for PlayerHost {
 impl Shared {
     /// The mirror has become otherwise.
     fn see(&mut self, now_ms: u64, machine: &Machine, changes: &[Change]) {
+        let revision = machine.truth().revision;
         for change in changes {
-            self.reading.change(change);
+            self.reading.change(change, revision);
         }
-        self.has_news |= !changes.is_empty();
+        let has_list = machine.status().lists != self.status.mirror.lists;
+        if has_list {
+            self.reading.see_list(revision);
+        }
+        self.has_news |= has_list || !changes.is_empty();
         self.copies.see(now_ms, machine.truth(), !changes.is_empty(), SAVE_EVERY_MS);
         let status = machine.status();
         news::tell_away(&mut self.status.away_since_ms, now_ms, status);

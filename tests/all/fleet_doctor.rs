@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
+use crate::ports::free_port;
 
 /// A fleet, and a lease that nobody lets end.
 struct Ward {
@@ -41,10 +42,15 @@ impl Ward {
 
     /// What it finds, and whether something of it bites.
     fn examine(&self, watch: &str) -> (Vec<Value>, bool) {
+        self.examine_with(&[], watch)
+    }
+
+    /// The same with further members of etcd.
+    fn examine_with(&self, endpoints: &[&str], watch: &str) -> (Vec<Value>, bool) {
         let endpoint = self.fleet.endpoint();
-        let place = ["--endpoint", &endpoint, "--fleet", "/f"];
         let mut doctor = ringgate(["fleet", "doctor", "--json", "--watch", watch]);
-        doctor.args(place);
+        doctor.args(["--endpoint", &endpoint, "--fleet", "/f"]);
+        doctor.args(endpoints.iter().flat_map(|it| ["--endpoint", it]));
         let ran = run(doctor);
         let report: Value = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
         let findings = report["findings"].as_array().expect("a list").clone();
@@ -123,6 +129,11 @@ fn versions_leases_and_values_that_are_amiss_are_found() {
     ward.put("backend/b2", &backend("elsewhere"));
     let unreached = "no gateway reaches 1 backends, such as b2";
     assert_eq!(ward.finds("reach"), ("bites".into(), unreached.into()));
+    ward.put("backend/b2", &backend("here"));
+    assert_eq!(ward.finds("reach").0, "ok");
+    ward.put_gateway("g1", &json!({ "shut": ["b2"] }));
+    ward.put_gateway("g2", &json!({ "version": "0.2.0", "shut": ["b2"] }));
+    assert_eq!(ward.finds("reach"), ("bites".into(), unreached.into()), "nobody is linked to it");
     ward.fleet.ctl(&["put", "/f/truth/backend/b3", &backend("here").to_string()]);
     let lasting = "1 registrations have none, such as /f/truth/backend/b3";
     assert_eq!(ward.finds("leases"), ("bites".into(), lasting.into()));
@@ -130,6 +141,22 @@ fn versions_leases_and_values_that_are_amiss_are_found() {
     let (severity, found) = ward.finds("values");
     assert!(severity == "bites" && found.contains("/f/truth/backend/b4"), "{found}");
     assert!(ward.examine("0s").1, "that is exit code 1");
+}
+
+#[test]
+fn members_that_give_no_answer_and_clusters_that_differ_are_found() {
+    let (Some(ward), Some(other)) = (Ward::open(), Fleet::start()) else { return };
+    let own = ward.fleet.endpoint();
+    let (severity, found) = ward.finds(&format!("etcd {own}"));
+    assert!(severity == "ok" && found.starts_with("cluster "), "{severity}: {found}");
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let (findings, _) = ward.examine_with(&[&nobody], "0s");
+    let (severity, found) = of(&findings, &format!("etcd {nobody}"));
+    assert!(severity == "could" && found.starts_with("no answer"), "{severity}: {found}");
+    let (findings, bites) = ward.examine_with(&[&other.endpoint()], "0s");
+    let (severity, found) = of(&findings, "etcd clusters");
+    assert_eq!((severity.as_str(), found.as_str()), ("bites", "2 different ones answer"));
+    assert!(bites, "that is exit code 1");
 }
 
 #[test]

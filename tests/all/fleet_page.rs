@@ -7,6 +7,9 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ringgate_core::netcode::ConnectToken;
 use ringgate_os::process;
 
 use crate::command::ringgate;
@@ -17,19 +20,20 @@ use crate::fleet_rig::{Fleet, in_fleet};
 use crate::folder::Folder;
 
 /// `ringgate tokens`, killed when dropped.
-struct Service {
+pub(crate) struct Service {
     child: Child,
     address: SocketAddr,
     _folder: Folder,
 }
 
 impl Service {
-    fn start(fleet: &Fleet) -> Self {
+    /// One whose only caller has these scopes.
+    pub(crate) fn start(fleet: &Fleet, scopes: &[&str]) -> Self {
         let folder = Folder::new();
         let table = fleet.table("tokens-1");
         let text = format!(
             "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\nconfine = true\n[[caller]]\nname = \"wall\"\n\
-             scopes = [\"see\"]\nsecret = {{ file = \"secret\" }}\n"
+             scopes = {scopes:?}\nsecret = {{ file = \"secret\" }}\n"
         );
         folder.file("secret", "an-eye-for-the-fleet", 0o600);
         let config = folder.file("tokens.toml", text, 0o600);
@@ -40,6 +44,21 @@ impl Service {
         let said = lines.next().expect("it says where it listens").expect("text");
         let address = said.strip_prefix("tokens on ").expect("an address").parse();
         Self { child, address: address.expect("an address"), _folder: folder }
+    }
+
+    /// A token for a backend, or the name of the reason why there is none.
+    pub(crate) fn token(&self, client_id: u64, backend: &str) -> Result<ConnectToken, String> {
+        let body = serde_json::json!({ "client_id": client_id, "backend": backend }).to_string();
+        let head = format!(
+            "Authorization: Bearer an-eye-for-the-fleet\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = request(self.address, "POST", "/v1/tokens", &head).expect("it answers");
+        let answer = answer.json();
+        let text = |field: &str| answer[field].as_str().map(str::to_owned);
+        let Some(token) = text("token") else { return Err(text("error").expect("a reason")) };
+        let bytes = STANDARD.decode(token).expect("base64");
+        Ok(ConnectToken::decode(&bytes).expect("a token"))
     }
 
     fn get(&self, path: &str, secret: &str) -> Page {
@@ -62,7 +81,7 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     fleet.put_backend(&daemon, "one", 4, "ready");
     fleet.put_backend(&daemon, "two", 6, "draining");
-    let mut service = Service::start(&fleet);
+    let mut service = Service::start(&fleet, &["see"]);
     let status = std::fs::read_to_string(format!("/proc/{}/status", service.child.id()));
     assert!(
         status.expect("it runs").contains("Seccomp:\t2"),

@@ -89,7 +89,8 @@ drop_reasons! {
     RequestBackendFull = "request_backend_full",
     /// The token's backend is unknown, down or draining (the player was sent a denial).
     RequestBackendDown = "request_backend_down",
-    /// The gateway has just started and no backend for the player has connected yet (nothing was
+    /// The backend for the player was named a moment ago (the gateway has just started, a reload or
+    /// the fleet has brought it) and is not there yet, or is starting by its own word (nothing was
     /// sent, so the client asks again).
     BackendStarting = "backend_starting",
     /// The listener has `max_sessions` sessions (the player was sent a denial).

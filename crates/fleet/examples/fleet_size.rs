@@ -131,6 +131,8 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         written: 1_700_000_000,
         doubt: 0,
         run_dir: String::new(),
+        heard: None,
+        shut: Vec::new(),
     };
     let name = Name::new(&format!("gateway-{index}")).ok_or("no name")?;
     Ok(Put { key: keyspace.key(&Place::Gateway(name)), value: value.encode()?, lease: 0 })

@@ -87,6 +87,7 @@ impl Common {
             LinkKind::Bundle { allow } => Some(allow),
             LinkKind::Udp { .. } => None,
         }));
+        self.await_named(&setup, now_ns);
         for backend in setup.backends.iter().skip(self.links.backends.len()) {
             self.links.backends.push(BackendState::new(backend, now_ns));
         }

@@ -59,12 +59,16 @@ impl Common {
     fn why_no_backend(&self, listener: ListenerId, user_data: &UserData) -> NoRoom {
         let rules = &self.setup.listeners[listener];
         let wanted = if rules.route == Route::UserData { named_backend(user_data) } else { None };
-        let is_wanted = |&backend: &BackendId| {
+        let is_wanted = |backend: BackendId| {
             let name = self.setup.backends[backend].name.as_bytes();
             rules.route != Route::UserData || wanted == Some(name)
         };
-        let could_be = rules.backends.iter().copied().filter(is_wanted);
-        if self.is_still_starting(could_be) { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+        let is_sent = matches!(rules.route, Route::UserData | Route::Token);
+        let is_for = |backend: BackendId| {
+            is_wanted(backend) && (is_sent || self.setup.backends[backend].intake != Intake::Sent)
+        };
+        let may_come = rules.backends.iter().any(|it| is_for(*it) && self.is_awaited(*it));
+        if may_come { NoRoom::BackendStarting } else { NoRoom::BackendDown }
     }
 
     /// Whether the gateway drains, or this listener.
@@ -76,7 +80,7 @@ impl Common {
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
         let rules = &self.setup.backends[backend];
-        let is_open = !rules.retired && !rules.drained && rules.intake != Intake::Nobody;
+        let is_open = !rules.retired && !rules.drained && rules.intake.is_open();
         self.links.backends[backend].is_up() && is_open
     }
 

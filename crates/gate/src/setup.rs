@@ -299,8 +299,17 @@ pub enum Intake {
     Anybody,
     /// For those who are sent to it by its name.
     Sent,
-    /// For those who are there: it has not begun, or is about to end.
+    /// For those who are there, and for others in a moment: it has not begun.
+    NobodyYet,
+    /// For those who are there: it is about to end.
     Nobody,
+}
+
+impl Intake {
+    /// Whether new players are let in now.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Anybody | Self::Sent)
+    }
 }
 
 impl Backend {

@@ -208,7 +208,7 @@ impl Search<'_> {
         if !is_meant || !self.can_be_named(name) || (only_own && !self.chooser.is_own(name)) {
             return Err(Refusal::NoBackend);
         }
-        if self.fronts(backend).next().is_none() {
+        if self.fronts(name, backend).next().is_none() {
             return Err(Refusal::NoGateway);
         }
         if self.chooser.room(name, backend) < self.chooser.count {
@@ -234,8 +234,12 @@ impl Search<'_> {
     }
 
     /// Listeners that lead there.
-    fn fronts<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = Front<'a>> {
-        let all = self.chooser.known.fronts(backend);
+    fn fronts<'a>(
+        &'a self,
+        name: &'a Name,
+        backend: &'a Backend,
+    ) -> impl Iterator<Item = Front<'a>> {
+        let all = self.chooser.known.fronts(name, backend, self.chooser.now.ms);
         all.filter(|front| front.told.reaches(front.gateway.as_str(), backend))
             .filter(|front| self.region.is_none_or(|it| front.told.region == it.as_str()))
             .filter(|front| self.is_spoken(front))
@@ -269,10 +273,10 @@ impl Search<'_> {
         backend: &Backend,
         random: &mut Random,
     ) -> Result<Chosen, Refusal> {
-        let mut left: Vec<_> = self.fronts(backend).collect();
-        if let Speaks::Netcode(Some(id)) = self.speaks {
+        let mut left: Vec<_> = self.fronts(name, backend).collect();
+        if let Speaks::Netcode(asked) = self.speaks {
             let has = left.len();
-            left.retain(|it| it.listener.protocol_id == 0 || it.listener.protocol_id == id);
+            left.retain(|it| is_protocol(it.listener.protocol_id, asked));
             if has > 0 && left.is_empty() {
                 return Err(Refusal::ProtocolIdWrong);
             }
@@ -297,6 +301,14 @@ impl Search<'_> {
             token_bytes: listener.token_bytes as usize,
             gateways: gateways.collect(),
         })
+    }
+}
+
+/// Whether tokens can be made for a listener: there is a protocol id, and not two of them.
+fn is_protocol(told: u64, asked: Option<u64>) -> bool {
+    match asked {
+        Some(asked) => told == 0 || told == asked,
+        None => told != 0,
     }
 }
 

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 
 use crate::book::{Book, Held, Now};
@@ -105,6 +106,11 @@ impl Desk {
         self.known.learn(key, value);
     }
 
+    /// The same for what has changed just now, where that is known.
+    pub fn hear(&mut self, change: &Change, now: Now) {
+        self.known.hear(change, now.ms);
+    }
+
     /// How the mirror is.
     pub const fn set_mirror(&mut self, is_told: bool, is_current: bool) {
         (self.is_told, self.is_current) = (is_told, is_current);
@@ -181,7 +187,7 @@ impl Desk {
         let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
         // A player may come in the last second, and be told of a little later.
         let until_s = now.unix_s.saturating_add(expire_s).saturating_add(TOLD_WITHIN_S);
-        let has_block = now.ms < self.leased_until_ms
+        let has_block = self.is_leased_for(expire_s, now)
             && self.book.take(&chosen.backend, request.count, until_s, now);
         if !has_block && !self.is_away(now) {
             let held = self.book.open(&chosen.backend, now.unix_s);
@@ -197,6 +203,13 @@ impl Desk {
             self.book.take_unleased(&chosen.backend, request.count, until_s, now);
         }
         Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key))))
+    }
+
+    /// Whether the lease of our blocks outlives a token that is made now: when it ends, others may
+    /// promise its slots.
+    const fn is_leased_for(&self, expire_s: u64, now: Now) -> bool {
+        let lives_ms = expire_s.saturating_add(TOLD_WITHIN_S).saturating_mul(1000);
+        now.ms.saturating_add(lives_ms) <= self.leased_until_ms
     }
 
     fn placed(&self, chosen: Chosen, expire_s: u64, key: Option<(u32, Key)>) -> Placed {

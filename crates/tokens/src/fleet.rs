@@ -31,9 +31,10 @@ pub(crate) async fn mirror(
     let machine = Machine::new(options, Truth::default());
     let seer = Arc::clone(&shared);
     let see = move |machine: &Machine, changes: Vec<mirror::Change>| {
+        let now = seer.now();
         let mut desk = seer.desk();
-        for change in changes {
-            desk.learn(&change.key, change.value.as_deref());
+        for change in &changes {
+            desk.hear(change, now);
         }
         let status = machine.status();
         desk.set_mirror(machine.truth().is_known(), status.is_current);
@@ -244,7 +245,7 @@ pub(crate) async fn give_back(shared: &Shared, client: &Client) {
 const REGISTRATION_TTL_S: i64 = 10;
 const WRITE_EVERY: Duration = Duration::from_mins(1);
 /// Beyond the longest token: clocks differ, and players are told of a little later.
-const LEASE_MARGIN_S: i64 = 20;
+pub(crate) const LEASE_MARGIN_S: i64 = 40;
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);

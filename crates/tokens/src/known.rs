@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::mirror::Change;
 use ringgate_fleet::routing::RoutingTokens;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{Backend, Ban, Gateway, Listener, ListenerKey, Reach, Stored};
@@ -21,6 +22,8 @@ pub struct Known {
     /// Gateways by the host that they stand on.
     hosts: HashMap<Box<str>, Vec<Name>>,
     backends: HashMap<Name, Backend>,
+    /// When backends began to take players that did not before, where that was seen.
+    opened: HashMap<Name, Opening>,
     groups: BTreeMap<Box<str>, Vec<Name>>,
     keys: HashMap<Name, BTreeMap<u32, Opened>>,
     services: BTreeSet<Name>,
@@ -36,6 +39,15 @@ pub struct Known {
 struct Opened {
     epoch: Epoch,
     key: Key,
+}
+
+/// A backend has begun to take players.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    /// In this revision.
+    revision: i64,
+    /// When we heard of it.
+    heard_ms: u64,
 }
 
 /// A listener of a gateway that may take a player.
@@ -59,6 +71,7 @@ impl Known {
             gateways: BTreeMap::new(),
             hosts: HashMap::new(),
             backends: HashMap::new(),
+            opened: HashMap::new(),
             groups: BTreeMap::new(),
             keys: HashMap::new(),
             services: BTreeSet::new(),
@@ -70,11 +83,22 @@ impl Known {
 
     /// Takes in what the mirror tells. A value that cannot be read is as good as gone, and listed.
     pub fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
+        self.take(key, value, None);
+    }
+
+    /// The same for what has changed just now, where that is known. Gateways hear of it as well,
+    /// and players are sent by nobody who has not.
+    pub fn hear(&mut self, change: &Change, now_ms: u64) {
+        let opening = change.revision.map(|revision| Opening { revision, heard_ms: now_ms });
+        self.take(&change.key, change.value.as_deref(), opening);
+    }
+
+    fn take(&mut self, key: &Bytes, value: Option<&[u8]>, opening: Option<Opening>) {
         self.unreadable.remove(key);
         let Some(place) = self.keyspace.place(key) else { return };
         let learnt = match place {
             Place::Gateway(name) => read(value).map(|value| self.set_gateway(name, value)),
-            Place::Backend(name) => read(value).map(|value| self.set_backend(name, value)),
+            Place::Backend(name) => read(value).map(|value| self.set_backend(name, value, opening)),
             Place::Key(listener, number) => self.learn_key(key, listener, number, value),
             Place::BanClient(client) => read(value).map(|ban: Option<Ban>| {
                 match ban {
@@ -101,7 +125,7 @@ impl Known {
     fn learn_nothing(&mut self, key: &Bytes) {
         match self.keyspace.place(key) {
             Some(Place::Gateway(name)) => self.set_gateway(name, None),
-            Some(Place::Backend(name)) => self.set_backend(name, None),
+            Some(Place::Backend(name)) => self.set_backend(name, None, None),
             Some(Place::Key(listener, number)) => self.set_key(listener, number, None),
             _ => {}
         }
@@ -149,7 +173,14 @@ impl Known {
         }
     }
 
-    fn set_backend(&mut self, name: Name, backend: Option<Backend>) {
+    fn set_backend(&mut self, name: Name, backend: Option<Backend>, opening: Option<Opening>) {
+        let is_news = |it: &Backend| it.has_to_be_heard(self.backends.get(&name));
+        if backend.as_ref().is_none_or(is_news) {
+            match opening.filter(|_| backend.is_some()) {
+                Some(opening) => self.opened.insert(name.clone(), opening),
+                None => self.opened.remove(&name),
+            };
+        }
         if let (Some(now), Some(before)) = (&backend, self.backends.get_mut(&name))
             && now.group == before.group
         {
@@ -187,8 +218,15 @@ impl Known {
     }
 
     /// The listeners that lead to a backend, at gateways that take players: those of its host, or
-    /// those that its agent is connected to.
-    pub fn fronts<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = Front<'a>> + use<'a> {
+    /// those that its agent is connected to. A gateway that has not heard yet that the backend
+    /// takes players, or that is not linked to it, would deny them, for good.
+    pub fn fronts<'a>(
+        &'a self,
+        name: &'a Name,
+        backend: &'a Backend,
+        now_ms: u64,
+    ) -> impl Iterator<Item = Front<'a>> + use<'a> {
+        let opening = self.opened.get(name);
         let group = backend.group.as_str();
         let (host, named) = match backend.reach {
             Reach::Agent(_) => (None, backend.gateways.as_slice()),
@@ -198,7 +236,10 @@ impl Known {
         let on_host = on_host.filter_map(|name| self.gateways.get_key_value(name));
         let named = named.iter().filter_map(|name| self.gateways.get_key_value(name.as_str()));
         let told = on_host.chain(named);
-        let takes = told.filter(|(_, it)| !it.draining && it.sessions < it.capacity);
+        let takes = told.filter(move |(_, it)| {
+            let takes_players = !it.draining && it.sessions < it.capacity;
+            takes_players && !it.is_shut(name.as_str()) && has_heard(it, opening, now_ms)
+        });
         takes.flat_map(move |(gateway, told)| {
             let listeners = told.listeners.iter().filter(move |it| it.group() == group);
             listeners.map(move |listener| Front { gateway, told, listener })
@@ -295,6 +336,14 @@ impl Known {
     }
 }
 
+/// Whether a gateway knows that a backend takes players. One that says nothing for long has no
+/// other word for it, unless it holds the news back.
+fn has_heard(gateway: &Gateway, opening: Option<&Opening>, now_ms: u64) -> bool {
+    let (Some(opening), Some(heard)) = (opening, gateway.heard) else { return true };
+    let is_old = now_ms >= opening.heard_ms.saturating_add(HEARD_WITHIN_MS);
+    heard >= opening.revision || (is_old && gateway.doubt == 0)
+}
+
 /// Reads a value that may be gone.
 fn read<T: Stored>(value: Option<&[u8]>) -> Result<Option<T>, String> {
     value.map(T::decode).transpose().map_err(|why| why.to_string())
@@ -302,3 +351,6 @@ fn read<T: Stored>(value: Option<&[u8]>) -> Result<Option<T>, String> {
 
 /// The protocol whose listeners take connect tokens, as gateways call it.
 pub const NETCODE: &str = "netcode";
+
+/// From a backend's first word that it takes players until gateways have heard of it, at the most.
+const HEARD_WITHIN_MS: u64 = 10_000;

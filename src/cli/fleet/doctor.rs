@@ -201,7 +201,7 @@ fn reach(survey: &Survey) -> Finding {
     let out: Vec<&Name> = survey
         .backends
         .iter()
-        .filter(|(_, it)| !survey.is_reached(it))
+        .filter(|(name, it)| !survey.is_reached(name, it))
         .map(|(name, _)| name)
         .collect();
     let Some(first) = out.first() else {
@@ -211,7 +211,7 @@ fn reach(survey: &Survey) -> Finding {
     Finding::ok("reach", found).bites(
         "nobody is sent there",
         "a gateway with a listener of that group: on that host (`host` has to be the same in both, and `run_dir` for a bundle link), or one that its agent is \
-         connected to (`ringgate status` at the agent's control socket says why it is not)",
+         connected to (`ringgate status` at the agent's control socket says why it is not); and the game process has to be there (`ringgate status` at the gateway)",
     )
 }
 

@@ -116,13 +116,15 @@ impl Survey {
         epochs::mint(now_s, self.keys.get(listener)?, &lists)
     }
 
-    /// Whether a gateway reaches a backend: on its host, or over its agent's trunk.
-    pub(super) fn is_reached(&self, backend: &Backend) -> bool {
+    /// Whether a gateway reaches a backend: on its host, or over its agent's trunk. One that takes
+    /// no players need not be linked yet.
+    pub(super) fn is_reached(&self, name: &Name, backend: &Backend) -> bool {
         let leads =
             |it: &Gateway| it.listeners.iter().any(|listener| listener.group() == backend.group);
-        self.gateways
-            .iter()
-            .any(|(name, gateway)| gateway.reaches(name.as_str(), backend) && leads(gateway))
+        let is_shut = |it: &Gateway| backend.is_open() && it.is_shut(name.as_str());
+        self.gateways.iter().any(|(own_name, gateway)| {
+            gateway.reaches(own_name.as_str(), backend) && leads(gateway) && !is_shut(gateway)
+        })
     }
 
     /// Groups of backends, by name.

@@ -47,6 +47,8 @@ fn gateway(epochs: &[u32]) -> Gateway {
         written: NOW_S,
         doubt: 0,
         run_dir: String::new(),
+        heard: None,
+        shut: Vec::new(),
     }
 }
 

@@ -136,7 +136,7 @@ const fn in_general(why: DropReason) -> &'static str {
             "no backend for the player is up: `ringgate status` shows them"
         }
         R::BackendStarting => {
-            "the gateway has just started and no backend is there yet; the client asks again"
+            "the backend for the player has just been named and is not there yet; the client asks again"
         }
         R::RequestSessionsFull | R::ResponseSessionsFull => "the listener is full",
         R::TokenSuperseded => "an old token, while the address is in a handshake with another one",

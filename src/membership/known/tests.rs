@@ -34,13 +34,17 @@ fn reading() -> Reading {
     Reading::new(&settings(), Some(fleet_key()), &Truth::default())
 }
 
+fn change(key: &str, value: Option<Bytes>) -> Change {
+    Change { key: Bytes::copy_from_slice(key.as_bytes()), value, revision: None }
+}
+
 fn put(reading: &mut Reading, key: &str, value: &str) {
     let value = Some(Bytes::copy_from_slice(value.as_bytes()));
-    reading.change(&Change { key: Bytes::copy_from_slice(key.as_bytes()), value });
+    reading.change(&change(key, value), 7);
 }
 
 fn delete(reading: &mut Reading, key: &str) {
-    reading.change(&Change { key: Bytes::copy_from_slice(key.as_bytes()), value: None });
+    reading.change(&change(key, None), 7);
 }
 
 fn backend(host: &str, state: &str) -> String {
@@ -58,7 +62,7 @@ fn backends_of_this_host_come_change_and_go() {
     assert_eq!(known.backends.len(), 1);
     assert_eq!((&*known.backends[0].name, known.backends[0].slots), ("a", 8));
     for (state, intake) in [
-        ("starting", Intake::Nobody),
+        ("starting", Intake::NobodyYet),
         ("ready", Intake::Anybody),
         ("allocated", Intake::Sent),
         ("draining", Intake::Nobody),

@@ -442,7 +442,8 @@ impl Machine {
         let class = (self.options.classify)(&event.kv.key);
         if event.is_delete {
             let (key, entry) = self.truth.entries.remove_entry(&event.kv.key)?;
-            self.changes.push(Change { key: key.clone(), value: None });
+            let revision = Some(event.kv.mod_revision);
+            self.changes.push(Change { key: key.clone(), value: None, revision });
             return class.and_then(|class| self.recent.went(now_ms, class, key, entry));
         }
         let (key, entry) = (Bytes::copy_from_slice(&event.kv.key), Entry::of(&event.kv));
@@ -454,7 +455,8 @@ impl Machine {
             self.recent.came(now_ms, class, &key);
         }
         if had.is_none_or(|had| had.value != entry.value) {
-            self.changes.push(Change { key, value: Some(entry.value) });
+            let revision = Some(entry.mod_revision);
+            self.changes.push(Change { key, value: Some(entry.value), revision });
         }
         None
     }
@@ -462,7 +464,8 @@ impl Machine {
     /// Too much has gone in too short a time: puts back what went, and holds back what comes.
     fn take_back(&mut self, now_ms: u64, doubt: Doubt) {
         for (key, entry) in self.recent.take_gone() {
-            self.changes.push(Change { key: key.clone(), value: Some(entry.value.clone()) });
+            let value = Some(entry.value.clone());
+            self.changes.push(Change { key: key.clone(), value, revision: None });
             self.truth.entries.insert(key, entry);
         }
         self.recent.reset(&self.truth, self.options.classify);

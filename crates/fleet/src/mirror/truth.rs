@@ -34,6 +34,9 @@ pub struct Change {
     pub key: Bytes,
     /// What stands there now; `None` if it is gone.
     pub value: Option<Bytes>,
+    /// The revision that has made it so; `None` where a list was compared, in which it may have
+    /// been so for long.
+    pub revision: Option<i64>,
 }
 
 /// All keys, and the revision at which they were so.
@@ -70,11 +73,12 @@ impl Truth {
     pub(super) fn replace(&mut self, next: Self) -> Vec<Change> {
         let mut changes = Vec::new();
         for key in self.entries.keys().filter(|key| !next.entries.contains_key(*key)) {
-            changes.push(Change { key: key.clone(), value: None });
+            changes.push(Change { key: key.clone(), value: None, revision: None });
         }
         for (key, entry) in &next.entries {
             if self.entries.get(key).is_none_or(|had| had.value != entry.value) {
-                changes.push(Change { key: key.clone(), value: Some(entry.value.clone()) });
+                let value = Some(entry.value.clone());
+                changes.push(Change { key: key.clone(), value, revision: None });
             }
         }
         *self = next;

@@ -60,6 +60,22 @@ pub enum State {
     Draining,
 }
 
+impl Backend {
+    /// Whether it takes new players, by its own word.
+    pub const fn is_open(&self) -> bool {
+        matches!(self.state, State::Ready | State::Allocated)
+    }
+
+    /// Whether gateways have to hear of this before players can be sent there, whatever they knew
+    /// `before`.
+    pub fn has_to_be_heard(&self, before: Option<&Self>) -> bool {
+        let is_known = |it: &Self| {
+            it.is_open() && it.host == self.host && it.group == self.group && it.reach == self.reach
+        };
+        self.is_open() && !before.is_some_and(is_known)
+    }
+}
+
 impl Stored for Backend {
     fn check(&self) -> Result<(), Refused> {
         check_name(&self.instance, "the instance is no name")?;

@@ -39,6 +39,14 @@ pub struct Gateway {
     /// Where game processes of its host connect over bundle links; empty where it is not told.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run_dir: String,
+    /// The revision up to which its workers know of the backends that it may lead to; `None` where
+    /// it is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<i64>,
+    /// Backends of its listeners that it leads nobody new to, whatever they say themselves: those
+    /// that it is not linked to, those that it left out, and those that its operator drains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shut: Vec<String>,
 }
 
 /// Where agents connect.
@@ -92,6 +100,11 @@ impl Gateway {
             Reach::Agent(_) => backend.gateways.iter().any(|it| it == own_name),
         }
     }
+
+    /// Whether it says that it leads nobody new to a backend.
+    pub fn is_shut(&self, backend: &str) -> bool {
+        self.shut.iter().any(|it| it == backend)
+    }
 }
 
 impl Listener {
@@ -118,6 +131,8 @@ impl Stored for Gateway {
             check_text(at)?;
         }
         check_text(&self.run_dir)?;
+        check(self.shut.len() <= 4 * SHUT_MAX, "there are too many backends that are shut")?;
+        self.shut.iter().try_for_each(|name| check_name(name, "a backend's name is no name"))?;
         check(self.listeners.len() <= LIST_MAX, "there are too many listeners")?;
         self.listeners.iter().try_for_each(|listener| {
             check_name(&listener.name, "a listener's name is no name")?;
@@ -134,6 +149,9 @@ impl Stored for Gateway {
 
 /// Stands for every agent that has no entrance of its own.
 pub const ANY: &str = "*";
+
+/// Backends that a gateway says are shut; of more it says nothing.
+pub const SHUT_MAX: usize = 128;
 
 /// The longest routing token of a plain listener.
 pub const TOKEN_BYTES_MAX: u64 = 64;

@@ -41,6 +41,8 @@ fn gateway() -> Gateway {
         written: 2,
         doubt: 0,
         run_dir: String::new(),
+        heard: None,
+        shut: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ids::BackendId;
 use crate::links::state::{BackendState, Seen};
 use crate::mail::Listening;
 use crate::now::Now;
+use crate::setup::{Intake, Setup};
 use ringgate_batch::Endpoint;
 
 impl Common {
@@ -32,19 +33,34 @@ impl Common {
         !news.is_there
     }
 
-    /// Whether a backend that could be chosen has not been there since the gateway started, which
-    /// was a moment ago: game processes are still connecting, and a denial would be final.
-    pub(crate) fn is_still_starting(
-        &self,
-        mut candidates: impl Iterator<Item = BackendId>,
-    ) -> bool {
-        let is_awaited = |backend: BackendId| {
-            !self.links.backends[backend].has_been_up && !self.setup.backends[backend].retired
+    /// Whether a backend may take players in a moment, so that a denial, which is final, would be
+    /// too early: a moment ago it was begun to be waited for, and it has not been there since, or
+    /// says itself that it is starting.
+    pub(crate) fn is_awaited(&self, backend: BackendId) -> bool {
+        let (state, rules) = (&self.links.backends[backend], &self.setup.backends[backend]);
+        let may_come = match rules.intake {
+            Intake::Anybody | Intake::Sent => !state.has_been_up,
+            Intake::NobodyYet => true,
+            Intake::Nobody => false,
         };
-        self.life.turned_ns < self.life.started_ns + START_NS && candidates.any(is_awaited)
+        let is_meant = may_come && !rules.retired && !rules.drained;
+        is_meant && self.life.turned_ns < state.awaited_since_ns.saturating_add(AWAITED_NS)
+    }
+
+    /// Waits for the backends that a new setup names anew, or says something else of.
+    pub(crate) fn await_named(&mut self, next: &Setup, now_ns: u64) {
+        for (backend, after) in next.backends.pairs() {
+            let Some(before) = self.setup.backends.get(backend) else { return };
+            let is_said_anew = before.retired || before.intake != after.intake;
+            if is_said_anew && !after.retired && after.intake != Intake::Nobody {
+                let state = &mut self.links.backends[backend];
+                state.has_been_up = state.is_up();
+                state.awaited_since_ns = now_ns;
+            }
+        }
     }
 }
 
-/// A process that was started together with the gateway has connected by then, and a client asks
-/// for longer.
-const START_NS: u64 = 5_000_000_000;
+/// A process that was started together with the gateway, or that has just registered itself, has
+/// connected by then, and a client asks for longer.
+const AWAITED_NS: u64 = 5_000_000_000;

@@ -273,8 +273,10 @@ pub(crate) struct BackendState {
     pub(crate) probe_open: bool,
     /// What was found out about a udp backend from outside.
     pub(crate) seen: Seen,
-    /// It was there at some time since the gateway started, as far as is known.
+    /// It was there at some time since it is waited for, as far as is known.
     pub(crate) has_been_up: bool,
+    /// Since when it is waited for: since a setup named it, or said something else of it.
+    pub(crate) awaited_since_ns: u64,
     /// Where a udp backend listens.
     pub(crate) address: Option<Endpoint>,
     pub(crate) traffic: BackendTraffic,
@@ -294,6 +296,7 @@ impl BackendState {
                 probe_open: false,
                 seen: Seen::Never,
                 has_been_up: false,
+                awaited_since_ns: now_ns,
                 address: None,
                 traffic: BackendTraffic::default(),
             },
@@ -308,6 +311,7 @@ impl BackendState {
                 probe_open: false,
                 seen: Seen::Never,
                 has_been_up: true,
+                awaited_since_ns: now_ns,
                 address: Some(Endpoint::from(*address)),
                 traffic: BackendTraffic::default(),
             },
@@ -410,6 +414,8 @@ impl BackendState {
             probe_open,
             seen,
             has_been_up,
+            // A successor waits from its start.
+            awaited_since_ns: _,
             address: _,
             traffic,
         } = self;

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::clients::Scribe;
+use super::clients::{Library as _, Player, Scribe};
 use super::games::Game;
 use super::rig::{Rig, bundle_backend, home, listener};
 use crate::ids::BackendId;
 use crate::mail::Mail;
-use crate::setup::{Route, Setup};
+use crate::setup::{Intake, Route, Setup};
 use ringgate_core::drops::DropReason;
-use ringgate_core::netcode::user_data;
+use ringgate_core::netcode::{ConnectToken, user_data};
 use ringgate_core::proto::netcode::packet::PacketKind;
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -64,6 +64,85 @@ fn user_data_names_the_backend() {
         assert_eq!(enter_with(&mut rig, &games, id, name.as_bytes()), None, "{name:?}");
     }
     assert_eq!(rig.drops(DropReason::RequestBackendDown), 5);
+}
+
+/// One who asks for the backend "two".
+fn asks_for_two(rig: &mut Rig, id: u64) -> ConnectToken {
+    rig.token_with(id, |spec| spec.user_data = user_data(b"two").expect("short"))
+}
+
+/// What becomes of a new player who asks for "two".
+fn meets(rig: &mut Rig, id: u64, reason: DropReason) -> Vec<PacketKind> {
+    let scribe = Scribe::new(&asks_for_two(rig, id));
+    let home = home(id as u16);
+    rig.provokes(reason, |rig| rig.deliver(home, &scribe.request()));
+    scribe.kinds(rig, home)
+}
+
+#[test]
+fn a_backend_that_is_named_anew_is_waited_for_and_one_that_was_there_and_is_gone_is_not() {
+    use DropReason::{BackendStarting, RequestBackendDown};
+    let with = setup(Route::UserData, [4; 3]);
+    let mut without = with.clone();
+    without.backends[BackendId(1)].retired = true;
+    let mut rig = Rig::new(without.clone());
+    rig.pass(10_000);
+    assert_eq!(meets(&mut rig, 1, RequestBackendDown), [PacketKind::Denied]);
+    rig.mail(Mail::Setup(with.clone().into()));
+    assert!(meets(&mut rig, 2, BackendStarting).is_empty(), "its client asks again");
+
+    // A client does, and is in as soon as the process has connected.
+    let token = asks_for_two(&mut rig, 3);
+    let mut player = Player::new(&rig, home(3), &token);
+    player.live(&mut rig, 1_000);
+    assert!(rig.drops(BackendStarting) > 5 && !player.library.is_over());
+    let two = Game::join(&mut rig, "two");
+    player.live(&mut rig, 200);
+    assert!(player.library.is_connected());
+
+    two.crash(&mut rig);
+    assert_eq!(meets(&mut rig, 4, RequestBackendDown), [PacketKind::Denied]);
+    // It registers itself again: a moment later it is back.
+    rig.mail(Mail::Setup(without.into()));
+    rig.mail(Mail::Setup(with.into()));
+    assert!(meets(&mut rig, 5, BackendStarting).is_empty());
+    rig.pass(5_000);
+    assert_eq!(meets(&mut rig, 6, RequestBackendDown), [PacketKind::Denied], "not for ever");
+}
+
+#[test]
+fn a_backend_that_says_that_it_is_starting_is_waited_for_and_one_that_ends_is_not() {
+    use DropReason::{BackendStarting, RequestBackendDown};
+    let with = |intake, is_drained| {
+        let mut setup = setup(Route::UserData, [4; 3]);
+        setup.backends[BackendId(1)].intake = intake;
+        setup.backends[BackendId(1)].drained = is_drained;
+        Mail::Setup(setup.into())
+    };
+    let (mut rig, games) = ready(setup(Route::UserData, [4; 3]));
+    rig.pass(10_000);
+    rig.mail(with(Intake::NobodyYet, false));
+    assert!(meets(&mut rig, 1, BackendStarting).is_empty());
+    rig.mail(with(Intake::Nobody, false));
+    assert_eq!(meets(&mut rig, 2, RequestBackendDown), [PacketKind::Denied]);
+    rig.mail(with(Intake::NobodyYet, true));
+    assert_eq!(meets(&mut rig, 3, RequestBackendDown), [PacketKind::Denied], "it is drained");
+    rig.mail(with(Intake::NobodyYet, false));
+    rig.pass(5_000);
+    assert_eq!(meets(&mut rig, 4, RequestBackendDown), [PacketKind::Denied], "not for ever");
+    rig.mail(with(Intake::Sent, false));
+    assert_eq!(enter_with(&mut rig, &games, 5, b"two").map(|(at, _)| at), Some(1));
+}
+
+#[test]
+fn nobody_waits_for_a_backend_that_is_for_others() {
+    let mut setup = setup(Route::LeastPlayers, [4; 3]);
+    for at in 0..3 {
+        setup.backends[BackendId(at)].intake = Intake::Sent;
+    }
+    let mut rig = Rig::new(setup);
+    let denied = meets(&mut rig, 1, DropReason::RequestBackendDown);
+    assert_eq!(denied, [PacketKind::Denied]);
 }
 
 #[test]

@@ -442,7 +442,7 @@ fn refuse(shared: &Shared, (why, detail): Refused) -> Response<Full<Bytes>> {
         Refusal::NotAuthorized => {
             headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
         }
-        Refusal::QuotaExceeded | Refusal::Busy | Refusal::NoSlot => {
+        Refusal::QuotaExceeded | Refusal::Busy | Refusal::NoSlot | Refusal::NoGateway => {
             headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
         }
         // What is left of a body would be taken for the next request.

@@ -3,11 +3,13 @@
 use ringgate_core::netcode::{self, ConnectToken};
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::Place;
-use ringgate_fleet::values::{Backend, Gateway, Listener, Reach, State};
+use ringgate_fleet::mirror::Change;
+use ringgate_fleet::values::{Backend, Gateway, Listener, Reach, State, Stored};
 
 use super::fleet::{
     NOW, Office, PROTOCOL_ID, Store, anywhere, backend, gateway, host, listener_key, name, with_key,
 };
+use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::Request;
 use crate::mint;
@@ -339,4 +341,112 @@ fn while_etcd_is_away_tokens_are_made_by_what_was_known_and_no_server_is_overfil
         assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
     }
     assert_eq!(office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err(), Refusal::NoSlot);
+}
+
+/// A fleet of one gateway, which has heard of backends up to a revision, and one backend.
+fn heard(heard: i64, change: impl FnOnce(&mut Gateway)) -> Store {
+    let mut store = Store::default();
+    with_key(&mut store);
+    put_gateway(&mut store, heard, change);
+    store
+}
+
+fn put_gateway(store: &mut Store, heard: i64, change: impl FnOnce(&mut Gateway)) {
+    let mut gateway = Gateway { heard: Some(heard), ..gateway("one", "192.0.2.1:40000") };
+    change(&mut gateway);
+    store.put(&Place::Gateway(name("g")), &gateway);
+}
+
+/// The backend `b0` becomes so in this revision, as a watch tells.
+fn hear(office: &mut Office, store: &mut Store, revision: i64, now: Now, value: &Backend) {
+    store.put(&Place::Backend(name("b0")), value);
+    let key = super::fleet::keyspace().key(&Place::Backend(name("b0")));
+    let value = Some(value.encode().unwrap());
+    office.desk.hear(&Change { key, value, revision: Some(revision) }, now);
+}
+
+#[test]
+fn nobody_is_sent_through_a_gateway_that_has_not_heard_of_the_backend() {
+    let mut store = heard(10, |_| {});
+    let mut office = Office::open("t", &mut store);
+    let of = |state, used| Backend { state, used, ..backend("one", 100) };
+    let mut named = anywhere();
+    named.backend = Some(name("b0"));
+    let asks = |office: &mut Office, store: &mut Store, now| {
+        let both = [&anywhere(), &named].map(|place| office.ask(store, place, 1, now).err());
+        assert!(both[0] == both[1], "{both:?}");
+        both[0]
+    };
+    let none = Some(Refusal::NoGateway);
+    hear(&mut office, &mut store, 11, NOW, &of(State::Ready, 0));
+    assert_eq!(asks(&mut office, &mut store, NOW), none);
+    put_gateway(&mut store, 11, |_| {});
+    office.mirror(&store);
+    assert_eq!(asks(&mut office, &mut store, NOW), None);
+
+    // Players who come are no news for gateways, and neither is a matchmaker who takes it.
+    hear(&mut office, &mut store, 12, NOW, &of(State::Ready, 1));
+    assert_eq!(asks(&mut office, &mut store, NOW), None);
+    hear(&mut office, &mut store, 13, NOW, &of(State::Allocated, 1));
+    assert!(office.ask(&mut store, &named, 1, NOW).is_ok());
+    // That it was starting is, and that another one has come by its name.
+    hear(&mut office, &mut store, 14, NOW, &of(State::Starting, 1));
+    hear(&mut office, &mut store, 15, NOW, &of(State::Ready, 1));
+    assert_eq!(asks(&mut office, &mut store, NOW), none);
+    put_gateway(&mut store, 15, |_| {});
+    office.mirror(&store);
+    assert_eq!(asks(&mut office, &mut store, NOW), None);
+    let elsewhere = Reach::Udp("127.0.0.1:7778".parse().unwrap());
+    let moved = Backend { reach: elsewhere, ..of(State::Ready, 1) };
+    hear(&mut office, &mut store, 16, NOW, &moved);
+    assert_eq!(asks(&mut office, &mut store, NOW), none);
+
+    // A gateway that never says it has no other word for it, unless it holds news back.
+    let later = Now { ms: NOW.ms + 10_000, ..NOW };
+    put_gateway(&mut store, 15, |it| it.doubt = 3);
+    office.mirror(&store);
+    assert_eq!(asks(&mut office, &mut store, later), none);
+    put_gateway(&mut store, 15, |_| {});
+    office.mirror(&store);
+    assert_eq!(asks(&mut office, &mut store, later), None);
+}
+
+#[test]
+fn what_a_service_finds_when_it_starts_was_heard_by_gateways_before_and_old_ones_say_nothing() {
+    let mut store = heard(10, |_| {});
+    store.put(&Place::Backend(name("b0")), &backend("one", 100));
+    let mut office = Office::open("t", &mut store);
+    assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+    let mut store = heard(0, |it| it.heard = None);
+    let mut office = Office::open("t", &mut store);
+    hear(&mut office, &mut store, 11, NOW, &backend("one", 100));
+    assert!(office.ask(&mut store, &anywhere(), 1, NOW).is_ok());
+}
+
+#[test]
+fn nobody_is_sent_through_a_gateway_that_is_not_linked_to_the_backend() {
+    let mut store = heard(10, |it| it.shut = vec!["b0".into()]);
+    store.put(&Place::Backend(name("b0")), &backend("one", 100));
+    let mut office = Office::open("t", &mut store);
+    let refused = office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err();
+    assert_eq!(refused, Refusal::NoGateway);
+    // Another one is, or this one in a moment.
+    let mut other = gateway("one", "192.0.2.9:40000");
+    other.shut = vec!["b7".into()];
+    store.put(&Place::Gateway(name("other")), &other);
+    office.mirror(&store);
+    for _ in 0..20 {
+        let placed = office.ask(&mut store, &anywhere(), 1, NOW).unwrap();
+        assert_eq!(placed.chosen.gateways[0].0, name("other"));
+    }
+}
+
+#[test]
+fn no_slot_is_promised_where_no_token_can_be_made() {
+    let mut store = heard(10, |it| it.listeners[0].protocol_id = 0);
+    store.put(&Place::Backend(name("b0")), &backend("one", 100));
+    let mut office = Office::open("t", &mut store);
+    let refused = office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err();
+    assert_eq!(refused, Refusal::ProtocolIdWrong);
+    assert!(office.desk.book().held(&name("b0")).is_none());
 }

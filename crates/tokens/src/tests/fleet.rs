@@ -11,7 +11,7 @@ use ringgate_fleet::etcd::txn::{Compare, Op, Txn};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Gateway, Labels, Listener, Reach, Service, State, Stored,
+    Backend, Ban, Gateway, Guard, Labels, Listener, Reach, Service, State, Stored,
 };
 
 use crate::book::Now;
@@ -78,6 +78,8 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         written: 1,
         doubt: 0,
         run_dir: String::new(),
+        heard: None,
+        shut: Vec::new(),
     }
 }
 
@@ -111,6 +113,16 @@ impl Store {
     pub(super) fn remove(&mut self, place: &Place) {
         self.revision += 1;
         self.keys.remove(&keyspace().key(place));
+    }
+
+    /// The lease of a service's blocks ends, and all that stands under it.
+    pub(super) fn end_lease(&mut self, owner: &Name) {
+        self.revision += 1;
+        self.keys.retain(|key, (value, _)| match keyspace().place(key) {
+            Some(Place::Block(_, by)) => by != *owner,
+            Some(Place::Guard(_)) => Guard::decode(value).is_ok_and(|it| it.by != owner.as_str()),
+            _ => true,
+        });
     }
 
     pub(super) fn backend(&self, backend: &Name) -> Option<Backend> {
@@ -176,7 +188,7 @@ pub(super) enum Fate {
 pub(super) struct Office {
     pub(super) fate: Fate,
     pub(super) desk: Desk,
-    owner: Name,
+    pub(super) owner: Name,
 }
 
 pub(super) const RULES: Rules =
@@ -184,6 +196,16 @@ pub(super) const RULES: Rules =
 
 impl Office {
     pub(super) fn open(service: &str, store: &mut Store) -> Self {
+        Self::start(service, 1, store)
+    }
+
+    /// The same for a later start of it.
+    pub(super) fn start(service: &str, number: u32, store: &mut Store) -> Self {
+        Self::with_rules(service, number, RULES, store)
+    }
+
+    /// The same by other rules.
+    pub(super) fn with_rules(service: &str, number: u32, rules: Rules, store: &mut Store) -> Self {
         let told = Service {
             instance: "i".into(),
             host: "h".into(),
@@ -193,10 +215,11 @@ impl Office {
         };
         store.put(&Place::Service(name(service)), &told);
         let seed = crate::random::of_text(service);
-        let mut desk = Desk::new(keyspace(), fleet_key(), name(service), RULES, seed);
+        let mut desk = Desk::new(keyspace(), fleet_key(), name(service), rules, seed);
         desk.set_mirror(true, true);
         desk.set_leased(u64::MAX);
-        let mut office = Self { fate: Fate::Answered, desk, owner: name(&format!("{service}.1")) };
+        let mut office =
+            Self { fate: Fate::Answered, desk, owner: name(&format!("{service}.{number}")) };
         office.mirror(store);
         office
     }

@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 use proptest::prelude::*;
 use ringgate_fleet::keyspace::Name;
 
-use super::fleet::{Fate, NOW, Office, Store, anywhere, host, name, with_key};
+use super::fleet::{Fate, NOW, Office, RULES, Store, anywhere, host, name, with_key};
 use crate::book::Now;
+use crate::choose::Speaks;
+use crate::desk::{Request, Rules};
+use crate::fleet::LEASE_MARGIN_S;
 use crate::random::Random;
 use crate::refusal::Refusal;
 
@@ -127,6 +130,26 @@ struct Player {
     has_come: bool,
 }
 
+#[test]
+fn no_token_outlives_the_lease_of_its_slots() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 10);
+    let rules = Rules { serves_away: false, ..RULES };
+    let mut office = Office::with_rules("t", 1, rules, &mut store);
+    let mut ask = |office: &mut Office, expire_s| {
+        let (place, speaks) = (anywhere(), Speaks::Netcode(None));
+        let request = Request { place: &place, speaks, count: 1, expire_s: Some(expire_s) };
+        office.ask_for(&mut store, &request, NOW).err()
+    };
+    assert_eq!(ask(&mut office, 30), None);
+    // From now on it is cut off: when its lease ends, others promise these slots.
+    office.desk.set_mirror(true, false);
+    office.desk.set_leased(NOW.ms + 40_000);
+    assert_eq!(ask(&mut office, 30), Some(Refusal::EtcdAway));
+    assert_eq!(ask(&mut office, 20), None);
+}
+
 /// A world in which services, players and time go on by chance.
 struct World {
     store: Store,
@@ -137,6 +160,9 @@ struct World {
     slots: u32,
     /// Backends that are cut off from etcd, and since when they have something to tell.
     untold: BTreeMap<u32, u64>,
+    /// Services that have died, and until when the leases of their blocks live.
+    dead: Vec<(u64, Name)>,
+    starts: u32,
 }
 
 impl World {
@@ -144,24 +170,33 @@ impl World {
         let mut store = Store::default();
         with_key(&mut store);
         host(&mut store, "one", 0..backends, slots);
-        let names = ["t1", "t2", "t3"];
         let offices =
-            names[..services].iter().map(|service| Office::open(service, &mut store)).collect();
-        let (players, random) = (Vec::new(), Random::new(seed));
-        let untold = BTreeMap::new();
-        Self { store, offices, players, random, now: NOW, slots, untold }
+            SERVICES[..services].iter().map(|service| Office::open(service, &mut store)).collect();
+        Self {
+            store,
+            offices,
+            players: Vec::new(),
+            random: Random::new(seed),
+            now: NOW,
+            slots,
+            untold: BTreeMap::new(),
+            dead: Vec::new(),
+            starts: 1,
+        }
     }
 
     fn step(&mut self) {
         self.has_weather();
-        match self.random.below(10) {
-            0..5 => self.ask(),
-            5 | 6 => self.come(),
-            7 => self.leave(),
-            8 => {
+        match self.random.below(40) {
+            0..20 => self.ask(),
+            20..28 => self.come(),
+            28..32 => self.leave(),
+            32 => self.restart(),
+            33..36 => {
                 self.now.unix_s += 3;
                 self.now.ms += 3000;
                 self.end_cuts();
+                self.end_leases();
                 for office in &mut self.offices {
                     office.tidy(&mut self.store, self.now);
                 }
@@ -170,6 +205,23 @@ impl World {
                 let at = self.random.below(self.offices.len());
                 self.offices[at].mirror(&self.store);
             }
+        }
+    }
+
+    /// A service dies, and another start of it knows nothing of what it has promised. Its blocks
+    /// stay for as long as a token lives, and longer.
+    fn restart(&mut self) {
+        let at = self.random.below(self.offices.len());
+        self.starts += 1;
+        let next = Office::start(SERVICES[at], self.starts, &mut self.store);
+        let dead = std::mem::replace(&mut self.offices[at], next);
+        self.dead.push((self.now.unix_s + LEASE_LEFT_S, dead.owner));
+    }
+
+    fn end_leases(&mut self) {
+        let now_s = self.now.unix_s;
+        for (_, owner) in self.dead.extract_if(.., |(until_s, _)| now_s >= *until_s) {
+            self.store.end_lease(&owner);
         }
     }
 
@@ -271,3 +323,8 @@ proptest! {
         }
     }
 }
+
+const SERVICES: [&str; 3] = ["t1", "t2", "t3"];
+
+/// A token of these services lives for 30 s. When one dies, its lease was renewed 5 s ago at most.
+const LEASE_LEFT_S: u64 = 30 + LEASE_MARGIN_S as u64 - 5;

@@ -99,6 +99,8 @@ impl Fleet {
             written: now_s,
             doubt: 0,
             run_dir: String::new(),
+            heard: None,
+            shut: Vec::new(),
         };
         self.put(&Place::Gateway(name(&format!("g{at}"))), &gateway).await;
     }
