@@ -113,6 +113,12 @@ impl Site {
         })
     }
 
+    /// Whose it is, its lanes, and its links to backends.
+    #[cfg(test)]
+    pub(crate) fn contents(&self) -> (&str, Option<u8>, std::collections::BTreeMap<String, usize>) {
+        (&self.agent, self.trunk.agreed().map(|it| it.lanes), self.links.by_backend())
+    }
+
     /// Goes on with it, by the rules of this process.
     pub(crate) fn start(mut self) {
         let (shared, number) = (Arc::clone(&self.shared), self.number);
