@@ -16,6 +16,7 @@ use ringgate_trunk::control::{Control, Inbox, Outbox};
 use ringgate_trunk::datagram::{HEADER_BYTES, Header};
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk::lane::{Lane, Role, Secrets};
+use ringgate_trunk::relay::{GAMES_MAX, Game, Relay};
 
 const TRUNK: u32 = 7;
 const LANE: u8 = 1;
@@ -76,6 +77,27 @@ fn left_behind(bytes: &[u8]) {
         let once = written(&lane);
         let again = Lane::read(&mut Reader::new(&once, &maps)).expect("it was just written");
         assert_eq!(written(&again).len(), once.len());
+    }
+    // The same of an agent's local worker, which goes on with whatever it was.
+    let names = || vec!["a".to_owned(), "b".to_owned()];
+    if let Ok(mut relay) = Relay::read(&mut Reader::new(bytes, &maps), names()) {
+        let put = |relay: &Relay| {
+            let mut measure = carry::Writer::new(&mut []);
+            relay.write(&mut measure);
+            let mut once = vec![0; measure.len()];
+            relay.write(&mut carry::Writer::new(&mut once));
+            once
+        };
+        let once = put(&relay);
+        let again = Relay::read(&mut Reader::new(&once, &maps), names());
+        assert_eq!(put(&again.expect("it was just written")).len(), once.len());
+        for game in (0..GAMES_MAX).map(Game::at) {
+            if relay.has(game) {
+                relay.handle_bundle(game, bytes, |_| ());
+            }
+        }
+        relay.handle_lane(LANE, |_| ());
+        relay.handle_lane_lost(|_| ());
     }
 }
 

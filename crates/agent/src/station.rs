@@ -244,8 +244,10 @@ impl Station {
         around: &mut Around<'_>,
         mut wish: impl FnMut(Wish<'_>),
     ) {
-        let refused = match &self.ends[game.place()] {
-            Some(End::Process(process)) if self.relay.name_at(game.place()).is_none() => {
+        let refused = match self.ends.get(game.place()) {
+            // What another process has said of a player may lead nowhere.
+            None | Some(None) => return,
+            Some(Some(End::Process(process))) if self.relay.name_at(game.place()).is_none() => {
                 judge(process.who, bundle, around.backends)
             }
             _ => None,

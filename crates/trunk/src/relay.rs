@@ -153,6 +153,11 @@ impl Relay {
         self.dropped
     }
 
+    /// Whether there is a link at a place.
+    pub fn has(&self, game: Game) -> bool {
+        self.places.get(game.place()).is_some_and(|place| place.taken.is_some())
+    }
+
     /// What the process at a place has called itself, once it is welcome.
     pub fn name_at(&self, place: usize) -> Option<&str> {
         let taken = self.places.get(place)?.taken.as_ref()?;

@@ -6,6 +6,8 @@
 mod bare;
 mod failure;
 mod records;
+#[cfg(all(test, target_os = "linux"))]
+mod residue;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -25,7 +27,7 @@ use rustls::{
     CipherSuite, ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig,
     ServerConnection,
 };
-use zeroize::Zeroize;
+use zeroize::{Zeroize, zeroize_stack};
 
 use crate::control::{ALPN, Inbox, Outbox};
 use crate::lane::{EXPORTER_LABEL, Secrets};
@@ -169,8 +171,9 @@ pub struct Stream {
 #[derive(Debug)]
 enum State {
     Whole(Box<Connection>),
-    /// Keys and numbers alone: what another process can go on with.
-    Bare(Bare),
+    /// Keys and numbers alone: what another process can go on with. In a place of their own, or
+    /// each move of a stream would leave a copy behind.
+    Bare(Box<Bare>),
     /// Its keys could not be had.
     Over,
 }
@@ -218,17 +221,27 @@ impl Stream {
     /// Has it be nothing but keys, numbers and bytes, which can be carried to another
     /// process; until then it goes on here as before. An error is its end.
     pub fn make_portable(&mut self) -> Result<(), Failure> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Whole(connection) => {
-                self.state = State::Bare(Bare::of(*connection, &mut self.records)?);
-                Ok(())
-            }
-            State::Bare(bare) => {
-                self.state = State::Bare(bare);
-                Ok(())
-            }
-            State::Over => Err(over()),
+        if matches!(self.state, State::Bare(_)) {
+            return Ok(());
         }
+        let made = self.take_keys();
+        zeroize_stack::<STACK_BYTES>();
+        made
+    }
+
+    /// Apart, so that all of the stack that keys pass lies below who wipes it.
+    #[inline(never)]
+    fn take_keys(&mut self) -> Result<(), Failure> {
+        let State::Whole(connection) = std::mem::replace(&mut self.state, State::Over) else {
+            return Err(over());
+        };
+        self.state = State::Bare(Box::new(Bare::of(*connection, &mut self.records)?));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn read_keys(from: &mut carry::Reader<'_>) -> Result<State, carry::Broken> {
+        <Bare as carry::Carry>::read(from).map(|bare| State::Bare(Box::new(bare)))
     }
 
     /// Reads what there is, as far as the inbox has room.
@@ -306,7 +319,7 @@ impl carry::Carry for Stream {
         let bare = if let State::Bare(bare) = state { Some(bare) } else { None };
         carry::Carry::write(&bare.is_some(), out);
         if let Some(bare) = bare {
-            carry::Carry::write(bare, out);
+            carry::Carry::write(&**bare, out);
             carry::Carry::write(records, out);
         }
     }
@@ -315,12 +328,14 @@ impl carry::Carry for Stream {
         if !<bool as carry::Carry>::read(from)? {
             return Err(carry::Broken::Invalid("stream"));
         }
-        Ok(Self {
-            state: State::Bare(carry::Carry::read(from)?),
-            records: carry::Carry::read(from)?,
-        })
+        let state = Self::read_keys(from);
+        zeroize_stack::<STACK_BYTES>();
+        Ok(Self { state: state?, records: carry::Carry::read(from)? })
     }
 }
+
+/// More of the stack than keys pass on their way to their place, in a build that optimises nothing.
+const STACK_BYTES: usize = 16 << 10;
 
 fn over() -> Failure {
     Failure::Io(io::ErrorKind::NotConnected.into())

@@ -90,7 +90,11 @@ impl Station {
         }
         for place in 0..count {
             let game = Game::at(place);
-            match u8::read(from)? {
+            let end = u8::read(from)?;
+            if end != 0 && !station.relay.has(game) {
+                return Err(Broken::Invalid("link"));
+            }
+            match end {
                 0 => station.ends.push(None),
                 1 => {
                     let process = Process::read(from, fds.next().ok_or(Broken::Truncated)?)?;

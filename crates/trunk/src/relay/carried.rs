@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use ringgate_link::bundle::{SessionId, WORKERS_MAX};
+use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
 
 use super::{Dropped, GAMES_MAX, Place, Relay, Said, Taken};
 
@@ -26,6 +26,21 @@ impl Carry for Taken {
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         Ok(Self { hello, link, is_let_in, players: players.ok_or(Broken::Invalid("session"))? })
+    }
+}
+
+impl Place {
+    /// Whether its number on the trunk is its own, and what it has called itself can be said again.
+    fn is_sound(&self, at: usize) -> bool {
+        let Some(Taken { hello, link, .. }) = &self.taken else { return true };
+        let is_own = link.is_none_or(|link| usize::from(link.to_le_bytes()[0]) == at);
+        let can_be_said = |said: &Said| {
+            let mut bytes = [0; 64];
+            let Said { name, pid, version_min, version } = said;
+            let (version_min, version_max, pid) = (*version_min, *version as u8, *pid);
+            bundle::Writer::new(&mut bytes).hello(&Hello { version_min, version_max, pid, name })
+        };
+        is_own && hello.as_ref().is_none_or(can_be_said)
     }
 }
 
@@ -52,6 +67,9 @@ impl Relay {
         let (lane, places) = (Carry::read(from)?, Vec::<Place>::read(from)?);
         if places.len() > GAMES_MAX {
             return Err(Broken::Invalid("number of links"));
+        }
+        if !places.iter().enumerate().all(|(at, place)| place.is_sound(at)) {
+            return Err(Broken::Invalid("link"));
         }
         Ok(Self { lane, places, dropped: Carry::read(from)?, ..relay })
     }

@@ -136,6 +136,12 @@ impl Bare {
         self.seal(kind::ALERT, &[LEVEL_WARNING, CLOSE_NOTIFY]);
     }
 
+    /// Of both directions.
+    #[cfg(test)]
+    pub(super) const fn keys(&self) -> [&[u8; 32]; 2] {
+        [self.here.key.as_bytes(), self.there.key.as_bytes()]
+    }
+
     pub(super) const fn wants_to_write(&self) -> bool {
         !self.sealed.is_empty()
     }

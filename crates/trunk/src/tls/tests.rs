@@ -26,15 +26,15 @@ macro_rules! identity {
     };
 }
 
-const GATEWAY: Identity<'_> = identity!("gateway");
-const AGENT: Identity<'_> = identity!("agent");
+pub(super) const GATEWAY: Identity<'_> = identity!("gateway");
+pub(super) const AGENT: Identity<'_> = identity!("agent");
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls_graviola::default_provider())
 }
 
 /// Whether the provider runs here.
-fn is_possible() -> bool {
+pub(super) fn is_possible() -> bool {
     #[cfg(target_arch = "x86_64")]
     let has_all = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("adx")
@@ -79,8 +79,8 @@ impl Write for Pipe {
 }
 
 /// One side.
-struct Side {
-    stream: Stream,
+pub(super) struct Side {
+    pub(super) stream: Stream,
     inbox: Inbox,
     outbox: Outbox,
     out: Pipe,
@@ -129,7 +129,7 @@ fn talk(gateway: &mut Side, agent: &mut Side) {
     panic!("they go on for ever");
 }
 
-fn meet(gateway: Identity<'_>, agent: Identity<'_>, host: &'static str) -> (Side, Side) {
+pub(super) fn meet(gateway: Identity<'_>, agent: Identity<'_>, host: &'static str) -> (Side, Side) {
     let gateway = Gateway::new(provider(), gateway).expect("the files are good");
     let agent = Agent::new(provider(), agent).expect("the files are good");
     let host = ServerName::try_from(host).expect("a name");
