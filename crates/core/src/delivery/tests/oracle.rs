@@ -1,7 +1,7 @@
 //! Thousands of runs over bad networks: every report right, once and in order; every reliable
 //! message once, in order and as it was; and none stalls.
 //!
-//! `RINGGATE_DELIVERY_SEEDS=5000` runs more of them, `RINGGATE_DELIVERY_SEED=17` only that one.
+//! `RINGGATE_DELIVERY_SEEDS=10000` runs more of them, `RINGGATE_DELIVERY_SEED=17` only that one.
 
 use std::env;
 
@@ -12,7 +12,7 @@ use crate::delivery::{Channel, End, Options, SendError};
 use crate::proto::notify::PacketSeq;
 
 /// How many runs there are by default.
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 2000;
 
 #[test]
 fn no_network_breaks_a_promise() {
