@@ -15,7 +15,7 @@ use ringgate_batch::{Credentials, Driver, IoEvent, RxBatch, SendFailure, SocketI
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_io::{AnyDriver, Bell, SocketKind, socket};
-use ringgate_link::bundle::{Frame, Frames};
+use ringgate_link::bundle::{Frame, Frames, Run};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::segments;
@@ -378,7 +378,7 @@ impl Lanes {
         let (Some(Some(seat)), Some(tools)) = (seats.get_mut(at), tools) else { return };
         let Seat { way: Some(way), numbers, lease, .. } = &mut *seat else { return };
         let mut delivery = Delivery::new(numbers, links, rx);
-        let deliver = |link: u16, frame: Frame<'_>| delivery.take(link, frame);
+        let deliver = |link: u16, run: Run<'_>| delivery.take_run(link, run);
         let is_authentic = way.receive_at_door(datagram, &mut tools.aead, now_ns, deliver);
         delivery.settle(way);
         if is_authentic && !way.leads_to(from) {
@@ -459,7 +459,7 @@ impl Lanes {
                     let _ = lease.say(Word::Stray(from, datagram.into()));
                 };
                 let mut delivery = Delivery::new(numbers, links, rx);
-                let deliver = |link: u16, frame: Frame<'_>| delivery.take(link, frame);
+                let deliver = |link: u16, run: Run<'_>| delivery.take_run(link, run);
                 let received = way.receive(buffers, aead, now_ns, deliver, stray);
                 delivery.settle(way);
                 match received {
@@ -571,18 +571,18 @@ impl Seat {
         let Tools { kept, aead, .. } = tools;
         kept.clear();
         let Some(way) = &mut self.way else { return false };
+        let mut frames = Frames::new(bundle);
         let mut at = 0;
-        for frame in Frames::new(bundle).map_while(Result::ok) {
-            let len = frame.bytes().len();
-            if frame.may_be_lost() {
-                way.push(number, frame, aead, now_ns);
-            } else {
-                // What is pushed from here on comes after it.
-                let told = self.written.wrapping_add(kept.len() as u32 + 1);
-                way.lane().set_told(self.lease.stream(told)[0]);
-                kept.push(at..at + len);
-            }
-            at += len;
+        loop {
+            let run = frames.take_run();
+            at += run.bytes().len();
+            way.push_run(number, run, aead, now_ns);
+            let Some(Ok(frame)) = frames.next() else { break };
+            // What is pushed from here on comes after it.
+            let told = self.written.wrapping_add(kept.len() as u32 + 1);
+            way.lane().set_told(self.lease.stream(told)[0]);
+            kept.push(at..at + frame.bytes().len());
+            at += frame.bytes().len();
         }
         self.written = self.written.wrapping_add(kept.len() as u32);
         true
@@ -642,6 +642,16 @@ impl<'a> Delivery<'a> {
     }
 
     #[inline]
+    fn take_run(&mut self, number: u16, run: Run<'_>) {
+        let bound = self.links.by_number(self.numbers, number);
+        let is_taken = bound
+            .and_then(|bound| bound.way_in())
+            .is_some_and(|socket| self.rx.append_copy(socket, run.bytes(), BUNDLE_BYTES_MAX));
+        if !is_taken {
+            run.frames().for_each(|frame| self.take(number, frame));
+        }
+    }
+
     fn take(&mut self, number: u16, frame: Frame<'_>) {
         let Some(bound) = self.links.by_number(self.numbers, number) else {
             self.gone += frame.payloads().max(1);

@@ -32,7 +32,7 @@ mod session;
 mod tests;
 mod write;
 
-pub use frame::{Frame, Frames};
+pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};
 pub use read::Reader;
 pub use reason::{CloseReason, GoodbyeReason, RecordError};

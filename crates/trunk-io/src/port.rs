@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use arrayvec::ArrayVec;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::Aead;
-use ringgate_link::bundle::Frame;
+use ringgate_link::bundle::Run;
 use ringgate_os::message::{self, Beside, MESSAGES_MAX, Outgoing, Receiver};
 use ringgate_os::segments::{self, Cut, MESSAGE_BYTES_MAX, SEGMENTS_MAX};
 use ringgate_trunk::lane::Lane;
@@ -96,7 +96,7 @@ impl Port {
         buffers: &mut Buffers,
         (lane, aead): (&mut Lane, &mut Aead),
         now_ns: u64,
-        mut deliver: impl FnMut(u16, Frame<'_>),
+        mut deliver: impl FnMut(u16, Run<'_>),
         mut stray: impl FnMut(SocketAddr, &[u8]),
     ) -> io::Result<(bool, bool)> {
         let Buffers { receiver, bytes } = buffers;
@@ -118,13 +118,13 @@ impl Port {
             }
             for datagram in bytes.chunks_mut(each) {
                 if datagrams.is_full() {
-                    is_authentic |= lane.receive(now_ns, aead, &mut datagrams, &mut deliver);
+                    is_authentic |= lane.receive_runs(now_ns, aead, &mut datagrams, &mut deliver);
                     datagrams.clear();
                 }
                 datagrams.push(datagram);
             }
         }
-        is_authentic |= lane.receive(now_ns, aead, &mut datagrams, &mut deliver);
+        is_authentic |= lane.receive_runs(now_ns, aead, &mut datagrams, &mut deliver);
         let has_more = count == BUFFERS;
         self.may_have_strays &= has_more;
         Ok((has_more, is_authentic))
@@ -223,12 +223,12 @@ enum Trouble {
 /// Datagrams for one system call, those of one length in one message.
 struct Burst<'a> {
     parts: ArrayVec<IoSlice<'a>, MESSAGES_MAX>,
-    messages: ArrayVec<Run, MESSAGES_MAX>,
+    messages: ArrayVec<Message, MESSAGES_MAX>,
 }
 
 /// One message: datagrams, and their length but for the last.
 #[derive(Clone, Copy)]
-struct Run {
+struct Message {
     datagrams: usize,
     each: usize,
     bytes: usize,
@@ -236,7 +236,7 @@ struct Run {
     control: Option<Cut>,
 }
 
-impl Run {
+impl Message {
     const fn of(bytes: usize, is_alone: bool) -> Self {
         Self { datagrams: 1, each: bytes, bytes, is_closed: is_alone, control: None }
     }
@@ -259,12 +259,12 @@ impl Run {
 impl<'a> Burst<'a> {
     /// Of what a lane has sealed. The first so many go alone.
     fn of(lane: &'a Lane, alone: usize) -> Self {
-        let (mut parts, mut messages) = (ArrayVec::new(), ArrayVec::<Run, MESSAGES_MAX>::new());
+        let (mut parts, mut messages) = (ArrayVec::new(), ArrayVec::<Message, MESSAGES_MAX>::new());
         for (index, datagram) in lane.pending().take(MESSAGES_MAX).enumerate() {
             parts.push(IoSlice::new(datagram));
             let is_taken = messages.last_mut().is_some_and(|last| last.take(datagram.len()));
             if !is_taken {
-                messages.push(Run::of(datagram.len(), index < alone));
+                messages.push(Message::of(datagram.len(), index < alone));
             }
         }
         Self { parts, messages }
@@ -288,7 +288,7 @@ impl<'a> Burst<'a> {
     }
 }
 
-impl Run {
+impl Message {
     fn trouble(&self, why: io::Error) -> Trouble {
         match why.raw_os_error() {
             Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Trouble::NoRoom,

@@ -9,7 +9,7 @@
 //! ([`Lane::begin_link`]), no more.
 
 use ringgate_core::crypto::{Aead, Key};
-use ringgate_link::bundle::Frame;
+use ringgate_link::bundle::{Frame, Run};
 
 use crate::beat::{Arrived, Pulse};
 use crate::datagram::Refusals;
@@ -131,6 +131,12 @@ impl Lane {
         self.sender.push(link, frame)
     }
 
+    /// Appends records that may be lost, and takes off those for which there was room.
+    #[inline]
+    pub fn push_run(&mut self, link: u16, run: &mut Run<'_>) -> Result<(), Full> {
+        self.sender.push_run(link, run)
+    }
+
     /// Takes in what the socket had. `deliver` gets records for local links.
     ///
     /// Returns whether any of it was authentic, and new: only then may an address count as the
@@ -142,9 +148,22 @@ impl Lane {
         datagrams: &mut [&mut [u8]],
         mut deliver: impl FnMut(u16, Frame<'_>),
     ) -> bool {
+        self.receive_runs(now_ns, aead, datagrams, |link, run| {
+            run.frames().for_each(|frame| deliver(link, frame));
+        })
+    }
+
+    /// The same; where nothing is to be asked of each record, `deliver` gets many at once.
+    pub fn receive_runs(
+        &mut self,
+        now_ns: u64,
+        aead: &mut Aead,
+        datagrams: &mut [&mut [u8]],
+        mut deliver: impl FnMut(u16, Run<'_>),
+    ) -> bool {
         let Self { sender, receiver, path, pulse } = self;
         let taken = receiver.receive(now_ns, aead, datagrams, |heard| match heard {
-            Heard::Record(link, frame) => deliver(link, frame),
+            Heard::Records(link, run) => deliver(link, run),
             Heard::Beat(beat) => {
                 if pulse.handle(beat, now_ns) {
                     path.doubt(now_ns);
@@ -286,7 +305,7 @@ impl NoteTold for Lane {
 }
 
 fn hand_on(heard: Heard<'_>, deliver: &mut impl FnMut(u16, Frame<'_>)) {
-    if let Heard::Record(link, frame) = heard {
-        deliver(link, frame);
+    if let Heard::Records(link, run) = heard {
+        run.frames().for_each(|frame| deliver(link, frame));
     }
 }

@@ -135,6 +135,13 @@ impl Order {
         (mark.wrapping_sub(self.seen) as i32) > 0
     }
 
+    /// Whether all that may be lost may be handed to a link, whoever it is for: then there is
+    /// nothing to be asked of each record.
+    #[inline]
+    pub(crate) fn takes_all(&self, link: u16) -> bool {
+        self.sessions.is_none() && self.links.contains(link)
+    }
+
     /// Whether a record that came in a datagram may be handed to its link.
     #[inline]
     pub(crate) fn judge(&self, mark: u32, link: u16, frame: Frame<'_>) -> Result<(), Refusal> {

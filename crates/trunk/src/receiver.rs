@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Job, Verdict};
 use ringgate_core::proto::replay;
-use ringgate_link::bundle::{Frame, Frames};
+use ringgate_link::bundle::{Frame, Frames, Run};
 
 use crate::beat::{Arrived, Beat};
 use crate::datagram::{HEADER_BYTES, Header, Refusal, Refusals, TAG_BYTES};
@@ -27,8 +27,8 @@ const WINDOW_BITS: u32 = 1024;
 /// What a datagram brings.
 #[derive(Clone, Copy)]
 pub(crate) enum Heard<'a> {
-    /// A record for a link.
-    Record(u16, Frame<'a>),
+    /// Records for a link.
+    Records(u16, Run<'a>),
     Beat(Beat),
     /// A probe of this length has arrived.
     Probe(u16),
@@ -308,12 +308,20 @@ impl Inner {
         bytes: &[u8],
         hear: &mut impl FnMut(Heard<'_>),
     ) {
-        for frame in Frames::new(bytes) {
+        let mut frames = Frames::new(bytes);
+        if self.order.takes_all(link) {
+            let run = frames.take_run();
+            self.payloads += run.payloads();
+            if !run.is_empty() {
+                hear(Heard::Records(link, run));
+            }
+        }
+        for frame in frames {
             let Ok(frame) = frame else { return self.refusals.count(Refusal::Malformed) };
             match self.order.judge(mark, link, frame) {
                 Ok(()) => {
                     self.payloads += frame.payloads();
-                    hear(Heard::Record(link, frame));
+                    hear(Heard::Records(link, frame.into()));
                 }
                 Err(Refusal::Early) if self.waiting.keep(mark, link, frame) => {}
                 Err(why) => self.refusals.count(why),
@@ -330,7 +338,7 @@ impl Inner {
         waiting.release(order, about, |link, frame, judged| match judged {
             Ok(()) => {
                 *payloads += frame.payloads();
-                hear(Heard::Record(link, frame));
+                hear(Heard::Records(link, frame.into()));
             }
             Err(why) => refusals.count(why),
         });

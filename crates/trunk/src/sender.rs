@@ -9,7 +9,7 @@ use std::mem;
 use arrayvec::ArrayVec;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Job};
-use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame};
+use ringgate_link::bundle::{BUNDLE_BYTES_MAX, Frame, Run};
 
 use crate::beat::Beat;
 use crate::datagram::{HEADER_BYTES, Header, PATH_BYTES_MAX, PATH_BYTES_MIN, TAG_BYTES};
@@ -153,6 +153,28 @@ impl Sender {
             self.counts.payloads += payloads;
         }
         pushed
+    }
+
+    /// Appends records, as many as there is room for, and takes them off.
+    #[inline]
+    pub(crate) fn push_run(&mut self, link: u16, run: &mut Run<'_>) -> Result<(), Full> {
+        while !run.is_empty() {
+            if let Some((at, _)) = self.section.filter(|(_, of)| *of == link && self.sent.is_none())
+            {
+                let part = run.take(self.room());
+                if !part.is_empty() {
+                    self.append(at, part.bytes());
+                    self.counts.payloads += part.payloads();
+                    continue;
+                }
+            }
+            // The first of a section, or of a datagram.
+            let mut rest = *run;
+            let Some(first) = rest.take_first() else { break };
+            self.push(link, first)?;
+            *run = rest;
+        }
+        Ok(())
     }
 
     /// Appends a beat, in a datagram of its own: one that every way carries.

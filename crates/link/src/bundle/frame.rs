@@ -115,10 +115,88 @@ impl<'a> Frames<'a> {
         Self { rest: datagram }
     }
 
+    /// Takes off all that may be lost, up to the first record that may not be, or is broken.
+    #[inline]
+    pub fn take_run(&mut self) -> Run<'a> {
+        let (all, mut payloads) = (self.rest, 0);
+        while let Ok((frame, rest)) = Frame::split(self.rest)
+            && frame.may_be_lost()
+        {
+            payloads += frame.payloads();
+            self.rest = rest;
+        }
+        Run { bytes: &all[..all.len() - self.rest.len()], payloads }
+    }
+
     /// Ends the walk.
     #[inline]
     pub(super) fn stop(&mut self) {
         self.rest = &[];
+    }
+}
+
+/// Whole records, one behind the other: what is done for all of them at once costs less than what
+/// is done for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Invariant: records that were split before.
+    bytes: &'a [u8],
+    payloads: u64,
+}
+
+impl<'a> Run<'a> {
+    /// All of them, back to back.
+    #[inline]
+    pub const fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many players they have payloads for, as [`Frame::payloads`].
+    #[inline]
+    pub const fn payloads(self) -> u64 {
+        self.payloads
+    }
+
+    /// One by one.
+    #[inline]
+    pub fn frames(self) -> impl Iterator<Item = Frame<'a>> {
+        Frames::new(self.bytes).map_while(Result::ok)
+    }
+
+    /// Takes off as many as are no longer than this.
+    #[inline]
+    #[must_use]
+    pub fn take(&mut self, bytes: usize) -> Self {
+        let (all, mut rest, mut payloads) = (self.bytes, self.bytes, 0);
+        while let Ok((frame, behind)) = Frame::split(rest)
+            && all.len() - behind.len() <= bytes
+        {
+            payloads += frame.payloads();
+            rest = behind;
+        }
+        *self = Self { bytes: rest, payloads: self.payloads - payloads };
+        Self { bytes: &all[..all.len() - rest.len()], payloads }
+    }
+
+    /// Takes off the first.
+    #[inline]
+    pub fn take_first(&mut self) -> Option<Frame<'a>> {
+        let (frame, rest) = Frame::split(self.bytes).ok()?;
+        *self = Self { bytes: rest, payloads: self.payloads - frame.payloads() };
+        Some(frame)
+    }
+}
+
+impl<'a> From<Frame<'a>> for Run<'a> {
+    #[inline]
+    fn from(frame: Frame<'a>) -> Self {
+        Self { bytes: frame.bytes(), payloads: frame.payloads() }
     }
 }
 

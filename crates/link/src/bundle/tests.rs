@@ -355,6 +355,29 @@ fn what_a_later_version_says_in_a_known_record_that_may_be_skipped_is_passed_ove
 }
 
 #[test]
+fn records_that_may_be_lost_are_taken_off_in_runs_and_runs_in_parts() {
+    let (mut bytes, session) = ([0; 512], session(0, 1));
+    let mut writer = Writer::new(&mut bytes);
+    assert!(writer.payload(session, b"a") && writer.multicast(&[session; 3], b"b"));
+    assert!(writer.closed(session, CloseReason::Kicked) && writer.payload(session, b"c"));
+    let bundle = [writer.bytes(), &[3, 0, 1]].concat();
+    let mut frames = Frames::new(&bundle);
+    let mut run = frames.take_run();
+    let lens: Vec<_> = run.frames().map(|frame| frame.bytes().len()).collect();
+    assert_eq!((run.payloads(), lens.len()), (4, 2));
+    assert!(frames.take_run().is_empty(), "the next one must arrive");
+    assert!(frames.next().is_some_and(|frame| frame.is_ok_and(|frame| !frame.may_be_lost())));
+    assert_eq!(frames.take_run().payloads(), 1);
+    assert!(frames.take_run().is_empty() && frames.next().is_some_and(|frame| frame.is_err()));
+
+    assert!(run.take(lens[0] - 1).is_empty());
+    let part = run.take(lens[0] + lens[1] - 1);
+    assert_eq!((part.bytes(), part.payloads(), run.payloads()), (&bundle[..lens[0]], 1, 3));
+    assert_eq!(run.take_first().map(Frame::payloads), Some(3));
+    assert!(run.is_empty() && run.take_first().is_none() && run.payloads() == 0);
+}
+
+#[test]
 fn a_game_process_takes_an_unknown_reason_for_another() {
     let closed = raw(kind::CLOSED, &[&1u64.to_le_bytes(), &[99]]);
     let expected = ToGame::Closed { session: session(0, 1), reason: CloseReason::Other };

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 
-use ringgate_link::bundle::Frame;
+use ringgate_link::bundle::Run;
 use ringgate_os::notify::Epoll;
 use ringgate_trunk::datagram::Header;
 use ringgate_trunk::tls::Failure;
@@ -29,7 +29,7 @@ impl Trunk {
         let telling = Telling::new(lane as u8, way.is_up, handle);
         let mut received = Ok(());
         for _ in 0..BURSTS_MAX {
-            let deliver = |link: u16, frame: Frame<'_>| telling.record(link, frame);
+            let deliver = |link: u16, run: Run<'_>| telling.records(link, run);
             let stray = |from: SocketAddr, datagram: &[u8]| {
                 telling.tell(Event::Stray { from, datagram });
             };
@@ -67,8 +67,8 @@ impl Trunk {
             return;
         };
         let telling = Telling::new(lane, way.is_up, &mut handle);
-        let is_authentic = way.receive_at_door(datagram, aead, now_ns, |link, frame| {
-            telling.record(link, frame);
+        let is_authentic = way.receive_at_door(datagram, aead, now_ns, |link, run| {
+            telling.records(link, run);
         });
         telling.note(is_authentic);
         way.is_up = telling.is_up.get();
@@ -106,8 +106,10 @@ impl<'a, H: FnMut(Event<'_>)> Telling<'a, H> {
     }
 
     #[inline]
-    fn record(&self, link: u16, frame: Frame<'_>) {
+    fn records(&self, link: u16, run: Run<'_>) {
         self.note(true);
-        self.tell(Event::Record { lane: self.lane, link, frame });
+        for frame in run.frames() {
+            self.tell(Event::Record { lane: self.lane, link, frame });
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::crypto::Aead;
-use ringgate_link::bundle::Frame;
+use ringgate_link::bundle::{Frame, Run};
 use ringgate_os::notify::Epoll;
 use ringgate_trunk::beat::SILENCE_NS;
 use ringgate_trunk::keys::Rekey;
@@ -149,7 +149,7 @@ impl Way {
         buffers: &mut Buffers,
         aead: &mut Aead,
         now_ns: u64,
-        deliver: impl FnMut(u16, Frame<'_>),
+        deliver: impl FnMut(u16, Run<'_>),
         stray: impl FnMut(SocketAddr, &[u8]),
     ) -> io::Result<bool> {
         let Self { lane, port: Some(port), .. } = self else { return Ok(false) };
@@ -163,9 +163,9 @@ impl Way {
         datagram: &mut [u8],
         aead: &mut Aead,
         now_ns: u64,
-        deliver: impl FnMut(u16, Frame<'_>),
+        deliver: impl FnMut(u16, Run<'_>),
     ) -> bool {
-        self.lane.receive(now_ns, aead, &mut [datagram], deliver)
+        self.lane.receive_runs(now_ns, aead, &mut [datagram], deliver)
     }
 
     /// Whether that is where its socket leads to.
@@ -228,6 +228,21 @@ impl Way {
             // What a failed send means is seen when the trunk is flushed.
             let _ = self.send(aead, now_ns);
             if self.lane.push(link, frame).is_err() {
+                self.full += frame.payloads() + u64::from(frame.ends_message());
+            }
+        }
+    }
+
+    /// The same for records, one after the other.
+    #[inline]
+    pub fn push_run(&mut self, link: u16, mut run: Run<'_>, aead: &mut Aead, now_ns: u64) {
+        while self.lane.push_run(link, &mut run) == Err(Full) {
+            let _ = self.send(aead, now_ns);
+            if self.lane.push_run(link, &mut run).is_ok() {
+                return;
+            }
+            // No room for this one, and perhaps for none.
+            if let Some(frame) = run.take_first() {
                 self.full += frame.payloads() + u64::from(frame.ends_message());
             }
         }
