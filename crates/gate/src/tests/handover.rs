@@ -1,7 +1,8 @@
 //! Gates that are handed over to the next process: whoever plays, plays on.
 //!
 //! With `REHEARSE_HAND_OVER=1` in the environment every test of this crate has its gate handed over
-//! after each turn, so that all of them hold the state that is carried against what they test.
+//! after each turn, so that all of them hold the state that is carried against what they test. A
+//! larger number is for less time: after each so many turns.
 
 mod ahead;
 mod copied;
@@ -22,11 +23,13 @@ use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::Hello;
 
-/// Whether every test is to hand its gate over all the time.
-pub(super) fn is_rehearsed() -> bool {
-    static IS_REHEARSED: LazyLock<bool> =
-        LazyLock::new(|| std::env::var_os("REHEARSE_HAND_OVER").is_some());
-    *IS_REHEARSED
+/// Whether a test is to hand its gate over now, after so many turns.
+pub(super) fn is_rehearsed(turns: u64) -> bool {
+    static EVERY: LazyLock<Option<u64>> = LazyLock::new(|| {
+        let every = std::env::var("REHEARSE_HAND_OVER").ok()?;
+        Some(every.parse().expect("a number of turns"))
+    });
+    EVERY.is_some_and(|every| turns.is_multiple_of(every))
 }
 
 /// What becomes of gates that are handed over. A second hand-over has to write what the first one

@@ -146,6 +146,7 @@ pub(super) struct Rig {
     pub(super) session_sockets: Vec<SocketId>,
     judge: Rc<RefCell<Judge>>,
     next_socket: u32,
+    turns: u64,
     /// What the workers agree on has the size that follows from the setup.
     has_usual_claims: bool,
 }
@@ -195,6 +196,7 @@ impl Rig {
             session_sockets: Vec::new(),
             judge,
             next_socket: FIRST_LINK,
+            turns: 0,
             has_usual_claims: false,
         }
     }
@@ -282,7 +284,8 @@ impl Rig {
             Surface { sent, obstacles, judge, requests, descriptors, session_sockets, next_socket };
         host.turn(*now, &mut sockets);
         self.balance();
-        if handover::is_rehearsed() && self.can_be_handed_over() {
+        self.turns += 1;
+        if handover::is_rehearsed(self.turns) && self.can_be_handed_over() {
             self.hand_over();
         }
     }
@@ -296,14 +299,21 @@ impl Rig {
         self.balance();
     }
 
-    /// Whether nobody else holds what the workers agree on, and nobody asks or watches: that ends
-    /// with the process.
+    /// Whether nobody else holds what the workers agree on.
     fn can_be_handed_over(&self) -> bool {
         let common = &self.host.gate().common;
         let is_alone = common.worker.count == 1 && Arc::strong_count(&common.claims) == 1;
+        is_alone && self.has_usual_claims && self.has_only_what_is_carried()
+    }
+
+    /// Who asks and who watches ends with the process, and a session that lacks a socket asks for
+    /// it anew.
+    fn has_only_what_is_carried(&self) -> bool {
+        let Gate { common, fronts } = self.host.gate();
         let is_watched =
             !(common.surveys.is_empty() && common.captures.is_empty() && common.taps.is_empty());
-        is_alone && !is_watched && self.has_usual_claims && self.host.can_be_handed_over()
+        let lacks_none = fronts.netcode.session_sockets.lacking.is_empty();
+        !is_watched && lacks_none && self.host.can_be_handed_over()
     }
 
     /// Mail for the next turn.
@@ -453,14 +463,14 @@ impl Fleet {
         let sent: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_out).sum();
         let received: u64 = self.rigs.iter().map(|rig| rig.counters().forwarded_in).sum();
         assert_eq!(sent, received, "no datagram is lost between workers");
-        if handover::is_rehearsed() && self.can_be_handed_over() {
+        if handover::is_rehearsed(self.rigs[0].turns) && self.can_be_handed_over() {
             self.hand_over();
         }
     }
 
     /// Whether nothing is under way, and no test holds what the workers agree on.
     fn can_be_handed_over(&self) -> bool {
-        let is_quiet = |rig: &Rig| rig.host.can_be_handed_over() && rig.host.mail_count() == 0;
+        let is_quiet = |rig: &Rig| rig.has_only_what_is_carried() && rig.host.mail_count() == 0;
         let claims = &self.rigs[0].host.gate().common.claims;
         self.rigs.iter().all(is_quiet) && Arc::strong_count(claims) == self.rigs.len()
     }
