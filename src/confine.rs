@@ -339,6 +339,30 @@ mod tests {
         }
     }
 
+    /// A filter binds the thread that asks for it, and those that it starts.
+    #[test]
+    fn a_filtered_thread_makes_the_calls_of_an_agent_and_no_others() {
+        let folder = std::env::temp_dir().join(format!("ringgate-calls-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("temporary folders");
+        let path = folder.join("worker-0.sock");
+        let filtered = std::thread::spawn(move || {
+            let filter = filter(Calls::Agent).expect("it compiles");
+            seccompiler::apply_filter(&filter).expect("this kernel filters calls");
+            let is_refused = |result: io::Result<()>| {
+                result.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
+            };
+            assert!(is_refused(std::process::Command::new("/bin/true").status().map(drop)));
+            assert!(is_refused(process::signal(std::process::id(), 0)));
+            // What an agent does when a gateway opens a lane.
+            let made = process::with_umask(0, || std::os::unix::net::UnixListener::bind(path));
+            made.expect("a thread").expect("a socket");
+            std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+        });
+        let outcome = filtered.join();
+        std::fs::remove_dir_all(&folder).expect("this thread is free");
+        outcome.expect("it has not panicked");
+    }
+
     /// Landlock binds one thread, so a test may confine one.
     #[test]
     fn a_confined_thread_reads_and_writes_where_it_may_only() {
