@@ -58,7 +58,8 @@ pub fn load(path: &Path) -> io::Result<Option<Copy>> {
     decode(&bytes).map(Some).map_err(|why| invalid(why.to_string()))
 }
 
-fn encode(prefix: &Bytes, truth: &Truth, now_s: u64) -> Vec<u8> {
+/// The bytes of a copy's file.
+pub fn encode(prefix: &Bytes, truth: &Truth, now_s: u64) -> Vec<u8> {
     let mut writer = Writer::new();
     writer.bytes(1, prefix);
     writer.uint(2, now_s);

@@ -56,7 +56,7 @@ pub struct Handed {
     pub lease: i64,
     /// Earlier leases, whose keys may still be there.
     pub former: Vec<i64>,
-    /// Which keys stood under it.
+    /// Which keys may stand under it.
     pub keys: Vec<Bytes>,
 }
 
@@ -144,9 +144,11 @@ impl Registration {
         self.handed()
     }
 
-    /// The same, while this one goes on: for a hand-over that may still fail.
+    /// The same, while this one goes on: for a hand-over that may still fail. With keys of which it
+    /// is not certain that they stand: one that nobody named any more would stand for ever.
     pub fn handed(&self) -> Handed {
-        let keys = self.items.iter().filter(|(_, item)| item.standing == Standing::Written);
+        let may_stand = |item: &Item| !matches!(item.standing, Standing::Taken { .. });
+        let keys = self.items.iter().filter(|(_, item)| may_stand(item));
         Handed {
             lease: self.lease.map_or(0, |held| held.id),
             former: self.former.iter().copied().collect(),
@@ -271,6 +273,11 @@ impl Registration {
         let (key, value, was) = (key.clone(), item.value.clone(), item.standing);
         let txn = step(&key, item, held.id);
         Some((What::Item { key, value, was }, Ask::Decide(txn)))
+    }
+
+    /// Nobody waits any more for the answer to what was asked last: it may have been done or not.
+    pub fn give_up(&mut self) {
+        self.asked = None;
     }
 
     /// The answer to a grant, to a keep-alive, or to a revocation.

@@ -29,12 +29,22 @@ pub enum Command {
 /// Keeps keys registered until told to stop. Where `commands` is closed instead, the lease is left
 /// as it is, and what comes back can be handed to a successor.
 pub async fn run(
+    registration: Registration,
+    client: Client,
+    commands: mpsc::Receiver<Command>,
+    see: impl FnMut(u64, &Registration) + Send,
+) -> Registration {
+    run_by(Clock::start(), registration, client, commands, see).await
+}
+
+/// The same by this clock, so that what comes back can be run again.
+pub async fn run_by(
+    clock: Clock,
     mut registration: Registration,
     client: Client,
     mut commands: mpsc::Receiver<Command>,
     mut see: impl FnMut(u64, &Registration) + Send,
 ) -> Registration {
-    let clock = Clock::start();
     let now_ms = || clock.now_ns() / 1_000_000;
     let mut asking: Option<(u64, Asking)> = None;
     while !registration.has_stopped() {
@@ -56,20 +66,30 @@ pub async fn run(
             },
             (question, answer) = answered => {
                 asking = None;
-                match answer {
-                    Answer::Lease(lease) => registration.handle_lease(now_ms(), question, lease),
-                    Answer::Decided(decided) => {
-                        registration.handle_decided(now_ms(), question, decided);
-                    }
-                }
+                hear(&mut registration, now_ms(), question, answer);
             }
             () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+        }
+    }
+    // What is asked now must not be done behind the back of whoever goes on.
+    if let Some((question, asking)) = asking {
+        match tokio::time::timeout(LAST_ANSWER, asking).await {
+            Ok(answer) => hear(&mut registration, now_ms(), question, answer),
+            Err(_) => registration.give_up(),
         }
     }
     registration
 }
 
-fn obey(registration: &mut Registration, command: Command) {
+fn hear(registration: &mut Registration, now_ms: u64, question: u64, answer: Answer) {
+    match answer {
+        Answer::Lease(lease) => registration.handle_lease(now_ms, question, lease),
+        Answer::Decided(decided) => registration.handle_decided(now_ms, question, decided),
+    }
+}
+
+/// Tells it.
+pub fn obey(registration: &mut Registration, command: Command) {
     match command {
         Command::Set(key, value) => registration.set(key, value),
         Command::Remove(key) => registration.remove(&key),
@@ -95,3 +115,6 @@ async fn answer(client: Client, ask: Ask) -> Answer {
 }
 
 const WAIT_MS_MAX: u64 = 60_000;
+
+/// Etcd that is there answers sooner.
+const LAST_ANSWER: Duration = Duration::from_millis(500);

@@ -224,6 +224,40 @@ fn a_successor_keeps_what_it_names_and_lets_go_of_the_rest() {
     assert!(successor.is_registered(2));
 }
 
+/// What was asked for when its predecessor came to rest may have been done or not: in both cases
+/// what the successor does not name is gone, and what it names is there.
+#[test]
+fn a_successor_finds_what_was_under_way() {
+    for is_done in [false, true] {
+        for is_named in [false, true] {
+            let (mut registration, mut server) = registered();
+            registration.set("new".into(), "one".into());
+            registration.remove(&"k".into());
+            let ask = |registration: &mut Registration, server: &mut Server| {
+                let (_, ask) = registration.poll(1).expect("there is something to do");
+                if is_done {
+                    server.answer(1, ask);
+                }
+                registration.give_up();
+            };
+            // The one that goes is asked for again and again: it is the first of the two.
+            ask(&mut registration, &mut server);
+            ask(&mut registration, &mut server);
+            let mut successor = Registration::adopt(TTL_S, 2, registration.handed());
+            if is_named {
+                successor.set("new".into(), "one".into());
+            }
+            successor.set("k2".into(), "two".into());
+            settle(&mut successor, &mut server, 2);
+            assert!(successor.is_registered(2), "{is_done} {is_named}");
+            assert_eq!(server.value("k"), None, "{is_done} {is_named}");
+            assert_eq!(server.value("new").is_some(), is_named, "{is_done} {is_named}");
+            assert_eq!(server.value("k2"), Some(&b"two"[..]));
+            assert_eq!(server.last_lease, 1);
+        }
+    }
+}
+
 #[test]
 fn a_server_that_is_away_does_not_keep_anybody_from_stopping() {
     let (mut registration, _) = registered();

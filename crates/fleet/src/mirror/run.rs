@@ -5,21 +5,23 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ringgate_os::clock::Clock;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::face::Ask;
 use super::machine::Machine;
-use super::truth::Change;
+use super::truth::{Change, Truth};
 use crate::etcd::client::Watch;
 use crate::etcd::kv::{Range, Ranged, end_of_prefix};
 use crate::etcd::watch::Watched;
 use crate::etcd::{Client, Error};
 
-/// What an operator says to a mirror.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is said to a mirror.
+#[derive(Debug)]
 pub enum Command {
-    /// The doubt with this number is to be believed.
+    /// An operator wants the doubt with this number to be believed.
     Confirm(u64),
+    /// Somebody wants to know all that is known.
+    Tell(oneshot::Sender<Truth>),
 }
 
 /// Keeps a mirror true until `commands` is closed. `see` is shown the mirror whenever it may have
@@ -47,6 +49,8 @@ pub async fn run(
                 Some(Command::Confirm(number)) => {
                     machine.confirm(shell.now_ms(), number);
                 }
+                // Who has gone meanwhile does not want to know it any more.
+                Some(Command::Tell(reply)) => drop(reply.send(machine.truth().clone())),
                 None => return machine,
             },
             came = shell.next_input() => shell.hand_in(&mut machine, came),
