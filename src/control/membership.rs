@@ -151,7 +151,7 @@ impl ControlLoop {
         let fleet = self.config.fleet.as_ref()?;
         let own = confine::becomes(self.config.gateway.user.as_deref()).ok().flatten();
         let own = own.map_or_else(process::effective_uid, |user| user.uid);
-        Some(Door { socket, allowed: plan::allow(&fleet.allowed, own) })
+        Some(Door::new(socket, plan::allow(&fleet.allowed, own)))
     }
 
     /// Where news of the fleet comes from.

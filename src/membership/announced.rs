@@ -8,6 +8,7 @@
 //! has handed over stays for a moment without its process, which has to connect again.
 
 mod door;
+mod handed;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ use ringgate_fleet::values::{self, Reach, Stored};
 use ringgate_link::announce::{Announced, Standing, State};
 
 pub use door::Door;
-pub(crate) use door::serve;
+pub(crate) use door::{Seated, serve};
+pub(crate) use handed::Handed;
 
 /// Who has announced itself.
 pub(crate) struct Book {

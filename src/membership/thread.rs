@@ -262,7 +262,9 @@ impl Part {
         let door = self.shelf.door.take();
         let door = door.map(|door| {
             let (book, news) = (Arc::clone(&self.book), self.news.subscribe());
-            tokio::spawn(announced::serve(door, book, news))
+            // A gateway's successor waits for its processes to come again.
+            let (_, never) = watch::channel(false);
+            tokio::spawn(announced::serve(door, book, news, never))
         });
         let mut ticks = tokio::time::interval(TICK);
         let last = loop {

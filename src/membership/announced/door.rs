@@ -2,15 +2,18 @@
 //! may come in can announce backends of their own, and nothing else: each message is bounded, each
 //! connection has one name, and there are few more connections than backends.
 
+use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringgate_gate::{Allowed, Credentials};
 use ringgate_link::announce::{ANNOUNCE_BYTES_MAX, Announced, Standing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -18,39 +21,72 @@ use tokio::time::Instant;
 
 use super::{Book, Refusal};
 
-/// The listening socket, and who may connect.
+/// The listening socket, who may connect, and who has.
 #[derive(Debug)]
 pub struct Door {
     /// The socket, which keeps messages apart.
     pub socket: OwnedFd,
     /// Whose processes may be backends of the fleet.
     pub allowed: Allowed,
+    /// Those who have come already: to another process, or before the last rest.
+    pub seated: Vec<Seated>,
 }
 
-/// Serves until it is dropped. `news` counts whenever a standing has changed.
-pub(crate) async fn serve(door: Door, book: Arc<Mutex<Book>>, news: watch::Receiver<u64>) {
-    serve_within(door, book, news, SPEAKS_WITHIN).await;
+/// A connection that nobody attends to at the moment. What is said there waits in the kernel.
+#[derive(Debug)]
+pub struct Seated {
+    /// The connection.
+    pub socket: OwnedFd,
+    /// What the book knows it by.
+    pub number: u64,
+    /// What it was told last; `None` where it has not said what it is.
+    pub said: Option<Standing>,
+}
+
+impl Door {
+    /// Nobody has come yet.
+    pub const fn new(socket: OwnedFd, allowed: Allowed) -> Self {
+        Self { socket, allowed, seated: Vec::new() }
+    }
+}
+
+/// Serves until it is dropped, or until it is told to rest: then all of it comes back. `news`
+/// counts whenever a standing has changed.
+pub(crate) async fn serve(
+    door: Door,
+    book: Arc<Mutex<Book>>,
+    news: watch::Receiver<u64>,
+    rest: watch::Receiver<bool>,
+) -> Door {
+    serve_within(door, book, (news, rest), SPEAKS_WITHIN).await
 }
 
 /// The same. Whoever says nothing within that time is hung up on.
 async fn serve_within(
     door: Door,
     book: Arc<Mutex<Book>>,
-    news: watch::Receiver<u64>,
+    (news, rest): (watch::Receiver<u64>, watch::Receiver<bool>),
     speaks_within: Duration,
-) {
-    let Door { socket, allowed } = door;
-    let listener = listener(socket);
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(why) => return tracing::error!("cannot listen to game processes: {why}"),
-    };
+) -> Door {
+    let Door { socket, allowed, seated } = door;
     let refusals = Refusals { book, told: Arc::default() };
+    let attend = |guest: Guest| {
+        guest.attend(is_allowed(&allowed), (news.clone(), rest.clone()), speaks_within)
+    };
     let mut connections = JoinSet::new();
-    let mut number = 0;
+    let mut number = seated.iter().map(|it| it.number).max().unwrap_or(0);
+    for seated in seated {
+        if let Some(guest) = Guest::go_on(seated, &refusals) {
+            connections.spawn(attend(guest));
+        }
+    }
+    let listener = listener(&socket)
+        .inspect_err(|why| tracing::error!("cannot listen to game processes: {why}"))
+        .ok();
+    let mut rests = rest.clone();
     loop {
         tokio::select! {
-            accepted = listener.accept() => {
+            accepted = accept(listener.as_ref()) => {
                 // Too few descriptors, as a rule: those who wait stay in the queue.
                 let Ok((stream, _)) = accepted else {
                     tokio::time::sleep(AGAIN_AFTER).await;
@@ -58,9 +94,8 @@ async fn serve_within(
                 };
                 if connections.len() < refusals.lock().room() {
                     number += 1;
-                    let guest = Guest { stream, number, refusals: refusals.clone() };
-                    let is_allowed = is_allowed(&allowed);
-                    connections.spawn(guest.attend(is_allowed, news.clone(), speaks_within));
+                    let refusals = refusals.clone();
+                    connections.spawn(attend(Guest { stream, number, said: None, refusals }));
                 } else {
                     refusals.lock().refuse(Refusal::TooMany);
                     refusals.tell(Refusal::TooMany, "that has just connected");
@@ -69,7 +104,28 @@ async fn serve_within(
                 }
             }
             Some(_) = connections.join_next() => {}
+            () = told_to_rest(&mut rests) => break,
         }
+    }
+    let mut seated = Vec::new();
+    while let Some(ended) = connections.join_next().await {
+        seated.extend(ended.ok().flatten());
+    }
+    Door { socket, allowed, seated }
+}
+
+async fn accept(listener: Option<&UnixListener>) -> io::Result<(UnixStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.accept().await,
+        None => pending().await,
+    }
+}
+
+/// Ends when that is told: never, where nobody can tell it any more.
+async fn told_to_rest(rest: &mut watch::Receiver<bool>) {
+    let is_over = rest.wait_for(|rests| *rests).await.is_err();
+    if is_over {
+        pending::<()>().await;
     }
 }
 
@@ -103,8 +159,9 @@ impl Refusals {
     }
 }
 
-fn listener(socket: OwnedFd) -> io::Result<UnixListener> {
-    let listener = StdUnixListener::from(socket);
+/// A second descriptor of the socket, for the time that it is served.
+fn listener(socket: &OwnedFd) -> io::Result<UnixListener> {
+    let listener = StdUnixListener::from(socket.try_clone()?);
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
 }
@@ -126,47 +183,92 @@ fn is_allowed(allowed: &Allowed) -> impl Fn(&UnixStream) -> bool + Send + use<> 
 struct Guest {
     stream: UnixStream,
     number: u64,
+    said: Option<Standing>,
     refusals: Refusals,
 }
 
+/// Why a guest is attended to no more.
+enum End {
+    /// It has gone.
+    Gone,
+    /// This end hangs up.
+    Refused(Refusal),
+    /// It stays, and waits.
+    Rests,
+}
+
 impl Guest {
+    /// One that has come already; `None` where that cannot be, and then it is over.
+    fn go_on(seated: Seated, refusals: &Refusals) -> Option<Self> {
+        let Seated { socket, number, said } = seated;
+        let stream = StdUnixStream::from(socket);
+        let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+        match stream {
+            Ok(stream) => Some(Self { stream, number, said, refusals: refusals.clone() }),
+            Err(why) => {
+                tracing::error!("cannot go on with a game process: {why}");
+                refusals.lock().leave(number);
+                None
+            }
+        }
+    }
+
+    fn sit_down(self) -> Option<Seated> {
+        let Self { stream, number, said, refusals } = self;
+        match stream.into_std() {
+            Ok(stream) => Some(Seated { socket: stream.into(), number, said }),
+            Err(why) => {
+                tracing::error!("cannot go on with a game process: {why}");
+                refusals.lock().leave(number);
+                None
+            }
+        }
+    }
+
     async fn attend(
         mut self,
         is_allowed: impl Fn(&UnixStream) -> bool + Send,
-        mut news: watch::Receiver<u64>,
+        (mut news, mut rest): (watch::Receiver<u64>, watch::Receiver<bool>),
         speaks_within: Duration,
-    ) {
-        let ended = if is_allowed(&self.stream) {
-            self.listen(&mut news, speaks_within).await
+    ) -> Option<Seated> {
+        let end = if is_allowed(&self.stream) {
+            self.listen(&mut news, &mut rest, speaks_within).await
         } else {
-            Err(Some(Refusal::Unauthorised))
+            End::Refused(Refusal::Unauthorised)
         };
-        if let Err(Some(why)) = ended {
-            self.refusals.lock().refuse(why);
-            self.refusals.tell(why, "without a name");
-            self.say(why.standing()).await;
+        match end {
+            End::Rests => return self.sit_down(),
+            End::Refused(why) => {
+                self.refusals.lock().refuse(why);
+                self.refusals.tell(why, "without a name");
+                self.say(why.standing()).await;
+            }
+            End::Gone => {}
         }
         self.refusals.lock().leave(self.number);
+        None
     }
 
-    /// Until it ends; an error is why this end hangs up, if it does.
     async fn listen(
         &mut self,
         news: &mut watch::Receiver<u64>,
+        rest: &mut watch::Receiver<bool>,
         speaks_within: Duration,
-    ) -> Result<(), Option<Refusal>> {
+    ) -> End {
         let mut message = vec![0; ANNOUNCE_BYTES_MAX + 1];
-        let mut said = None;
         let silent = tokio::time::sleep(speaks_within);
-        let mut silent = std::pin::pin!(silent);
+        let mut silent = pin!(silent);
+        // It may stand otherwise with one that has come before.
+        if self.said.is_some() {
+            news.mark_changed();
+        }
         loop {
             tokio::select! {
                 read = self.stream.read(&mut message) => {
-                    let len = read.map_err(|_| None)?;
-                    if len == 0 {
-                        return Ok(());
-                    }
-                    let what = Announced::decode(&message[..len]).ok_or(Refusal::Invalid)?;
+                    let Ok(len @ 1..) = read else { return End::Gone };
+                    let Some(what) = Announced::decode(&message[..len]) else {
+                        return End::Refused(Refusal::Invalid);
+                    };
                     let name = what.name.clone();
                     let announced = self.refusals.lock().announce(self.number, what);
                     let standing = announced.unwrap_or_else(Refusal::standing);
@@ -174,27 +276,29 @@ impl Guest {
                         self.refusals.tell(why, &name);
                     }
                     self.say(standing).await;
-                    said = Some(standing);
                     // One that says more does not have the thread to itself.
                     tokio::time::sleep(PAUSE).await;
                 }
                 changed = news.changed() => {
                     if changed.is_err() {
-                        return Ok(());
+                        return End::Gone;
                     }
                     let standing = self.refusals.lock().standing(self.number);
-                    if let Some(standing) = standing.filter(|it| said != Some(*it)) {
+                    if let Some(standing) = standing.filter(|it| self.said != Some(*it)) {
                         self.say(standing).await;
-                        said = Some(standing);
                     }
                 }
-                () = &mut silent, if said.is_none() => return Err(Some(Refusal::Silent)),
+                () = told_to_rest(rest) => return End::Rests,
+                () = &mut silent, if self.said.is_none() => {
+                    return End::Refused(Refusal::Silent);
+                }
             }
         }
     }
 
     /// A process that does not read its answers misses them.
     async fn say(&mut self, standing: Standing) {
+        self.said = Some(standing);
         let record = standing.encode();
         let said = self.stream.write_all(&record);
         let _ = tokio::time::timeout(PAUSE, said).await;

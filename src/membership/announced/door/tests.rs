@@ -1,7 +1,7 @@
 //! What a process that is refused hears over a real socket, and what becomes of it later.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringgate_fleet::keyspace::Name;
@@ -24,26 +24,36 @@ fn refusals(book: &Mutex<Book>) -> [u64; Refusal::ALL.len()] {
     book.lock().expect("no test panics with it").refusals()
 }
 
+/// One that takes processes of this user.
+fn door(uid: u32) -> (Door, PathBuf) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("ringgate-announce-{}-{number}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let socket = socket::link_listener(&path, 0o666).expect("a folder of our own");
+    (Door::new(socket, Allowed { uids: vec![uid], gids: Vec::new() }), path)
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("descriptors are left")
+}
+
 /// Runs `games` beside the door.
 fn beside(
     book: &Arc<Mutex<Book>>,
     (uid, speaks_within): (u32, Duration),
     games: impl FnOnce(&Path, &watch::Sender<u64>) + Send + 'static,
 ) {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ringgate-announce-{}-{number}.sock", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let socket = socket::link_listener(&path, 0o666).expect("a folder of our own");
-    let door = Door { socket, allowed: Allowed { uids: vec![uid], gids: Vec::new() } };
+    let (door, path) = door(uid);
     let (tell, news) = watch::channel(0);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("descriptors are left");
+    let (_stays, rest) = watch::channel(false);
+    let runtime = runtime();
     let at = path.clone();
     runtime.block_on(async {
         let games = tokio::task::spawn_blocking(move || games(&at, &tell));
         tokio::select! {
-            () = serve_within(door, Arc::clone(book), news, speaks_within) => panic!("it serves"),
+            _ = serve_within(door, Arc::clone(book), (news, rest), speaks_within) => panic!("it serves"),
             played = games => played.expect("a test that fails has said why"),
         }
     });
@@ -128,4 +138,58 @@ fn a_stranger_nonsense_and_silence_are_hung_up_on_and_counted() {
         assert_eq!((silent.hear(), silent.hear()), (Some(Standing::Invalid), None));
     });
     assert_eq!(refusals(&book), [0, 0, 0, 1, 1, 1]);
+}
+
+#[test]
+fn who_has_come_stays_while_nobody_attends() {
+    let book = book();
+    let (door, path) = door(process::effective_uid());
+    let (runtime, (tell, _)) = (runtime(), watch::channel(0));
+    let serve_beside = |door: Door, games: Box<dyn FnOnce() + Send>| {
+        let (rest, rests) = watch::channel(false);
+        let news = tell.subscribe();
+        runtime.block_on(async {
+            let games = tokio::task::spawn_blocking(games);
+            let played = async {
+                games.await.expect("a test that fails has said why");
+                rest.send_replace(true);
+            };
+            tokio::join!(serve(door, Arc::clone(&book), news, rests), played).0
+        })
+    };
+    let (first, silent) = (Game::connect(&path), Game::connect(&path));
+    let first = Arc::new(Mutex::new(first));
+    let game = Arc::clone(&first);
+    let says = move || {
+        let mut game = game.lock().expect("nothing panics");
+        game.say("arena-1");
+        assert_eq!(game.hear(), Some(Standing::Waiting));
+    };
+    let door = serve_beside(door, Box::new(says));
+    let mut seated: Vec<_> = door.seated.iter().map(|it| (it.number, it.said)).collect();
+    seated.sort_unstable_by_key(|(number, _)| *number);
+    assert_eq!(seated, [(1, Some(Standing::Waiting)), (2, None)]);
+
+    // What is said meanwhile is heard later, and who comes meanwhile is let in.
+    first.lock().expect("nothing panics").say("arena-2");
+    let mut late = Game::connect(&path);
+    let game = Arc::clone(&first);
+    let says = move || {
+        assert_eq!(game.lock().expect("nothing panics").hear(), Some(Standing::Waiting));
+        late.say("arena-2");
+        assert_eq!(late.hear(), Some(Standing::NameTaken));
+    };
+    let door = serve_beside(door, Box::new(says));
+    let has = |name: &str| book.lock().expect("nothing panics").names().eq([name]);
+    assert!(has("arena-2"));
+    drop((first, silent));
+    let rows = Arc::clone(&book);
+    let ends = move || {
+        while rows.lock().expect("nothing panics").names().next().is_some() {
+            std::thread::yield_now();
+        }
+    };
+    let door = serve_beside(door, Box::new(ends));
+    assert!(door.seated.iter().all(|it| it.number != 1), "{:?}", door.seated);
+    let _ = std::fs::remove_file(path);
 }

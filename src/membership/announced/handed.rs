@@ -1,0 +1,221 @@
+//! A whole book for the process that goes on with an agent: who has come stays, with the connection
+//! that it has come over, and what stands in etcd stands on as it is.
+
+use std::collections::BTreeSet;
+
+use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::lease::run::Command;
+use ringgate_fleet::values::{self, Stored};
+use ringgate_link::announce::{Announced, Standing};
+use serde::{Deserialize, Serialize};
+
+use super::{Book, Refusal, Row, Speaker, Wish};
+
+/// All that a book knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Handed {
+    rows: Vec<HandedRow>,
+    /// What was refused: over which connection, and what was said there.
+    refused: Vec<(u64, Vec<u8>)>,
+    /// Names whose keys are to go.
+    gone: Vec<String>,
+    refusals: Vec<u64>,
+}
+
+/// A game process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct HandedRow {
+    /// What was said of it.
+    record: Vec<u8>,
+    /// Who has said it; nobody for a process of the config file.
+    connection: Option<u64>,
+    /// What the registration was told last.
+    written: Option<values::Backend>,
+    standing: u8,
+}
+
+impl Book {
+    /// All of it. Those whose processes were to come again are left out: they have not.
+    pub(crate) fn hand_over(&self) -> Handed {
+        let record = |what: &Announced| what.what.encode(&what.name, what.instance);
+        let row = |row: &Row| {
+            let connection = match row.by {
+                Speaker::Process(connection) => Some(connection),
+                Speaker::File => None,
+                Speaker::Before { .. } => return None,
+            };
+            let written = row.written.as_ref().map(|(value, _)| value.clone());
+            let (record, standing) = (record(&row.what)?, row.standing as u8);
+            Some(HandedRow { record, connection, written, standing })
+        };
+        Handed {
+            rows: self.rows.values().filter_map(row).collect(),
+            refused: self.refused.iter().filter_map(|(at, it)| Some((*at, record(it)?))).collect(),
+            gone: self.gone.clone(),
+            refusals: self.refusals.to_vec(),
+        }
+    }
+
+    /// Goes on with all of it. `connections` are there, and `filed` are the config's own game
+    /// processes. An error names what cannot be.
+    pub(crate) fn go_on_with(
+        &mut self,
+        handed: Handed,
+        connections: &BTreeSet<u64>,
+        filed: &[&str],
+    ) -> Result<(), &'static str> {
+        let Handed { rows, refused, gone, refusals } = handed;
+        let mut speakers = BTreeSet::new();
+        let mut speaks = |connection: u64| {
+            let is_one = connections.contains(&connection) && speakers.insert(connection);
+            is_one.then_some(()).ok_or("connection")
+        };
+        for HandedRow { record, connection, written, standing } in rows {
+            let what = Announced::decode(&record).ok_or("announcement")?;
+            if let Some(value) = &written {
+                value.check().map_err(|_| "value")?;
+            }
+            let by = match connection {
+                Some(connection) => {
+                    speaks(connection)?;
+                    Speaker::Process(connection)
+                }
+                None => Speaker::File,
+            };
+            let standing = Standing::from_u8(standing);
+            self.go_on_with_row(
+                Row { what, by, written: written.map(|it| (it, 0)), standing },
+                filed,
+            )?;
+        }
+        for (connection, record) in refused {
+            speaks(connection)?;
+            let what = Announced::decode(&record).ok_or("announcement")?;
+            self.refused.insert(connection, what);
+        }
+        self.gone.extend(gone.into_iter().filter(|name| !self.rows.contains_key(name)));
+        self.refusals = refusals.try_into().map_err(|_| "refusals")?;
+        Ok(())
+    }
+
+    /// Tells a registration that goes on with another's what stands there, as it stands.
+    pub(crate) fn tell_again(&self, keyspace: &Keyspace, mut say: impl FnMut(Command)) {
+        for (name, row) in &self.rows {
+            if let (Some(name), Some((value, _))) = (Name::new(name), &row.written) {
+                Wish::Set(name, value.clone()).command(keyspace).into_iter().for_each(&mut say);
+            }
+        }
+    }
+
+    fn go_on_with_row(&mut self, row: Row, filed: &[&str]) -> Result<(), &'static str> {
+        let name = row.what.name.clone();
+        let is_filed = filed.contains(&name.as_str());
+        match row.by {
+            // The config has it no more.
+            Speaker::File if !is_filed => self.gone.push(name),
+            // Or has it now, for another one.
+            Speaker::Process(connection) if self.file.contains(&name) => {
+                self.refuse(Refusal::NameInConfig);
+                self.refused.insert(connection, row.what);
+                if !is_filed {
+                    self.gone.push(name);
+                }
+            }
+            _ => {
+                let before = self.rows.insert(name, row);
+                before.is_none().then_some(()).ok_or("name")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringgate_fleet::lease::Standing as Held;
+    use ringgate_fleet::values::Reach;
+    use ringgate_link::announce::Announcement;
+
+    use super::super::Counted;
+    use super::*;
+
+    fn book(file: &[&str]) -> Book {
+        let host = Name::new("here").expect("a name");
+        let file = file.iter().map(|&name| name.to_owned()).collect();
+        Book::new(host, Reach::Agent("host-7".into()), 9, file)
+    }
+
+    fn said(name: &str) -> Announced {
+        Announced { name: name.to_owned(), instance: 9, what: Announcement::new("arena", 8) }
+    }
+
+    /// One of the file, one that has come over connection 4, one that is refused over 5, and one
+    /// that has gone.
+    fn before() -> Book {
+        let mut book = book(&["filed"]);
+        book.file(said("filed"));
+        book.announce(4, said("come")).expect("nothing is in its way");
+        assert_eq!(book.announce(5, said("come")), Err(Refusal::NameTaken));
+        book.announce(6, said("gone")).expect("nothing is in its way");
+        let counted = Counted { players: [("come".to_owned(), 3)].into(), ..Counted::default() };
+        for wish in book.wishes(7, &counted) {
+            book.told(&wish, 7);
+        }
+        book.see(|_| Some(Held::Written));
+        book.leave(6);
+        book
+    }
+
+    fn go_on(book: &mut Book, handed: Handed) -> Result<(), &'static str> {
+        book.go_on_with(handed, &[4, 5].into(), &["filed"])
+    }
+
+    #[test]
+    fn nothing_has_to_be_told_again_and_a_connections_end_is_a_processs_end() {
+        let json = serde_json::to_vec(&before().hand_over()).expect("no maps");
+        let handed: Handed = serde_json::from_slice(&json).expect("as it was written");
+        let mut book = book(&["filed"]);
+        assert_eq!(go_on(&mut book, handed), Ok(()));
+        let counted = Counted { players: [("come".to_owned(), 3)].into(), ..Counted::default() };
+        let wishes = book.wishes(10_000, &counted);
+        let goes = Name::new("gone").map(Wish::Remove);
+        assert_eq!(Vec::from_iter(goes), wishes, "only what was to go is left to do");
+        assert_eq!(book.standing(4), Some(Standing::Registered));
+        assert_eq!(book.standing(5), Some(Standing::NameTaken));
+        assert_eq!(book.refusals(), before().refusals());
+        book.leave(4);
+        assert!(book.admit_refused(), "who was refused has the name now");
+        assert_eq!(book.standing(5), Some(Standing::Waiting));
+    }
+
+    #[test]
+    fn a_config_that_has_changed_has_the_last_word() {
+        let handed = before().hand_over();
+        let mut book = book(&["come"]);
+        assert_eq!(book.go_on_with(handed, &[4, 5].into(), &["come"]), Ok(()));
+        assert_eq!(book.all_names().count(), 0, "the file's is told with the next look");
+        assert_eq!(book.standing(4), Some(Standing::NameInConfig));
+        assert_eq!(book.gone, ["filed", "gone"]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let refused = |spoil: fn(&mut Handed)| {
+            let mut handed = before().hand_over();
+            spoil(&mut handed);
+            go_on(&mut book(&["filed"]), handed).expect_err("it cannot be")
+        };
+        // In order of their names: "come", "filed".
+        assert_eq!(refused(|it| it.rows[0].record.truncate(9)), "announcement");
+        assert_eq!(refused(|it| it.rows[0].connection = Some(7)), "connection");
+        assert_eq!(refused(|it| it.refused[0].0 = 4), "connection");
+        assert_eq!(refused(|it| it.rows.push(it.rows[1].clone())), "name");
+        assert_eq!(refused(|it| it.refused[0].1.clear()), "announcement");
+        assert_eq!(refused(|it| it.refusals.truncate(1)), "refusals");
+        let spoil = |it: &mut Handed| {
+            let value = it.rows[1].written.as_mut().expect("it was written");
+            value.host = "two words".into();
+        };
+        assert_eq!(refused(spoil), "value");
+    }
+}
