@@ -134,3 +134,36 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
         assert!(text_of(&dom, "refused").contains(why) && !dom.contains("gate-1"), "{dom}");
     }
 }
+
+#[test]
+fn agents_are_seen_with_what_stands_behind_them_and_whose_word_is_old() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let _daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_agent("host-7", &["gate-1"], 0);
+    fleet.put_behind("host-7", "arena-1", &["gate-1"]);
+    fleet.put_agent("host-8", &["gate-1"], 0);
+    fleet.put_behind("host-8", "arena-2", &[]);
+    fleet.put_agent("host-9", &[], 600);
+    let service = Service::start(&fleet, &["see"]);
+    wait_for("all of it in the service's mirror", || {
+        let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
+        let has_gateway = told["gateways"].as_array().is_some_and(|all| all.len() == 1);
+        let names = told["agents"].as_array()?.iter().map(|it| it["name"].as_str());
+        let all: Vec<_> = names.collect::<Option<_>>()?;
+        (all == ["host-7", "host-8", "host-9"] && has_gateway).then_some(())
+    });
+    let url = format!("http://{}/fleet#an-eye-for-the-fleet", service.address);
+    let Some(dom) = shown(&url) else { return };
+    assert!(text_of(&dom, "tiles").contains("3|agents"), "{dom}");
+    assert_eq!(text_of(&dom, "state"), "look", "one of them is not heard");
+    let agents = text_of(&dom, "agents");
+    for row in [
+        "host-7|eu-west|there|serving|0 of 5|1|gate-1|arena-1",
+        "host-8|eu-west|there|not let in by gate-1|0 of 5|1|gate-1|arena-2",
+        "host-9|eu-west|there|not heard for ",
+    ] {
+        assert!(agents.contains(row), "{row}: {agents}");
+    }
+    assert!(!dom.contains("NaN") && !dom.contains("undefined<"), "{dom}");
+}

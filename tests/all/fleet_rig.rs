@@ -1,6 +1,8 @@
 //! An etcd that a test owns, and what operators, game hosts and token services write there.
 
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
@@ -12,6 +14,9 @@ use ringgate_os::clock;
 
 use crate::control_rig::{Daemon, Text, wait_for};
 use crate::fleet_etcd::{Etcd, is_installed};
+
+/// No key that anybody else writes.
+const HISTORY_END: &str = "/f/history-ends";
 
 const FLEET_KEY: &str = "0909090909090909090909090909090909090909090909090909090909090909";
 
@@ -119,6 +124,25 @@ impl Fleet {
         self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
     }
 
+    /// Registers an agent that has written so many seconds ago, and connects to these gateways.
+    pub(crate) fn put_agent(&self, name: &str, gateways: &[&str], written_ago_s: u64) {
+        let now_s = clock::unix_seconds();
+        let value = serde_json::json!({
+            "v": 1, "instance": "i", "host": "there", "region": "eu-west", "version": "1",
+            "gateways": gateways, "started": now_s, "written": now_s - written_ago_s,
+        });
+        self.ctl(&["put", &format!("/f/truth/agent/{name}"), &value.to_string()]);
+    }
+
+    /// Registers a game process behind an agent, which these gateways have let in.
+    pub(crate) fn put_behind(&self, agent: &str, name: &str, gateways: &[&str]) {
+        let value = serde_json::json!({
+            "v": 1, "instance": "i", "host": "there", "group": "arena", "slots": 5, "used": 0,
+            "reach": { "agent": agent }, "state": "ready", "gateways": gateways,
+        });
+        self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
+    }
+
     /// Bans somebody, for so many seconds.
     pub(crate) fn ban(&self, whom: &str, lasts_s: u64) {
         let value = serde_json::json!({ "v": 1, "until": clock::unix_seconds() + lasts_s });
@@ -134,8 +158,42 @@ impl Fleet {
 
     /// Under which lease that stands, and since which revision.
     pub(crate) fn entry(&self, name: &str) -> Option<Entry> {
-        let key = format!("/f/truth/gateway/{name}");
-        let json = self.ctl(&["get", "--write-out", "json", &key]);
+        self.entry_at(&format!("/f/truth/gateway/{name}"))
+    }
+
+    /// The revision that etcd is at.
+    pub(crate) fn revision(&self) -> i64 {
+        let json = self.ctl(&["get", "--write-out", "json", "/"]);
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        json["header"]["revision"].as_i64().expect("a number")
+    }
+
+    /// Everything that has happened below the prefix since then, by key: what was put, or `None`
+    /// where it was deleted.
+    pub(crate) fn history(&self, since: i64) -> Vec<(String, Option<String>)> {
+        self.ctl(&["put", HISTORY_END, "here"]);
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint(), "watch"]);
+        command.args(["--prefix", "/f/", "--rev", &(since + 1).to_string()]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("etcdctl starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut line = || lines.next().expect("the end is there").expect("text");
+        let mut all = Vec::new();
+        loop {
+            let (what, key, value) = (line(), line(), line());
+            if key == HISTORY_END {
+                break;
+            }
+            all.push((key, (what == "PUT").then_some(value)));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        all
+    }
+
+    /// Under which lease something stands, and since which revision.
+    pub(crate) fn entry_at(&self, key: &str) -> Option<Entry> {
+        let json = self.ctl(&["get", "--write-out", "json", key]);
         let json: serde_json::Value = serde_json::from_str(&json).ok()?;
         let kv = json["kvs"].get(0)?;
         let number = |field: &str| kv[field].as_i64();

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::values::{Backend, Gateway, Listener};
+use ringgate_fleet::values::{Agent, Backend, Gateway, Listener, Reach};
 use ringgate_report::page::Page;
 use serde::Serialize;
 
@@ -59,6 +59,7 @@ struct Shown<'a> {
     doubt: Option<u64>,
     services: Vec<&'a str>,
     gateways: Vec<ShownGateway<'a>>,
+    agents: Vec<ShownAgent<'a>>,
     groups: BTreeMap<&'a str, Group<'a>>,
     keys: Vec<Epoch<'a>>,
     denied_clients: usize,
@@ -88,6 +89,21 @@ struct ShownListener<'a> {
     group: &'a str,
     addresses: Vec<String>,
     epochs: &'a [u32],
+}
+
+/// What an agent tells of itself, and what stands behind it.
+#[derive(Serialize)]
+struct ShownAgent<'a> {
+    name: &'a str,
+    region: &'a str,
+    host: &'a str,
+    version: &'a str,
+    written: u64,
+    /// The gateways that it connects to, and whether each has let one of its backends in.
+    gateways: Vec<(&'a str, bool)>,
+    backends: Vec<&'a str>,
+    used: u64,
+    slots: u64,
 }
 
 /// The backends of a group, in the order of their names.
@@ -128,6 +144,7 @@ pub fn tell(desk: &Desk, version: &str, standing: Standing, now: Now) -> String 
         doubt: standing.doubt,
         services: known.services().iter().map(Name::as_str).collect(),
         gateways: known.gateways().map(|(name, it)| gateway(name.as_str(), it)).collect(),
+        agents: agents(known),
         groups: groups(known),
         keys: keys(known, now.unix_s),
         denied_clients: known.counts()[2],
@@ -157,6 +174,42 @@ fn gateway<'a>(name: &'a str, told: &'a Gateway) -> ShownGateway<'a> {
         capacity: *capacity,
         written: *written,
         listeners: told.listeners.iter().map(listener).collect(),
+    }
+}
+
+fn agents(known: &Known) -> Vec<ShownAgent<'_>> {
+    let mut behind: BTreeMap<&str, Vec<(&Name, &Backend)>> = BTreeMap::new();
+    for (name, backend) in known.backends() {
+        if let Reach::Agent(agent) = &backend.reach {
+            behind.entry(agent).or_default().push((name, backend));
+        }
+    }
+    let mut agents = Vec::new();
+    for (name, agent) in known.agents() {
+        let all = behind.remove(name.as_str()).unwrap_or_default();
+        agents.push(shown_agent(name.as_str(), agent, all));
+    }
+    agents
+}
+
+fn shown_agent<'a>(
+    name: &'a str,
+    agent: &'a Agent,
+    mut behind: Vec<(&'a Name, &'a Backend)>,
+) -> ShownAgent<'a> {
+    let Agent { region, host, version, written, gateways, .. } = agent;
+    behind.sort_unstable_by_key(|(name, _)| *name);
+    let is_let_in = |gateway: &String| behind.iter().any(|(_, it)| it.gateways.contains(gateway));
+    ShownAgent {
+        name,
+        region,
+        host,
+        version,
+        written: *written,
+        gateways: gateways.iter().map(|it| (it.as_str(), is_let_in(it))).collect(),
+        backends: behind.iter().map(|(name, _)| name.as_str()).collect(),
+        used: behind.iter().map(|(_, it)| u64::from(it.used)).sum(),
+        slots: behind.iter().map(|(_, it)| u64::from(it.slots)).sum(),
     }
 }
 

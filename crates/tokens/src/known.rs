@@ -10,7 +10,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::routing::RoutingTokens;
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::{Backend, Ban, Gateway, Listener, ListenerKey, Reach, Stored};
+use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, Listener, ListenerKey, Reach, Stored};
 
 /// The fleet, as far as this service has to know it.
 #[derive(Debug)]
@@ -27,6 +27,7 @@ pub struct Known {
     groups: BTreeMap<Box<str>, Vec<Name>>,
     keys: HashMap<Name, BTreeMap<u32, Opened>>,
     services: BTreeSet<Name>,
+    agents: BTreeMap<Name, Agent>,
     denied: HashMap<u64, u64>,
     /// The epoch to mint with, for each listener, and when that was found.
     minted: HashMap<Name, (u64, Option<u32>)>,
@@ -75,6 +76,7 @@ impl Known {
             groups: BTreeMap::new(),
             keys: HashMap::new(),
             services: BTreeSet::new(),
+            agents: BTreeMap::new(),
             denied: HashMap::new(),
             minted: HashMap::new(),
             unreadable: BTreeMap::new(),
@@ -113,6 +115,7 @@ impl Known {
                 };
                 Ok(())
             }
+            Place::Agent(name) => read(value).map(|value| self.set_agent(name, value)),
             _ => Ok(()),
         };
         if let Err(why) = learnt {
@@ -127,6 +130,7 @@ impl Known {
             Some(Place::Gateway(name)) => self.set_gateway(name, None),
             Some(Place::Backend(name)) => self.set_backend(name, None, None),
             Some(Place::Key(listener, number)) => self.set_key(listener, number, None),
+            Some(Place::Agent(name)) => self.set_agent(name, None),
             _ => {}
         }
     }
@@ -154,6 +158,13 @@ impl Known {
         match opened {
             Some(opened) => keys.insert(number, opened),
             None => keys.remove(&number),
+        };
+    }
+
+    fn set_agent(&mut self, name: Name, agent: Option<Agent>) {
+        match agent {
+            Some(agent) => self.agents.insert(name, agent),
+            None => self.agents.remove(&name),
         };
     }
 
@@ -302,6 +313,11 @@ impl Known {
     /// All gateways.
     pub fn gateways(&self) -> impl Iterator<Item = (&Name, &Gateway)> {
         self.gateways.iter()
+    }
+
+    /// All agents.
+    pub fn agents(&self) -> impl Iterator<Item = (&Name, &Agent)> {
+        self.agents.iter()
     }
 
     /// All backends.

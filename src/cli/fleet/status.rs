@@ -41,8 +41,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String {
     let Survey { cluster_id, revision, .. } = survey;
     let mut text = format!("cluster {cluster_id:x}, revision {revision}\n\n");
-    put_gateways(&mut text, survey);
-    put_agents(&mut text, survey);
+    put_gateways(&mut text, survey, now_s);
+    put_agents(&mut text, survey, now_s);
     put_groups(&mut text, survey);
     if with_backends {
         put_backends(&mut text, survey);
@@ -62,7 +62,17 @@ pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String
     text
 }
 
-fn put_gateways(text: &mut String, survey: &Survey) {
+/// In one word or a few: whoever registers writes once a minute at least.
+fn standing(is_draining: bool, written_s: u64, now_s: u64) -> String {
+    let silent_s = now_s.saturating_sub(written_s);
+    match is_draining {
+        true => "draining".to_owned(),
+        false if silent_s > SILENT_S => format!("not heard for {silent_s} s"),
+        false => "serving".to_owned(),
+    }
+}
+
+fn put_gateways(text: &mut String, survey: &Survey, now_s: u64) {
     if survey.gateways.is_empty() {
         text.push_str("no gateway\n\n");
         return;
@@ -84,7 +94,7 @@ fn put_gateways(text: &mut String, survey: &Survey) {
             name.to_string(),
             region.clone(),
             host.clone(),
-            if gateway.draining { "draining" } else { "serving" }.to_owned(),
+            standing(gateway.draining, gateway.written, now_s),
             count(gateway.sessions.into()),
             count(gateway.capacity.into()),
             version.clone(),
@@ -95,11 +105,11 @@ fn put_gateways(text: &mut String, survey: &Survey) {
 }
 
 /// A fleet without agents has no word about them.
-fn put_agents(text: &mut String, survey: &Survey) {
+fn put_agents(text: &mut String, survey: &Survey, now_s: u64) {
     if survey.agents.is_empty() {
         return;
     }
-    let head = ["agent", "region", "host"].map(|name| (name, Side::Left));
+    let head = ["agent", "region", "host", "is"].map(|name| (name, Side::Left));
     let counts = [("backends", Side::Right), ("players", Side::Right)];
     let rest = ["version", "gateways"].map(|name| (name, Side::Left));
     let mut table = Table::new(&[&head[..], &counts, &rest].concat());
@@ -110,6 +120,7 @@ fn put_agents(text: &mut String, survey: &Survey) {
             name.to_string(),
             agent.region.clone(),
             agent.host.clone(),
+            standing(false, agent.written, now_s),
             count(backends().count() as u64),
             count(backends().map(|it| u64::from(it.used)).sum()),
             agent.version.clone(),
@@ -118,6 +129,9 @@ fn put_agents(text: &mut String, survey: &Survey) {
     }
     put(text, format_args!("{table}\n"));
 }
+
+/// As the fleet's page has it: a minute, and time for etcd.
+const SILENT_S: u64 = 90;
 
 /// Backends of one group, added up.
 #[derive(Default)]

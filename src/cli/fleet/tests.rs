@@ -121,9 +121,11 @@ fn agents_and_what_is_behind_them_are_seen() {
     add(&mut survey, &Place::Backend(name("b2")), &behind, 5);
     let text = status::render(&survey, NOW_S, false);
     let expected = "\
-        agent   region  host  backends  players  version  gateways\n\
-        host-7  eu      far          1       12  0.1.0    g1\n\n";
+        agent   region  host  is       backends  players  version  gateways\n\
+        host-7  eu      far   serving         1       12  0.1.0    g1\n\n";
     assert!(text.contains(expected), "{text}");
+    let line = top::line(&survey, NOW_S);
+    assert!(line.contains("12 sessions; 1 agents; 2 backends"), "{line}");
     let reach = |survey: &Survey| {
         let findings = doctor::examine(survey, NOW_S);
         findings.into_iter().find(|it| it.what == "reach").expect("it was looked at").severity
@@ -134,6 +136,8 @@ fn agents_and_what_is_behind_them_are_seen() {
     assert_eq!(reach(&survey), Severity::Ok);
     let silent = Agent { written: NOW_S - 181, ..agent };
     add(&mut survey, &Place::Agent(name("host-7")), &silent, 5);
+    let text = status::render(&survey, NOW_S, false);
+    assert!(text.contains("far   not heard for 181 s"), "{text}");
     let findings = doctor::examine(&survey, NOW_S);
     assert!(findings.iter().any(|it| it.what == "agent host-7" && it.severity == Severity::Bites));
 }

@@ -69,9 +69,13 @@ pub(super) fn line(survey: &Survey, now_s: u64) -> String {
         survey.backends.values().map(|it| u64::from(of(it))).sum()
     };
     let sessions: u64 = survey.gateways.values().map(|it| u64::from(it.sessions)).sum();
+    let agents = match survey.agents.len() {
+        0 => String::new(),
+        agents => format!("{agents} agents; "),
+    };
     let draining = survey.gateways.values().filter(|it| it.draining).count();
     format!(
-        "{}  {} gateways ({draining} draining), {} sessions; {} backends, {} players of {} slots; {} token services\n",
+        "{}  {} gateways ({draining} draining), {} sessions; {agents}{} backends, {} players of {} slots; {} token services\n",
         utc::date(now_s),
         survey.gateways.len(),
         count(sessions),

@@ -33,12 +33,18 @@ function table(id, heads, rows, empty) {
   by(id).replaceChildren(head, ...rows);
 }
 
+// How long somebody has written nothing who should have; 0 where that is not long.
+function silence(is, it) {
+  const silent = is.now_unix_s - it.written;
+  return silent > SILENT_S ? silent : 0;
+}
+
 function gateways(is) {
   const rows = is.gateways.map((it) => {
     const row = element("tr");
-    const silent = is.now_unix_s - it.written;
+    const silent = silence(is, it);
     const [word, className] = it.draining ? ["draining", "warn"]
-      : silent > SILENT_S ? ["not heard for " + span(silent), "bad"] : ["serving", "good"];
+      : silent ? ["not heard for " + span(silent), "bad"] : ["serving", "good"];
     const listeners = it.listeners.map((at) => at.name + " " + at.protocol + " " + at.addresses.join(" ")
       + (at.epochs.length ? " (keys " + at.epochs.join(", ") + ")" : "")).join("; ");
     row.append(element("td", it.name), element("td", it.region), element("td", it.host), element("td", word, className),
@@ -46,6 +52,24 @@ function gateways(is) {
     return row;
   });
   table("gateways", [["name"], ["region"], ["host"], ["state"], ["sessions", "number"], ["version"], ["listeners"]], rows, "no gateway");
+}
+
+// A fleet without agents has no word about them.
+function agents(is) {
+  const rows = is.agents.map((it) => {
+    const row = element("tr");
+    const silent = silence(is, it);
+    const out = it.gateways.filter(([, isLetIn]) => !isLetIn).map(([name]) => name);
+    const [word, className] = silent ? ["not heard for " + span(silent), "bad"]
+      : !it.gateways.length ? ["no gateway", "bad"]
+      : it.backends.length && out.length ? ["not let in by " + out.join(", "), "warn"] : ["serving", "good"];
+    row.append(element("td", it.name), element("td", it.region), element("td", it.host), element("td", word, className),
+      filled(element("td"), it.used, it.slots), element("td", it.version), element("td", it.gateways.map(([name]) => name).join(", ")),
+      element("td", it.backends.join(", ")));
+    return row;
+  });
+  by("hosts").hidden = !rows.length;
+  table("agents", [["name"], ["region"], ["host"], ["state"], ["players", "number"], ["version"], ["gateways"], ["backends"]], rows, "no agent");
 }
 
 function cell(backend) {
@@ -94,6 +118,7 @@ function tiles(is) {
     [sum(all, (it) => it.backends.length), "backends"], [sum(all, (it) => it.slots - it.used), "slots without a player"],
     [is.services.length, "token services"], [is.slots_promised, "slots promised here"], [is.denied_clients, "denied clients"],
   ];
+  if (is.agents.length) shown.splice(1, 0, [is.agents.length, "agents"]);
   by("tiles").replaceChildren(...shown.map(([n, word]) => {
     const tile = element("div", undefined, "tile");
     tile.append(element("b", count(n)), element("span", word));
@@ -109,6 +134,7 @@ function compare(was, is) {
     for (const name of old) if (!now.has(name)) happened(what + " " + name + " is gone", "bad");
   };
   news("gateway", names(was.gateways), names(is.gateways));
+  news("agent", names(was.agents), names(is.agents));
   news("token service", names(was.services), names(is.services));
   const backends = (of) => new Set(Object.values(of.groups).flatMap((it) => it.backends.map((backend) => backend[0])));
   const [old, now] = [backends(was), backends(is)];
@@ -129,7 +155,7 @@ function head(is) {
   if (is.doubt !== null) trouble.push("News of the fleet is held back: doubt " + is.doubt + ". Look, then confirm it (POST /v1/confirm).");
   if (is.away) trouble.push("etcd is away: this is the last that is known.");
   for (const [key, why] of is.unreadable) trouble.push(key + ": " + why + ".");
-  const silent = is.gateways.filter((it) => is.now_unix_s - it.written > SILENT_S).length;
+  const silent = [...is.gateways, ...is.agents].some((it) => silence(is, it));
   if (!is.gateways.length) trouble.push("There is no gateway.");
   if (is.doubt !== null) state("held back", "bad");
   else if (is.away) state("etcd is away", "bad");
@@ -152,6 +178,7 @@ function show(is) {
   tiles(is);
   groups(is);
   gateways(is);
+  agents(is);
   keys(is);
   looked();
 }
