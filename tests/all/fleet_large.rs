@@ -1,6 +1,6 @@
 //! A whole fleet under load, in a network of its own: etcd, three gateways, twenty game servers,
-//! two token services, and players of the load generator who get their tokens over HTTP. Each part
-//! is killed and cut off in turn while they play.
+//! six of them behind two agents, two token services, and players of the load generator who get
+//! their tokens over HTTP. Each part is killed and cut off in turn while they play.
 //!
 //! What has to hold all the time: no session is lost that could be kept, every gateway's books
 //! balance, no token is used twice, bans hold, and no game server ever has more players than slots.
@@ -25,9 +25,10 @@ use serde_json::Value;
 
 use self::network::{Cut, Network, address, namespace};
 use self::parts::{
-    DUEL_SLOTS, DUELS, Parts, SILENCE, Size, ask, fleet, glimpse, service_page, start_players,
-    token,
+    BEHIND_EACH, DUEL_SLOTS, DUELS, Parts, SILENCE, Size, ask, certified, fleet, glimpse,
+    service_page, start_players, token,
 };
+use crate::agent::certificates;
 use crate::control_rig::Player;
 use crate::fleet_etcd::is_installed;
 use crate::folder::Folder;
@@ -59,6 +60,11 @@ fn in_a_network_of_its_own() {
     }
     let Some(network) = Network::new(Size::of_env().games) else { return };
     let folder = Folder::new();
+    let certified = certified();
+    let named: Vec<_> = certified.iter().map(|(name, of)| (*name, of.as_str())).collect();
+    if !certificates(&folder, &named) {
+        return;
+    }
     let words = format!("{} {}", network.tag, folder.path().display());
     let told = role_in(&namespace(&network.tag, "router"), TEST, "story", &words).status();
     assert!(told.expect("`ip` was there a moment ago").success(), "see above");
@@ -125,7 +131,7 @@ impl Story {
         self.without_etcd();
         self.a_gateway_alone();
         self.without_a_token_service();
-        self.a_game_server_alone();
+        self.game_servers_and_agents_alone();
         self.without_a_gateway();
 
         arena.end();
@@ -224,23 +230,32 @@ impl Story {
     }
 
     /// A game server is killed, and another one cut off, first from etcd and then from gateways.
-    fn a_game_server_alone(&mut self) {
+    /// With each, the same befalls an agent with all that is behind it.
+    fn game_servers_and_agents_alone(&mut self) {
         let before = Self::silent();
         let tag = self.parts.tag.clone();
         let (killed, alone) = (DUELS as usize, DUELS + 1);
+        let left = self.parts.size.games - 1 - BEHIND_EACH;
         self.parts.games[killed].kill();
-        until("its registration is gone", || Self::backends_known() == self.parts.size.games - 1);
+        self.parts.agents[0].kill();
+        until("their registrations are gone", || Self::backends_known() == left);
         self.parts.games[killed].revive();
-        self.is_well("a game server was killed and is back");
+        self.parts.agents[0].revive();
+        self.is_well("a game server and an agent were killed and are back");
+        let (etcd, agent) = (address("etcd").to_string(), address("agent2"));
         let host = address(&format!("game{alone}"));
-        let cut = Cut::between(&tag, host, &address("etcd").to_string());
-        until("its registration is gone", || Self::backends_known() == self.parts.size.games - 1);
-        drop(cut);
-        self.is_well("a game server was cut off from etcd and is back");
+        let cuts = [host, agent].map(|it| Cut::between(&tag, it, &etcd));
+        until("their registrations are gone", || Self::backends_known() == left);
+        drop(cuts);
+        self.is_well("a game server and an agent were cut off from etcd and are back");
+        let gates = (1..=3).map(|gate| address(&format!("gate{gate}")).to_string());
+        let from_gates: Vec<_> = gates.map(|gate| Cut::between(&tag, agent, &gate)).collect();
         let cut = Cut::off(&tag, host);
         clock::sleep(SILENCE / 4);
         drop(cut);
-        self.is_well("a game server was cut off from everybody and is back");
+        until("nobody is sent to the agent", || Self::led_to() == 1);
+        drop(from_gates);
+        self.is_well("a game server was cut off from everybody, an agent from gateways");
         before.keeps_sessions("sessions were lost that could be kept");
     }
 
@@ -276,6 +291,7 @@ impl Story {
                     && has("ready", 1)
             })
         });
+        until(&format!("{when}: every gateway has let every agent in"), || Self::led_to() == 2);
         for gate in 0..3 {
             assert_eq!(glimpse(gate).unbalanced_workers, 0, "{when}: gateway {gate}");
         }
@@ -439,9 +455,24 @@ impl Story {
 
     /// How many of something an operator sees.
     fn known(list: &str) -> u32 {
+        Self::status()[list].as_array().map_or(u32::MAX, |it| it.len() as u32)
+    }
+
+    fn status() -> Value {
         let said = fleet(&["status", "--backends", "--json"]);
-        let status: Value = said.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default();
-        status[list].as_array().map_or(u32::MAX, |it| it.len() as u32)
+        said.and_then(|it| serde_json::from_str(&it).ok()).unwrap_or_default()
+    }
+
+    /// How many agents have all that is behind them let in by every gateway.
+    fn led_to() -> usize {
+        let status = Self::status();
+        let backends = status["backends"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let is_led_to = |agent: &&str| {
+            let behind = backends.iter().filter(|it| it["reach"]["agent"] == **agent);
+            let led = behind.filter(|it| it["gateways"].as_array().map_or(0, Vec::len) == 3);
+            led.count() == BEHIND_EACH as usize
+        };
+        ["agent1", "agent2"].into_iter().filter(is_led_to).count()
     }
 
     /// How many players a game server has had at most.

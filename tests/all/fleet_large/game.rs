@@ -1,9 +1,10 @@
 //! A game server as studios write one: it registers itself under a lease, tells how many players it
 //! has, and answers each payload. It knows a player by the address that the gateway gave it, and
-//! forgets one who was silent for longer than a session may be.
+//! forgets one who was silent for longer than a session may be. One behind an agent is told nothing
+//! of the fleet: the agent registers it.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use super::parts::{HOST, PREFIX, SILENCE};
 pub(super) struct Game {
     pub(super) name: String,
     pub(super) group: String,
-    pub(super) ip: Ipv4Addr,
+    pub(super) address: SocketAddr,
     pub(super) slots: u32,
+    /// Where etcd answers; nothing for one that is behind an agent.
     pub(super) etcd: String,
     /// Where it writes how many players it has had at most.
     pub(super) folder: PathBuf,
@@ -30,17 +32,17 @@ pub(super) struct Game {
 impl Game {
     /// As one word after the other.
     pub(super) fn words(&self) -> String {
-        let Self { name, group, ip, slots, etcd, folder } = self;
-        format!("{name} {group} {ip} {slots} {etcd} {}", folder.display())
+        let Self { name, group, address, slots, etcd, folder } = self;
+        format!("{name} {group} {address} {slots} {etcd} {}", folder.display())
     }
 
     pub(super) fn of(words: &str) -> Self {
         let words: Vec<_> = words.split(' ').collect();
-        let [name, group, ip, slots, etcd, folder] = words[..] else { panic!("{words:?}") };
+        let [name, group, address, slots, etcd, folder] = words[..] else { panic!("{words:?}") };
         Self {
             name: name.into(),
             group: group.into(),
-            ip: ip.parse().expect("an address"),
+            address: address.parse().expect("an address"),
             slots: slots.parse().expect("a number"),
             etcd: etcd.into(),
             folder: folder.into(),
@@ -49,7 +51,7 @@ impl Game {
 
     /// Plays until the process is killed.
     pub(super) fn play(self) {
-        let address = SocketAddr::from((self.ip, 7777));
+        let (address, is_behind) = (self.address, self.etcd.is_empty());
         let socket = UdpSocket::bind(address).expect("its address is its own");
         socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let (tell, told) = mpsc::channel(16);
@@ -57,8 +59,12 @@ impl Game {
         let etcd = self.etcd.clone();
         let first = self.value(&instance, address, 0);
         let _ = tell.try_send(run::Command::Set(key.clone(), first));
-        std::thread::spawn(move || register(&etcd, told));
-        let mut room = Room::new(&self.folder, &self.name);
+        if !is_behind {
+            std::thread::spawn(move || register(&etcd, told));
+        }
+        // Players come from other addresses when their agent was started anew.
+        let forgets = if is_behind { SILENCE / 4 } else { SILENCE };
+        let mut room = Room::new(&self.folder, &self.name, forgets);
         let mut buffer = [0; 2048];
         loop {
             if let Ok((length, from)) = socket.recv_from(&mut buffer) {
@@ -114,15 +120,17 @@ struct Room {
     told_ns: u64,
     most: u32,
     file: PathBuf,
+    forgets: Duration,
 }
 
 impl Room {
-    fn new(folder: &Path, name: &str) -> Self {
+    fn new(folder: &Path, name: &str, forgets: Duration) -> Self {
         let file = folder.join(format!("{name}.most"));
         // Of the process before, which may have been killed.
         let most = std::fs::read_to_string(&file).ok().and_then(|it| it.trim().parse().ok());
         let most = most.unwrap_or_default();
-        Self { clock: Clock::start(), players: HashMap::new(), told: 0, told_ns: 0, most, file }
+        let (clock, players) = (Clock::start(), HashMap::new());
+        Self { clock, players, told: 0, told_ns: 0, most, file, forgets }
     }
 
     fn hear(&mut self, from: SocketAddr) {
@@ -144,7 +152,7 @@ impl Room {
             return None;
         }
         self.told_ns = now_ns;
-        let silence_ns = SILENCE.as_nanos() as u64;
+        let silence_ns = self.forgets.as_nanos() as u64;
         self.players.retain(|_, heard_ns| now_ns - *heard_ns < silence_ns);
         let count = self.players.len() as u32;
         (count != std::mem::replace(&mut self.told, count)).then_some(count)

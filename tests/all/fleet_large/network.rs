@@ -2,11 +2,13 @@
 //! can be cut off from each other, and nothing reaches this host's own network.
 //!
 //! ```text
-//!   etcd        gate1..3       tokens1..2     players         game0..
-//!   10.97.1.2   10.97.2..4.2   10.97.5..6.2   10.97.7.2       10.97.8.2..
-//!      │             │              │         10.80.0.0/12       │
-//!      └─────────────┴─────── router ┴─────────────┴─────────────┘
+//!   etcd        gate1..3       tokens1..2     players         agent1..2      game0..
+//!   10.97.1.2   10.97.2..4.2   10.97.5..6.2   10.97.7.2       10.97.8..9.2   10.97.10.2..
+//!      │             │              │         10.80.0.0/12       │               │
+//!      └─────────────┴─────── router ┴─────────────┴─────────────┴───────────────┘
 //! ```
+//!
+//! The game servers behind an agent are in its own namespace, at loopback.
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -14,8 +16,11 @@ use std::process::{Command, Output, Stdio};
 
 use ringgate_os::process::effective_uid;
 
+use super::parts::BEHIND;
+
 /// What has a namespace of its own beside the game servers, in the order of their networks.
-const PARTS: [&str; 7] = ["etcd", "gate1", "gate2", "gate3", "tokens1", "tokens2", "players"];
+const PARTS: [&str; 9] =
+    ["etcd", "gate1", "gate2", "gate3", "tokens1", "tokens2", "players", "agent1", "agent2"];
 
 /// Where the load generator's players live.
 const PLAYERS: &str = "10.80.0.0/12";
@@ -33,7 +38,7 @@ impl Network {
             eprintln!("SKIPPED: network namespaces take root and the program `ip`");
             return None;
         }
-        let games = (0..games).map(|number| format!("game{number}"));
+        let games = (0..games - BEHIND).map(|number| format!("game{number}"));
         let parts = PARTS.map(str::to_owned).into_iter().chain(games).collect();
         let network = Self { tag: std::process::id().to_string(), parts };
         let router = namespace(&network.tag, "router");

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -10,6 +10,7 @@ use std::time::Duration;
 use ringgate_core::netcode::ConnectToken;
 use ringgate_loadgen::measure::gateway::{Gateway, Glimpse};
 use ringgate_os::clock;
+use ringgate_report::text::put;
 use serde_json::Value;
 
 use super::game::Game;
@@ -25,6 +26,10 @@ pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// Game servers of the small group, which more players want to than there are slots.
 pub(super) const DUELS: u32 = 2;
 pub(super) const DUEL_SLOTS: u32 = 10;
+/// The last game servers stand behind agents on hosts of their own, half of them behind each.
+pub(super) const BEHIND: u32 = 6;
+const AGENTS: u32 = 2;
+pub(super) const BEHIND_EACH: u32 = BEHIND / AGENTS;
 
 /// How large the fleet is.
 #[derive(Clone, Copy)]
@@ -45,6 +50,12 @@ impl Size {
     /// Enough for everybody and for those who come back before their places are free.
     pub(super) const fn slots(self) -> u32 {
         (self.players * 2).div_ceil(self.games - DUELS)
+    }
+
+    /// The agent that a game server stands behind, if it does.
+    fn agent_of(self, game: u32) -> Option<u32> {
+        let at = game.checked_sub(self.games - BEHIND)?;
+        Some(at / BEHIND_EACH + 1)
     }
 }
 
@@ -105,6 +116,7 @@ pub(super) struct Parts {
     pub(super) gates: Vec<Part>,
     pub(super) tokens: Vec<Part>,
     pub(super) games: Vec<Part>,
+    pub(super) agents: Vec<Part>,
 }
 
 /// The daemon's program, inside of a namespace.
@@ -130,12 +142,14 @@ impl Parts {
             gates: Vec::new(),
             tokens: Vec::new(),
             games: Vec::new(),
+            agents: Vec::new(),
         };
         parts.make_keys();
         let games = (0..size.games).map(|number| start_game(tag, folder, size, number)).collect();
         let gates = (1..=3).map(|number| start_gate(tag, folder, number)).collect();
         let tokens = (1..=2).map(|number| start_tokens(tag, folder, number)).collect();
-        Self { gates, tokens, games, ..parts }
+        let agents = (1..=AGENTS).map(|number| start_agent(tag, folder, size, number)).collect();
+        Self { gates, tokens, games, agents, ..parts }
     }
 
     fn make_keys(&self) {
@@ -151,7 +165,7 @@ impl Parts {
 
     /// Everything that goes wrong is easier to understand with what all of them said.
     pub(super) fn logs(&self) -> String {
-        let all = self.gates.iter().chain(&self.tokens).chain([&self.etcd]);
+        let all = self.gates.iter().chain(&self.tokens).chain(&self.agents).chain([&self.etcd]);
         let last = |part: &Part| {
             let log = part.log();
             let lines: Vec<_> = log.lines().rev().take(12).collect();
@@ -220,7 +234,9 @@ fn start_gate(tag: &str, folder: &Path, number: u32) -> Part {
     };
     let text = format!(
         "{}grace = \"30s\"\n[gateway]\nworkers = 1\npin = false\nrun_dir = \"run{number}\"\n\
-         state_dir = \"state{number}\"\n[admin]\nbind = \"{ip}:9000\"\n{}{}",
+         state_dir = \"state{number}\"\n[admin]\nbind = \"{ip}:9000\"\n\
+         [[agent]]\nname = \"*\"\nbind = \"{ip}:7200\"\nca = \"ca.pem\"\n\
+         certificate = \"gates.pem\"\nkey = \"gates.key\"\nbackends = \"fleet\"\n{}{}",
         fleet_table(&name),
         listener("main", "arena", 40_000),
         listener("duel", "duels", 40_001),
@@ -230,6 +246,44 @@ fn start_gate(tag: &str, folder: &Path, number: u32) -> Part {
     let (tag, config) = (tag.to_owned(), config.display().to_string());
     let log = folder.join(format!("{name}.log"));
     Part::start(log, move || ringgate_in(&tag, &name, &["run", "--config", &config]))
+}
+
+/// Who has a certificate: the gateways one for all their addresses, each agent its own.
+pub(super) fn certified() -> [(&'static str, String); 3] {
+    let gates = ["gate1", "gate2", "gate3"].map(|it| format!("IP:{}", address(it)));
+    [("gates", gates.join(",")), ("agent1", "DNS:agent1".into()), ("agent2", "DNS:agent2".into())]
+}
+
+/// An agent, with the game servers behind it.
+fn start_agent(tag: &str, folder: &Path, size: Size, number: u32) -> Part {
+    let name = format!("agent{number}");
+    let table = fleet_table(&name).replace(&format!("name = \"{name}\"\n"), "");
+    let table = table.replace(&format!("host = \"{HOST}\""), &format!("host = \"{name}\""));
+    let mut text = format!(
+        "{table}[agent]\nname = \"{name}\"\nca = \"ca.pem\"\ncertificate = \"{name}.pem\"\n\
+         key = \"{name}.key\"\nrun_dir = \"{name}\"\nstate_dir = \"{name}-state\"\n"
+    );
+    for game in (0..size.games).filter(|game| size.agent_of(*game) == Some(number)) {
+        put(
+            &mut text,
+            format_args!(
+                "[[backend]]\nname = \"game{game}\"\nlink = \"udp\"\naddress = \"{}\"\n\
+                 slots = {}\ngroup = \"arena\"\n",
+                behind_agent(game),
+                size.slots(),
+            ),
+        );
+    }
+    let config = folder.join(format!("{name}.toml"));
+    write_closed(&config, &text);
+    let (tag, config) = (tag.to_owned(), config.display().to_string());
+    let log = folder.join(format!("{name}.log"));
+    Part::start(log, move || ringgate_in(&tag, &name, &["agent", "--config", &config]))
+}
+
+/// Where a game server listens that is behind an agent.
+fn behind_agent(game: u32) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 7777 + game as u16).into()
 }
 
 fn start_tokens(tag: &str, folder: &Path, number: u32) -> Part {
@@ -251,14 +305,19 @@ fn start_tokens(tag: &str, folder: &Path, number: u32) -> Part {
 /// The game server of this number. The first ones are those of the small group.
 fn start_game(tag: &str, folder: &Path, size: Size, number: u32) -> Part {
     let (is_duel, name) = (number < DUELS, format!("game{number}"));
-    let (namespace, ip) = (namespace(tag, &name), address(&name));
+    let agent = size.agent_of(number).map(|agent| format!("agent{agent}"));
+    let namespace = namespace(tag, agent.as_ref().unwrap_or(&name));
+    let address = match agent {
+        Some(_) => behind_agent(number),
+        None => (address(&name), 7777).into(),
+    };
     let log = folder.join(format!("{name}.log"));
     let told = Game {
         name,
         group: if is_duel { "duels" } else { "arena" }.into(),
-        ip,
+        address,
         slots: if is_duel { DUEL_SLOTS } else { size.slots() },
-        etcd: etcd_url(),
+        etcd: if agent.is_some() { String::new() } else { etcd_url() },
         folder: folder.into(),
     };
     let words = told.words();
