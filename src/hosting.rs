@@ -5,11 +5,13 @@
 //! `gateways` says which gateways to connect to and `wellness` what becomes of answers; neither
 //! touches anything. `probe` asks game processes, `agones` the SDK server beside one, both over
 //! `http`. `member` has the tasks that speak with etcd, `leases` is what the next start has to know
-//! of the registration. Game processes that register themselves
-//! come to the same door as at a gateway (`crate::membership::announced`).
+//! of the registration, and `handed` what a process has to know that takes the agent over while it
+//! runs. Game processes that register themselves come to the same door as at a gateway
+//! (`crate::membership::announced`).
 
 mod agones;
 mod gateways;
+mod handed;
 mod http;
 mod leases;
 mod member;
@@ -18,7 +20,7 @@ mod wellness;
 
 use std::path::PathBuf;
 
-use ringgate_agent::options::Gateway;
+use ringgate_agent::options::{self, Backend as GuestBackend, Gateway};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_os::{host, process};
@@ -27,7 +29,9 @@ use crate::config::hosted::Hosted;
 use crate::config::{Allowed, Backend, HostConfig, Link};
 use crate::membership::announced::Door;
 use crate::membership::copy::COPY_FILE;
-pub use member::{Member, Shown, Status};
+use handed::Beginning;
+pub use handed::Heirloom;
+pub use member::{Member, Resting, Shown, Status};
 
 /// What an agent's membership is told. To be made before the agent starts.
 pub struct Prepared {
@@ -37,6 +41,8 @@ pub struct Prepared {
     hosted: Vec<(String, u32, Hosted)>,
     /// Where others register themselves.
     door: Option<Door>,
+    /// What another process had.
+    begins: Option<Beginning>,
 }
 
 /// What does not change while the agent runs.
@@ -110,14 +116,64 @@ impl Prepared {
             allowed: admitted(&fleet.allowed),
         };
         let hosted = rows().filter_map(registered).collect();
-        Ok(Some(Self { client, settings, hosted, door: None }))
+        Ok(Some(Self { client, settings, hosted, door: None, begins: None }))
     }
 
     /// Has game processes register themselves at this socket.
     pub fn serve_announcements(&mut self, socket: std::os::fd::OwnedFd) {
-        let Allowed { uids, gids } = self.settings.allowed.clone();
-        let allowed = ringgate_gate::Allowed { uids, gids };
-        self.door = Some(Door { socket, allowed });
+        self.door = Some(Door::new(socket, self.settings.admits()));
+    }
+
+    /// Whether they can.
+    pub const fn serves_announcements(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Which fleet this is.
+    pub fn prefix(&self) -> String {
+        self.settings.prefix()
+    }
+
+    /// Goes on with what another process had.
+    pub fn inherit(&mut self, heirloom: Heirloom) -> Result<(), String> {
+        let (hosted, allowed) = (std::mem::take(&mut self.hosted), self.settings.admits());
+        let (begins, door) = Beginning::inherit(&self.settings, hosted, heirloom, &allowed)
+            .map_err(|what| {
+                format!("what the running agent says of the fleet cannot be read: {what}")
+            })?;
+        (self.begins, self.door) = (Some(begins), door);
+        Ok(())
+    }
+
+    /// Game processes that have come to another process by themselves, and are none of these.
+    pub fn guests(&self, own: &[GuestBackend]) -> Vec<GuestBackend> {
+        let book = self.begins.iter().map(|it| &it.book);
+        let names = book.flat_map(|book| member::guests(book, own));
+        names.map(|name| self.settings.guest(name)).collect()
+    }
+
+    /// The gateways that another process was connected to, or was about to; `None` where it had not
+    /// chosen any.
+    pub fn gateways(&self) -> Option<&[Gateway]> {
+        self.begins.as_ref()?.wanted.as_deref()
+    }
+}
+
+impl Settings {
+    fn prefix(&self) -> String {
+        String::from_utf8_lossy(&self.keyspace.truth()).into_owned()
+    }
+
+    fn admits(&self) -> ringgate_gate::Allowed {
+        let Allowed { uids, gids } = self.allowed.clone();
+        ringgate_gate::Allowed { uids, gids }
+    }
+
+    /// One that has come by itself, as local workers know it.
+    fn guest(&self, name: &str) -> GuestBackend {
+        let Allowed { uids, gids } = self.allowed.clone();
+        let link = options::Link::Bundle(options::Allowed { uids, gids });
+        GuestBackend { name: name.to_owned(), link }
     }
 }
 

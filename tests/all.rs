@@ -108,6 +108,8 @@ mod delivery_load;
 mod delivery_ways;
 #[path = "all/fleet_agent.rs"]
 mod fleet_agent;
+#[path = "all/fleet_agent_upgrade.rs"]
+mod fleet_agent_upgrade;
 #[path = "all/fleet_announce.rs"]
 mod fleet_announce;
 #[path = "all/fleet_commands.rs"]

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_agent::handed::Heir;
 use ringgate_agent::options::{Allowed, Backend, Link, Options};
 use ringgate_agent::service::{self, Agent};
 use ringgate_io::{StartError, socket};
@@ -67,8 +66,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let predecessor =
         if args.take_over { successor::find(args.predecessor_on_stdin, run_dir)? } else { None };
     let Some(channel) = predecessor else { return starting.start(config, Duration::ZERO) };
-    if let Some((heir, settings)) = starting.take_over(&channel, config)? {
-        let agent = heir.set_off().map_err(Failure::failed)?;
+    if let Some((agent, settings)) = starting.take_over(&channel, config)? {
         return starting.serve(agent, settings);
     }
     tracing::warn!("the agent to take over from has ended: starting without its players");
@@ -129,25 +127,25 @@ impl<'a> Starting<'a> {
         &self,
         channel: &Channel,
         config: HostConfig,
-    ) -> Result<Option<(Heir, Settings)>, Failure> {
+    ) -> Result<Option<(Agent, Settings)>, Failure> {
         let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
-        let wanted = config.admin.clone();
+        let (wanted, filed) = (config.admin.clone(), config.agent.gateways.clone());
         let mut bound = None;
         let prepare = |facts: &Facts| {
-            if config.fleet.is_some() {
-                return Err("an agent in a fleet is not replaced while it runs".to_owned());
-            }
+            let fleet = Prepared::of(&config, facts.incarnation)?;
             let is_bound = |it: &&Admin| facts.admin.is_some_and(|at| is_at(it.bind, at));
             if let Some(admin) = wanted.as_ref().filter(|it| !is_bound(it)) {
                 bound = Some(bind_admin(admin).map_err(|why| why.to_string())?);
             }
             self.become_user(&config).map_err(|why| why.to_string())?;
-            Ok(options(config, self.file, facts.incarnation))
+            Ok((options(config, self.file, facts.incarnation), fleet))
         };
         let taken = control::take_over(channel, prepare);
         let taken =
             taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
-        let Some(Taken { heir, control, admin, next }) = taken else { return Ok(None) };
+        let Some(Taken { heir, control, admin, next, fleet }) = taken else { return Ok(None) };
+        let gateways = fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&filed);
+        let agent = heir.set_off(gateways).map_err(Failure::failed)?;
         let next = match next {
             Some(socket) => Some((socket, run_dir.join(handover::SOCKET))),
             None => open_next(&run_dir),
@@ -158,12 +156,12 @@ impl<'a> Starting<'a> {
             next,
             admin: bound.or_else(|| admin.map(TcpListener::from)).zip(wanted),
             drain_timeout,
-            fleet: None,
+            fleet: fleet.map(|fleet| with_door(fleet, &run_dir)),
             program: self.program.clone(),
             is_heir: true,
             is_confined: self.privileges.is_confined(),
         };
-        Ok(Some((heir, settings)))
+        Ok(Some((agent, settings)))
     }
 
     /// Becomes who makes everything that game processes and operators come to.
@@ -266,13 +264,18 @@ fn patiently<T, E>(
 /// What it takes to be in a fleet, where the file has one.
 fn join(config: &HostConfig, incarnation: u64) -> Result<Option<Prepared>, Failure> {
     let prepared = Prepared::of(config, incarnation).map_err(Failure::failed)?;
-    let Some(mut prepared) = prepared else { return Ok(None) };
-    let path = config.agent.run_dir.join(ANNOUNCE_SOCKET);
-    match socket::link_listener(&path, ANNOUNCE_MODE) {
-        Ok(socket) => prepared.serve_announcements(socket),
-        Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
+    Ok(prepared.map(|prepared| with_door(prepared, &config.agent.run_dir)))
+}
+
+/// Has game processes register themselves, unless they do already.
+fn with_door(mut prepared: Prepared, run_dir: &Path) -> Prepared {
+    if !prepared.serves_announcements() {
+        match socket::link_listener(&run_dir.join(ANNOUNCE_SOCKET), ANNOUNCE_MODE) {
+            Ok(socket) => prepared.serve_announcements(socket),
+            Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
+        }
     }
-    Ok(Some(prepared))
+    prepared
 }
 
 fn options(config: HostConfig, file: &Path, incarnation: u64) -> Options {

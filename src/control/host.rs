@@ -34,7 +34,7 @@ use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
 use crate::config::Admin;
 use crate::control::Program;
 use crate::hosting::{Member, Prepared};
-pub use handing::{Facts, Taken, take_over};
+pub use handing::{Facts, Plan, Taken, take_over};
 use ringgate_agent::service::Agent;
 use ringgate_os::process;
 use ringgate_report::text::put;

@@ -46,6 +46,16 @@ impl Gateways {
         }
     }
 
+    /// Those that were chosen, for the process that goes on with the agent.
+    pub(super) fn chosen(&self) -> &BTreeMap<String, Gateway> {
+        &self.chosen
+    }
+
+    /// Goes on with those that another process has chosen.
+    pub(super) fn go_on_with(&mut self, chosen: BTreeMap<String, Gateway>) {
+        self.chosen = chosen;
+    }
+
     /// What stands at a key now.
     pub(super) fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
         self.unreadable.remove(key);

@@ -1,19 +1,21 @@
 //! The tasks of an agent that speak with etcd and ask its game processes: on the runtime of its
 //! pages, because nothing of it takes long. What comes is looked at ten times a second.
 
+mod resting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringgate_agent::options::{Allowed, Backend, Gateway, Link};
+use ringgate_agent::options::{Backend, Gateway};
 use ringgate_agent::service::Agent;
 use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Name, Place, classify};
 use ringgate_fleet::lease::{self, Handed, Registration};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
-use ringgate_fleet::values::{self, Reach, State, Stored};
+use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
 use ringgate_os::clock::{self, Clock};
 use tokio::sync::{mpsc, watch};
@@ -21,12 +23,15 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::gateways::Gateways;
+use super::handed::Beginning;
 use super::wellness::Watched;
 use super::{Prepared, Settings, agones, leases, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{self, Book, Counted, Door, Refusal};
 use crate::membership::copy::{self, Copies};
 use crate::membership::news;
+pub use resting::Resting;
+use resting::{Asked, Busy};
 
 /// An agent's place in its fleet. Dropped with its runtime, it leaves its registration to its end.
 pub struct Member {
@@ -34,12 +39,14 @@ pub struct Member {
     book: Arc<Mutex<Book>>,
     orders: mpsc::UnboundedSender<Order>,
     task: Mutex<Option<JoinHandle<()>>>,
+    prefix: String,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Order {
     Confirm(u64),
     Drain,
+    Rest(Asked),
     Leave,
 }
 
@@ -97,6 +104,8 @@ struct Shared {
     copies: Copies,
     /// Leases under which something may stand, the one that is held first.
     leases: Vec<i64>,
+    /// Those that a process before this one has lost.
+    leases_lost_before: u64,
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,31 +115,41 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Member {
     /// Begins, on the runtime that this is called in.
     pub fn start(prepared: Prepared, agent: Arc<Agent>) -> Self {
-        let Prepared { client, settings, hosted, door } = prepared;
-        let reach = Reach::Agent(settings.name.to_string());
-        let (host, taken) = (settings.host.clone(), settings.taken.clone());
-        let book = Book::new(host, reach, settings.max_backends, taken);
-        let book = Arc::new(Mutex::new(book));
-        let truth = copy::load(&settings.copy, &settings.keyspace.gateways());
+        let Prepared { client, settings, hosted, door, begins } = prepared;
+        let begins = begins.unwrap_or_else(|| Beginning::afresh(&settings, hosted));
+        let Beginning { truth, registration, is_heir, copies, .. } = begins;
+        let book = Arc::new(Mutex::new(begins.book));
         let mut gateways = Gateways::new(&settings);
         for (key, entry) in &truth.entries {
             gateways.learn(key, Some(&entry.value));
         }
+        gateways.go_on_with(begins.chosen);
+        let known = |watched: &Watched| Shown::before(watched);
         let status = Status {
             region: settings.region.to_string(),
             host: settings.host.to_string(),
             away_since_ms: Some(0),
+            leases_lost: begins.leases_lost,
+            copies,
+            backends: begins.watched.iter().filter(|_| is_heir).map(known).collect(),
             ..Status::default()
         };
+        let guests = guests(&lock(&book), &agent.options().backends).map(str::to_owned).collect();
         let shared = Arc::new(Mutex::new(Shared {
             status,
             gateways,
-            watched: hosted.into_iter().map(Watched::new).collect(),
+            watched: begins.watched,
             copies: Copies::default(),
             leases: Vec::new(),
+            leases_lost_before: begins.leases_lost,
         }));
+        // The other process may have known more than it had written down.
+        if is_heir {
+            lock(&shared).copies.see(0, &truth, true, 0);
+        }
         let (orders, ordered) = mpsc::unbounded_channel();
         let (news, _) = watch::channel(0);
+        let prefix = settings.prefix();
         let part = Part {
             client,
             settings,
@@ -139,15 +158,16 @@ impl Member {
             shared: Arc::clone(&shared),
             book: Arc::clone(&book),
             news: Arc::new(news),
-            started_s: clock::unix_seconds(),
-            wanted: None,
-            guests: BTreeSet::new(),
+            started_s: begins.started_s,
+            wanted: begins.wanted,
+            guests,
             written: None,
             leases: Vec::new(),
             doubted_ms: 0,
         };
-        let task = tokio::spawn(part.run(truth, door, ordered));
-        Self { shared, book, orders, task: Mutex::new(Some(task)) }
+        let registration = part.registration(registration, is_heir);
+        let task = tokio::spawn(part.run(truth, (registration, door), ordered));
+        Self { shared, book, orders, task: Mutex::new(Some(task)), prefix }
     }
 
     /// How it stands.
@@ -183,6 +203,19 @@ impl Member {
         }
     }
 
+    /// Has its tasks rest, because another process is about to go on with what they have. Waits
+    /// for that: not for the runtime's own thread.
+    pub fn rest(&self) -> Result<Resting, String> {
+        let (asked, resting) = Asked::new();
+        self.order(Order::Rest(asked));
+        resting.wait()
+    }
+
+    /// Which fleet this is.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     fn order(&self, order: Order) {
         // A task that has ended needs no orders.
         let _ = self.orders.send(order);
@@ -216,15 +249,14 @@ impl Part {
     async fn run(
         mut self,
         truth: Truth,
-        door: Option<Door>,
+        (registration, door): (Registration, Option<Door>),
         mut orders: mpsc::UnboundedReceiver<Order>,
     ) {
         let (confirm, confirmed) = mpsc::channel(QUEUE_MAX);
-        let (say, said) = mpsc::channel(QUEUE_MAX);
         let mirror = self.start_mirror(truth, confirmed);
-        let registration = self.start_registration(said);
+        let mut busy = self.set_to_work(registration, door);
         // They end when this does.
-        let _questions = self.start_questions(door);
+        let _questions = self.start_questions();
         let mut ticks = tokio::time::interval(TICK);
         loop {
             tokio::select! {
@@ -233,18 +265,22 @@ impl Part {
                         let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
                     }
                     Some(Order::Drain) => lock(&self.book).drain(),
+                    Some(Order::Rest(asked)) => match self.rest(busy, &confirm, asked).await {
+                        Some(again) => busy = again,
+                        // Everything that it had is another process's.
+                        None => return,
+                    },
                     Some(Order::Leave) | None => break,
                 },
                 _ = ticks.tick() => {
-                    self.tick(&say);
+                    self.tick(busy.say());
                     self.save().await;
                     self.save_leases().await;
                 }
             }
         }
         drop(confirm);
-        drop(say.send(lease::run::Command::Stop).await);
-        drop(timeout(LAST_WORDS, registration).await);
+        busy.end().await;
         if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
             lock(&self.shared).copies.finish(machine.truth());
         }
@@ -270,15 +306,34 @@ impl Part {
         tokio::spawn(mirror::run::run(machine, self.client.clone(), confirmed, see))
     }
 
-    fn start_registration(
-        &self,
-        said: mpsc::Receiver<lease::run::Command>,
-    ) -> JoinHandle<Registration> {
+    /// Another process's goes on with all that stands there, as it stands.
+    fn registration(&self, handed: Handed, is_heir: bool) -> Registration {
         let seed = clock::unix_ns().rotate_left(32) ^ self.settings.instance;
-        // What stands under the leases of the last start is this one's.
-        let former = leases::load(&self.settings.leases);
-        let handed = Handed { former, ..Handed::default() };
-        let registration = Registration::adopt(self.settings.lease_s, seed, handed);
+        let mut registration = Registration::adopt(self.settings.lease_s, seed, handed);
+        if !is_heir {
+            return registration;
+        }
+        // What an adopted registration is not told before it is polled would be deleted.
+        let view = self.agent.view();
+        self.tell_file(&view);
+        let names = lock(&self.shared).gateways.names();
+        if let Ok(value) = self.own_value(&names) {
+            registration.set(self.own_key(), value);
+        }
+        let counted = self.counted(&view);
+        let mut book = lock(&self.book);
+        book.tell(self.now_ms(), &counted, &self.settings.keyspace, |_| true);
+        book.tell_again(&self.settings.keyspace, |command| {
+            lease::run::obey(&mut registration, command);
+        });
+        drop(book);
+        registration
+    }
+
+    /// Has those tasks begin that rest before a hand-over.
+    fn set_to_work(&self, registration: Registration, door: Option<Door>) -> Busy {
+        let (say, said) = mpsc::channel(QUEUE_MAX);
+        let (rest, rests) = watch::channel(false);
         let (shared, own) = (Arc::clone(&self.shared), self.own_key());
         let (book, news) = (Arc::clone(&self.book), Arc::clone(&self.news));
         let keyspace = self.settings.keyspace.clone();
@@ -288,16 +343,18 @@ impl Part {
                 news.send_modify(|count| *count += 1);
             }
         };
-        tokio::spawn(lease::run::run(registration, self.client.clone(), said, see))
+        let client = self.client.clone();
+        let registration = lease::run::run_by(self.clock, registration, client, said, see);
+        let door = door.map(|door| {
+            let (book, news) = (Arc::clone(&self.book), self.news.subscribe());
+            tokio::spawn(announced::serve(door, book, news, rests))
+        });
+        Busy::new(say, tokio::spawn(registration), (door, rest))
     }
 
-    /// Those who ask whether game processes are well, and the door for those who come themselves.
-    fn start_questions(&self, door: Option<Door>) -> JoinSet<()> {
+    /// Those who ask whether game processes are well.
+    fn start_questions(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        if let Some(door) = door {
-            let (book, news) = (Arc::clone(&self.book), self.news.subscribe());
-            tasks.spawn(announced::serve(door, book, news));
-        }
         for (at, watched) in lock(&self.shared).watched.iter().enumerate() {
             if let Some(health) = &watched.hosted.health {
                 tasks.spawn(ask_health(Arc::clone(&self.shared), at, health.clone()));
@@ -345,9 +402,8 @@ impl Part {
             let standing = book.standing_of(&name).unwrap_or_default();
             shown.push(Shown { name, state, why, standing });
         }
-        let before = &shared.status.backends;
-        for (at, now) in shown.iter().enumerate() {
-            tell_state(before.get(at), now);
+        for now in &shown {
+            tell_state(shared.status.backends.iter().find(|before| before.name == now.name), now);
         }
         shared.status.backends = shown;
     }
@@ -355,17 +411,12 @@ impl Part {
     /// Lets those who have said what they are come to the local workers.
     fn admit_guests(&mut self) {
         let own = &self.agent.options().backends;
-        let is_guest = |name: &&str| own.iter().all(|backend| backend.name != **name);
-        let guests: BTreeSet<_> =
-            lock(&self.book).names().filter(is_guest).map(str::to_owned).collect();
+        let guests: BTreeSet<_> = guests(&lock(&self.book), own).map(str::to_owned).collect();
         if guests == self.guests {
             return;
         }
-        let crate::config::Allowed { uids, gids } = self.settings.allowed.clone();
-        let allowed = Allowed { uids, gids };
-        let backend =
-            |name: &String| Backend { name: name.clone(), link: Link::Bundle(allowed.clone()) };
-        self.agent.set_guests(guests.iter().map(backend).collect());
+        let backends = guests.iter().map(|name| self.settings.guest(name));
+        self.agent.set_guests(backends.collect());
         self.guests = guests;
     }
 
@@ -449,16 +500,7 @@ impl Part {
         if !is_due {
             return;
         }
-        let value = values::Agent {
-            instance: format!("{:016x}", self.settings.instance),
-            host: self.settings.host.to_string(),
-            region: self.settings.region.to_string(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            gateways: gateways.clone(),
-            started: self.started_s,
-            written: clock::unix_seconds(),
-        };
-        let said = match value.encode() {
+        let said = match self.own_value(&gateways) {
             Ok(value) => say.try_send(lease::run::Command::Set(self.own_key(), value)).is_ok(),
             Err(why) => {
                 tracing::error!("cannot register with the fleet: {why}");
@@ -468,6 +510,20 @@ impl Part {
         if said {
             self.written = Some((gateways, now_ms));
         }
+    }
+
+    /// What the agent says of itself.
+    fn own_value(&self, gateways: &[String]) -> Result<Bytes, values::Refused> {
+        let value = values::Agent {
+            instance: format!("{:016x}", self.settings.instance),
+            host: self.settings.host.to_string(),
+            region: self.settings.region.to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            gateways: gateways.to_vec(),
+            started: self.started_s,
+            written: clock::unix_seconds(),
+        };
+        value.encode()
     }
 
     /// Only gateways are mirrored here: whether somebody has deleted what this agent has written is
@@ -506,6 +562,19 @@ impl Part {
         let [done, failed] = &mut shared.status.copies;
         *if is_saved { done } else { failed } += 1;
     }
+}
+
+impl Shown {
+    /// As another process has left it: what has changed since is told.
+    fn before(watched: &Watched) -> Self {
+        let (state, why) = watched.state(true);
+        Self { name: watched.name.clone(), state, why, standing: Standing::default() }
+    }
+}
+
+/// Those who have come by themselves, and are none of the file's.
+pub(super) fn guests<'a>(book: &'a Book, own: &[Backend]) -> impl Iterator<Item = &'a str> {
+    book.names().filter(|name| own.iter().all(|backend| backend.name != *name))
 }
 
 /// The gateways that have let the agent in.
@@ -586,7 +655,7 @@ impl Shared {
         if lease != 0 {
             self.leases = [lease].into_iter().chain(former.into_iter().rev()).collect();
         }
-        self.status.leases_lost = registration.lost();
+        self.status.leases_lost = self.leases_lost_before + registration.lost();
         self.status.lease_error = registration.last_error().map(str::to_owned);
     }
 }

@@ -2,6 +2,7 @@
 //! what it is ready for by that.
 
 use ringgate_fleet::values::State;
+use serde::{Deserialize, Serialize};
 
 use crate::config::hosted::{Hosted, StateOf};
 
@@ -37,6 +38,39 @@ impl Wellness {
     pub(super) fn complaint(&self) -> Option<&str> {
         self.why.as_deref().filter(|_| self.failures >= self.failures_max)
     }
+
+    fn hand_over(&self) -> HandedAnswers {
+        let Self { failures_max: _, failures, why } = self;
+        let is_ill = self.complaint().is_some();
+        HandedAnswers { failures: *failures, is_ill, why: why.clone() }
+    }
+
+    /// As if those answers had come here. Who was well stays so until the answers say otherwise,
+    /// also where another number of them does so now.
+    fn go_on_with(&mut self, answers: &HandedAnswers) {
+        let HandedAnswers { failures, is_ill, why } = answers;
+        let almost = self.failures_max.saturating_sub(1);
+        self.failures = if *is_ill { self.failures_max } else { (*failures).min(almost) };
+        self.why = why.as_ref().map(|why| why.chars().take(WHY_CHARS_MAX).collect());
+    }
+}
+
+/// What is known of a game process of the file, for the process that goes on with its agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HandedWellness {
+    pub(super) name: String,
+    /// Of its health check, where it has one.
+    health: Option<HandedAnswers>,
+    /// Of the one who says what it is ready for, and what that one has said last.
+    says: (HandedAnswers, State),
+}
+
+/// The last answers to a question.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct HandedAnswers {
+    failures: u32,
+    is_ill: bool,
+    why: Option<String>,
 }
 
 /// A game process of the file.
@@ -61,6 +95,30 @@ impl Watched {
             says.1 = state;
         }
         Self { name, slots, hosted, health, says }
+    }
+
+    /// What the next process has to know of it.
+    pub(super) fn hand_over(&self) -> HandedWellness {
+        let Self { name, slots: _, hosted: _, health, says } = self;
+        HandedWellness {
+            name: name.clone(),
+            health: health.as_ref().map(Wellness::hand_over),
+            says: (says.0.hand_over(), says.1),
+        }
+    }
+
+    /// As if the answers had come here. A question that the other process did not ask is well
+    /// answered until an answer says otherwise: nobody is sent away because of a new config.
+    pub(super) fn go_on_with(&mut self, handed: &HandedWellness) {
+        let HandedWellness { name: _, health, says } = handed;
+        if let Some(own) = &mut self.health {
+            let well = HandedAnswers::default();
+            own.go_on_with(health.as_ref().unwrap_or(&well));
+        }
+        if let StateOf::Agones(_) = self.hosted.state {
+            self.says.0.go_on_with(&says.0);
+            self.says.1 = says.1;
+        }
     }
 
     /// An answer to its health check.
@@ -95,6 +153,9 @@ impl Watched {
         (state, complaint)
     }
 }
+
+/// A reason that another process tells.
+const WHY_CHARS_MAX: usize = 256;
 
 /// So many questions in a row that Agones may leave unanswered.
 const AGONES_FAILURES: u32 = 3;
@@ -151,6 +212,34 @@ mod tests {
         one.hear_agones(Ok(State::Draining));
         assert_eq!(one.state(true), (State::Draining, None));
         assert_eq!(one.state(false).0, State::Draining, "it does not become a new one by leaving");
+    }
+
+    #[test]
+    fn who_is_well_is_well_after_a_hand_over_and_who_is_ill_is_ill() {
+        let agones = || {
+            let server = Url { address: ([127, 0, 0, 1], 9358).into(), path: "/".to_owned() };
+            watched(StateOf::Agones(server), Some(health()))
+        };
+        let heir = |before: &Watched, mut heir: Watched| {
+            let json = serde_json::to_vec(&before.hand_over()).expect("no maps");
+            heir.go_on_with(&serde_json::from_slice(&json).expect("as it was written"));
+            heir.state(true)
+        };
+        let mut one = agones();
+        assert_eq!(heir(&one, agones()), one.state(true), "nobody was asked, here as there");
+        one.hear_agones(Ok(State::Allocated));
+        one.hear_health(Ok(()));
+        assert_eq!(heir(&one, agones()), (State::Allocated, None));
+        let filed = watched(StateOf::File(State::Ready), None);
+        assert_eq!(heir(&one, filed.clone()), (State::Ready, None), "the file says it now");
+        assert_eq!(heir(&filed, agones()), (State::Ready, None), "until Agones is heard");
+        one.hear_health(Err("no".to_owned()));
+        assert_eq!(heir(&one, agones()), (State::Allocated, None), "once is not enough");
+        one.hear_health(Err("no".to_owned()));
+        assert_eq!(heir(&one, agones()), one.state(true));
+        let mut patient = agones();
+        patient.health.as_mut().expect("it has one").failures_max = 9;
+        assert_eq!(heir(&one, patient).0, State::Starting, "it was ill");
     }
 
     #[test]

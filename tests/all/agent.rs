@@ -69,6 +69,11 @@ impl Agent {
         request(self.admin, "GET", path, "").expect("the admin address answers")
     }
 
+    /// The same while one process goes on for another, and a connection may fall between them.
+    pub(crate) fn try_get(&self, path: &str) -> Option<Page> {
+        request(self.admin, "GET", path, "").ok().filter(|page| page.status == 200)
+    }
+
     /// Waits for a number of its metrics.
     pub(crate) fn shows(&self, series: &str, value: u64) {
         wait_for(series, || (self.get("/metrics").value(series) == Some(value)).then_some(()));
@@ -89,7 +94,7 @@ impl Agent {
         wait_for("the agent's end", || self.program.child.try_wait().expect("ours")).code()
     }
 
-    fn signal(&self, number: i32) {
+    pub(crate) fn signal(&self, number: i32) {
         process::signal(self.program.child.id(), number).expect("it runs");
     }
 

@@ -113,7 +113,7 @@ fn an_agent_of_the_first_version_is_read() {
     let folder = Folder::new();
     let bytes = fs::read(path(BYTES)).expect("it was written");
     let read = |bytes: &[u8], sockets| {
-        let heir = Heir::read(options(&folder, 7200), Clock::start(), bytes, sockets);
+        let heir = Heir::read(options(&folder, 7200), Vec::new(), Clock::start(), (bytes, sockets));
         heir.map(|heir| format!("{heir:?}"))
     };
     assert_eq!(read(&bytes, sockets()).as_deref(), Ok("Heir { gateways: 1, .. }"));

@@ -18,13 +18,15 @@ use crate::folder::Folder;
 use crate::ports::{free_port, take_again};
 
 /// A fleet, and a host with an agent whose gateways are elsewhere.
-struct Rig {
-    fleet: Fleet,
-    folder: Folder,
+pub(crate) struct Rig {
+    pub(crate) fleet: Fleet,
+    pub(crate) folder: Folder,
+    /// Whether the agent may start no programs.
+    is_confined: bool,
 }
 
 impl Rig {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let fleet = Fleet::start()?;
         let folder = Folder::new();
         let names = [("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
@@ -32,11 +34,16 @@ impl Rig {
             return None;
         }
         fleet.put_key("eu", 1);
-        Some(Self { fleet, folder })
+        Some(Self { fleet, folder, is_confined: true })
+    }
+
+    /// One whose agent starts its successor itself.
+    pub(crate) fn unconfined() -> Option<Self> {
+        Some(Self { is_confined: false, ..Self::new()? })
     }
 
     /// A gateway that lets any agent of the fleet in.
-    fn gateway(&self, name: &str) -> Daemon {
+    pub(crate) fn gateway(&self, name: &str) -> Daemon {
         let mut text = in_fleet(&self.fleet, name);
         text.backends.push_str("grace = \"1m\"\n");
         let (path, port) = (self.folder.path().display(), free_port());
@@ -48,25 +55,30 @@ impl Rig {
     }
 
     /// An agent with these backends, and no word about gateways.
-    fn agent(&self, backends: &str) -> Agent {
+    pub(crate) fn agent(&self, backends: &str) -> Agent {
         self.agent_with("2m", backends)
     }
 
     /// The same, with a lease that the test waits for.
-    fn agent_with(&self, lease: &str, backends: &str) -> Agent {
+    pub(crate) fn agent_with(&self, lease: &str, backends: &str) -> Agent {
+        self.file_of_agent(lease, backends);
+        Agent::start(&self.folder)
+    }
+
+    pub(crate) fn file_of_agent(&self, lease: &str, backends: &str) {
         let table = self.fleet.agent_table(lease);
         let text = format!(
             "[agent]\nname = \"host-7\"\nca = \"ca.pem\"\ncertificate = \"host-7.pem\"\n\
              key = \"host-7.key\"\nrun_dir = \"host\"\nstate_dir = \"state\"\ndrain_timeout = \"0s\"\n\
-             confine = true\n\
-             [admin]\nbind = \"127.0.0.1:0\"\n{table}{backends}"
+             confine = {}\n\
+             [admin]\nbind = \"127.0.0.1:0\"\n{table}{backends}",
+            self.is_confined
         );
         self.folder.file("agent.toml", text, 0o600);
-        Agent::start(&self.folder)
     }
 
     /// Waits until a backend's value says that these lead to it.
-    fn is_led_to_by(&self, backend: &str, gateways: &[&str]) {
+    pub(crate) fn is_led_to_by(&self, backend: &str, gateways: &[&str]) {
         let wanted: Vec<_> = gateways.iter().map(|&name| serde_json::Value::from(name)).collect();
         wait_for("gateways lead there", || {
             let found = value(&self.fleet, backend)?;
@@ -77,14 +89,14 @@ impl Rig {
 }
 
 /// An unmodified server, as the agent's file has it.
-fn server(port: u16, more: &str) -> String {
+pub(crate) fn server(port: u16, more: &str) -> String {
     format!(
         "[[backend]]\nname = \"arena-1\"\nlink = \"udp\"\naddress = \"127.0.0.1:{port}\"\nslots = 4\n\
          group = \"arena\"\nlabels = {{ map = \"dust\" }}\n{more}"
     )
 }
 
-fn start_server(port: u16) -> Program {
+pub(crate) fn start_server(port: u16) -> Program {
     echo(&["--udp", &format!("127.0.0.1:{port}")])
 }
 
@@ -255,13 +267,13 @@ fn gateways_come_and_go_and_etcd_too() {
 }
 
 /// The SDK server of Agones, as far as it is asked.
-struct Sdk {
-    address: SocketAddr,
+pub(crate) struct Sdk {
+    pub(crate) address: SocketAddr,
     state: Arc<Mutex<&'static str>>,
 }
 
 impl Sdk {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let state = Arc::new(Mutex::new("Scheduled"));
@@ -291,7 +303,7 @@ impl Sdk {
         Self { address, state }
     }
 
-    fn set(&self, state: &'static str) {
+    pub(crate) fn set(&self, state: &'static str) {
         *self.state.lock().expect("nobody panics") = state;
     }
 }

@@ -45,6 +45,11 @@ impl Process {
         self.wishes.as_ref().expect("it runs").send(what).expect("it is there");
     }
 
+    /// How it has stood since this was last looked at.
+    pub(crate) fn heard(&self) -> Vec<Standing> {
+        self.standings.try_iter().collect()
+    }
+
     /// Waits until the gateway says that it stands so.
     pub(crate) fn stands(&self, wanted: Standing) {
         wait_for("the standing", || {

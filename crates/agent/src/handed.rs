@@ -16,7 +16,7 @@ use ringgate_trunk_io::rest::{
 
 use crate::book::Book;
 use crate::desk::{Command, Desk, Shared};
-use crate::options::{Backend, Options};
+use crate::options::{Backend, Gateway, Options};
 use crate::service::{Agent, StartError, Thread};
 use crate::view::DeskView;
 
@@ -74,22 +74,23 @@ impl Agent {
 }
 
 impl Heir {
-    /// Reads what another process has given away, whose clock this is.
+    /// Reads what another process has given away, whose clock this is. `guests` are served besides
+    /// the game processes of the file.
     pub fn read(
         options: Options,
+        guests: Vec<Backend>,
         clock: Clock,
-        bytes: &[u8],
-        fds: Vec<OwnedFd>,
+        (bytes, fds): (&[u8], Vec<OwnedFd>),
     ) -> Result<Self, String> {
-        let read = Self::try_read(options, clock, bytes, fds);
+        let read = Self::try_read(options, guests, clock, (bytes, fds));
         read.map_err(|why| format!("the state of the running agent cannot be read: {why}"))
     }
 
     fn try_read(
         options: Options,
+        guests: Vec<Backend>,
         clock: Clock,
-        bytes: &[u8],
-        fds: Vec<OwnedFd>,
+        (bytes, fds): (&[u8], Vec<OwnedFd>),
     ) -> Result<Self, Broken> {
         let broken = |_| Broken::Invalid("descriptor");
         let (maps, mut fds) = (Maps::default(), fds.into_iter());
@@ -103,7 +104,7 @@ impl Heir {
         }
         let bell = Bell::new().map_err(broken)?;
         let book = Arc::new(Book::of(bell.clone(), workers));
-        let backends: Arc<[_]> = options.backends.clone().into();
+        let backends: Arc<[_]> = options.backends.iter().cloned().chain(guests).collect();
         let shared = Shared { options: Arc::new(options), book, clock };
         let (mut own, mut gateways) = (None, Vec::new());
         for (bytes, fds) in read_parts(&mut from, &mut fds)? {
@@ -127,20 +128,21 @@ impl Heir {
         Ok(Self { shared, backends, own, gateways })
     }
 
-    /// Has it move: the other process does not any more.
-    pub fn set_off(self) -> Result<Agent, StartError> {
+    /// Has it move: the other process does not any more. It stays connected to these gateways, and
+    /// to no others.
+    pub fn set_off(self, gateways: &[Gateway]) -> Result<Agent, StartError> {
         let fail = |why: std::io::Error| StartError::from(why);
-        let Self { shared, backends, own, gateways } = self;
+        let Self { shared, backends, own, gateways: waiting } = self;
         let own = own.start().map_err(fail)?;
         let backends = Mutex::new(backends);
         let agent = Agent { own, gateways: Mutex::default(), backends, shared };
-        for waiting in gateways {
+        for waiting in waiting {
             let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
             let thread = waiting.start().map_err(fail)?;
             let mut gateways = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
             gateways.push((gateway, thread));
         }
-        agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
+        agent.set_gateways(gateways).map_err(fail)?;
         Ok(agent)
     }
 }

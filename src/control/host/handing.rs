@@ -3,7 +3,8 @@
 //! notice more than a moment of silence.
 //!
 //! Who owns the agent at each step is decided by the same machines as for a gateway
-//! ([`crate::handover::steps`]); there is less to say, because nothing is copied ahead.
+//! ([`crate::handover::steps`]); there is less to say, because little is told ahead: what the agent
+//! is in its fleet. What speaks with etcd rests from then on, and players wait for none of it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,8 +24,8 @@ use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
 use tokio::net::UnixListener;
+use zeroize::Zeroizing;
 
 use super::super::handover::{
     CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
@@ -34,6 +35,7 @@ use super::Shared;
 use crate::handover::channel::why_not;
 use crate::handover::message::CONVERSATION;
 use crate::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
+use crate::hosting::{Heirloom, Prepared, Resting};
 
 /// What a successor has to know before it prepares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +57,9 @@ pub struct Facts {
     /// Whether the descriptor of the socket for the next successor is given, behind that.
     #[serde(default)]
     pub next: bool,
+    /// Which fleet it is in, if what it is there is told ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
 }
 
 /// What a successor has made of another process's agent, once it is the owner.
@@ -68,7 +73,12 @@ pub struct Taken {
     pub admin: Option<OwnedFd>,
     /// Where successors of root's come to.
     pub next: Option<OwnedFd>,
+    /// Its place in its fleet.
+    pub fleet: Option<Prepared>,
 }
+
+/// What a successor makes of its config before anything is given.
+pub type Plan = (Options, Option<Prepared>);
 
 /// `POST /upgrade`.
 pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
@@ -148,8 +158,8 @@ fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Result<(u32, u64), S
             return Err(why);
         }
     };
-    let (told, given, why) = (None, None, String::new());
-    Giving { shared, channel, child, told, given, why }.give()
+    let (told, fleet, given, why) = (None, None, None, String::new());
+    Giving { shared, channel, child, told, fleet, given, why }.give()
 }
 
 fn may_hand_over(shared: &Shared, has_come: bool) -> Result<(), String> {
@@ -161,9 +171,6 @@ fn may_hand_over(shared: &Shared, has_come: bool) -> Result<(), String> {
         if std::process::id() == FIRST_PROCESS {
             return Err(CAUGHT.to_owned());
         }
-    }
-    if shared.fleet.get().is_some() {
-        return Err(IN_FLEET.to_owned());
     }
     if shared.is_draining() || shared.handed_to.load(Ordering::Relaxed) != 0 {
         return Err("the agent ends".to_owned());
@@ -179,6 +186,8 @@ struct Giving<'a> {
     child: Option<Child>,
     /// What the successor reads when it comes to it, and which would be wiped.
     told: Option<Writing>,
+    /// What speaks with etcd rests, and what it has is in memory for the successor.
+    fleet: Option<(Resting, Writing)>,
     given: Option<(Writing, AtRest)>,
     why: String,
 }
@@ -186,7 +195,7 @@ struct Giving<'a> {
 impl Giving<'_> {
     fn give(mut self) -> Result<(u32, u64), String> {
         let (mut giver, mut step) = Giver::new();
-        let (mut hello, mut since_ns) = (None, 0);
+        let (mut hello, mut since_ns, mut has_copied) = (None, 0, false);
         let clock = self.shared.agent.clock();
         loop {
             step = match step {
@@ -206,8 +215,17 @@ impl Giving<'_> {
                     let told = said.map(|it| self.told = Some(it));
                     giver.did(self.note(told))
                 }
-                // Nothing is told or copied ahead.
-                GiverStep::Lend => giver.did(true),
+                GiverStep::Lend => {
+                    let lent = self.lend();
+                    giver.did(self.note(lent))
+                }
+                // What was lent is read before anybody waits for it; nothing else is copied ahead.
+                GiverStep::Copy if self.fleet.is_some() && !has_copied => {
+                    has_copied = true;
+                    let nothing = Message::Ahead { shared_bytes: 0, worker_bytes: Vec::new() };
+                    let said = self.say(&nothing, &[]);
+                    giver.did(self.note(said))
+                }
                 GiverStep::Copy => giver.enough(),
                 GiverStep::Freeze => {
                     since_ns = clock.now_ns();
@@ -229,11 +247,15 @@ impl Giving<'_> {
                     if let Some((_, rest)) = self.given.take() {
                         rest.leave();
                     }
+                    if let Some((rest, _)) = self.fleet.take() {
+                        rest.leave();
+                    }
                     let pause_us = (clock.now_ns() - since_ns) / 1000;
                     return Ok((hello.map_or(0, |(_, pid)| pid), pause_us));
                 }
                 GiverStep::Resume | GiverStep::Part => {
                     drop(self.given.take());
+                    drop(self.fleet.take());
                     let _ = self.channel.say(&Message::refused(&self.why), &[]);
                     if let Some(child) = &mut self.child {
                         // It is not the owner, and would find that out by itself.
@@ -264,6 +286,7 @@ impl Giving<'_> {
             epoch_ns: self.shared.agent.clock().epoch_ns(),
             admin: doors.admin.as_ref().map(|(address, _)| *address),
             next: doors.next.is_some(),
+            fleet: self.shared.fleet.get().map(|member| member.prefix().to_owned()),
         };
         let facts = serde_json::to_vec(&facts).expect("no maps with other keys than strings");
         let memory = filled(&facts).map_err(|why| why.to_string())?;
@@ -273,6 +296,21 @@ impl Giving<'_> {
         let fds: Vec<_> = first.into_iter().chain(admin).chain(next).collect();
         self.say(&Message::Welcome { facts_bytes: facts.len() as u64 }, &fds)?;
         Ok(memory)
+    }
+
+    /// Tells what the agent is in its fleet: nothing of that changes from here on.
+    fn lend(&mut self) -> Result<(), String> {
+        let Some(member) = self.shared.fleet.get() else { return Ok(()) };
+        let resting = member.rest()?;
+        let Heirloom { bytes, sockets } = &resting.heirloom;
+        let memory = filled(bytes).map_err(|why| why.to_string())?;
+        let fds: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+        for some in fds.chunks(DESCRIPTORS_MAX) {
+            self.say(&Message::Sockets, some)?;
+        }
+        self.say(&Message::Early { early_bytes: bytes.len() as u64 }, &[memory.fd()])?;
+        self.fleet = Some((resting, memory));
+        Ok(())
     }
 
     fn say_all(&self) -> Result<(), String> {
@@ -292,16 +330,16 @@ impl Giving<'_> {
     }
 }
 
-/// The successor's side. `options` are those of its config, for an agent that is what the facts
-/// say. `None` where the other process has ended and has given nothing.
+/// The successor's side. `plan` makes of its config, for an agent that is what the facts say, what
+/// that agent shall be. `None` where the other process has ended and has given nothing.
 pub fn take_over(
     channel: &Channel,
-    options: impl FnOnce(&Facts) -> Result<Options, String>,
+    plan: impl FnOnce(&Facts) -> Result<Plan, String>,
 ) -> Result<Option<Taken>, String> {
     let (mut taker, mut step) = Taker::new();
-    let mut options = Some(options);
-    let (mut welcome, mut given) = (None, None);
-    let (mut made, mut heir, mut sockets) = (None, None, Vec::new());
+    let mut plan = Some(plan);
+    let mut welcome = None;
+    let (mut made, mut arrived, mut taken) = (None, Arrived::default(), None);
     let mut why = String::new();
     loop {
         step = match step {
@@ -313,25 +351,28 @@ pub fn take_over(
                     Some((Message::Welcome { facts_bytes }, fds)) => {
                         welcome = Some((facts_bytes, fds));
                     }
-                    Some((Message::Sockets, fds)) => sockets.extend(fds),
-                    Some((Message::Given { given_bytes }, fds)) => given = Some((given_bytes, fds)),
-                    _ => {}
+                    Some(packet) => arrived.take(packet),
+                    None => {}
                 }
                 taker.hear(heard)
             }
             TakerStep::Prepare => {
-                let prepared = prepare(welcome.take(), options.take()).map(|it| made = Some(it));
+                let prepared = prepare(welcome.take(), plan.take()).map(|it| made = Some(it));
                 taker.did(prepared.map_err(|new| why = new).is_ok())
             }
             TakerStep::SayPrepared => taker.did(channel.say(&Message::Prepared, &[]).is_ok()),
-            TakerStep::Read | TakerStep::ReadRest => taker.did(true),
+            TakerStep::Read => {
+                let read = made.as_mut().map_or(Ok(()), |made| made.read_fleet(&mut arrived));
+                taker.did(read.map_err(|new| why = new).is_ok())
+            }
+            TakerStep::ReadRest => taker.did(true),
             TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),
             TakerStep::Import => {
-                let read = import(made.take(), given.take(), std::mem::take(&mut sockets));
-                taker.did(read.map(|it| heir = Some(it)).map_err(|new| why = new).is_ok())
+                let read = import(made.take(), std::mem::take(&mut arrived));
+                taker.did(read.map(|it| taken = Some(it)).map_err(|new| why = new).is_ok())
             }
             TakerStep::Take => taker.did(channel.say(&Message::Taken, &[]).is_ok()),
-            TakerStep::Serve => return Ok(heir),
+            TakerStep::Serve => return Ok(taken),
             TakerStep::StartAfresh => return Ok(None),
             TakerStep::Exit => {
                 let _ = channel.say(&Message::refused(&why), &[]);
@@ -350,12 +391,51 @@ struct Doors {
     next: Option<OwnedFd>,
 }
 
+/// What has come and was not read yet.
+#[derive(Debug, Default)]
+struct Arrived {
+    sockets: Vec<OwnedFd>,
+    /// What the agent is in its fleet, with the sockets that came before it.
+    fleet: Option<(Memory, Vec<OwnedFd>)>,
+    given: Option<Memory>,
+}
+
+impl Arrived {
+    fn take(&mut self, (message, fds): (Message, Vec<OwnedFd>)) {
+        match message {
+            Message::Sockets => self.sockets.extend(fds),
+            Message::Early { early_bytes } => {
+                self.fleet = Some(((early_bytes, fds), std::mem::take(&mut self.sockets)));
+            }
+            Message::Given { given_bytes } => self.given = Some((given_bytes, fds)),
+            _ => {}
+        }
+    }
+}
+
 /// What is made before anything is given.
-type Made = (Facts, Options, Doors);
+struct Made {
+    facts: Facts,
+    options: Options,
+    fleet: Option<Prepared>,
+    /// Whether that is what it was in the other process.
+    is_member: bool,
+    doors: Doors,
+}
+
+impl Made {
+    fn read_fleet(&mut self, arrived: &mut Arrived) -> Result<(), String> {
+        let Some(fleet) = &mut self.fleet else { return Ok(()) };
+        let (memory, sockets) = arrived.fleet.take().ok_or(TOO_LITTLE)?;
+        let bytes = read(memory)?.to_vec();
+        self.is_member = true;
+        fleet.inherit(Heirloom { bytes, sockets })
+    }
+}
 
 fn prepare(
     welcome: Option<Memory>,
-    options: Option<impl FnOnce(&Facts) -> Result<Options, String>>,
+    plan: Option<impl FnOnce(&Facts) -> Result<Plan, String>>,
 ) -> Result<Made, String> {
     let (bytes, fds) = welcome.ok_or(TOO_LITTLE)?;
     let mut fds = fds.into_iter();
@@ -366,29 +446,34 @@ fn prepare(
     let admin = facts.admin.map(|_| next()).transpose()?;
     let successors = facts.next.then(&mut next).transpose()?;
     let doors = Doors { control, admin, next: successors };
-    let options = options.ok_or(TOO_LITTLE)?(&facts)?;
+    let (options, fleet) = plan.ok_or(TOO_LITTLE)?(&facts)?;
     if (&options.name, &options.run_dir) != (&facts.name, &facts.run_dir) {
         return Err("agent.name or agent.run_dir has changed; that needs a restart".to_owned());
     }
-    Ok((facts, options, doors))
+    if fleet.as_ref().map(Prepared::prefix) != facts.fleet {
+        return Err("[fleet] or fleet.prefix has changed; that needs a restart".to_owned());
+    }
+    Ok(Made { facts, options, fleet, is_member: false, doors })
 }
 
-fn import(
-    made: Option<Made>,
-    given: Option<Memory>,
-    sockets: Vec<OwnedFd>,
-) -> Result<Taken, String> {
-    let (facts, options, Doors { control, admin, next }) = made.ok_or(TOO_LITTLE)?;
-    let (bytes, fds) = given.ok_or(TOO_LITTLE)?;
-    let state = memory::read(&fds.into_iter().next().ok_or(TOO_LITTLE)?, bytes)?;
-    let heir = Heir::read(options, Clock::since(facts.epoch_ns), &state, sockets)?;
-    Ok(Taken { heir, control, admin, next })
+fn import(made: Option<Made>, arrived: Arrived) -> Result<Taken, String> {
+    let Made { facts, options, fleet, is_member, doors } = made.ok_or(TOO_LITTLE)?;
+    // Its registrations would go.
+    if fleet.is_some() && !is_member {
+        return Err(TOO_LITTLE.to_owned());
+    }
+    let state = read(arrived.given.ok_or(TOO_LITTLE)?)?;
+    let guests = fleet.as_ref().map(|it| it.guests(&options.backends)).unwrap_or_default();
+    let clock = Clock::since(facts.epoch_ns);
+    let heir = Heir::read(options, guests, clock, (&state, arrived.sockets))?;
+    let Doors { control, admin, next } = doors;
+    Ok(Taken { heir, control, admin, next, fleet })
+}
+
+fn read((bytes, fds): Memory) -> Result<Zeroizing<Vec<u8>>, String> {
+    memory::read(&fds.into_iter().next().ok_or(TOO_LITTLE)?, bytes)
 }
 
 const TOO_LITTLE: &str = "what was given is not what was announced";
-
-/// Its registration is the process's own.
-const IN_FLEET: &str = "an agent in a fleet is not replaced while it runs: drain it, or restart it \
-                        within the grace of its backends";
 
 const OTHER: &str = "the successor speaks another version of the conversation";

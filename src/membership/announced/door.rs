@@ -83,7 +83,7 @@ async fn serve_within(
     let listener = listener(&socket)
         .inspect_err(|why| tracing::error!("cannot listen to game processes: {why}"))
         .ok();
-    let mut rests = rest.clone();
+    let (mut rests, mut seated) = (rest.clone(), Vec::new());
     loop {
         tokio::select! {
             accepted = accept(listener.as_ref()) => {
@@ -103,11 +103,11 @@ async fn serve_within(
                     let _ = stream.try_write(&Refusal::TooMany.standing().encode());
                 }
             }
-            Some(_) = connections.join_next() => {}
+            // They may hear of a rest first.
+            Some(ended) = connections.join_next() => seated.extend(ended.ok().flatten()),
             () = told_to_rest(&mut rests) => break,
         }
     }
-    let mut seated = Vec::new();
     while let Some(ended) = connections.join_next().await {
         seated.extend(ended.ok().flatten());
     }

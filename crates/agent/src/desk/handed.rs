@@ -129,6 +129,8 @@ impl Desk {
         // Who is connected has read that many in its welcome.
         desk.known_workers = shared.book.workers();
         desk.must_recheck = true;
+        // Who looks at once sees what the other process has seen last.
+        desk.show();
         Ok(desk)
     }
 
