@@ -35,10 +35,8 @@ impl Place {
         let Some(Taken { hello, link, .. }) = &self.taken else { return true };
         let is_own = link.is_none_or(|link| usize::from(link.to_le_bytes()[0]) == at);
         let can_be_said = |said: &Said| {
-            let mut bytes = [0; 64];
-            let Said { name, pid, version_min, version } = said;
-            let (version_min, version_max, pid) = (*version_min, *version as u8, *pid);
-            bundle::Writer::new(&mut bytes).hello(&Hello { version_min, version_max, pid, name })
+            let Said { name, pid, version_min: _, version: _ } = said;
+            bundle::is_name(name) && *pid < Hello::PID_END
         };
         is_own && hello.as_ref().is_none_or(can_be_said)
     }
