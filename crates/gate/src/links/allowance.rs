@@ -110,11 +110,11 @@ impl Turn<'_> {
                 break;
             }
             progress.left -= 1;
-            let record = frame.and_then(|frame| ToGateway::decode(frame).map(|it| (frame, it)));
-            match record {
-                Ok((frame, record)) => {
-                    if self.handle_record(players, link, record, &mut progress) {
-                        let at = progress.reached.at + frame.bytes().len();
+            let len = frame.as_ref().map_or(0, |frame| frame.bytes().len());
+            match frame.and_then(ToGateway::decode) {
+                Ok(record) => {
+                    if self.handle_record(players, link, &record, &mut progress) {
+                        let at = progress.reached.at + len;
                         progress.reached = Reached { at, ..Reached::default() };
                     }
                 }

@@ -24,19 +24,19 @@ impl Turn<'_> {
         &mut self,
         players: &mut impl Players,
         link: LinkId,
-        record: ToGateway<'_>,
+        record: &ToGateway<'_>,
         progress: &mut Progress,
     ) -> bool {
         let backend = self.common.links.get_mut(link).and_then(|link| link.backend);
         match (record, backend) {
-            (ToGateway::Hello(hello), None) => self.greet(link, &hello),
+            (ToGateway::Hello(hello), None) => self.greet(link, hello),
             (ToGateway::Hello(_), Some(_)) | (_, None) => {
                 self.refuse_link(link, GoodbyeReason::HelloExpected, None);
             }
-            (ToGateway::Payload { session, bytes }, Some(backend)) => {
+            (&ToGateway::Payload { session, bytes }, Some(backend)) => {
                 players.send(self, backend, session, bytes);
             }
-            (ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
+            (&ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
                 return self.take_multicast(players, backend, (sessions, bytes), progress);
             }
             (ToGateway::Message(_) | ToGateway::AskQuality { .. }, _)
@@ -45,17 +45,17 @@ impl Turn<'_> {
                 self.refuse_record(link, RecordError::KindUnknown);
             }
             (ToGateway::Message(part), Some(backend)) => {
-                self.take_message(players, (link, backend), &part);
+                self.take_message(players, (link, backend), part);
             }
-            (ToGateway::AskQuality { session }, Some(backend)) => {
+            (&ToGateway::AskQuality { session }, Some(backend)) => {
                 players.tell_quality(self, backend, session);
             }
-            (ToGateway::Close { session, reason }, Some(backend)) => {
+            (&ToGateway::Close { session, reason }, Some(backend)) => {
                 players.close(self, backend, session, reason);
             }
             // A record of a later version: it can be skipped, and no payload is lost by it.
             (ToGateway::Unknown(_), Some(_)) => {}
-            (ToGateway::Ping { token }, Some(_)) => {
+            (&ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(link, Load::NONE, |writer| writer.pong(token));
             }
