@@ -62,9 +62,7 @@ impl Game {
         if !is_behind {
             std::thread::spawn(move || register(&etcd, told));
         }
-        // Players come from other addresses when their agent was started anew.
-        let forgets = if is_behind { SILENCE / 4 } else { SILENCE };
-        let mut room = Room::new(&self.folder, &self.name, forgets);
+        let mut room = Room::new(&self.folder, &self.name);
         let mut buffer = [0; 2048];
         loop {
             if let Ok((length, from)) = socket.recv_from(&mut buffer) {
@@ -120,17 +118,16 @@ struct Room {
     told_ns: u64,
     most: u32,
     file: PathBuf,
-    forgets: Duration,
 }
 
 impl Room {
-    fn new(folder: &Path, name: &str, forgets: Duration) -> Self {
+    fn new(folder: &Path, name: &str) -> Self {
         let file = folder.join(format!("{name}.most"));
         // Of the process before, which may have been killed.
         let most = std::fs::read_to_string(&file).ok().and_then(|it| it.trim().parse().ok());
         let most = most.unwrap_or_default();
         let (clock, players) = (Clock::start(), HashMap::new());
-        Self { clock, players, told: 0, told_ns: 0, most, file, forgets }
+        Self { clock, players, told: 0, told_ns: 0, most, file }
     }
 
     fn hear(&mut self, from: SocketAddr) {
@@ -152,7 +149,7 @@ impl Room {
             return None;
         }
         self.told_ns = now_ns;
-        let silence_ns = self.forgets.as_nanos() as u64;
+        let silence_ns = SILENCE.as_nanos() as u64;
         self.players.retain(|_, heard_ns| now_ns - *heard_ns < silence_ns);
         let count = self.players.len() as u32;
         (count != std::mem::replace(&mut self.told, count)).then_some(count)

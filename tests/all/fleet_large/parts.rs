@@ -53,7 +53,7 @@ impl Size {
     }
 
     /// The agent that a game server stands behind, if it does.
-    fn agent_of(self, game: u32) -> Option<u32> {
+    pub(super) fn agent_of(self, game: u32) -> Option<u32> {
         let at = game.checked_sub(self.games - BEHIND)?;
         Some(at / BEHIND_EACH + 1)
     }
