@@ -82,6 +82,7 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
+        ToGateway::Intake { is_open } => writer.intake(*is_open),
         ToGateway::Unknown(frame) => writer.frame(*frame),
     }
 }

@@ -4,7 +4,7 @@
 //! have published with what it has told, so however much happens, a line for each kind of event
 //! and second is all that is written. The handbook lists the events with their fields.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::view::Snapshot;
 use crate::handover::Told;
@@ -16,6 +16,8 @@ use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, 
 pub(super) struct Watcher {
     next_ns: u64,
     backends: HashMap<(BackendId, String), bool>,
+    /// Backends whose processes take nobody new by their own word.
+    closed: HashSet<(BackendId, String)>,
     full: HashMap<(ListenerId, String), bool>,
     ended: [u64; Ended::COUNT],
     links: [u64; LinkRefusal::COUNT],
@@ -38,8 +40,9 @@ impl Watcher {
     /// What was told, for the process after this one.
     pub(super) fn given(&self) -> Told {
         let counted = |name: &str, count: u64| (name.to_owned(), count);
-        let Self { next_ns: _, backends, full, ended, links, refused } = self;
+        let Self { next_ns: _, backends, closed, full, ended, links, refused } = self;
         Told {
+            closed: closed.iter().map(|(_, name)| name.clone()).collect(),
             backends: backends.iter().map(|((_, name), is_up)| (name.clone(), *is_up)).collect(),
             full: full.iter().map(|((_, name), is_full)| (name.clone(), *is_full)).collect(),
             links: LinkRefusal::ALL.map(|why| counted(why.name(), links[why as usize])).into(),
@@ -54,10 +57,13 @@ impl Watcher {
     /// Goes on where the process before this one has stopped. What has another name here is told as
     /// if it were new.
     pub(super) fn go_on(&mut self, given: &Told, setup: &Setup) {
-        let Told { backends, full, links, ended, refused } = given;
+        let Told { backends, closed, full, links, ended, refused } = given;
         for (id, backend) in setup.backends.pairs().filter(|(_, backend)| !backend.retired) {
             if let Some((name, is_up)) = backends.iter().find(|(name, _)| *name == backend.name) {
                 self.backends.insert((id, name.clone()), *is_up);
+            }
+            if closed.contains(&backend.name) {
+                self.closed.insert((id, backend.name.clone()));
             }
         }
         for (id, listener) in setup.listeners.pairs() {
@@ -81,6 +87,7 @@ impl Watcher {
     pub(super) fn tell(&mut self, snapshot: &Snapshot<'_>) {
         self.next_ns = snapshot.now_ns + EVERY_NS;
         self.tell_backends(snapshot);
+        self.tell_intakes(snapshot);
         self.tell_listeners(snapshot);
         self.tell_links(snapshot);
         self.tell_ended(snapshot);
@@ -126,6 +133,33 @@ impl Watcher {
                     "backend {name} is down: {why}; {players} players wait for it"
                 );
             }
+        }
+    }
+
+    /// Whether processes take players, by their own word on their links.
+    fn tell_intakes(&mut self, snapshot: &Snapshot<'_>) {
+        let setup = &snapshot.live.setup;
+        for (id, backend) in setup.backends.pairs().filter(|(_, backend)| !backend.retired) {
+            let (name, players) = (&backend.name, snapshot.players[id.index()]);
+            let key = (id, name.clone());
+            let is_closed = snapshot.is_closed(id);
+            if is_closed == self.closed.contains(&key) {
+                continue;
+            }
+            let (intake, what) = if is_closed {
+                self.closed.insert(key);
+                ("nobody", "takes nobody new, as it says itself")
+            } else {
+                self.closed.remove(&key);
+                ("anybody", "does not say any more that it takes nobody")
+            };
+            tracing::info!(
+                event = "backend_intake",
+                backend = name,
+                intake,
+                players,
+                "backend {name} {what}"
+            );
         }
     }
 

@@ -61,7 +61,7 @@ fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
         .backends
         .iter()
         .copied()
-        .filter(|id| backends.get(*id).is_some_and(is_meant))
+        .filter(|id| backends.get(*id).is_some_and(is_meant) && !snapshot.is_closed(*id))
         .collect();
     let reaches_none = |report: &Report| !meant.iter().any(|id| is_up(report, *id));
     let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;

@@ -20,7 +20,7 @@ use super::http::{AdminState, Command, as_json, note};
 use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
-use super::view::{Snapshot, is_up};
+use super::view::{Snapshot, is_closed, is_up};
 use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
 use crate::config::{self, Config, Protocol, WhenAway};
 use crate::confine;
@@ -333,8 +333,9 @@ impl ControlLoop {
         backends.map(|(id, it)| (it.name.clone(), self.view.players(id))).collect()
     }
 
-    /// Backends of the fleet that take players by their own word, and that nobody new is led to: a
-    /// worker is not linked to them, they were left out, or an operator drains them.
+    /// Backends of the fleet that take players by what the fleet says of them, and that nobody new
+    /// is led to: a worker is not linked to them or was told by them that they take nobody, they
+    /// were left out, or an operator drains them.
     fn shut_backends(&self) -> Vec<String> {
         let Some(membership) = &self.membership else { return Vec::new() };
         let reports: Vec<_> = self.view.published().iter().map(|it| it.report()).collect();
@@ -344,7 +345,8 @@ impl ControlLoop {
         };
         let is_shut = |&(id, it): &(BackendId, &Backend)| {
             let is_meant = !it.retired && it.intake.is_open();
-            is_meant && (it.drained || !is_linked(id)) && !membership.is_of_file(&it.name)
+            let takes_nobody = it.drained || reports.iter().any(|report| is_closed(report, id));
+            is_meant && (takes_nobody || !is_linked(id)) && !membership.is_of_file(&it.name)
         };
         let shut = self.setup.backends.pairs().filter(is_shut).map(|(_, it)| it.name.clone());
         let left_out = membership.refused.iter().map(|it| it.backend.clone());

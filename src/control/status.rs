@@ -344,6 +344,7 @@ fn backends<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Backend<'a>> {
                 retired: backend.retired,
                 drained: backend.drained,
                 intake: match backend.intake {
+                    _ if snapshot.is_closed(id) => Some("nobody"),
                     Intake::Anybody => None,
                     Intake::Sent => Some("sent"),
                     Intake::NobodyYet | Intake::Nobody => Some("nobody"),

@@ -322,6 +322,11 @@ impl Snapshot<'_> {
         sum
     }
 
+    /// Whether a backend's process has told a worker that it takes nobody new.
+    pub(super) fn is_closed(&self, backend: BackendId) -> bool {
+        self.reports.iter().any(|report| is_closed(report, backend))
+    }
+
     /// How many workers reach a backend.
     pub(super) fn workers_up(&self, backend: BackendId) -> usize {
         self.reports.iter().filter(|report| is_up(report, backend)).count()
@@ -331,6 +336,11 @@ impl Snapshot<'_> {
 /// What a server says is the same to every worker that it has answered.
 fn identity(report: &Report, backend: BackendId) -> Option<Identity> {
     report.servers.get(backend.index()).copied().flatten()?.identity
+}
+
+/// Whether a backend's process has told this worker that it takes nobody new.
+pub(super) fn is_closed(report: &Report, backend: BackendId) -> bool {
+    report.backends_closed.get(backend.index()).copied().unwrap_or(false)
 }
 
 /// Whether a worker reaches a backend. One that it has not heard of yet is not up.

@@ -247,6 +247,9 @@ pub struct Latency {
 pub struct Told {
     /// Whether each backend was up.
     pub backends: Vec<(String, bool)>,
+    /// Backends that take nobody new by their own word.
+    #[serde(default)]
+    pub closed: Vec<String>,
     /// Whether each listener was full.
     pub full: Vec<(String, bool)>,
     /// How many links were refused, by the reason.

@@ -25,6 +25,8 @@ pub struct Report {
     pub card: CardCounts,
     /// Whether each backend can be reached from this worker.
     pub backends_up: Vec<bool>,
+    /// Whether the process of each backend has told this worker that it takes nobody new.
+    pub backends_closed: Vec<bool>,
     /// How often each backend has become reachable for this worker.
     pub backend_arrivals: Vec<u64>,
     /// What each listener has carried.

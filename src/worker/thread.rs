@@ -335,6 +335,8 @@ impl Worker {
         report.at_ns = now_ns;
         report.backends_up.clear();
         report.backends_up.extend(gate.backends_up());
+        report.backends_closed.clear();
+        report.backends_closed.extend(gate.backends_closed());
         report.backend_arrivals.clear();
         report.backend_arrivals.extend(gate.backend_arrivals());
         report.listeners.clear();

@@ -124,6 +124,8 @@ fn describe_to_gateway(record: &ToGateway<'_>) -> String {
         ToGateway::AskQuality { session } => format!("ask_quality: session {session}"),
         ToGateway::Close { session, reason } => format!("close: session {session}, {reason}"),
         ToGateway::Ping { token } => format!("ping: token {token}"),
+        ToGateway::Intake { is_open: true } => "intake: open".to_owned(),
+        ToGateway::Intake { is_open: false } => "intake: closed".to_owned(),
         ToGateway::Unknown(frame) => panic!("no example is of a later version: {frame:?}"),
     }
 }
@@ -301,5 +303,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 17, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 18, "ping and pong share a section, draining and undrained too");
 }

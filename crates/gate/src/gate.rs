@@ -175,6 +175,11 @@ impl Gate {
         backends.map(|(id, state)| state.is_up() && self.fronts.is_answering(&self.common, id))
     }
 
+    /// Whether the process of each backend takes nobody new, by its word on this worker's link.
+    pub fn backends_closed(&self) -> impl Iterator<Item = bool> + '_ {
+        self.common.links.backends.iter().map(|state| state.is_closed && state.link.is_some())
+    }
+
     /// How often each backend has become reachable for this worker.
     pub fn backend_arrivals(&self) -> impl Iterator<Item = u64> + '_ {
         self.common.links.backends.iter().map(|state| state.arrivals)

@@ -79,9 +79,9 @@ impl Common {
 
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
-        let rules = &self.setup.backends[backend];
+        let (rules, state) = (&self.setup.backends[backend], &self.links.backends[backend]);
         let is_open = !rules.retired && !rules.drained && rules.intake.is_open();
-        self.links.backends[backend].is_up() && is_open
+        state.is_up() && is_open && !state.is_closed
     }
 
     /// Chooses among the listener's backends that are up.

@@ -115,7 +115,8 @@ const _: () = assert!(PART_OVERHEAD_BYTES + PART_BYTES_MAX <= BUNDLE_BYTES_MAX);
 const _: () = assert!(VERSION_MAX <= u8::MAX as u16, "a hello names it in eight bits");
 
 /// What the header calls each record. Kinds below 16 come from the gateway, those below 128 from
-/// the game process; payloads and messages are the records that go both ways.
+/// the game process, and again those below 144 from the gateway; payloads and messages are the
+/// records that go both ways.
 mod kind {
     /// Kinds from here on may be skipped by those who do not know them.
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
@@ -141,4 +142,6 @@ mod kind {
 
     pub(super) const UNDRAINED: u8 = 128;
     pub(super) const TAKEN_OVER: u8 = 129;
+
+    pub(super) const INTAKE: u8 = 144;
 }

@@ -60,6 +60,9 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
     }
     for backend in links.backends.ids() {
         sink.append(Kind::Backend, |out| common.hand_over_backend(backend, out))?;
+        if links.backends[backend].is_closed {
+            sink.append(Kind::ClosedBackend, |out| backend.write(out))?;
+        }
     }
     for (listener, state) in listeners.pairs() {
         sink.append(Kind::Listener, |out| {
@@ -105,6 +108,7 @@ pub(crate) fn take_common(
     match kind {
         Kind::Link => common.take_link(from),
         Kind::Backend => common.take_backend(from),
+        Kind::ClosedBackend => common.take_closed_backend(from),
         Kind::Listener => {
             let listener = ListenerId::read(from)?;
             let traffic = ListenerTraffic::read(from)?;

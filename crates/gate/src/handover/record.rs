@@ -291,6 +291,7 @@ kinds! {
     FreeAddresses = 41, "free loopback addresses";
     // From here on they may be passed over.
     NetcodeUserData = 0x8001, "a token's user data";
+    ClosedBackend = 0x8002, "a backend that takes nobody new";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -59,6 +59,9 @@ impl Turn<'_> {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(link, Load::NONE, |writer| writer.pong(token));
             }
+            (&ToGateway::Intake { is_open }, Some(backend)) => {
+                self.common.links.backends[backend].is_closed = !is_open;
+            }
         }
         true
     }
@@ -98,6 +101,7 @@ impl Turn<'_> {
                 let state = &mut self.common.links.backends[backend];
                 state.link = Some(link);
                 state.epoch += 1;
+                state.is_closed = false;
                 state.come_back();
                 if let Some(link) = self.common.links.get_mut(link) {
                     link.backend = Some(backend);

@@ -65,6 +65,14 @@ impl Common {
         state.take_over(from)
     }
 
+    /// The process of a backend takes nobody new.
+    pub(crate) fn take_closed_backend(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let backend = BackendId::read(from)?;
+        let state = self.links.backends.get_mut(backend).ok_or(Broken::Invalid("backend"))?;
+        state.is_closed = true;
+        Ok(())
+    }
+
     /// Everything has come: a backend has a link if the link is its.
     pub(crate) fn settle_links(&mut self, now: Now) {
         for backend in self.links.backends.ids() {

@@ -43,7 +43,7 @@ impl Common {
             Intake::NobodyYet => true,
             Intake::Nobody => false,
         };
-        let is_meant = may_come && !rules.retired && !rules.drained;
+        let is_meant = may_come && !rules.retired && !rules.drained && !state.is_closed;
         is_meant && self.life.turned_ns < state.awaited_since_ns.saturating_add(AWAITED_NS)
     }
 

@@ -265,6 +265,8 @@ pub(crate) struct BackendState {
     pub(crate) epoch: u32,
     /// How often it has become reachable; a udp backend is from the start.
     pub(crate) arrivals: u64,
+    /// The process has said on its link that it takes nobody new.
+    pub(crate) is_closed: bool,
     /// Since when it is gone; `None` while it is reachable.
     pub(crate) gone_since_ns: Option<u64>,
     /// When a udp backend that is gone was last probed, or last refused something.
@@ -291,6 +293,7 @@ impl BackendState {
                 link: None,
                 epoch: 0,
                 arrivals: 0,
+                is_closed: false,
                 gone_since_ns: Some(now_ns),
                 probed_ns: 0,
                 probe_open: false,
@@ -306,6 +309,7 @@ impl BackendState {
                 link: None,
                 epoch: 1,
                 arrivals: 1,
+                is_closed: false,
                 gone_since_ns: None,
                 probed_ns: 0,
                 probe_open: false,
@@ -409,6 +413,8 @@ impl BackendState {
             link,
             epoch,
             arrivals,
+            // In a record of its own.
+            is_closed: _,
             gone_since_ns,
             probed_ns,
             probe_open,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::clients::{Library as _, Player, Scribe};
-use super::games::Game;
+use super::games::{Game, Heard};
 use super::rig::{Rig, bundle_backend, home, listener};
 use crate::ids::BackendId;
 use crate::mail::Mail;
@@ -131,6 +131,37 @@ fn a_backend_that_says_that_it_is_starting_is_waited_for_and_one_that_ends_is_no
     rig.pass(5_000);
     assert_eq!(meets(&mut rig, 4, RequestBackendDown), [PacketKind::Denied], "not for ever");
     rig.mail(with(Intake::Sent, false));
+    assert_eq!(enter_with(&mut rig, &games, 5, b"two").map(|(at, _)| at), Some(1));
+}
+
+#[test]
+fn a_process_that_closes_its_intake_keeps_its_players_and_gets_no_more() {
+    let (mut rig, games) = ready(setup(Route::UserData, [4; 3]));
+    let there = Scribe::new(&asks_for_two(&mut rig, 1));
+    there.connect(&mut rig, home(1));
+    let session = games[1].guests(&mut rig)[0].session;
+    let says = |rig: &mut Rig, is_open| games[1].say(rig, |writer| writer.intake(is_open));
+    says(&mut rig, false);
+    let denied = [PacketKind::Denied];
+    assert_eq!(meets(&mut rig, 2, DropReason::RequestBackendDown), denied);
+    assert!(rig.host.gate().backends_closed().eq([false, true, false]));
+    assert!(rig.host.gate().backends_up().all(|is_up| is_up));
+    rig.deliver(home(1), &there.payload(2, b"still here"));
+    let heard = Heard::Payload(session, b"still here".to_vec());
+    assert_eq!(games[1].hear(&mut rig), [heard]);
+
+    // It is the process's word: it holds at the gateway's next process, not on the next link.
+    rig.hand_over();
+    assert_eq!(meets(&mut rig, 3, DropReason::RequestBackendDown), denied);
+    games[1].hear(&mut rig);
+    says(&mut rig, true);
+    assert_eq!(enter_with(&mut rig, &games, 4, b"two").map(|(at, _)| at), Some(1));
+    says(&mut rig, false);
+    let [one, two, three] = games;
+    two.crash(&mut rig);
+    let two = Game::join(&mut rig, "two");
+    two.hear(&mut rig);
+    let games = [one, two, three];
     assert_eq!(enter_with(&mut rig, &games, 5, b"two").map(|(at, _)| at), Some(1));
 }
 

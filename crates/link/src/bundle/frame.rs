@@ -45,6 +45,11 @@ impl<'a> Frame<'a> {
     }
 
     #[inline]
+    pub(super) fn flags(self) -> u8 {
+        self.bytes[3]
+    }
+
+    #[inline]
     pub(super) fn body(self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
     }

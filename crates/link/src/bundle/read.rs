@@ -102,6 +102,13 @@ impl<'a> ToGateway<'a> {
             kind::HELLO => Self::Hello(body.hello()?),
             kind::CLOSE => Self::Close { session: body.session()?, reason: body.games_reason()? },
             kind::PING => Self::Ping { token: body.u64()? },
+            // What is not exactly this is of a later version, and means something else.
+            kind::INTAKE => {
+                return Ok(match (frame.flags(), body.0) {
+                    (0, &[said @ (0 | 1)]) => Self::Intake { is_open: said == 1 },
+                    _ => Self::Unknown(frame),
+                });
+            }
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };

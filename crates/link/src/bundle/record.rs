@@ -121,6 +121,12 @@ pub enum ToGateway<'a> {
         /// Comes back in the [`ToGame::Pong`].
         token: u64,
     },
+    /// Whether new players may be sent to this process by this link. Before the first of these they
+    /// may.
+    Intake {
+        /// They may. Who is there stays either way.
+        is_open: bool,
+    },
     /// A record of a later version, to be passed over.
     Unknown(Frame<'a>),
 }

@@ -98,6 +98,7 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::Ping { token } => writer.ping(*token),
+        ToGateway::Intake { is_open } => writer.intake(*is_open),
         ToGateway::Unknown(frame) => writer.frame(*frame),
     }
 }
@@ -114,6 +115,7 @@ fn bundle_to_gateway() -> Vec<u8> {
     let part = MessagePart { token: 5, ..message(Channel::Reliable(1), b"map") };
     assert!(writer.message(&part));
     assert!(writer.ask_quality(session(3, 9)));
+    assert!(writer.intake(false) && writer.intake(true));
     writer.bytes().to_vec()
 }
 
@@ -144,7 +146,8 @@ fn every_record_to_the_gateway_comes_back() {
     assert_eq!(read[3..5], [close, ToGateway::Ping { token: 42 }]);
     let part = MessagePart { token: 5, ..message(Channel::Reliable(1), b"map") };
     let asked = ToGateway::AskQuality { session: session(3, 9) };
-    assert_eq!(read[5..], [ToGateway::Message(part), asked]);
+    let intakes = [false, true].map(|is_open| ToGateway::Intake { is_open });
+    assert_eq!(read[5..], [ToGateway::Message(part), asked, intakes[0], intakes[1]]);
 }
 
 #[test]
@@ -351,6 +354,12 @@ fn what_a_later_version_says_in_a_known_record_that_may_be_skipped_is_passed_ove
         assert!(ToGame::read(record).eq([Ok(ToGame::Undrained)]), "{record:?}");
         // Of the other direction it is a record of a later version.
         assert!(matches!(ToGateway::read(record).next(), Some(Ok(ToGateway::Unknown(_)))));
+    }
+    let intakes =
+        [&[4, 0, 144, 0][..], &[5, 0, 144, 0, 2], &[5, 0, 144, 1, 0], &[6, 0, 144, 0, 0, 0]];
+    for record in intakes {
+        assert!(matches!(ToGateway::read(record).next(), Some(Ok(ToGateway::Unknown(_)))));
+        assert!(matches!(ToGame::read(record).next(), Some(Ok(ToGame::Unknown(_)))));
     }
 }
 

@@ -288,6 +288,13 @@ impl<'a> Writer<'a> {
         self.record(kind::PING, 8, |body| body.u64(token))
     }
 
+    /// From the game process: may new players be sent to it by this link? Only on links from
+    /// [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on, and on those of an agent.
+    #[must_use]
+    pub fn intake(&mut self, is_open: bool) -> bool {
+        self.record(kind::INTAKE, 1, |body| body.bytes(&[is_open.into()]))
+    }
+
     fn session_and_reason(&mut self, kind: u8, session: SessionId, reason: CloseReason) -> bool {
         self.record(kind, SESSION_BYTES + 1, |body| {
             body.u64(session.as_u64());
