@@ -249,7 +249,7 @@ async fn attend(
     if let Some(member) = shared.fleet.get() {
         member.drain();
     }
-    shared.agent.drain(u32::try_from(drain_timeout.as_millis()).unwrap_or(u32::MAX));
+    shared.agent.drain(drain_timeout);
     let end = Instant::now() + drain_timeout;
     while shared.agent.view().players() > 0 && Instant::now() < end {
         tokio::select! {

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use ringgate_core::netcode::State;
 use ringgate_os::process;
 
 use crate::command::{ringgate, run};
@@ -232,6 +233,47 @@ fn players_of_an_unmodified_server_behind_an_agent_survive_the_agent() {
     play(unmodified());
 }
 
+/// Changes an agent's file.
+fn edit(folder: &Folder, change: impl FnOnce(String) -> String) {
+    let file = std::fs::read_to_string(folder.join("agent.toml")).expect("our own");
+    folder.file("agent.toml", change(file), 0o600);
+}
+
+#[test]
+fn an_agent_that_is_told_to_end_gets_nobody_new_and_keeps_who_is_there() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let (backend, server) = with_library();
+    let port = free_port();
+    agent_file(&folder, "host-7", port, &backend);
+    edit(&folder, |file| file.replace("drain_timeout = \"0s\"", "drain_timeout = \"1h\""));
+    let gateway = gateway(&folder, port);
+    let mut agent = Agent::start(&folder);
+    let _server = server(&folder);
+    gateway.ready();
+    let mut player = Player::connected(gateway.listener, 7, KEY_HEX);
+    player.echo(b"over the wire");
+    agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
+    let intake = || gateway.ask("/status").json()["backends"][0]["intake"].clone();
+    assert!(intake().is_null());
+
+    agent.signal(libc::SIGTERM);
+    wait_for("the gateway knows", || (intake() == "nobody").then_some(()));
+    assert_eq!(gateway.ask("/status").json()["backends"][0]["up"], true);
+    assert_eq!(Player::new(gateway.listener, 8, KEY_HEX).ended(), State::Denied);
+    player.echo(b"still here");
+    assert_eq!(agent.get("/status").json()["state"], "draining");
+    player.leave();
+    assert_eq!(agent.ended(), Some(0));
+
+    let _agent = Agent::start(&folder);
+    wait_for("the next one takes players", || intake().is_null().then_some(()));
+    gateway.ready();
+    Player::connected(gateway.listener, 9, KEY_HEX).echo(b"somebody new");
+}
+
 /// Plays over an agent that is replaced twice while it runs, and once in vain.
 fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     let folder = Folder::new();
@@ -265,8 +307,7 @@ fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     let ended = wait_for("the first one's end", || agent.program.child.try_wait().expect("ours"));
     assert_eq!(ended.code(), Some(0));
 
-    let file = std::fs::read_to_string(folder.join("agent.toml")).expect("our own");
-    folder.file("agent.toml", file.replace("[agent]", "[agent]\nspeed = 9"), 0o600);
+    edit(&folder, |file| file.replace("[agent]", "[agent]\nspeed = 9"));
     let refused = agent_upgrade(&folder);
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     assert!(refused.stderr.contains("goes on as it is"), "{}", refused.stderr);

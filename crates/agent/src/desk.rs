@@ -32,10 +32,11 @@ use crate::view::{DeskView, LaneView, Seen, State};
 /// What a thread is told.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
-    /// Game processes are told that the agent will end.
+    /// Game processes are told that the agent will end, and gateways that nobody new is to be sent
+    /// to them.
     Drain {
-        /// How long sessions may go on.
-        left_ms: u32,
+        /// When it will, at the latest, on the agent's clock.
+        until_ns: u64,
     },
     /// These are the game processes of the agent from now on.
     Backends(Arc<[Backend]>),
@@ -78,6 +79,7 @@ pub(crate) struct Desk {
     keep_due_ns: u64,
     look_due_ns: u64,
     show_due_ns: u64,
+    drains_until_ns: Option<u64>,
     is_holding: bool,
     ready: Vec<Ready>,
     noted: Vec<Noted>,
@@ -150,6 +152,7 @@ impl Desk {
             keep_due_ns: 0,
             look_due_ns: 0,
             show_due_ns: 0,
+            drains_until_ns: None,
             is_holding: false,
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
@@ -226,10 +229,13 @@ impl Desk {
     fn obey(&mut self, now_ns: u64) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Drain { left_ms }) => {
-                    self.each_station(now_ns, |station, around, _| station.drain(left_ms, around));
+                Ok(Command::Drain { until_ns }) => {
+                    self.drains_until_ns = Some(until_ns);
+                    self.each_station(now_ns, |station, around, wish| {
+                        station.drain(until_ns, around, wish);
+                    });
                 }
-                Ok(Command::Backends(backends)) => self.set_backends(backends),
+                Ok(Command::Backends(backends)) => self.set_backends(backends, now_ns),
                 Ok(Command::Rest(order)) => self.rest = Some(order),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
@@ -238,11 +244,9 @@ impl Desk {
     }
 
     /// Servers that speak plain UDP stay the same; what comes and goes are processes.
-    fn set_backends(&mut self, backends: Arc<[Backend]>) {
-        for station in &mut self.stations {
-            station.set_backends(&backends);
-        }
+    fn set_backends(&mut self, backends: Arc<[Backend]>, now_ns: u64) {
         self.backends = backends;
+        self.each_station(now_ns, |station, around, wish| station.set_backends(around, wish));
     }
 
     fn take_ready(&mut self, now_ns: u64) {
@@ -342,6 +346,12 @@ impl Desk {
                 tracing::error!("cannot serve local worker {worker}: {why}");
                 self.shared.book.give_back(worker);
                 break;
+            }
+            if let Some(until_ns) = self.drains_until_ns {
+                let at = self.stations.len() - 1;
+                self.one_station(at, now_ns, |station, around, wish| {
+                    station.drain(until_ns, around, wish);
+                });
             }
         }
         if self.incarnation.replace(welcome.incarnation) != Some(welcome.incarnation)

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 use ringgate_io::Bell;
@@ -135,7 +135,8 @@ impl Heir {
         let Self { shared, backends, own, gateways: waiting } = self;
         let own = own.start().map_err(fail)?;
         let backends = Mutex::new(backends);
-        let agent = Agent { own, gateways: Mutex::default(), backends, shared };
+        let drains_until_ns = OnceLock::new();
+        let agent = Agent { own, gateways: Mutex::default(), backends, drains_until_ns, shared };
         for waiting in waiting {
             let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
             let thread = waiting.start().map_err(fail)?;

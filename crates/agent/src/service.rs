@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use ringgate_io::Bell;
 use ringgate_os::clock::Clock;
@@ -23,6 +24,8 @@ pub struct Agent {
     pub(crate) own: Thread,
     pub(crate) gateways: Mutex<Vec<(Gateway, Thread)>>,
     pub(crate) backends: Mutex<Arc<[Backend]>>,
+    /// When it will end, at the latest, once it drains.
+    pub(crate) drains_until_ns: OnceLock<u64>,
 }
 
 /// A thread, and how it is reached.
@@ -66,7 +69,8 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let shared = Shared { options: Arc::new(options), book, clock: Clock::start() };
     let backends: Arc<[_]> = shared.options.backends.clone().into();
     let own = Thread::start((&shared, Arc::clone(&backends)), None, bell).map_err(fail)?;
-    let agent = Agent { own, gateways: Mutex::default(), backends: Mutex::new(backends), shared };
+    let (gateways, backends) = (Mutex::default(), Mutex::new(backends));
+    let agent = Agent { own, gateways, backends, drains_until_ns: OnceLock::new(), shared };
     agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
     Ok(agent)
 }
@@ -86,6 +90,9 @@ impl Agent {
                 let bell = Bell::new()?;
                 let with = (&self.shared, self.backends());
                 let thread = Thread::start(with, Some(gateway.clone()), bell)?;
+                if let Some(&until_ns) = self.drains_until_ns.get() {
+                    thread.tell(Command::Drain { until_ns });
+                }
                 gateways.push((gateway.clone(), thread));
             }
         }
@@ -108,11 +115,15 @@ impl Agent {
         Arc::clone(&self.backends.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells game processes that the agent will end.
-    pub fn drain(&self, left_ms: u32) {
+    /// Tells game processes that the agent will end, and gateways that nobody new is to be sent to
+    /// them.
+    pub fn drain(&self, left: Duration) {
         let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+        let until_ns = self.shared.clock.now_ns().saturating_add(left_ns);
+        let until_ns = *self.drains_until_ns.get_or_init(|| until_ns);
         for thread in gateways.iter().map(|(_, thread)| thread).chain([&self.own]) {
-            thread.tell(Command::Drain { left_ms });
+            thread.tell(Command::Drain { until_ns });
         }
     }
 

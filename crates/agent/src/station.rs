@@ -37,6 +37,8 @@ pub(crate) struct Station {
     written: Vec<usize>,
     /// When to look at the listener again, after there was no descriptor for who waits there.
     accepts_again_ns: Option<u64>,
+    /// When the agent will end, at the latest.
+    drains_until_ns: Option<u64>,
     is_held: bool,
     /// Another process has the socket.
     is_left: bool,
@@ -130,6 +132,7 @@ impl Station {
             served: vec![Served::default(); backends.iter().filter(is_server).count()],
             written: Vec::new(),
             accepts_again_ns: None,
+            drains_until_ns: None,
             is_held: false,
             is_left: false,
         })
@@ -150,9 +153,12 @@ impl Station {
         self.relay.set_workers(workers);
     }
 
-    /// Which game processes may connect from now on.
-    pub(crate) fn set_backends(&mut self, backends: &[Backend]) {
-        self.relay.set_names(names(backends));
+    /// Which game processes may connect from now on: those around.
+    pub(crate) fn set_backends(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+        let names = names(around.backends);
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.set_names(names, |action| hands.act(action, &mut wish));
     }
 
     /// Lets in who waits.
@@ -244,21 +250,26 @@ impl Station {
         around: &mut Around<'_>,
         mut wish: impl FnMut(Wish<'_>),
     ) {
+        let is_new = self.relay.name_at(game.place()).is_none();
         let refused = match self.ends.get(game.place()) {
             // What another process has said of a player may lead nowhere.
             None | Some(None) => return,
-            Some(Some(End::Process(process))) if self.relay.name_at(game.place()).is_none() => {
+            Some(Some(End::Process(process))) if is_new => {
                 judge(process.who, bundle, around.backends)
             }
             _ => None,
         };
-        let Self { at, relay, ends, written, served, .. } = self;
+        let Self { at, relay, ends, written, served, drains_until_ns, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         if let Some(reason) = refused {
             hands.around.counts.drop(Drop::Unauthorised, 1);
             return relay.turn_away(game, reason, |action| hands.act(action, &mut wish));
         }
         relay.handle_bundle(game, bundle, |action| hands.act(action, &mut wish));
+        if let Some(until_ns) = drains_until_ns.filter(|_| is_new) {
+            let left_ms = left_ms(until_ns, hands.around.now_ns);
+            relay.tell_draining(game, left_ms, |action| hands.act(action, &mut wish));
+        }
     }
 
     /// A server's datagram for a player, as a record.
@@ -339,11 +350,19 @@ impl Station {
         relay.turn_away(game, why, |action| hands.act(action, &mut wish));
     }
 
-    /// Tells all game processes that the agent will end.
-    pub(crate) fn drain(&mut self, left_ms: u32, around: &mut Around<'_>) {
+    /// Tells all game processes that the agent will end, and the gateway that nobody new is to be
+    /// sent to them.
+    pub(crate) fn drain(
+        &mut self,
+        until_ns: u64,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
+        self.drains_until_ns = Some(until_ns);
+        let left_ms = left_ms(until_ns, around.now_ns);
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.drain(left_ms, |action| hands.act(action, &mut |_| ()));
+        relay.drain(left_ms, |action| hands.act(action, &mut wish));
     }
 
     /// What time brings: processes that say nothing, servers that have come or gone.
@@ -534,6 +553,11 @@ fn judge(who: PeerCredentials, bundle: &[u8], backends: &[Backend]) -> Option<Go
     }
 }
 
+/// What is left of a drain.
+fn left_ms(until_ns: u64, now_ns: u64) -> u32 {
+    u32::try_from(until_ns.saturating_sub(now_ns).div_ceil(NS_PER_MS)).unwrap_or(u32::MAX)
+}
+
 /// What the agent says for a server: whole messages are nothing to it.
 fn hello_of(name: &str) -> Vec<u8> {
     let mut bytes = [0; 64];
@@ -584,6 +608,8 @@ const LINKS: u64 = 2 << 32;
 
 /// Whoever reaches the folder may connect; who may say a name is decided by its credentials.
 const LINK_MODE: u32 = 0o666;
+
+const NS_PER_MS: u64 = 1_000_000;
 
 const ACCEPTS_MAX: usize = 16;
 const ACCEPT_AGAIN_NS: u64 = 200_000_000;

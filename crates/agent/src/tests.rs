@@ -227,7 +227,10 @@ fn a_process_takes_the_agent_for_a_gateway() {
     rig.until("the gateway hears the answer", |rig| !rig.told.is_empty());
     assert_eq!(rig.take_told(), ["256 pushed payload 0/42 welcome"]);
 
-    rig.with(|station, around, _| station.drain(1500, around));
+    rig.with(|station, around, wish| {
+        station.drain(around.now_ns + 1_500_000_000, around, wish);
+    });
+    assert_eq!(rig.take_told(), ["256 told Intake { is_open: false }"]);
     rig.say(256, |writer| writer.closed(there, CloseReason::TimedOut));
     hears(&mut rig, &mut game, &["draining 1500 ms", "closed 0/42"]);
     assert_eq!(rig.players("arena-1"), 0);

@@ -90,6 +90,10 @@ struct Taken {
     link: Option<u16>,
     /// Whether the gateway has let it in under that number.
     is_let_in: bool,
+    /// It has said itself that nobody new is to be sent to it.
+    has_closed: bool,
+    /// What the gateway was told of that last, if that is known; at first it takes it to be open.
+    told_open: Option<bool>,
     /// Who was announced to it, has a slot, and has not left.
     players: HashSet<SessionId>,
 }
@@ -113,6 +117,8 @@ pub struct Relay {
     incarnation: u64,
     /// Names of backends that this agent serves.
     names: Vec<String>,
+    /// The agent will end: nobody new is to be sent to any of them.
+    is_draining: bool,
     /// The worker's number at the gateway, while the lane is up.
     lane: Option<u8>,
     places: Vec<Place>,
@@ -130,6 +136,7 @@ impl Relay {
             workers,
             incarnation,
             names,
+            is_draining: false,
             lane: None,
             places: Vec::new(),
             scratch: vec![0; BUNDLE_BYTES_MAX].into_boxed_slice(),
@@ -138,9 +145,19 @@ impl Relay {
         }
     }
 
-    /// Which backends this agent serves from now on. Who is welcome stays so.
-    pub fn set_names(&mut self, names: Vec<String>) {
+    /// Which backends this agent serves from now on. Who is welcome stays so, but gets nobody new
+    /// where the name is not among them.
+    pub fn set_names(&mut self, names: Vec<String>, act: impl FnMut(Action<'_>)) {
         self.names = names;
+        self.tell_intakes(act);
+    }
+
+    /// Tells the gateway of each link whether nobody new is to be sent there, where it may not
+    /// know.
+    pub fn tell_intakes(&mut self, mut act: impl FnMut(Action<'_>)) {
+        for place in 0..self.places.len() {
+            self.tell_intake(Game(place as u8), &mut act);
+        }
     }
 
     /// How many workers the next welcome names.
@@ -172,14 +189,21 @@ impl Relay {
         })
     }
 
-    /// Tells all who are welcome that the agent will end.
+    /// The agent will end: tells all who are welcome, and the gateway that nobody new is to be sent
+    /// to them.
     pub fn drain(&mut self, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
-        let frame = write(&mut self.scratch, |writer| writer.draining(left_ms));
-        let frame = frame.expect("it is short");
-        for (place, Place { taken, .. }) in self.places.iter().enumerate() {
-            if taken.as_ref().is_some_and(|taken| taken.hello.is_some()) {
-                act(Action::Deliver(Game(place as u8), frame));
-            }
+        self.is_draining = true;
+        for place in 0..self.places.len() {
+            self.tell_draining(Game(place as u8), left_ms, &mut act);
+        }
+        self.tell_intakes(act);
+    }
+
+    /// Tells one who is welcome that the agent will end.
+    pub fn tell_draining(&mut self, game: Game, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
+        if self.name_at(game.place()).is_some() {
+            let frame = write(&mut self.scratch, |writer| writer.draining(left_ms));
+            act(Action::Deliver(game, frame.expect("it is short")));
         }
     }
 
@@ -305,12 +329,12 @@ impl Relay {
     /// Lets a game process in whose hello has come, if the lane is up.
     fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
         let Place { turn, taken } = &mut self.places[usize::from(game.0)];
-        let Some(Taken { hello: Some(said), link, .. }) = taken else { return };
+        let Some(Taken { hello: Some(said), link, told_open, .. }) = taken else { return };
         if self.lane.is_none() || link.is_some() {
             return;
         }
         let number = u16::from_le_bytes([game.0, *turn]);
-        *link = Some(number);
+        (*link, *told_open) = (Some(number), Some(true));
         let Said { name, pid, version_min, version } = said;
         let hello = Hello {
             version_min: *version_min,
@@ -320,6 +344,21 @@ impl Relay {
         };
         let frame = write(&mut self.scratch, |writer| writer.hello(&hello));
         act(Action::Tell(number, frame.expect("a hello that was read can be written")));
+        self.tell_intake(game, act);
+    }
+
+    /// Tells the gateway whether nobody new is to be sent to a link, unless it knows.
+    fn tell_intake(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let Self { places, names, is_draining, scratch, .. } = self;
+        let Some(taken) = &mut places[game.place()].taken else { return };
+        let Taken { hello: Some(said), link: Some(link), has_closed, told_open, .. } = taken else {
+            return;
+        };
+        let is_open = !*is_draining && !*has_closed && names.contains(&said.name);
+        if told_open.replace(is_open) != Some(is_open) {
+            let frame = write(scratch, |writer| writer.intake(is_open));
+            act(Action::Tell(*link, frame.expect("it is short")));
+        }
     }
 
     fn handle_from_game(
@@ -336,6 +375,11 @@ impl Relay {
             ToGateway::Unknown(_) => {}
             _ if !is_welcome || matches!(record, ToGateway::Hello(_)) => {
                 self.refuse(game, because(GoodbyeReason::HelloExpected), act);
+            }
+            ToGateway::Intake { is_open } => {
+                let taken = self.places[game.place()].taken.as_mut().expect("it has spoken");
+                taken.has_closed = !is_open;
+                self.tell_intake(game, act);
             }
             record => match (link.zip(self.lane), &record) {
                 (Some((link, lane)), _) => self.pass_on(link, lane, record, act),
@@ -400,7 +444,8 @@ impl Relay {
             ToGateway::AskQuality { session } => there(session)
                 .and_then(|session| write(scratch, |writer| writer.ask_quality(session))),
             ToGateway::Ping { token } => write(scratch, |writer| writer.ping(token)),
-            ToGateway::Hello(_) | ToGateway::Unknown(_) => return,
+            // They are dealt with before.
+            ToGateway::Hello(_) | ToGateway::Intake { .. } | ToGateway::Unknown(_) => return,
         };
         match frame {
             Some(frame) if frame.may_be_lost() => act(Action::Push(link, frame)),

@@ -10,7 +10,7 @@ use ringgate_trunk::relay::{GAMES_MAX, Game, Relay};
 use ringgate_trunk_io::{Local, adopt};
 use socket2::Type;
 
-use super::{Around, End, Process, Served, Station, Wish, link_token, listener_token};
+use super::{Around, End, Hands, Process, Served, Station, Wish, link_token, listener_token};
 use crate::options::{Backend, Link};
 use ringgate_os::notify::Epoll;
 
@@ -21,7 +21,8 @@ impl Station {
         // Paths and numbers are the next process's, who waits is seen anew, and a server whom the
         // gateway has turned away is tried again at once.
         let Self { at: _, listener: _, path: _, served: _, written: _, .. } = self;
-        let Self { accepts_again_ns: _, is_held: _, is_left: _, .. } = self;
+        // One that drains is not handed over.
+        let Self { accepts_again_ns: _, drains_until_ns: _, is_held: _, is_left: _, .. } = self;
         worker.write(out);
         relay.write(out);
         (ends.len() as u32).write(out);
@@ -81,6 +82,7 @@ impl Station {
             served: vec![Served::default(); servers.len()],
             written: Vec::new(),
             accepts_again_ns: None,
+            drains_until_ns: None,
             is_held: false,
             is_left: false,
         };
@@ -127,7 +129,9 @@ impl Station {
         Ok(())
     }
 
-    /// Sends those away who may not be here by this process's config.
+    /// Sends those away who may not be here by this process's config, and tells the gateway of the
+    /// others whether nobody new is to be sent to them: what the process before has said of that is
+    /// not known.
     pub(crate) fn recheck(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
         for place in 0..GAMES_MAX {
             let Some(name) = self.relay.name_at(place) else { continue };
@@ -144,6 +148,9 @@ impl Station {
             };
             self.send_away(Game::at(place), why, around, &mut wish);
         }
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.tell_intakes(|action| hands.act(action, &mut wish));
     }
 
     /// Another process has it: the socket's file stays where it is.

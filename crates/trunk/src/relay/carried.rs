@@ -13,21 +13,32 @@ ringgate_core::carried!(Place { turn, taken });
 
 impl Carry for Taken {
     fn write(&self, out: &mut Writer<'_>) {
-        let Self { hello, link, is_let_in, players } = self;
+        // What the gateway was told is told again.
+        let Self { hello, link, is_let_in, has_closed, told_open: _, players } = self;
         hello.write(out);
         link.write(out);
-        is_let_in.write(out);
+        let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
+        flags.fold(0, |all, flag| all | flag).write(out);
         players.iter().map(|player| player.as_u64()).collect::<Vec<_>>().write(out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let (hello, link) = (Carry::read(from)?, Carry::read(from)?);
-        let is_let_in = Carry::read(from)?;
+        let flags = u8::read(from)?;
+        if flags & !(IS_LET_IN | HAS_CLOSED) != 0 {
+            return Err(Broken::Invalid("flag"));
+        }
+        let (is_let_in, has_closed) = (flags & IS_LET_IN != 0, flags & HAS_CLOSED != 0);
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
-        Ok(Self { hello, link, is_let_in, players: players.ok_or(Broken::Invalid("session"))? })
+        let players = players.ok_or(Broken::Invalid("session"))?;
+        Ok(Self { hello, link, is_let_in, has_closed, told_open: None, players })
     }
 }
+
+const IS_LET_IN: u8 = 1;
+const HAS_CLOSED: u8 = 2;
 
 impl Place {
     /// Whether its number on the trunk is its own, and what it has called itself can be said again.
@@ -48,6 +59,8 @@ impl Relay {
         let Self { worker, workers, incarnation, lane, places, dropped, .. } = self;
         // Memory that is used for one record at a time.
         let Self { names: _, scratch: _, sessions: _, .. } = self;
+        // One that drains is not handed over.
+        let Self { is_draining: _, .. } = self;
         (*worker, *workers).write(out);
         incarnation.write(out);
         lane.write(out);

@@ -112,12 +112,70 @@ fn a_link_is_let_in_once_the_gateway_says_so() {
     assert_eq!((taken, is_let_in(&relay)), (Ok(()), vec![true]));
 
     // Whoever is there stays when names change; nobody new comes by a name that is gone.
-    relay.set_names(vec!["arena-2".to_owned()]);
+    let mut acts = Vec::new();
+    relay.set_names(vec!["arena-2".to_owned()], |act| acts.push(said(act)));
+    assert_eq!(acts, [intake(link, false)]);
     assert_eq!(is_let_in(&relay), [true]);
     for (name, heard) in [("arena-1", "Goodbye"), ("arena-2", "Welcome")] {
         let game = relay.connect().expect("there is room");
         let acts = from_game(&mut relay, game, hello(name));
         assert!(acts[0].contains(heard), "{name}: {acts:?}");
+    }
+}
+
+fn intake(link: u16, is_open: bool) -> String {
+    format!("told on {link}: {:?}", ToGateway::Intake { is_open })
+}
+
+#[test]
+fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let silent = relay.connect().expect("there is room");
+    relay.tell_intakes(|act| panic!("a link begins open: {}", said(act)));
+    let own = |relay: &mut Relay, is_open| from_game(relay, game, |writer| writer.intake(is_open));
+    assert_eq!(own(&mut relay, false), [intake(link, false)], "it is the process's word");
+    assert_eq!(own(&mut relay, false), Vec::<String>::new());
+    assert_eq!(own(&mut relay, true), [intake(link, true)]);
+
+    // Then it is the agent's, whatever the process says, and for those who come as well.
+    let mut acts = Vec::new();
+    relay.drain(7, |act| acts.push(said(act)));
+    let draining = |game| format!("{game} hears {:?}", ToGame::Draining { left_ms: 7 });
+    assert_eq!(acts, [draining(0), intake(link, false)]);
+    for is_open in [false, true] {
+        assert_eq!(own(&mut relay, is_open), Vec::<String>::new());
+    }
+    let acts = from_game(&mut relay, silent, hello("arena-2"));
+    assert!(acts.len() == 3 && acts[2].ends_with("Intake { is_open: false }"), "{acts:?}");
+    let mut acts = Vec::new();
+    relay.tell_draining(silent, 7, |act| acts.push(said(act)));
+    assert_eq!(acts, [draining(1)]);
+    relay.handle_lane_lost(|_| ());
+    relay.connect().expect("there is room");
+    relay.tell_draining(game, 7, |act| panic!("it has not said hello: {}", said(act)));
+}
+
+#[test]
+fn what_a_process_says_of_itself_goes_along_and_is_told_again() {
+    use ringgate_core::carry::{Maps, Reader, Writer};
+    let mut relay = relay();
+    let (_, link) = let_in(&mut relay);
+    let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
+    from_gateway(&mut relay, link, |writer| writer.welcome(&welcome)).0.expect("sound");
+    for is_open in [true, false] {
+        from_game(&mut relay, Game(0), |writer| writer.intake(is_open));
+        let mut memory = [0; 4096];
+        let mut out = Writer::new(&mut memory);
+        relay.write(&mut out);
+        let len = out.len();
+        let maps = Maps::default();
+        let names = vec!["arena-1".to_owned()];
+        let mut heir = Relay::read(&mut Reader::new(&memory[..len], &maps), names).expect("sound");
+        assert!(heir.welcome().eq([("arena-1", true, 0)]));
+        let mut acts = Vec::new();
+        heir.tell_intakes(|act| acts.push(said(act)));
+        assert_eq!(acts, [intake(link, is_open)]);
     }
 }
 
