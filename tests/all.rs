@@ -2,6 +2,8 @@
 
 #[path = "all/agent.rs"]
 mod agent;
+#[path = "all/agent_certificates.rs"]
+mod agent_certificates;
 #[path = "all/agent_fixture.rs"]
 mod agent_fixture;
 #[path = "all/agent_privileges.rs"]

@@ -1030,7 +1030,7 @@ pub(super) const AGENT: Table = Table {
             Changes::Reload,
             Kind::Path { bytes_max: DIR_BYTES_MAX },
             Presence::Required,
-            "Who may have signed the agents' certificates (PEM). Nobody else's is taken.",
+            "Who may have signed the agents' certificates (PEM). Nobody else's is taken, and a reload ends the trunks of those whose signer it takes away.",
         ),
         Field::new(
             "certificate",

@@ -9,7 +9,7 @@ use ringgate_os::notify::Epoll;
 use ringgate_trunk::control::{Reason, Welcome};
 use ringgate_trunk::handshake::{Conversation, Step};
 use ringgate_trunk::lane::Role;
-use ringgate_trunk::tls::{self, Failure};
+use ringgate_trunk::tls::{self, Failure, Proof};
 
 use crate::line::Line;
 use crate::trunk::{End, Settings, Trunk};
@@ -57,6 +57,11 @@ impl Guest {
     /// Since when it is here.
     pub const fn since_ns(&self) -> u64 {
         self.since_ns
+    }
+
+    /// What it has proven itself with, once it has said who it is.
+    pub fn proof(&self, now_s: u64) -> Option<Proof> {
+        self.line.stream().proof(now_s)
     }
 
     /// It is readable, or has room. What it says, once it has.

@@ -5,6 +5,7 @@
 
 mod bare;
 mod failure;
+mod proof;
 mod records;
 #[cfg(all(test, target_os = "linux"))]
 mod residue;
@@ -22,6 +23,7 @@ use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
     CipherSuite, ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig,
@@ -33,6 +35,7 @@ use crate::control::{ALPN, Inbox, Outbox};
 use crate::lane::{EXPORTER_LABEL, Secrets};
 use bare::Bare;
 pub use failure::{Failure, Received};
+pub use proof::Proof;
 use records::Records;
 use whole::{BUFFER_BYTES, Come, is_blocked, is_proven};
 
@@ -75,7 +78,12 @@ impl std::error::Error for Mistake {}
 
 /// A gateway's side, for all agents that connect.
 #[derive(Clone, Debug)]
-pub struct Gateway(Arc<ServerConfig>);
+pub struct Gateway {
+    config: Arc<ServerConfig>,
+    /// Who has signed agents' certificates.
+    authorities: Arc<RootCertStore>,
+    agents: Arc<dyn ClientCertVerifier>,
+}
 
 /// An agent's side, for all gateways that it connects to.
 #[derive(Clone, Debug)]
@@ -84,14 +92,16 @@ pub struct Agent(Arc<ClientConfig>);
 impl Gateway {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
-        let (provider, roots) = (portable(provider), Arc::new(identity.roots()?));
-        let agents = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .build()
-            .map_err(|why| Mistake::Authority(why.to_string()))?;
+        let (provider, authorities) = (portable(provider), Arc::new(identity.roots()?));
+        let agents = WebPkiClientVerifier::builder_with_provider(
+            Arc::clone(&authorities),
+            Arc::clone(&provider),
+        );
+        let agents = agents.build().map_err(|why| Mistake::Authority(why.to_string()))?;
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(Mistake::Tls)?
-            .with_client_cert_verifier(agents)
+            .with_client_cert_verifier(Arc::clone(&agents))
             .with_single_cert(identity.chain()?, identity.key()?)
             .map_err(Mistake::Tls)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -99,12 +109,23 @@ impl Gateway {
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.enable_secret_extraction = true;
-        Ok(Self(Arc::new(config)))
+        Ok(Self { config: Arc::new(config), authorities, agents })
+    }
+
+    /// Whether one of the authorities here has signed what an agent has shown, maybe to a gateway
+    /// with others.
+    pub fn vouches_for(&self, proof: &Proof) -> Result<(), Failure> {
+        proof.is_good_for(&*self.agents)
+    }
+
+    /// Whether its authorities are another one's.
+    pub fn has_authorities_of(&self, other: &Self) -> bool {
+        self.authorities.roots == other.authorities.roots
     }
 
     /// A connection that an agent has made.
     pub fn accept(&self) -> Result<Stream, Error> {
-        ServerConnection::new(Arc::clone(&self.0)).map(|it| Stream::new(it.into()))
+        ServerConnection::new(Arc::clone(&self.config)).map(|it| Stream::new(it.into()))
     }
 }
 
@@ -202,6 +223,13 @@ impl Stream {
         let name = ServerName::try_from(name).ok();
         let both = certificate.zip(name);
         both.is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
+    }
+
+    /// What the other side has proven itself with, now. Only the process that has verified it can
+    /// say so.
+    pub fn proof(&self, now_s: u64) -> Option<Proof> {
+        let State::Whole(connection) = &self.state else { return None };
+        Proof::of(connection, now_s)
     }
 
     /// The secrets of a lane: the same at both ends, and known to nobody else. Only the process

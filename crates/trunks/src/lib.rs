@@ -20,6 +20,7 @@ mod site;
 mod tests;
 mod told;
 mod trunks;
+mod trust;
 
 pub use ringgate_trunk::datagram::Refusal;
 pub use ringgate_trunk::keys::Rekey;

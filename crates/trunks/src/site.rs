@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ringgate_lanes::{Back, Left};
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
+use ringgate_os::clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
 use ringgate_trunk::datagram::Header;
@@ -20,6 +21,7 @@ use crate::links::{Answer, Links, Making};
 use crate::mailbox::{Mail, Mailbox};
 use crate::shared::Shared;
 use crate::shown::{LaneShown, TrunkShown};
+use crate::trust::Trust;
 use ringgate_trunk_io::rest::Order;
 
 /// What the mailbox's bell is called in the set. The trunk has the numbers behind it.
@@ -56,6 +58,7 @@ pub(crate) struct Site {
     shared: Arc<Shared>,
     agent: String,
     allowed: Vec<String>,
+    trust: Trust,
     mailbox: Arc<Mailbox>,
     epoll: Epoll,
     trunk: Trunk,
@@ -86,6 +89,7 @@ impl Site {
     fn new(shared: Arc<Shared>, arrival: Arrival) -> io::Result<Self> {
         let Arrival { guest, agent, version, number, mailbox } = arrival;
         let now_ns = shared.settings.clock.now_ns();
+        let trust = Trust::new(guest.proof(clock::unix_seconds()));
         let epoll = Epoll::new()?;
         epoll.add(mailbox.bell(), BELL)?;
         let welcome = Welcome {
@@ -102,6 +106,7 @@ impl Site {
             shared,
             agent,
             allowed,
+            trust,
             mailbox,
             epoll,
             trunk,
@@ -295,6 +300,9 @@ impl Site {
 
     fn go_by_rules(&mut self) {
         match self.shared.rules().find(&self.agent) {
+            Some(rule) if !self.trust.lasts(&rule.gateway) => {
+                self.trunk.say_goodbye(Reason::CertificateUnknown);
+            }
             Some(rule) => {
                 self.allowed.clone_from(&rule.backends);
                 self.links.handle_rules(&self.allowed);

@@ -13,7 +13,7 @@ use ringgate_trunk_io::End;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::rules::NO_AGENT;
-use rig::{AGENT, AGENT_NEXT, Agent, EXPIRED, Heard, Rig, STRANGER};
+use rig::{AGENT, AGENT_NEXT, AUTHORITY, Agent, EXPIRED, Heard, OTHER_AUTHORITY, Rig, STRANGER};
 
 const WELCOME: Welcome = Welcome { version: 4, worker: 0, workers: 2, incarnation: 1 };
 
@@ -281,6 +281,46 @@ fn the_next_process_goes_by_its_own_rules() {
     rig.hand_over(&[], false);
     rig.until(&mut agent, "nothing is left", |_, agent| agent.trunk.over().is_some());
     assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::UnknownAgent))));
+}
+
+#[test]
+fn a_trunk_ends_when_its_authority_is_taken_away_and_no_sooner() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "it stands", |_, agent| agent.trunk.agreed().is_some());
+    // Another one beside it, the same again, and another process: nobody notices.
+    for authorities in [&[OTHER_AUTHORITY, AUTHORITY][..], &[AUTHORITY]] {
+        rig.trust(authorities);
+        rig.allow(&["arena-1"]);
+        rig.hand_over(&["arena-1"], false);
+        agent.tell(0, authorities.len() as u16, |writer| writer.hello(&Hello::new(1, "arena-1")));
+        rig.accept(&mut agent, 0);
+    }
+    assert!(agent.trunk.over().is_none());
+
+    rig.trust(&[OTHER_AUTHORITY]);
+    rig.allow(&["arena-1"]);
+    rig.until(&mut agent, "it is over", |_, agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::CertificateUnknown))));
+    rig.until(&mut agent, "it is counted", |rig, _| {
+        rig.shown_agent().ended.get("certificate_unknown") == Some(&1)
+    });
+    // Who has one of the new authority is let in, and nobody else.
+    let mut again = rig.agent(AGENT);
+    rig.until(&mut again, "it is refused", |rig, agent| {
+        agent.trunk.over().is_some() && rig.door().refused.get("certificate_unknown") == Some(&1)
+    });
+}
+
+#[test]
+fn the_next_process_takes_the_word_of_its_own_authorities() {
+    let Some(mut rig) = Rig::new(&["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    rig.until(&mut agent, "it stands", |_, agent| agent.trunk.agreed().is_some());
+    rig.trust(&[OTHER_AUTHORITY]);
+    rig.hand_over(&["arena-1"], false);
+    rig.until(&mut agent, "it is over", |_, agent| agent.trunk.over().is_some());
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::CertificateUnknown))));
 }
 
 #[test]

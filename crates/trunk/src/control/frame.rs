@@ -111,11 +111,14 @@ pub enum Reason {
     Silence = 7,
     /// The other side reads too slowly, or has trunks enough that are not gone yet.
     OverFull = 8,
+    /// The certificate is not one that the other side's authorities have signed, who are others
+    /// than when the trunk began.
+    CertificateUnknown = 9,
 }
 
 impl Reason {
     /// All of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Other,
         Self::ShuttingDown,
         Self::Version,
@@ -125,6 +128,7 @@ impl Reason {
         Self::Format,
         Self::Silence,
         Self::OverFull,
+        Self::CertificateUnknown,
     ];
 
     pub(super) fn from_u8(code: u8) -> Self {
@@ -143,6 +147,7 @@ impl Reason {
             Self::Format => "format",
             Self::Silence => "silence",
             Self::OverFull => "over_full",
+            Self::CertificateUnknown => "certificate_unknown",
         }
     }
 }
@@ -159,6 +164,7 @@ impl fmt::Display for Reason {
             Self::Format => "the format was broken",
             Self::Silence => "nothing was heard for 3 s",
             Self::OverFull => "it reads too slowly",
+            Self::CertificateUnknown => "the certificate's authority is none of ours any more",
         })
     }
 }

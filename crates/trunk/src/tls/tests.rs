@@ -232,6 +232,46 @@ fn who_is_no_agent_at_all_is_refused_by_name() {
 }
 
 #[test]
+fn what_was_shown_is_judged_by_the_authorities_of_now_as_of_then() {
+    if !is_possible() {
+        return;
+    }
+    let (mut gateway, _) = meet(GATEWAY, AGENT, "gate-1.example");
+    let proof = gateway.stream.proof(SHOWN_S).expect("it was");
+    let with = |authority: &[u8]| {
+        Gateway::new(provider(), Identity { authority, ..GATEWAY }).expect("good files")
+    };
+    let other_authority = include_bytes!("fixtures/other-authority.pem");
+    let [ours, others] = [GATEWAY.authority, other_authority].map(with);
+    let both = with(&[other_authority, GATEWAY.authority].concat());
+    assert!(ours.vouches_for(&proof).is_ok() && both.vouches_for(&proof).is_ok());
+    let why = others.vouches_for(&proof).expect_err("none of its own has signed it");
+    assert_eq!(why.name(), "certificate_unknown");
+    assert!(ours.has_authorities_of(&with(GATEWAY.authority)) && !ours.has_authorities_of(&both));
+
+    // One that was good when it was shown, and has expired.
+    let expired = certificates(identity!("agent-expired").certificate).expect("one");
+    let shown = |shown_s| Proof::shown(&expired, shown_s);
+    assert!(ours.vouches_for(&shown(SHOWN_S)).is_ok());
+    let why = ours.vouches_for(&shown(SHOWN_S + 86_400 * 365)).expect_err("it had expired");
+    assert_eq!(why.name(), "certificate_expired");
+
+    // Another process knows it too.
+    let mut bytes = vec![0; 4096];
+    let mut out = carry::Writer::new(&mut bytes);
+    carry::Carry::write(&proof, &mut out);
+    let (len, maps) = (out.len(), carry::Maps::default());
+    let read = |len| <Proof as carry::Carry>::read(&mut carry::Reader::new(&bytes[..len], &maps));
+    assert_eq!(read(len), Ok(proof));
+    assert!((0..len).all(|len| read(len).is_err()));
+    gateway.stream.make_portable().expect("it is proven");
+    assert!(gateway.stream.proof(SHOWN_S).is_none(), "keys alone say nothing of it");
+}
+
+/// In the year 2020, in which one certificate was good.
+const SHOWN_S: u64 = 1_600_000_000;
+
+#[test]
 fn files_that_are_no_identity_are_refused_at_once() {
     if !is_possible() {
         return;

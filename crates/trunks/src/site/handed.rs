@@ -14,6 +14,7 @@ use super::{BELL, Site};
 use crate::links::Links;
 use crate::mailbox::Mailbox;
 use crate::shared::Shared;
+use crate::trust::Trust;
 use ringgate_trunk_io::rest::{Order, Part, Verdict, written};
 
 impl Site {
@@ -54,8 +55,8 @@ impl Site {
         let Self {
             shared: _, allowed: _, mailbox: _, epoll: _, bundles: _, mail: _, rest: _, ..
         } = self;
-        let Self { agent, trunk, links, number, since_ns, shown_ns: _, shown_drops, .. } = self;
-        let Self { called_ns: _, .. } = self;
+        let Self { agent, trust, trunk, links, number, since_ns, shown_drops, .. } = self;
+        let Self { shown_ns: _, called_ns: _, .. } = self;
         debug_assert!(self.risen.is_empty(), "what has come up is looked after");
         agent.write(out);
         number.write(out);
@@ -63,6 +64,7 @@ impl Site {
         shown_drops.write(out);
         trunk.write(out);
         links.write(out);
+        trust.write(out);
     }
 
     /// What another process had.
@@ -81,6 +83,7 @@ impl Site {
         let settings = Settings { rekey: shared.settings.rekey, token: BELL + 1 };
         let trunk = Trunk::read(from, &mut fds, Role::Gateway, settings, &epoll)?;
         let links = Links::read(from, &mut fds, &epoll)?;
+        let trust = Trust::read(from)?;
         from.end()?;
         let is_of = |number: u32| {
             let agreed = trunk.agreed();
@@ -97,6 +100,7 @@ impl Site {
             shared: Arc::clone(shared),
             agent,
             allowed: Vec::new(),
+            trust,
             mailbox,
             epoll,
             trunk,

@@ -38,6 +38,17 @@ pub(super) const AGENT_NEXT: Identity<'_> = identity!("agent-next");
 pub(super) const EXPIRED: Identity<'_> = identity!("agent-expired");
 pub(super) const STRANGER: Identity<'_> = identity!("stranger");
 
+pub(super) const AUTHORITY: &[u8] = AGENT.authority;
+pub(super) const OTHER_AUTHORITY: &[u8] =
+    include_bytes!("../../../trunk/src/tls/fixtures/other-authority.pem");
+
+/// A gateway that takes certificates of these.
+fn gateway(authorities: &[&[u8]]) -> tls::Gateway {
+    let authority = authorities.concat();
+    let identity = Identity { authority: &authority, ..identity!("gateway") };
+    tls::Gateway::new(provider(), identity).expect("good files")
+}
+
 /// Whether the provider of TLS runs here.
 fn is_possible() -> bool {
     let suffices = ringgate_os::processor::suffices_for_tls();
@@ -111,6 +122,7 @@ pub(super) struct Rig {
     settings: Settings,
     pub(super) workers: Workers,
     pub(super) address: SocketAddr,
+    gateway: tls::Gateway,
     bind: SocketAddr,
     run_dir: PathBuf,
     clock: Clock,
@@ -164,7 +176,8 @@ impl Rig {
         };
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
         let (trunks, address) = (Trunks::new(settings.clone()), bind);
-        let mut rig = Self { trunks, settings, workers, address, bind, run_dir, clock };
+        let gateway = gateway(&[AUTHORITY]);
+        let mut rig = Self { trunks, settings, workers, address, gateway, bind, run_dir, clock };
         rig.allow(allowed);
         rig.address = rig.door().address.expect("it is bound");
         Some(rig)
@@ -182,17 +195,21 @@ impl Rig {
     }
 
     fn adopt(&mut self, allowed: Option<&[&str]>) {
-        let gateway = tls::Gateway::new(provider(), identity!("gateway")).expect("good files");
         let rule = |name: &str, backends: &[&str]| Rule {
             name: name.to_owned(),
             bind: self.bind,
-            gateway: gateway.clone(),
+            gateway: self.gateway.clone(),
             backends: backends.iter().map(|&name| name.to_owned()).collect(),
         };
         let mut rules = vec![rule(NO_AGENT, &[]), rule("host-9", &["arena-9"])];
         rules.extend(allowed.map(|allowed| rule("host-7", allowed)));
         let opened = self.trunks.open(&rules).expect("loopback");
         self.trunks.adopt(rules, opened).expect("descriptors are left");
+    }
+
+    /// Takes certificates of these authorities from the next rules on.
+    pub(super) fn trust(&mut self, authorities: &[&[u8]]) {
+        self.gateway = gateway(authorities);
     }
 
     /// Has the next process lend these workers their lanes.
