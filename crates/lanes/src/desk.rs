@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use crossbeam::queue::SegQueue;
@@ -23,7 +23,7 @@ pub(crate) enum News {
     /// A datagram of its lane that has come to the address that everybody knows.
     Datagram(SocketAddr, Box<[u8]>),
     /// The lane is asked back.
-    GiveBack(Sender<Back>),
+    GiveBack(Giving),
     /// It is over.
     Gone,
 }
@@ -46,6 +46,59 @@ pub struct Left {
     pub heard: Vec<u8>,
     /// What was said on it and must arrive, and found no room. The rest can be read there.
     pub said: Vec<u8>,
+}
+
+/// What has become of a lane that was asked back.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It is back.
+    Back(Back),
+    /// Its worker has not turned in time, and keeps it: everything is as before.
+    Kept,
+    /// Its worker does not have it, or is no more.
+    Gone,
+}
+
+/// A lane that was asked back.
+#[derive(Debug)]
+pub struct Asked {
+    answer: Receiver<Back>,
+    is_decided: Arc<AtomicBool>,
+}
+
+/// The same, at the worker.
+#[derive(Debug)]
+pub(crate) struct Giving {
+    reply: Sender<Back>,
+    is_decided: Arc<AtomicBool>,
+}
+
+impl Asked {
+    /// Waits for it so long, and no longer than that: a worker that comes to it later keeps the
+    /// lane.
+    pub fn wait(self, within: Duration) -> Outcome {
+        let Self { answer, is_decided } = self;
+        let back = match answer.recv_timeout(within) {
+            Err(RecvTimeoutError::Timeout) if !is_decided.swap(true, Ordering::AcqRel) => {
+                return Outcome::Kept;
+            }
+            // The worker is giving it back at this moment.
+            Err(RecvTimeoutError::Timeout) => answer.recv().ok(),
+            back => back.ok(),
+        };
+        back.map_or(Outcome::Gone, Outcome::Back)
+    }
+}
+
+impl Giving {
+    /// Whether it is still wanted: then it has to be given now.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.is_decided.swap(true, Ordering::AcqRel)
+    }
+
+    pub(crate) fn give(self, back: Back) {
+        drop(self.reply.send(back));
+    }
 }
 
 #[derive(Debug, Default)]
@@ -91,12 +144,11 @@ impl Desk {
         true
     }
 
-    /// Asks for the lane back, and waits for it. `None` where the worker does not have it, or does
-    /// not turn.
-    pub fn take_back(&self, trunk: u32) -> Option<Back> {
-        let (reply, answer) = mpsc::channel();
-        self.put(trunk, News::GiveBack(reply));
-        answer.recv_timeout(BACK_WITHIN).ok()
+    /// Asks for the lane back.
+    pub fn ask_back(&self, trunk: u32) -> Asked {
+        let ((reply, answer), is_decided) = (mpsc::channel(), Arc::default());
+        self.put(trunk, News::GiveBack(Giving { reply, is_decided: Arc::clone(&is_decided) }));
+        Asked { answer, is_decided }
     }
 
     /// The trunk is over. Its links are as good as their sockets.
@@ -137,5 +189,33 @@ impl Inbox {
 /// Datagrams that may wait. A lane's own come this way when its agent's address has changed.
 const DATAGRAMS_MAX: usize = 64;
 
-/// A worker turns much more often than this, whatever it does.
-const BACK_WITHIN: Duration = Duration::from_secs(1);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked() -> (Giving, Asked) {
+        let ((reply, answer), is_decided) = (mpsc::channel(), Arc::<AtomicBool>::default());
+        let giving = Giving { reply, is_decided: Arc::clone(&is_decided) };
+        (giving, Asked { answer, is_decided })
+    }
+
+    #[test]
+    fn who_comes_too_late_keeps_the_lane_and_who_is_no_more_has_none() {
+        let (giving, asked) = asked();
+        assert!(matches!(asked.wait(Duration::ZERO), Outcome::Kept));
+        assert!(!giving.is_wanted(), "nobody would take it");
+        let (giving, asked) = self::asked();
+        drop(giving);
+        assert!(matches!(asked.wait(Duration::MAX), Outcome::Gone));
+    }
+
+    #[test]
+    fn who_gives_while_the_time_ends_is_waited_for() {
+        let (giving, asked) = asked();
+        assert!(giving.is_wanted());
+        let waits = std::thread::spawn(|| asked.wait(Duration::ZERO));
+        // Nothing was given: the worker has ended in the midst of it.
+        drop(giving);
+        assert!(matches!(waits.join().expect("it waits"), Outcome::Gone));
+    }
+}

@@ -182,10 +182,12 @@ impl Lanes {
                     self.receive_at_door(seat, from, &mut datagram, driver.rx());
                 }
             }
-            News::GiveBack(reply) => {
+            News::GiveBack(giving) => {
                 let Some(seat) = self.find(trunk) else { return };
-                if let Some(back) = self.give_back(seat, driver.rx()) {
-                    drop(reply.send(back));
+                if giving.is_wanted()
+                    && let Some(back) = self.give_back(seat, driver.rx())
+                {
+                    giving.give(back);
                 }
             }
             News::Gone => {

@@ -12,6 +12,6 @@ mod driver;
 mod lanes;
 mod links;
 
-pub use desk::{Back, Desk, Left};
+pub use desk::{Asked, Back, Desk, Left, Outcome};
 pub use driver::{Out, Over};
 pub use lanes::Lanes;

@@ -137,9 +137,9 @@ impl Links {
         self.places[place].as_ref().map(|link| link.number)
     }
 
-    /// No worker has a lane any more. Links that are made from now on are made as without.
-    pub(crate) fn handle_lanes_back(&mut self) {
-        self.lent.clear();
+    /// No worker has this lane any more. Links that are made from now on are made as without.
+    pub(crate) fn handle_lane_back(&mut self, lane: u8) {
+        self.lent.retain(|lent| *lent != lane);
     }
 
     /// The agent may serve only these from now on.

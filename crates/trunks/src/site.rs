@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_lanes::{Back, Left};
+use ringgate_lanes::{Back, Left, Outcome};
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
 use ringgate_os::clock;
 use ringgate_os::notify::{Epoll, Ready};
@@ -22,7 +22,7 @@ use crate::mailbox::{Mail, Mailbox};
 use crate::shared::Shared;
 use crate::shown::{LaneShown, TrunkShown};
 use crate::trust::Trust;
-use ringgate_trunk_io::rest::Order;
+use ringgate_trunk_io::rest::{Order, REST_WITHIN_NS};
 
 /// What the mailbox's bell is called in the set. The trunk has the numbers behind it.
 const BELL: u64 = 0;
@@ -212,26 +212,46 @@ impl Site {
         }
     }
 
-    /// Has workers give their lanes back.
-    fn take_lanes_back(&mut self) {
-        let lent: Vec<_> = self.lanes_lent().collect();
-        self.links.handle_lanes_back();
-        for lane in lent {
-            let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
-            let Some(desk) = shared.settings.desks.get(usize::from(lane)) else { continue };
-            let back = desk.take_back(*number);
-            trunk.drain(lane, |serial| links.by_serial(serial));
-            links.take_back(lane, epoll);
-            let Some(Back { way, left }) = back else { continue };
-            for left in &left {
-                links.handle_left(left.serial, &left.heard);
-            }
-            let making = making(shared, allowed, epoll, *number);
-            trunk.restore(lane, *way, epoll, |event| handle(event, links, risen, making, shared));
-            for Left { serial, said, .. } in left {
-                let Some(link) = links.by_serial(serial) else { continue };
-                Frames::new(&said).flatten().for_each(|frame| trunk.tell(lane, link, frame));
-            }
+    /// Has workers give their lanes back. Says which of them are here again; who does not give one
+    /// in time goes on with it.
+    fn take_lanes_back(&mut self) -> Vec<u8> {
+        let clock = self.shared.settings.clock;
+        let until_ns = clock.now_ns() + BACK_WITHIN_NS;
+        let desks = &self.shared.settings.desks;
+        let desk = |lane: u8| Some((lane, desks.get(usize::from(lane))?.ask_back(self.number)));
+        // All of them at once: none waits for another.
+        let asked: Vec<_> = self.lanes_lent().filter_map(desk).collect();
+        let mut lanes = Vec::new();
+        for (lane, asked) in asked {
+            let left_ns = until_ns.saturating_sub(clock.now_ns());
+            let back = match asked.wait(Duration::from_nanos(left_ns)) {
+                Outcome::Kept => {
+                    tracing::warn!(event = "agent_lane_late", "worker {lane} did not turn in time");
+                    continue;
+                }
+                Outcome::Back(back) => Some(back),
+                Outcome::Gone => None,
+            };
+            lanes.push(lane);
+            self.take_lane_back(lane, back);
+        }
+        lanes
+    }
+
+    fn take_lane_back(&mut self, lane: u8, back: Option<Back>) {
+        let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+        links.handle_lane_back(lane);
+        trunk.drain(lane, |serial| links.by_serial(serial));
+        links.take_back(lane, epoll);
+        let Some(Back { way, left }) = back else { return };
+        for left in &left {
+            links.handle_left(left.serial, &left.heard);
+        }
+        let making = making(shared, allowed, epoll, *number);
+        trunk.restore(lane, *way, epoll, |event| handle(event, links, risen, making, shared));
+        for Left { serial, said, .. } in left {
+            let Some(link) = links.by_serial(serial) else { continue };
+            Frames::new(&said).flatten().for_each(|frame| trunk.tell(lane, link, frame));
         }
     }
 
@@ -416,6 +436,10 @@ const SHOW_EVERY_NS: u64 = 100_000_000;
 
 /// A worker comes across a link in its next turn, as a rule.
 const CALL_EVERY_NS: u64 = 200_000_000;
+
+/// A worker turns much more often than this, as a rule. In less than [`REST_WITHIN_NS`] all of a
+/// trunk has to be given away.
+const BACK_WITHIN_NS: u64 = REST_WITHIN_NS / 5 * 4;
 
 /// How often pages are told of lanes that workers have.
 const LISTEN_EVERY: Duration = Duration::from_millis(250);

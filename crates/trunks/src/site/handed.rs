@@ -21,8 +21,7 @@ impl Site {
     /// Gives all of it away, and waits. Whether another process goes on with it; otherwise this one
     /// does.
     pub(super) fn is_taken(&mut self, order: Order) -> bool {
-        let lent: Vec<_> = self.lanes_lent().collect();
-        self.take_lanes_back();
+        let lanes = self.take_lanes_back();
         self.answer();
         self.links.flush(&self.epoll);
         let (verdict, is_given) = order.rest(self.part());
@@ -32,7 +31,7 @@ impl Site {
             Verdict::Leave => {}
             Verdict::GoOn => {
                 self.trunk.jump();
-                self.risen.extend(lent);
+                self.risen.extend(lanes);
             }
         }
         verdict == Verdict::Leave && is_given

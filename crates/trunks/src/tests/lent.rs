@@ -13,19 +13,21 @@ use ringgate_io::{AnyDriver, Choice, DriverOptions, open};
 use ringgate_lanes::{Desk, Lanes};
 use ringgate_link::bundle::{Hello, Opened, SessionId, ToGateway, Welcome, Writer};
 use ringgate_os::clock::{self, Clock};
+use ringgate_trunk::control::Reason;
+use ringgate_trunk_io::End;
 
 use super::rig::{AGENT, Agent, Rig};
 use super::session;
 
 /// A worker that has a driver and no gate.
-struct Worker {
+pub(super) struct Worker {
     driver: AnyDriver,
     lanes: Lanes,
     clock: Clock,
     links: Vec<SocketId>,
     closed: Vec<SocketId>,
     /// Payloads, and the link on which each came.
-    heard: Vec<(SocketId, Vec<u8>)>,
+    pub(super) heard: Vec<(SocketId, Vec<u8>)>,
     greeted: Vec<(SocketId, String)>,
 }
 
@@ -576,6 +578,36 @@ fn lanes_go_to_workers_again_after_a_hand_over_and_nothing_is_lost() {
             agent.ended == [(0, 7)]
         });
     }
+}
+
+#[test]
+fn a_worker_that_does_not_turn_in_time_keeps_its_lane() {
+    let Some((mut rig, mut worker)) = rig(Choice::Mmsg, &["arena-1"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    let link = begin(&mut rig, &mut worker, &mut agent, 7);
+    let mut talk = Talk { link, said: 0, pushed: 0, serial: 0 };
+    for _ in 0..3 {
+        let before = agent.payloads.len() + worker.heard.len();
+        while agent.payloads.len() + worker.heard.len() < before + 500 {
+            talk.turn(&mut worker, &mut agent);
+        }
+        // It is asked for its lane now, and looks for that only when nobody wants it any more.
+        rig.hand_over(&["arena-1"], true);
+        until(&mut rig, &mut worker, &mut agent, "all have come", |_, worker, agent| {
+            talk.is_whole(worker, agent)
+        });
+    }
+    let shown = rig.shown_agent();
+    assert!(shown.trunk.is_some_and(|trunk| trunk.lent[0]) && shown.trunks == 1);
+    assert!(shown.ended.is_empty(), "{:?}", shown.ended);
+    assert_eq!(shown.links, crate::LinkCounts::default());
+
+    // A trunk that lacks a lane cannot go on in another process, and its agent is told so.
+    rig.hand_over(&["arena-1"], false);
+    until(&mut rig, &mut worker, &mut agent, "it is over", |_, _, agent| {
+        agent.trunk.over().is_some()
+    });
+    assert!(matches!(agent.trunk.over(), Some(End::Theirs(Reason::ShuttingDown))));
 }
 
 #[test]
