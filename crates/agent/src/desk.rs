@@ -306,7 +306,7 @@ impl Desk {
             }
             // Nobody else sends to a socket that was connected before anybody knew its port, and
             // no lane of an agent's is lent.
-            Event::Stray { .. } | Event::Caught { .. } => {}
+            Event::Stray { .. } | Event::Caught { .. } | Event::Unproven { .. } => {}
         });
         self.take_notes(now_ns);
     }

@@ -40,6 +40,8 @@ pub struct Lanes {
     tools: Option<Box<Tools>>,
     /// The driver's batch has no room yet for what comes by lanes.
     lacks_room: bool,
+    /// Somebody is asked whether a lane's other end is there.
+    is_trying: bool,
     /// So many turns in a row have brought something: the next is likely to.
     busy_turns: u8,
     /// When that was last asked. What is done with it may be a turn late.
@@ -93,6 +95,7 @@ impl Lanes {
             held: Vec::new(),
             tools: None,
             lacks_room: false,
+            is_trying: false,
             busy_turns: 0,
             now_ns: 0,
             due_ns: u64::MAX,
@@ -144,6 +147,7 @@ impl Lanes {
             _ if !is_idle || self.inbox.has_news() || !self.later.is_empty() => Wait::No,
             // Nothing rings when the gate has said something on a link that is called.
             Wait::AtMost(time) if self.links.is_calling() => Wait::AtMost(time.min(CALL_EVERY)),
+            Wait::AtMost(time) if self.is_trying => Wait::AtMost(time.min(TRY_EVERY)),
             wait => wait,
         }
     }
@@ -360,10 +364,8 @@ impl Lanes {
         let Self { seats, tools, now_ns, .. } = self;
         let (Some(Some(seat)), Some(tools)) = (seats.get_mut(at), tools) else { return None };
         seat.flush(tools, at, *now_ns);
-        let way = seat.way.take()?;
-        if let Some(socket) = way.socket() {
-            let _ = tools.epoll.remove(socket);
-        }
+        let mut way = seat.way.take()?;
+        way.leave(&tools.epoll);
         Some(Back { way: Box::new(way), left })
     }
 
@@ -381,11 +383,12 @@ impl Lanes {
         let Seat { way: Some(way), numbers, lease, .. } = &mut *seat else { return };
         let mut delivery = Delivery::new(numbers, links, rx);
         let deliver = |link: u16, run: Run<'_>| delivery.take_run(link, run);
-        let is_authentic = way.receive_at_door(datagram, &mut tools.aead, now_ns, deliver);
+        let (_, is_newest) = way.receive_at_door(datagram, &mut tools.aead, now_ns, deliver);
         delivery.settle(way);
-        if is_authentic && !way.leads_to(from) {
-            let moved = way.move_to((lease.own(), from), &tools.epoll, at as u64);
-            seat.note(moved);
+        if is_newest {
+            way.try_address((lease.own(), from), (&tools.epoll, at as u64), now_ns);
+            seat.flush(tools, at, now_ns);
+            (self.due_ns, self.is_trying) = (0, true);
         }
     }
 
@@ -465,8 +468,8 @@ impl Lanes {
                 let received = way.receive(buffers, aead, now_ns, deliver, stray);
                 delivery.settle(way);
                 match received {
-                    Ok(true) => {}
-                    Ok(false) => break,
+                    Ok((true, _)) => {}
+                    Ok((false, _)) => break,
                     Err(why) => seat.note(Err(why)),
                 }
             }
@@ -478,11 +481,12 @@ impl Lanes {
         if now_ns < self.due_ns {
             return;
         }
-        self.due_ns = u64::MAX;
+        (self.due_ns, self.is_trying) = (u64::MAX, false);
         for seat in self.seats.iter_mut().flatten() {
             if let Some(way) = &mut seat.way {
                 way.poll(now_ns);
                 self.due_ns = self.due_ns.min(way.due_ns());
+                self.is_trying |= way.is_trying();
                 if way.is_silent(now_ns) {
                     // Said again until somebody listens.
                     let _ = seat.lease.say(Word::Silent);
@@ -513,6 +517,10 @@ impl Lanes {
         for Seat { way, lease, why, .. } in self.seats.iter_mut().flatten() {
             if let Some(way) = way {
                 lease.show(&way.stats());
+                if let Some(from) = way.take_unproven() {
+                    // Where nobody listens, the next one is told of.
+                    let _ = lease.say(Word::Unproven(from));
+                }
             }
             if let Some(failed) = why.take()
                 && let Err(Word::Failed(failed)) = lease.say(Word::Failed(failed))
@@ -744,6 +752,9 @@ const LINK_BUFFER_BYTES: i32 = 1 << 20;
 
 /// How often it is looked what the gate has said on links that are called.
 const CALL_EVERY: Duration = Duration::from_millis(1);
+
+/// How often it is looked whether an address has answered.
+const TRY_EVERY: Duration = Duration::from_millis(5);
 
 const SHOW_EVERY_NS: u64 = 100_000_000;
 

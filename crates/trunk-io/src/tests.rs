@@ -189,9 +189,11 @@ fn an_agent_whose_address_changes_is_followed() {
     rig.until("the hello has come", |rig| !rig.heard(GATEWAY).is_empty());
     rig.push(AGENT, 0, 7, |writer| writer.payload(session(1), b"from elsewhere"));
     rig.until("it has come", |rig| rig.heard(GATEWAY).len() == 2);
+    let moved = |rig: &Rig| rig.trunk(GATEWAY).stats().next().expect("a lane").moved;
+    rig.until("the new address has proven to be the agent's", |rig| moved(rig) == 1);
     rig.push(GATEWAY, 0, 7, |writer| writer.payload(session(1), b"and back"));
     rig.until("the answer has come", |rig| rig.heard(AGENT).len() == 1);
-    assert_eq!(rig.trunk(GATEWAY).stats().next().expect("a lane").moved, 1);
+    assert_eq!(moved(&rig), 1);
 }
 
 #[test]

@@ -8,6 +8,7 @@
 mod carried;
 mod lanes;
 mod lent;
+mod trial;
 mod way;
 
 use std::io;
@@ -93,6 +94,11 @@ pub enum Event<'a> {
         from: SocketAddr,
         /// What it is.
         datagram: &'a [u8],
+    },
+    /// A lane's datagrams have come from an address at which the other end is not.
+    Unproven {
+        /// Which.
+        from: SocketAddr,
     },
     /// Who has a lane has caught up with what was said on a link before: the link is the trunk's
     /// to read again.
@@ -513,10 +519,8 @@ impl Trunk {
         let (ours, lease) = lent::lend(position, &stats, (own, bell)).ok()?;
         epoll.add(ours.pipe(), self.settings.token + PIPES + u64::from(lane)).ok()?;
         self.piece.resize(lent::PIECE_BYTES, 0);
-        let way = way.take()?;
-        if let Some(socket) = way.socket() {
-            let _ = epoll.remove(socket);
-        }
+        let mut way = way.take()?;
+        way.leave(epoll);
         *lender = Some(ours);
         Some((way, lease))
     }
@@ -547,7 +551,7 @@ impl Trunk {
         }
     }
 
-    /// Hears what was said by those who have lanes.
+    /// Hears what was said by those who have lanes, and what there is to say of the others.
     pub fn listen(&mut self, mut handle: impl FnMut(Event<'_>)) {
         let mut over = None;
         for lender in self.seats.iter().filter_map(|seat| seat.lender.as_ref()) {
@@ -561,12 +565,18 @@ impl Trunk {
                             handle(Event::Caught { serial });
                         }
                     }
+                    Word::Unproven(from) => handle(Event::Unproven { from }),
                     Word::Silent => over = Some(End::Ours(Reason::Silence)),
                     Word::Failed(why) => {
                         over = Some(End::Failed(Failure::Io(why)));
                         break;
                     }
                 }
+            }
+        }
+        for way in self.seats.iter_mut().filter_map(|seat| seat.way.as_mut()) {
+            if let Some(from) = way.take_unproven() {
+                handle(Event::Unproven { from });
             }
         }
         if let Some(end) = over {

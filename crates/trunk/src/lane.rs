@@ -8,6 +8,8 @@
 //! how far it is ([`Lane::set_told`], [`Lane::set_heard`]) and which links there are
 //! ([`Lane::begin_link`]), no more.
 
+use arrayvec::ArrayVec;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_link::bundle::{Frame, Run};
 
@@ -84,10 +86,33 @@ pub struct Lane {
     receiver: Receiver,
     path: Path,
     pulse: Pulse,
+    /// To questions of ours, which nobody has looked at.
+    answers: ArrayVec<u64, ANSWERS_MAX>,
 }
 
-// What was pushed and is not sealed does not go along: seal before.
-ringgate_core::carried!(Lane { sender, receiver, path, pulse });
+/// What was pushed and is not sealed does not go along: seal before. Nor does what was asked.
+impl Carry for Lane {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { sender, receiver, path, pulse, answers: _ } = self;
+        sender.write(out);
+        receiver.write(out);
+        path.write(out);
+        pulse.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(Self {
+            sender: Carry::read(from)?,
+            receiver: Carry::read(from)?,
+            path: Carry::read(from)?,
+            pulse: Carry::read(from)?,
+            answers: ArrayVec::new(),
+        })
+    }
+}
+
+/// Two are asked at a time, and each perhaps several times.
+const ANSWERS_MAX: usize = 8;
 
 impl Lane {
     /// A lane that has just come up.
@@ -109,6 +134,7 @@ impl Lane {
             receiver: Receiver::new(trunk, lane, keys, role == Role::Agent),
             path: Path::new(now_ns),
             pulse: Pulse::new(now_ns),
+            answers: ArrayVec::new(),
         }
     }
 
@@ -161,7 +187,7 @@ impl Lane {
         datagrams: &mut [&mut [u8]],
         mut deliver: impl FnMut(u16, Run<'_>),
     ) -> bool {
-        let Self { sender, receiver, path, pulse } = self;
+        let Self { sender, receiver, path, pulse, answers } = self;
         let taken = receiver.receive(now_ns, aead, datagrams, |heard| match heard {
             Heard::Records(link, run) => deliver(link, run),
             Heard::Beat(beat) => {
@@ -175,6 +201,9 @@ impl Lane {
                 path.handle_answer(usize::from(bytes), now_ns);
                 sender.set_path(path.bytes());
             }
+            // Without room for it, it is asked again.
+            Heard::Question(question) => _ = sender.push_answer(question),
+            Heard::Answer(answer) => _ = answers.try_push(answer),
         });
         if taken > 0 {
             pulse.hear(now_ns);
@@ -226,7 +255,7 @@ impl Lane {
 
     /// What time brings: beats, probes, the end of old keys.
     pub fn poll(&mut self, now_ns: u64) {
-        let Self { sender, receiver, path, pulse } = self;
+        let Self { sender, receiver, path, pulse, .. } = self;
         receiver.forget_old_key(now_ns);
         // What finds no room is due again soon.
         if let Some(beat) = pulse.poll(now_ns, receiver.arrived) {
@@ -246,6 +275,28 @@ impl Lane {
     /// Whether the other side was not heard on this lane for too long.
     pub const fn is_silent(&self, now_ns: u64) -> bool {
         self.pulse.is_silent(now_ns)
+    }
+
+    /// The highest number of a datagram that has come. One that is authentic and changes this is
+    /// newer than all before.
+    pub const fn latest(&self) -> Option<u64> {
+        self.receiver.latest()
+    }
+
+    /// Appends a question to whoever gets the next datagram: only the other side can read it, and
+    /// [answers](Self::take_answer).
+    pub fn ask(&mut self, question: u64) -> Result<(), Full> {
+        self.sender.push_question(question)
+    }
+
+    /// Something that was asked and has been answered.
+    pub fn take_answer(&mut self) -> Option<u64> {
+        self.answers.pop()
+    }
+
+    /// The other side is at another address now: the way there is looked at again.
+    pub fn handle_moved(&mut self, now_ns: u64) {
+        self.path.doubt(now_ns);
     }
 
     /// Seals what was pushed.

@@ -34,6 +34,10 @@ pub(crate) enum Heard<'a> {
     Probe(u16),
     /// One of ours has.
     Probed(u16),
+    /// Whether this side is where this was sent.
+    Question(u64),
+    /// The other side is where it was asked.
+    Answer(u64),
 }
 
 #[derive(Debug)]
@@ -124,6 +128,11 @@ impl Receiver {
 
     pub(crate) const fn epoch(&self) -> u64 {
         self.keys.epoch()
+    }
+
+    /// The highest number that has come.
+    pub(crate) const fn latest(&self) -> Option<u64> {
+        self.latest
     }
 
     /// Records that wait for records of the stream.
@@ -281,6 +290,8 @@ impl Receiver {
                     self.inner.refusals.count(Refusal::Malformed);
                 }
                 Some(Section::Probed { bytes }) => hear(Heard::Probed(bytes)),
+                Some(Section::Question(question)) => hear(Heard::Question(question)),
+                Some(Section::Answer(answer)) => hear(Heard::Answer(answer)),
                 Some(Section::Unknown) => {}
             }
         }

@@ -21,6 +21,8 @@ pub(crate) mod kind {
     pub(crate) const BEAT: u8 = 3;
     pub(crate) const PROBE: u8 = 4;
     pub(crate) const PROBED: u8 = 5;
+    pub(crate) const QUESTION: u8 = 6;
+    pub(crate) const ANSWER: u8 = 7;
     pub(crate) const FIRST_SKIPPABLE: u8 = 128;
 }
 
@@ -54,6 +56,10 @@ pub(crate) enum Section<'a> {
     Probed {
         bytes: u16,
     },
+    /// The peer asks whether this side is where it has sent this.
+    Question(u64),
+    /// It is.
+    Answer(u64),
     /// Of a later version.
     Unknown,
 }
@@ -118,12 +124,18 @@ fn decode(kind: u8, flags: u8, body: &[u8]) -> Option<Section<'_>> {
         kind::BEAT => Beat::read(body).map(Section::Beat),
         kind::PROBE => size(body).map(|bytes| Section::Probe { bytes }),
         kind::PROBED => size(body).map(|bytes| Section::Probed { bytes }),
+        kind::QUESTION => number(body).map(Section::Question),
+        kind::ANSWER => number(body).map(Section::Answer),
         _ => None,
     }
 }
 
 fn size(body: &[u8]) -> Option<u16> {
     body.try_into().ok().map(u16::from_le_bytes)
+}
+
+fn number(body: &[u8]) -> Option<u64> {
+    body.try_into().ok().map(u64::from_le_bytes)
 }
 
 #[cfg(test)]
@@ -146,6 +158,8 @@ mod tests {
             section(kind::PIECE, 0, &[5, 0, 9, 1, 0, 2, 1, 2, 7]),
             section(200, 255, b"whatever"),
             section(kind::PROBED, 0, &[0xb0, 4]),
+            section(kind::QUESTION, 0, &[1, 0, 0, 0, 0, 0, 0, 1]),
+            section(kind::ANSWER, 0, &[2; 8]),
             vec![0; 9],
         ]
         .concat();
@@ -155,6 +169,8 @@ mod tests {
             Section::Piece(piece),
             Section::Unknown,
             Section::Probed { bytes: 1200 },
+            Section::Question(1 << 56 | 1),
+            Section::Answer(0x0202_0202_0202_0202),
         ];
         assert_eq!(all(&body), expected.map(Some));
         assert_eq!(all(&[0; 3]), []);
@@ -173,7 +189,9 @@ mod tests {
             section(kind::RECORDS, 0, &[5]),
             section(kind::PIECE, 0, &[5, 0, 9, 1, 0, 0, 0]),
             section(kind::BEAT, 0, &[5; 43]),
-            section(6, 0, &[]),
+            section(kind::QUESTION, 0, &[0; 7]),
+            section(kind::ANSWER, 0, &[0; 9]),
+            section(8, 0, &[]),
             section(0, 0, &[]),
         ] {
             let body = [&good[..], &bad, &good].concat();

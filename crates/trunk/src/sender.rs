@@ -205,6 +205,23 @@ impl Sender {
         Ok(())
     }
 
+    /// Appends a question, in a datagram of its own: it is for one address.
+    pub(crate) fn push_question(&mut self, question: u64) -> Result<(), Full> {
+        self.begin()?;
+        self.write(kind::QUESTION, &[&question.to_le_bytes()]);
+        self.is_closed = true;
+        Ok(())
+    }
+
+    /// Appends the answer to one.
+    pub(crate) fn push_answer(&mut self, question: u64) -> Result<(), Full> {
+        if self.sent.is_some() || self.room() < SECTION_BYTES + 8 {
+            self.begin()?;
+        }
+        self.write(kind::ANSWER, &[&question.to_le_bytes()]);
+        Ok(())
+    }
+
     /// Seals everything that was appended, unless something that is sealed still waits.
     pub(crate) fn seal(&mut self, now_ns: u64, aead: &mut Aead) {
         if self.lens.is_empty() || self.sent.is_some() {

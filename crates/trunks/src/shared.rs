@@ -164,6 +164,19 @@ impl Shared {
         }
     }
 
+    /// Datagrams of an agent's lane have come from an address that did not prove to be the agent's.
+    pub(crate) fn count_unproven(&self, agent: &str, from: SocketAddr) {
+        let Some(bind) = self.rules().find(agent).map(|rule| rule.bind) else { return };
+        self.at_door(bind, |shown| *shown.refused.entry(door::UNPROVEN).or_default() += 1);
+        tracing::warn!(
+            event = "agent_refused",
+            %bind,
+            peer = %from,
+            reason = door::UNPROVEN,
+            "datagrams of agent {agent} come from {from}, which is not where it is"
+        );
+    }
+
     /// Has every trunk rest. How many there are.
     pub(crate) fn rest(&self, order: &Order) -> usize {
         let state = self.state();

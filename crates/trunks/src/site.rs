@@ -265,9 +265,12 @@ impl Site {
 
     /// Hears what workers say of their lanes.
     fn listen(&mut self) {
-        let Self { shared, allowed, epoll, trunk, links, risen, number, .. } = self;
+        let Self { agent, shared, allowed, epoll, trunk, links, risen, number, .. } = self;
         let making = making(shared, allowed, epoll, *number);
-        trunk.listen(|event| handle(event, links, risen, making, shared));
+        trunk.listen(|event| match event {
+            Event::Unproven { from } => shared.count_unproven(agent, from),
+            event => handle(event, links, risen, making, shared),
+        });
     }
 
     fn handle_ready(&mut self, ready: Ready, now_ns: u64) {
@@ -425,7 +428,7 @@ fn handle(
         Event::Caught { serial } => links.handle_caught(serial, making.epoll),
         // What is nobody's is nothing that this trunk has to count.
         Event::Stray { from, datagram } => _ = shared.route(from, datagram),
-        Event::Begun(_) => {}
+        Event::Begun(_) | Event::Unproven { .. } => {}
     }
 }
 

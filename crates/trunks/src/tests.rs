@@ -1,6 +1,7 @@
 //! A gateway's end between an agent that is played here and workers that are: who is let in, what
 //! crosses, what ends. Without the instructions that TLS asks for, these tests say so and pass.
 
+mod address;
 mod fixture;
 mod lent;
 mod rig;

@@ -275,6 +275,7 @@ fn note(event: Event<'_>, heard: &mut Vec<Heard>, up: &mut Vec<u8>) {
         Event::Begun(_) => {}
         Event::Stray { from, .. } => panic!("a datagram of {from} came to a lane"),
         Event::Caught { .. } => panic!("no link was called"),
+        Event::Unproven { .. } => panic!("nobody listens to that"),
     }
 }
 

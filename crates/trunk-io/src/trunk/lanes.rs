@@ -1,5 +1,5 @@
-//! What comes by a trunk's datagrams, and how a gateway finds out where an agent's lane is: the
-//! sender of a datagram that is authentic and new.
+//! What comes by a trunk's datagrams, and how a gateway finds out where an agent's lane is: where a
+//! datagram comes from that is authentic and newer than all before, once that has proven to be so.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use ringgate_os::notify::Epoll;
 use ringgate_trunk::datagram::Header;
 use ringgate_trunk::tls::Failure;
 
-use super::{End, Event, Trunk};
+use super::{End, Event, Trunk, Way};
 
 /// Bursts that are taken in before anything else has its turn.
 const BURSTS_MAX: usize = 4;
@@ -25,17 +25,16 @@ impl Trunk {
         let Some(way) = seats.get_mut(lane).and_then(|seat| seat.way.as_mut()) else {
             return Ok(());
         };
-        let Some(mut port) = way.port.take() else { return Ok(()) };
-        let telling = Telling::new(lane as u8, way.is_up, handle);
+        let telling = Telling::new(lane as u8, way, handle);
         let mut received = Ok(());
         for _ in 0..BURSTS_MAX {
             let deliver = |link: u16, run: Run<'_>| telling.records(link, run);
             let stray = |from: SocketAddr, datagram: &[u8]| {
                 telling.tell(Event::Stray { from, datagram });
             };
-            match port.receive(buffers, (way.lane(), aead), now_ns, deliver, stray) {
+            match way.receive(buffers, aead, now_ns, deliver, stray) {
                 Ok((has_more, is_authentic)) => {
-                    telling.note(is_authentic);
+                    telling.note(is_authentic && way.socket().is_some());
                     if !has_more {
                         break;
                     }
@@ -46,13 +45,14 @@ impl Trunk {
                 }
             }
         }
-        way.port = Some(port);
         way.is_up = telling.is_up.get();
         received
     }
 
     /// At a gateway: a datagram that has come to the address that everybody knows. If it is of a
-    /// lane of ours, and authentic and new, its sender is where that lane's other end is.
+    /// lane of ours, and authentic and newer than all before, that lane's other end may be at its
+    /// sender: it is taken for it at once where the lane has none yet and the stream comes from
+    /// there too, and has to prove it otherwise.
     pub fn handle_datagram(
         &mut self,
         from: SocketAddr,
@@ -66,18 +66,27 @@ impl Trunk {
         let Some(way) = seats.get_mut(usize::from(lane)).and_then(|seat| seat.way.as_mut()) else {
             return;
         };
-        let telling = Telling::new(lane, way.is_up, &mut handle);
-        let is_authentic = way.receive_at_door(datagram, aead, now_ns, |link, run| {
-            telling.records(link, run);
-        });
-        telling.note(is_authentic);
-        way.is_up = telling.is_up.get();
-        if !is_authentic || way.leads_to(from) {
+        if way.is_too_soon(from, line.peer(), now_ns) {
             return;
         }
+        let telling = Telling::new(lane, way, &mut handle);
+        let deliver = |link: u16, run: Run<'_>| telling.records(link, run);
+        let (is_authentic, is_newest) = way.receive_at_door(datagram, aead, now_ns, deliver);
         let token = self.settings.token + 1 + u64::from(lane);
-        let moved = line.local().and_then(|own| way.move_to((own, from), epoll, token));
-        if let Err(why) = moved {
+        let tried = match line.local() {
+            Ok(own) if is_newest && way.socket().is_none() && from.ip() == line.peer().ip() => {
+                way.move_to((own, from), (epoll, token))
+            }
+            Ok(own) if is_newest => {
+                way.try_address((own, from), (epoll, token), now_ns);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+            Err(why) => Err(why),
+        };
+        telling.note(is_authentic && way.socket().is_some());
+        way.is_up = telling.is_up.get();
+        if let Err(why) = tried {
             self.end_with(End::Failed(Failure::Io(why)));
         }
     }
@@ -86,13 +95,15 @@ impl Trunk {
 /// Hands on what a lane brings: that it is up comes before its first record.
 struct Telling<'a, H> {
     lane: u8,
+    has_socket: bool,
     is_up: Cell<bool>,
     handle: RefCell<&'a mut H>,
 }
 
 impl<'a, H: FnMut(Event<'_>)> Telling<'a, H> {
-    const fn new(lane: u8, is_up: bool, handle: &'a mut H) -> Self {
-        Self { lane, is_up: Cell::new(is_up), handle: RefCell::new(handle) }
+    fn new(lane: u8, way: &Way, handle: &'a mut H) -> Self {
+        let (has_socket, is_up) = (way.socket().is_some(), Cell::new(way.is_up));
+        Self { lane, has_socket, is_up, handle: RefCell::new(handle) }
     }
 
     fn tell(&self, event: Event<'_>) {
@@ -107,7 +118,7 @@ impl<'a, H: FnMut(Event<'_>)> Telling<'a, H> {
 
     #[inline]
     fn records(&self, link: u16, run: Run<'_>) {
-        self.note(true);
+        self.note(self.has_socket);
         for frame in run.frames() {
             self.tell(Event::Record { lane: self.lane, link, frame });
         }

@@ -73,6 +73,8 @@ pub enum Word {
     Silent,
     /// Its socket has failed.
     Failed(io::Error),
+    /// Its datagrams have come from an address at which the other end is not.
+    Unproven(SocketAddr),
     /// Of these links, by their serial numbers, it has read what was said before, or they are over.
     Caught(Vec<u32>),
 }

@@ -9,10 +9,11 @@ use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::{Frame, Run};
 use ringgate_os::notify::Epoll;
-use ringgate_trunk::beat::SILENCE_NS;
+use ringgate_trunk::beat::{BEAT_NS, SILENCE_NS};
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk::lane::{Full, Lane, Role, Secrets, Stats};
 
+use super::trial::Trials;
 use crate::port::{Buffers, Port};
 
 /// What there is to say of a lane and its socket.
@@ -43,6 +44,8 @@ pub struct LaneStats {
 pub struct Way {
     lane: Lane,
     pub(super) port: Option<Port>,
+    /// Other addresses, at one of which the other end may be now.
+    trials: Trials,
     pub(super) is_up: bool,
     is_watched_for_room: bool,
     began_ns: u64,
@@ -65,6 +68,7 @@ impl Way {
         Self {
             lane: Lane::new(role, which, secrets, rekey, now_ns),
             port: None,
+            trials: Trials::default(),
             is_up: false,
             is_watched_for_room: false,
             began_ns: now_ns,
@@ -85,8 +89,9 @@ impl Way {
         self.lane.jump();
     }
 
-    /// Seals what was pushed, so that it goes along.
+    /// Seals what was pushed, so that it goes along. What was asked does not.
     pub(super) fn make_portable(&mut self, aead: &mut Aead, now_ns: u64) {
+        self.trials.end();
         // What the socket does not take goes along too.
         let _ = self.send(aead, now_ns);
         self.lane.seal(now_ns, aead);
@@ -95,7 +100,7 @@ impl Way {
     pub(super) fn write(&self, out: &mut Writer<'_>) {
         // Whether there is room shows when it is sent to.
         let Self { lane, port, is_up, is_watched_for_room: _, began_ns, full, moved, .. } = self;
-        let Self { link_gone, link_full, cut_before, .. } = self;
+        let Self { link_gone, link_full, cut_before, trials: _, .. } = self;
         lane.write(out);
         port.is_some().write(out);
         if let Some(port) = port {
@@ -120,6 +125,7 @@ impl Way {
         Ok(Self {
             lane,
             port,
+            trials: Trials::default(),
             is_up: Carry::read(from)?,
             is_watched_for_room: false,
             began_ns: time::read(from)?,
@@ -142,44 +148,117 @@ impl Way {
         self.port.as_ref().map(Port::as_fd)
     }
 
-    /// Takes in what the socket has, up to a burst, as [`Port::receive`] does. Returns whether
-    /// there may be more.
+    /// Takes in what its sockets have, up to a burst of each, as [`Port::receive`] does. Returns
+    /// whether there may be more, and whether anything was authentic.
     pub fn receive(
         &mut self,
         buffers: &mut Buffers,
         aead: &mut Aead,
         now_ns: u64,
-        deliver: impl FnMut(u16, Run<'_>),
-        stray: impl FnMut(SocketAddr, &[u8]),
-    ) -> io::Result<bool> {
-        let Self { lane, port: Some(port), .. } = self else { return Ok(false) };
-        port.receive(buffers, (lane, aead), now_ns, deliver, stray).map(|(has_more, _)| has_more)
+        mut deliver: impl FnMut(u16, Run<'_>),
+        mut stray: impl FnMut(SocketAddr, &[u8]),
+    ) -> io::Result<(bool, bool)> {
+        let Self { lane, port, trials, .. } = self;
+        let mut all = (false, false);
+        let mut failed = Ok(());
+        let first = port.iter_mut().map(|port| (port, false));
+        let second = trials.port().map(|port| (port, true));
+        let mut is_refused = false;
+        for (port, is_tried) in first.chain(second) {
+            match port.receive(buffers, (lane, aead), now_ns, &mut deliver, &mut stray) {
+                Ok((has_more, is_authentic)) => {
+                    all = (all.0 | has_more, all.1 | is_authentic);
+                }
+                Err(_) if is_tried => is_refused = true,
+                Err(why) => failed = Err(why),
+            }
+        }
+        if is_refused {
+            self.trials.end();
+        }
+        self.judge(now_ns);
+        failed.map(|()| all)
     }
 
     /// At a gateway: a datagram for this lane that has come to the address that everybody knows.
-    /// Where it is authentic and new, which is what this returns, the other end is at its sender.
+    /// Returns whether it is authentic, and whether it is newer than all before: only then the
+    /// other end may be at its sender ([`Way::try_address`]).
     pub fn receive_at_door(
         &mut self,
         datagram: &mut [u8],
         aead: &mut Aead,
         now_ns: u64,
         deliver: impl FnMut(u16, Run<'_>),
-    ) -> bool {
-        self.lane.receive_runs(now_ns, aead, &mut [datagram], deliver)
+    ) -> (bool, bool) {
+        let before = self.lane.latest();
+        let is_authentic = self.lane.receive_runs(now_ns, aead, &mut [datagram], deliver);
+        self.judge(now_ns);
+        (is_authentic, self.lane.latest() > before)
     }
 
-    /// Whether that is where its socket leads to.
-    pub fn leads_to(&self, peer: SocketAddr) -> bool {
-        self.port.as_ref().is_some_and(|port| port.peer() == peer)
-    }
-
-    /// Opens a socket to where the other end is now. It answers from the address to which the agent
-    /// has connected, and no other.
-    pub fn move_to(
+    /// Something authentic and newer than all before has come from `peer`: finds out whether that
+    /// is where the other end is now. The lane answers from `own`, and no other address.
+    pub fn try_address(
         &mut self,
         (own, peer): (SocketAddr, SocketAddr),
-        epoll: &Epoll,
-        token: u64,
+        set: (&Epoll, u64),
+        now_ns: u64,
+    ) {
+        let before = self.port.as_ref().map(Port::peer);
+        if before != Some(peer) {
+            self.trials.begin((own, peer), before.is_some(), set, now_ns);
+        }
+    }
+
+    /// Whether it is too soon to look at what comes from `peer`: a lane that has just begun waits a
+    /// moment for the address where the stream comes from, so that who copies its first datagrams
+    /// and is quicker does not keep the agent out.
+    pub(super) fn is_too_soon(
+        &mut self,
+        peer: SocketAddr,
+        stream: SocketAddr,
+        now_ns: u64,
+    ) -> bool {
+        let is_new = self.port.is_none() && now_ns.saturating_sub(self.began_ns) < ELSEWHERE_NS;
+        let is_too_soon = is_new && peer.ip() != stream.ip();
+        if is_too_soon {
+            self.trials.note(peer);
+        }
+        is_too_soon
+    }
+
+    /// An address that was asked and is not the other end's, once.
+    pub const fn take_unproven(&mut self) -> Option<SocketAddr> {
+        self.trials.take_unproven()
+    }
+
+    /// Whether an address is asked.
+    pub const fn is_trying(&self) -> bool {
+        self.trials.is_going_on()
+    }
+
+    /// Goes by what was answered.
+    fn judge(&mut self, now_ns: u64) {
+        if let Some(port) = self.trials.judge(&mut self.lane, now_ns) {
+            self.set_port(port);
+            self.lane.handle_moved(now_ns);
+        }
+    }
+
+    /// Is in this set no more, and in somebody else's hands from now on.
+    pub fn leave(&mut self, epoll: &Epoll) {
+        self.trials.end();
+        if let Some(socket) = self.socket() {
+            let _ = epoll.remove(socket);
+        }
+    }
+
+    /// Opens a socket to where the other end is. It answers from the address to which the agent has
+    /// connected, and no other.
+    pub(super) fn move_to(
+        &mut self,
+        (own, peer): (SocketAddr, SocketAddr),
+        (epoll, token): (&Epoll, u64),
     ) -> io::Result<()> {
         let port = Port::open(own, peer)?;
         epoll.add(port.as_fd(), token)?;
@@ -205,8 +284,9 @@ impl Way {
         }
     }
 
-    /// What time brings: beats and probes, which the next flush sends.
+    /// What time brings: beats, probes and questions, which the next flush sends.
     pub fn poll(&mut self, now_ns: u64) {
+        self.judge(now_ns);
         if self.port.is_some() {
             self.lane.poll(now_ns);
         }
@@ -214,10 +294,11 @@ impl Way {
 
     /// When that is due.
     pub fn due_ns(&self) -> u64 {
-        match self.port {
+        let due_ns = match self.port {
             Some(_) => self.lane.due_ns(),
             None => self.began_ns + SILENCE_NS,
-        }
+        };
+        due_ns.min(self.trials.due_ns())
     }
 
     /// Appends a record that may be lost, after making room by sending where there is none. What
@@ -266,8 +347,8 @@ impl Way {
     }
 
     /// Whether something waits to be sent.
-    pub const fn has_pending(&self) -> bool {
-        !self.lane.is_empty()
+    pub fn has_pending(&self) -> bool {
+        !self.lane.is_empty() || self.trials.must_ask()
     }
 
     /// Seals and sends what waits, and has the set say when there is room for the rest.
@@ -279,6 +360,8 @@ impl Way {
         now_ns: u64,
     ) -> io::Result<()> {
         let is_stuck = !self.send(aead, now_ns)?;
+        let Self { lane, port, trials, .. } = self;
+        trials.ask(port.as_mut(), lane, (aead, now_ns));
         let Some(port) = &self.port else { return Ok(()) };
         if is_stuck != self.is_watched_for_room {
             self.is_watched_for_room = is_stuck;
@@ -302,3 +385,7 @@ impl Way {
         }
     }
 }
+
+/// How long a lane waits for the address where its stream comes from: an agent says something of
+/// each twice a second.
+const ELSEWHERE_NS: u64 = 2 * BEAT_NS;

@@ -44,7 +44,7 @@ impl Worker {
         self.lanes.desk(self.driver.bell())
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let Self { driver, lanes, links, closed, heard, greeted, clock: _ } = self;
         let mut over = lanes.over(driver);
         over.turn(Wait::No).expect("the driver lives");
@@ -73,7 +73,7 @@ impl Worker {
     }
 
     /// Writes a bundle; what the kernel does not take is returned.
-    fn say(&mut self, link: SocketId, write: impl Fn(&mut Writer<'_>) -> bool) -> usize {
+    pub(super) fn say(&mut self, link: SocketId, write: impl Fn(&mut Writer<'_>) -> bool) -> usize {
         let mut over = self.lanes.over(&mut self.driver);
         let tx = over.tx();
         let slot = tx.open_large().expect("a slot is free");
@@ -96,7 +96,7 @@ impl Worker {
 }
 
 /// A gateway whose first worker is one.
-fn rig(choice: Choice, allowed: &[&str]) -> Option<(Rig, Worker)> {
+pub(super) fn rig(choice: Choice, allowed: &[&str]) -> Option<(Rig, Worker)> {
     let mut worker = None;
     let rig = Rig::with_desks(allowed, |clock| {
         worker = Worker::new(choice, clock);
@@ -122,7 +122,12 @@ fn until(
 }
 
 /// A link of the agent's, as its worker knows it.
-fn begin(rig: &mut Rig, worker: &mut Worker, agent: &mut Agent, number: u16) -> SocketId {
+pub(super) fn begin(
+    rig: &mut Rig,
+    worker: &mut Worker,
+    agent: &mut Agent,
+    number: u16,
+) -> SocketId {
     let count = worker.greeted.len();
     agent.tell(0, number, |writer| writer.hello(&Hello::new(1, "arena-1")));
     until(rig, worker, agent, "a link begins", |_, worker, _| worker.greeted.len() > count);
@@ -132,7 +137,7 @@ fn begin(rig: &mut Rig, worker: &mut Worker, agent: &mut Agent, number: u16) -> 
     link
 }
 
-fn announce(writer: &mut Writer<'_>, session: SessionId) -> bool {
+pub(super) fn announce(writer: &mut Writer<'_>, session: SessionId) -> bool {
     let address = SocketAddr::from(([192, 0, 2, 1], 7));
     let (slot, slots_max, user_data, listener) = (0, 1, &[0; 256], "main");
     let client_id = session.as_u64();

@@ -303,6 +303,10 @@ impl Rig {
         }
     }
 
+    pub(super) fn turn_workers(&mut self) {
+        self.workers.turn();
+    }
+
     pub(super) fn shown_agent(&self) -> AgentShown {
         let shown = self.trunks.shown();
         shown.agents.into_iter().find(|agent| agent.name == "host-7").unwrap_or_default()
@@ -409,6 +413,7 @@ impl Agent {
                 Event::LaneUp(_) | Event::Begun(_) => {}
                 Event::Stray { .. } => panic!("a stray datagram at an agent"),
                 Event::Caught { .. } => panic!("an agent lends no lane"),
+                Event::Unproven { .. } => panic!("an agent has one address to send to"),
             });
         }
         trunk.poll(now_ns);
