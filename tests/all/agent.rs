@@ -152,7 +152,13 @@ pub(crate) fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) 
 }
 
 pub(crate) fn gateway(folder: &Folder, port: u16) -> Daemon {
+    gateway_with(folder, port, |_| ())
+}
+
+/// One whose config is changed.
+pub(crate) fn gateway_with(folder: &Folder, port: u16, change: impl FnOnce(&mut Text)) -> Daemon {
     let mut text = Text::new();
+    change(&mut text);
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
     text.backends.push_str("grace = \"1m\"\n");
     text.more = at_gateway(folder, port);

@@ -20,7 +20,7 @@ use crate::netns::{self, Staying};
 use crate::xdp_rig::{Host, NETCODE_PORT};
 
 /// What a listener has more that delivers messages.
-const DELIVERS: &str = "delivery = \"gateway\"\nkeep_alive = \"1s\"\n";
+pub(crate) const DELIVERS: &str = "delivery = \"gateway\"\nkeep_alive = \"1s\"\n";
 
 /// The longest message: of several records on a link, of many pieces on a trunk.
 const LARGE_BYTES: u32 = 64 * 1024;
@@ -34,7 +34,7 @@ const TURNS_MAX: u128 = PATIENCE.as_millis() / TURN.as_millis();
 const TURNS_UNTIL_AGAIN: u128 = 50;
 
 /// A player who stays for a minute, whatever the gateway does meanwhile.
-fn player(server: SocketAddr, client_id: u64) -> Client {
+pub(crate) fn player(server: SocketAddr, client_id: u64) -> Client {
     let servers = server.to_string().parse().expect("an address");
     let spec = TokenSpec { timeout_seconds: 60, ..TokenSpec::new(PROTOCOL_ID, client_id, servers) };
     let key = Key::from_hex(KEY_HEX).expect("a key");

@@ -113,8 +113,7 @@ fn a_link_is_let_in_once_the_gateway_says_so() {
 
     // Whoever is there stays when names change; nobody new comes by a name that is gone.
     let mut acts = Vec::new();
-    relay.set_names(vec!["arena-2".to_owned()]);
-    relay.tell_intakes(|act| acts.push(said(act)));
+    relay.set_names(vec!["arena-2".to_owned()], |act| acts.push(said(act)));
     assert_eq!(acts, [intake(link, false)]);
     assert_eq!(is_let_in(&relay), [true]);
     for (name, heard) in [("arena-1", "Goodbye"), ("arena-2", "Welcome")] {
@@ -152,11 +151,6 @@ fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
     let mut acts = Vec::new();
     relay.tell_draining(silent, 7, |act| acts.push(said(act)));
     assert_eq!(acts, [draining(1)]);
-    let mut acts = Vec::new();
-    relay.undrain(|act| acts.push(said(act)));
-    let heard = |game| format!("{game} hears {:?}", ToGame::Undrained);
-    assert_eq!(acts[..3], [heard(0), heard(1), intake(link, true)]);
-    assert!(acts.len() == 4 && acts[3].ends_with("Intake { is_open: true }"), "{acts:?}");
     relay.handle_lane_lost(|_| ());
     relay.connect().expect("there is room");
     relay.tell_draining(game, 7, |act| panic!("it has not said hello: {}", said(act)));
@@ -264,6 +258,32 @@ fn messages_go_the_way_that_their_channel_asks_for() {
     let acts = from_gateway(&mut relay, link, |writer| writer.quality(there, &quality));
     let heard = ToGame::Quality { session: here, quality };
     assert_eq!(acts, (Ok(()), vec![format!("0 hears {heard:?}")]));
+}
+
+#[test]
+fn what_a_gateway_says_of_itself_and_of_messages_reaches_the_game() {
+    let mut relay = relay();
+    let (_, link) = let_in(&mut relay);
+    let (here, there) = (SessionId::new(HERE, 42), SessionId::new(THERE, 42));
+    type Write<'a> = &'a dyn Fn(&mut Writer<'_>) -> bool;
+    let each: [(Write<'_>, ToGame<'_>); 6] = [
+        (&|writer| writer.taken_over(3), ToGame::TakenOver { generation: 3 }),
+        (&|writer| writer.draining(900), ToGame::Draining { left_ms: 900 }),
+        (&|writer| writer.undrained(), ToGame::Undrained),
+        (&|writer| writer.pong(8), ToGame::Pong { token: 8 }),
+        (
+            &|writer| writer.report(there, 5, true),
+            ToGame::Report { session: here, token: 5, is_delivered: true },
+        ),
+        (
+            &|writer| writer.room(there, true, 9),
+            ToGame::Room { session: here, is_full: true, waiting_bytes: 9 },
+        ),
+    ];
+    for (write, heard) in each {
+        let acts = from_gateway(&mut relay, link, write);
+        assert_eq!(acts, (Ok(()), vec![format!("0 hears {heard:?}")]));
+    }
 }
 
 #[test]
