@@ -3,6 +3,7 @@
 mod hostile;
 mod order;
 mod rig;
+mod seeds;
 mod wire;
 
 pub(crate) use rig::carried;
