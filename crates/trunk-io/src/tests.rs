@@ -179,6 +179,44 @@ fn hostile_datagrams_at_the_door_and_at_a_lane_are_counted_and_never_answered() 
 }
 
 #[test]
+fn hostile_datagrams_at_an_agents_lane_are_counted_and_never_answered() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(1)));
+    rig.until("the session is open", |rig| rig.heard(AGENT).len() == 1);
+    let trunk = rig.trunk(GATEWAY).agreed().expect("it has begun").trunk;
+    let lane = rig.trunk(GATEWAY).other_end(0).expect("it was heard");
+    // Whoever has another address than the gateway does not get as far as the lane.
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    stranger.send_to(&[0xd1; 60], lane).expect("sent");
+    // One who has its address, as on its network: nothing of what was not sealed is taken in.
+    let spoofed = crate::port::udp(rig.door_address(), true).expect("several may have it");
+    let spoofed = std::net::UdpSocket::from(spoofed);
+    let mut forged = [0x55; 200];
+    for (at, trunk) in [(0, trunk), (1, trunk + 1)] {
+        let header = Header { lane: 0, epoch: 0, trunk, sequence: (1 << 40) + at };
+        forged[..16].copy_from_slice(&header.to_bytes());
+        spoofed.send_to(&forged, lane).expect("sent");
+    }
+    spoofed.send_to(b"x", lane).expect("sent");
+    let first = |rig: &Rig| rig.trunk(AGENT).stats().next().expect("there is a lane").lane;
+    rig.until("all were looked at", |rig| {
+        let refusals = first(rig).refusals;
+        [Refusal::Forged, Refusal::Elsewhere, Refusal::Foreign]
+            .iter()
+            .all(|why| refusals.of(*why) == 1)
+    });
+    let mut answer = [0; 100];
+    for socket in [&spoofed, &stranger] {
+        socket.set_nonblocking(true).expect("an option");
+        assert!(socket.recv(&mut answer).is_err(), "nothing is answered");
+    }
+    drop(spoofed);
+    rig.push(GATEWAY, 0, 7, |writer| writer.payload(session(1), b"it goes on"));
+    rig.until("it goes on", |rig| rig.heard(AGENT).len() == 2);
+    assert!(rig.trunk(AGENT).over().is_none());
+}
+
+#[test]
 fn an_agent_whose_address_changes_is_followed() {
     let Some(mut rig) = Rig::with(Rekey::default()) else { return };
     rig.tell(GATEWAY, 0, 7, |writer| writer.opened(&opened(1)));

@@ -660,6 +660,12 @@ impl Trunk {
         self.over = Some(end);
     }
 
+    /// Where a lane's other end is.
+    #[cfg(test)]
+    pub(crate) fn other_end(&self, lane: usize) -> Option<SocketAddr> {
+        self.seats[lane].way.as_ref().and_then(Way::peer)
+    }
+
     /// A lane's socket is another one from now on.
     #[cfg(test)]
     pub(crate) fn replace_port(&mut self, lane: usize, port: Port) {

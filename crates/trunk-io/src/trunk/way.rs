@@ -196,6 +196,11 @@ impl Way {
         (is_authentic, self.lane.latest() > before)
     }
 
+    /// Where the other end is, once that is known.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.port.as_ref().map(Port::peer)
+    }
+
     /// Something authentic and newer than all before has come from `peer`: finds out whether that
     /// is where the other end is now. The lane answers from `own`, and no other address.
     pub fn try_address(
@@ -204,7 +209,7 @@ impl Way {
         set: (&Epoll, u64),
         now_ns: u64,
     ) {
-        let before = self.port.as_ref().map(Port::peer);
+        let before = self.peer();
         if before != Some(peer) {
             self.trials.begin((own, peer), before.is_some(), set, now_ns);
         }
