@@ -73,7 +73,7 @@ use keeper::Keeper;
 use listeners::Listeners;
 use main_loop::{ControlLoop, HandingOver, Postponed};
 use membership::Membership;
-use notify::Notifier;
+pub(crate) use notify::Notifier;
 use recorder::Recorder;
 use ringgate_gate::{IdVec, Setup};
 use ringgate_os::overflows::Overflows;

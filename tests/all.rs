@@ -207,6 +207,8 @@ mod sim_seeds;
 mod systemd;
 #[path = "all/systemd_agent.rs"]
 mod systemd_agent;
+#[path = "all/systemd_tokens.rs"]
+mod systemd_tokens;
 #[path = "all/token_languages.rs"]
 mod token_languages;
 #[path = "all/tuning.rs"]

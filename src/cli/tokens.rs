@@ -17,6 +17,7 @@ use super::{Failure, exit, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 use crate::confine::Calls;
+use crate::control::Notifier;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
 #[derive(Debug, clap::Args)]
@@ -47,6 +48,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     // Before any thread: they would not be bound by it.
     privileges.give_up_files(&folders(&config, file), &[])?;
     signal::explain_hang_ups("a token service reads its file when it starts")?;
+    let (notifier, drain) = (Notifier::own(), of.drain_timeout);
     let (stop, stopped) = std::sync::mpsc::channel();
     let _flag = signal::stop_flag(move || {
         let _ = stop.send(());
@@ -60,7 +62,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     exit::print(&text)?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
+    notifier.ready();
     let _ = stopped.recv();
+    notifier.stopping(drain);
     tracing::info!(event = "stop", "answering what is under way");
     running.stop();
     Ok(())

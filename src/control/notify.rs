@@ -11,7 +11,7 @@ use std::time::Duration;
 use ringgate_os::clock;
 
 /// Where messages go.
-pub(super) struct Notifier {
+pub(crate) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     /// Where the socket is, and `WATCHDOG_USEC`: for the process after this one.
@@ -28,6 +28,11 @@ pub(super) struct Known {
 }
 
 impl Notifier {
+    /// As the environment of this process says.
+    pub(crate) fn own() -> Self {
+        Self::from_env(Known::default())
+    }
+
     /// As the environment of this process says, or the process before it.
     pub(super) fn from_env(before: Known) -> Self {
         let of = |name: &str| std::env::var(name).ok();
@@ -53,7 +58,7 @@ impl Notifier {
     }
 
     /// The daemon serves, or serves again after a reload.
-    pub(super) fn ready(&self) {
+    pub(crate) fn ready(&self) {
         self.send("READY=1\nSTATUS=serving");
     }
 
@@ -74,7 +79,7 @@ impl Notifier {
     }
 
     /// The daemon drains and will be gone after this time at the latest.
-    pub(super) fn stopping(&self, within: Duration) {
+    pub(crate) fn stopping(&self, within: Duration) {
         let extend_us = (within + STOP_MARGIN).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={extend_us}"));
     }

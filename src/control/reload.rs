@@ -23,8 +23,7 @@ use ringgate_gate::{
 use ringgate_os::process;
 
 use super::plan;
-pub(super) use fields::{Compared, admin_fields, fleet_fields};
-use fields::{differing, gateway_fields, listener_fields};
+use fields::{admin_fields, differing, fleet_fields, gateway_fields, listener_fields};
 pub(super) use listeners::Known;
 use listeners::{Fate, fates};
 

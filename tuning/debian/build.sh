@@ -24,6 +24,9 @@ sed -e 's|/usr/local/bin/|/usr/bin/|' -e 's|Goes to /etc/systemd/system/ringgate
 # For hosts with game processes: it lies there until somebody enables it.
 sed -e 's|/usr/local/bin/|/usr/bin/|' -e 's|Goes to /etc/systemd/system/ringgate-agent.service; |From the package ringgate; |' \
     tuning/ringgate-agent.service >"$root/lib/systemd/system/ringgate-agent.service"
+# For hosts with a fleet's token service, likewise.
+sed -e 's|/usr/local/bin/|/usr/bin/|' -e 's|Goes to /etc/systemd/system/ringgate-tokens.service; |From the package ringgate; |' \
+    tuning/ringgate-tokens.service >"$root/lib/systemd/system/ringgate-tokens.service"
 install -m 644 tuning/90-ringgate.conf "$root/etc/sysctl.d/90-ringgate.conf"
 doc=$root/usr/share/doc/ringgate
 install -D -m 644 -t "$doc/examples" tuning/prometheus/ringgate.rules.yml \

@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 use crate::config::values::word_of;
 use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
-use crate::control::view::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_agent::counts::Drop;
 use ringgate_agent::service::Agent;
-use ringgate_agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
+use ringgate_agent::view::{DeskView, LaneView, Refusal, State, View};
 use ringgate_link::announce::Standing;
 use ringgate_report::text::put;
 
@@ -18,7 +17,7 @@ pub(super) fn status(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    (is_draining, reloads): (bool, Reloads),
+    is_draining: bool,
 ) -> String {
     let view = agent.view();
     let mut page = json!({
@@ -31,33 +30,18 @@ pub(super) fn status(
         "workers": view.workers,
         "players": view.players(),
         "gateways": view.gateways.iter().map(gateway).collect::<Vec<_>>(),
-        "backends": backends_of(&view),
-        "config": {
-            "read_unix_s": reloads.config_unix_s,
-            "reloads": reloads.done,
-            "reloads_refused": reloads.refused,
-        },
+        "backends": view.backends.iter().map(|(name, seen)| json!({
+            "name": name,
+            "is_there": seen.is_there,
+            "links": seen.links,
+            "players": seen.players,
+        })).collect::<Vec<_>>(),
         "drops": drops(&view),
     });
     if let (Some(fleet), Value::Object(fields)) = (fleet, &mut page) {
         fields.insert("fleet".to_owned(), of_fleet(fleet));
     }
     format!("{page}\n")
-}
-
-/// Those of the file, and those that are not in it any more and have players.
-fn backends_of(view: &View) -> Vec<Value> {
-    let row = |(name, seen): &(String, Seen), retired: bool| {
-        json!({
-            "name": name,
-            "is_there": seen.is_there,
-            "links": seen.links,
-            "players": seen.players,
-            "retired": retired,
-        })
-    };
-    let backends = view.backends.iter().map(|it| row(it, false));
-    backends.chain(view.retired.iter().map(|it| row(it, true))).collect()
 }
 
 fn of_fleet(status: &Status) -> Value {
@@ -114,7 +98,6 @@ fn gateway(desk: &DeskView) -> Value {
         "gateway": desk.gateway,
         "address": desk.address,
         "state": desk.state,
-        "leaving": desk.is_leaving,
         "connected": desk.begun,
         "last_end": desk.last_end.as_ref().map(|(name, why)| json!({ "reason": name, "detail": why })),
         "lanes": desk.lanes.iter().map(lane).collect::<Vec<_>>(),
@@ -155,7 +138,7 @@ pub(super) fn metrics(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    (is_draining, reloads): (bool, Reloads),
+    is_draining: bool,
 ) -> String {
     let view = agent.view();
     let mut text = Text::default();
@@ -202,7 +185,6 @@ pub(super) fn metrics(
         "Datagrams of such servers for players.",
         counts.datagrams_from_servers,
     );
-    config(&mut text, reloads);
     let mut drops = text.family(
         "ringgate_agent_dropped_total",
         Kind::Counter,
@@ -218,25 +200,6 @@ pub(super) fn metrics(
         metrics_of_fleet(&mut text, fleet);
     }
     text.into_string()
-}
-
-/// By the names that a gateway has for them.
-fn config(text: &mut Text, reloads: Reloads) {
-    let mut one = |name, help, value: u64| {
-        text.family(name, Kind::Gauge, help).sample(&[], value);
-    };
-    let is_in_force = u64::from(!reloads.last_refused);
-    let last = "0 when the config was read again and refused, and the earlier one still runs.";
-    one("ringgate_config_last_reload_ok", last, is_in_force);
-    let read = "When the running config was read, in seconds since 1970.";
-    one("ringgate_config_time_seconds", read, reloads.config_unix_s);
-    let mut all = text.family(
-        "ringgate_config_reloads_total",
-        Kind::Counter,
-        "Times the config was read again.",
-    );
-    all.sample(&[("result", "done")], reloads.done);
-    all.sample(&[("result", "refused")], reloads.refused);
 }
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {
@@ -279,7 +242,7 @@ fn backends(text: &mut Text, view: &View) {
     }
     let mut players =
         text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.");
-    for (name, seen) in view.backends.iter().chain(&view.retired) {
+    for (name, seen) in &view.backends {
         players.sample(&[("backend", name)], seen.players);
     }
 }
