@@ -5,7 +5,9 @@
 //! it, and the kernel is asked who holds an address and what an interface can.
 
 mod addresses;
+mod agent;
 mod card;
+mod certificate;
 mod cpu;
 mod fleet;
 mod host;
@@ -20,7 +22,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::exit::print;
-use crate::config::{Config, IoChoice};
+use crate::config::{self, Config, HostConfig, IoChoice};
 use host::Host;
 use ringgate_io::{Choice, DriverOptions};
 use ringgate_report::text::put;
@@ -28,7 +30,7 @@ use ringgate_report::text::put;
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Hold the host against this config file too
+    /// Hold the host against this config file too: a gateway's, or an agent's
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print the findings as JSON
@@ -76,15 +78,28 @@ impl Finding {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let of_agent = args.config.as_deref().filter(|file| config::is_of_agent(file));
+    if let Some(file) = of_agent {
+        let config = HostConfig::load(file)?;
+        let mut findings = examine(&Host::new(Path::new("/")), None);
+        findings.insert(1, driver(None));
+        findings.extend(agent::examine(&config));
+        return tell(&findings, args.json);
+    }
     let config = args.config.as_deref().map(Config::load).transpose()?;
     let mut findings = examine(&Host::new(Path::new("/")), config.as_ref());
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
     if let (Some(config), Some(file)) = (&config, &args.config) {
         findings.extend(card::card(&Host::new(Path::new("/")), config));
         findings.push(addresses::in_use(config, file));
+        findings.extend(agent::of_gateway(config));
     }
-    print(&if args.json { json(&findings) } else { render(&findings) })?;
-    conclude(&findings)
+    tell(&findings, args.json)
+}
+
+fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
+    print(&if as_json { json(findings) } else { render(findings) })?;
+    conclude(findings)
 }
 
 /// Fails where something bites.

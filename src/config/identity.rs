@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::keys::{self, KeySources};
 use super::section::Section;
 use ringgate_os::processor;
-use ringgate_trunk::tls;
+use ringgate_trunk::tls::{self, paper};
 
 /// The contents of the files. Several agents may have one.
 #[derive(Clone)]
@@ -51,6 +51,17 @@ impl Identity {
         processor::suffices_for_tls()?;
         let made = tls::Agent::new(ringgate_trunk_io::provider(), self.files());
         made.map_err(|why| why.to_string())
+    }
+
+    /// When the first of the own certificates ends, and the first of the authorities', in seconds
+    /// of the Unix epoch.
+    pub fn ends_s(&self) -> [Option<i64>; 2] {
+        [&self.files.certificate, &self.files.ca].map(|pem| paper::first_end_s(pem))
+    }
+
+    /// Whether the own certificate is for this name.
+    pub fn is_for(&self, name: &str) -> bool {
+        paper::is_for(&self.files.certificate, name)
     }
 
     /// The folders that the files lie in, where those come that take their places.

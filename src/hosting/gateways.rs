@@ -26,7 +26,7 @@ pub(super) struct Gateways {
 }
 
 struct Known {
-    region: String,
+    is_in_region: bool,
     /// Where this agent may connect.
     entrance: Option<Gateway>,
 }
@@ -44,11 +44,6 @@ impl Gateways {
             chosen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
         }
-    }
-
-    /// The file says something else.
-    pub(super) fn set(&mut self, file: Vec<Gateway>, regions: Vec<Name>, max: usize) {
-        (self.file, self.regions, self.max) = (file, regions, max);
     }
 
     /// Those that were chosen, for the process that goes on with the agent.
@@ -90,27 +85,26 @@ impl Gateways {
             }
             None => None,
         };
-        Ok(Known { region: found.region, entrance })
+        let is_in_region = self.regions.iter().any(|region| region.as_str() == found.region);
+        Ok(Known { is_in_region, entrance })
     }
 
     /// Chooses again. `is_up` says whether there is a trunk.
     pub(super) fn choose(&mut self, is_up: impl Fn(&Gateway) -> bool) {
-        let Self { known, chosen, regions, .. } = self;
-        let candidate = |name: &str| known.get(name)?.candidate(regions);
-        chosen.retain(|name, at| match candidate(name) {
+        let Self { known, chosen, .. } = self;
+        chosen.retain(|name, at| match known.get(name).and_then(Known::candidate) {
             Some(entrance) => {
                 at.clone_from(entrance);
                 true
             }
             None => is_up(at),
         });
-        let have = chosen.keys().filter(|name| candidate(name).is_some()).count();
+        let is_candidate = |name: &str| known.get(name).and_then(Known::candidate).is_some();
+        let have = chosen.keys().filter(|name| is_candidate(name)).count();
         let mut others: Vec<_> = known
             .iter()
             .filter(|(name, _)| !chosen.contains_key(*name))
-            .filter_map(|(name, known)| {
-                Some((rank(&self.agent, name), name, known.candidate(regions)?))
-            })
+            .filter_map(|(name, known)| Some((rank(&self.agent, name), name, known.candidate()?)))
             .collect();
         others.sort_unstable();
         let missing = self.max.saturating_sub(have);
@@ -153,10 +147,8 @@ impl Gateways {
 }
 
 impl Known {
-    /// Where to connect, if it is in one of these regions.
-    fn candidate(&self, regions: &[Name]) -> Option<&Gateway> {
-        let is_in_region = regions.iter().any(|region| region.as_str() == self.region);
-        self.entrance.as_ref().filter(|_| is_in_region)
+    fn candidate(&self) -> Option<&Gateway> {
+        self.entrance.as_ref().filter(|_| self.is_in_region)
     }
 }
 
@@ -237,19 +229,6 @@ mod tests {
         assert_eq!(wanted(&mut gateways)[0], "a.example:9", "it has moved");
         gone(&mut gateways, "d");
         assert_eq!(wanted(&mut gateways), ["a.example:9"]);
-    }
-
-    #[test]
-    fn another_file_brings_gateways_of_its_regions_and_leaves_those_that_are_connected() {
-        let mut gateways = Gateways::new(&settings(9));
-        put(&mut gateways, "a", &gateway("eu", &any("a.example:1")));
-        put(&mut gateways, "b", &gateway("us", &any("b.example:1")));
-        assert_eq!(wanted(&mut gateways), ["a.example:1"]);
-        let file = vec![Gateway::parse("filed.example:7200").expect("sound")];
-        gateways.set(file, vec![Name::new("us").expect("a name")], 9);
-        gateways.choose(|at| at.to_string() == "a.example:1");
-        assert_eq!(gateways.names(), ["a", "b"]);
-        assert_eq!(wanted(&mut gateways), ["b.example:1"], "its trunk is down");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
+use crate::agent::{NAMES, agent_file, certificates};
 use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
 
@@ -135,4 +136,65 @@ fn io_uring_that_is_wanted_and_denied_bites_as_run_refuses() {
     let refused =
         without_io_uring(|| run(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()])));
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+}
+
+/// The line that begins so, without what comes before the name.
+fn line<'a>(said: &'a str, begin: &str) -> &'a str {
+    let found = said.lines().find(|line| line.starts_with(begin));
+    found.unwrap_or_else(|| panic!("no {begin}: {said}"))
+}
+
+#[test]
+fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let gateway = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = gateway.local_addr().expect("bound").port();
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = server.local_addr().expect("bound");
+    let link = format!("link = \"udp\"\naddress = \"{address}\"\n");
+    agent_file(&folder, "host-7", port, &link);
+    let file = folder.join("agent.toml");
+    let said = doctor(&file).stdout;
+    assert!(line(&said, "ok     certificate ").ends_with("for host-7"));
+    // Made for two days, and an operator takes some to make another.
+    assert!(line(&said, "could  certificate expiry").contains("good for"));
+    assert!(line(&said, "could  authority expiry").contains("good for"));
+    assert!(line(&said, "ok     gateway 127.0.0.1:").ends_with("answers over TCP"));
+    assert!(line(&said, "ok     backend arena").contains("process"));
+    assert!(said.contains("net.core.rmem_max"), "the host is looked at, too: {said}");
+
+    drop((gateway, server));
+    agent_file(&folder, "host-8", port, &link);
+    let ran = doctor(&file);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(line(&ran.stdout, "BITES  certificate ").ends_with("not for host-8"));
+    line(&ran.stdout, "BITES  gateway 127.0.0.1:");
+    assert!(line(&ran.stdout, "could  backend arena").contains("nobody listens"));
+    assert!(!ran.stdout.contains("BITES  backend"));
+
+    let text = std::fs::read_to_string(&file).expect("our own");
+    folder.file("agent.toml", text.replace("[agent]", "[agent]\nspeed = 9"), 0o600);
+    let refused = doctor(&file);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("agent.speed"), "{}", refused.stderr);
+}
+
+#[test]
+fn certificates_of_a_gateways_agents_are_looked_at() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let file = config(&folder, "", "127.0.0.1:0");
+    let text = std::fs::read_to_string(&file).expect("our own");
+    let text = text.replace("link = \"udp\"\naddress = \"127.0.0.1:7777\"", "link = \"bundle\"");
+    let agent = "[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:7204\"\nca = \"ca.pem\"\n\
+                 certificate = \"gate-1.pem\"\nkey = \"gate-1.key\"\nbackends = [\"b\"]\n";
+    folder.file("gate.toml", format!("{text}{agent}"), 0o600);
+    let said = doctor(&file).stdout;
+    assert!(line(&said, "could  certificate at 127.0.0.1:7204").contains("good for"));
+    line(&said, "could  agents' authority at 127.0.0.1:7204");
 }

@@ -5,6 +5,7 @@
 
 mod bare;
 mod failure;
+pub mod paper;
 mod proof;
 mod records;
 #[cfg(all(test, target_os = "linux"))]
