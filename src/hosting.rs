@@ -18,6 +18,7 @@ mod member;
 mod probe;
 mod wellness;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ringgate_agent::options::{self, Backend as GuestBackend, Gateway};
@@ -26,7 +27,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_os::{host, process};
 
 use crate::config::hosted::Hosted;
-use crate::config::{Allowed, Backend, HostConfig, Link};
+use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};
 use crate::membership::announced::Door;
 use crate::membership::copy::COPY_FILE;
 use handed::Beginning;
@@ -45,7 +46,43 @@ pub struct Prepared {
     begins: Option<Beginning>,
 }
 
-/// What does not change while the agent runs.
+/// What a file says that is read again while the agent runs.
+#[derive(Debug)]
+pub struct Update {
+    /// Game processes that the agent registers.
+    hosted: Vec<(String, u32, Hosted)>,
+    /// Names that nobody who comes may have.
+    taken: Vec<String>,
+    gateways: Vec<Gateway>,
+    regions: Vec<Name>,
+    max_gateways: usize,
+}
+
+impl Update {
+    /// What the file says of the agent's place in its fleet.
+    pub fn of(config: &HostConfig, fleet: &Fleet) -> Self {
+        let rows = || config.backends.iter().zip(&config.hosted);
+        let registered = |(backend, hosted): (&Backend, &Option<Hosted>)| {
+            Some((backend.name.clone(), backend.slots, hosted.clone()?))
+        };
+        let is_taken = |(backend, hosted): &(&Backend, &Option<Hosted>)| {
+            hosted.is_some() || matches!(backend.link, Link::Udp(_))
+        };
+        let regions = match config.agent.regions.as_slice() {
+            [] => vec![fleet.region.clone()],
+            regions => regions.to_vec(),
+        };
+        Self {
+            hosted: rows().filter_map(registered).collect(),
+            taken: rows().filter(is_taken).map(|(it, _)| it.name.clone()).collect(),
+            gateways: config.agent.gateways.clone(),
+            regions,
+            max_gateways: config.agent.max_gateways,
+        }
+    }
+}
+
+/// What an agent is told in its fleet. Gateways, regions and names change with its file.
 #[derive(Clone, Debug)]
 struct Settings {
     keyspace: Keyspace,
@@ -88,17 +125,7 @@ impl Prepared {
         };
         let name = Name::new(&agent.name)
             .ok_or_else(|| format!("agent {:?}: no name that the fleet takes", agent.name))?;
-        let rows = || config.backends.iter().zip(&config.hosted);
-        let registered = |(backend, hosted): (&Backend, &Option<Hosted>)| {
-            Some((backend.name.clone(), backend.slots, hosted.clone()?))
-        };
-        let is_taken = |(backend, hosted): &(&Backend, &Option<Hosted>)| {
-            hosted.is_some() || matches!(backend.link, Link::Udp(_))
-        };
-        let regions = match agent.regions.as_slice() {
-            [] => vec![fleet.region.clone()],
-            regions => regions.to_vec(),
-        };
+        let Update { hosted, taken, gateways, regions, max_gateways } = Update::of(config, fleet);
         let settings = Settings {
             keyspace: fleet.keyspace.clone(),
             name,
@@ -108,14 +135,13 @@ impl Prepared {
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: agent.state_dir.join(COPY_FILE),
             leases: agent.state_dir.join(LEASES_FILE),
-            gateways: agent.gateways.clone(),
+            gateways,
             regions,
-            max_gateways: agent.max_gateways,
+            max_gateways,
             max_backends: fleet.max_backends,
-            taken: rows().filter(is_taken).map(|(it, _)| it.name.clone()).collect(),
+            taken,
             allowed: admitted(&fleet.allowed),
         };
-        let hosted = rows().filter_map(registered).collect();
         Ok(Some(Self { client, settings, hosted, door: None, begins: None }))
     }
 
@@ -147,8 +173,9 @@ impl Prepared {
 
     /// Game processes that have come to another process by themselves, and are none of these.
     pub fn guests(&self, own: &[GuestBackend]) -> Vec<GuestBackend> {
+        let is_own = |name: &str| own.iter().any(|backend| backend.name == name);
         let book = self.begins.iter().map(|it| &it.book);
-        let names = book.flat_map(|book| member::guests(book, own));
+        let names = book.flat_map(|book| member::guests(book, is_own));
         names.map(|name| self.settings.guest(name)).collect()
     }
 
@@ -181,6 +208,28 @@ impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+/// The game processes of an agent's file, as local workers know them.
+pub fn backends(config: &HostConfig) -> Vec<GuestBackend> {
+    let own = process::effective_uid();
+    config.backends.iter().map(|it| backend(it, own)).collect()
+}
+
+fn backend(backend: &Backend, own: u32) -> GuestBackend {
+    let link = match &backend.link {
+        config::Link::Udp(SocketAddr::V4(address)) => options::Link::Udp(*address),
+        config::Link::Udp(SocketAddr::V6(_)) => unreachable!("the config was checked"),
+        // As at a gateway: nobody in particular means who runs the agent.
+        config::Link::Bundle(Allowed { uids, gids }) if uids.is_empty() && gids.is_empty() => {
+            let allowed = options::Allowed { uids: vec![own], gids: Vec::new() };
+            options::Link::Bundle(allowed)
+        }
+        config::Link::Bundle(Allowed { uids, gids }) => {
+            options::Link::Bundle(options::Allowed { uids: uids.clone(), gids: gids.clone() })
+        }
+    };
+    GuestBackend { name: backend.name.clone(), link }
 }
 
 /// The file in `state_dir`.

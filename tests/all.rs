@@ -10,6 +10,8 @@ mod agent_fixture;
 mod agent_privileges;
 #[path = "all/agent_records.rs"]
 mod agent_records;
+#[path = "all/agent_reload.rs"]
+mod agent_reload;
 #[path = "all/agent_reset.rs"]
 mod agent_reset;
 #[path = "all/agent_two_hosts.rs"]

@@ -2,14 +2,14 @@
 //! stands in the package `ringgate-agent`; here it is configured, started and stopped.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_agent::options::{Allowed, Backend, Link, Options};
+use ringgate_agent::options::Options;
 use ringgate_agent::service::{self, Agent};
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
@@ -20,12 +20,12 @@ use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
 use super::run::{CLAIM_AGAIN_AFTER, DEATH_WITHIN, SUCCESSORS_MODE, program, successor};
 use super::{CONTROL_SOCKET, Failure, exit, first};
-use crate::config::{self, Admin, HostConfig};
+use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
 use crate::control::{Program, is_at};
 use crate::handover::{self, Channel};
-use crate::hosting::{LEASES_FILE, Prepared};
+use crate::hosting::{self, LEASES_FILE, Prepared};
 use crate::membership::COPY_FILE;
 use ringgate_state::Folder;
 
@@ -60,41 +60,44 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return exit::print(&format!("{}: ok\n", file.display()));
     }
     process::ignore_user_signals();
-    let config = logging::begin(args.log, || HostConfig::load(file), |config| config.agent.log)?;
-    let starting = Starting::new(&config, file)?;
+    let read = logging::begin(args.log, || Accepted::load(file), |(it, _)| it.agent.log)?;
+    let config = &read.0;
+    let starting = Starting::new(config, file)?;
     let run_dir = &config.agent.run_dir;
     let predecessor =
         if args.take_over { successor::find(args.predecessor_on_stdin, run_dir)? } else { None };
-    let Some(channel) = predecessor else { return starting.start(config, Duration::ZERO) };
-    if let Some((agent, settings)) = starting.take_over(&channel, config)? {
+    let Some(channel) = predecessor else { return starting.start(read, Duration::ZERO) };
+    if let Some((agent, settings)) = starting.take_over(&channel, read)? {
         return starting.serve(agent, settings);
     }
     tracing::warn!("the agent to take over from has ended: starting without its players");
-    starting.start(HostConfig::load(file)?, DEATH_WITHIN)
+    starting.start(Accepted::load(file)?, DEATH_WITHIN)
 }
 
+/// A file, and what it was read from.
+type Read = (HostConfig, Accepted);
+
 /// How an agent starts, whoever had it before.
-struct Starting<'a> {
-    file: &'a Path,
+struct Starting {
     privileges: Privileges,
     program: Program,
 }
 
-impl<'a> Starting<'a> {
+impl Starting {
     /// Gives up files, too: that binds only threads which are started later.
-    fn new(config: &HostConfig, file: &'a Path) -> Result<Self, Failure> {
+    fn new(config: &HostConfig, file: &Path) -> Result<Self, Failure> {
         let agent = &config.agent;
         let privileges = Privileges::of(agent.user.as_deref(), agent.confine, Calls::Agent)?;
         let program = program()?;
         make_folders(config)?;
         let (read, write) = folders(config, file);
         privileges.give_up_files(&read, &write)?;
-        Ok(Self { file, privileges, program })
+        Ok(Self { privileges, program })
     }
 
     /// One that nobody has, or whose process ends within this time.
-    fn start(self, config: HostConfig, patience: Duration) -> Result<(), Failure> {
-        let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
+    fn start(self, (config, accepted): Read, patience: Duration) -> Result<(), Failure> {
+        let run_dir = config.agent.run_dir.clone();
         let path = run_dir.join(CONTROL_SOCKET);
         let is_in_use = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
         let bind = |admin: &Admin| patiently(patience, is_in_use, || bind_admin(admin));
@@ -107,18 +110,19 @@ impl<'a> Starting<'a> {
         let listener = listener.map_err(Failure::failed)?;
         let incarnation = getrandom::u64().map_err(Failure::failed)?;
         let fleet = join(&config, incarnation)?;
+        let agent = service::start(options(&config, &accepted, incarnation));
         let settings = Settings {
             listener,
             path,
             next: open_next(&run_dir),
-            admin: bound.zip(config.admin.clone()),
-            drain_timeout,
+            admin: bound,
+            config,
+            accepted,
             fleet,
             program: self.program.clone(),
             is_heir: false,
             is_confined: self.privileges.is_confined(),
         };
-        let agent = service::start(options(config, self.file, incarnation));
         self.serve(agent.map_err(Failure::failed)?, settings)
     }
 
@@ -126,25 +130,25 @@ impl<'a> Starting<'a> {
     fn take_over(
         &self,
         channel: &Channel,
-        config: HostConfig,
+        (config, accepted): Read,
     ) -> Result<Option<(Agent, Settings)>, Failure> {
-        let (run_dir, drain_timeout) = (config.agent.run_dir.clone(), config.agent.drain_timeout);
-        let (wanted, filed) = (config.admin.clone(), config.agent.gateways.clone());
+        let run_dir = config.agent.run_dir.clone();
         let mut bound = None;
         let prepare = |facts: &Facts| {
             let fleet = Prepared::of(&config, facts.incarnation)?;
             let is_bound = |it: &&Admin| facts.admin.is_some_and(|at| is_at(it.bind, at));
-            if let Some(admin) = wanted.as_ref().filter(|it| !is_bound(it)) {
+            if let Some(admin) = config.admin.as_ref().filter(|it| !is_bound(it)) {
                 bound = Some(bind_admin(admin).map_err(|why| why.to_string())?);
             }
             self.become_user(&config).map_err(|why| why.to_string())?;
-            Ok((options(config, self.file, facts.incarnation), fleet))
+            Ok((options(&config, &accepted, facts.incarnation), fleet))
         };
         let taken = control::take_over(channel, prepare);
         let taken =
             taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
         let Some(Taken { heir, control, admin, next, fleet }) = taken else { return Ok(None) };
-        let gateways = fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&filed);
+        let gateways =
+            fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&config.agent.gateways);
         let agent = heir.set_off(gateways).map_err(Failure::failed)?;
         let next = match next {
             Some(socket) => Some((socket, run_dir.join(handover::SOCKET))),
@@ -154,8 +158,11 @@ impl<'a> Starting<'a> {
             listener: UnixListener::from(control),
             path: run_dir.join(CONTROL_SOCKET),
             next,
-            admin: bound.or_else(|| admin.map(TcpListener::from)).zip(wanted),
-            drain_timeout,
+            admin: bound
+                .or_else(|| admin.map(TcpListener::from))
+                .filter(|_| config.admin.is_some()),
+            config,
+            accepted,
             fleet: fleet.map(|fleet| with_door(fleet, &run_dir)),
             program: self.program.clone(),
             is_heir: true,
@@ -278,40 +285,19 @@ fn with_door(mut prepared: Prepared, run_dir: &Path) -> Prepared {
     prepared
 }
 
-fn options(config: HostConfig, file: &Path, incarnation: u64) -> Options {
-    let HostConfig { agent, backends, .. } = config;
-    let file = file.to_owned();
-    let own = process::effective_uid();
-    let identity = move || {
-        let config = HostConfig::load(&file).map_err(|why| why.to_string())?;
-        config.agent.identity.agent()
-    };
+fn options(config: &HostConfig, accepted: &Accepted, incarnation: u64) -> Options {
+    let HostConfig { agent, .. } = config;
+    let accepted = accepted.clone();
     Options {
-        name: agent.name,
-        gateways: agent.gateways,
-        identity: Arc::new(identity),
-        run_dir: agent.run_dir,
-        backends: backends.into_iter().map(|it| backend(it, own)).collect(),
+        name: agent.name.clone(),
+        gateways: agent.gateways.clone(),
+        identity: Arc::new(move || accepted.identity()),
+        run_dir: agent.run_dir.clone(),
+        backends: hosting::backends(config),
+        patience: agent.drain_timeout,
         incarnation,
     }
 }
 
 /// Whoever reaches the folder may connect; who is a backend is decided by its credentials.
 const ANNOUNCE_MODE: u32 = 0o666;
-
-fn backend(backend: config::Backend, own: u32) -> Backend {
-    let link = match backend.link {
-        config::Link::Udp(SocketAddr::V4(address)) => Link::Udp(address),
-        config::Link::Udp(SocketAddr::V6(_)) => unreachable!("the config was checked"),
-        // As at a gateway: nobody in particular means who runs the agent.
-        config::Link::Bundle(config::Allowed { uids, gids })
-            if uids.is_empty() && gids.is_empty() =>
-        {
-            Link::Bundle(Allowed { uids: vec![own], gids })
-        }
-        config::Link::Bundle(config::Allowed { uids, gids }) => {
-            Link::Bundle(Allowed { uids, gids })
-        }
-    };
-    Backend { name: backend.name, link }
-}

@@ -1,4 +1,4 @@
-//! `ringgate reload`: has a running gateway read its config again.
+//! `ringgate reload`: has a running gateway, or agent, read its config again.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use super::admin::{Answer, Place};
 use super::exit::print;
 use ringgate_report::text::put;
 
-/// Have a running gateway read its config and keys again
+/// Have a running gateway or agent read its config and keys again
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

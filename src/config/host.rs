@@ -2,12 +2,16 @@
 //! them, as in a gateway's file, `[admin]`, and `[fleet]`, where it registers them and finds
 //! gateways.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringgate_agent::options::Gateway;
+use ringgate_trunk::tls;
 use toml::de::DeValue;
+use zeroize::Zeroizing;
 
 use super::backend::{self, Known};
 use super::distinct::Distinct;
@@ -38,6 +42,59 @@ pub struct HostConfig {
     pub hosted: Vec<Option<Hosted>>,
     /// `[admin]`; without it no admin address is served.
     pub admin: Option<Admin>,
+}
+
+/// The text of a file that was taken. What it names is read anew as often as it is asked for,
+/// whatever has become of the file itself since.
+#[derive(Clone)]
+pub struct Accepted {
+    file: PathBuf,
+    text: Arc<Mutex<Zeroizing<String>>>,
+}
+
+impl Accepted {
+    /// Reads and checks a file.
+    pub fn load(file: &Path) -> Result<(HostConfig, Self), LoadError> {
+        let text = super::text_of(file)?;
+        let read = HostConfig::parse(&text, file, &KeySources::of_process());
+        let accepted = Self { file: file.to_owned(), text: Arc::new(Mutex::new(text)) };
+        read.map(|config| (config, accepted)).map_err(LoadError::Mistakes)
+    }
+
+    /// Reads and checks the same file as it is now.
+    pub fn load_again(&self) -> Result<(HostConfig, Self), LoadError> {
+        Self::load(&self.file)
+    }
+
+    /// That text is in force from now on.
+    pub fn replace(&self, other: &Self) {
+        let text = other.text().clone();
+        *self.text() = text;
+    }
+
+    /// Who the agent is to gateways, by certificates as they are now.
+    pub fn identity(&self) -> Result<tls::Agent, String> {
+        let text = self.text().clone();
+        let read = HostConfig::parse(&text, &self.file, &KeySources::of_process());
+        read.map_err(|why| why.to_string())?.agent.identity.agent()
+    }
+
+    fn text(&self) -> MutexGuard<'_, Zeroizing<String>> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Accepted").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// What it takes to change a field of an agent that runs.
+pub(crate) fn changes_of(table: &str, field: &str) -> Changes {
+    let table = TABLES.iter().find(|it| it.name == table);
+    let found = table.and_then(|it| it.fields.iter().find(|it| it.name == field));
+    found.map(|it| it.changes).expect("the field is described")
 }
 
 /// `[agent]`.
@@ -272,7 +329,7 @@ const AGENT: Table = Table {
         ),
         Field::new(
             "gateways",
-            Changes::Restart,
+            Changes::ReloadBut("who plays by one that is taken out may do so for drain_timeout"),
             Kind::List {
                 items: "one or more gateways",
                 item: "a host and its port, such as \"gate-1.example:7200\"",
@@ -284,14 +341,14 @@ const AGENT: Table = Table {
         ),
         Field::new(
             "regions",
-            Changes::Restart,
+            Changes::ReloadBut("those that it is connected to stay until they are gone"),
             Kind::List { items: "regions", item: "the fleet.region of gateways" },
             Presence::Optional("[\"eu\", \"us\"]"),
             "Regions whose gateways of the fleet it connects to. Without it: its own, fleet.region.",
         ),
         Field::new(
             "max_gateways",
-            Changes::Restart,
+            Changes::Reload,
             Kind::Integer { min: 1, max: 64 },
             Presence::Default("8"),
             "Gateways of the fleet that it connects to at a time. Where there are more, each agent has others of them, and those \
@@ -299,7 +356,7 @@ const AGENT: Table = Table {
         ),
         Field::new(
             "ca",
-            Changes::Restart,
+            Changes::ReloadBut("for connections that are made later"),
             Kind::Value("the path of a file in PEM"),
             Presence::Required,
             "Certificates of the authority that has signed those of gateways. This file and the two that follow are read anew \
@@ -307,14 +364,14 @@ const AGENT: Table = Table {
         ),
         Field::new(
             "certificate",
-            Changes::Restart,
+            Changes::ReloadBut("for connections that are made later"),
             Kind::Value("the path of a file in PEM"),
             Presence::Required,
             "The agent's certificate, for its name, and those that lead to its authority.",
         ),
         Field::new(
             "key",
-            Changes::Restart,
+            Changes::ReloadBut("for connections that are made later"),
             schema::TRUNK_KEY,
             Presence::Required,
             "The certificate's key: a file, or a credential of the service, which is what it was when that was started.",
@@ -336,10 +393,11 @@ const AGENT: Table = Table {
         ),
         Field::new(
             "drain_timeout",
-            Changes::Restart,
+            Changes::Reload,
             Kind::Duration { min: "0s", max: "24h" },
             Presence::Default("\"30s\""),
-            "An agent that is told to end waits this long for players to leave.",
+            "An agent that is told to end waits this long for players to leave, and so do those of a gateway that a reload has taken \
+             out.",
         ),
         Field::new(
             "log",

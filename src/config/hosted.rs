@@ -195,7 +195,7 @@ fn read_health(section: &mut Section<'_, '_>) -> Result<Option<Health>, Noted> {
 pub(super) const FIELDS: [Field; 4] = [
     Field::new(
         "group",
-        Changes::Restart,
+        Changes::Reload,
         FLEET_NAME,
         Presence::Optional("\"arena\""),
         "Has the agent register it in the fleet, for listeners of this group. Without it the fleet is not told of it, and a \
@@ -203,7 +203,7 @@ pub(super) const FIELDS: [Field; 4] = [
     ),
     Field::new(
         "labels",
-        Changes::Restart,
+        Changes::Reload,
         Kind::Value(
             "a table of up to 32 names and texts, such as { map = \"dust\", mode = \"ctf\" }",
         ),
@@ -212,7 +212,7 @@ pub(super) const FIELDS: [Field; 4] = [
     ),
     Field::new(
         "state",
-        Changes::Restart,
+        Changes::Reload,
         Kind::Value(
             "\"ready\", \"allocated\", \"starting\", \"draining\", or { agones = \"http://127.0.0.1:9358\" }",
         ),
@@ -223,7 +223,7 @@ pub(super) const FIELDS: [Field; 4] = [
     ),
     Field::new(
         "health",
-        Changes::Restart,
+        Changes::Reload,
         Kind::Value(
             "a table with exactly one of tcp, http and a2s, such as { http = \"http://127.0.0.1:8080/healthz\" }, and with every \
              (\"2s\"), timeout (\"1s\") and failures (3) where they differ",

@@ -4,6 +4,7 @@
 
 mod handing;
 mod pages;
+mod reload;
 
 use std::fmt;
 use std::io;
@@ -12,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -30,11 +31,14 @@ use tokio::time::Instant;
 use super::http::as_json;
 use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
+use super::view::Reloads;
 use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
-use crate::config::Admin;
+use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
+use crate::handover::CONTROL_SOCKET;
 use crate::hosting::{Member, Prepared};
 pub use handing::{Facts, Plan, Taken, take_over};
+use reload::Live;
 use ringgate_agent::service::Agent;
 use ringgate_os::process;
 use ringgate_report::text::put;
@@ -49,9 +53,11 @@ pub struct Settings {
     /// Where successors of root's come to, and where that is, to be removed at the end.
     pub next: Option<(OwnedFd, PathBuf)>,
     /// The admin address.
-    pub admin: Option<(StdTcpListener, Admin)>,
-    /// How long a drain waits for players to leave.
-    pub drain_timeout: Duration,
+    pub admin: Option<StdTcpListener>,
+    /// The file that is in force, and what it was read from.
+    pub config: HostConfig,
+    /// The same, to be read again.
+    pub accepted: Accepted,
     /// The fleet, where it is in one.
     pub fleet: Option<Prepared>,
     /// What the next release is started by.
@@ -70,11 +76,11 @@ pub fn bind_admin(address: SocketAddr) -> io::Result<StdTcpListener> {
 /// A control plane that serves once it is told to.
 pub struct Control {
     runtime: tokio::runtime::Runtime,
-    admin: Option<(TcpListener, Admin)>,
+    admin: Option<TcpListener>,
     socket: UnixListener,
     next: Option<UnixListener>,
     signals: Signals,
-    settings: Settings,
+    ends: Ends,
     shared: Arc<Shared>,
 }
 
@@ -84,9 +90,20 @@ impl fmt::Debug for Control {
     }
 }
 
+/// What the control plane begins with, and what it leaves behind.
+struct Ends {
+    fleet: Option<Prepared>,
+    /// Sockets that are removed at the end.
+    paths: Vec<PathBuf>,
+    is_heir: bool,
+}
+
 /// What pages are made from.
 struct Shared {
     agent: Arc<Agent>,
+    live: Mutex<Live>,
+    accepted: Accepted,
+    notifier: Notifier,
     /// Its place in a fleet, once that is looked after.
     fleet: OnceLock<Member>,
     /// Somebody wants it to end.
@@ -109,41 +126,48 @@ struct Doors {
 }
 
 /// Opens what is to be served.
-pub fn start(agent: Agent, mut settings: Settings) -> io::Result<Control> {
+pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
+    let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
+    let Settings { is_heir, is_confined, .. } = settings;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
-    settings.listener.set_nonblocking(true)?;
-    let socket = UnixListener::from_std(settings.listener.try_clone()?)?;
-    let admin = settings.admin.take().map(|(bound, admin)| {
+    listener.set_nonblocking(true)?;
+    let socket = UnixListener::from_std(listener.try_clone()?)?;
+    let admin = admin.map(|bound| {
         bound.set_nonblocking(true)?;
-        Ok::<_, io::Error>((TcpListener::from_std(bound)?, admin))
+        TcpListener::from_std(bound)
     });
     let admin = admin.transpose()?;
     let of_next = |(socket, _): &(OwnedFd, PathBuf)| socket.try_clone();
-    let successors = settings.next.as_ref().map(of_next).transpose()?;
-    let next = settings.next.as_ref().map(of_next).transpose()?.map(listening).transpose()?;
+    let successors = next.as_ref().map(of_next).transpose()?;
+    let paths = next.iter().map(|(_, path)| path.clone()).chain([path]).collect();
+    let next = next.as_ref().map(of_next).transpose()?.map(listening).transpose()?;
     let signals = Signals::listen()?;
     drop(guard);
     let second = |listener: &TcpListener| {
         Ok::<_, io::Error>((listener.local_addr()?, listener.as_fd().try_clone_to_owned()?))
     };
     let doors = Doors {
-        control: settings.listener.as_fd().try_clone_to_owned()?,
-        admin: admin.as_ref().map(|(listener, _)| second(listener)).transpose()?,
+        control: listener.as_fd().try_clone_to_owned()?,
+        admin: admin.as_ref().map(second).transpose()?,
         next: successors,
     };
     let shared = Arc::new(Shared {
         agent: Arc::new(agent),
+        live: Mutex::new(Live::new(config)),
+        accepted,
+        notifier: Notifier::from_env(Known::default()),
         fleet: OnceLock::new(),
         ends: Notify::new(),
         is_draining: std::sync::atomic::AtomicBool::new(false),
-        program: settings.program.clone(),
-        is_confined: settings.is_confined,
+        program,
+        is_confined,
         handing: Mutex::new(()),
         handed_to: AtomicU32::new(0),
         doors,
     });
-    Ok(Control { runtime, admin, socket, next, signals, settings, shared })
+    let ends = Ends { fleet, paths, is_heir };
+    Ok(Control { runtime, admin, socket, next, signals, ends, shared })
 }
 
 impl Control {
@@ -154,31 +178,30 @@ impl Control {
         for gateway in &options.gateways {
             put(&mut text, format_args!("gateway {gateway}\n"));
         }
-        if let Some(Ok(address)) = self.admin.as_ref().map(|(it, _)| it.local_addr()) {
+        if let Some(Ok(address)) = self.admin.as_ref().map(TcpListener::local_addr) {
             put(&mut text, format_args!("admin on {address}\n"));
         }
-        put(&mut text, format_args!("control on {}\nready\n", self.settings.path.display()));
+        let path = options.run_dir.join(CONTROL_SOCKET);
+        put(&mut text, format_args!("control on {}\nready\n", path.display()));
         text
     }
 
     /// Serves until it is told to end, and everybody has left or the time is over. Returns what
     /// hears signals where another process goes on.
     pub fn serve(self) -> io::Result<Option<Signals>> {
-        let Self { runtime, admin, socket, next, mut signals, mut settings, shared } = self;
+        let Self { runtime, admin, socket, next, mut signals, mut ends, shared } = self;
         let served = runtime.block_on(async {
-            if let Some(prepared) = settings.fleet.take() {
+            if let Some(prepared) = ends.fleet.take() {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
-            let unix = tokio::spawn(door::serve_unix(socket, router(&shared, Arc::default())));
-            let tcp = admin.map(|(listener, admin)| {
-                let rules = Arc::new(Some(admin));
-                tokio::spawn(door::serve_tcp(listener, router(&shared, rules)))
-            });
+            let unix = tokio::spawn(door::serve_unix(socket, router(&shared, false)));
+            let tcp = admin
+                .map(|listener| tokio::spawn(door::serve_tcp(listener, router(&shared, true))));
             if let Some(listener) = next {
                 tokio::spawn(handing::serve(listener, Arc::clone(&shared)));
             }
-            let served = attend(&shared, &settings, &mut signals).await;
+            let served = attend(&shared, ends.is_heir, &mut signals).await;
             if shared.is_handed_over() {
                 // Who comes from now on comes to the next process.
                 unix.abort();
@@ -192,33 +215,32 @@ impl Control {
         if shared.is_handed_over() {
             return served.map(|()| Some(signals));
         }
-        let next = settings.next.iter().map(|(_, path)| path);
-        next.chain([&settings.path]).for_each(|path| drop(std::fs::remove_file(path)));
+        ends.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
         served.map(|()| None)
     }
 }
 
 /// Signals, and what they lead to.
-async fn attend(
-    shared: &Arc<Shared>,
-    settings: &Settings,
-    signals: &mut Signals,
-) -> io::Result<()> {
-    let drain_timeout = settings.drain_timeout;
-    let notifier = Notifier::from_env(Known::default());
-    if settings.is_heir {
+async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> io::Result<()> {
+    let notifier = &shared.notifier;
+    if is_heir {
         notifier.taken_over();
     } else {
         notifier.ready();
     }
     let mut told_to_end = None;
     let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
+    let mut settles = tokio::time::interval(SETTLE_EVERY);
     loop {
         tokio::select! {
             _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
+            _ = settles.tick() => shared.settle_gateways(),
             () = shared.ends.notified() => break,
             signal = signals.next() => match signal {
-                kind if kind == SignalKind::hangup() => tell_hang_up(),
+                kind if kind == SignalKind::hangup() => {
+                    tracing::info!(event = "asked", what = "reload", by = "SIGHUP", "told to reload");
+                    tokio::spawn(reload::run(Arc::clone(shared), false));
+                }
                 kind if kind == SignalKind::user_defined2() => {
                     tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
                     let shared = Arc::clone(shared);
@@ -238,6 +260,7 @@ async fn attend(
         return Ok(());
     }
     shared.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
+    let drain_timeout = shared.live().config.agent.drain_timeout;
     let players = shared.agent.view().players();
     tracing::info!(
         event = "drain_begin",
@@ -268,24 +291,27 @@ async fn attend(
     Ok(())
 }
 
-/// A gateway would read its file again.
-fn tell_hang_up() {
-    let why = "an agent reads its file when it starts, and its certificates for each connection";
-    tracing::warn!(event = "reload_refused", mistake = why, "nothing is read again: {why}");
-}
-
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-fn router(shared: &Arc<Shared>, rules: Arc<Option<Admin>>) -> Router {
+/// How often it is looked whether players have left gateways that are none of the agent's any more.
+const SETTLE_EVERY: Duration = Duration::from_millis(500);
+
+/// `is_tcp` where rules of `[admin]` hold.
+fn router(shared: &Arc<Shared>, is_tcp: bool) -> Router {
+    let of_rules = Arc::clone(shared);
     let admit = move |request, next| {
-        let rules = Arc::clone(&rules);
-        async move { access::admit_by(rules.as_ref().as_ref(), request, next).await }
+        let config = Arc::clone(&of_rules.live().config);
+        async move {
+            let rules = config.admin.as_ref().filter(|_| is_tcp);
+            access::admit_by(rules, request, next).await
+        }
     };
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/status", get(show_status))
         .route("/metrics", get(show_metrics))
+        .route("/reload", post(reload::answer).route_layer(from_fn(access::may_change)))
         .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
         .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
         .route("/upgrade", post(handing::upgrade).route_layer(from_fn(access::may_change)))
@@ -317,15 +343,13 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
 
 async fn show_status(State(shared): State<Arc<Shared>>) -> Response {
     let fleet = shared.fleet.get().map(Member::status);
-    let page =
-        pages::status(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.is_draining());
+    let page = pages::status(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
     ([(header::CONTENT_TYPE, "application/json")], page).into_response()
 }
 
 async fn show_metrics(State(shared): State<Arc<Shared>>) -> Response {
     let fleet = shared.fleet.get().map(Member::status);
-    let page =
-        pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.is_draining());
+    let page = pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
 }
 
@@ -349,8 +373,23 @@ async fn confirm(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
 }
 
 impl Shared {
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle_gateways(&self) {
+        for gateway in self.agent.settle() {
+            tracing::info!(event = "gateway_left", gateway, "gateway {gateway} is left");
+        }
+    }
+
     fn uptime_s(&self) -> u64 {
         self.agent.clock().now_ns() / 1_000_000_000
+    }
+
+    /// Whether it drains, and how reading the file again has gone.
+    fn standing(&self) -> (bool, Reloads) {
+        (self.is_draining(), self.live().reloads)
     }
 
     fn is_handed_over(&self) -> bool {

@@ -23,7 +23,8 @@ use ringgate_gate::{
 use ringgate_os::process;
 
 use super::plan;
-use fields::{admin_fields, differing, fleet_fields, gateway_fields, listener_fields};
+pub(super) use fields::{Compared, admin_fields, fleet_fields};
+use fields::{differing, gateway_fields, listener_fields};
 pub(super) use listeners::Known;
 use listeners::{Fate, fates};
 

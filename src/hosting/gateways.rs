@@ -26,7 +26,7 @@ pub(super) struct Gateways {
 }
 
 struct Known {
-    is_in_region: bool,
+    region: String,
     /// Where this agent may connect.
     entrance: Option<Gateway>,
 }
@@ -44,6 +44,11 @@ impl Gateways {
             chosen: BTreeMap::new(),
             unreadable: BTreeSet::new(),
         }
+    }
+
+    /// The file says something else.
+    pub(super) fn set(&mut self, file: Vec<Gateway>, regions: Vec<Name>, max: usize) {
+        (self.file, self.regions, self.max) = (file, regions, max);
     }
 
     /// Those that were chosen, for the process that goes on with the agent.
@@ -85,26 +90,27 @@ impl Gateways {
             }
             None => None,
         };
-        let is_in_region = self.regions.iter().any(|region| region.as_str() == found.region);
-        Ok(Known { is_in_region, entrance })
+        Ok(Known { region: found.region, entrance })
     }
 
     /// Chooses again. `is_up` says whether there is a trunk.
     pub(super) fn choose(&mut self, is_up: impl Fn(&Gateway) -> bool) {
-        let Self { known, chosen, .. } = self;
-        chosen.retain(|name, at| match known.get(name).and_then(Known::candidate) {
+        let Self { known, chosen, regions, .. } = self;
+        let candidate = |name: &str| known.get(name)?.candidate(regions);
+        chosen.retain(|name, at| match candidate(name) {
             Some(entrance) => {
                 at.clone_from(entrance);
                 true
             }
             None => is_up(at),
         });
-        let is_candidate = |name: &str| known.get(name).and_then(Known::candidate).is_some();
-        let have = chosen.keys().filter(|name| is_candidate(name)).count();
+        let have = chosen.keys().filter(|name| candidate(name).is_some()).count();
         let mut others: Vec<_> = known
             .iter()
             .filter(|(name, _)| !chosen.contains_key(*name))
-            .filter_map(|(name, known)| Some((rank(&self.agent, name), name, known.candidate()?)))
+            .filter_map(|(name, known)| {
+                Some((rank(&self.agent, name), name, known.candidate(regions)?))
+            })
             .collect();
         others.sort_unstable();
         let missing = self.max.saturating_sub(have);
@@ -147,8 +153,10 @@ impl Gateways {
 }
 
 impl Known {
-    fn candidate(&self) -> Option<&Gateway> {
-        self.entrance.as_ref().filter(|_| self.is_in_region)
+    /// Where to connect, if it is in one of these regions.
+    fn candidate(&self, regions: &[Name]) -> Option<&Gateway> {
+        let is_in_region = regions.iter().any(|region| region.as_str() == self.region);
+        self.entrance.as_ref().filter(|_| is_in_region)
     }
 }
 
@@ -229,6 +237,19 @@ mod tests {
         assert_eq!(wanted(&mut gateways)[0], "a.example:9", "it has moved");
         gone(&mut gateways, "d");
         assert_eq!(wanted(&mut gateways), ["a.example:9"]);
+    }
+
+    #[test]
+    fn another_file_brings_gateways_of_its_regions_and_leaves_those_that_are_connected() {
+        let mut gateways = Gateways::new(&settings(9));
+        put(&mut gateways, "a", &gateway("eu", &any("a.example:1")));
+        put(&mut gateways, "b", &gateway("us", &any("b.example:1")));
+        assert_eq!(wanted(&mut gateways), ["a.example:1"]);
+        let file = vec![Gateway::parse("filed.example:7200").expect("sound")];
+        gateways.set(file, vec![Name::new("us").expect("a name")], 9);
+        gateways.choose(|at| at.to_string() == "a.example:1");
+        assert_eq!(gateways.names(), ["a", "b"]);
+        assert_eq!(wanted(&mut gateways), ["b.example:1"], "its trunk is down");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringgate_agent::options::{Backend, Gateway};
+use ringgate_agent::options::Gateway;
 use ringgate_agent::service::Agent;
 use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::etcd::Client;
@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use super::gateways::Gateways;
 use super::handed::Beginning;
 use super::wellness::Watched;
-use super::{Prepared, Settings, agones, leases, probe};
+use super::{Prepared, Settings, Update, agones, leases, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{self, Book, Counted, Door, Refusal};
 use crate::membership::copy::{self, Copies};
@@ -46,6 +46,7 @@ pub struct Member {
 enum Order {
     Confirm(u64),
     Drain,
+    Reload(Box<Update>),
     Rest(Asked),
     Leave,
 }
@@ -134,7 +135,7 @@ impl Member {
             backends: begins.watched.iter().filter(|_| is_heir).map(known).collect(),
             ..Status::default()
         };
-        let guests = guests(&lock(&book), &agent.options().backends).map(str::to_owned).collect();
+        let guests = guests(&lock(&book), |name| agent.is_own(name)).map(str::to_owned).collect();
         let shared = Arc::new(Mutex::new(Shared {
             status,
             gateways,
@@ -192,6 +193,11 @@ impl Member {
     /// The agent will end: nobody new is to come to any of its game processes.
     pub fn drain(&self) {
         self.order(Order::Drain);
+    }
+
+    /// The file was read again, and says this.
+    pub fn reload(&self, update: Update) {
+        self.order(Order::Reload(Box::new(update)));
     }
 
     /// Takes the registration back, and waits for that a little: etcd may be away.
@@ -256,7 +262,7 @@ impl Part {
         let mirror = self.start_mirror(truth, confirmed);
         let mut busy = self.set_to_work(registration, door);
         // They end when this does.
-        let _questions = self.start_questions();
+        let mut questions = self.start_questions();
         let mut ticks = tokio::time::interval(TICK);
         loop {
             tokio::select! {
@@ -265,6 +271,12 @@ impl Part {
                         let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
                     }
                     Some(Order::Drain) => lock(&self.book).drain(),
+                    Some(Order::Reload(update)) => {
+                        // Who asks knows processes by their places.
+                        questions.abort_all();
+                        self.reload(*update);
+                        questions = self.start_questions();
+                    }
                     Some(Order::Rest(asked)) => match self.rest(busy, &confirm, asked).await {
                         Some(again) => busy = again,
                         // Everything that it had is another process's.
@@ -366,6 +378,28 @@ impl Part {
         tasks
     }
 
+    /// Goes by another file. What was answered holds, where the same is asked of the same process.
+    fn reload(&mut self, update: Update) {
+        let Update { hosted, taken, gateways, regions, max_gateways } = update;
+        let mut shared = lock(&self.shared);
+        shared.gateways.set(gateways.clone(), regions.clone(), max_gateways);
+        let before = std::mem::take(&mut shared.watched);
+        let watched = |row| {
+            let mut watched = Watched::new(row);
+            if let Some(known) = before.iter().find(|it| it.name == watched.name) {
+                watched.go_on_with(&known.hand_over());
+            }
+            watched
+        };
+        shared.watched = hosted.into_iter().map(watched).collect();
+        let registered: Vec<_> = shared.watched.iter().map(|it| it.name.clone()).collect();
+        drop(shared);
+        lock(&self.book).set_own(taken.clone(), &registered);
+        let settings = &mut self.settings;
+        (settings.taken, settings.gateways, settings.regions) = (taken, gateways, regions);
+        settings.max_gateways = max_gateways;
+    }
+
     fn own_key(&self) -> Bytes {
         self.settings.keyspace.key(&Place::Agent(self.settings.name.clone()))
     }
@@ -410,8 +444,8 @@ impl Part {
 
     /// Lets those who have said what they are come to the local workers.
     fn admit_guests(&mut self) {
-        let own = &self.agent.options().backends;
-        let guests: BTreeSet<_> = guests(&lock(&self.book), own).map(str::to_owned).collect();
+        let is_own = |name: &str| self.agent.is_own(name);
+        let guests: BTreeSet<_> = guests(&lock(&self.book), is_own).map(str::to_owned).collect();
         if guests == self.guests {
             return;
         }
@@ -573,8 +607,8 @@ impl Shown {
 }
 
 /// Those who have come by themselves, and are none of the file's.
-pub(super) fn guests<'a>(book: &'a Book, own: &[Backend]) -> impl Iterator<Item = &'a str> {
-    book.names().filter(|name| own.iter().all(|backend| backend.name != *name))
+pub(super) fn guests(book: &Book, is_own: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
+    book.names().filter(move |name| !is_own(name))
 }
 
 /// The gateways that have let the agent in.

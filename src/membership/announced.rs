@@ -170,6 +170,26 @@ impl Book {
         }
     }
 
+    /// The file of an agent was read again: of these names, which are no process's that comes by
+    /// itself, it registers some, and what else it has registered goes.
+    pub(crate) fn set_own(&mut self, file: Vec<String>, registered: &[String]) {
+        let is_over = |name: &str, row: &Row| match row.by {
+            Speaker::File => !registered.iter().any(|it| it == name),
+            Speaker::Process(_) | Speaker::Before { .. } => file.iter().any(|it| it == name),
+        };
+        let rows = self.rows.iter().filter(|(name, row)| is_over(name, row));
+        for name in rows.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            let Some(Row { what, by, .. }) = self.rows.remove(&name) else { continue };
+            self.gone.push(name);
+            if let Speaker::Process(connection) = by {
+                self.refuse(Refusal::NameInConfig);
+                self.refused.insert(connection, what);
+                self.has_news = true;
+            }
+        }
+        self.file = file;
+    }
+
     /// A process says what it is. `Waiting` where the fleet decides; what is refused is remembered.
     pub(crate) fn announce(
         &mut self,

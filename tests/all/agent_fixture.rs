@@ -50,6 +50,7 @@ fn options(folder: &Folder, port: u16) -> Options {
         gateways: vec![gateway],
         identity: Arc::new(identity),
         run_dir: folder.join("host"),
+        patience: std::time::Duration::ZERO,
         backends: vec![backend("arena", Link::Bundle(allowed)), backend("shooter", server)],
         incarnation: 77,
     }

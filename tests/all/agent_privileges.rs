@@ -8,6 +8,7 @@ use ringgate::confine::User;
 use ringgate_os::process;
 
 use crate::agent::{Agent, NAMES, Program, agent_file, agent_upgrade, certificates, echo, gateway};
+use crate::agent_reload::reload;
 use crate::command::{ringgate, run};
 use crate::control_rig::{KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
@@ -155,6 +156,13 @@ fn certificates_outside_the_confinement_are_not_read() {
     let file = std::fs::read_to_string(folder.join("agent.toml")).expect("our own");
     let file = file.replace("\"ca.pem\"", &format!("\"{}\"", ca.display()));
     folder.file("agent.toml", file, 0o600);
+    let refused = reload(&folder, &[]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("ermission denied"), "{}", refused.stderr);
+    assert!(!log(&folder).contains("reason=\"certificate\""), "{}", log(&folder));
+    // A name in its folder leads there, too.
+    std::fs::remove_file(folder.join("ca.pem")).expect("it was made");
+    std::os::unix::fs::symlink(&ca, folder.join("ca.pem")).expect("our own folder");
     wait_for("a refusal", || agent.last_end().filter(|reason| reason == "certificate").map(drop));
     assert!(log(&folder).contains("ermission denied"), "{}", log(&folder));
 }

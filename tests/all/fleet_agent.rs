@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use ringgate_link::announce::{Announcement, Standing, State};
 
 use crate::agent::{Agent, Program, certificates, echo};
+use crate::agent_reload::reload;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
@@ -188,6 +189,44 @@ fn an_agent_that_is_back_before_its_lease_ends_was_never_gone() {
     player.echo(b"over the next trunk");
     rig.is_led_to_by("arena-1", &["gate-1"]);
     assert_eq!(since(), before, "nothing of it has gone");
+}
+
+#[test]
+fn what_an_agents_file_says_of_its_processes_changes_with_a_reload() {
+    let Some(rig) = Rig::new() else { return };
+    let ports = [free_port(), free_port()];
+    let _servers = ports.map(start_server);
+    let gateway = rig.gateway("gate-1");
+    let first = server(ports[0], "");
+    let second = server(ports[1], "state = \"allocated\"\n").replace("arena-1", "arena-2");
+    let _agent = rig.agent(&first);
+    has(&rig.fleet, "arena-1", "state", "ready");
+    takes_players(&gateway);
+    let mut player = Player::connected(gateway.listener, 1, &key(1));
+    player.echo(b"at the first one");
+    let since = || rig.fleet.created("/f/truth/backend/arena-1");
+    let before = since().expect("it stands there");
+
+    let changed = first.replace("dust", "dunes").replace("slots = 4", "slots = 8");
+    rig.file_of_agent("2m", &format!("{changed}{second}"));
+    let said = reload(&rig.folder, &[]).succeeded();
+    let changes = "backend arena-1: slots 4 -> 8\n  backend arena-1: what the fleet is told of it\n  \
+                   backend arena-2 added\n";
+    assert!(said.ends_with(changes), "{said}");
+    has(&rig.fleet, "arena-1", "slots", 8);
+    assert_eq!(value(&rig.fleet, "arena-1").expect("it stands")["labels"]["map"], "dunes");
+    has(&rig.fleet, "arena-2", "state", "allocated");
+    rig.is_led_to_by("arena-2", &["gate-1"]);
+    assert_eq!(since(), Some(before), "it was never gone");
+
+    rig.file_of_agent("3m", &second);
+    let refused = reload(&rig.folder, &[]);
+    let why = "fleet.lease has changed; that needs an upgrade or a restart";
+    assert!(refused.code == Some(2) && refused.stderr.contains(why), "{}", refused.stderr);
+    rig.file_of_agent("2m", &second);
+    reload(&rig.folder, &[]).succeeded();
+    is_gone(&rig.fleet, "arena-1");
+    player.echo(b"still here");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The agent's unit in tuning/ under systemd itself: it starts, is upgraded with a player on it,
-//! crashes, hangs, stops, and gives up what it does not need. The player's gateway stays
-//! throughout.
+//! The agent's unit in tuning/ under systemd itself: it starts, is upgraded and told to reload with
+//! a player on it, crashes, hangs, stops, and gives up what it does not need. The player's gateway
+//! stays throughout.
 //!
 //! Skipped aloud where systemd cannot be booted, or without openssl.
 
@@ -65,6 +65,7 @@ fn the_agents_unit_is_what_systemd_needs() {
     player.ask("connect 1");
     player.ask("echo");
     it_goes_on_in_another_process(&machine, &mut player);
+    it_is_told_to_reload(&machine, &mut player);
     it_comes_back_after_a_crash(&machine, &mut player);
     it_is_ended_when_it_hangs(&machine, &mut player);
     it_stops(&machine);
@@ -87,6 +88,19 @@ fn it_goes_on_in_another_process(machine: &Machine, player: &mut Spoken) {
     machine.upgrade();
     player.ask("echo");
     assert_eq!(machine.unit("NRestarts"), "0");
+}
+
+fn it_is_told_to_reload(machine: &Machine, player: &mut Spoken) {
+    machine.write("/etc/ringgate/agent.toml", 0o644, &file("max_gatewais = 2\n"));
+    let refused = machine.program("systemctl reload ringgate-agent").output().expect("it runs");
+    assert!(!refused.status.success(), "{}", machine.journal());
+    let journal = machine.journal();
+    assert!(journal.contains("did you mean max_gateways?"), "{journal}");
+    player.ask("echo");
+    machine.write("/etc/ringgate/agent.toml", 0o644, &file("max_gateways = 2\n"));
+    machine.run("systemctl reload ringgate-agent");
+    assert_eq!(machine.unit("StatusText"), "serving", "{}", machine.journal());
+    player.ask("echo");
 }
 
 fn it_comes_back_after_a_crash(machine: &Machine, player: &mut Spoken) {

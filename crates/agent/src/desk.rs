@@ -38,6 +38,16 @@ pub(crate) enum Command {
         /// When it will, at the latest, on the agent's clock.
         until_ns: u64,
     },
+    /// The gateway of this thread is none of the agent's any more: it gets nobody new, and the
+    /// thread is of no use once nobody plays, or after this.
+    Leave {
+        /// On the agent's clock.
+        until_ns: u64,
+    },
+    /// It is one of them again.
+    Stay,
+    /// Another thread has counted this, which has ended.
+    Count(Box<Counts>),
     /// These are the game processes of the agent from now on.
     Backends(Arc<[Backend]>),
     /// Another process is about to go on with what it has.
@@ -79,7 +89,9 @@ pub(crate) struct Desk {
     keep_due_ns: u64,
     look_due_ns: u64,
     show_due_ns: u64,
+    /// Until when the agent waits for players to leave, and this thread.
     drains_until_ns: Option<u64>,
+    leaves_until_ns: Option<u64>,
     is_holding: bool,
     ready: Vec<Ready>,
     noted: Vec<Noted>,
@@ -153,6 +165,7 @@ impl Desk {
             look_due_ns: 0,
             show_due_ns: 0,
             drains_until_ns: None,
+            leaves_until_ns: None,
             is_holding: false,
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
@@ -231,10 +244,17 @@ impl Desk {
             match self.commands.try_recv() {
                 Ok(Command::Drain { until_ns }) => {
                     self.drains_until_ns = Some(until_ns);
-                    self.each_station(now_ns, |station, around, wish| {
-                        station.drain(until_ns, around, wish);
-                    });
+                    self.drain(now_ns);
                 }
+                Ok(Command::Leave { until_ns }) => {
+                    self.leaves_until_ns = Some(until_ns);
+                    self.drain(now_ns);
+                }
+                Ok(Command::Stay) => {
+                    self.leaves_until_ns = None;
+                    self.drain(now_ns);
+                }
+                Ok(Command::Count(counts)) => self.counts = self.counts.plus(&counts),
                 Ok(Command::Backends(backends)) => self.set_backends(backends, now_ns),
                 Ok(Command::Rest(order)) => self.rest = Some(order),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
@@ -243,10 +263,56 @@ impl Desk {
         }
     }
 
-    /// Servers that speak plain UDP stay the same; what comes and goes are processes.
+    /// Until when players may play here; `None` while there is no end in sight.
+    fn ends_ns(&self) -> Option<u64> {
+        self.drains_until_ns.into_iter().chain(self.leaves_until_ns).min()
+    }
+
+    /// Says so.
+    fn drain(&mut self, now_ns: u64) {
+        let ends_ns = self.ends_ns();
+        self.each_station(now_ns, |station, around, wish| match ends_ns {
+            Some(until_ns) => station.drain(until_ns, around, wish),
+            None => station.undrain(around, wish),
+        });
+        self.show_due_ns = now_ns;
+    }
+
+    /// Whether it has left its gateway: nobody plays any more, or the time is over.
+    fn has_left_gateway(&self) -> bool {
+        let is_over = |until_ns| self.now_ns() >= until_ns || self.players() == 0;
+        self.leaves_until_ns.is_some_and(is_over)
+    }
+
+    fn players(&self) -> usize {
+        self.stations
+            .iter()
+            .flat_map(|it| it.relay().welcome())
+            .map(|(_, _, players)| players)
+            .sum()
+    }
+
     fn set_backends(&mut self, backends: Arc<[Backend]>, now_ns: u64) {
         self.backends = backends;
+        if self.gateway.is_some() {
+            self.set_servers();
+        }
         self.each_station(now_ns, |station, around, wish| station.set_backends(around, wish));
+        (self.look_due_ns, self.keep_due_ns, self.show_due_ns) = (now_ns, now_ns, now_ns);
+    }
+
+    /// Servers that speak plain UDP come and go with the config.
+    fn set_servers(&mut self) {
+        let Self { servers, stations, backends, epoll, .. } = self;
+        match servers {
+            Some(servers) => {
+                servers.set(backends, |server| stations.iter().any(|it| it.has_server(server)));
+            }
+            None => match Servers::open(backends, epoll.raw()) {
+                Ok(opened) => *servers = opened,
+                Err(why) => tracing::error!("cannot serve servers that speak plain UDP: {why}"),
+            },
+        }
     }
 
     fn take_ready(&mut self, now_ns: u64) {
@@ -347,7 +413,7 @@ impl Desk {
                 self.shared.book.give_back(worker);
                 break;
             }
-            if let Some(until_ns) = self.drains_until_ns {
+            if let Some(until_ns) = self.ends_ns() {
                 let at = self.stations.len() - 1;
                 self.one_station(at, now_ns, |station, around, wish| {
                     station.drain(until_ns, around, wish);
@@ -441,6 +507,7 @@ impl Desk {
     /// Connects, where there is no trunk.
     fn dial(&mut self, now_ns: u64) {
         while self.trunk.is_none()
+            && self.leaves_until_ns.is_none()
             && let Some((gateway, dial)) = &mut self.gateway
         {
             match dial.step(now_ns) {
@@ -516,7 +583,9 @@ impl Desk {
         });
         self.flush(now_ns);
         self.stations.iter().for_each(|station| self.shared.book.give_back(station.worker()));
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = DeskView::default();
+        // What was counted outlives it.
+        let view = DeskView { counts: self.all_counts(), ..DeskView::default() };
+        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = view;
     }
 
     fn each_station(
@@ -553,6 +622,9 @@ impl Desk {
             address: self.address.clone(),
             begun: self.begun,
             last_end: self.last_end.clone(),
+            // Who has told it so knows.
+            is_leaving: false,
+            has_left: self.has_left_gateway(),
             lanes: self.lanes(),
             counts: self.all_counts(),
             backends: self.seen(),

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 use ringgate_io::Bell;
@@ -17,13 +17,13 @@ use ringgate_trunk_io::rest::{
 use crate::book::Book;
 use crate::desk::{Command, Desk, Shared};
 use crate::options::{Backend, Gateway, Options};
-use crate::service::{Agent, StartError, Thread};
+use crate::service::{Agent, Line, Served, StartError, Thread};
 use crate::view::DeskView;
 
 /// An agent that has all of another's, and does not move yet.
 pub struct Heir {
     shared: Shared,
-    backends: Arc<[Backend]>,
+    served: Served,
     own: Waiting,
     gateways: Vec<Waiting>,
 }
@@ -49,8 +49,9 @@ impl Agent {
         let (bench, clock) = (Arc::new(Bench::default()), self.shared.clock);
         let until = (clock, clock.now_ns() + REST_WITHIN_NS);
         let (order, given) = Order::new(&bench);
-        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = [&self.own].into_iter().chain(gateways.iter().map(|(_, thread)| thread));
+        self.pass_counts_on();
+        let lines = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = [&self.own].into_iter().chain(lines.iter().map(|line| &line.thread));
         let mut count = 0;
         for thread in threads {
             thread.tell(Command::Rest(order.clone()));
@@ -104,14 +105,14 @@ impl Heir {
         }
         let bell = Bell::new().map_err(broken)?;
         let book = Arc::new(Book::of(bell.clone(), workers));
-        let backends: Arc<[_]> = options.backends.iter().cloned().chain(guests).collect();
+        let served = Served::new(options.backends.clone(), guests);
         let shared = Shared { options: Arc::new(options), book, clock };
         let (mut own, mut gateways) = (None, Vec::new());
         for (bytes, fds) in read_parts(&mut from, &mut fds)? {
             // The first field says whose it is; the book rings worker 0's bell.
             let is_own = Option::<String>::read(&mut Reader::new(bytes, &maps))?.is_none();
             let bell = if is_own { bell.clone() } else { Bell::new().map_err(broken)? };
-            let with = (&shared, Arc::clone(&backends));
+            let with = (&shared, served.all());
             let waiting = Waiting::read(with, &mut Reader::new(bytes, &maps), fds, bell)?;
             for worker in waiting.desk.workers() {
                 let is_free = shared.book.take_again(worker);
@@ -125,23 +126,20 @@ impl Heir {
         }
         from.end()?;
         let own = own.ok_or(Broken::Invalid("thread"))?;
-        Ok(Self { shared, backends, own, gateways })
+        Ok(Self { shared, served, own, gateways })
     }
 
-    /// Has it move: the other process does not any more. It stays connected to these gateways, and
-    /// to no others.
+    /// Has it move: the other process does not any more. It stays connected to these gateways;
+    /// others end as [`Agent::set_gateways`] says.
     pub fn set_off(self, gateways: &[Gateway]) -> Result<Agent, StartError> {
         let fail = |why: std::io::Error| StartError::from(why);
-        let Self { shared, backends, own, gateways: waiting } = self;
-        let own = own.start().map_err(fail)?;
-        let backends = Mutex::new(backends);
-        let drains_until_ns = OnceLock::new();
-        let agent = Agent { own, gateways: Mutex::default(), backends, drains_until_ns, shared };
+        let Self { shared, served, own, gateways: waiting } = self;
+        let agent = Agent::of(shared, own.start().map_err(fail)?, served);
         for waiting in waiting {
             let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
             let thread = waiting.start().map_err(fail)?;
-            let mut gateways = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-            gateways.push((gateway, thread));
+            let mut lines = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(Line { gateway, thread, is_leaving: false });
         }
         agent.set_gateways(gateways).map_err(fail)?;
         Ok(agent)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddrV4;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringgate_trunk::tls;
 
@@ -19,8 +20,10 @@ pub struct Options {
     pub identity: Arc<dyn Fn() -> Result<tls::Agent, String> + Send + Sync>,
     /// Where game processes find its sockets.
     pub run_dir: PathBuf,
-    /// The game processes that it serves as long as it runs.
+    /// The game processes that it serves at first.
     pub backends: Vec<Backend>,
+    /// How long players may stay, at first, where a gateway is none of the agent's any more.
+    pub patience: Duration,
     /// Tells this start of the agent from others.
     pub incarnation: u64,
 }

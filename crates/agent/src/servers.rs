@@ -47,6 +47,26 @@ pub(crate) struct Server {
     address: SocketAddr,
     endpoint: Endpoint,
     pub(crate) is_there: bool,
+    /// The config does not have it any more: nobody new comes, and who plays plays on.
+    pub(crate) is_retired: bool,
+}
+
+impl Server {
+    /// That of a backend, if it is one.
+    fn of(backend: &Backend) -> Option<Self> {
+        let Link::Udp(address) = backend.link else { return None };
+        Some(Self {
+            name: backend.name.clone(),
+            address: address.into(),
+            endpoint: SocketAddr::from(address).into(),
+            is_there: false,
+            is_retired: false,
+        })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.name, self.address) == (&other.name, other.address)
+    }
 }
 
 /// A player of one of them.
@@ -78,16 +98,7 @@ impl Servers {
     }
 
     fn without_socket(backends: &[Backend], beside: RawFd) -> Result<Option<Self>, StartError> {
-        let server = |backend: &Backend| match backend.link {
-            Link::Udp(address) => Some(Server {
-                name: backend.name.clone(),
-                address: address.into(),
-                endpoint: SocketAddr::from(address).into(),
-                is_there: false,
-            }),
-            Link::Bundle(_) => None,
-        };
-        let all: Vec<_> = backends.iter().filter_map(server).collect();
+        let all: Vec<_> = backends.iter().filter_map(Server::of).collect();
         if all.is_empty() {
             return Ok(None);
         }
@@ -113,6 +124,28 @@ impl Servers {
     /// The servers, by number.
     pub(crate) fn all(&self) -> &[Server] {
         &self.all
+    }
+
+    /// Goes by another list: what is not in it is retired, and keeps its number for as long as a
+    /// station has it at a link, or somebody plays there.
+    pub(crate) fn set(&mut self, backends: &[Backend], is_linked: impl Fn(usize) -> bool) {
+        let wanted: Vec<_> = backends.iter().filter_map(Server::of).collect();
+        for server in &mut self.all {
+            server.is_retired = !wanted.iter().any(|it| it.is_same(server));
+        }
+        for server in wanted {
+            if self.all.iter().any(|it| it.is_same(&server)) {
+                continue;
+            }
+            let is_free = |at: &usize| {
+                let has_players = self.homes.values().any(|player| player.server == *at);
+                self.all[*at].is_retired && !is_linked(*at) && !has_players
+            };
+            match (0..self.all.len()).find(is_free) {
+                Some(at) => self.all[at] = server,
+                None => self.all.push(server),
+            }
+        }
     }
 
     /// Looks who is there. Returns whether anything has changed.

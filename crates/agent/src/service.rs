@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -22,10 +22,44 @@ use crate::view::{DeskView, Seen, View};
 pub struct Agent {
     pub(crate) shared: Shared,
     pub(crate) own: Thread,
-    pub(crate) gateways: Mutex<Vec<(Gateway, Thread)>>,
-    pub(crate) backends: Mutex<Arc<[Backend]>>,
+    pub(crate) gateways: Mutex<Vec<Line>>,
+    backends: Mutex<Served>,
+    /// What threads have counted that have ended.
+    counted: Mutex<Counts>,
+    /// How long players may stay where a gateway is none of the agent's any more.
+    patience: Mutex<Duration>,
     /// When it will end, at the latest, once it drains.
-    pub(crate) drains_until_ns: OnceLock<u64>,
+    drains_until_ns: OnceLock<u64>,
+}
+
+/// A gateway, and its thread.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) gateway: Gateway,
+    pub(crate) thread: Thread,
+    /// It is none of the agent's any more.
+    pub(crate) is_leaving: bool,
+}
+
+/// Which game processes are served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// Those of its file.
+    own: Vec<Backend>,
+    /// Those that have come by themselves.
+    guests: Vec<Backend>,
+    all: Arc<[Backend]>,
+}
+
+impl Served {
+    pub(crate) fn new(own: Vec<Backend>, guests: Vec<Backend>) -> Self {
+        let all = own.iter().chain(&guests).cloned().collect();
+        Self { own, guests, all }
+    }
+
+    pub(crate) fn all(&self) -> Arc<[Backend]> {
+        Arc::clone(&self.all)
+    }
 }
 
 /// A thread, and how it is reached.
@@ -67,80 +101,153 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let bell = Bell::new().map_err(fail)?;
     let book = Arc::new(Book::new(bell.clone()));
     let shared = Shared { options: Arc::new(options), book, clock: Clock::start() };
-    let backends: Arc<[_]> = shared.options.backends.clone().into();
-    let own = Thread::start((&shared, Arc::clone(&backends)), None, bell).map_err(fail)?;
-    let (gateways, backends) = (Mutex::default(), Mutex::new(backends));
-    let agent = Agent { own, gateways, backends, drains_until_ns: OnceLock::new(), shared };
+    let served = Served::new(shared.options.backends.clone(), Vec::new());
+    let own = Thread::start((&shared, served.all()), None, bell).map_err(fail)?;
+    let agent = Agent::of(shared, own, served);
     agent.set_gateways(&agent.shared.options.gateways).map_err(fail)?;
     Ok(agent)
 }
 
 impl Agent {
+    /// One without gateways.
+    pub(crate) fn of(shared: Shared, own: Thread, served: Served) -> Self {
+        Self {
+            counted: Mutex::default(),
+            patience: Mutex::new(shared.options.patience),
+            shared,
+            own,
+            gateways: Mutex::default(),
+            backends: Mutex::new(served),
+            drains_until_ns: OnceLock::new(),
+        }
+    }
+
     /// What it was started with.
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
 
-    /// Connects to these gateways and to no others.
+    /// Connects to these gateways. Others get nobody new and end when nobody plays there, or the
+    /// [patience](Self::set_patience) is over. An error changes nothing.
     pub fn set_gateways(&self, wanted: &[Gateway]) -> io::Result<()> {
-        let mut gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        gateways.retain(|(gateway, _)| wanted.contains(gateway));
+        let mut lines = lock(&self.gateways);
+        self.end_left(&mut lines);
+        let mut more = Vec::new();
         for gateway in wanted {
-            if gateways.iter().all(|(known, _)| known != gateway) {
+            if lines.iter().all(|line| line.gateway != *gateway) {
                 let bell = Bell::new()?;
-                let with = (&self.shared, self.backends());
+                let with = (&self.shared, lock(&self.backends).all());
                 let thread = Thread::start(with, Some(gateway.clone()), bell)?;
                 if let Some(&until_ns) = self.drains_until_ns.get() {
                     thread.tell(Command::Drain { until_ns });
                 }
-                gateways.push((gateway.clone(), thread));
+                more.push(Line { gateway: gateway.clone(), thread, is_leaving: false });
             }
         }
+        let until_ns = self.after(*lock(&self.patience));
+        for line in &mut *lines {
+            let is_leaving = !wanted.contains(&line.gateway);
+            match (std::mem::replace(&mut line.is_leaving, is_leaving), is_leaving) {
+                (false, true) => line.thread.tell(Command::Leave { until_ns }),
+                (true, false) => line.thread.tell(Command::Stay),
+                _ => {}
+            }
+        }
+        lines.extend(more);
         Ok(())
+    }
+
+    /// Ends threads whose gateways are none of the agent's any more, once nobody plays there. Their
+    /// names.
+    pub fn settle(&self) -> Vec<String> {
+        self.end_left(&mut lock(&self.gateways))
+    }
+
+    /// What they have counted stays.
+    fn end_left(&self, lines: &mut Vec<Line>) -> Vec<String> {
+        let left = lines.extract_if(.., |line| line.has_left());
+        let ended = left.map(|Line { gateway, thread, .. }| {
+            let mut counted = lock(&self.counted);
+            *counted = counted.plus(&thread.end());
+            gateway.to_string()
+        });
+        ended.collect()
+    }
+
+    /// Has what threads that have ended have counted go along with worker 0, to another process.
+    pub(crate) fn pass_counts_on(&self) {
+        let counted = std::mem::take(&mut *lock(&self.counted));
+        self.own.tell(Command::Count(Box::new(counted)));
+    }
+
+    /// How long players may stay where a gateway is none of the agent's any more, from now on.
+    pub fn set_patience(&self, patience: Duration) {
+        *lock(&self.patience) = patience;
+    }
+
+    /// That.
+    pub fn patience(&self) -> Duration {
+        *lock(&self.patience)
+    }
+
+    /// Serves these game processes of its file from now on. Those that are not among them any more
+    /// get nobody new, and keep their players.
+    pub fn set_backends(&self, own: Vec<Backend>) {
+        self.serve(|served| Served::new(own, served.guests.clone()));
     }
 
     /// Serves these game processes from now on, besides those of its file, which stay.
     pub fn set_guests(&self, guests: Vec<Backend>) {
+        self.serve(|served| Served::new(served.own.clone(), guests));
+    }
+
+    fn serve(&self, change: impl FnOnce(&Served) -> Served) {
         // Held throughout, so that a thread that starts meanwhile does not miss it.
-        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = self.shared.options.backends.iter().cloned();
-        let all: Arc<[_]> = own.chain(guests).collect();
-        *self.backends.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&all);
-        for thread in gateways.iter().map(|(_, thread)| thread).chain([&self.own]) {
-            thread.tell(Command::Backends(Arc::clone(&all)));
+        let lines = lock(&self.gateways);
+        let mut served = lock(&self.backends);
+        *served = change(&served);
+        for thread in lines.iter().map(|line| &line.thread).chain([&self.own]) {
+            thread.tell(Command::Backends(served.all()));
         }
     }
 
-    fn backends(&self) -> Arc<[Backend]> {
-        Arc::clone(&self.backends.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The game processes of its file, by name.
+    pub fn is_own(&self, name: &str) -> bool {
+        lock(&self.backends).own.iter().any(|backend| backend.name == name)
     }
 
     /// Tells game processes that the agent will end, and gateways that nobody new is to be sent to
     /// them.
     pub fn drain(&self, left: Duration) {
-        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-        let until_ns = self.shared.clock.now_ns().saturating_add(left_ns);
-        let until_ns = *self.drains_until_ns.get_or_init(|| until_ns);
-        for thread in gateways.iter().map(|(_, thread)| thread).chain([&self.own]) {
+        let lines = lock(&self.gateways);
+        let until_ns = *self.drains_until_ns.get_or_init(|| self.after(left));
+        for thread in lines.iter().map(|line| &line.thread).chain([&self.own]) {
             thread.tell(Command::Drain { until_ns });
         }
     }
 
+    /// So much after now.
+    fn after(&self, span: Duration) -> u64 {
+        let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.clock.now_ns().saturating_add(span_ns)
+    }
+
     /// Whether all threads live.
     pub fn is_healthy(&self) -> bool {
-        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut threads = gateways.iter().map(|(_, thread)| thread).chain([&self.own]);
+        let lines = lock(&self.gateways);
+        let mut threads = lines.iter().map(|line| &line.thread).chain([&self.own]);
         threads.all(|thread| thread.handle.as_ref().is_some_and(|it| !it.is_finished()))
     }
 
     /// What there is to say about it.
     pub fn view(&self) -> View {
-        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let desks: Vec<_> = gateways
-            .iter()
-            .map(|(gateway, thread)| DeskView { gateway: gateway.to_string(), ..thread.view() })
-            .collect();
+        let lines = lock(&self.gateways);
+        let desk = |Line { gateway, thread, is_leaving }: &Line| DeskView {
+            gateway: gateway.to_string(),
+            is_leaving: *is_leaving,
+            ..thread.view()
+        };
+        let desks: Vec<_> = lines.iter().map(desk).collect();
         let own = self.own.view();
         let all = || desks.iter().chain([&own]);
         let mut sums: BTreeMap<&str, Seen> = BTreeMap::new();
@@ -149,16 +256,31 @@ impl Agent {
             *sum = sum.plus(*seen);
         }
         let seen = |name: &str| sums.get(name).copied().unwrap_or_default();
-        let backends = self.backends();
+        let backends = lock(&self.backends).all();
+        let is_served = |name: &str| backends.iter().any(|it| it.name == name);
+        let retired = sums.iter().filter(|(name, seen)| seen.players > 0 && !is_served(name));
+        let retired = retired.map(|(name, seen)| ((*name).to_owned(), *seen)).collect();
         let backends = backends.iter().map(|it| (it.name.clone(), seen(&it.name)));
-        let counts = all().fold(Counts::default(), |sum, desk| sum.plus(&desk.counts));
+        let counts = all().fold(*lock(&self.counted), |sum, desk| sum.plus(&desk.counts));
         View {
             workers: self.shared.book.workers(),
             backends: backends.collect(),
+            retired,
             counts,
             gateways: desks,
         }
     }
+}
+
+impl Line {
+    /// Whether it is of no use any more.
+    fn has_left(&self) -> bool {
+        self.is_leaving && self.thread.view().has_left
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Thread {
@@ -192,8 +314,15 @@ impl Thread {
         }
     }
 
+    /// Ends it, and waits for that. What it has counted.
+    fn end(self) -> Counts {
+        let shown = Arc::clone(&self.shown);
+        drop(self);
+        lock(&shown).counts
+    }
+
     fn view(&self) -> DeskView {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shown).clone()
     }
 }
 

@@ -17,7 +17,7 @@ use ringgate_trunk_io::{Bundles, Local, Received};
 
 use crate::counts::{Counts, Drop};
 use crate::options::{Backend, Link};
-use crate::servers::Servers;
+use crate::servers::{Server, Servers};
 
 /// One local worker.
 #[derive(Debug)]
@@ -153,12 +153,30 @@ impl Station {
         self.relay.set_workers(workers);
     }
 
-    /// Which game processes may connect from now on: those around.
+    /// Which game processes may connect from now on: those around. Who may not be there any more is
+    /// sent away; who is not among them, and has players, keeps them.
     pub(crate) fn set_backends(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
-        let names = names(around.backends);
-        let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.set_names(names, |action| hands.act(action, &mut wish));
+        let all = around.servers.as_ref().map_or(&[][..], |servers| servers.all());
+        let is_replaced = |server: &usize| {
+            let it = &all[*server];
+            it.is_retired && all.iter().any(|other| !other.is_retired && other.name == it.name)
+        };
+        let replaced: Vec<_> = (0..all.len()).filter(is_replaced).collect();
+        self.served.resize(self.served.len().max(all.len()), Served::default());
+        // Whoever was turned away by what has changed now need not wait.
+        self.served.iter_mut().for_each(|served| served.retry_ns = 0);
+        for server in replaced {
+            if let Some(game) = self.served[server].game {
+                self.lose(game, around, &mut wish);
+            }
+        }
+        self.relay.set_names(names(around.backends));
+        self.recheck(around, wish);
+    }
+
+    /// Whether a server is at any link.
+    pub(crate) fn has_server(&self, server: usize) -> bool {
+        self.served.get(server).is_some_and(|served| served.game.is_some())
     }
 
     /// Lets in who waits.
@@ -365,6 +383,14 @@ impl Station {
         relay.drain(left_ms, |action| hands.act(action, &mut wish));
     }
 
+    /// The agent goes on.
+    pub(crate) fn undrain(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+        self.drains_until_ns = None;
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.undrain(|action| hands.act(action, &mut wish));
+    }
+
     /// What time brings: processes that say nothing, servers that have come or gone.
     pub(crate) fn keep(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
         if self.accepts_again_ns.is_some_and(|again_ns| again_ns <= around.now_ns) {
@@ -383,7 +409,8 @@ impl Station {
                 self.send_away(Game::at(place), GoodbyeReason::HelloExpected, around, &mut wish);
             }
         }
-        for server in 0..self.served.len() {
+        let servers = around.servers.as_ref().map_or(0, |servers| servers.all().len());
+        for server in 0..servers.min(self.served.len()) {
             self.keep_server(server, around, &mut wish);
         }
     }
@@ -396,14 +423,14 @@ impl Station {
     ) {
         let Some(servers) = &mut around.servers else { return };
         let Served { game, retry_ns } = self.served[server];
-        let is_there = servers.all()[server].is_there;
+        let Server { is_there, is_retired, .. } = servers.all()[server];
         match game {
-            Some(game) if !is_there => {
+            Some(game) if !is_there || is_retired && self.relay.players_of(game) == 0 => {
                 servers.keep(self.at, server, around.now_ns);
                 self.served[server].game = None;
                 self.lose(game, around, wish);
             }
-            None if is_there && retry_ns <= around.now_ns => {
+            None if is_there && !is_retired && retry_ns <= around.now_ns => {
                 let hello = hello_of(&servers.all()[server].name);
                 let Some(game) = self.relay.connect() else { return };
                 self.put(game, End::Server(server));

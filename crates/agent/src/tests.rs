@@ -109,6 +109,16 @@ impl Rig {
         });
     }
 
+    /// The agent has these from now on.
+    fn set_backends(&mut self, backends: Vec<Backend>) {
+        self.backends = backends;
+        if let Some(servers) = &mut self.servers {
+            servers.set(&self.backends, |server| self.station.has_server(server));
+            servers.look();
+        }
+        self.with(|station, around, wish| station.set_backends(around, wish));
+    }
+
     fn players(&self, name: &str) -> usize {
         let welcome = self.station.relay().welcome();
         welcome.filter(|(it, ..)| *it == name).map(|(_, _, players)| players).sum()
@@ -236,6 +246,64 @@ fn a_process_takes_the_agent_for_a_gateway() {
     assert_eq!(rig.players("arena-1"), 0);
     rig.with(|station, around, _| station.fall(around));
     hears(&mut rig, &mut game, &["lost"]);
+}
+
+#[test]
+fn a_process_whose_backend_is_taken_out_keeps_its_players_and_gets_no_more() {
+    let own = process::effective_uid();
+    let mut rig = Rig::new("taken-out", vec![bundle("arena-1", vec![own])]);
+    let mut game = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    hears(&mut rig, &mut game, &["up 0 of 1"]);
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    hears(&mut rig, &mut game, &["opened 0/42"]);
+    rig.take_told();
+
+    rig.set_backends(vec![bundle("arena-2", vec![own])]);
+    assert_eq!(rig.take_told(), ["256 told Intake { is_open: false }"]);
+    rig.say(256, |writer| writer.payload(there, b"hello"));
+    hears(&mut rig, &mut game, &["payload 0/42 hello"]);
+    for (name, heard) in [("arena-1", "sent away: NameUnknown"), ("arena-2", "up 0 of 1")] {
+        let mut other = Process::connect(&rig.dir, name).expect("the agent listens");
+        hears(&mut rig, &mut other, &[heard]);
+    }
+    rig.take_told();
+    rig.set_backends(vec![bundle("arena-1", vec![own])]);
+    assert_eq!(rig.take_told()[0], "256 told Intake { is_open: true }");
+    rig.set_backends(vec![bundle("arena-1", vec![own + 1])]);
+    hears(&mut rig, &mut game, &["sent away: Unauthorised"]);
+    assert_eq!(rig.take_told()[0], "256 ended");
+}
+
+#[test]
+fn servers_come_and_go_and_who_plays_plays_on() {
+    let sockets = [server(), server(), server()];
+    let mut rig = Rig::new("servers", vec![udp("any-1", &sockets[0])]);
+    assert!(rig.servers.as_mut().expect("there is one").look(), "it listens");
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["256 told hello any-1 up to 3"]);
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    rig.set_backends(vec![udp("any-2", &sockets[1])]);
+    rig.turn();
+    let told = ["256 told Intake { is_open: false }", "257 told hello any-2 up to 3"];
+    assert_eq!(rig.take_told(), told);
+    rig.say(256, |writer| writer.payload(there, b"still here"));
+    receives(&mut rig, &sockets[0], b"still here");
+    rig.say(256, |writer| writer.closed(there, CloseReason::PlayerLeft));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["256 ended"]);
+
+    // One at another address is another one: who plays at the first waits for it.
+    rig.say(257, |writer| writer.opened_plain(&opened(there)));
+    rig.set_backends(vec![udp("any-2", &sockets[2])]);
+    rig.turn();
+    assert_eq!(rig.take_told(), ["257 ended", "512 told hello any-2 up to 3"]);
+    rig.say(512, |writer| writer.opened_plain(&opened(there)));
+    rig.say(512, |writer| writer.payload(there, b"over here"));
+    receives(&mut rig, &sockets[2], b"over here");
 }
 
 #[test]

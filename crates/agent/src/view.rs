@@ -18,6 +18,10 @@ pub struct DeskView {
     pub begun: u64,
     /// Why the last connection, or attempt, has ended, by name and in words.
     pub last_end: Option<(&'static str, String)>,
+    /// The gateway is none of the agent's any more, and nobody new comes from it.
+    pub is_leaving: bool,
+    /// Nobody plays there any more, or the time for that is over.
+    pub(crate) has_left: bool,
     /// Lanes, by their numbers at the gateway.
     pub lanes: Vec<LaneView>,
     /// What has been counted.
@@ -103,6 +107,8 @@ pub struct View {
     pub gateways: Vec<DeskView>,
     /// All backends, by name.
     pub backends: Vec<(String, Seen)>,
+    /// Backends that the agent has no more, and that have players, by name.
+    pub retired: Vec<(String, Seen)>,
     /// What all threads have counted.
     pub counts: Counts,
 }
@@ -110,7 +116,7 @@ pub struct View {
 impl View {
     /// Players of all backends.
     pub fn players(&self) -> usize {
-        self.backends.iter().map(|(_, seen)| seen.players).sum()
+        self.backends.iter().chain(&self.retired).map(|(_, seen)| seen.players).sum()
     }
 
     /// Gateways that have let the agent in.

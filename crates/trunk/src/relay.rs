@@ -17,7 +17,8 @@ use std::collections::HashSet;
 
 use ringgate_link::bundle::{
     BUNDLE_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX,
-    MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway, WORKERS_MAX, Welcome, Writer,
+    MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway, VERSION_SKIPPABLE, WORKERS_MAX,
+    Welcome, Writer,
 };
 
 /// Local links of one worker.
@@ -146,10 +147,9 @@ impl Relay {
     }
 
     /// Which backends this agent serves from now on. Who is welcome stays so, but gets nobody new
-    /// where the name is not among them.
-    pub fn set_names(&mut self, names: Vec<String>, act: impl FnMut(Action<'_>)) {
+    /// where the name is not among them, once [that is told](Self::tell_intakes).
+    pub fn set_names(&mut self, names: Vec<String>) {
         self.names = names;
-        self.tell_intakes(act);
     }
 
     /// Tells the gateway of each link whether nobody new is to be sent there, where it may not
@@ -181,6 +181,12 @@ impl Relay {
         taken.hello.as_ref().map(|said| said.name.as_str())
     }
 
+    /// How many players a link has.
+    pub fn players_of(&self, game: Game) -> usize {
+        let taken = self.places.get(game.place()).and_then(|place| place.taken.as_ref());
+        taken.map_or(0, |taken| taken.players.len())
+    }
+
     /// Who is welcome: the name of each link, whether the gateway has let it in, and its players.
     pub fn welcome(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
@@ -195,6 +201,21 @@ impl Relay {
         self.is_draining = true;
         for place in 0..self.places.len() {
             self.tell_draining(Game(place as u8), left_ms, &mut act);
+        }
+        self.tell_intakes(act);
+    }
+
+    /// The agent goes on: tells all who are welcome and know the word, and the gateway that players
+    /// may be sent to them.
+    pub fn undrain(&mut self, mut act: impl FnMut(Action<'_>)) {
+        self.is_draining = false;
+        let frame = write(&mut self.scratch, undrained);
+        let frame = frame.expect("it is short");
+        for (place, Place { taken, .. }) in self.places.iter().enumerate() {
+            let said = taken.as_ref().and_then(|taken| taken.hello.as_ref());
+            if said.is_some_and(|said| said.version >= VERSION_SKIPPABLE) {
+                act(Action::Deliver(Game(place as u8), frame));
+            }
         }
         self.tell_intakes(act);
     }
@@ -530,6 +551,11 @@ impl Relay {
         }
         act(Action::HangUp(game));
     }
+}
+
+/// For writers of any lifetime, which the method itself is not.
+fn undrained(writer: &mut Writer<'_>) -> bool {
+    writer.undrained()
 }
 
 const fn because(reason: GoodbyeReason) -> Goodbye {

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 use crate::config::values::word_of;
 use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
+use crate::control::view::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_agent::counts::Drop;
 use ringgate_agent::service::Agent;
-use ringgate_agent::view::{DeskView, LaneView, Refusal, State, View};
+use ringgate_agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
 use ringgate_link::announce::Standing;
 use ringgate_report::text::put;
 
@@ -17,7 +18,7 @@ pub(super) fn status(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    is_draining: bool,
+    (is_draining, reloads): (bool, Reloads),
 ) -> String {
     let view = agent.view();
     let mut page = json!({
@@ -30,18 +31,33 @@ pub(super) fn status(
         "workers": view.workers,
         "players": view.players(),
         "gateways": view.gateways.iter().map(gateway).collect::<Vec<_>>(),
-        "backends": view.backends.iter().map(|(name, seen)| json!({
-            "name": name,
-            "is_there": seen.is_there,
-            "links": seen.links,
-            "players": seen.players,
-        })).collect::<Vec<_>>(),
+        "backends": backends_of(&view),
+        "config": {
+            "read_unix_s": reloads.config_unix_s,
+            "reloads": reloads.done,
+            "reloads_refused": reloads.refused,
+        },
         "drops": drops(&view),
     });
     if let (Some(fleet), Value::Object(fields)) = (fleet, &mut page) {
         fields.insert("fleet".to_owned(), of_fleet(fleet));
     }
     format!("{page}\n")
+}
+
+/// Those of the file, and those that are not in it any more and have players.
+fn backends_of(view: &View) -> Vec<Value> {
+    let row = |(name, seen): &(String, Seen), retired: bool| {
+        json!({
+            "name": name,
+            "is_there": seen.is_there,
+            "links": seen.links,
+            "players": seen.players,
+            "retired": retired,
+        })
+    };
+    let backends = view.backends.iter().map(|it| row(it, false));
+    backends.chain(view.retired.iter().map(|it| row(it, true))).collect()
 }
 
 fn of_fleet(status: &Status) -> Value {
@@ -98,6 +114,7 @@ fn gateway(desk: &DeskView) -> Value {
         "gateway": desk.gateway,
         "address": desk.address,
         "state": desk.state,
+        "leaving": desk.is_leaving,
         "connected": desk.begun,
         "last_end": desk.last_end.as_ref().map(|(name, why)| json!({ "reason": name, "detail": why })),
         "lanes": desk.lanes.iter().map(lane).collect::<Vec<_>>(),
@@ -138,7 +155,7 @@ pub(super) fn metrics(
     agent: &Agent,
     fleet: Option<&Status>,
     uptime_s: u64,
-    is_draining: bool,
+    (is_draining, reloads): (bool, Reloads),
 ) -> String {
     let view = agent.view();
     let mut text = Text::default();
@@ -185,6 +202,7 @@ pub(super) fn metrics(
         "Datagrams of such servers for players.",
         counts.datagrams_from_servers,
     );
+    config(&mut text, reloads);
     let mut drops = text.family(
         "ringgate_agent_dropped_total",
         Kind::Counter,
@@ -200,6 +218,25 @@ pub(super) fn metrics(
         metrics_of_fleet(&mut text, fleet);
     }
     text.into_string()
+}
+
+/// By the names that a gateway has for them.
+fn config(text: &mut Text, reloads: Reloads) {
+    let mut one = |name, help, value: u64| {
+        text.family(name, Kind::Gauge, help).sample(&[], value);
+    };
+    let is_in_force = u64::from(!reloads.last_refused);
+    let last = "0 when the config was read again and refused, and the earlier one still runs.";
+    one("ringgate_config_last_reload_ok", last, is_in_force);
+    let read = "When the running config was read, in seconds since 1970.";
+    one("ringgate_config_time_seconds", read, reloads.config_unix_s);
+    let mut all = text.family(
+        "ringgate_config_reloads_total",
+        Kind::Counter,
+        "Times the config was read again.",
+    );
+    all.sample(&[("result", "done")], reloads.done);
+    all.sample(&[("result", "refused")], reloads.refused);
 }
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {
@@ -242,7 +279,7 @@ fn backends(text: &mut Text, view: &View) {
     }
     let mut players =
         text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.");
-    for (name, seen) in &view.backends {
+    for (name, seen) in view.backends.iter().chain(&view.retired) {
         players.sample(&[("backend", name)], seen.players);
     }
 }

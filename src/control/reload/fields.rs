@@ -13,7 +13,7 @@ use crate::config::{
 use ringgate_fleet::etcd::TlsFiles;
 
 /// A field's name, and whether the two configs differ in it.
-pub(super) type Compared = (&'static str, bool);
+pub(in crate::control) type Compared = (&'static str, bool);
 
 /// The fields of a table that differ: those that a reload may change, or those that it may not.
 pub(super) fn differing<'f>(
@@ -57,7 +57,10 @@ pub(super) fn gateway_fields(before: &Gateway, after: &Gateway) -> Vec<Compared>
 }
 
 /// Where the table is new or gone, it is its address that differs.
-pub(super) fn admin_fields(before: Option<&Admin>, after: Option<&Admin>) -> Vec<Compared> {
+pub(in crate::control) fn admin_fields(
+    before: Option<&Admin>,
+    after: Option<&Admin>,
+) -> Vec<Compared> {
     let (Some(before), Some(after)) = (before, after) else {
         return vec![("bind", before.is_some() != after.is_some())];
     };
@@ -70,7 +73,10 @@ pub(super) fn admin_fields(before: Option<&Admin>, after: Option<&Admin>) -> Vec
 }
 
 /// Where the table is new or gone, it is its endpoints that differ.
-pub(super) fn fleet_fields(before: Option<&Fleet>, after: Option<&Fleet>) -> Vec<Compared> {
+pub(in crate::control) fn fleet_fields(
+    before: Option<&Fleet>,
+    after: Option<&Fleet>,
+) -> Vec<Compared> {
     let (Some(before), Some(after)) = (before, after) else {
         return vec![("endpoints", before.is_some() != after.is_some())];
     };

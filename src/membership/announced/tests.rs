@@ -156,3 +156,20 @@ fn a_name_that_comes_into_the_config_is_no_processes_any_more() {
     enter(&mut book, 1, "b");
     assert_eq!(book.standing(1), Some(Standing::Waiting));
 }
+
+#[test]
+fn what_an_agents_file_has_no_more_goes_and_what_is_new_in_it_is_no_processes_any_more() {
+    let mut book = book(9);
+    for name in ["a", "b"] {
+        book.file(arena(name, ready()));
+    }
+    enter(&mut book, 1, "c");
+    tell(&mut book, 0, &none());
+    let registered = ["b".to_owned()];
+    book.set_own(vec!["b".to_owned(), "c".to_owned()], &registered);
+    assert_eq!(tell(&mut book, 1, &none()), ["a goes", "c goes"]);
+    assert_eq!(book.standing(1), Some(Standing::NameInConfig));
+    book.set_own(vec!["b".to_owned()], &registered);
+    assert!(book.admit_refused());
+    assert_eq!(tell(&mut book, 2, &none()), ["c Ready 0/8"]);
+}

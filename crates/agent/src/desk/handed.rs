@@ -51,8 +51,9 @@ impl Desk {
         let Self { shared: _, epoll: _, bell: _, commands: _, shown: _, last_end: _, .. } = self;
         let Self { known_workers: _, keep_due_ns: _, look_due_ns: _, show_due_ns: _, .. } = self;
         let Self { is_holding: _, ready: _, noted: _, heard: _, rest: _, has_left: _, .. } = self;
-        // One that drains is not handed over.
-        let Self { must_recheck: _, backends: _, drains_until_ns: _, .. } = self;
+        // An agent that drains is not handed over, and who leaves a gateway begins again.
+        let Self { drains_until_ns: _, leaves_until_ns: _, .. } = self;
+        let Self { must_recheck: _, backends: _, .. } = self;
         gateway.as_ref().map(|(gateway, _)| gateway.to_string()).write(out);
         counts.write(out);
         incarnation.write(out);

@@ -129,9 +129,9 @@ impl Station {
         Ok(())
     }
 
-    /// Sends those away who may not be here by this process's config, and tells the gateway of the
-    /// others whether nobody new is to be sent to them: what the process before has said of that is
-    /// not known.
+    /// Sends those away who may not be here by this config, and tells the gateway of the others
+    /// whether nobody new is to be sent to them, where it may not know. Those whose backend is not
+    /// in it stay with their players.
     pub(crate) fn recheck(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
         for place in 0..GAMES_MAX {
             let Some(name) = self.relay.name_at(place) else { continue };
@@ -142,8 +142,8 @@ impl Station {
                 {
                     GoodbyeReason::Unauthorised
                 }
-                (Some(Link::Bundle(_)), Some(Some(End::Process(_))))
-                | (Some(Link::Udp(_)), Some(Some(End::Server(_)))) => continue,
+                (Some(Link::Bundle(_)) | None, Some(Some(End::Process(_))))
+                | (Some(Link::Udp(_)) | None, Some(Some(End::Server(_)))) => continue,
                 _ => GoodbyeReason::NameUnknown,
             };
             self.send_away(Game::at(place), why, around, &mut wish);

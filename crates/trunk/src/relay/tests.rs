@@ -113,7 +113,8 @@ fn a_link_is_let_in_once_the_gateway_says_so() {
 
     // Whoever is there stays when names change; nobody new comes by a name that is gone.
     let mut acts = Vec::new();
-    relay.set_names(vec!["arena-2".to_owned()], |act| acts.push(said(act)));
+    relay.set_names(vec!["arena-2".to_owned()]);
+    relay.tell_intakes(|act| acts.push(said(act)));
     assert_eq!(acts, [intake(link, false)]);
     assert_eq!(is_let_in(&relay), [true]);
     for (name, heard) in [("arena-1", "Goodbye"), ("arena-2", "Welcome")] {
@@ -151,6 +152,11 @@ fn a_gateway_is_told_once_that_nobody_new_is_to_come() {
     let mut acts = Vec::new();
     relay.tell_draining(silent, 7, |act| acts.push(said(act)));
     assert_eq!(acts, [draining(1)]);
+    let mut acts = Vec::new();
+    relay.undrain(|act| acts.push(said(act)));
+    let heard = |game| format!("{game} hears {:?}", ToGame::Undrained);
+    assert_eq!(acts[..3], [heard(0), heard(1), intake(link, true)]);
+    assert!(acts.len() == 4 && acts[3].ends_with("Intake { is_open: true }"), "{acts:?}");
     relay.handle_lane_lost(|_| ());
     relay.connect().expect("there is room");
     relay.tell_draining(game, 7, |act| panic!("it has not said hello: {}", said(act)));

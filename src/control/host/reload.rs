@@ -1,0 +1,298 @@
+//! Reading the file of an agent again while it runs: all of it or nothing, as at a gateway.
+//!
+//! Game processes come and go, and so do gateways. Who plays is disturbed by neither: a backend
+//! that is not in the file any more gets nobody new and keeps its players, and a gateway keeps them
+//! for `drain_timeout`. What cannot change while the agent runs is named, all of it in one answer.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::Shared;
+use crate::config::{Accepted, Changes, HostAgent, HostConfig, Link, LoadError, changes_of_host};
+use crate::control::access::Visitor;
+use crate::control::http::{as_json, note};
+use crate::control::query::{Query, Refusal};
+use crate::control::reload::{Compared, Outcome, admin_fields, fleet_fields};
+use crate::control::status::SCHEMA;
+use crate::control::view::Reloads;
+use crate::hosting::{self, Update};
+use ringgate_os::clock;
+
+/// The file that is in force.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) config: Arc<HostConfig>,
+    pub(super) reloads: Reloads,
+}
+
+impl Live {
+    pub(super) fn new(config: HostConfig) -> Self {
+        let reloads = Reloads { config_unix_s: clock::unix_seconds(), ..Reloads::default() };
+        Self { config: Arc::new(config), reloads }
+    }
+}
+
+/// `POST /reload`, as at a gateway.
+pub(super) async fn answer(
+    State(shared): State<Arc<Shared>>,
+    Extension(visitor): Extension<Visitor>,
+    uri: Uri,
+) -> Response {
+    try_answer(shared, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn try_answer(
+    shared: Arc<Shared>,
+    visitor: &Visitor,
+    uri: &Uri,
+) -> Result<Response, Refusal> {
+    let query = Query::of(uri, &["dry_run"])?;
+    let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
+    note(visitor, if is_dry { "dry run of a reload" } else { "reload" });
+    Ok(match run(shared, is_dry).await {
+        Ok(changes) => {
+            let answer = json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes });
+            as_json(StatusCode::OK, &answer)
+        }
+        Err(mistakes) => {
+            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
+            as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
+        }
+    })
+}
+
+/// Reads the file again, and goes by it if that is possible; only finds out whether it is, in a dry
+/// run.
+pub(super) async fn run(shared: Arc<Shared>, is_dry: bool) -> Outcome {
+    // Files may lie on slow disks, and pages are served meanwhile.
+    let work = tokio::task::spawn_blocking(move || shared.reload(is_dry));
+    work.await.unwrap_or_else(|_| Err(vec!["a thread has panicked".to_owned()]))
+}
+
+impl Shared {
+    fn reload(&self, is_dry: bool) -> Outcome {
+        // Nothing changes under a hand-over, which takes a moment.
+        let _turn = self.handing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if self.is_draining() {
+            return Err(vec!["the agent is draining".to_owned()]);
+        }
+        if self.handed_to.load(Ordering::Relaxed) != 0 {
+            return Err(vec!["another process has the agent now".to_owned()]);
+        }
+        if is_dry {
+            return self.prepare().map(|prepared| prepared.changes);
+        }
+        self.notifier.reloading();
+        let outcome = self.prepare().and_then(|prepared| self.adopt(prepared));
+        self.notifier.ready();
+        let mut live = self.live();
+        live.reloads.last_refused = outcome.is_err();
+        match &outcome {
+            Ok(changes) => {
+                live.reloads.done += 1;
+                live.reloads.config_unix_s = clock::unix_seconds();
+                let changes = changes.join("; ");
+                tracing::info!(event = "reload", changes, "the config was read again");
+            }
+            Err(mistakes) => {
+                live.reloads.refused += 1;
+                for mistake in mistakes {
+                    tracing::error!(
+                        event = "reload_refused",
+                        mistake,
+                        "the config was not changed: {mistake}"
+                    );
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Does everything that may fail and that nobody sees.
+    fn prepare(&self) -> Result<Prepared, Vec<String>> {
+        let (config, accepted) = self.accepted.load_again().map_err(|why| sentences(&why))?;
+        let changes = compare(&self.live().config, &config)?;
+        Ok(Prepared { config, accepted, changes })
+    }
+
+    /// Goes by it. Threads for gateways that are new come first: they may fail to start.
+    fn adopt(&self, prepared: Prepared) -> Outcome {
+        let Prepared { config, accepted, changes } = prepared;
+        let before = self.agent.patience();
+        self.agent.set_patience(config.agent.drain_timeout);
+        let update = config.fleet.as_ref().map(|fleet| Update::of(&config, fleet));
+        if update.is_none() {
+            self.agent.set_gateways(&config.agent.gateways).map_err(|why| {
+                self.agent.set_patience(before);
+                vec![format!("agent.gateways: cannot connect to others: {why}")]
+            })?;
+        }
+        self.accepted.replace(&accepted);
+        self.agent.set_backends(hosting::backends(&config));
+        if let (Some(member), Some(update)) = (self.fleet.get(), update) {
+            member.reload(update);
+        }
+        self.live().config = Arc::new(config);
+        Ok(changes)
+    }
+}
+
+/// A file that can be gone by.
+struct Prepared {
+    config: HostConfig,
+    accepted: Accepted,
+    changes: Vec<String>,
+}
+
+fn sentences(error: &LoadError) -> Vec<String> {
+    error.to_string().lines().map(str::to_owned).collect()
+}
+
+/// What is different, or what of it cannot be while the agent runs.
+fn compare(before: &HostConfig, after: &HostConfig) -> Outcome {
+    let (mut changes, mut refusals) = (Vec::new(), Vec::new());
+    let fields = agent_fields(&before.agent, &after.agent);
+    sort("agent", &fields, &mut changes, &mut refusals);
+    let fields = admin_fields(before.admin.as_ref(), after.admin.as_ref());
+    sort("admin", &fields, &mut changes, &mut refusals);
+    for (field, differs) in fleet_fields(before.fleet.as_ref(), after.fleet.as_ref()) {
+        // What concerns sessions is nothing to an agent.
+        if differs && !["grace", "when_away"].contains(&field) {
+            refusals.push(refusal("fleet", field));
+        }
+    }
+    backend_changes(before, after, &mut changes, &mut refusals);
+    if refusals.is_empty() { Ok(changes) } else { Err(refusals) }
+}
+
+fn sort(table: &str, fields: &[Compared], changes: &mut Vec<String>, refusals: &mut Vec<String>) {
+    for (field, _) in fields.iter().filter(|(_, differs)| *differs) {
+        match changes_of_host(table, field) {
+            Changes::Restart => refusals.push(refusal(table, field)),
+            Changes::Reload | Changes::ReloadBut(_) => changes.push(format!("{table}.{field}")),
+        }
+    }
+}
+
+/// An upgrade puts a file in force, too, but for what game processes and the fleet know the agent
+/// by.
+fn refusal(table: &str, field: &str) -> String {
+    let by = match (table, field) {
+        ("agent", "name" | "run_dir") | ("fleet", "prefix") => "a restart",
+        _ => "an upgrade or a restart",
+    };
+    format!("{table}.{field} has changed; that needs {by}")
+}
+
+fn agent_fields(before: &HostAgent, after: &HostAgent) -> Vec<Compared> {
+    let HostAgent {
+        name,
+        gateways,
+        regions,
+        max_gateways,
+        identity,
+        run_dir,
+        state_dir,
+        drain_timeout,
+        log,
+        user,
+        confine,
+    } = before;
+    vec![
+        ("name", *name != after.name),
+        ("gateways", *gateways != after.gateways),
+        ("regions", *regions != after.regions),
+        ("max_gateways", *max_gateways != after.max_gateways),
+        // Or another of the three files: what they hold counts.
+        ("certificate", *identity != after.identity),
+        ("run_dir", *run_dir != after.run_dir),
+        ("state_dir", *state_dir != after.state_dir),
+        ("drain_timeout", *drain_timeout != after.drain_timeout),
+        ("log", *log != after.log),
+        ("user", *user != after.user),
+        ("confine", *confine != after.confine),
+    ]
+}
+
+/// Backends are known by their names, here and at gateways.
+fn backend_changes(
+    before: &HostConfig,
+    after: &HostConfig,
+    changes: &mut Vec<String>,
+    refusals: &mut Vec<String>,
+) {
+    for (at, then) in before.backends.iter().enumerate() {
+        let name = &then.name;
+        let Some(now) = after.backends.iter().position(|it| it.name == *name) else {
+            changes.push(format!("backend {name} removed; its players stay until they leave"));
+            continue;
+        };
+        let (hosted, now) = (&after.hosted[now], &after.backends[now]);
+        match (&then.link, &now.link) {
+            (Link::Bundle(then), Link::Bundle(now)) if then != now => {
+                changes.push(format!("backend {name}: who may connect"));
+            }
+            (Link::Bundle(_), Link::Bundle(_)) => {}
+            (Link::Udp(then), Link::Udp(now)) if then == now => {}
+            _ => refusals.push(format!(
+                "backend {name}: its link or address has changed; remove this one first, and add the other when its players \
+                 have left"
+            )),
+        }
+        if then.slots != now.slots {
+            changes.push(format!("backend {name}: slots {} -> {}", then.slots, now.slots));
+        }
+        if before.hosted[at] != *hosted {
+            changes.push(format!("backend {name}: what the fleet is told of it"));
+        }
+    }
+    let is_new = |name: &str| before.backends.iter().all(|it| it.name != name);
+    let new = after.backends.iter().filter(|it| is_new(&it.name));
+    changes.extend(new.map(|it| format!("backend {} added", it.name)));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_handbook_says_of_an_agents_fields_what_it_takes_to_change_them() {
+        let text = include_str!("../../../docs/OPERATING.md");
+        for (table, fields) in [("agent", AGENT), ("admin", ADMIN)] {
+            let start = format!("| in `[{table}]` |");
+            let row = text.lines().find_map(|line| line.strip_prefix(&start)).expect("a row");
+            let (with_reload, without) = row.split_once('|').expect("two columns");
+            let names = |column: &'static str| column.split('`').skip(1).step_by(2);
+            let is_live = |field: &&str| changes_of_host(table, field) != Changes::Restart;
+            let (live, others): (BTreeSet<_>, BTreeSet<_>) =
+                fields.iter().copied().partition(is_live);
+            assert_eq!(names(with_reload).collect::<BTreeSet<_>>(), live, "{table}");
+            assert_eq!(names(without).collect::<BTreeSet<_>>(), others, "{table}");
+        }
+    }
+
+    const ADMIN: &[&str] = &["bind", "hosts", "token"];
+    const AGENT: &[&str] = &[
+        "name",
+        "gateways",
+        "regions",
+        "max_gateways",
+        "ca",
+        "certificate",
+        "key",
+        "run_dir",
+        "state_dir",
+        "drain_timeout",
+        "log",
+        "user",
+        "confine",
+    ];
+}
