@@ -11,7 +11,7 @@ use crate::config::values;
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{count, put};
 
-/// Have a running gateway take nobody in any more, and end when everybody has left
+/// Have a running gateway or agent take nobody in any more, and end when everybody has left
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -4,7 +4,7 @@ use super::Failure;
 use super::admin::{Answer, Place};
 use super::exit::print;
 
-/// Have a draining gateway, or one of its backends, take players in again
+/// Have a draining gateway or agent, or a gateway's backend, take players in again
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Only this backend

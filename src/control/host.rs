@@ -2,6 +2,7 @@
 //!
 //! The same doors and the same rights as a gateway's, and far fewer pages.
 
+mod draining;
 mod handing;
 mod pages;
 mod reload;
@@ -26,7 +27,6 @@ use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::http::as_json;
 use super::notify::{Known, Notifier};
@@ -37,6 +37,7 @@ use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
 use crate::handover::CONTROL_SOCKET;
 use crate::hosting::{Member, Prepared};
+use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
 use reload::Live;
 use ringgate_agent::service::Agent;
@@ -106,9 +107,9 @@ struct Shared {
     notifier: Notifier,
     /// Its place in a fleet, once that is looked after.
     fleet: OnceLock<Member>,
-    /// Somebody wants it to end.
-    ends: Notify,
-    is_draining: std::sync::atomic::AtomicBool,
+    /// Another process has it, or it drains, or does not any more.
+    news: Notify,
+    drain: Mutex<Drain>,
     program: Program,
     is_confined: bool,
     /// Of whoever hands it over.
@@ -158,8 +159,8 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         accepted,
         notifier: Notifier::from_env(Known::default()),
         fleet: OnceLock::new(),
-        ends: Notify::new(),
-        is_draining: std::sync::atomic::AtomicBool::new(false),
+        news: Notify::new(),
+        drain: Mutex::default(),
         program,
         is_confined,
         handing: Mutex::new(()),
@@ -235,7 +236,12 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
         tokio::select! {
             _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
             _ = settles.tick() => shared.settle_gateways(),
-            () = shared.ends.notified() => break,
+            () = shared.news.notified() => if shared.is_handed_over() { break },
+            () = tokio::time::sleep(LOOK_AGAIN_AFTER), if shared.is_draining() => {
+                if shared.has_drained() {
+                    break;
+                }
+            }
             signal = signals.next() => match signal {
                 kind if kind == SignalKind::hangup() => {
                     tracing::info!(event = "asked", what = "reload", by = "SIGHUP", "told to reload");
@@ -247,8 +253,11 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
                     tokio::spawn(async move { handing::hand_over(&shared, None).await });
                 }
                 kind => {
-                    told_to_end = Some(kind);
-                    break;
+                    // The first one drains, the second one ends it.
+                    if told_to_end.replace(kind).is_some() || shared.is_handed_over() {
+                        break;
+                    }
+                    shared.drain_by_signal();
                 }
             },
         }
@@ -258,31 +267,6 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
         shared.pass_on(told_to_end.map(|it| it.as_raw_value()).as_slice());
         notifier.handed_over(shared.handed_to.load(Ordering::Relaxed));
         return Ok(());
-    }
-    shared.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
-    let drain_timeout = shared.live().config.agent.drain_timeout;
-    let players = shared.agent.view().players();
-    tracing::info!(
-        event = "drain_begin",
-        players,
-        "draining for {} ms at most",
-        drain_timeout.as_millis()
-    );
-    notifier.stopping(drain_timeout);
-    if let Some(member) = shared.fleet.get() {
-        member.drain();
-    }
-    shared.agent.drain(drain_timeout);
-    let end = Instant::now() + drain_timeout;
-    while shared.agent.view().players() > 0 && Instant::now() < end {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_AGAIN_AFTER) => if shared.agent.is_healthy() { notifier.alive() },
-            signal = signals.next() => {
-                if [SignalKind::terminate(), SignalKind::interrupt()].contains(&signal) {
-                    break;
-                }
-            }
-        }
     }
     if let Some(member) = shared.fleet.get() {
         member.leave().await;
@@ -312,7 +296,8 @@ fn router(shared: &Arc<Shared>, is_tcp: bool) -> Router {
         .route("/status", get(show_status))
         .route("/metrics", get(show_metrics))
         .route("/reload", post(reload::answer).route_layer(from_fn(access::may_change)))
-        .route("/drain", post(drain).route_layer(from_fn(access::may_change)))
+        .route("/drain", post(draining::drain).route_layer(from_fn(access::may_change)))
+        .route("/undrain", post(draining::undrain).route_layer(from_fn(access::may_change)))
         .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
         .route("/upgrade", post(handing::upgrade).route_layer(from_fn(access::may_change)))
         .layer(from_fn(admit))
@@ -351,11 +336,6 @@ async fn show_metrics(State(shared): State<Arc<Shared>>) -> Response {
     let fleet = shared.fleet.get().map(Member::status);
     let page = pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
-}
-
-async fn drain(State(shared): State<Arc<Shared>>) -> Response {
-    shared.ends.notify_one();
-    (StatusCode::OK, "draining\n").into_response()
 }
 
 /// `POST /fleet/confirm?doubt=NUMBER`, as at a gateway.
@@ -403,9 +383,5 @@ impl Shared {
         for number in signals {
             let _ = process::signal(heir, *number);
         }
-    }
-
-    fn is_draining(&self) -> bool {
-        self.is_draining.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

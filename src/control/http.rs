@@ -361,6 +361,6 @@ pub(super) fn as_json(status: StatusCode, answer: &serde_json::Value) -> Respons
 }
 
 /// A drain is over after a day at the most.
-const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
 const JSON: &str = "application/json";

@@ -46,6 +46,7 @@ pub struct Member {
 enum Order {
     Confirm(u64),
     Drain,
+    Undrain,
     Reload(Box<Update>),
     Rest(Asked),
     Leave,
@@ -195,6 +196,11 @@ impl Member {
         self.order(Order::Drain);
     }
 
+    /// It goes on after all.
+    pub fn undrain(&self) {
+        self.order(Order::Undrain);
+    }
+
     /// The file was read again, and says this.
     pub fn reload(&self, update: Update) {
         self.order(Order::Reload(Box::new(update)));
@@ -271,6 +277,7 @@ impl Part {
                         let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
                     }
                     Some(Order::Drain) => lock(&self.book).drain(),
+                    Some(Order::Undrain) => lock(&self.book).undrain(),
                     Some(Order::Reload(update)) => {
                         // Who asks knows processes by their places.
                         questions.abort_all();

@@ -155,6 +155,11 @@ impl Book {
         self.is_draining = true;
     }
 
+    /// They go on after all.
+    pub(crate) const fn undrain(&mut self) {
+        self.is_draining = false;
+    }
+
     /// The config was read again. A name that is a backend's there now is no process's any more.
     pub(crate) fn set_file(&mut self, file: Vec<String>) {
         self.file = file;

@@ -265,19 +265,36 @@ fn an_agent_that_is_told_to_end_gets_nobody_new_and_keeps_who_is_there() {
     let intake = || gateway.ask("/status").json()["backends"][0]["intake"].clone();
     assert!(intake().is_null());
 
+    // Asked for at the control socket, it can be called off, and has a deadline of its own.
+    let asks = |word: &str, more: &[&str]| {
+        let control = folder.join("host/control.sock").display().to_string();
+        run(ringgate([word, "--control", &control].iter().chain(more)))
+    };
+    let said = asks("drain", &["--deadline", "2h"]).succeeded();
+    assert_eq!(said, "draining: 1 sessions, 2 h at most\n");
+    wait_for("the gateway knows", || (intake() == "nobody").then_some(()));
+    assert_eq!(agent.get("/readyz").status, 503);
+    assert_eq!(asks("undrain", &[]).succeeded(), "players are taken in again\n");
+    wait_for("the gateway knows", || intake().is_null().then_some(()));
+    Player::connected(gateway.listener, 9, KEY_HEX).echo(b"it goes on");
+    assert_eq!(agent.get("/readyz").status, 200);
+
     agent.signal(libc::SIGTERM);
     wait_for("the gateway knows", || (intake() == "nobody").then_some(()));
+    let refused = asks("undrain", &[]);
+    assert!(refused.stderr.contains("a signal has begun this drain"), "{}", refused.stderr);
     assert_eq!(gateway.ask("/status").json()["backends"][0]["up"], true);
     assert_eq!(Player::new(gateway.listener, 8, KEY_HEX).ended(), State::Denied);
     player.echo(b"still here");
     assert_eq!(agent.get("/status").json()["state"], "draining");
     player.leave();
+    agent.signal(libc::SIGTERM);
     assert_eq!(agent.ended(), Some(0));
 
     let _agent = Agent::start(&folder);
     wait_for("the next one takes players", || intake().is_null().then_some(()));
     gateway.ready();
-    Player::connected(gateway.listener, 9, KEY_HEX).echo(b"somebody new");
+    Player::connected(gateway.listener, 10, KEY_HEX).echo(b"somebody new");
 }
 
 /// Plays over an agent that is replaced twice while it runs, and once in vain.

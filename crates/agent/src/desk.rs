@@ -38,6 +38,8 @@ pub(crate) enum Command {
         /// When it will, at the latest, on the agent's clock.
         until_ns: u64,
     },
+    /// It goes on after all.
+    Undrain,
     /// The gateway of this thread is none of the agent's any more: it gets nobody new, and the
     /// thread is of no use once nobody plays, or after this.
     Leave {
@@ -244,6 +246,10 @@ impl Desk {
             match self.commands.try_recv() {
                 Ok(Command::Drain { until_ns }) => {
                     self.drains_until_ns = Some(until_ns);
+                    self.drain(now_ns);
+                }
+                Ok(Command::Undrain) => {
+                    self.drains_until_ns = None;
                     self.drain(now_ns);
                 }
                 Ok(Command::Leave { until_ns }) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct Agent {
     /// How long players may stay where a gateway is none of the agent's any more.
     patience: Mutex<Duration>,
     /// When it will end, at the latest, once it drains.
-    drains_until_ns: OnceLock<u64>,
+    drains_until_ns: Mutex<Option<u64>>,
 }
 
 /// A gateway, and its thread.
@@ -118,7 +118,7 @@ impl Agent {
             own,
             gateways: Mutex::default(),
             backends: Mutex::new(served),
-            drains_until_ns: OnceLock::new(),
+            drains_until_ns: Mutex::default(),
         }
     }
 
@@ -138,7 +138,7 @@ impl Agent {
                 let bell = Bell::new()?;
                 let with = (&self.shared, lock(&self.backends).all());
                 let thread = Thread::start(with, Some(gateway.clone()), bell)?;
-                if let Some(&until_ns) = self.drains_until_ns.get() {
+                if let Some(until_ns) = *lock(&self.drains_until_ns) {
                     thread.tell(Command::Drain { until_ns });
                 }
                 more.push(Line { gateway: gateway.clone(), thread, is_leaving: false });
@@ -219,10 +219,21 @@ impl Agent {
     /// Tells game processes that the agent will end, and gateways that nobody new is to be sent to
     /// them.
     pub fn drain(&self, left: Duration) {
+        let until_ns = self.after(left);
+        self.tell_all(Some(until_ns), &Command::Drain { until_ns });
+    }
+
+    /// Takes that back.
+    pub fn undrain(&self) {
+        self.tell_all(None, &Command::Undrain);
+    }
+
+    fn tell_all(&self, drains_until_ns: Option<u64>, command: &Command) {
+        // Held throughout, so that a thread that starts meanwhile does not miss it.
         let lines = lock(&self.gateways);
-        let until_ns = *self.drains_until_ns.get_or_init(|| self.after(left));
+        *lock(&self.drains_until_ns) = drains_until_ns;
         for thread in lines.iter().map(|line| &line.thread).chain([&self.own]) {
-            thread.tell(Command::Drain { until_ns });
+            thread.tell(command.clone());
         }
     }
 

@@ -123,7 +123,7 @@ pub(super) async fn hand_over(
                 "process {pid} has taken the agent over after {pause_us} us"
             );
             shared.handed_to.store(*pid, Ordering::Relaxed);
-            shared.ends.notify_one();
+            shared.news.notify_one();
         }
         Err(why) => {
             tracing::error!(
