@@ -6,27 +6,20 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use ringgate_core::netcode::State;
 use ringgate_os::process;
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, request, wait_for};
 use crate::folder::Folder;
 use crate::ports::free_port;
 
 /// A program that is killed when dropped.
 pub(crate) struct Program {
-    child: Child,
+    child: Ending,
     _stdout: Option<BufReader<ChildStdout>>,
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// An agent, where its pages are.
@@ -46,8 +39,8 @@ impl Agent {
         let log = std::fs::File::create(folder.join("agent.log")).expect("a log file");
         let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
         change(&mut command);
-        let mut child =
-            command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary was built");
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
+        let mut child = Ending(child.expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut admin = None;
         loop {
@@ -170,7 +163,7 @@ pub(crate) const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7
 pub(crate) fn echo(arguments: &[&str]) -> Program {
     let mut command = ringgate(["echo"].iter().chain(arguments));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Program { child: child.expect("the binary was built"), _stdout: None }
+    Program { child: Ending(child.expect("the binary was built")), _stdout: None }
 }
 
 /// A game process with the library: what the agent's file says of it, and how it is started.

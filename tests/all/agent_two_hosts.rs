@@ -4,12 +4,12 @@
 //! Skipped aloud without root, and without the instructions that TLS asks for.
 
 use std::ffi::{OsStr, OsString};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use ringgate_loadgen::measure::tally::Stage;
 use ringgate_loadgen::report::record::Record;
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, Player, Text, wait_for};
 use crate::folder::{Folder, IDENTITY};
 use crate::netns::{self, Pair};
@@ -58,7 +58,7 @@ pub(crate) fn on_two_hosts_as(name: &str, mtu: u32, play: fn(&str)) {
 
 /// The other host: an agent and a game process, killed when dropped.
 pub(crate) struct Host {
-    programs: Vec<Child>,
+    programs: Vec<Ending>,
     folder: Folder,
 }
 
@@ -91,16 +91,7 @@ impl Host {
         command.args(["netns", "exec", namespace]).arg(program).args(arguments);
         let log = std::fs::File::create(self.folder.join("log")).expect("a log file");
         let child = command.stdout(Stdio::null()).stderr(log).spawn();
-        self.programs.push(child.expect("`ip` is there"));
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        for program in &mut self.programs {
-            let _ = program.kill();
-            let _ = program.wait();
-        }
+        self.programs.push(Ending(child.expect("`ip` is there")));
     }
 }
 

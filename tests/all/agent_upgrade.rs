@@ -11,7 +11,7 @@ use ringgate_os::process;
 use crate::agent::{
     Agent, Heir, NAMES, Program, agent_file, agent_upgrade, certificates, echo, gateway,
 };
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
 use crate::control_upgrade_hostile::relay;
 use crate::folder::Folder;
@@ -73,20 +73,10 @@ impl Rig {
     }
 }
 
-/// A successor of ours, which ends with the test.
-struct Own(Child);
-
-impl Drop for Own {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn root_takes_an_agent_over_that_may_start_no_program() {
     let Some(mut rig) = Rig::start("confine = true\n", |_| ()) else { return };
-    let own = Own(rig.successor(&[], Stdio::null()));
+    let own = Ending(rig.successor(&[], Stdio::null()));
     wait_for("the successor", || (rig.pid() == Some(own.0.id().into())).then_some(()));
     assert_eq!(rig.agent.ended(), Some(0), "{}", rig.log("agent.log"));
     rig.player.echo(b"after");
@@ -95,7 +85,7 @@ fn root_takes_an_agent_over_that_may_start_no_program() {
     assert!(status.contains("Seccomp:\t2"), "{status}");
 
     // And once more: where successors come to goes along.
-    let next = Own(rig.successor(&[], Stdio::null()));
+    let next = Ending(rig.successor(&[], Stdio::null()));
     wait_for("the next one", || (rig.pid() == Some(next.0.id().into())).then_some(()));
     rig.player.echo(b"after that");
     assert_eq!(rig.trunks(), 1, "{}", rig.log("next.log"));
@@ -166,7 +156,7 @@ fn killed_at(mut rig: Rig, is_predecessor: bool, step: &str, what: &str) {
     let first = rig.agent.id();
     let (its, theirs) = Channel::pair().expect("a pair");
     let input = Stdio::from(theirs.into_fd());
-    let mut own = Own(rig.successor(&["--predecessor-on-stdin"], input));
+    let mut own = Ending(rig.successor(&["--predecessor-on-stdin"], input));
     let _heir = Heir(own.0.id());
     let agent = Channel::connect(&rig.folder.join("host/handover.sock")).expect("it listens");
     let mut open = Some(agent);

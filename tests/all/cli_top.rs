@@ -1,21 +1,11 @@
 //! `ringgate top` on a terminal and in a pipe, beside a gateway that comes and goes.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, Text, wait_for};
 use crate::folder::Folder;
-
-/// Ends with the test, whatever happened.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn q_leaves_the_screen_as_it_was() {

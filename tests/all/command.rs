@@ -1,13 +1,38 @@
 //! Runs the built binary and looks at what it says.
 
 use std::ffi::OsStr;
-use std::process::{Command, Output};
+use std::ops::{Deref, DerefMut};
+use std::process::{Child, Command, Output};
 
 /// What a run left.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+/// A process of ours that ends with the test, whatever happened.
+pub(crate) struct Ending(pub(crate) Child);
+
+impl Deref for Ending {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Ending {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A command line, ready to run.

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ use ringgate_core::secret::Key;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::clock::{self, Clock};
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::folder::Folder;
 
 /// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
@@ -110,12 +110,12 @@ impl Text {
 
 /// `ringgate run`, killed when dropped.
 pub(crate) struct Daemon {
+    child: Ending,
     pub(crate) folder: Folder,
     pub(crate) listener: SocketAddr,
     pub(crate) admin: SocketAddr,
     /// What it said when it was ready.
     pub(crate) ready: String,
-    child: Child,
     /// Kept open: a daemon does not end because nobody reads it, but a test should not find out.
     _stdout: BufReader<ChildStdout>,
 }
@@ -133,7 +133,7 @@ impl Daemon {
         let mut command = text.command(&config);
         command.stdout(Stdio::piped()).stderr(log);
         change(&mut command, &folder);
-        let mut child = command.spawn().expect("the binary was built");
+        let mut child = Ending(command.spawn().expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (mut listener, mut admin) = (None, None);
         let ready = loop {
@@ -155,7 +155,7 @@ impl Daemon {
         let listener = listener.expect("the listener's address is printed");
         assert_eq!(admin.is_some(), text.has_admin, "the admin address is printed");
         let admin = admin.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        Self { folder, listener, admin, ready, child, _stdout: stdout }
+        Self { child, folder, listener, admin, ready, _stdout: stdout }
     }
 
     /// Starts one that does not come up; what it says.
@@ -261,13 +261,6 @@ impl Daemon {
     /// Waits until players can come.
     pub(crate) fn ready(&self) {
         wait_for("readiness", || (self.get("/readyz").status == 200).then_some(()));
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

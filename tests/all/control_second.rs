@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{ChildStdout, Stdio};
 
 use ringgate_io::Choice;
 use socket2::{Domain, Socket, Type};
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text};
 use crate::folder::Folder;
 use crate::gateway_rig::on_both_drivers;
@@ -86,7 +86,7 @@ fn a_second_gateway_is_refused_and_the_first_loses_nothing(io: Choice) {
 
 /// A daemon that a test may kill.
 struct Killable {
-    child: Child,
+    child: Ending,
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -94,7 +94,8 @@ impl Killable {
     /// Starts one and waits until it serves.
     fn start(file: &Path) -> Self {
         let mut command = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut child = Ending(child);
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         while !line.starts_with("ready: ") {
@@ -102,13 +103,6 @@ impl Killable {
             assert!(stdout.read_line(&mut line).expect("text") > 0, "it did not start");
         }
         Self { child, _stdout: stdout }
-    }
-}
-
-impl Drop for Killable {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{ChildStdout, Stdio};
 
 use serde_json::Value;
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, wait_for};
 use crate::gateway_rig::on_both_drivers;
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -22,7 +22,7 @@ on_both_drivers!(
 
 /// `ringgate trace` that is under way.
 pub(crate) struct Tracing {
-    child: Child,
+    child: Ending,
     lines: BufReader<ChildStdout>,
 }
 
@@ -31,7 +31,8 @@ impl Tracing {
     pub(crate) fn start(daemon: &Daemon, words: &[&str]) -> Self {
         let mut command = ringgate(["trace"]);
         command.args(words).arg("--control").arg(daemon.control());
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut child = Ending(child);
         let lines = BufReader::new(child.stdout.take().expect("piped"));
         let mut tracing = Self { child, lines };
         tracing.told("tracing ");
@@ -58,13 +59,6 @@ impl Tracing {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).expect("text");
         self.child.wait().expect("our child").success()
-    }
-}
-
-impl Drop for Tracing {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,14 +3,14 @@
 //!
 //! Gateway, game process and load generator are processes of their own.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use ringgate_io::Choice;
 use ringgate_loadgen::measure::tally::Stage;
 use ringgate_loadgen::report::record::Record;
 use ringgate_loadgen::text;
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, wait_for};
 use crate::gateway_rig::on_both_drivers;
 use crate::load_rig::Load;
@@ -26,21 +26,11 @@ const UPGRADES: u64 = 10;
 /// A round trip over loopback.
 const HOPELESS_NS: u64 = 250_000_000;
 
-/// A program that ends with its owner.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// `ringgate echo` on the bundle link.
-fn echo(daemon: &Daemon) -> Program {
+fn echo(daemon: &Daemon) -> Ending {
     let mut command = ringgate(["echo", "--name", "arena", "--socket"]);
     command.arg(daemon.run_dir()).stdout(Stdio::null());
-    Program(command.spawn().expect("the binary was built"))
+    Ending(command.spawn().expect("the binary was built"))
 }
 
 /// So many players who seldom say anything.

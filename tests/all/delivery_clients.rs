@@ -2,7 +2,7 @@
 //! game server that sends each message back.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ringgate_client::{Channel, Client, Event, Options, Reason};
@@ -11,7 +11,7 @@ use ringgate_core::secret::Key;
 use ringgate_io::Choice;
 use ringgate_os::clock;
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, KEY_HEX, PATIENCE, PROTOCOL_ID, Text};
 use crate::gateway_rig::on_both_drivers;
 use crate::upgrade_rig;
@@ -23,8 +23,8 @@ on_both_drivers!(
 
 /// A gateway that delivers messages, and `ringgate echo` behind it.
 struct Rig {
+    _echo: Ending,
     daemon: Daemon,
-    echo: Child,
 }
 
 impl Rig {
@@ -34,9 +34,9 @@ impl Rig {
         let daemon = Daemon::start(&config);
         let mut echo = ringgate(["echo", "--name", "arena", "--socket"]);
         echo.arg(daemon.run_dir()).stdout(Stdio::null());
-        let echo = echo.spawn().expect("the binary was built");
+        let echo = Ending(echo.spawn().expect("the binary was built"));
         daemon.ready();
-        Self { daemon, echo }
+        Self { daemon, _echo: echo }
     }
 
     fn token(&self, client_id: u64) -> ConnectToken {
@@ -44,13 +44,6 @@ impl Rig {
         let spec = TokenSpec::new(PROTOCOL_ID, client_id, servers);
         let key = Key::from_hex(KEY_HEX).expect("a key");
         netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes")
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = self.echo.kill();
-        let _ = self.echo.wait();
     }
 }
 

@@ -15,7 +15,7 @@ use ringgate::handover::Channel;
 use ringgate_link::announce::{Announcement, Standing, State};
 
 use crate::agent::{Agent, Heir, agent_upgrade};
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_rig::{Player, wait_for};
 use crate::control_upgrade_hostile::relay;
 use crate::fleet_agent::{Rig, Sdk, server, start_server};
@@ -36,23 +36,13 @@ fn upgrade(rig: &Rig) -> Heir {
     Heir(pid.expect("it says which process goes on"))
 }
 
-/// A process of root's that has come by itself.
-struct Come(Child);
-
-impl Drop for Come {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// One that has the agent.
-fn take_over(rig: &Rig, agent: &Agent) -> Come {
+/// A process of root's that has come by itself, once it has the agent.
+fn take_over(rig: &Rig, agent: &Agent) -> Ending {
     let config = rig.folder.join("agent.toml");
     let log = std::fs::File::create(rig.folder.join("successor.log")).expect("a log file");
     let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
     let command = command.arg("--take-over").stdout(Stdio::null()).stderr(log);
-    let come = Come(command.spawn().expect("the binary was built"));
+    let come = Ending(command.spawn().expect("the binary was built"));
     wait_for("the successor", || {
         let page = agent.try_get("/status")?.json();
         (page["pid"].as_u64() == Some(come.0.id().into())).then_some(())

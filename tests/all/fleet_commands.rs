@@ -3,18 +3,18 @@
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_rig::wait_for;
 use crate::folder::Folder;
 use crate::ports::free_port;
 
 /// One member, in a folder of its own.
 struct Etcd {
-    child: Child,
+    _child: Ending,
     port: u16,
     folder: Folder,
 }
@@ -40,7 +40,7 @@ impl Etcd {
             eprintln!("SKIPPED: etcd is not there (Debian has it in etcd-server)");
             return None;
         };
-        let etcd = Self { child, port, folder };
+        let etcd = Self { _child: Ending(child), port, folder };
         // Listening comes before serving: the first command waits for the rest by itself.
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wait_for("etcd to listen", || TcpStream::connect(address).ok());
@@ -57,13 +57,6 @@ impl Etcd {
         command.args(args).args(["--endpoint", &self.endpoint()]);
         command.args(["--fleet", "/ringgate/test"]);
         run(command)
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        self.child.kill().expect("it is ours");
-        self.child.wait().expect("it is ours");
     }
 }
 

@@ -5,14 +5,14 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringgate_core::netcode::ConnectToken;
 use ringgate_os::process;
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::control_browser::{shown, text_of};
 use crate::control_metrics::promtool;
 use crate::control_rig::{Daemon, Page, request, wait_for};
@@ -21,7 +21,7 @@ use crate::folder::Folder;
 
 /// `ringgate tokens`, killed when dropped.
 pub(crate) struct Service {
-    child: Child,
+    child: Ending,
     address: SocketAddr,
     _folder: Folder,
 }
@@ -39,7 +39,7 @@ impl Service {
         let config = folder.file("tokens.toml", text, 0o600);
         let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = child.expect("the binary was built");
+        let mut child = Ending(child.expect("the binary was built"));
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let said = lines.next().expect("it says where it listens").expect("text");
         let address = said.strip_prefix("tokens on ").expect("an address").parse();
@@ -64,13 +64,6 @@ impl Service {
     fn get(&self, path: &str, secret: &str) -> Page {
         let head = format!("Authorization: Bearer {secret}\r\n");
         request(self.address, "GET", path, &head).expect("it answers")
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,10 +3,11 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
+use crate::command::Ending;
 use crate::folder::Folder;
 use crate::link_gateway::PATIENCE;
 
@@ -39,7 +40,7 @@ fn run_compiler(source: &str, program: &Path, more: &[&str]) -> bool {
 
 /// A running game process. Ends with the test.
 pub(crate) struct Game {
-    process: Child,
+    process: Ending,
     lines: Receiver<String>,
 }
 
@@ -51,12 +52,8 @@ impl Game {
     /// The same for a program that is run by another one.
     pub(crate) fn run(mut program: Command, run_dir: &Path, name: &str) -> Self {
         let arguments: [&OsStr; 2] = [run_dir.as_ref(), name.as_ref()];
-        let mut process = program
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program was just compiled");
+        program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Ending(program.spawn().expect("the program was just compiled"));
         let stdout = BufReader::new(process.stdout.take().expect("piped"));
         let (printed, lines) = channel();
         thread::spawn(move || {
@@ -86,12 +83,5 @@ impl Game {
         let end = self.lines.recv_timeout(PATIENCE);
         assert_eq!(end, Err(RecvTimeoutError::Disconnected), "the program prints no more and ends");
         assert!(self.process.wait().expect("our child").success());
-    }
-}
-
-impl Drop for Game {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -2,15 +2,16 @@
 //! nothing as long as the environment does not tell it to be the generator.
 
 use std::ffi::OsString;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use ringgate_loadgen::report::record::Record;
 
+use crate::command::Ending;
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID};
 
 /// A generator that plays against a daemon until it is interrupted, and ends with its owner. Its
 /// files lie in the daemon's folder.
-pub(crate) struct Load(Child);
+pub(crate) struct Load(Ending);
 
 impl Load {
     /// `ringgate-loadgen run`, with more arguments.
@@ -30,7 +31,7 @@ impl Load {
         command.env(ARGUMENTS, words.join(SEPARATOR));
         let log = std::fs::File::create(daemon.folder.join("load.log")).expect("a log");
         command.stdout(log.try_clone().expect("a descriptor")).stderr(log);
-        Self(command.spawn().expect("it starts"))
+        Self(Ending(command.spawn().expect("it starts")))
     }
 
     /// Fails where it has ended by itself.
@@ -48,13 +49,6 @@ impl Load {
         self.0.wait().expect("our child");
         let json = std::fs::read_to_string(daemon.folder.join("out/run.json"));
         serde_json::from_str(&json.expect("it has written its record")).expect("a record")
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -7,10 +7,12 @@
 //! ```
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ringgate_os::process::effective_uid;
+
+use crate::command::Ending;
 
 /// What a process of this test binary is to do, in its environment.
 const ROLE: &str = "RINGGATE_TEST_ROLE";
@@ -92,31 +94,26 @@ pub(crate) fn role_in(namespace: &str, test: &str, role: &str, words: &str) -> C
 }
 
 /// A process that serves in a namespace, killed when dropped.
-pub(crate) struct Serving(Child);
+pub(crate) struct Serving {
+    _process: Ending,
+}
 
 impl Serving {
     /// Starts it, and waits until it [says](say_that_it_serves) that it serves.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("runs");
+        let mut child = Ending(command.stdout(Stdio::piped()).spawn().expect("runs"));
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let is_said = lines.any(|said| said.is_ok_and(|said| said.contains(SERVES)));
-        let serving = Self(child);
+        let serving = Self { _process: child };
         assert!(is_said, "it ended without a word");
         serving
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
 /// A process in a namespace that has [said](say_that_it_serves) that it serves, and goes on until
 /// its input ends.
 pub(crate) struct Staying {
-    child: Child,
+    child: Ending,
     said: BufReader<ChildStdout>,
 }
 
@@ -124,7 +121,7 @@ impl Staying {
     /// Starts it and waits until it serves, or has ended.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("runs");
+        let mut child = Ending(command.spawn().expect("runs"));
         let mut said = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = String::new();
         while !line.contains(SERVES) {
@@ -145,13 +142,6 @@ impl Staying {
         errors.read_to_string(&mut text).expect("text");
         let ended = self.child.wait().expect("our child");
         if ended.success() { Ok(()) } else { Err(text) }
-    }
-}
-
-impl Drop for Staying {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -11,12 +11,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
 use ringgate_io::Choice;
 
-use crate::command::ringgate;
+use crate::command::{Ending, ringgate};
 use crate::folder::Folder;
 use crate::gateway_rig::{on_both_drivers, socket_toward, until};
 
@@ -40,14 +40,15 @@ fn server_binary() -> Option<PathBuf> {
 
 /// A program with all that it has said so far; it ends with its owner.
 struct Program {
-    child: Child,
+    _child: Ending,
     lines: Receiver<String>,
     said: Vec<String>,
 }
 
 impl Program {
     fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let child = command.stdout(Stdio::piped()).spawn().expect("it can be started");
+        let mut child = Ending(child);
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -57,7 +58,7 @@ impl Program {
                 }
             }
         });
-        Self { child, lines, said: Vec::new() }
+        Self { _child: child, lines, said: Vec::new() }
     }
 
     /// The line with these words, if it has been said.
@@ -71,13 +72,6 @@ impl Program {
         until(words, || self.said(words).is_some());
         let line = self.said(words).unwrap_or_default();
         line.split_once(words).map_or("", |(_, rest)| rest).trim().to_owned()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

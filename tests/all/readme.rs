@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use renetcode::{ClientAuthentication, ConnectToken, NetcodeClient};
@@ -13,7 +13,7 @@ use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
 use ringgate_os::clock;
 
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
 use crate::ports::free_port;
@@ -27,13 +27,14 @@ on_both_drivers!(
 
 /// A program that ends with its owner, and what it has said so far.
 struct Program {
-    child: Child,
+    child: Ending,
     said: BufReader<std::process::ChildStdout>,
 }
 
 impl Program {
     fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let child = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut child = Ending(child);
         let said = BufReader::new(child.stdout.take().expect("piped"));
         Self { child, said }
     }
@@ -55,13 +56,6 @@ impl Program {
         let sent = Command::new("kill").args(["-TERM", &id]).status().expect("kill is there");
         assert!(sent.success());
         self.child.wait().expect("it is ours").code()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

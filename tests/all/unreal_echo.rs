@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
@@ -15,12 +15,12 @@ use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_os::clock::Clock;
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{PATIENCE, wait_for};
 
 /// Stand-in servers in a process of their own. Killed when dropped.
 pub(crate) struct Echo {
-    child: Child,
+    child: Ending,
     stdout: BufReader<ChildStdout>,
     pub(crate) servers: Vec<SocketAddr>,
 }
@@ -31,7 +31,7 @@ impl Echo {
         let addresses = vec!["127.0.0.1:0"; servers].join(",");
         let mut command = ringgate(["echo", "--unreal", &addresses]);
         command.args(more).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the binary was built");
+        let mut child = Ending(command.spawn().expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
         let mut address = || {
             let mut line = String::new();
@@ -56,13 +56,6 @@ impl Echo {
             (name.to_owned(), count.parse().expect("a number"))
         };
         text.lines().map(row).collect()
-    }
-}
-
-impl Drop for Echo {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

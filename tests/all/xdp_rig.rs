@@ -2,13 +2,13 @@
 //! it, and the players behind the wire.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use ringgate_os::clock;
 use ringgate_os::process::effective_uid;
 use ringgate_xdp::frame::Mac;
 
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, Text, wait_for};
 use crate::netns::Pair;
 use crate::upgrade_rig::kill;
@@ -29,9 +29,9 @@ pub(crate) const BY_CARD: &str = "io = \"xdp\"\nxdp = { interface = \"wire0\" }\
 
 /// A gateway in a namespace, with its game servers and a place for players.
 pub(crate) struct Host {
+    games: Vec<Ending>,
     pub(crate) pair: Pair,
     pub(crate) daemon: Daemon,
-    games: Vec<Child>,
     /// Processes that have come after the daemon's first.
     heirs: Vec<u32>,
 }
@@ -118,7 +118,7 @@ impl Host {
     fn start_game(&mut self, words: &[&str]) {
         let mut game = within(&self.pair.gateway, words);
         let game = game.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.games.push(game.expect("`ip` is there"));
+        self.games.push(Ending(game.expect("`ip` is there")));
     }
 
     /// `ringgate upgrade`: its exit code and what it says.
@@ -267,9 +267,5 @@ pub(crate) fn within(namespace: &str, words: &[&str]) -> Command {
 impl Drop for Host {
     fn drop(&mut self) {
         self.heirs.iter().for_each(|pid| kill(*pid));
-        for game in &mut self.games {
-            let _ = game.kill();
-            let _ = game.wait();
-        }
     }
 }
