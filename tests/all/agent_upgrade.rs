@@ -13,10 +13,10 @@ use crate::agent::{
 };
 use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
-use crate::control_upgrade_hostile::relay;
+use crate::control_upgrade_hostile::{killer, relay};
 use crate::folder::Folder;
 use crate::ports::free_port;
-use crate::upgrade_rig::{is_root, kill};
+use crate::upgrade_rig::is_root;
 
 /// A gateway, an agent with a game process, and a player of that.
 struct Rig {
@@ -160,15 +160,7 @@ fn killed_at(mut rig: Rig, is_predecessor: bool, step: &str, what: &str) {
     let _heir = Heir(own.0.id());
     let agent = Channel::connect(&rig.folder.join("host/handover.sock")).expect("it listens");
     let mut open = Some(agent);
-    let mut victim = |open: &mut Option<Channel>, successor: &mut Child| {
-        if is_predecessor {
-            kill(first);
-            *open = None;
-        } else {
-            successor.kill().expect("our child");
-            successor.wait().expect("our child");
-        }
-    };
+    let mut victim = killer(is_predecessor.then_some(first));
     let is_dead = relay(step, &its, &mut open, &mut own.0, &mut victim);
     assert!(is_dead, "{what}: it never came to that: {}", rig.log("next.log"));
     // As the kernel does when a process ends.

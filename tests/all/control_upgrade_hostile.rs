@@ -45,15 +45,7 @@ fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
     line.heirs.push(successor.id());
     let gateway = line.connect();
     let mut open = Some(gateway);
-    let mut victim = |open: &mut Option<Channel>, successor: &mut Child| {
-        if is_predecessor {
-            kill(first);
-            *open = None;
-        } else {
-            successor.kill().expect("our child");
-            successor.wait().expect("our child");
-        }
-    };
+    let mut victim = killer(is_predecessor.then_some(first));
     let is_dead = relay(step, &its, &mut open, &mut successor, &mut victim);
     assert!(is_dead, "{what}: it never came to that: {}", line.log("successor.log"));
     // As the kernel does when a process ends.
@@ -72,6 +64,20 @@ fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
     } else {
         assert_eq!(line.pid(), first, "{what}");
         assert!(line.daemon.is_running(), "{what}");
+    }
+}
+
+/// Ends the predecessor, if one is named, and the successor otherwise.
+pub(crate) fn killer(predecessor: Option<u32>) -> impl FnMut(&mut Option<Channel>, &mut Child) {
+    move |open, successor| match predecessor {
+        Some(pid) => {
+            kill(pid);
+            *open = None;
+        }
+        None => {
+            successor.kill().expect("our child");
+            successor.wait().expect("our child");
+        }
     }
 }
 
