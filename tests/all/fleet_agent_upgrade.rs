@@ -16,7 +16,7 @@ use ringgate_link::announce::{Announcement, Standing, State};
 
 use crate::agent::{Agent, Heir, agent_upgrade};
 use crate::command::{Ending, ringgate};
-use crate::control_rig::{Player, wait_for};
+use crate::control_rig::{Daemon, Player, wait_for};
 use crate::control_upgrade_hostile::relay;
 use crate::fleet_agent::{Rig, Sdk, server, start_server};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
@@ -28,6 +28,9 @@ use crate::upgrade_rig::is_root;
 const OWN: &str = "/f/truth/agent/host-7";
 const FILED: &str = "/f/truth/backend/arena-1";
 const COME: &str = "/f/truth/backend/arena-9";
+
+/// The one on file and the one that comes.
+const NAMES: [&str; 2] = ["arena-1", "arena-9"];
 
 /// A process that goes on, once it says so.
 fn upgrade(rig: &Rig) -> Heir {
@@ -76,12 +79,32 @@ fn arena() -> Announcement {
 }
 
 /// The second player is sent to the one of the two backends that has none yet.
-fn two_players(gateway: &crate::control_rig::Daemon) -> [Player; 2] {
+fn two_players(gateway: &Daemon) -> [Player; 2] {
     [1, 2].map(|id| {
         let mut player = Player::connected(gateway.listener, id, &key(1));
         player.echo(b"hello");
         player
     })
+}
+
+/// A game process that has registered itself beside the server that the agent has on file, and a
+/// player of each, which the fleet has heard of.
+fn one_player_each(rig: &Rig, gateway: &Daemon) -> (Process, [Player; 2]) {
+    let process = Process::start_at(rig.folder.join("host"), "arena-9", arena());
+    process.stands(Standing::Registered);
+    for name in NAMES {
+        rig.is_led_to_by(name, &["gate-1"]);
+        backend_is_up(gateway, name);
+    }
+    let players = two_players(gateway);
+    each_has_a_player(rig);
+    (process, players)
+}
+
+fn each_has_a_player(rig: &Rig) {
+    for name in NAMES {
+        has(&rig.fleet, name, "used", 1);
+    }
 }
 
 fn all_echo(players: &mut [Player], payload: &[u8]) {
@@ -101,15 +124,13 @@ fn an_agent_of_a_fleet_is_replaced_and_nobody_there_sees_it() {
     let agent = rig.agent(&server(port, &more));
     let process = Process::start_at(rig.folder.join("host"), "arena-9", arena());
     process.stands(Standing::Registered);
-    for name in ["arena-1", "arena-9"] {
+    for name in NAMES {
         rig.is_led_to_by(name, &["gate-1"]);
         backend_is_up(&gateway, name);
     }
     takes_players(&gateway);
     let mut players = two_players(&gateway);
-    for name in ["arena-1", "arena-9"] {
-        has(&rig.fleet, name, "used", 1);
-    }
+    each_has_a_player(&rig);
     sdk.set("Allocated");
     has(&rig.fleet, "arena-1", "state", "allocated");
     let (before, since) = (entries(&rig), rig.fleet.revision());
@@ -153,16 +174,7 @@ fn an_agent_is_replaced_while_etcd_is_away() {
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
-    let process = Process::start_at(rig.folder.join("host"), "arena-9", arena());
-    process.stands(Standing::Registered);
-    for name in ["arena-1", "arena-9"] {
-        rig.is_led_to_by(name, &["gate-1"]);
-        backend_is_up(&gateway, name);
-    }
-    let mut players = two_players(&gateway);
-    for name in ["arena-1", "arena-9"] {
-        has(&rig.fleet, name, "used", 1);
-    }
+    let (process, mut players) = one_player_each(&rig, &gateway);
     let (before, since) = (entries(&rig), rig.fleet.revision());
     rig.fleet.kill();
     agent.shows("ringgate_fleet_current", 0);
@@ -190,13 +202,7 @@ fn an_agent_that_is_not_replaced_goes_on_with_its_lease() {
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
-    let process = Process::start_at(rig.folder.join("host"), "arena-9", arena());
-    process.stands(Standing::Registered);
-    for name in ["arena-1", "arena-9"] {
-        rig.is_led_to_by(name, &["gate-1"]);
-        backend_is_up(&gateway, name);
-    }
-    let mut players = two_players(&gateway);
+    let (process, mut players) = one_player_each(&rig, &gateway);
     let before = entries(&rig);
     let file = std::fs::read_to_string(rig.folder.join("agent.toml")).expect("our own");
     let refused = |text: String, why: &str| {
@@ -239,16 +245,7 @@ fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
     let agent = Agent::start_with(&rig.folder, |command| {
         command.arg0(&program);
     });
-    let process = Process::start_at(rig.folder.join("host"), "arena-9", arena());
-    process.stands(Standing::Registered);
-    for name in ["arena-1", "arena-9"] {
-        rig.is_led_to_by(name, &["gate-1"]);
-        backend_is_up(&gateway, name);
-    }
-    let mut players = two_players(&gateway);
-    for name in ["arena-1", "arena-9"] {
-        has(&rig.fleet, name, "used", 1);
-    }
+    let (process, mut players) = one_player_each(&rig, &gateway);
     let (before, since) = (entries(&rig), rig.fleet.revision());
     for step in STEPS {
         let own = std::env::current_exe().expect("it runs");
