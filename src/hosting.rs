@@ -204,6 +204,30 @@ impl Settings {
     }
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Those of an agent that has no backend of its own, for tests.
+    fn example() -> Self {
+        let name = |text| Name::new(text).expect("a name");
+        Self {
+            keyspace: Keyspace::new("/f").expect("a prefix"),
+            name: name("host-7"),
+            region: name("eu"),
+            host: name("here"),
+            instance: 1,
+            lease_s: 10,
+            copy: "/nowhere".into(),
+            leases: "/nowhere".into(),
+            gateways: Vec::new(),
+            regions: vec![name("eu")],
+            max_gateways: 8,
+            max_backends: 9,
+            taken: Vec::new(),
+            allowed: Allowed::default(),
+        }
+    }
+}
+
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Prepared").field("settings", &self.settings).finish_non_exhaustive()

@@ -172,23 +172,8 @@ mod tests {
     use super::*;
 
     fn settings(max_gateways: usize) -> Settings {
-        let name = |text| Name::new(text).expect("a name");
-        Settings {
-            keyspace: Keyspace::new("/f").expect("a prefix"),
-            name: name("host-7"),
-            region: name("eu"),
-            host: name("here"),
-            instance: 1,
-            lease_s: 10,
-            copy: "/nowhere".into(),
-            leases: "/nowhere".into(),
-            gateways: vec![Gateway::parse("filed.example:7200").expect("sound")],
-            regions: vec![name("eu")],
-            max_gateways,
-            max_backends: 9,
-            taken: Vec::new(),
-            allowed: crate::config::Allowed::default(),
-        }
+        let filed = Gateway::parse("filed.example:7200").expect("sound");
+        Settings { gateways: vec![filed], max_gateways, ..Settings::example() }
     }
 
     fn gateway(region: &str, entrances: &str) -> String {

@@ -8,7 +8,6 @@ use ringgate_io::socket;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::config::Allowed;
 use crate::config::hosted::StateOf;
 
 fn name(text: &str) -> Name {
@@ -16,22 +15,7 @@ fn name(text: &str) -> Name {
 }
 
 fn settings() -> Settings {
-    Settings {
-        keyspace: Keyspace::new("/f").expect("a prefix"),
-        name: name("host-7"),
-        region: name("eu"),
-        host: name("here"),
-        instance: 1,
-        lease_s: 10,
-        copy: "/nowhere".into(),
-        leases: "/nowhere".into(),
-        gateways: Vec::new(),
-        regions: vec![name("eu")],
-        max_gateways: 8,
-        max_backends: 9,
-        taken: vec!["arena-1".to_owned()],
-        allowed: Allowed::default(),
-    }
+    Settings { taken: vec!["arena-1".to_owned()], ..Settings::example() }
 }
 
 fn hosted() -> Vec<(String, u32, Hosted)> {
