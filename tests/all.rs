@@ -46,6 +46,10 @@ mod config_fleet;
 mod config_keys;
 #[path = "all/config_mistakes.rs"]
 mod config_mistakes;
+#[path = "all/config_mistakes_backends.rs"]
+mod config_mistakes_backends;
+#[path = "all/config_mistakes_listeners.rs"]
+mod config_mistakes_listeners;
 #[path = "all/config_plain.rs"]
 mod config_plain;
 #[path = "all/config_table.rs"]
