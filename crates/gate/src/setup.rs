@@ -305,6 +305,8 @@ pub enum Intake {
     Nobody,
 }
 
+ringgate_core::carried_by_number!(Intake { Anybody = 0, Sent = 1, NobodyYet = 2, Nobody = 3 });
+
 impl Intake {
     /// Whether new players are let in now.
     pub const fn is_open(self) -> bool {
@@ -313,6 +315,11 @@ impl Intake {
 }
 
 impl Backend {
+    /// Whom it is for, as long as it is not retired.
+    pub(crate) fn said(&self) -> Option<Intake> {
+        (!self.retired).then_some(self.intake)
+    }
+
     /// Whether two entries mean the same game process: the one at an address, or the one that says
     /// this name.
     pub fn is_same(&self, other: &Self) -> bool {

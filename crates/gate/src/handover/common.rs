@@ -63,6 +63,7 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         if links.backends[backend].is_closed {
             sink.append(Kind::ClosedBackend, |out| backend.write(out))?;
         }
+        sink.append(Kind::BackendWait, |out| common.hand_over_wait(backend, out))?;
     }
     for (listener, state) in listeners.pairs() {
         sink.append(Kind::Listener, |out| {
@@ -109,6 +110,7 @@ pub(crate) fn take_common(
         Kind::Link => common.take_link(from),
         Kind::Backend => common.take_backend(from),
         Kind::ClosedBackend => common.take_closed_backend(from),
+        Kind::BackendWait => common.take_wait(from),
         Kind::Listener => {
             let listener = ListenerId::read(from)?;
             let traffic = ListenerTraffic::read(from)?;

@@ -292,6 +292,7 @@ kinds! {
     // From here on they may be passed over.
     NetcodeUserData = 0x8001, "a token's user data";
     ClosedBackend = 0x8002, "a backend that takes nobody new";
+    BackendWait = 0x8003, "since when a backend is waited for";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

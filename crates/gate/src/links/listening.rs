@@ -12,6 +12,7 @@ use crate::mail::Listening;
 use crate::now::Now;
 use crate::setup::{Intake, Setup};
 use ringgate_batch::Endpoint;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 
 impl Common {
     /// Takes in what was found out about a udp backend. Returns whether it is gone.
@@ -51,14 +52,40 @@ impl Common {
     pub(crate) fn await_named(&mut self, next: &Setup, now_ns: u64) {
         for (backend, after) in next.backends.pairs() {
             let Some(before) = self.setup.backends.get(backend) else { return };
-            let is_said_anew = before.retired || before.intake != after.intake;
-            if is_said_anew && !after.retired && after.intake != Intake::Nobody {
-                let state = &mut self.links.backends[backend];
-                state.has_been_up = state.is_up();
-                state.awaited_since_ns = now_ns;
+            if is_named_anew(before.said(), after.said()) {
+                self.links.backends[backend].await_since(now_ns);
             }
         }
     }
+
+    /// Writes since when a backend is waited for, and by which words of the setup.
+    pub(crate) fn hand_over_wait(&self, backend: BackendId, out: &mut Writer<'_>) {
+        backend.write(out);
+        self.setup.backends[backend].said().write(out);
+        time::write(&self.links.backends[backend].awaited_since_ns, out);
+    }
+
+    /// Goes on waiting for it, unless the setup that holds here names it anew.
+    pub(crate) fn take_wait(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let backend = BackendId::read(from)?;
+        let (before, since_ns) = (Option::<Intake>::read(from)?, time::read(from)?);
+        let setup = self.setup.backends.get(backend).ok_or(Broken::Invalid("backend"))?;
+        let state = &mut self.links.backends[backend];
+        // Until then a successor waits from its own start.
+        let start_ns = state.awaited_since_ns;
+        if is_named_anew(before, setup.said()) {
+            state.await_since(start_ns);
+        } else {
+            state.awaited_since_ns = since_ns.min(start_ns);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a setup says of a backend that somebody may come there, and the one before has not said
+/// it so.
+fn is_named_anew(before: Option<Intake>, after: Option<Intake>) -> bool {
+    before != after && after.is_some_and(|intake| intake != Intake::Nobody)
 }
 
 /// A process that was started together with the gateway, or that has just registered itself, has

@@ -332,6 +332,12 @@ impl BackendState {
         }
     }
 
+    /// It is waited for from now on.
+    pub(crate) fn await_since(&mut self, now_ns: u64) {
+        self.has_been_up = self.is_up();
+        self.awaited_since_ns = now_ns;
+    }
+
     /// When to look whether a udp backend that is gone is back: not while it is known from outside
     /// that no process listens.
     pub(crate) fn probe_due_ns(&self) -> Option<u64> {
@@ -420,7 +426,7 @@ impl BackendState {
             probe_open,
             seen,
             has_been_up,
-            // A successor waits from its start.
+            // In a record of its own.
             awaited_since_ns: _,
             address: _,
             traffic,

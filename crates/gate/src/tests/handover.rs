@@ -52,7 +52,7 @@ pub(super) fn rehearse(
     setup: &Arc<Setup>,
     now: Now,
 ) -> (Vec<Vec<u8>>, Succession) {
-    let mut rehearsal = Rehearsal::new(gates.len(), STREAM_BYTES);
+    let mut rehearsal = Rehearsal::new(gates.len(), WINDOW_BYTES);
     rehearsal.write_rest(gates).expect("it is quiet");
     let streams: Vec<_> = rehearsal.streams().map(<[u8]>::to_vec).collect();
     let parts: Vec<_> = streams[1..].iter().map(Vec::as_slice).collect();
@@ -81,6 +81,9 @@ fn difference(one: &[u8], other: &[u8]) -> String {
 }
 
 const STREAM_BYTES: usize = 8 << 20;
+
+/// Little, because it is zeroed for each of very many hand-overs.
+const WINDOW_BYTES: usize = 1 << 16;
 
 fn playing() -> (Rig, Game, Scribe) {
     let mut rig = Rig::new(plain_setup());

@@ -1,13 +1,14 @@
 //! Numbers that are others in the process that takes over.
 
-use super::super::clients::Player;
+use super::super::clients::{Player, Scribe};
 use super::super::games::{Game, Heard};
 use super::super::rig::{Rig, bundle_backend, home, listener};
 use super::STREAM_BYTES;
 use crate::counters::Ended;
 use crate::handover::Rehearsal;
 use crate::ids::{BackendId, ListenerId};
-use crate::setup::{Backend, Setup};
+use crate::setup::{Backend, Intake, Setup};
+use ringgate_core::drops::DropReason;
 use std::sync::Arc;
 
 fn setup(names: &[&str], backends: &[Backend]) -> Setup {
@@ -58,5 +59,45 @@ fn who_has_no_listener_or_no_backend_any_more_is_ended_and_counted() {
         let claims = &rig.host.gate().common.claims;
         assert_eq!((claims.players(BackendId(0)), claims.sessions(ListenerId(0))), (0, 0));
         rig.turn();
+    }
+}
+
+/// Why a new player is not let in, whose backend is not there.
+fn meets(rig: &mut Rig, id: u16, reason: DropReason) {
+    let scribe = Scribe::new(&rig.token(id.into()));
+    rig.provokes(reason, |rig| rig.deliver(home(id), &scribe.request()));
+}
+
+#[test]
+fn a_backend_that_is_waited_for_is_waited_for_as_long_as_without_a_successor() {
+    use DropReason::{BackendStarting, RequestBackendDown};
+    let same = || setup(&["eu"], &[bundle_backend("arena", 4)]);
+    let mut rig = Rig::new(same());
+    rig.pass(4_000);
+    assert_eq!(hand_over_to(&mut rig, same()), 0);
+    meets(&mut rig, 1, BackendStarting);
+    rig.pass(1_000);
+    meets(&mut rig, 2, RequestBackendDown);
+}
+
+#[test]
+fn a_successor_waits_for_backends_that_its_own_setup_names_anew() {
+    use DropReason::{BackendStarting, RequestBackendDown};
+    let with = |retired, intake| {
+        setup(&["eu"], &[Backend { retired, intake, ..bundle_backend("arena", 4) }])
+    };
+    for (before, after, is_anew) in [
+        (with(true, Intake::Anybody), with(false, Intake::Anybody), true),
+        (with(false, Intake::Nobody), with(false, Intake::Anybody), true),
+        (with(false, Intake::NobodyYet), with(false, Intake::Anybody), true),
+        (with(false, Intake::Anybody), with(false, Intake::Nobody), false),
+    ] {
+        let mut rig = Rig::new(before);
+        rig.pass(10_000);
+        meets(&mut rig, 1, RequestBackendDown);
+        hand_over_to(&mut rig, after);
+        meets(&mut rig, 2, if is_anew { BackendStarting } else { RequestBackendDown });
+        rig.pass(5_000);
+        meets(&mut rig, 3, RequestBackendDown);
     }
 }
