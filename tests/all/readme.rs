@@ -79,6 +79,29 @@ fn with(text: &str, old: &str, new: &str) -> String {
     text.replace(old, new)
 }
 
+/// A gateway with this config, which is right: the program, and where its listener is.
+fn serving(folder: &Folder, text: &str, io: Choice, listener: &str) -> (Program, SocketAddr) {
+    let file = folder.file("gate.toml", text, 0o600);
+    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
+    let mut daemon =
+        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
+    let address = daemon.line(&format!("listener {listener} on ")).parse().expect("an address");
+    assert!(daemon.line("ready: ").contains(&format!("driver {}", driver_name(io))));
+    (daemon, address)
+}
+
+/// One of the README's configs for a server on loopback: whatever ports are free, one of the
+/// drivers, and little time to end.
+fn on_loopback(number: usize, ports: [u16; 2], server: &str, io: Choice) -> String {
+    let [public, local] = ports;
+    let text = with(config(number), &format!("0.0.0.0:{public}"), "127.0.0.1:0");
+    let text = with(&text, &format!("127.0.0.1:{local}"), server);
+    format!(
+        "[gateway]\nio = \"{}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}",
+        driver_name(io)
+    )
+}
+
 /// Everything in the quick start but the build, by a shell, in a folder and at ports of its own.
 #[test]
 fn the_quick_start_works_when_pasted() {
@@ -134,13 +157,7 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
     }
     // Port 0 cannot be told to players beforehand; a test reads it instead.
     text = text.lines().filter(|line| !line.starts_with("public")).collect::<Vec<_>>().join("\n");
-    let file = folder.file("gate.toml", text, 0o600);
-    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
-
-    let mut daemon =
-        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
-    let address: SocketAddr = daemon.line("listener eu-west on ").parse().expect("an address");
-    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+    let (mut daemon, address) = serving(&folder, &text, io, "eu-west");
 
     let token = folder.join("player.token");
     let mut mint = ringgate(["token", "mint", "--protocol-id", "0x1122334455667788"]);
@@ -173,18 +190,8 @@ fn the_readme_serves_an_unreal_server(io: Choice) {
     let folder = Folder::new();
     let mut game = Program::start(ringgate(["echo", "--unreal", "127.0.0.1:0"]));
     let game_address = game.line("echo: unreal on ");
-    let driver = driver_name(io);
-    let mut text = with(config(1), "0.0.0.0:7777", "127.0.0.1:0");
-    text = with(&text, "127.0.0.1:7778", &game_address);
-    text = format!(
-        "[gateway]\nio = \"{driver}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}"
-    );
-    let file = folder.file("gate.toml", text, 0o600);
-    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
-    let mut daemon =
-        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
-    let address: SocketAddr = daemon.line("listener shooter on ").parse().expect("an address");
-    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+    let text = on_loopback(1, [7777, 7778], &game_address, io);
+    let (mut daemon, address) = serving(&folder, &text, io, "shooter");
     let mut player = UnrealPlayer::new(Framing::default(), 5, address);
     player.connect();
     (0..3).for_each(|_| player.echo());
@@ -195,18 +202,8 @@ fn the_readme_serves_any_server(io: Choice) {
     let folder = Folder::new();
     let mut game = Program::start(ringgate(["echo", "--udp", "127.0.0.1:0"]));
     let game_address = game.line("echo: udp on ");
-    let driver = driver_name(io);
-    let mut text = with(config(2), "0.0.0.0:7000", "127.0.0.1:0");
-    text = with(&text, "127.0.0.1:7001", &game_address);
-    text = format!(
-        "[gateway]\nio = \"{driver}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}"
-    );
-    let file = folder.file("gate.toml", text, 0o600);
-    run(ringgate(["check".as_ref(), file.as_os_str()])).succeeded();
-    let mut daemon =
-        Program::start(ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]));
-    let address: SocketAddr = daemon.line("listener any on ").parse().expect("an address");
-    assert!(daemon.line("ready: ").contains(&format!("driver {driver}")));
+    let text = on_loopback(2, [7000, 7001], &game_address, io);
+    let (mut daemon, address) = serving(&folder, &text, io, "any");
     let player = socket_toward(address);
     for payload in [&b"hello"[..], &[7; 1], &[9; 1472]] {
         let (mut tries, mut echo) = (0, [0; 2000]);
