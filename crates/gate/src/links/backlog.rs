@@ -66,7 +66,19 @@ impl Backlog {
     }
 }
 
-ringgate_core::carried!(Reached { at, sessions, serial });
+impl Carry for Reached {
+    fn write(&self, out: &mut Writer<'_>) {
+        // A multicast has another number in each process; who it has reached goes with the link.
+        let Self { at, sessions, serial: _ } = *self;
+        (at, sessions).write(out);
+        0_u32.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (at, sessions) = <(usize, usize)>::read(from)?;
+        Ok(Self { at, sessions, serial: u32::read(from)? })
+    }
+}
 
 impl Carry for Backlog {
     fn write(&self, out: &mut Writer<'_>) {
