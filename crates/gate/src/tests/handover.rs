@@ -2,7 +2,8 @@
 //!
 //! With `REHEARSE_HAND_OVER=1` in the environment every test of this crate has its gate handed over
 //! after each turn, so that all of them hold the state that is carried against what they test. A
-//! larger number is for less time: after each so many turns.
+//! larger number is for less time: after each so many turns. In a test of very many turns, later
+//! ones are rehearsed more seldom.
 
 mod ahead;
 mod copied;
@@ -29,8 +30,17 @@ pub(super) fn is_rehearsed(turns: u64) -> bool {
         let every = std::env::var("REHEARSE_HAND_OVER").ok()?;
         Some(every.parse().expect("a number of turns"))
     });
-    EVERY.is_some_and(|every| turns.is_multiple_of(every))
+    EVERY.is_some_and(|every| {
+        let is_early = turns < OFTEN * every;
+        turns.is_multiple_of(if is_early { every } else { SELDOM * every })
+    })
 }
+
+/// How many hand-overs come as often as was asked for.
+const OFTEN: u64 = 200;
+
+/// How much more seldom those after them come.
+const SELDOM: u64 = 20;
 
 /// What becomes of gates that are handed over. A second hand-over has to write what the first one
 /// has written: so nothing is lost, and nothing is made up.
@@ -74,10 +84,20 @@ fn sorted(stream: &[u8]) -> Vec<&[u8]> {
     records
 }
 
+/// Of the first records that are not the same: their kinds, how long they are and where they part.
 fn difference(one: &[u8], other: &[u8]) -> String {
     let (one, other) = (sorted(one), sorted(other));
-    let pair = one.iter().zip(&other).find(|(one, other)| one != other);
-    format!("{} and {} records, the first that differ: {pair:?}", one.len(), other.len())
+    let counts = format!("{} and {} records", one.len(), other.len());
+    let Some((one, other)) = one.iter().zip(&other).find(|(one, other)| one != other) else {
+        return counts;
+    };
+    let at = one.iter().zip(*other).take_while(|(one, other)| one == other).count();
+    let about = |record: &[u8]| {
+        let kind = u16::from_le_bytes([record[0], record[1]]);
+        let there = &record[at..record.len().min(at + 8)];
+        format!("kind {kind} with {} bytes, {there:?} at {at}", record.len())
+    };
+    format!("{counts}, the first that differ: {} and {}", about(one), about(other))
 }
 
 const STREAM_BYTES: usize = 8 << 20;
