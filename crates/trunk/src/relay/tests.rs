@@ -268,10 +268,11 @@ fn messages_go_the_way_that_their_channel_asks_for() {
 
 #[test]
 fn what_a_gateway_says_of_itself_and_of_messages_reaches_the_game() {
+    type Write<'a> = &'a dyn Fn(&mut Writer<'_>) -> bool;
+
     let mut relay = relay();
     let (_, link) = let_in(&mut relay);
     let (here, there) = (SessionId::new(HERE, 42), SessionId::new(THERE, 42));
-    type Write<'a> = &'a dyn Fn(&mut Writer<'_>) -> bool;
     let each: [(Write<'_>, ToGame<'_>); 6] = [
         (&|writer| writer.taken_over(3), ToGame::TakenOver { generation: 3 }),
         (&|writer| writer.draining(900), ToGame::Draining { left_ms: 900 }),
