@@ -7,7 +7,7 @@ use ringgate_core::netcode::State;
 use ringgate_link::backend::{Backend as GameProcess, Event};
 use serde_json::Value;
 
-use crate::agent::{Agent, NAMES, Program, certificates, echo};
+use crate::agent::{Agent, Heir, NAMES, Program, agent_upgrade, certificates, echo};
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
@@ -290,4 +290,35 @@ fn gateways_come_and_go_and_a_game_process_hears_all_of_them_in_one_call() {
     second.play_once(b"still here");
     agent.shows(handed, before + 4);
     assert_eq!(agent.get("/readyz").status, 200);
+}
+
+#[test]
+fn an_upgrade_with_another_file_keeps_who_plays_as_a_reload_does() {
+    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let mut file = File::new(ports[0]);
+    file.write(&folder);
+    let gateways = ports.map(|port| gateway(&folder, port));
+    let agent = Agent::start(&folder);
+    let _games = [game(&folder, "arena"), game(&folder, "plaza")];
+    takes_players(&gateways[0], "arena", true);
+    let mut player = Player::connected(gateways[0].listener, 1, KEY_HEX);
+    player.echo(b"before");
+    (file.gateways, file.backends) = (vec![ports[1]], vec![bundle("plaza")]);
+    file.write(&folder);
+    let said = agent_upgrade(&folder).succeeded();
+    let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
+    let _heir = Heir(pid.expect("it says which process goes on"));
+    takes_players(&gateways[1], "plaza", true);
+    takes_players(&gateways[0], "arena", false);
+    player.echo(b"still here");
+    let status = || agent.try_get("/status").map(|page| page.json());
+    let retired = wait_for("its player is seen", || row(&status()?, "backends", "arena"));
+    assert_eq!((&retired["retired"], &retired["players"]), (&true.into(), &1.into()), "{retired}");
+    player.leave();
+    wait_for("the gateway is left", || {
+        (status()?["gateways"].as_array()?.len() == 1).then_some(())
+    });
 }
