@@ -14,8 +14,8 @@ pub struct Network {
     rate: u64,
     /// When it has sent what is in its queue.
     free_ns: [u64; 2],
-    /// When each arrives, which it is, where, and the packet.
-    under_way: BinaryHeap<Reverse<(u64, u64, usize, Vec<u8>)>>,
+    /// By where they arrive: when each does, which it is, and the packet.
+    under_way: [BinaryHeap<Reverse<(u64, u64, Vec<u8>)>>; 2],
     /// Packets that were sent.
     pub packets: u64,
 }
@@ -27,7 +27,7 @@ impl Network {
             paths: [Path::new(1, 0), Path::new(1, 1)],
             rate,
             free_ns: [0; 2],
-            under_way: BinaryHeap::new(),
+            under_way: Default::default(),
             packets: 0,
         }
     }
@@ -44,21 +44,22 @@ impl Network {
             Fate::Pass | Fate::Hold | Fate::Twice => 0,
         };
         let at_ns = now_ns + waits_ns + later_ns;
-        self.under_way.push(Reverse((at_ns, self.packets, 1 - from, packet)));
+        self.under_way[1 - from].push(Reverse((at_ns, self.packets, packet)));
     }
 
-    /// The next packet that has arrived by then, and where.
-    pub fn take(&mut self, now_ns: u64) -> Option<(usize, Vec<u8>)> {
-        let Reverse((at_ns, ..)) = self.under_way.peek()?;
+    /// The next packet that has arrived at that end by then.
+    pub fn take(&mut self, to: usize, now_ns: u64) -> Option<Vec<u8>> {
+        let Reverse((at_ns, ..)) = self.under_way[to].peek()?;
         if *at_ns > now_ns {
             return None;
         }
-        self.under_way.pop().map(|Reverse((_, _, to, packet))| (to, packet))
+        self.under_way[to].pop().map(|Reverse((.., packet))| packet)
     }
 
-    /// When the next one arrives.
+    /// When the next one arrives, wherever.
     pub fn due_ns(&self) -> u64 {
-        self.under_way.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns)
+        let next = self.under_way.iter().filter_map(BinaryHeap::peek);
+        next.map(|Reverse((at_ns, ..))| *at_ns).min().unwrap_or(u64::MAX)
     }
 
     /// How long a packet waits there; `None` where the queue is full.
