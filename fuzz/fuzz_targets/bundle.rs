@@ -33,6 +33,11 @@ fuzz_target!(|datagram: &[u8]| {
     let mut writer = Writer::new(&mut buf);
     for frame in Frames::new(datagram).map_while(Result::ok) {
         assert!(writer.frame(frame) && (frame.payloads() == 0 || frame.may_be_lost()));
+        let decoded = match ToGateway::decode(frame) {
+            Ok(ToGateway::Payload { session, bytes }) => Some((session, bytes)),
+            _ => None,
+        };
+        assert_eq!(frame.as_payload(), decoded);
     }
     assert!(datagram.starts_with(writer.bytes()));
 });

@@ -110,15 +110,10 @@ impl Turn<'_> {
                 break;
             }
             progress.left -= 1;
-            let len = frame.as_ref().map_or(0, |frame| frame.bytes().len());
-            match frame.and_then(ToGateway::decode) {
-                Ok(record) => {
-                    if self.handle_record(players, link, &record, &mut progress) {
-                        let at = progress.reached.at + len;
-                        progress.reached = Reached { at, ..Reached::default() };
-                    }
-                }
-                Err(error) => self.refuse_record(link, error),
+            let taken =
+                frame.and_then(|frame| self.take_record(players, link, frame, &mut progress));
+            if let Err(error) = taken {
+                self.refuse_record(link, error);
             }
             if self.common.links.get_mut(link).is_none() {
                 return Reached { at: bytes.len(), ..Reached::default() };

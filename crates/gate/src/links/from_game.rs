@@ -6,7 +6,7 @@
 use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
-use crate::links::backlog::Progress;
+use crate::links::backlog::{Progress, Reached};
 use crate::links::players::Players;
 use crate::links::state::Load;
 use crate::setup::LinkKind;
@@ -14,30 +14,52 @@ use crate::turn::Turn;
 use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
-    Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_MESSAGES, Welcome,
+    Frame, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_MESSAGES,
+    Welcome,
 };
 
 impl Turn<'_> {
-    /// Deals with one record, a multicast as far as its link's allowance goes. Returns whether it
-    /// is done.
-    pub(crate) fn handle_record(
+    /// Deals with one record, a multicast as far as its link's allowance goes, and notes how far
+    /// that is.
+    pub(crate) fn take_record(
         &mut self,
         players: &mut impl Players,
         link: LinkId,
-        record: &ToGateway<'_>,
+        frame: Frame<'_>,
         progress: &mut Progress,
-    ) -> bool {
+    ) -> Result<(), RecordError> {
         let backend = self.common.links.get_mut(link).and_then(|link| link.backend);
-        match (record, backend) {
+        let is_done = match (frame.as_payload(), backend) {
+            (Some((session, bytes)), Some(backend)) => {
+                players.send(self, backend, session, bytes);
+                true
+            }
+            _ => self.take_other_record(players, (link, backend), frame, progress)?,
+        };
+        if is_done {
+            let at = progress.reached.at + frame.bytes().len();
+            progress.reached = Reached { at, ..Reached::default() };
+        }
+        Ok(())
+    }
+
+    /// Deals with a record that is no payload, or whose link is nobody's yet. Returns whether it is
+    /// done.
+    #[inline(never)]
+    fn take_other_record(
+        &mut self,
+        players: &mut impl Players,
+        (link, backend): (LinkId, Option<BackendId>),
+        frame: Frame<'_>,
+        progress: &mut Progress,
+    ) -> Result<bool, RecordError> {
+        match (&ToGateway::decode(frame)?, backend) {
             (ToGateway::Hello(hello), None) => self.greet(link, hello),
             (ToGateway::Hello(_), Some(_)) | (_, None) => {
                 self.refuse_link(link, GoodbyeReason::HelloExpected, None);
             }
-            (&ToGateway::Payload { session, bytes }, Some(backend)) => {
-                players.send(self, backend, session, bytes);
-            }
             (&ToGateway::Multicast { sessions, bytes }, Some(backend)) => {
-                return self.take_multicast(players, backend, (sessions, bytes), progress);
+                return Ok(self.take_multicast(players, backend, (sessions, bytes), progress));
             }
             (ToGateway::Message(_) | ToGateway::AskQuality { .. }, _)
                 if !self.common.links.speaks(link, VERSION_MESSAGES) =>
@@ -53,8 +75,9 @@ impl Turn<'_> {
             (&ToGateway::Close { session, reason }, Some(backend)) => {
                 players.close(self, backend, session, reason);
             }
-            // A record of a later version: it can be skipped, and no payload is lost by it.
-            (ToGateway::Unknown(_), Some(_)) => {}
+            // A payload was taken as such. A record of a later version can be skipped, and no
+            // payload is lost by it.
+            (ToGateway::Payload { .. } | ToGateway::Unknown(_), Some(_)) => {}
             (&ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(link, Load::NONE, |writer| writer.pong(token));
@@ -63,7 +86,7 @@ impl Turn<'_> {
                 self.common.links.backends[backend].is_closed = !is_open;
             }
         }
-        true
+        Ok(true)
     }
 
     /// A message for a player, or a part of one.
