@@ -285,7 +285,7 @@ mod tests {
         kind = "drain"
         seconds = 4
         [impair]
-        PktLag = 50
+        pktlag = 50
         PktLoss = 2.5
     "#;
 
@@ -302,6 +302,7 @@ mod tests {
         assert_eq!((plan.steps[3].target(22_000_000_000), plan.end_ns()), (250, 24_000_000_000));
         assert_eq!(scenario.phase_at(12.5), Some((1, 0.5)));
         assert_eq!(scenario.phase_at(24.0), None);
+        assert_eq!((scenario.impair.pkt_lag, scenario.impair.pkt_loss), (50.0, 2.5), "in any case");
     }
 
     #[test]
