@@ -184,7 +184,12 @@ impl Session {
     ) -> Result<(), DropReason> {
         let Some(end) = &mut self.end else { return Err(DropReason::PacketUnexpected) };
         match end.handle_packet(now_ns, payload, on_message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                // The server knows by now that the player is in, and a packet of the delivery layer
+                // says as much as a keep-alive of netcode's ten a second.
+                self.machine.set_keep_alive(self.options.keep_alive_ns);
+                Ok(())
+            }
             Err(Refusal::Dropped(why)) => Err(why),
             Err(Refusal::Fault(fault)) => {
                 self.close(Reason::Fault(fault));

@@ -6,3 +6,5 @@ mod failing_over;
 mod far_end;
 #[path = "all/messages.rs"]
 mod messages;
+#[path = "all/quiet.rs"]
+mod quiet;

@@ -183,7 +183,8 @@ impl Swarm {
             Protocol::Messages(tokens, delivery) => {
                 let token = self.token(tokens, session, now)?;
                 let netcode = Options { answers_at_once: true, ..Options::default() };
-                let options = ringgate_client::Options::default();
+                let mut options = ringgate_client::Options::default();
+                options.delivery.keep_alive_ns = self.setup.keep_alive_ns;
                 let session = Session::new(&token, &options, netcode, now.mono_ns);
                 Ok(Wire::Messages(Box::new(Talker::new(session, *delivery))))
             }

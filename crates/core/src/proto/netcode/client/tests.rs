@@ -89,6 +89,29 @@ fn the_handshake_runs_at_ten_packets_a_second() {
 }
 
 #[test]
+fn keep_alives_may_be_rarer_where_who_is_in_wants_that() {
+    let to = server_at(0);
+    let mut client = connected(2);
+    let keep_alive = |sequence| [(to, PacketKind::KeepAlive, Some(sequence))];
+    assert_eq!(sent(&mut client, 0), keep_alive(0));
+    client.set_keep_alive(S);
+    assert_eq!(sent(&mut client, 100 * MS + 1), keep_alive(1), "it was due by then");
+    assert_eq!(sent(&mut client, 1100 * MS + 1), []);
+    assert_eq!(client.poll_timeout(), Some(1100 * MS + 2));
+    assert_eq!(sent(&mut client, 1100 * MS + 2), keep_alive(2));
+    // A quarter of the token's 5 s.
+    client.set_keep_alive(60 * S);
+    assert_eq!(sent(&mut client, 2101 * MS), keep_alive(3));
+    assert_eq!(client.poll_timeout(), Some(3351 * MS + 1));
+
+    // The next server does not know of it.
+    let goodbye = receive(&mut client, 3 * S, PacketKind::Disconnect, 1, &[]);
+    assert_eq!(goodbye, Ok(Some(Event::NextServer)));
+    assert_eq!(sent(&mut client, 3 * S).len(), 1);
+    assert_eq!(client.poll_timeout(), Some(3100 * MS + 1));
+}
+
+#[test]
 fn the_response_echoes_the_challenge() {
     let mut client = client(1);
     let challenge: Vec<_> = (0..308_u16).map(|i| i as u8).collect();

@@ -1,0 +1,92 @@
+//! What a quiet player sends: on a clock that the test turns, without cipher and sockets.
+
+use ringgate_client::{Options, Session, State};
+use ringgate_core::delivery::{self, End};
+use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+use ringgate_core::netcode;
+use ringgate_core::proto::netcode::packet::{KeepAlive, PacketKind, encode_packet};
+
+use super::far_end::token;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A player and its server.
+struct Pair {
+    player: Session,
+    server: End,
+    /// Whether the server knows that the player is in, and speaks.
+    speaks: bool,
+    now_ns: u64,
+    sequence: u64,
+}
+
+impl Pair {
+    /// A player who is in, and whose token has that timeout.
+    fn connected(timeout_seconds: i32) -> Self {
+        let address = "127.0.0.1:4000".parse().expect("an address");
+        let token = token(1, &[address], timeout_seconds);
+        let player = Session::new(&token, &Options::default(), netcode::Options::default(), 0);
+        let server = End::new(&delivery::Options::default(), 0);
+        let mut pair = Self { player, server, speaks: false, now_ns: 0, sequence: 0 };
+        pair.run_until(0);
+        pair.receive(PacketKind::Challenge, &[7; 308]);
+        pair.receive(PacketKind::KeepAlive, &KeepAlive { slot: 0, slots: 4 }.encode());
+        assert_eq!(pair.player.state(), State::Connected);
+        pair
+    }
+
+    /// The player receives a packet, as if its tag had verified.
+    fn receive(&mut self, kind: PacketKind, body: &[u8]) {
+        let mut datagram = [0; DATAGRAM_BYTES_MAX];
+        let (_, len) = encode_packet(kind, self.sequence, body, &mut datagram);
+        self.sequence += 1;
+        let from = self.player.machine().server();
+        let work = self.player.handle_datagram(from, &datagram[..len]).expect("worth opening");
+        self.player.handle_opened(self.now_ns, &work, body, |_, _| ()).expect("it is taken");
+    }
+
+    /// Lets time pass; how many datagrams the player sends.
+    fn run_until(&mut self, end_ns: u64) -> u64 {
+        let mut sent = 0;
+        loop {
+            let mut out = [0; DATAGRAM_BYTES_MAX];
+            while let Some(transmit) = self.player.poll_transmit(self.now_ns, &mut out) {
+                sent += 1;
+                if PacketKind::of_prefix(out[0]) == Some(PacketKind::Payload) {
+                    let sealed = &out[transmit.sealed()];
+                    let packet = &sealed[..sealed.len() - TAG_BYTES];
+                    self.server.handle_packet(self.now_ns, packet, |_, _| ()).expect("honest");
+                }
+            }
+            while self.speaks
+                && let Some(len) = self.server.poll_transmit(self.now_ns, &mut out)
+            {
+                self.receive(PacketKind::Payload, &out[..len]);
+            }
+            let server_ns = self.server.poll_timeout().filter(|_| self.speaks);
+            let next_ns = self.player.poll_timeout().into_iter().chain(server_ns).min();
+            let next_ns = next_ns.unwrap_or(u64::MAX).max(self.now_ns);
+            if next_ns > end_ns {
+                self.now_ns = end_ns;
+                return sent;
+            }
+            self.now_ns = next_ns;
+        }
+    }
+}
+
+#[test]
+fn a_quiet_player_sends_once_a_second_when_it_has_heard_its_gateway() {
+    // A token's timeout, and how many packets a minute it takes.
+    for (timeout_seconds, expected) in [(10, 60), (-1, 60), (2, 120)] {
+        let mut pair = Pair::connected(timeout_seconds);
+        // The gateway may not know yet: ten a second, as netcode has them.
+        let sent = pair.run_until(SECOND);
+        assert!((9..=12).contains(&sent), "{timeout_seconds}: {sent}");
+        pair.speaks = true;
+        pair.run_until(3 * SECOND);
+        let sent = pair.run_until(63 * SECOND);
+        assert!((expected - 2..=expected + 2).contains(&sent), "{timeout_seconds}: {sent}");
+        assert_eq!(pair.player.state(), State::Connected);
+    }
+}
