@@ -71,6 +71,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Undrained => writer.undrained(),
         ToGame::TakenOver { generation } => writer.taken_over(*generation),
+        ToGame::Players { count, grace_ms } => writer.players(*count, *grace_ms),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
         ToGame::Unknown(frame) => writer.frame(*frame),
     }

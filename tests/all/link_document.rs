@@ -99,6 +99,9 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
         ToGame::Undrained => "undrained".to_owned(),
         ToGame::TakenOver { generation } => format!("taken_over: generation {generation}"),
+        ToGame::Players { count, grace_ms } => {
+            format!("players: {count}, who wait for {grace_ms} ms")
+        }
         ToGame::Goodbye(goodbye) => match goodbye.error {
             Some(error) => format!("goodbye: {} ({error})", goodbye.reason),
             None => format!("goodbye: {}", goodbye.reason),
@@ -303,5 +306,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 18, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 19, "ping and pong share a section, draining and undrained too");
 }

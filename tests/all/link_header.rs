@@ -256,8 +256,12 @@ fn expected_lines(datagram: &[u8], assembly: &mut Assembly) -> Vec<String> {
     }
     let mut lines = Vec::new();
     for record in ToGame::read(datagram) {
-        // The header has no event for a gateway that was taken over: it passes that over, too.
-        if matches!(record, Ok(ToGame::Unknown(_) | ToGame::TakenOver { .. })) {
+        // The header has no event for a gateway that was taken over, nor for the number of its
+        // players: it passes these over, too.
+        if matches!(
+            record,
+            Ok(ToGame::Unknown(_) | ToGame::TakenOver { .. } | ToGame::Players { .. })
+        ) {
             continue;
         }
         if let Ok(ToGame::Message(part)) = &record {
@@ -366,9 +370,11 @@ fn describe(record: &ToGame<'_>) -> String {
         ToGame::Pong { .. } => "pong".to_owned(),
         ToGame::Draining { left_ms } => format!("draining left={left_ms}"),
         ToGame::Undrained => "undrained".to_owned(),
-        ToGame::Welcome(_) | ToGame::Goodbye(_) | ToGame::TakenOver { .. } | ToGame::Unknown(_) => {
-            panic!("handled by the caller")
-        }
+        ToGame::Welcome(_)
+        | ToGame::Goodbye(_)
+        | ToGame::TakenOver { .. }
+        | ToGame::Players { .. }
+        | ToGame::Unknown(_) => panic!("handled by the caller"),
     }
 }
 
@@ -387,7 +393,8 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..15) {
+        assert!(match rng.random_range(0..16) {
+            15 => writer.players(rng.random(), rng.random()),
             14 => writer.taken_over(rng.random()),
             13 => writer.report(session, rng.random(), rng.random()),
             12 => writer.room(session, rng.random(), rng.random()),

@@ -142,6 +142,7 @@ mod kind {
 
     pub(super) const UNDRAINED: u8 = 128;
     pub(super) const TAKEN_OVER: u8 = 129;
+    pub(super) const PLAYERS: u8 = 130;
 
     pub(super) const INTAKE: u8 = 144;
 }

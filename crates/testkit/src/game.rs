@@ -258,6 +258,7 @@ impl Game {
             | ToGame::Draining { .. }
             | ToGame::Undrained
             | ToGame::TakenOver { .. }
+            | ToGame::Players { .. }
             | ToGame::Goodbye(_) => {}
             ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));

@@ -137,6 +137,7 @@ impl Turn<'_> {
                     incarnation: self.common.setup.incarnation,
                 };
                 self.tell_link(link, |writer| writer.welcome(&welcome));
+                self.tell_players(link, backend);
                 self.tell_draining(link);
             }
             Err(why) => self.refuse_link(link, why, None),

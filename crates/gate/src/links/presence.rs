@@ -128,6 +128,17 @@ impl Turn<'_> {
         }
     }
 
+    /// Says how many players a backend has at the gateway, those included who wait for it. An agent
+    /// counts with those who are not announced yet.
+    pub(crate) fn tell_players(&mut self, link: LinkId, backend: BackendId) {
+        if self.common.links.speaks(link, VERSION_SKIPPABLE) {
+            let count = self.common.claims.players(backend);
+            let grace_ms = self.common.setup.backends[backend].grace_ns / NS_PER_MS;
+            let grace_ms = u32::try_from(grace_ms).unwrap_or(u32::MAX);
+            self.tell_link(link, |writer| writer.players(count, grace_ms));
+        }
+    }
+
     /// Says that the gateway drains, if it does, to a process that is a backend.
     pub(crate) fn tell_draining(&mut self, link: LinkId) {
         let is_backend = self.common.links.get_mut(link).is_some_and(|link| link.backend.is_some());

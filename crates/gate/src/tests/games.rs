@@ -88,7 +88,7 @@ impl Game {
         rig.push_at(self.link, Endpoint::v4([0; 4], 0), bytes);
     }
 
-    /// Everything it was told since the last look.
+    /// Everything it was told since the last look, but how many players there were when it came.
     pub(super) fn hear(&self, rig: &mut Rig) -> Vec<Heard> {
         let datagrams = rig.take_on(self.link);
         let records = datagrams.iter().flat_map(|datagram| ToGame::read(datagram));
@@ -96,8 +96,22 @@ impl Game {
         records.filter_map(|record| self.owned(record)).collect()
     }
 
+    /// How many players it was told of, each time, and how long they wait.
+    pub(super) fn hear_players(&self, rig: &mut Rig) -> Vec<(u32, u32)> {
+        let datagrams = rig.take_on(self.link);
+        let records = datagrams.iter().flat_map(|datagram| ToGame::read(datagram));
+        let players = |record| match record {
+            Ok(ToGame::Players { count, grace_ms }) => Some((count, grace_ms)),
+            _ => None,
+        };
+        records.filter_map(players).collect()
+    }
+
     /// `None` for a part of a message that others follow.
     fn owned(&self, record: ToGame<'_>) -> Option<Heard> {
+        if matches!(record, ToGame::Players { .. }) {
+            return None;
+        }
         let ToGame::Message(part) = record else { return Some(owned(record)) };
         let mut assembly = self.assembly.borrow_mut();
         let is_whole = assembly.take(&part).expect("parts follow one another");
@@ -167,6 +181,6 @@ fn owned(record: ToGame<'_>) -> Heard {
         ToGame::Undrained => Heard::Undrained,
         ToGame::TakenOver { generation } => Heard::TakenOver(generation),
         ToGame::Goodbye(goodbye) => Heard::Goodbye(goodbye),
-        ToGame::Unknown(frame) => panic!("the gate writes no {frame:?}"),
+        ToGame::Players { .. } | ToGame::Unknown(_) => panic!("{record:?} is nothing to hear"),
     }
 }

@@ -462,6 +462,27 @@ fn players_wait_for_their_backend_for_its_grace_time() {
 }
 
 #[test]
+fn a_process_that_comes_hears_how_many_wait_for_it() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    assert_eq!(game.hear_players(&mut rig), [(0, 2000)]);
+    for client in 1..=2_u16 {
+        let spec = rig.token_with(client.into(), |spec| spec.timeout_seconds = -1);
+        Scribe::new(&spec).connect(&mut rig, home(client));
+    }
+    game.crash(&mut rig);
+    let game = Game::join(&mut rig, "arena");
+    assert_eq!(game.hear_players(&mut rig), [(2, 2000)]);
+    game.crash(&mut rig);
+    // Nothing is said that a process of the first release would not pass over.
+    let old = Game::connect(&mut rig, OUR_USER);
+    let hello = Hello { version_min: 1, version_max: 0, pid: 0, name: "arena" };
+    old.say(&mut rig, |w| w.hello(&hello));
+    assert_eq!(old.hear_players(&mut rig), []);
+    rig.pass(2_100);
+}
+
+#[test]
 fn the_last_words_of_a_process_are_heard() {
     let (mut rig, game) = ready();
     let mut player = Player::connected(&mut rig, home(1), 1);

@@ -412,7 +412,8 @@ impl Backend {
             }
             ToGame::Undrained => Event::Undrained { worker },
             ToGame::TakenOver { generation } => Event::TakenOver { worker, generation },
-            ToGame::Unknown(_) => {
+            // Whoever plays is announced; how many are still to come matters to agents.
+            ToGame::Players { .. } | ToGame::Unknown(_) => {
                 self.inbox.unread.start = end;
                 return None;
             }

@@ -70,6 +70,13 @@ impl<'a> ToGame<'a> {
                 return Ok(generation
                     .map_or(Self::Unknown(frame), |generation| Self::TakenOver { generation }));
             }
+            kind::PLAYERS => {
+                let (count, grace_ms) = (body.u32(), body.u32());
+                return Ok(match (count, grace_ms) {
+                    (Ok(count), Ok(grace_ms)) => Self::Players { count, grace_ms },
+                    _ => Self::Unknown(frame),
+                });
+            }
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };

@@ -77,6 +77,14 @@ pub enum ToGame<'a> {
         /// Processes that have had it, this one included.
         generation: u32,
     },
+    /// How many players of this game process there are at the gateway, over all workers. Behind the
+    /// welcome; those of this worker are announced one after the other.
+    Players {
+        /// So many, those included who wait because an earlier process is gone.
+        count: u32,
+        /// How long they wait for a process that is gone.
+        grace_ms: u32,
+    },
     /// The gateway is about to close this link. The last record on it.
     Goodbye(Goodbye),
     /// A record of a later version, to be passed over.

@@ -56,6 +56,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Draining { left_ms: 30_000 },
         ToGame::Undrained,
         ToGame::TakenOver { generation: 7 },
+        ToGame::Players { count: 60, grace_ms: 5_000 },
         ToGame::Goodbye(Goodbye {
             reason: GoodbyeReason::RecordInvalid,
             error: Some(RecordError::SessionZero),
@@ -82,6 +83,7 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Undrained => writer.undrained(),
         ToGame::TakenOver { generation } => writer.taken_over(*generation),
+        ToGame::Players { count, grace_ms } => writer.players(*count, *grace_ms),
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
         ToGame::Unknown(frame) => writer.frame(*frame),
     }
@@ -327,7 +329,7 @@ fn a_hello_of_the_first_release_offers_one_version() {
 
 #[test]
 fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
-    for kind in [130, 200, 255] {
+    for kind in [131, 200, 255] {
         for (flags, body) in [(0, &b""[..]), (0x80, b"x"), (0xff, &[0; 4000])] {
             let mut record = raw(kind, &[body]);
             record[3] = flags;

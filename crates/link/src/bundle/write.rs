@@ -233,6 +233,16 @@ impl<'a> Writer<'a> {
         self.record(kind::TAKEN_OVER, 4, |body| body.u32(generation))
     }
 
+    /// From the gateway: how many players it has for this game process, and how long they wait for
+    /// one that is gone. Only on links from [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on.
+    #[must_use]
+    pub fn players(&mut self, count: u32, grace_ms: u32) -> bool {
+        self.record(kind::PLAYERS, 8, |body| {
+            body.u32(count);
+            body.u32(grace_ms);
+        })
+    }
+
     /// From the gateway: the link ends here.
     #[must_use]
     pub fn goodbye(&mut self, goodbye: Goodbye) -> bool {
