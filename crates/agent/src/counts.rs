@@ -1,5 +1,7 @@
 //! What goes no further at an agent, by name, and what it has let in.
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
 /// All counters of a thread; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -17,14 +19,30 @@ pub struct Counts {
     pub dropped: [u64; Drop::ALL.len()],
 }
 
-ringgate_core::carried!(Counts {
-    bundles_in,
-    payloads_to_games,
-    datagrams_to_servers,
-    datagrams_from_servers,
-    links,
-    dropped,
-});
+impl Carry for Counts {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bundles_in, payloads_to_games, datagrams_to_servers, .. } = self;
+        let Self { datagrams_from_servers, links, dropped, .. } = self;
+        [*bundles_in, *payloads_to_games, *datagrams_to_servers].write(out);
+        [*datagrams_from_servers, *links].write(out);
+        u64::write_all(&dropped[..Drop::BY_THREADS], out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let [bundles_in, payloads_to_games, datagrams_to_servers] = Carry::read(from)?;
+        let [datagrams_from_servers, links] = Carry::read(from)?;
+        let mut dropped = [0; Drop::ALL.len()];
+        dropped[..Drop::BY_THREADS].copy_from_slice(&<[u64; Drop::BY_THREADS]>::read(from)?);
+        Ok(Self {
+            bundles_in,
+            payloads_to_games,
+            datagrams_to_servers,
+            datagrams_from_servers,
+            links,
+            dropped,
+        })
+    }
+}
 
 impl Counts {
     /// Something went no further.
@@ -80,11 +98,15 @@ pub enum Drop {
     LinksFull,
     /// Lanes for which there was no number.
     WorkersFull,
+    /// Players for whom a game process had no slot.
+    SlotsTaken,
+    /// Payloads of such players.
+    PlayerRefused,
 }
 
 impl Drop {
     /// All of them, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::LaneDown,
         Self::SessionUnknown,
         Self::LinkGone,
@@ -99,7 +121,13 @@ impl Drop {
         Self::Unresponsive,
         Self::LinksFull,
         Self::WorkersFull,
+        Self::SlotsTaken,
+        Self::PlayerRefused,
     ];
+
+    /// Those that each thread counts for itself, and hands over. Players are counted together
+    /// ([`Rolls`](ringgate_trunk::rolls::Rolls)).
+    const BY_THREADS: usize = Self::SlotsTaken as usize;
 
     /// Its name in metrics.
     pub const fn name(self) -> &'static str {
@@ -118,6 +146,8 @@ impl Drop {
             Self::Unresponsive => "unresponsive",
             Self::LinksFull => "links_full",
             Self::WorkersFull => "workers_full",
+            Self::SlotsTaken => "slots_taken",
+            Self::PlayerRefused => "player_refused",
         }
     }
 }

@@ -17,6 +17,7 @@ use ringgate_link::bundle::GoodbyeReason;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_trunk::control::{Reason, Welcome};
+use ringgate_trunk::rolls::Rolls;
 use ringgate_trunk_io::rest::Order;
 use ringgate_trunk_io::{End, Event, Settings, Trunk};
 use rustls::pki_types::ServerName;
@@ -63,6 +64,7 @@ pub(crate) enum Command {
 pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     pub(crate) book: Arc<Book>,
+    pub(crate) rolls: Arc<Rolls>,
     pub(crate) clock: Clock,
 }
 
@@ -443,15 +445,23 @@ impl Desk {
     fn open_station(&mut self, worker: usize) -> io::Result<()> {
         let Options { run_dir, incarnation, .. } = &*self.shared.options;
         let workers = self.shared.book.workers().max(worker + 1);
-        let station = Station::open(
+        let mut station = Station::open(
             self.stations.len(),
             (worker, workers),
             (run_dir, *incarnation),
             &self.backends,
             &self.epoll,
         )?;
+        self.count_in(&mut station);
         self.stations.push(station);
         Ok(())
+    }
+
+    /// Has a lane's players counted as its gateway's.
+    fn count_in(&self, station: &mut Station) {
+        if let Some((gateway, _)) = &self.gateway {
+            station.count_in(&self.shared.rolls, gateway.to_string());
+        }
     }
 
     fn take_datagrams(&mut self, now_ns: u64) {

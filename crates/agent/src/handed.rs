@@ -106,7 +106,7 @@ impl Heir {
         let bell = Bell::new().map_err(broken)?;
         let book = Arc::new(Book::of(bell.clone(), workers));
         let served = Served::new(options.backends.clone(), guests);
-        let shared = Shared { options: Arc::new(options), book, clock };
+        let shared = Shared { options: Arc::new(options), book, rolls: Arc::default(), clock };
         let (mut own, mut gateways) = (None, Vec::new());
         for (bytes, fds) in read_parts(&mut from, &mut fds)? {
             // The first field says whose it is; the book rings worker 0's bell.

@@ -20,3 +20,5 @@ mod station;
 #[cfg(test)]
 mod tests;
 pub mod view;
+
+pub use ringgate_trunk::rolls;

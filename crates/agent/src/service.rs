@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::ops;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -10,9 +11,10 @@ use std::time::Duration;
 
 use ringgate_io::Bell;
 use ringgate_os::clock::Clock;
+use ringgate_trunk::rolls::Rolls;
 
 use crate::book::Book;
-use crate::counts::Counts;
+use crate::counts::{Counts, Drop};
 use crate::desk::{Command, Desk, Shared};
 use crate::options::{Backend, Gateway, Options};
 use crate::view::{DeskView, Seen, View};
@@ -100,7 +102,8 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     }
     let bell = Bell::new().map_err(fail)?;
     let book = Arc::new(Book::new(bell.clone()));
-    let shared = Shared { options: Arc::new(options), book, clock: Clock::start() };
+    let (rolls, clock) = (Arc::default(), Clock::start());
+    let shared = Shared { options: Arc::new(options), book, rolls, clock };
     let served = Served::new(shared.options.backends.clone(), Vec::new());
     let own = Thread::start((&shared, served.all()), None, bell).map_err(fail)?;
     let agent = Agent::of(shared, own, served);
@@ -125,6 +128,12 @@ impl Agent {
     /// What it was started with.
     pub fn options(&self) -> &Options {
         &self.shared.options
+    }
+
+    /// How many players each game process has, by the names of gateways as they are written.
+    /// Nobody has to wait for a slot until it is told how many there are.
+    pub fn rolls(&self) -> &Rolls {
+        &self.shared.rolls
     }
 
     /// Connects to these gateways. Others get nobody new and end when nobody plays there, or the
@@ -272,7 +281,10 @@ impl Agent {
         let retired = sums.iter().filter(|(name, seen)| seen.players > 0 && !is_served(name));
         let retired = retired.map(|(name, seen)| ((*name).to_owned(), *seen)).collect();
         let backends = backends.iter().map(|it| (it.name.clone(), seen(&it.name)));
-        let counts = all().fold(*lock(&self.counted), |sum, desk| sum.plus(&desk.counts));
+        let mut counts = all().fold(*lock(&self.counted), |sum, desk| sum.plus(&desk.counts));
+        let [refused, unheard] = self.shared.rolls.refused();
+        counts.drop(Drop::SlotsTaken, refused);
+        counts.drop(Drop::PlayerRefused, unheard);
         View {
             workers: self.shared.book.workers(),
             backends: backends.collect(),
@@ -337,7 +349,7 @@ impl Thread {
     }
 }
 
-impl Drop for Thread {
+impl ops::Drop for Thread {
     fn drop(&mut self) {
         self.tell(Command::Stop);
         self.commands = None;

@@ -6,6 +6,7 @@ mod handed;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ringgate_io::socket::{self, PeerCredentials};
 use ringgate_link::bundle::{
@@ -13,6 +14,7 @@ use ringgate_link::bundle::{
 };
 use ringgate_os::notify::Epoll;
 use ringgate_trunk::relay::{Action, GAMES_MAX, Game, Relay};
+use ringgate_trunk::rolls::Rolls;
 use ringgate_trunk_io::{Bundles, Local, Received};
 
 use crate::counts::{Counts, Drop};
@@ -146,6 +148,11 @@ impl Station {
     /// What passes between its links and the lane.
     pub(crate) const fn relay(&self) -> &Relay {
         &self.relay
+    }
+
+    /// Has its players counted as this gateway's.
+    pub(crate) fn count_in(&mut self, rolls: &Arc<Rolls>, gateway: String) {
+        self.relay.count_in(Arc::clone(rolls), gateway.into());
     }
 
     /// How many workers the next game process is told of.

@@ -23,6 +23,7 @@ pub mod path;
 mod pieces;
 mod receiver;
 pub mod relay;
+pub mod rolls;
 mod sections;
 mod sender;
 #[cfg(test)]

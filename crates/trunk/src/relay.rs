@@ -14,12 +14,15 @@ mod carried;
 mod tests;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX,
-    MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway, VERSION_SKIPPABLE, WORKERS_MAX,
-    Welcome, Writer,
+    BUNDLE_BYTES_MAX, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
+    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
+    VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
+
+use crate::rolls::Rolls;
 
 /// Local links of one worker.
 pub const GAMES_MAX: usize = 256;
@@ -97,6 +100,8 @@ struct Taken {
     told_open: Option<bool>,
     /// Who was announced to it, has a slot, and has not left.
     players: HashSet<SessionId>,
+    /// Who was not, for want of a slot, until the gateway has ended the session.
+    refused: HashSet<SessionId>,
 }
 
 #[derive(Debug)]
@@ -126,6 +131,15 @@ pub struct Relay {
     scratch: Box<[u8]>,
     sessions: Vec<SessionId>,
     dropped: Dropped,
+    rolls: Option<Counted>,
+}
+
+/// Where players are counted, together with those of other workers.
+#[derive(Clone, Debug)]
+struct Counted {
+    rolls: Arc<Rolls>,
+    /// Whose worker this is.
+    gateway: Arc<str>,
 }
 
 impl Relay {
@@ -143,7 +157,19 @@ impl Relay {
             scratch: vec![0; BUNDLE_BYTES_MAX].into_boxed_slice(),
             sessions: Vec::with_capacity(MULTICAST_SESSIONS_MAX),
             dropped: Dropped::default(),
+            rolls: None,
         }
+    }
+
+    /// Has its players counted as this gateway's, and lets nobody past the slots. Those whom it has
+    /// already are counted.
+    pub fn count_in(&mut self, rolls: Arc<Rolls>, gateway: Arc<str>) {
+        for taken in self.places.iter().filter_map(|place| place.taken.as_ref()) {
+            if let Some(said) = &taken.hello {
+                rolls.go_on(&said.name, &gateway, taken.players.len() as u32);
+            }
+        }
+        self.rolls = Some(Counted { rolls, gateway });
     }
 
     /// Which backends this agent serves from now on. Who is welcome stays so, but gets nobody new
@@ -259,6 +285,7 @@ impl Relay {
     /// A game process has hung up.
     pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
         let taken = self.places[usize::from(game.0)].taken.take();
+        self.uncount(taken.as_ref());
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
@@ -275,9 +302,9 @@ impl Relay {
     /// The lane is down, and with it every session.
     pub fn handle_lane_lost(&mut self, mut act: impl FnMut(Action<'_>)) {
         self.lane = None;
-        for (place, Place { taken, .. }) in self.places.iter_mut().enumerate() {
-            if taken.as_ref().is_some_and(|taken| taken.link.is_some()) {
-                *taken = None;
+        for place in 0..self.places.len() {
+            if let Some(taken) = self.places[place].taken.take_if(|taken| taken.link.is_some()) {
+                self.uncount(Some(&taken));
                 act(Action::HangUp(Game(place as u8)));
             }
         }
@@ -327,14 +354,19 @@ impl Relay {
                 act(Action::Deliver(game, frame));
                 Ok(())
             }
-            record => self.deliver(game, &record, &mut act),
+            ToGame::Players { count, grace_ms } => {
+                self.handle_players(game, count, grace_ms);
+                Ok(())
+            }
+            record => self.deliver((game, link), &record, &mut act),
         }
     }
 
     /// The gateway has ended a link.
     pub fn handle_end(&mut self, link: u16, mut act: impl FnMut(Action<'_>)) {
         if let Some(game) = self.game_of(link) {
-            self.places[usize::from(game.0)].taken = None;
+            let taken = self.places[usize::from(game.0)].taken.take();
+            self.uncount(taken.as_ref());
             act(Action::HangUp(game));
         }
     }
@@ -479,11 +511,12 @@ impl Relay {
     #[inline]
     fn deliver(
         &mut self,
-        game: Game,
+        (game, link): (Game, u16),
         record: &ToGame<'_>,
         act: &mut impl FnMut(Action<'_>),
     ) -> Result<(), Broken> {
-        let Self { worker, lane, scratch, places, .. } = self;
+        let Self { worker, lane, scratch, places, rolls, .. } = self;
+        let rolls = rolls.as_ref();
         let taken = places[game.place()].taken.as_mut().expect("it has a number on the trunk");
         let here = |session: SessionId| {
             let is_theirs = Some(session.worker()) == lane.map(usize::from);
@@ -492,27 +525,45 @@ impl Relay {
         let frame = match *record {
             ToGame::Payload { session, bytes } => {
                 let session = here(session)?;
+                if taken.is_refused(session, rolls) {
+                    return Ok(());
+                }
                 write(scratch, |writer| writer.payload(session, bytes))
             }
             ToGame::Opened(opened) => {
-                let opened = Opened { session: here(opened.session)?, ..opened };
-                taken.players.insert(opened.session);
+                let there = opened.session;
+                let opened = Opened { session: here(there)?, ..opened };
+                if !taken.enter(opened.session, rolls) {
+                    let frame = write(scratch, |writer| writer.close(there, CloseReason::Refused));
+                    act(Action::Tell(link, frame.ok_or(Broken)?));
+                    return Ok(());
+                }
                 write(scratch, |writer| writer.opened(&opened))
             }
             ToGame::OpenedPlain(opened) => {
-                let opened = OpenedPlain { session: here(opened.session)?, ..opened };
-                if opened.slot.is_some() {
-                    taken.players.insert(opened.session);
+                let there = opened.session;
+                let mut opened = OpenedPlain { session: here(there)?, ..opened };
+                if opened.slot.is_some() && !taken.enter(opened.session, rolls) {
+                    let frame = write(scratch, |writer| writer.close(there, CloseReason::Refused));
+                    act(Action::Tell(link, frame.ok_or(Broken)?));
+                    // The game process may know it as one without a slot, which it stays.
+                    taken.refused.remove(&opened.session);
+                    opened.slot = None;
                 }
                 write(scratch, |writer| writer.opened_plain(&opened))
             }
             ToGame::Closed { session, reason } => {
                 let session = here(session)?;
-                taken.players.remove(&session);
+                if taken.leave(session, rolls) {
+                    return Ok(());
+                }
                 write(scratch, |writer| writer.closed(session, reason))
             }
             ToGame::Message(part) => {
                 let part = MessagePart { session: here(part.session)?, ..part };
+                if taken.is_refused(part.session, rolls) {
+                    return Ok(());
+                }
                 write(scratch, |writer| writer.message(&part))
             }
             ToGame::Report { session, token, is_delivered } => {
@@ -533,6 +584,22 @@ impl Relay {
         Ok(())
     }
 
+    /// How many players the gateway has for a game process, over all of its workers.
+    fn handle_players(&self, game: Game, count: u32, grace_ms: u32) {
+        let said = self.places[game.place()].taken.as_ref().and_then(|taken| taken.hello.as_ref());
+        if let (Some(said), Some(Counted { rolls, gateway })) = (said, &self.rolls) {
+            rolls.hear(&said.name, gateway, count, grace_ms);
+        }
+    }
+
+    /// A link is gone. Its players may wait at the gateway.
+    fn uncount(&self, taken: Option<&Taken>) {
+        let said = taken.and_then(|taken| Some((taken.hello.as_ref()?, taken.players.len())));
+        if let (Some((said, players)), Some(Counted { rolls, gateway })) = (said, &self.rolls) {
+            rolls.lose(&said.name, gateway, players as u32);
+        }
+    }
+
     /// The gateway chooses among the versions that it was offered.
     fn handle_welcome(&mut self, game: Game, welcome: Welcome) -> Result<(), Broken> {
         let taken = self.places[usize::from(game.0)].taken.as_mut().ok_or(Broken)?;
@@ -546,10 +613,48 @@ impl Relay {
         let frame = write(&mut self.scratch, |writer| writer.goodbye(goodbye));
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
         let taken = self.places[usize::from(game.0)].taken.take();
+        self.uncount(taken.as_ref());
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
         act(Action::HangUp(game));
+    }
+}
+
+impl Taken {
+    /// A player comes. Whether there is a slot for it.
+    fn enter(&mut self, session: SessionId, counted: Option<&Counted>) -> bool {
+        if self.players.contains(&session) {
+            return true;
+        }
+        if let (Some(Counted { rolls, gateway }), Some(said)) = (counted, &self.hello)
+            && !rolls.open(&said.name, gateway)
+        {
+            self.refused.insert(session);
+            return false;
+        }
+        self.players.insert(session);
+        true
+    }
+
+    /// A player is gone. Whether it was one whom the game process has never heard of.
+    fn leave(&mut self, session: SessionId, counted: Option<&Counted>) -> bool {
+        if self.players.remove(&session)
+            && let (Some(Counted { rolls, gateway }), Some(said)) = (counted, &self.hello)
+        {
+            rolls.close(&said.name, gateway);
+        }
+        self.refused.remove(&session)
+    }
+
+    /// Whether a player has no slot, so that what it says goes no further.
+    #[inline]
+    fn is_refused(&self, session: SessionId, counted: Option<&Counted>) -> bool {
+        let is_refused = !self.refused.is_empty() && self.refused.contains(&session);
+        if let (true, Some(counted)) = (is_refused, counted) {
+            counted.rolls.drop_payload();
+        }
+        is_refused
     }
 }
 

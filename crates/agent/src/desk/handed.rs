@@ -127,6 +127,11 @@ impl Desk {
                 dial.go_on();
             }
             desk.gateway = Some((gateway, dial));
+            let mut stations = std::mem::take(&mut desk.stations);
+            for station in &mut stations {
+                desk.count_in(station);
+            }
+            desk.stations = stations;
         }
         // Who is connected has read that many in its welcome.
         desk.known_workers = shared.book.workers();

@@ -13,8 +13,8 @@ ringgate_core::carried!(Place { turn, taken });
 
 impl Carry for Taken {
     fn write(&self, out: &mut Writer<'_>) {
-        // What the gateway was told is told again.
-        let Self { hello, link, is_let_in, has_closed, told_open: _, players } = self;
+        // What the gateway was told is told again, and those who were refused it ends by itself.
+        let Self { hello, link, is_let_in, has_closed, told_open: _, players, refused: _ } = self;
         hello.write(out);
         link.write(out);
         let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
@@ -33,7 +33,8 @@ impl Carry for Taken {
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         let players = players.ok_or(Broken::Invalid("session"))?;
-        Ok(Self { hello, link, is_let_in, has_closed, told_open: None, players })
+        let (told_open, refused) = (None, HashSet::new());
+        Ok(Self { hello, link, is_let_in, has_closed, told_open, players, refused })
     }
 }
 
@@ -59,8 +60,8 @@ impl Relay {
         let Self { worker, workers, incarnation, lane, places, dropped, .. } = self;
         // Memory that is used for one record at a time.
         let Self { names: _, scratch: _, sessions: _, .. } = self;
-        // One that drains is not handed over.
-        let Self { is_draining: _, .. } = self;
+        // One that drains is not handed over, and players are counted anew.
+        let Self { is_draining: _, rolls: _, .. } = self;
         (*worker, *workers).write(out);
         incarnation.write(out);
         lane.write(out);

@@ -235,6 +235,106 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
     assert_eq!((acts.len(), relay.dropped().session_unknown), (0, 3));
 }
 
+/// A relay that counts players, for a game process with one slot.
+fn counting() -> (Relay, Arc<Rolls>) {
+    let (mut relay, rolls) = (relay(), Arc::new(Rolls::default()));
+    rolls.set_slots([("arena-1", 1)]);
+    relay.count_in(Arc::clone(&rolls), "gate-1:7200".into());
+    (relay, rolls)
+}
+
+fn used(rolls: &Rolls) -> Option<u32> {
+    rolls.used("arena-1", &["gate-1:7200"]).map(|used| used.all)
+}
+
+#[test]
+fn whoever_finds_no_slot_is_sent_away_and_no_game_process_hears_of_it() {
+    let (mut relay, rolls) = counting();
+    let (_, link) = let_in(&mut relay);
+    let [one, other] = [42, 43].map(|serial| SessionId::new(THERE, serial));
+    let user_data = [3; 256];
+    let joined = |session| Opened {
+        session,
+        client_id: 5,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        user_data: &user_data,
+        listener: "eu",
+    };
+    let mut say = |write: &dyn Fn(&mut Writer<'_>) -> bool| {
+        let (taken, acts) = from_gateway(&mut relay, link, write);
+        assert_eq!(taken, Ok(()));
+        acts
+    };
+    assert_eq!(say(&|writer| writer.opened(&joined(one))).len(), 1);
+    assert_eq!(say(&|writer| writer.opened(&joined(one))).len(), 1, "it has its slot");
+    let close = ToGateway::Close { session: other, reason: CloseReason::Refused };
+    let sent_away = [format!("told on {link}: {close:?}")];
+    assert_eq!(say(&|writer| writer.opened(&joined(other))), sent_away);
+    let part = MessagePart {
+        session: other,
+        channel: Channel::Reliable(0),
+        is_first: true,
+        is_last: true,
+        token: 0,
+        bytes: b"me",
+    };
+    assert!(say(&|writer| writer.payload(other, b"me")).is_empty());
+    assert!(say(&|writer| writer.message(&part)).is_empty());
+    assert_eq!((used(&rolls), rolls.refused()), (Some(1), [1, 2]));
+    assert!(say(&|writer| writer.closed(other, CloseReason::Refused)).is_empty());
+    assert_eq!(say(&|writer| writer.closed(one, CloseReason::PlayerLeft)).len(), 1);
+    assert_eq!(say(&|writer| writer.opened(&joined(other))).len(), 1, "another has left");
+    assert_eq!(say(&|writer| writer.payload(other, b"me")).len(), 1);
+
+    // A plain one is known without a slot before it has one, and stays so.
+    let plain = |slot| OpenedPlain { slot, ..opened(one) };
+    assert_eq!(say(&|writer| writer.opened_plain(&plain(None))).len(), 1);
+    let acts = say(&|writer| writer.opened_plain(&plain(Some(1))));
+    assert!(acts[0].contains("Close") && acts[1].contains("slot: None"), "{acts:?}");
+    assert_eq!(say(&|writer| writer.payload(one, b"me")).len(), 1);
+    assert_eq!(say(&|writer| writer.closed(one, CloseReason::Refused)).len(), 1);
+    assert_eq!((used(&rolls), rolls.refused()), (Some(1), [2, 2]));
+}
+
+#[test]
+fn whoever_waits_for_a_link_that_is_gone_is_counted_until_it_is_back() {
+    let (mut relay, rolls) = counting();
+    let (game, link) = let_in(&mut relay);
+    let player = OpenedPlain { slot: Some(0), ..opened(SessionId::new(THERE, 42)) };
+    let told = from_gateway(&mut relay, link, |writer| writer.players(0, 5000));
+    assert_eq!(told, (Ok(()), Vec::new()), "it is the agent's to know");
+    let open = |relay: &mut Relay, link| {
+        from_gateway(relay, link, |writer| writer.opened_plain(&player)).1
+    };
+    let back = |relay: &mut Relay| {
+        let (_, link) = let_in(relay);
+        assert_eq!(from_gateway(relay, link, |writer| writer.players(1, 5000)).0, Ok(()));
+        assert!(open(relay, link)[0].contains("slot: Some"));
+        assert_eq!(used(&rolls), Some(1));
+        link
+    };
+    assert_eq!(open(&mut relay, link).len(), 1);
+    relay.disconnect(game, |_| ());
+    assert_eq!(used(&rolls), Some(1), "its process has hung up");
+    let link = back(&mut relay);
+    relay.handle_end(link, |_| ());
+    assert_eq!(used(&rolls), Some(1), "the gateway has ended the link");
+    back(&mut relay);
+    relay.handle_lane_lost(|_| ());
+    assert_eq!(used(&rolls), Some(1), "the lane is down");
+    back(&mut relay);
+    relay.turn_away(game, GoodbyeReason::Shutdown, |_| ());
+    assert_eq!(used(&rolls), Some(1), "the agent has sent it away");
+
+    // Another process goes on with those who are there.
+    back(&mut relay);
+    let (next, mut heir) = (Arc::new(Rolls::default()), relay);
+    heir.count_in(Arc::clone(&next), "gate-1:7200".into());
+    assert_eq!(used(&next), Some(1));
+}
+
 #[test]
 fn messages_go_the_way_that_their_channel_asks_for() {
     let mut relay = relay();
