@@ -166,12 +166,15 @@ impl ControlLoop {
 
 /// Where agents connect, as the fleet is told. `file` is the config without what the fleet knows.
 pub(super) fn entrances(file: &Config) -> Vec<EntranceRow> {
+    let graces = file.backends.iter().map(|backend| backend.grace);
+    let grace = graces.chain(file.fleet.as_ref().map(|fleet| fleet.grace)).max();
+    let grace_ms = grace.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
     let entrance = |agent: &config::Agent| {
         let bind = agent.bind;
         let may_be_dialled = bind.port() != 0 && !bind.ip().is_unspecified();
         let at = agent.public.as_ref().map(ToString::to_string);
         let at = at.or_else(|| may_be_dialled.then(|| bind.to_string()))?;
-        Some(EntranceRow { name: agent.name.clone(), at })
+        Some(EntranceRow { name: agent.name.clone(), at, grace_ms })
     };
     file.agents.iter().filter_map(entrance).collect()
 }

@@ -29,6 +29,8 @@ struct Known {
     region: String,
     /// Where this agent may connect.
     entrance: Option<Gateway>,
+    /// How long players wait there for a game process that is gone.
+    grace_ms: u64,
 }
 
 impl Gateways {
@@ -90,7 +92,8 @@ impl Gateways {
             }
             None => None,
         };
-        Ok(Known { region: found.region, entrance })
+        let grace_ms = found.agents.iter().map(|it| it.grace_ms).max().unwrap_or(0);
+        Ok(Known { region: found.region, entrance, grace_ms })
     }
 
     /// Chooses again. `is_up` says whether there is a trunk.
@@ -144,6 +147,12 @@ impl Gateways {
         let known = self.known.iter().filter_map(|(name, it)| Some((name, it.entrance.as_ref()?)));
         let mut all = self.chosen.iter().chain(known);
         all.find(|(_, at)| at.to_string() == address).map(|(name, _)| name.as_str())
+    }
+
+    /// The longest that players wait for a game process that is gone, at any of those known.
+    pub(super) fn grace_ms(&self) -> u32 {
+        let longest = self.known.values().map(|it| it.grace_ms).max().unwrap_or(0);
+        u32::try_from(longest).unwrap_or(u32::MAX)
     }
 
     /// How many are known, and values that cannot be read.

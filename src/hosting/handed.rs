@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use ringgate_agent::options::Gateway;
+use ringgate_agent::rolls;
 use ringgate_fleet::copy;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Handed;
@@ -39,6 +40,8 @@ pub(super) struct Beginning {
     pub(super) wanted: Option<Vec<Gateway>>,
     pub(super) leases_lost: u64,
     pub(super) copies: [u64; 2],
+    /// What another process knew of players who wait for their game process.
+    pub(super) players: Option<rolls::Handed>,
     /// Another process's agent, whose registrations stand.
     pub(super) is_heir: bool,
 }
@@ -80,10 +83,48 @@ pub(super) struct Record {
     pub(super) wanted: Option<Vec<String>>,
     pub(super) watched: Vec<HandedWellness>,
     pub(super) book: announced::Handed,
+    /// Players who wait; an earlier release has nothing to say of them.
+    #[serde(default)]
+    pub(super) players: Option<HandedPlayers>,
     /// Whether the first socket is where game processes come.
     pub(super) has_door: bool,
     /// The others: by what the book knows each, and what it was told last.
     pub(super) seated: Vec<(u64, Option<u8>)>,
+}
+
+/// What is known of players who wait for their game process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HandedPlayers {
+    /// Game process, gateway, how many, how long their slots are kept, and how long they wait.
+    kept: Vec<(String, String, u32, u64, Option<u32>)>,
+    /// Game processes for which nobody waits besides.
+    known: Vec<String>,
+    start_left_ms: Option<u64>,
+    refused: u64,
+    unheard: u64,
+}
+
+impl HandedPlayers {
+    pub(super) fn of(handed: rolls::Handed) -> Self {
+        let rolls::Handed { kept, known, start_left_ms, refused, unheard } = handed;
+        let row = |it: rolls::Kept| (it.backend, it.gateway, it.players, it.left_ms, it.grace_ms);
+        let kept = kept.into_iter().map(row).collect();
+        Self { kept, known, start_left_ms, refused, unheard }
+    }
+
+    fn read(self) -> Result<rolls::Handed, &'static str> {
+        let Self { kept, known, start_left_ms, refused, unheard } = self;
+        let read = |(backend, at, players, left_ms, grace_ms): (String, String, _, _, _)| {
+            Name::new(&backend).ok_or("players")?;
+            let gateway = gateway(&at)?.to_string();
+            Ok::<_, &'static str>(rolls::Kept { backend, gateway, players, left_ms, grace_ms })
+        };
+        let kept = kept.into_iter().map(read).collect::<Result<_, _>>()?;
+        if !known.iter().all(|name| Name::new(name).is_some()) {
+            return Err("players");
+        }
+        Ok(rolls::Handed { kept, known, start_left_ms, refused, unheard })
+    }
 }
 
 impl Record {
@@ -111,6 +152,7 @@ impl Beginning {
             wanted: None,
             leases_lost: 0,
             copies: [0; 2],
+            players: None,
             is_heir: false,
         }
     }
@@ -158,6 +200,7 @@ impl Beginning {
         begins.book.go_on_with(record.book, &numbers, &filed)?;
         (begins.started_s, begins.leases_lost) = (record.started_s, record.leases_lost);
         (begins.copies, begins.is_heir) = (record.copies, true);
+        begins.players = Some(record.players.unwrap_or_default().read()?);
         Ok((begins, door))
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_agent::options::Gateway;
+use ringgate_agent::rolls::Used;
 use ringgate_agent::service::Agent;
 use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::etcd::Client;
@@ -137,6 +138,11 @@ impl Member {
             ..Status::default()
         };
         let guests = guests(&lock(&book), |name| agent.is_own(name)).map(str::to_owned).collect();
+        let now_ns = agent.clock().now_ns();
+        match &begins.players {
+            Some(players) => agent.rolls().inherit(players, now_ns),
+            None => agent.rolls().start(now_ns),
+        }
         let shared = Arc::new(Mutex::new(Shared {
             status,
             gateways,
@@ -162,6 +168,7 @@ impl Member {
             news: Arc::new(news),
             started_s: begins.started_s,
             wanted: begins.wanted,
+            awaited: Vec::new(),
             guests,
             written: None,
             leases: Vec::new(),
@@ -249,6 +256,8 @@ struct Part {
     started_s: u64,
     /// What the agent was told last: where to connect, and who may come to it.
     wanted: Option<Vec<Gateway>>,
+    /// The gateways that it is to connect to; none while that is not known for certain.
+    awaited: Vec<String>,
     guests: BTreeSet<String>,
     /// The leases that the file in `state_dir` names.
     leases: Vec<i64>,
@@ -417,6 +426,7 @@ impl Part {
         self.tell_file(&view);
         self.admit_guests();
         self.choose_gateways(&view);
+        self.limit_players();
         self.register(&view, say);
         lock(&self.shared).status.now_ms = self.now_ms();
     }
@@ -466,6 +476,8 @@ impl Part {
         let mut shared = lock(&self.shared);
         shared.gateways.choose(|at| up.contains(at.to_string().as_str()));
         let mut wanted = shared.gateways.wanted();
+        let is_certain = shared.status.away_since_ms.is_none();
+        self.awaited = wanted.iter().filter(|_| is_certain).map(ToString::to_string).collect();
         shared.status.known = shared.gateways.counts();
         shared.status.gateways = shared.gateways.names();
         if !self.is_told(&shared.status) {
@@ -480,6 +492,18 @@ impl Part {
             Ok(()) => self.wanted = Some(wanted),
             Err(why) => tracing::error!("cannot connect to other gateways: {why}"),
         }
+    }
+
+    /// Has nobody let in beyond the slots of any game process that is told to the fleet.
+    fn limit_players(&self) {
+        let rolls = self.agent.rolls();
+        rolls.set_slots(lock(&self.book).slots());
+        rolls.set_grace(lock(&self.shared).gateways.grace_ms());
+        rolls.keep(self.agent.clock().now_ns(), &self.awaited());
+    }
+
+    fn awaited(&self) -> Vec<&str> {
+        self.awaited.iter().map(String::as_str).collect()
     }
 
     /// Whether gateways may know by now that this agent connects to them: one that does not lets it
@@ -512,11 +536,16 @@ impl Part {
         }
     }
 
-    /// Players, and the gateways that have let each game process in.
+    /// Players, those included who wait for a game process, and the gateways that have let each in.
+    /// Where players may wait of whom nothing is known, there is no free slot.
     fn counted(&self, view: &View) -> Counted {
         let mut counted = Counted::default();
-        for (name, seen) in &view.backends {
-            counted.players.insert(name.clone(), u32::try_from(seen.players).unwrap_or(u32::MAX));
+        let awaited = self.awaited();
+        for (name, slots) in lock(&self.book).slots() {
+            let used = self.agent.rolls().used(name, &awaited);
+            let Used { all, waiting } = used.unwrap_or(Used { all: slots, waiting: slots });
+            counted.players.insert(name.to_owned(), all);
+            counted.waiting.insert(name.to_owned(), waiting);
         }
         let shared = lock(&self.shared);
         for desk in up(view) {

@@ -120,6 +120,8 @@ enum Speaker {
 pub(crate) struct Counted {
     /// How many players each has.
     pub(crate) players: BTreeMap<String, u32>,
+    /// Behind an agent: those of them whom the process does not know, because they wait for it.
+    pub(crate) waiting: BTreeMap<String, u32>,
     /// Behind an agent: the gateways that each is connected to.
     pub(crate) gateways: BTreeMap<String, Vec<String>>,
 }
@@ -314,6 +316,11 @@ impl Book {
         self.rows.keys().map(String::as_str)
     }
 
+    /// The same, with how many slots each has.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.rows.iter().map(|(name, row)| (name.as_str(), row.what.what.slots))
+    }
+
     /// Who has come to say what it is.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let come = self.rows.iter().filter(|(_, row)| row.by != Speaker::File);
@@ -425,7 +432,8 @@ impl Wish {
 impl Row {
     fn value(&self, host: &Name, reach: &Reach, counted: &Counted) -> values::Backend {
         let Announced { name, instance, what } = &self.what;
-        let players = counted.players.get(name).copied().unwrap_or(0);
+        let count = |of: &BTreeMap<String, u32>| of.get(name).copied().unwrap_or(0);
+        let (players, waiting) = (count(&counted.players), count(&counted.waiting));
         values::Backend {
             instance: format!("{instance:016x}"),
             host: host.to_string(),
@@ -433,7 +441,7 @@ impl Row {
             reach: reach.clone(),
             gateways: counted.gateways.get(name).cloned().unwrap_or_default(),
             slots: what.slots,
-            used: what.players.unwrap_or(players),
+            used: what.players.map_or(players, |said| said.saturating_add(waiting)),
             state: match what.state {
                 State::Starting => values::State::Starting,
                 State::Ready => values::State::Ready,

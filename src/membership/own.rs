@@ -39,6 +39,8 @@ pub struct EntranceRow {
     pub name: String,
     /// A host and a port.
     pub at: String,
+    /// How long players wait at most for a game process that is gone.
+    pub grace_ms: u64,
 }
 
 /// A listener.
@@ -101,7 +103,10 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         protocol_id: row.protocol_id,
         token_bytes: row.token_bytes.into(),
     };
-    let entrance = |row: &EntranceRow| Entrance { name: row.name.clone(), at: row.at.clone() };
+    let entrance = |row: &EntranceRow| {
+        let EntranceRow { name, at, grace_ms } = row.clone();
+        Entrance { name, at, grace_ms }
+    };
     Gateway {
         instance: settings.instance.clone(),
         region: settings.region.as_str().to_owned(),

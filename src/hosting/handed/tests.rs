@@ -24,6 +24,19 @@ fn hosted() -> Vec<(String, u32, Hosted)> {
     vec![("arena-1".to_owned(), 8, hosted)]
 }
 
+/// Eight of arena-1 wait at a gateway.
+fn players() -> rolls::Handed {
+    let kept = rolls::Kept {
+        backend: "arena-1".to_owned(),
+        gateway: "gate-1.example:7200".to_owned(),
+        players: 8,
+        left_ms: 3000,
+        grace_ms: Some(5000),
+    };
+    let known = vec!["arena-1".to_owned()];
+    rolls::Handed { kept: vec![kept], known, start_left_ms: Some(70), refused: 1, unheard: 2 }
+}
+
 /// One game process has come, over connection 3.
 fn record() -> Record {
     let begins = Beginning::afresh(&settings(), hosted());
@@ -43,6 +56,7 @@ fn record() -> Record {
         wanted: Some(vec!["gate-1.example:7200".to_owned()]),
         watched: begins.watched.iter().map(Watched::hand_over).collect(),
         book: book.hand_over(),
+        players: Some(HandedPlayers::of(players())),
         has_door: true,
         seated: vec![(3, Some(1))],
     }
@@ -83,9 +97,16 @@ fn what_was_handed_over_is_there() {
     let at = Gateway::parse("gate-1.example:7200").expect("sound");
     assert_eq!(begins.chosen.get("gate-1"), Some(&at));
     assert_eq!(begins.wanted, Some(vec![at]));
+    assert_eq!(begins.players, Some(players()));
     assert_eq!(begins.book.names().collect::<Vec<_>>(), ["arena-9"]);
     let seated = door.expect("it has one").seated;
     assert_eq!((seated[0].number, seated[0].said), (3, Some(Standing::Registered)));
+}
+
+/// One more who waits.
+fn keep(record: &mut Record, name: &str, at: &str) {
+    let row = (name.to_owned(), at.to_owned(), 1, 1, None);
+    record.players.as_mut().expect("it has them").kept.push(row);
 }
 
 #[test]
@@ -101,6 +122,8 @@ fn what_cannot_be_is_refused_by_name() {
     assert_eq!(wrong(|it| it.former = vec![1; 17]), "leases");
     assert_eq!(wrong(|it| drop(it.chosen.insert("a b".into(), "x:1".into()))), "gateway");
     assert_eq!(wrong(|it| it.wanted = Some(vec!["nowhere".into()])), "gateway");
+    assert_eq!(wrong(|it| keep(it, "a b", "x:1")), "players");
+    assert_eq!(wrong(|it| keep(it, "arena-1", "nowhere")), "gateway");
     assert_eq!(wrong(|it| it.seated.push((4, None))), "connection");
     assert_eq!(wrong(|it| it.seated.clear()), "connection");
     assert_eq!(wrong(|it| it.seated[0].0 = 4), "connection");
@@ -143,8 +166,10 @@ fn no_byte_of_it_does_harm() {
 fn fields_that_are_not_known_are_left_alone() {
     let mut told: Value = serde_json::to_value(record()).expect("no maps");
     told["later"] = json!({ "anything": [1, 2] });
+    told.as_object_mut().expect("fields").remove("players");
     let record = serde_json::to_vec(&told).expect("JSON");
     let bytes = [&(record.len() as u64).to_le_bytes()[..], &record].concat();
     let (begins, _) = inherit(Heirloom { bytes, sockets: sockets() }).expect("sound");
     assert_eq!(begins.registration.lease, 77, "and without a copy the file has to do");
+    assert_eq!(begins.players, Some(rolls::Handed::default()), "who waits is not known");
 }

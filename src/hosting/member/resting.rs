@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::{LAST_WORDS, Part, Say, Watched, lock};
-use crate::hosting::handed::{Heirloom, Record};
+use crate::hosting::handed::{HandedPlayers, Heirloom, Record};
 use crate::membership::announced::Door;
 
 /// Tasks that can rest.
@@ -155,7 +155,7 @@ impl Part {
         let Handed { lease, former, keys } = registration.handed();
         let shared = lock(&self.shared);
         let chosen = shared.gateways.chosen().iter();
-        let wanted = self.wanted.as_ref();
+        let (wanted, now_ns) = (self.wanted.as_ref(), self.agent.clock().now_ns());
         Record {
             started_s: self.started_s,
             lease,
@@ -167,6 +167,7 @@ impl Part {
             wanted: wanted.map(|all| all.iter().map(ToString::to_string).collect()),
             watched: shared.watched.iter().map(Watched::hand_over).collect(),
             book: lock(&self.book).hand_over(),
+            players: Some(HandedPlayers::of(self.agent.rolls().hand_over(now_ns))),
             has_door: false,
             seated: Vec::new(),
         }

@@ -68,6 +68,10 @@ fn players_are_counted_by_whoever_says_so_and_told_now_and_then() {
     let gateways = BTreeMap::from([("a".to_owned(), vec!["gate-1".to_owned()])]);
     let reached = Counted { gateways, ..counted };
     assert_eq!(tell(&mut book, 1_001, &reached), ["a Ready 3/8"], "who leads there, at once");
+    // Who waits for a process is nobody whom it can count.
+    let waiting = BTreeMap::from([("a".to_owned(), 2), ("b".to_owned(), 1)]);
+    let told = tell(&mut book, 2_001, &Counted { waiting, ..reached });
+    assert_eq!(told, ["b Ready 6/8"]);
 }
 
 #[test]

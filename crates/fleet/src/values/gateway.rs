@@ -56,6 +56,9 @@ pub struct Entrance {
     pub name: String,
     /// A host and a port. The gateway's certificate is for this host.
     pub at: String,
+    /// How long players wait for a game process that is gone; 0 where it is not told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grace_ms: u64,
 }
 
 /// One of its listeners.
@@ -126,7 +129,7 @@ impl Stored for Gateway {
         check_name(&self.host, "the host is no name")?;
         check_text(&self.version)?;
         check(self.agents.len() <= LIST_MAX, "there are too many entrances for agents")?;
-        for Entrance { name, at } in &self.agents {
+        for Entrance { name, at, .. } in &self.agents {
             check(name == ANY || Name::new(name).is_some(), "an agent's name is no name")?;
             check_text(at)?;
         }

@@ -47,7 +47,8 @@ fn gateway() -> Gateway {
 }
 
 fn entrances() -> Vec<Entrance> {
-    let entrance = |name: &str, at: &str| Entrance { name: name.into(), at: at.into() };
+    let entrance =
+        |name: &str, at: &str| Entrance { name: name.into(), at: at.into(), grace_ms: 5000 };
     vec![entrance("*", "gate-1.example:7200"), entrance("host-7", "[2001:db8::1]:7300")]
 }
 
@@ -116,7 +117,7 @@ fn what_cannot_be_is_refused() {
     let many = vec!["g".to_owned(); LIST_MAX + 1];
     assert!(Backend { gateways: many, ..backend() }.encode().is_err());
     for (name, at) in [("host 7", "a:1"), ("*", "a:1\u{1b}")] {
-        let agents = vec![Entrance { name: name.into(), at: at.into() }];
+        let agents = vec![Entrance { name: name.into(), at: at.into(), grace_ms: 0 }];
         assert!(Gateway { agents, ..gateway() }.encode().is_err());
     }
     let mut undialled = gateway();
