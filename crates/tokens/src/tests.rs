@@ -1,6 +1,7 @@
 //! The desk and the ledger together, over a fleet in memory: an etcd of a few lines, whose revision
 //! counts, and several services that share it.
 
+mod agents;
 mod desk;
 mod fleet;
 mod slots;
