@@ -14,6 +14,8 @@ mod game;
 mod network;
 #[path = "fleet_large/parts.rs"]
 mod parts;
+#[path = "fleet_large/watch.rs"]
+mod watch;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -25,9 +27,10 @@ use serde_json::Value;
 
 use self::network::{Cut, Network, address, namespace};
 use self::parts::{
-    BEHIND_EACH, DUEL_SLOTS, DUELS, Parts, SILENCE, Size, ask, certified, fleet, glimpse,
-    service_page, start_players, token,
+    AGENTS, BEHIND_EACH, DUEL_SLOTS, DUELS, Parts, SILENCE, Size, agent_glimpse, ask, certified,
+    fleet, glimpse, service_page, start_players, token,
 };
+use self::watch::Watch;
 use crate::agent::certificates;
 use crate::control_rig::Player;
 use crate::fleet_etcd::is_installed;
@@ -86,6 +89,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// The fleet, and what has happened to it so far.
 struct Story {
     parts: Parts,
+    watch: Watch,
     clock: Clock,
     /// Sessions that were lost with the gateway that had them.
     lost_max: u64,
@@ -97,7 +101,8 @@ impl Story {
     fn begin(tag: &str, folder: &Path) -> Self {
         let size = Size::of_env();
         let parts = Parts::start(tag, folder, size);
-        Self { parts, clock: Clock::start(), lost_max: 0, next_client: 1 }
+        let (watch, clock) = (Watch::start(parts.gates.len()), Clock::start());
+        Self { parts, watch, clock, lost_max: 0, next_client: 1 }
     }
 
     fn say(&self, what: &str) {
@@ -295,17 +300,41 @@ impl Story {
         for gate in 0..3 {
             assert_eq!(glimpse(gate).unbalanced_workers, 0, "{when}: gateway {gate}");
         }
-        // Behind an agent that was away there may be more for a while (docs/FLEET.md says so).
-        let direct = (0..games).filter(|game| self.parts.size.agent_of(*game).is_none());
-        for number in direct {
-            let slots = if number < DUELS { DUEL_SLOTS } else { self.parts.size.slots() };
-            assert!(
-                self.most(number) <= slots,
-                "{when}: game server {number} over its {slots} slots"
-            );
-        }
+        self.has_kept_to_slots(when);
         self.a_token_is_used_once();
         self.say(when);
+    }
+
+    /// No game server has ever had more players than slots, by its own count. To one behind an
+    /// agent players leave without a word, and so it remembers some whose slot is free again: there
+    /// the gateways say how many they have, and the agent how many slots are used.
+    fn has_kept_to_slots(&self, when: &str) {
+        let status = Self::status();
+        let told = status["backends"].as_array().expect("backends are told");
+        for number in 0..self.parts.size.games {
+            let slots = if number < DUELS { DUEL_SLOTS } else { self.parts.size.slots() };
+            let (most, used) = match self.parts.size.agent_of(number) {
+                None => (self.most(number).into(), 0),
+                Some(_) => {
+                    let own = told.iter().find(|it| it["name"] == format!("game{number}"));
+                    let used = own.and_then(|it| it["used"].as_u64()).expect("it is told");
+                    (self.watch.most(number), used)
+                }
+            };
+            assert!(
+                most.max(used) <= slots.into(),
+                "{when}: game server {number} over its {slots} slots: {most} players, {used} used"
+            );
+        }
+        assert_eq!(Self::agents_refused(), 0, "{when}: an agent has sent players away");
+        assert!(self.watch.looks() > 0, "{when}: the gateways were never looked at");
+    }
+
+    /// Players whom an agent has let past no slot.
+    fn agents_refused() -> u64 {
+        let refused = "ringgate_agent_dropped_total{slots_taken}";
+        let of = |agent| agent_glimpse(agent).metrics.get(refused).copied();
+        (1..=AGENTS).map(|agent| of(agent).expect("agents tell their metrics")).sum::<f64>() as u64
     }
 
     /// Two players dial two gateways with one token at the same time: each gateway that a token

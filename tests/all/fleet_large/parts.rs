@@ -28,7 +28,7 @@ pub(super) const DUELS: u32 = 2;
 pub(super) const DUEL_SLOTS: u32 = 10;
 /// The last game servers stand behind agents on hosts of their own, half of them behind each.
 pub(super) const BEHIND: u32 = 6;
-const AGENTS: u32 = 2;
+pub(super) const AGENTS: u32 = 2;
 pub(super) const BEHIND_EACH: u32 = BEHIND / AGENTS;
 
 /// How large the fleet is.
@@ -185,7 +185,16 @@ pub(super) fn fleet(args: &[&str]) -> Option<String> {
 
 /// What a gateway says of itself.
 pub(super) fn glimpse(gate: usize) -> Glimpse {
-    let admin = SocketAddr::from((address(&format!("gate{}", gate + 1)), 9000));
+    glimpse_of(&format!("gate{}", gate + 1))
+}
+
+/// What an agent does.
+pub(super) fn agent_glimpse(number: u32) -> Glimpse {
+    glimpse_of(&format!("agent{number}"))
+}
+
+fn glimpse_of(part: &str) -> Glimpse {
+    let admin = SocketAddr::from((address(part), 9000));
     Gateway { pid: None, admin: Some(admin) }.look()
 }
 
@@ -261,7 +270,9 @@ fn start_agent(tag: &str, folder: &Path, size: Size, number: u32) -> Part {
     let table = table.replace(&format!("host = \"{HOST}\""), &format!("host = \"{name}\""));
     let mut text = format!(
         "{table}[agent]\nname = \"{name}\"\nca = \"ca.pem\"\ncertificate = \"{name}.pem\"\n\
-         key = \"{name}.key\"\nrun_dir = \"{name}\"\nstate_dir = \"{name}-state\"\n"
+         key = \"{name}.key\"\nrun_dir = \"{name}\"\nstate_dir = \"{name}-state\"\n\
+         [admin]\nbind = \"{}:9000\"\n",
+        address(&name),
     );
     for game in (0..size.games).filter(|game| size.agent_of(*game) == Some(number)) {
         put(
