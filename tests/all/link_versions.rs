@@ -1,6 +1,9 @@
 //! Game processes and gateways of different releases: what one offers, the other chooses from, and
 //! what a later one says in addition is passed over.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use ringgate_link::backend::{Backend, Event, LinkLoss};
 use ringgate_link::bundle::{ToGateway, USER_DATA_BYTES, Welcome};
 
@@ -144,4 +147,85 @@ fn the_header_speaks_with_gateways_of_other_releases() {
     }
     link.send_bytes(&[4, 0, 127, 0]);
     assert_eq!(game.line(), "link 0 is down: reason 257", "other kinds may not be skipped");
+}
+
+/// What a game process has said in one datagram.
+fn says(link: &GatewayLink, expected: &[ToGateway<'_>]) {
+    let said = link.receive().expect("it says something");
+    let said: Vec<_> = ToGateway::read(&said).map(|it| it.expect("sound")).collect();
+    assert_eq!(said, expected);
+}
+
+/// A game that takes nobody new until a payload tells it to, and sends payloads back.
+fn tells_on_each_link_whether_players_may_come(gateway: &Gateway) {
+    let tell = |link: &GatewayLink, bytes: &[u8]| {
+        link.send(|writer| {
+            assert!(writer.opened(&opened(link.session(7), &[1; USER_DATA_BYTES])));
+            assert!(writer.payload(link.session(7), bytes));
+        });
+    };
+    let intake = |is_open| ToGateway::Intake { is_open };
+    let link = first_release_welcomes(gateway, 0);
+    let back = |bytes| ToGateway::Payload { session: link.session(7), bytes };
+    tell(&link, b"close");
+    says(&link, &[back(b"close")]);
+    drop(link);
+    for _ in 0..2 {
+        says(&gateway.accept_and_welcome(0), &[intake(false)]);
+    }
+    let link = gateway.accept_and_welcome(0);
+    says(&link, &[intake(false)]);
+    tell(&link, b"open");
+    let back = |bytes| ToGateway::Payload { session: link.session(7), bytes };
+    says(&link, &[back(b"open"), intake(true)]);
+    tell(&link, b"open");
+    says(&link, &[back(b"open")]);
+}
+
+#[test]
+fn the_library_says_on_each_link_whether_players_may_come() {
+    let folder = Folder::new();
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut backend = Backend::connect(folder.path(), "arena-1").expect("a gateway");
+    backend.set_intake(false);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut said = None;
+                backend.wait(Some(Duration::from_millis(20))).expect("links work");
+                let mut events = backend.poll().expect("links work");
+                while let Some((event, outbox)) = events.next() {
+                    if let Event::Payload { session, bytes } = event {
+                        outbox.send(session, bytes).expect("the link is up");
+                        said = Some(bytes == b"open");
+                    }
+                }
+                if let Some(is_open) = said {
+                    backend.set_intake(is_open);
+                }
+                backend.flush();
+            }
+        });
+        let _ends = Ends(&is_over);
+        tells_on_each_link_whether_players_may_come(&gateway);
+    });
+}
+
+/// Ends a game, however the test ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_header_says_on_each_link_whether_players_may_come() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/intake.c");
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let _game = Game::start(&program, folder.path(), "arena-1");
+    tells_on_each_link_whether_players_may_come(&gateway);
 }

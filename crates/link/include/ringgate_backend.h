@@ -321,6 +321,11 @@ RG_API int rg_ask_quality(rg_backend *backend, uint64_t session);
    lost, however full it is. RG_CLOSED with the same reason answers. */
 RG_API int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason);
 
+/* Says whether new players may be sent to this process, which they may until it says otherwise (0):
+   who is there stays. Leaves with the next flush, and is said again on links that come up later.
+   Gateways before this word, and those that speak version 1, go on sending players. */
+RG_API void rg_set_intake(rg_backend *backend, int is_open);
+
 /* Asks every worker for an RG_PONG. Returns how many were asked. */
 RG_API unsigned rg_ping(rg_backend *backend);
 
@@ -420,7 +425,8 @@ enum {
     RG__PING = 19,
     RG__ASK_QUALITY = 20,
     RG__FIRST_SKIPPABLE = 128, /* from here on, what is not known is passed over */
-    RG__UNDRAINED = 128
+    RG__UNDRAINED = 128,
+    RG__INTAKE = 144
 };
 
 enum {
@@ -474,6 +480,7 @@ struct rg__link {
     unsigned version; /* as the gateway has chosen */
     int is_send_broken; /* what the kernel still has for us is read before the link is lost */
     int is_watched_for_room;
+    int is_told_closed; /* that it is to send nobody new */
     struct rg__bundle *bundles; /* a ring; `bundles_len` from `first` on are in use */
     unsigned first;
     unsigned bundles_len;
@@ -496,6 +503,7 @@ struct rg_backend {
     struct rg__link links[RG_WORKERS_MAX];
     unsigned links_len; /* those before it have a ring */
     unsigned workers;   /* as the latest welcome says */
+    int is_closed;      /* nobody new is to be sent here */
     int epoll;
     int timer;
     int unread; /* readable for those who poll, while records wait in the inbox */
@@ -1227,6 +1235,7 @@ static int rg__lose(rg_backend *backend, unsigned worker, unsigned reason, unsig
     link->is_welcomed = 0;
     link->is_send_broken = 0;
     link->is_watched_for_room = 0;
+    link->is_told_closed = 0;
     backend->stats.payloads_lost += unsent;
     backend->inbox_at = backend->inbox_len = 0;
     backend->reading = -1;
@@ -1923,11 +1932,30 @@ unsigned rg_ping(rg_backend *backend) {
     return asked;
 }
 
+void rg_set_intake(rg_backend *backend, int is_open) {
+    if (backend != NULL)
+        backend->is_closed = !is_open;
+}
+
+/* Says so, where the gateway does not know it and knows the word. Where there is no room, the next
+   flush does. */
+static void rg__tell_intake(rg_backend *backend, struct rg__link *link) {
+    uint8_t *record;
+    if (!rg__is_link_up(link) || link->version < 2 || link->is_told_closed == backend->is_closed)
+        return;
+    record = rg__push(backend, link, RG__HEADER_BYTES + 1, RG__INTAKE, 0);
+    if (record == NULL)
+        return;
+    record[4] = (uint8_t)!backend->is_closed;
+    link->is_told_closed = backend->is_closed;
+}
+
 void rg_flush(rg_backend *backend) {
     unsigned worker;
     if (backend == NULL)
         return;
     for (worker = 0; worker < backend->links_len; worker++) {
+        rg__tell_intake(backend, &backend->links[worker]);
         rg__flush_link(backend, &backend->links[worker]);
         rg__watch_for_room(backend, &backend->links[worker]);
     }

@@ -145,6 +145,8 @@ pub struct Backend {
     /// How long the next lost link waits before it is tried again.
     backoff: Duration,
     is_retry_armed: bool,
+    /// Whether new players may be sent to this process.
+    takes_players: bool,
     registration: Registration,
 }
 
@@ -179,6 +181,7 @@ impl Backend {
             workers: 1,
             backoff: BACKOFF_MIN,
             is_retry_armed: false,
+            takes_players: true,
             registration,
         })
     }
@@ -198,6 +201,7 @@ impl Backend {
     /// What a full link does not take stays in the queue for the next flush.
     pub fn flush(&mut self) {
         for (worker, link) in self.outbox.links.iter_mut().enumerate() {
+            link.tell_intake(self.takes_players);
             link.flush(&mut self.outbox.stats);
             link.watch_for_room(&self.poller, worker as u64);
         }
@@ -243,6 +247,14 @@ impl Backend {
     pub fn ping(&mut self) -> usize {
         let token = self.clock.now_ns();
         self.outbox.links.iter_mut().filter_map(|link| link.ping(token).then_some(())).count()
+    }
+
+    /// Says whether new players may be sent to this process, which they may until it says
+    /// otherwise: a match that has begun, or a process that is about to end, keeps who is there.
+    /// Leaves with the next flush, and is said again on links that come up later. Gateways before
+    /// this word, and those that speak the first version, go on sending players.
+    pub const fn set_intake(&mut self, is_open: bool) {
+        self.takes_players = is_open;
     }
 
     /// Registers this process with the fleet of its gateway, which leads players to it from then

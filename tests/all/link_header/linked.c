@@ -39,6 +39,7 @@ static void ask_with_nothing(void) {
     HOLD(rg_send_message(NULL, 1, RG_RELIABLE, 0, "x", 1, 0) == RG_SEND_LINK_DOWN);
     HOLD(rg_ask_quality(NULL, 1) == RG_SEND_LINK_DOWN);
 #if RG_LIBRARY_MINOR > 0
+    rg_set_intake(NULL, 0);
     HOLD(rg_announce(NULL, NULL) == -1 && rg_standing(NULL) == RG_STANDING_WAITING);
 #endif
     HOLD(rg_set_user(NULL, 1, &number) == -1 && rg_user(NULL, 1) == NULL);

@@ -8,7 +8,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
     Hello, LONG_PAYLOAD_BYTES_MAX, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    VERSION_MESSAGES, VERSION_PLAIN, Writer,
+    VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
 };
 use super::SendStats;
 use super::poller::Poller;
@@ -22,6 +22,8 @@ pub(super) struct Link {
     /// The kernel takes nothing any more. What it still has for us is read before the link is lost.
     is_send_broken: bool,
     is_watched_for_room: bool,
+    /// The gateway was told that it is to send nobody new.
+    is_told_closed: bool,
     queue: Queue,
 }
 
@@ -40,6 +42,7 @@ impl Link {
             version: None,
             is_send_broken: false,
             is_watched_for_room: false,
+            is_told_closed: false,
             queue: Queue::new(queue_bundles),
         }
     }
@@ -75,6 +78,7 @@ impl Link {
         self.version = None;
         self.is_send_broken = false;
         self.is_watched_for_room = false;
+        self.is_told_closed = false;
         self.queue.clear()
     }
 
@@ -172,6 +176,16 @@ impl Link {
     /// Appends a record that must arrive.
     pub(super) fn push_late(&mut self, write: impl Fn(&mut Writer<'_>) -> bool) {
         self.queue.push_late(write);
+    }
+
+    /// Says whether new players may be sent here, where the gateway does not know it and knows the
+    /// word.
+    pub(super) fn tell_intake(&mut self, is_open: bool) {
+        let knows_it = self.version.is_some_and(|version| version >= VERSION_SKIPPABLE);
+        if self.is_up() && knows_it && self.is_told_closed == is_open {
+            self.is_told_closed = !is_open;
+            self.push_late(|writer| writer.intake(is_open));
+        }
     }
 
     /// Appends a ping, if the link is up and has room.
