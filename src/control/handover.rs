@@ -10,35 +10,40 @@
 //! else: no command can come between.
 
 mod copying;
+mod entrance;
+mod outcome;
+mod recorded;
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::http::Command;
-use super::view::View;
-use super::{ControlLoop, HandingOver, Postponed, Signals};
+use super::{ControlLoop, HandingOver, Postponed};
 use crate::handover::{
-    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, Recorded, RetiredRow,
-    SocketRow, TAKEN_WITHIN,
+    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
+    TAKEN_WITHIN,
 };
 use crate::membership;
-use crate::worker::{self, Copied, Fleet, Frozen, Gift, PartOfRest, Published};
+use crate::worker::{self, Fleet, Frozen, Gift, PartOfRest};
 use copying::{Offer, converse, note};
-pub(super) use copying::{filled, note_heard};
+use outcome::{Lap, Pause};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
-use ringgate_os::shared::{self, Writing};
+use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
+
+pub(super) use copying::{filled, note_heard};
+pub(super) use entrance::{next_successor, serve};
+pub(super) use outcome::{Asked, HandedOver, Outcome};
+pub(super) use recorded::hear_recorded;
 
 /// How the daemon was started, to start the next one.
 #[derive(Clone, Debug)]
@@ -47,24 +52,6 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
-}
-
-/// What has come of it: how the next process is known and how long players waited, or why not.
-pub(super) type Outcome = Result<HandedOver, String>;
-
-/// A hand-over that has worked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HandedOver {
-    pub(super) pid: u32,
-    pub(super) pause_us: u64,
-}
-
-/// Somebody who wants to take over.
-pub(super) struct Asked {
-    /// A program that the daemon has started.
-    child: Option<Child>,
-    /// Who wants to know what comes of it.
-    reply: Option<oneshot::Sender<Outcome>>,
 }
 
 /// A successor that has prepared.
@@ -76,47 +63,6 @@ pub(super) struct Prepared {
     pid: u32,
     /// It can go on with connections of agents.
     takes_trunks: bool,
-}
-
-/// What the pause was made of, in microseconds, and what it was spared.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pause {
-    /// Workers came to rest.
-    rest_us: u64,
-    /// They wrote what had changed.
-    write_us: u64,
-    /// That was passed on, with sockets.
-    give_us: u64,
-    /// The successor took it.
-    take_us: u64,
-    copied: Copied,
-}
-
-/// Takes successors that come by themselves.
-pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {
-    loop {
-        let channel = next_successor(&listener).await;
-        if commands.send(Command::Successor(channel)).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// The next one that is root's. No other is listened to.
-pub(super) async fn next_successor(listener: &UnixListener) -> Channel {
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
-            continue;
-        };
-        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-        let channel = stream.into_std().and_then(|it| Channel::from_fd(it.into()));
-        let Ok(channel) = channel else { continue };
-        if uid == Some(ROOT) {
-            return channel;
-        }
-        let _ = channel.say(&Message::refused(&NOT_ENTITLED), &[]);
-    }
 }
 
 impl ControlLoop {
@@ -474,53 +420,11 @@ impl ControlLoop {
         Ok(())
     }
 
-    /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not
-    /// worth an error: the successor records what it sees itself. With it go signals that have come
-    /// too late for this process.
-    pub(super) fn tell_recorded(&mut self, signals: Vec<i32>) {
-        let Some(heir) = self.heir.take() else { return };
-        let recorder =
-            |it: &Arc<Published>| it.exchange(None).map_or_else(Vec::new, |it| it.recorded());
-        let recorded: Vec<Recorded> = self.view.published().iter().map(recorder).collect();
-        let recorded = serde_json::to_vec(&recorded).expect("it has no maps");
-        let Ok(memory) = filled(&recorded) else { return };
-        let message = Message::Recorded { recorded_bytes: recorded.len() as u64, signals };
-        if say(&heir, &message, &[memory.fd()]).is_ok() {
-            // It says so when it has read that, and it would be wiped.
-            drop(heir.hear(READ_WITHIN));
-        }
-    }
-
     fn drained(&self) -> Vec<(String, Option<u64>)> {
         let backends = self.setup.backends.pairs();
         let drained = backends.filter(|(_, it)| it.drained && !it.retired);
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
     }
-}
-
-/// Waits for what the process before this one has recorded, and adds it to what its workers' heirs
-/// have.
-pub(super) fn hear_recorded(channel: &Channel, published: &[Arc<Published>]) {
-    let (_, packet) = channel.hear(RECORDED_WITHIN);
-    let Some((Message::Recorded { recorded_bytes, signals }, fds)) = packet else { return };
-    Signals::raise(&signals);
-    let Some(recorded) =
-        fds.first().and_then(|fd| read_recorded(fd, recorded_bytes, published.len()))
-    else {
-        return tracing::warn!("what the process before has recorded is not to be read");
-    };
-    let _ = channel.say(&Message::Read, &[]);
-    for (published, recorded) in published.iter().zip(&recorded) {
-        published.go_on(recorded);
-    }
-}
-
-fn read_recorded(fd: &OwnedFd, bytes: u64, workers: usize) -> Option<Vec<Recorded>> {
-    let max = workers * RECORDED_BYTES_MAX;
-    let len = usize::try_from(bytes).ok().filter(|len| *len <= max)?;
-    let mut copy = vec![0; len];
-    shared::read(fd.as_fd(), 0, &mut copy).ok()?;
-    serde_json::from_slice(&copy).ok()
 }
 
 /// A registration as it was given.
@@ -541,57 +445,6 @@ fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
         former: handed.former.clone(),
         keys: handed.keys.iter().map(|key| text(key)).collect(),
         announced: announced.clone(),
-    }
-}
-
-impl Asked {
-    fn fail(mut self, why: &str) {
-        tracing::error!(event = "hand_over_refused", why, "the gateway was not handed over: {why}");
-        if let Some(mut child) = self.child.take() {
-            // It is not the owner, and would find that out by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if let Some(reply) = self.reply.take() {
-            drop(reply.send(Err(why.to_owned())));
-        }
-    }
-
-    fn succeed(&mut self, pid: u32, pause: &Pause) {
-        let Pause { rest_us, write_us, give_us, take_us, copied } = *pause;
-        let pause_us = rest_us + write_us + give_us + take_us;
-        tracing::info!(
-            event = "handed_over",
-            pid,
-            pause_us,
-            rest_us,
-            write_us,
-            give_us,
-            take_us,
-            copied_bytes = copied.bytes,
-            copied_rounds = copied.rounds,
-            "process {pid} has taken the gateway over; players waited {pause_us} us"
-        );
-        if let Some(reply) = self.reply.take() {
-            drop(reply.send(Ok(HandedOver { pid, pause_us })));
-        }
-    }
-}
-
-/// Measures one part after the other.
-struct Lap {
-    since_ns: u64,
-}
-
-impl Lap {
-    fn start(view: &View) -> Self {
-        Self { since_ns: view.now_ns() }
-    }
-
-    /// Since the part before.
-    fn us(&mut self, view: &View) -> u64 {
-        let now_ns = view.now_ns();
-        (now_ns - std::mem::replace(&mut self.since_ns, now_ns)) / 1000
     }
 }
 
@@ -620,22 +473,6 @@ pub(super) fn start(program: &Program) -> io::Result<(Child, Channel)> {
     command.env_remove("WATCHDOG_PID");
     Ok((command.spawn()?, ours))
 }
-
-/// The successor does nothing else with it.
-const READ_WITHIN: Duration = Duration::from_secs(5);
-
-/// Its last answers come first.
-const RECORDED_WITHIN: Duration = Duration::from_secs(10);
-
-/// More than a worker can have recorded.
-const RECORDED_BYTES_MAX: usize = 8 << 20;
-
-const ROOT: u32 = 0;
-
-const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
-
-const NOT_ENTITLED: &str =
-    "only root may take over; `ringgate upgrade` has the daemon start the next one itself";
 
 /// Its container ends with it.
 pub(super) const FIRST_PROCESS: u32 = 1;
