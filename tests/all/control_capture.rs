@@ -87,6 +87,12 @@ fn held(path: &Path) -> (usize, Option<u64>) {
     (packets, lost)
 }
 
+/// Whether a packet has come to a file that is still being written.
+fn has_packet(path: &Path) -> bool {
+    let bytes = std::fs::read(path).expect("readable");
+    blocks(&bytes).any(|it| matches!(it, Ok((Block::Packet, _))))
+}
+
 /// A packet, as tshark tells it.
 #[derive(Debug)]
 struct Dissected {
@@ -360,6 +366,8 @@ fn a_reader_that_goes_away_ends_its_capture_and_only_that() {
     let mut gone = Capturing::start(&daemon, &["--client", "7"]);
     let stays = Capturing::start(&daemon, &["--listener", "eu", "--max-packets", "30"]);
     player.echo(b"both see it");
+    let file = gone.folder.join("file.pcapng");
+    wait_for("a packet in its file", || has_packet(&file).then_some(()));
     gone.child.kill().expect("our child");
     gone.child.wait().expect("our child");
     wait_for("its end", || {
