@@ -160,7 +160,8 @@ impl Waiting {
     }
 
     fn start(self) -> std::io::Result<Thread> {
-        let Self { desk, bell, commands, shown } = self;
+        let Self { mut desk, bell, commands, shown } = self;
+        desk.set_off();
         Thread::of(desk, bell, commands, shown)
     }
 }

@@ -158,6 +158,11 @@ impl Desk {
         }
     }
 
+    /// This process goes on with all of it.
+    pub(crate) fn set_off(&mut self) {
+        self.stations.iter_mut().for_each(Station::set_off);
+    }
+
     /// Another process goes on with all of it.
     pub(super) fn leave(self) {
         self.stations.into_iter().for_each(Station::leave);

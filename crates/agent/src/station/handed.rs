@@ -84,7 +84,8 @@ impl Station {
             accepts_again_ns: None,
             drains_until_ns: None,
             is_held: false,
-            is_left: false,
+            // Until this process moves, it is the other one's.
+            is_left: true,
         };
         let count = u32::read(from)? as usize;
         if count > GAMES_MAX {
@@ -151,6 +152,11 @@ impl Station {
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         relay.tell_intakes(|action| hands.act(action, &mut wish));
+    }
+
+    /// This process moves, and not the other one: the socket's file goes when this station ends.
+    pub(crate) const fn set_off(&mut self) {
+        self.is_left = false;
     }
 
     /// Another process has it: the socket's file stays where it is.
