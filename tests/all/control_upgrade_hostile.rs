@@ -14,9 +14,11 @@ use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
 
-/// Steps at which one of the two is killed, between the messages of the conversation.
-const STEPS: [&str; 10] =
-    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "rest", "last", "taken"];
+/// Steps at which one of the two is killed, between the messages of the conversation. At the end of
+/// it the predecessor is killed where it is told that all is [taken](relay), and the successor ends
+/// where it cannot say so.
+const STEPS: [&str; 9] =
+    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "rest", "last"];
 
 #[test]
 fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
@@ -25,9 +27,10 @@ fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
     }
     for io in drivers() {
         for victim in ["predecessor", "successor"] {
-            for step in STEPS {
+            let is_predecessor = victim == "predecessor";
+            for step in STEPS.into_iter().chain([last_of(is_predecessor)]) {
                 let what = format!("{io}: the {victim} is killed at {step}");
-                killed_at(io, victim == "predecessor", step, &what);
+                killed_at(io, is_predecessor, step, &what);
             }
         }
     }
@@ -81,7 +84,15 @@ pub(crate) fn killer(predecessor: Option<u32>) -> impl FnMut(&mut Option<Channel
     }
 }
 
+/// The last step at which one of the two may be killed.
+pub(crate) const fn last_of(is_predecessor: bool) -> &'static str {
+    if is_predecessor { "taken" } else { "late" }
+}
+
 /// Passes messages on between the two, and kills at a step. Whether it came to that.
+///
+/// A successor goes on once it has said that it has taken all: who would kill it then would be too
+/// late. So at the step "late" it cannot say so, because its predecessor goes on, and it ends.
 pub(crate) fn relay(
     step: &str,
     its: &Channel,
@@ -111,6 +122,14 @@ pub(crate) fn relay(
                     pass(Some(its), packet);
                 }
                 return true;
+            }
+            if step == "late" && heard == Heard::Last {
+                assert_eq!(its.shut_door(), Heard::Gone, "nothing was given before");
+                pass(Some(its), packet);
+                its.say(&Message::TakenBack, &[]).expect("it hears");
+                let code = successor.wait().expect("our child").code();
+                kill(gateway, successor);
+                return code == Some(1);
             }
             if !pass(if is_successors { gateway.as_ref() } else { Some(its) }, packet) {
                 return false;

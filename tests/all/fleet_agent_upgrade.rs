@@ -227,7 +227,7 @@ fn an_agent_that_is_not_replaced_goes_on_with_its_lease() {
 const DIES_AT: &str = "RINGGATE_TEST_DIES_AT";
 const TEST: &str = "fleet_agent_upgrade::a_successor_that_dies_at_any_step_leaves_all_as_it_was";
 const STEPS: [&str; 9] =
-    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "last", "taken"];
+    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "last", "late"];
 
 #[test]
 fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
