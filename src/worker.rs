@@ -153,7 +153,7 @@ impl Fleet {
 
     /// The same on addresses that were claimed for this plan.
     pub fn start_on(plan: &Plan, ports: Ports) -> Result<Self, StartError> {
-        find_memory(plan)?;
+        find_memory(&plan.setup, plan.workers)?;
         let mut start = Start::new(plan, ports);
         let drivers = start.drivers()?;
         let parts = (0..).zip(drivers).map(|(index, driver)| start.parts(index, driver));
@@ -359,14 +359,14 @@ impl Drop for Fleet {
 
 /// Looks whether there is address space for all tables at once: a table that cannot be made ends
 /// the process without a word. Nothing is touched, so this costs no memory.
-fn find_memory(plan: &Plan) -> Result<(), StartError> {
-    let sessions = plan.setup.worker_sessions_max;
-    let bytes = plan.setup.worker_places().saturating_mul(Gate::session_bytes());
+fn find_memory(setup: &Setup, workers: u16) -> Result<(), StartError> {
+    let sessions = setup.worker_sessions_max;
+    let bytes = setup.worker_places().saturating_mul(Gate::session_bytes());
     let mut tables = Vec::new();
-    for _ in 0..plan.workers {
+    for _ in 0..workers {
         let mut table = Vec::<u8>::new();
         table.try_reserve_exact(bytes).map_err(|_| {
-            let (workers, gib) = (plan.workers, bytes.div_ceil(1 << 30));
+            let gib = bytes.div_ceil(1 << 30);
             let what = format!(
                 "set memory aside for {sessions} sessions ({gib} GiB of address space for each of {workers} workers; lower \
                  max_sessions)"

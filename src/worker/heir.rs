@@ -106,10 +106,11 @@ impl<'a> Heir<'a> {
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
         keep_retired(&mut setup, facts);
+        predecessor.reserve(&mut setup);
         let setup = Arc::new(setup);
         let ours = Format::of(&setup, plan.workers, clock::boot_id());
         ours.compatible(&predecessor)?;
-        find_memory(plan).map_err(|why| why.to_string())?;
+        find_memory(&setup, plan.workers).map_err(|why| why.to_string())?;
         let clock = Clock::since(facts.epoch_ns);
         // Replaced by what the predecessor's workers have agreed on.
         let claims = Arc::new(Claims::new(0, &[], setup.claim_limits()));

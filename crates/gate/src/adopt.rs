@@ -7,7 +7,6 @@ use crate::captures::Captures;
 use crate::common::{Common, Life, Neighbours, Newcomers};
 use crate::counters::{Counters, Stamps};
 use crate::front::Front;
-use crate::front::plain::state::PlainFront;
 use crate::ids::{BackendId, IdVec};
 use crate::links::state::BackendState;
 use crate::links::table::Links;
@@ -25,16 +24,14 @@ use crate::taps::Taps;
 use ringgate_core::crypto::Aead;
 
 impl Common {
-    /// Without sockets, and without a setup but for its sizes.
+    /// Without sockets, and without a setup.
     pub(crate) fn new(
-        setup: &Setup,
         worker: WorkerIndex,
         claims: Arc<Claims>,
         aead: Aead,
-        (hash_key, handshakes_max): (HashKey, usize),
+        (hash_key, handshakes_max, places): (HashKey, usize, usize),
         now_ns: u64,
     ) -> Self {
-        let places = setup.worker_places().max(PlainFront::places(setup));
         Self {
             worker,
             listeners: IdVec::new(),

@@ -5,6 +5,7 @@ pub(crate) mod face;
 pub(crate) mod netcode;
 pub(crate) mod plain;
 pub(crate) mod protocol;
+pub(crate) mod room;
 mod servers;
 pub(crate) mod unreal;
 mod watched;

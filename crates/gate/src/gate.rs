@@ -8,6 +8,7 @@ use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::face::Fronts;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
+use crate::front::room::Room;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
@@ -42,16 +43,37 @@ impl Gate {
         seed: Seed,
         now: Now,
     ) -> Self {
+        let room = Room::of(&setup);
+        Self::with_room(setup, room, worker, claims, aead, seed, now)
+    }
+
+    /// A gate whose tables have that much room.
+    pub(crate) fn with_room(
+        setup: Arc<Setup>,
+        room: Room,
+        worker: WorkerIndex,
+        claims: Arc<Claims>,
+        aead: Aead,
+        seed: Seed,
+        now: Now,
+    ) -> Self {
         let now_ns = now.mono_ns;
         let [_, session_starts, hash @ ..] = seed.random;
         let hash_key = HashKey::new(hash);
-        let handshakes_max = setup.worker_pending_max + UnrealFront::sessions_max(&setup);
+        let handshakes_max = setup.worker_pending_max + room.unreal_sessions(&setup);
         let random = (seed, hash_key);
         let mut fronts = Fronts {
             netcode: NetcodeFront::new(&setup, worker.id, &claims, random, now_ns),
-            unreal: UnrealFront::new(&setup, hash_key, session_starts.rotate_left(32), now_ns),
+            unreal: UnrealFront::new(
+                &setup,
+                room,
+                hash_key,
+                session_starts.rotate_left(32),
+                now_ns,
+            ),
             plain: PlainFront::new(
                 &setup,
+                room,
                 worker.id,
                 (hash_key, session_starts.rotate_left(16)),
                 now_ns,
@@ -59,8 +81,9 @@ impl Gate {
             #[cfg(test)]
             third: crate::tests::third::front::ThirdFront::new(&setup, hash_key),
         };
-        let sizes = (hash_key, handshakes_max);
-        let mut common = Common::new(&setup, worker, claims, aead, sizes, now_ns);
+        let places = setup.worker_places().max(PlainFront::places(&setup, room));
+        let sizes = (hash_key, handshakes_max, places);
+        let mut common = Common::new(worker, claims, aead, sizes, now_ns);
         fronts.adopt(&setup, now_ns);
         common.adopt(setup, now_ns);
         Self { common, fronts }

@@ -4,6 +4,7 @@
 use crate::common::{Common, Newcomers};
 use crate::handover::record::{Kind, Refused, Sink};
 use crate::ids::{LinkId, ListenerId, WorkerId};
+use crate::setup::Phase;
 use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time, time};
@@ -65,7 +66,8 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         }
         sink.append(Kind::BackendWait, |out| common.hand_over_wait(backend, out))?;
     }
-    for (listener, state) in listeners.pairs() {
+    let open = |listener| common.setup.listeners[listener].phase != Phase::Closed;
+    for (listener, state) in listeners.pairs().filter(|(listener, _)| open(*listener)) {
         sink.append(Kind::Listener, |out| {
             listener.write(out);
             state.traffic.write(out);

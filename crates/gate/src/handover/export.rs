@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
+use crate::front::room::Room;
 use crate::gate::Gate;
 use crate::handover::behind::Behind;
 use crate::handover::fingerprint::Fingerprints;
@@ -144,7 +145,8 @@ impl Export {
         sink.append(Kind::WorkerKeys, |out| {
             gate.common.hash_key.words().write(out);
             bound(gate).write(out);
-        })
+        })?;
+        sink.append(Kind::Room, |out| Room::there(&gate.fronts).write(out))
     }
 
     fn write_session(

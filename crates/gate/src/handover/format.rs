@@ -3,11 +3,13 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::handover::record::{
     Kind, Refused, Sink, Whose, check_beginning, first_record, take_records,
 };
 use crate::setup::{Backend, LinkKind, Listener, Phase, Protocol, Setup};
+use crate::shared::fleet_players::FleetPlayers;
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -81,6 +83,17 @@ impl Format {
             pending_max: setup.worker_pending_max as u64,
             listeners: setup.listeners.iter().map(ListenerFormat::of).collect(),
             backends: setup.backends.iter().map(BackendFormat::of).collect(),
+        }
+    }
+
+    /// Sets as much memory aside for sessions as the other process has: it may have begun with more
+    /// listeners than there are since a reload.
+    pub fn reserve(&self, setup: &mut Setup) {
+        let sessions = usize::try_from(self.sessions_max).unwrap_or(usize::MAX);
+        if sessions > setup.worker_sessions_max {
+            setup.reserve_sessions(sessions);
+            let players = || Arc::new(FleetPlayers::new(setup.claim_limits().sessions_max));
+            setup.fleet_players = setup.fleet_players.as_ref().map(|_| players());
         }
     }
 

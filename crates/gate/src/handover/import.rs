@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::counters::Ended;
 use crate::front::face::Fronts;
+use crate::front::room::Room;
 use crate::gate::Gate;
 use crate::handover::arriving::Unclaimed;
 use crate::handover::common::take_common;
@@ -76,15 +77,18 @@ impl Import {
         let what = Kind::WorkerKeys.what();
         let read = read.ok_or(Refused::Broken(Broken::Truncated, what))?;
         let (keys, bound) = read.map_err(|why| Refused::Broken(why, what))?;
+        let (theirs, room_len) = room(&bytes[start + len..])?;
+        let ours = Room::of(&setup);
+        let room = theirs.map_or(ours, |theirs| ours.and(theirs));
         // The memory of addresses and of datagrams is by the keys of the process before.
         let [global_start, session_starts, ..] = seed.random;
         let seed = Seed { random: [global_start, session_starts, keys[0], keys[1]], ..seed };
-        let mut gate = Gate::new(setup, worker, claims, aead, seed, now);
+        let mut gate = Gate::with_room(setup, room, worker, claims, aead, seed, now);
         for bound in &bound {
             bind(&mut gate, bound, &maps).map_err(|why| Refused::Broken(why, what))?;
         }
         let (unclaimed, lost) = (Default::default(), Default::default());
-        Ok((Self { gate, maps, unclaimed, lost, is_over: false }, start + len))
+        Ok((Self { gate, maps, unclaimed, lost, is_over: false }, start + len + room_len))
     }
 
     /// The gate, as far as it has come.
@@ -125,6 +129,8 @@ impl Import {
                 self.is_over = true;
                 Ok(())
             }
+            // It counts where it is expected only: the tables are there by now.
+            Kind::Room => Ok(()),
             _ => self.take_other(kind, body),
         }
     }
@@ -307,4 +313,19 @@ impl Import {
         }
         Ok(not_carried)
     }
+}
+
+/// What the tables of the process before have room for, if the next record says so; streams of
+/// earlier builds do not. Returns how long that is, too.
+fn room(bytes: &[u8]) -> Result<(Option<Room>, usize), Refused> {
+    let (mut room, maps) = (None, Maps::default());
+    let len = take_records(first_record(bytes), |kind, body| {
+        if kind == Kind::Room {
+            let mut from = Reader::new(body, &maps);
+            let read = Room::read(&mut from).and_then(|it| from.end().and_then(|()| it.checked()));
+            room = Some(read.map_err(|why| Refused::Broken(why, kind.what()))?);
+        }
+        Ok(())
+    })?;
+    Ok(if room.is_some() { (room, len) } else { (None, 0) })
 }

@@ -293,6 +293,7 @@ kinds! {
     NetcodeUserData = 0x8001, "a token's user data";
     ClosedBackend = 0x8002, "a backend that takes nobody new";
     BackendWait = 0x8003, "since when a backend is waited for";
+    Room = 0x8004, "the room of tables";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -11,6 +11,7 @@ mod fixture;
 mod fronts;
 mod hostile;
 mod mapping;
+mod room;
 
 use std::sync::{Arc, LazyLock};
 

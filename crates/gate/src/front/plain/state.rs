@@ -6,6 +6,7 @@ use crate::front::plain::addresses::Addresses;
 use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
+use crate::front::room::Room;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::info::SessionInfo;
 use crate::links::loopback::loopback_of;
@@ -72,12 +73,13 @@ impl PlainListener {
 impl PlainFront {
     pub(crate) fn new(
         setup: &Setup,
+        room: Room,
         worker: WorkerId,
         (key, random): (HashKey, u64),
         now_ns: u64,
     ) -> Self {
-        let Room { open_max, unproven_max, spare } = Room::of(setup);
-        let (is_served, places) = (unproven_max > 0, Self::places(setup));
+        let Sizes { open_max, unproven_max, spare } = Sizes::of(setup, room);
+        let (is_served, places) = (unproven_max > 0, Self::places(setup, room));
         let unproven_addresses =
             if is_served { UNPROVEN_ADDRESSES.max(4 * unproven_max) } else { 0 };
         Self {
@@ -105,9 +107,20 @@ impl PlainFront {
     }
 
     /// How many places the table has.
-    pub(crate) fn places(setup: &Setup) -> usize {
-        let Room { open_max, unproven_max, spare } = Room::of(setup);
+    pub(crate) fn places(setup: &Setup, room: Room) -> usize {
+        let Sizes { open_max, unproven_max, spare } = Sizes::of(setup, room);
         open_max + unproven_max + spare
+    }
+
+    /// Half-open sessions and barred sources that listeners may have. None at all where no listener
+    /// is a plain one.
+    pub(crate) fn unproven_max(setup: &Setup) -> usize {
+        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
+        if rules().next().is_none() {
+            return 0;
+        }
+        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
+        half_open.max(UNPROVEN_MIN)
     }
 
     /// Takes a new setup in.
@@ -176,26 +189,21 @@ impl PlainFront {
 }
 
 /// How many entries there may be of each sort.
-struct Room {
+struct Sizes {
     open_max: usize,
     unproven_max: usize,
     /// For what is removed in a turn and given back at its end.
     spare: usize,
 }
 
-impl Room {
-    /// None at all where no listener is a plain one.
-    fn of(setup: &Setup) -> Self {
-        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
-        if rules().next().is_none() {
+impl Sizes {
+    /// None at all where there is no room for those who have proven nothing.
+    fn of(setup: &Setup, room: Room) -> Self {
+        let unproven_max = room.plain_unproven as usize;
+        if unproven_max == 0 {
             return Self { open_max: 0, unproven_max: 0, spare: 0 };
         }
-        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
-        Self {
-            open_max: setup.worker_sessions_max,
-            unproven_max: half_open.max(UNPROVEN_MIN),
-            spare: TURN_STARTS_MAX,
-        }
+        Self { open_max: setup.worker_sessions_max, unproven_max, spare: TURN_STARTS_MAX }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a worker knows of the players of Unreal games, and of the servers behind them.
 
 use crate::arrivals::Source;
+use crate::front::room::Room;
 use crate::front::unreal::credit::Credits;
 use crate::front::unreal::loopback::entry_of_loopback;
 use crate::front::unreal::probed::{Face, Probed};
@@ -51,8 +52,8 @@ pub(crate) struct UnrealFront {
 }
 
 impl UnrealFront {
-    pub(crate) fn new(setup: &Setup, key: HashKey, random: u64, now_ns: u64) -> Self {
-        let sessions_max = Self::sessions_max(setup);
+    pub(crate) fn new(setup: &Setup, room: Room, key: HashKey, random: u64, now_ns: u64) -> Self {
+        let sessions_max = room.unreal_sessions(setup);
         let resting = Resting { ns: PLACE_REST_NS, spare: setup.spare_places(sessions_max) };
         Self {
             sessions: Table::new(sessions_max, resting, (random >> 32) as u32, key),
@@ -71,12 +72,6 @@ impl UnrealFront {
             random: Random(random),
             serial: 0,
         }
-    }
-
-    /// Room for sessions, where any listener speaks Unreal.
-    pub(crate) fn sessions_max(setup: &Setup) -> usize {
-        let is_served = setup.listeners.iter().any(|listener| listener.unreal().is_some());
-        if is_served { setup.worker_sessions_max } else { 0 }
     }
 
     /// Has the sessions fetched of those who have sent a run of datagrams.
