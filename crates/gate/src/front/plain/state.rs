@@ -120,7 +120,8 @@ impl PlainFront {
             return 0;
         }
         let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
-        half_open.max(UNPROVEN_MIN)
+        // Who comes when all are there is let in before the oldest one goes.
+        (half_open + 1).max(UNPROVEN_MIN)
     }
 
     /// Takes a new setup in.

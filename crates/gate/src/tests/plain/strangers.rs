@@ -41,6 +41,20 @@ fn a_flood_of_random_sources_takes_no_slot_and_no_place_from_players() {
 }
 
 #[test]
+fn a_stranger_finds_room_also_where_as_many_are_half_open_as_there_may_be() {
+    const MANY: u32 = 20_000;
+    let mut rig = plain_rig(|rules| rules.half_open_max = MANY);
+    for n in 0..MANY + 10 {
+        rig.push(nobody(n), b"let me in");
+        rig.sent.clear();
+    }
+    rig.turn();
+    assert_eq!(rig.drops(DropReason::HalfOpenFull), 0);
+    let counters = rig.counters();
+    assert_eq!((counters.pending, counters.half_open_evicted), (u64::from(MANY), 10));
+}
+
+#[test]
 fn what_a_flood_takes_is_the_same_however_long_it_lasts() {
     let mut rig = plain_rig(|rules| rules.half_open_max = 64);
     let places = |rig: &Rig| rig.host.gate().fronts.plain.sessions.places();
