@@ -308,7 +308,8 @@ fn a_listener_that_a_reload_has_taken_away_hinders_no_upgrade(io: Choice) {
         listeners.into_iter().filter(|it| it["name"] == "any").collect::<Vec<_>>()
     };
     let any = plain_listeners(&line)[0]["addresses"][0].as_str().expect("an address").to_owned();
-    // It leaves a place and an address behind, in tables that a successor with this file would not make.
+    // It leaves a place and an address behind, in tables that no successor with the file of then
+    // would make.
     let stranger = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     stranger.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     wait_for("an echo", || {

@@ -12,6 +12,7 @@ use crate::counters::Ended;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::protocol::Front;
+use crate::front::room::Room;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
@@ -338,6 +339,14 @@ impl Fronts {
             Front::Plain => self.plain.sessions.places(),
             #[cfg(test)]
             Front::Third => self.third.sessions.places(),
+        }
+    }
+
+    /// What there is room for.
+    pub(crate) fn room(&self) -> Room {
+        Room {
+            has_unreal: self.unreal.sessions.places_max() > 0,
+            plain_unproven: self.plain.unproven_max as u32,
         }
     }
 

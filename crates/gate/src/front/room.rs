@@ -5,8 +5,6 @@
 //! one has is made with that one's room where it is more than its own: places and addresses may be
 //! anywhere in it.
 
-use crate::front::face::Fronts;
-use crate::front::plain::state::PlainFront;
 use crate::setup::Setup;
 use ringgate_core::carry::Broken;
 use ringgate_core::limits::LISTENERS_MAX;
@@ -27,15 +25,7 @@ impl Room {
     pub(crate) fn of(setup: &Setup) -> Self {
         Self {
             has_unreal: setup.listeners.iter().any(|listener| listener.unreal().is_some()),
-            plain_unproven: PlainFront::unproven_max(setup) as u32,
-        }
-    }
-
-    /// What these have.
-    pub(crate) fn there(fronts: &Fronts) -> Self {
-        Self {
-            has_unreal: fronts.unreal.sessions.places_max() > 0,
-            plain_unproven: fronts.plain.unproven_max as u32,
+            plain_unproven: plain_unproven(setup) as u32,
         }
     }
 
@@ -61,3 +51,19 @@ impl Room {
 
 /// Half-open sessions that a configuration may allow one listener.
 const HALF_OPEN_MAX: usize = 65_536;
+
+/// Half-open sessions and barred sources that listeners may have. None at all where no listener is
+/// a plain one.
+fn plain_unproven(setup: &Setup) -> usize {
+    let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
+    if rules().next().is_none() {
+        return 0;
+    }
+    let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
+    // Who comes when all are there is let in before the oldest one goes.
+    (half_open + 1).max(UNPROVEN_MIN)
+}
+
+/// What there is room for at least, so that a reload may add listeners. It takes no memory until it
+/// is used.
+const UNPROVEN_MIN: usize = 16_384;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
-use crate::front::room::Room;
 use crate::gate::Gate;
 use crate::handover::behind::Behind;
 use crate::handover::fingerprint::Fingerprints;
@@ -146,7 +145,7 @@ impl Export {
             gate.common.hash_key.words().write(out);
             bound(gate).write(out);
         })?;
-        sink.append(Kind::Room, |out| Room::there(&gate.fronts).write(out))
+        sink.append(Kind::Room, |out| gate.fronts.room().write(out))
     }
 
     fn write_session(

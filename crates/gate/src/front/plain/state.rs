@@ -112,18 +112,6 @@ impl PlainFront {
         open_max + unproven_max + spare
     }
 
-    /// Half-open sessions and barred sources that listeners may have. None at all where no listener
-    /// is a plain one.
-    pub(crate) fn unproven_max(setup: &Setup) -> usize {
-        let rules = || setup.listeners.iter().filter_map(|listener| listener.plain());
-        if rules().next().is_none() {
-            return 0;
-        }
-        let half_open: usize = rules().map(|rules| rules.half_open_max.max(1) as usize).sum();
-        // Who comes when all are there is let in before the oldest one goes.
-        (half_open + 1).max(UNPROVEN_MIN)
-    }
-
     /// Takes a new setup in.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         for (id, listener) in setup.listeners.pairs() {
@@ -212,10 +200,6 @@ impl Sizes {
 pub(crate) fn rules_of(common: &Common, listener: ListenerId) -> Result<&Plain, DropReason> {
     common.setup.listeners[listener].plain().ok_or(DropReason::UnknownSource)
 }
-
-/// What there is room for at least, so that a reload may add listeners. It takes no memory until it
-/// is used.
-const UNPROVEN_MIN: usize = 16_384;
 
 /// At the fastest rate at which sessions may begin by default, one comes back after 13 seconds.
 const UNPROVEN_ADDRESSES: usize = 1 << 17;

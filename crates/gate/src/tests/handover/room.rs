@@ -32,7 +32,7 @@ fn hand_over_twice(rig: &Rig, setup: Setup) -> Succession {
 }
 
 fn room(succession: &Succession) -> Room {
-    Room::there(&succession.gates[0].fronts)
+    succession.gates[0].fronts.room()
 }
 
 /// The same setup, whose first listener has gone, as a process is told that begins with the file
@@ -61,7 +61,7 @@ fn a_plain_listener_that_has_gone_leaves_places_and_addresses() {
     adopt(&mut rig, &closed(&setup));
     let plain = &rig.host.gate().fronts.plain;
     assert_eq!((plain.sessions.len(), plain.sessions.free_count()), (0, 6));
-    let there = Room::there(&rig.host.gate().fronts);
+    let there = rig.host.gate().fronts.room();
     let succession = hand_over_twice(&rig, without_first(&setup));
     assert_eq!(room(&succession), there, "as much as the first one had");
     let plain = &succession.gates[0].fronts.plain;
