@@ -309,16 +309,24 @@ fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
         let value = |series: &str| metrics.value(series);
         (value("ringgate_agent_links_total"), value("ringgate_agent_players{backend=\"arena\"}"))
     };
-    let before = wait_for("a player", || Some(seen()).filter(|(_, players)| *players == Some(1)));
+    let mut before =
+        wait_for("a player", || Some(seen()).filter(|(_, players)| *players == Some(1)));
 
     let mut heirs = Vec::new();
-    for _ in 0..2 {
+    for is_first in [true, false] {
         let upgraded = agent_upgrade(&folder);
         let said = upgraded.succeeded();
         let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
         heirs.push(Heir(pid.expect("it says which process goes on")));
         player.echo(b"over the same wire");
-        assert_eq!(wait_for("its pages", || Some(seen())), before, "counts go on");
+        let after = wait_for("its pages", || Some(seen()));
+        if is_first {
+            // A thread shows its newest links a little later, and its heir all of them at once.
+            assert!(after.0 >= before.0 && after.1 == before.1, "{after:?} after {before:?}");
+        } else {
+            assert_eq!(after, before, "counts go on");
+        }
+        before = after;
     }
     let ended = wait_for("the first one's end", || agent.program.child.try_wait().expect("ours"));
     assert_eq!(ended.code(), Some(0));
