@@ -1,11 +1,12 @@
 //! `ringgate capture` at a daemon: what is in the file, in the eyes of Wireshark's own reader, who
 //! may ask, and how it ends.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, request, wait_for};
@@ -274,7 +275,7 @@ fn plain_datagrams_are_captured_as_they_are(io: Choice) {
     let mut buffer = [0; 64];
     let from = wait_for("the server to be known", || {
         player.send_to(b"ping", any).expect("loopback takes it");
-        server.set_read_timeout(Some(std::time::Duration::from_millis(100))).expect("a timeout");
+        server.set_read_timeout(Some(PAUSE)).expect("a timeout");
         let (len, from) = server.recv_from(&mut buffer).ok()?;
         (&buffer[..len] == b"ping").then_some(from)
     });
@@ -430,6 +431,9 @@ fn a_disk_that_is_full_ends_the_command_and_not_the_daemon() {
     wait_for("the capture's end", || daemon.log().contains("reader_gone").then_some(()));
 }
 
+/// After so long without a word the books are looked at again.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// A reader who does not read, and then does.
 #[test]
 fn what_is_not_taken_in_time_is_counted_and_the_books_balance() {
@@ -459,11 +463,15 @@ fn what_is_not_taken_in_time_is_counted_and_the_books_balance() {
     let (mut packets, mut lost) = (0, 0);
     let mut chunk = vec![0; 1 << 16];
     // When nothing has happened for a while, the counts so far are sent. Those that were sent in a
-    // pause of the flood are not the last ones.
-    while lost == 0 || !books_balance(&daemon, packets + lost) {
-        let len = stream.read(&mut chunk).expect("it goes on");
-        assert!(len > 0, "it does not end");
-        answer.extend_from_slice(&chunk[..len]);
+    // pause of the flood are not the last ones, and the daemon may say a moment later than they do
+    // what it has refused.
+    stream.set_read_timeout(Some(PAUSE)).expect("a timeout");
+    wait_for("the last counts", || {
+        match stream.read(&mut chunk) {
+            Ok(0) => panic!("it does not end"),
+            Ok(len) => answer.extend_from_slice(&chunk[..len]),
+            Err(why) => assert_eq!(why.kind(), ErrorKind::WouldBlock, "{why}"),
+        }
         let mut read = 0;
         for block in blocks(&answer) {
             let (block, end) = block.expect("every block is one");
@@ -475,7 +483,8 @@ fn what_is_not_taken_in_time_is_counted_and_the_books_balance() {
             read = end;
         }
         answer.drain(..read);
-    }
+        (lost > 0 && books_balance(&daemon, packets + lost)).then_some(())
+    });
     assert!(packets > 0);
 }
 
