@@ -245,7 +245,8 @@ impl TxBatch {
         unsafe { &mut *place.as_ptr() }
     }
 
-    /// Sends the first `len` bytes of a large slot, which is spent by that.
+    /// Sends the first `len` bytes of a large slot, which is spent by that. Nothing leaves where
+    /// there are none (`None`): who reads an empty bundle takes it for the link's end.
     #[expect(clippy::needless_pass_by_value, reason = "a slot can be committed once")]
     pub fn commit_large(
         &mut self,
@@ -253,11 +254,14 @@ impl TxBatch {
         len: usize,
         target: TxTarget,
         tag: u64,
-    ) -> usize {
+    ) -> Option<usize> {
         assert!(len <= BUNDLE_BYTES_MAX, "bundle past the end of its slot");
+        if len == 0 {
+            return None;
+        }
         let (offset, len) = (slot.offset, len as u16);
         self.entries.push(TxEntry { target, tag, offset, len, slot: LARGE, is_taken: false });
-        self.entries.len() - 1
+        Some(self.entries.len() - 1)
     }
 
     /// What is to be sent, in order.
@@ -404,7 +408,7 @@ mod tests {
         room.slot.fill(2);
         assert_eq!(room.send(20, TARGET, 8), 1);
         assert!(batch.room().is_none());
-        batch.commit_large(bundle, 30, TARGET, 9);
+        assert_eq!(batch.commit_large(bundle, 30, TARGET, 9), Some(2));
 
         let seen: Vec<_> =
             batch.entries().iter().map(|e| (e.tag, batch.bytes(e).to_vec())).collect();
@@ -418,6 +422,16 @@ mod tests {
         assert_eq!((batch.small_left(), batch.large_left()), (2, 1));
         batch.end_flush();
         assert!(!batch.has_failures() && batch.sent().is_empty());
+    }
+
+    #[test]
+    fn an_empty_bundle_never_leaves() {
+        let mut batch = TxBatch::new(0, 1);
+        let slot = batch.open_large().expect("a large slot");
+        assert_eq!(batch.commit_large(slot, 0, TARGET, 7), None);
+        assert!(batch.entries().is_empty() && batch.open_large().is_none());
+        batch.end_flush();
+        assert_eq!(batch.large_left(), 1);
     }
 
     #[test]

@@ -63,6 +63,7 @@ const fn of_fault(fault: Fault) -> &'static CStr {
         Fault::Marks => c"delivery_marks",
         Fault::MessageLength => c"delivery_message_length",
         Fault::Memory => c"delivery_memory",
+        Fault::Oversize => c"delivery_oversize",
         Fault::Silence => c"delivery_silence",
     }
 }

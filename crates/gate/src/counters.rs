@@ -324,6 +324,8 @@ named_list! {
         DeliveryMessageLength = "delivery_message_length",
         /// The game process sent more on reliable channels than is kept for a player.
         DeliveryOverflow = "delivery_overflow",
+        /// A message on a channel that is not reliable was longer than 1159 bytes.
+        DeliveryOversize = "delivery_oversize",
         /// A packet's number was further ahead than packets can be in flight.
         DeliverySequence = "delivery_sequence",
         /// The player acknowledged nothing as arrived for 30 seconds.
@@ -380,6 +382,7 @@ impl Ended {
             | Self::DeliveryMarks
             | Self::DeliveryMemory
             | Self::DeliveryMessageLength
+            | Self::DeliveryOversize
             | Self::DeliverySequence
             | Self::DeliverySilence
             | Self::DeliveryWindow => CloseReason::Delivery,

@@ -76,6 +76,7 @@ pub(super) const fn ended(why: Ended) -> &'static str {
         Ended::DeliveryMemory => "more of the player's messages waited than is kept",
         Ended::DeliveryMessageLength => "a message of the player's grew over 64 KiB",
         Ended::DeliveryOverflow => "the game process sent more than the player took",
+        Ended::DeliveryOversize => "the player sent 1160 bytes or more on an unreliable channel",
         Ended::DeliverySequence => "a packet of the player's was numbered too far ahead",
         Ended::DeliverySilence => "the player acknowledged nothing for half a minute",
         Ended::DeliveryWindow => "a part of a message of the player's was too far ahead",

@@ -11,7 +11,9 @@ use super::timers::Timers;
 use super::types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, SendError};
 use super::unreliable::Unreliable;
 use crate::limits::PAYLOAD_BYTES_MAX;
-use crate::proto::delivery::{Frame, MESSAGE_BYTES_MAX, part_bytes_max, read_header, write_header};
+use crate::proto::delivery::{
+    Frame, MESSAGE_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, part_bytes_max, read_header, write_header,
+};
 use crate::proto::notify::{HISTORY_PACKETS_MAX, Header, Notify, PacketSeq};
 
 /// One end of a connection. The [module](super) says how it is driven.
@@ -351,6 +353,11 @@ impl End {
     ) -> Result<(), Fault> {
         match *frame {
             Frame::Ping => {}
+            Frame::Sequenced { bytes, .. } | Frame::Unreliable { bytes, .. }
+                if bytes.len() > SHORT_MESSAGE_BYTES_MAX =>
+            {
+                return Err(Fault::Oversize);
+            }
             Frame::Reliable(part) => {
                 let channel = Channel::Reliable(part.channel);
                 return self.incoming.handle_part(&part, |message| on_message(channel, message));

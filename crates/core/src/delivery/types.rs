@@ -189,6 +189,8 @@ faults! {
     MessageLength = "delivery_message_length",
     /// More is waiting for its turn than an end has to keep.
     Memory = "delivery_memory",
+    /// A message on a channel that is not reliable is longer than 1159 bytes.
+    Oversize = "delivery_oversize",
     /// Nothing has been acknowledged as arrived for half a minute.
     Silence = "delivery_silence",
 }

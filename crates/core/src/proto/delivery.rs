@@ -24,6 +24,10 @@ pub const HEADER_BYTES_MAX: usize = WORD_BYTES * (1 + HISTORY_WORDS_MAX);
 /// The shortest packet: one word of history and no frame.
 pub const HEADER_BYTES_MIN: usize = WORD_BYTES * 2;
 
+/// The longest message on a channel that is not reliable: what fits behind the longest header of
+/// the longest packet.
+pub const SHORT_MESSAGE_BYTES_MAX: usize = part_bytes_max(PAYLOAD_BYTES_MAX);
+
 /// The most that a frame needs beside its bytes: head, channel, number, length.
 pub const FRAME_HEAD_BYTES_MAX: usize = 1 + 1 + 1 + 2;
 

@@ -130,7 +130,11 @@ impl Link {
         self.deferred.resize(start + len, 0);
         let written = Writer::new(&mut self.deferred[start..]).message(part);
         debug_assert!(written, "there is room for exactly that");
-        self.deferred_message_bytes += len;
+        if written {
+            self.deferred_message_bytes += len;
+        } else {
+            self.deferred.truncate(start);
+        }
     }
 
     /// Whether so much is deferred that the process cannot be reading its link. Messages do not
@@ -156,6 +160,11 @@ impl Link {
         self.bundle.is_some()
     }
 
+    /// Whether a bundle is being written that has a record.
+    pub(crate) fn has_records(&self) -> bool {
+        self.bundle.as_ref().is_some_and(|bundle| bundle.len > 0)
+    }
+
     /// Appends a record to this turn's bundle. False when there is no room in it (commit it and try
     /// again) or no large slot is left (flush and try again).
     pub(crate) fn append(
@@ -178,12 +187,12 @@ impl Link {
         written
     }
 
-    /// Hands this turn's bundle over to be sent. Returns what is in it.
+    /// Hands this turn's bundle over to be sent. Returns what is in it; `None` where there is
+    /// nothing, and then a slot that was opened in vain goes back with the next flush.
     pub(crate) fn commit(&mut self, tx: &mut TxBatch, tag: u64) -> Option<Load> {
         let Bundle { slot, len, load } = self.bundle.take()?;
         let target = TxTarget { socket: self.socket, peer: None, source: LocalIp::UNSPECIFIED };
-        tx.commit_large(slot, len, target, tag);
-        Some(load)
+        tx.commit_large(slot, len, target, tag).map(|_| load)
     }
 
     /// Begins this turn's bundle with what is deferred, as far as it fits.

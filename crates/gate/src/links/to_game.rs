@@ -38,7 +38,8 @@ impl Turn<'_> {
     }
 
     /// Appends a record to a link's bundle, making room where there is none. False when the link
-    /// has no room at all: then nothing may overtake what is deferred.
+    /// has no room at all (then nothing may overtake what is deferred), or for a record that not
+    /// even an empty bundle takes.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -55,17 +56,17 @@ impl Turn<'_> {
             };
             let was_open = open.is_open();
             let is_written = open.append(self.tx, load, &record);
-            let is_full = open.is_open();
-            if is_full && !was_open {
+            let (is_open, is_full) = (open.is_open(), open.has_records());
+            if is_open && !was_open {
                 self.common.links.open.push(link);
             }
             if is_written {
                 return true;
             }
-            if is_full {
-                self.commit_bundle(link);
-            } else {
-                self.submit();
+            match (is_open, is_full) {
+                (true, true) => self.commit_bundle(link),
+                (true, false) => return false,
+                (false, _) => self.submit(),
             }
         }
         false

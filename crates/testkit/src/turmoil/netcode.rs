@@ -1,28 +1,32 @@
 //! Netcode in turmoil: a handful of tokens, everything that their owners and others can send, two
 //! workers.
 
-use std::collections::HashSet;
+mod ticket;
 
+use std::collections::{HashMap, HashSet};
+
+use self::ticket::{Ticket, mark_of};
 use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use ringgate_core::crypto::{Aead, Job, Verdict};
-use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate_core::netcode::{ConnectToken, TokenSecrets, TokenSpec, mint_with};
-use ringgate_core::proto::delivery::{Frame, Part, PartSeq, read_header, write_header};
-use ringgate_core::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::netcode::{TokenSecrets, TokenSpec, mint_with};
+use ringgate_core::proto::delivery::read_header;
 use ringgate_core::proto::netcode::packet::{
     AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
 };
 use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
-use ringgate_core::proto::notify::{Notify, PacketSeq};
+use ringgate_core::proto::notify::PacketSeq;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Now, Phase,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Netcode, Phase,
     Protocol, Route, Setup, TokenReuse,
 };
-use ringgate_link::bundle::{self, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{
+    self, Assembly, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer,
+};
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
 /// were opened.
@@ -49,80 +53,18 @@ struct Cast {
     /// Loopback addresses that a udp backend has seen.
     loopbacks: Vec<(usize, LocalIp)>,
     minted: u64,
-    payloads: u64,
+    /// Who has sent which payload, by its number.
+    payloads: Vec<u64>,
     heard: HashSet<u64>,
+    /// Whose each session is that game processes were told of.
+    clients: HashMap<SessionId, u64>,
+    /// Messages in parts, by link.
+    assemblies: HashMap<(usize, SocketId), Assembly>,
     keys: u8,
     /// Whether the listeners deliver messages.
     delivers: bool,
     /// Whether a token may have several sessions, or ever could.
     allows_reuse: bool,
-}
-
-/// A token, and what must hold about it.
-struct Ticket {
-    token: ConnectToken,
-    challenge: Option<[u8; CHALLENGE_BODY_BYTES]>,
-    /// The number of its owner's next packet.
-    sequence: u64,
-    /// Where its first challenge went.
-    owner: Option<Endpoint>,
-    /// When it can be forgotten at the earliest, by the monotonic clock; `None` before it was
-    /// shown.
-    keep_until_ns: Option<u64>,
-    /// It may have been forgotten: both clocks have passed its end at once.
-    is_forgotten: bool,
-    used: HashSet<u64>,
-    /// The number of its owner's next packet of the delivery layer, and the newest of the gate's.
-    next_packet: u64,
-    newest_packet: PacketSeq,
-}
-
-impl Ticket {
-    /// Until when it would be remembered if it were first used now.
-    fn until_ns(&self, now: Now) -> u64 {
-        let left_s = self.token.expire_unix_s.saturating_sub(now.unix_s);
-        now.mono_ns.saturating_add(left_s.saturating_mul(1_000_000_000))
-    }
-}
-
-/// Packets of the delivery layer, of an owner who is honest as a rule.
-impl Ticket {
-    fn packet(&mut self, input: &mut Input<'_>) -> Vec<u8> {
-        let number = match input.byte() {
-            0..=239 => self.next_packet,
-            240..=250 => self.next_packet.saturating_sub(3),
-            _ => self.next_packet + input.below(600) as u64,
-        };
-        self.next_packet = self.next_packet.max(number + 1);
-        let acked = match input.byte() {
-            0..=99 => PacketSeq::MAX,
-            100..=249 => self.newest_packet,
-            _ => PacketSeq::new(input.below(256) as u64),
-        };
-        let number = PacketSeq::new(number);
-        let mut packet = [0; PAYLOAD_BYTES_MAX];
-        let end = Notify::starting_at(number, acked.wrapping_add(1));
-        let mut len = write_header(&end, &mut packet);
-        // What has arrived, as far as the owner wants the gate to know.
-        packet[4] = input.byte();
-        for _ in 0..input.below(4) {
-            let (channel, bytes) = (input.byte() % 3, vec![7; 1 + input.below(200)]);
-            let frame = match input.byte() {
-                0..=31 => Frame::Ping,
-                32..=79 => Frame::Sequenced { channel, bytes: &bytes },
-                80..=127 => Frame::Unreliable { channel, bytes: &bytes },
-                marks => Frame::Reliable(Part {
-                    channel,
-                    sequence: PartSeq::new(input.below(6) as u64),
-                    is_first: marks & 0b11 != 0b01,
-                    is_last: marks & 0b1100 != 0b0100,
-                    bytes: &bytes,
-                }),
-            };
-            len += frame.write(&mut packet[len..]);
-        }
-        packet[..len].to_vec()
-    }
 }
 
 struct Seals {
@@ -166,8 +108,10 @@ impl Cast {
             guests: Vec::new(),
             loopbacks: Vec::new(),
             minted: 0,
-            payloads: 0,
+            payloads: Vec::new(),
             heard: HashSet::new(),
+            clients: HashMap::new(),
+            assemblies: HashMap::new(),
             keys: 1,
             delivers,
             allows_reuse,
@@ -215,15 +159,17 @@ impl Cast {
         let secrets = TokenSecrets { nonce, client_to_server: key(1), server_to_client: key(2) };
         let servers = SERVERS.parse().expect("literal");
         let lifetime_s = [10, 30, 300][input.below(3)];
+        let client = input.below(CLIENTS) as u64;
         let spec = TokenSpec {
             lifetime_seconds: Some(lifetime_s),
             timeout_seconds: [-1, 1, 2, 5][input.below(4)],
-            ..TokenSpec::new(PROTOCOL, input.below(CLIENTS) as u64, servers)
+            ..TokenSpec::new(PROTOCOL, client, servers)
         };
         let issuer = Key::from_bytes([self.keys.saturating_sub(input.byte() / 200).max(1); 32]);
         let token = mint_with(&spec, &issuer, self.stage.now.unix_s, secrets);
         let ticket = Ticket {
             token,
+            client,
             challenge: None,
             sequence: 0,
             owner: None,
@@ -278,8 +224,8 @@ impl Cast {
                 self.seals.packet(key, PacketKind::Payload, sequence, &body)
             }
             (170..=219, _) => {
-                self.payloads += 1;
-                let body = self.payloads.to_le_bytes();
+                let body = (self.payloads.len() as u64).to_le_bytes();
+                self.payloads.push(ticket.client);
                 self.seals.packet(key, PacketKind::Payload, sequence, &body)
             }
             (220..=239, _) => {
@@ -452,10 +398,10 @@ impl Cast {
             } else if sent.target.socket == UDP_LINK {
                 if !sent.bytes.is_empty() {
                     self.loopbacks.push((sent.worker, sent.target.source));
-                    self.hear(&sent.bytes);
+                    self.hear(None, &sent.bytes);
                 }
             } else {
-                self.watch_bundle(&sent.bytes);
+                self.watch_bundle((sent.worker, sent.target.socket), &sent.bytes);
             }
         }
         let excess = self.loopbacks.len().saturating_sub(16);
@@ -495,23 +441,41 @@ impl Cast {
         }
     }
 
-    fn watch_bundle(&mut self, bytes: &[u8]) {
+    /// What a game process reads is what players have said, each for themselves: nothing that one
+    /// sends ends the link, or is another's.
+    fn watch_bundle(&mut self, link: (usize, SocketId), bytes: &[u8]) {
+        assert!(!bytes.is_empty(), "an empty bundle looks like the link's end");
         for record in ToGame::read(bytes) {
             match record.expect("the gate writes what we read") {
                 ToGame::Opened(opened) => {
+                    self.clients.insert(opened.session, opened.client_id);
                     self.guests.push(opened.session);
                     let excess = self.guests.len().saturating_sub(12);
                     self.guests.drain(..excess);
                 }
-                ToGame::Payload { bytes, .. } => self.hear(bytes),
+                ToGame::Payload { session, bytes } => self.hear(Some(session), bytes),
+                ToGame::Message(part) => self.read_message(link, &part),
                 _ => {}
             }
         }
     }
 
+    fn read_message(&mut self, link: (usize, SocketId), part: &MessagePart<'_>) {
+        let client = self.clients.get(&part.session).expect("it was opened before");
+        let is_own = part.bytes.iter().all(|byte| *byte == mark_of(*client));
+        assert!(is_own, "a message of client {client} is another's");
+        let assembly = self.assemblies.entry(link).or_default();
+        if !part.is_first || !part.is_last || assembly.is_open() {
+            assembly.take(part).expect("parts of one message follow each other");
+        }
+    }
+
     /// A game process hears a payload of a player's, for the first time.
-    fn hear(&mut self, payload: &[u8]) {
+    fn hear(&mut self, session: Option<SessionId>, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u64::from_le_bytes) else { return };
+        let client = session.map(|session| self.clients[&session]);
+        let sender = self.payloads.get(number as usize).copied();
+        assert!(client.is_none() || client == sender, "payload {number} is of {sender:?}");
         let is_first = self.heard.insert(number);
         let may_repeat = self.allows_reuse || self.tickets.iter().any(|ticket| ticket.is_forgotten);
         assert!(is_first || may_repeat, "payload {number} was delivered twice");

@@ -173,6 +173,7 @@ const BROKEN_RULES: &[Ended] = &[
     Ended::DeliveryMemory,
     Ended::DeliveryMessageLength,
     Ended::DeliveryOverflow,
+    Ended::DeliveryOversize,
     Ended::DeliverySequence,
     Ended::DeliveryWindow,
 ];

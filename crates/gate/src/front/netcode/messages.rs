@@ -340,6 +340,7 @@ impl Ended {
             Fault::Marks => Self::DeliveryMarks,
             Fault::MessageLength => Self::DeliveryMessageLength,
             Fault::Memory => Self::DeliveryMemory,
+            Fault::Oversize => Self::DeliveryOversize,
             Fault::Silence => Self::DeliverySilence,
         }
     }

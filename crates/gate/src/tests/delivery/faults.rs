@@ -59,6 +59,12 @@ fn every_lie_ends_the_session_of_who_tells_it_and_no_other() {
             tell(&packet(number, NONE, &[part(number, number == 0, false, &[1; 1150])]));
         }
     });
+    ends(Ended::DeliveryOversize, |tell| {
+        tell(&packet(0, NONE, &[Frame::Unreliable { channel: 0, bytes: &[1; 1160] }]));
+    });
+    ends(Ended::DeliveryOversize, |tell| {
+        tell(&packet(0, NONE, &[Frame::Sequenced { channel: 1, bytes: &[1; 1188] }]));
+    });
     ends(Ended::DeliveryMemory, |tell| {
         // Each part takes the largest buffer.
         for number in 0..320 {
