@@ -17,6 +17,7 @@ pub mod rest;
 #[cfg(test)]
 mod tests;
 mod trunk;
+mod wire;
 
 use std::sync::Arc;
 

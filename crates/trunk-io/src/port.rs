@@ -164,6 +164,17 @@ impl Port {
         }
         Ok(true)
     }
+
+    /// Sends one datagram beside those of the lane, or gives it up.
+    pub(crate) fn send_alone(&self, datagram: &[u8]) {
+        for _ in 0..=TRIES_MAX {
+            match self.socket.send(datagram) {
+                // Of an earlier datagram, as in `send`.
+                Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {}
+                _ => return,
+            }
+        }
+    }
 }
 
 impl AsFd for Port {

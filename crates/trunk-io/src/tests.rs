@@ -1,6 +1,7 @@
 //! Two ends over loopback: everything that is pushed comes, the stream's order holds, and nobody
 //! else is listened to. Without the instructions that TLS asks for, these tests say so and pass.
 
+mod orders;
 mod rig;
 
 use ringgate_link::bundle::{CloseReason, Hello, Opened, SessionId};

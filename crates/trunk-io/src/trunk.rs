@@ -574,9 +574,13 @@ impl Trunk {
                 }
             }
         }
-        for way in self.seats.iter_mut().filter_map(|seat| seat.way.as_mut()) {
+        for (lane, seat) in (0..).zip(&mut self.seats) {
+            let Some(way) = &mut seat.way else { continue };
             if let Some(from) = way.take_unproven() {
                 handle(Event::Unproven { from });
+            }
+            if way.take_risen() {
+                handle(Event::LaneUp(lane));
             }
         }
         if let Some(end) = over {

@@ -6,6 +6,9 @@
 //! one is taken if it answers and the one before does not, for as long as the answer of the new one
 //! took and a little more. An agent behind a router that has forgotten its port is not reached at
 //! the address before; one whose datagrams are copied is, and stays there.
+//!
+//! The first address of all has none before it. It leaves more time to the address where the stream
+//! comes from: what comes from there meanwhile ends the trial.
 
 /// How often an address is asked that has not answered.
 pub const ASK_AGAIN_NS: u64 = 100_000_000;
@@ -15,6 +18,9 @@ pub const ANSWER_WITHIN_NS: u64 = 1_000_000_000;
 
 /// What the address before has more than the new one.
 const GRACE_NS: u64 = 20_000_000;
+
+/// What the stream's has: several datagrams of an agent, of which most may be lost.
+const STREAM_GRACE_NS: u64 = 200_000_000;
 
 /// What both addresses are asked.
 #[derive(Debug)]
@@ -75,14 +81,12 @@ impl Trial {
 
     /// How it stands.
     pub fn verdict(&self, now_ns: u64) -> Verdict {
-        let waits_ns = |answered_ns: u64| (answered_ns - self.begun_ns).saturating_add(GRACE_NS);
-        match (self.answered_ns, self.questions.1) {
+        let grace_ns = if self.questions.1.is_some() { GRACE_NS } else { STREAM_GRACE_NS };
+        let waits_ns = |answered_ns: u64| (answered_ns - self.begun_ns).saturating_add(grace_ns);
+        match self.answered_ns {
             _ if self.is_reached_before => Verdict::Unproven,
-            (Some(_), None) => Verdict::Moved,
-            (Some(at_ns), _) if now_ns.saturating_sub(at_ns) >= waits_ns(at_ns) => Verdict::Moved,
-            (None, _) if now_ns.saturating_sub(self.begun_ns) >= ANSWER_WITHIN_NS => {
-                Verdict::Unproven
-            }
+            Some(at_ns) if now_ns.saturating_sub(at_ns) >= waits_ns(at_ns) => Verdict::Moved,
+            None if now_ns.saturating_sub(self.begun_ns) >= ANSWER_WITHIN_NS => Verdict::Unproven,
             _ => Verdict::Open,
         }
     }
@@ -127,9 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_of_all_has_to_answer_and_no_more() {
+    fn the_first_address_of_all_leaves_time_to_that_of_the_stream() {
         let mut trial = Trial::new((1, None), 0);
         trial.handle_answer(1, 10 * MS);
-        assert_eq!(trial.verdict(10 * MS), Verdict::Moved);
+        assert_eq!(trial.verdict(219 * MS), Verdict::Open, "it may come from there, and later");
+        assert_eq!(trial.verdict(220 * MS), Verdict::Moved);
     }
 }

@@ -4,6 +4,9 @@
 /// How often a side says it.
 pub const BEAT_NS: u64 = 500_000_000;
 
+/// And until it has heard one of the other side's: the first may be lost.
+const FIRST_BEATS_NS: u64 = 100_000_000;
+
 /// A side that was not heard for so long is gone.
 pub const SILENCE_NS: u64 = 3_000_000_000;
 
@@ -97,7 +100,7 @@ impl Pulse {
         if now_ns < self.due_ns {
             return None;
         }
-        self.due_ns = now_ns + BEAT_NS;
+        self.due_ns = now_ns + if self.echo.is_some() { BEAT_NS } else { FIRST_BEATS_NS };
         let (echo_us, at_ns) = self.echo.unwrap_or((0, now_ns));
         let held_us = u32::try_from(now_ns.saturating_sub(at_ns) / 1000).unwrap_or(u32::MAX);
         Some(Beat { clock_us: now_ns / 1000, echo_us, held_us, arrived })
@@ -161,6 +164,16 @@ mod tests {
         let answer = there.poll(400 * ms, Arrived::default()).expect("it is due");
         here.handle(answer, 403 * ms);
         assert_eq!(here.round_trip_ns, Some(5 * ms), "2 ms there, 3 ms back");
+    }
+
+    #[test]
+    fn beats_come_quickly_until_one_was_heard() {
+        let mut pulse = Pulse::new(0);
+        assert!(pulse.poll(0, Arrived::default()).is_some());
+        assert!(pulse.poll(FIRST_BEATS_NS, Arrived::default()).is_some());
+        pulse.handle(Beat::default(), FIRST_BEATS_NS + 1);
+        assert!(pulse.poll(2 * FIRST_BEATS_NS, Arrived::default()).is_some());
+        assert_eq!(pulse.due_ns(), 2 * FIRST_BEATS_NS + BEAT_NS);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::keys::{ReceiveKeys, Rekey, SendKeys};
 use crate::path::Path;
 use crate::receiver::{Heard, Receiver};
 use crate::sender::Sender;
-pub use crate::sender::{Full, Sent};
+pub use crate::sender::{Full, QUESTION_BYTES, Sent};
 
 /// Which end of the trunk this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,10 +283,20 @@ impl Lane {
         self.receiver.latest()
     }
 
-    /// Appends a question to whoever gets the next datagram: only the other side can read it, and
-    /// [answers](Self::take_answer).
-    pub fn ask(&mut self, question: u64) -> Result<(), Full> {
-        self.sender.push_question(question)
+    /// A question for one address, in a datagram that waits for nothing else that is to be sent:
+    /// only the other side can read it, and [answers](Self::take_answer).
+    pub fn question(
+        &mut self,
+        question: u64,
+        now_ns: u64,
+        aead: &mut Aead,
+    ) -> [u8; QUESTION_BYTES] {
+        self.sender.question(question, now_ns, aead)
+    }
+
+    /// Whether the other side has sealed this, new or not. It is not taken in.
+    pub fn is_authentic(&self, datagram: &[u8], aead: &mut Aead) -> bool {
+        self.receiver.is_authentic(datagram, aead)
     }
 
     /// Something that was asked and has been answered.

@@ -31,6 +31,12 @@ const FILL_SHARE: usize = 8;
 
 const _: () = assert!(SLOT_BYTES >= PATH_BYTES_MAX);
 
+/// Bytes of a question's section.
+const QUESTION_SECTION_BYTES: u16 = SECTION_BYTES as u16 + 8;
+
+/// And of its datagram.
+pub const QUESTION_BYTES: usize = BODY_AT + QUESTION_SECTION_BYTES as usize + TAG_BYTES;
+
 /// There is no room: send what there is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -205,14 +211,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Appends a question, in a datagram of its own: it is for one address.
-    pub(crate) fn push_question(&mut self, question: u64) -> Result<(), Full> {
-        self.begin()?;
-        self.write(kind::QUESTION, &[&question.to_le_bytes()]);
-        self.is_closed = true;
-        Ok(())
-    }
-
     /// Appends the answer to one.
     pub(crate) fn push_answer(&mut self, question: u64) -> Result<(), Full> {
         if self.sent.is_some() || self.room() < SECTION_BYTES + 8 {
@@ -245,6 +243,30 @@ impl Sender {
         self.counts.bytes += self.lens.iter().map(|len| *len as u64).sum::<u64>();
         self.sent = Some(0);
         self.section = None;
+    }
+
+    /// A question, sealed in a datagram of its own beside all that waits: it is for one address.
+    pub(crate) fn question(
+        &mut self,
+        question: u64,
+        now_ns: u64,
+        aead: &mut Aead,
+    ) -> [u8; QUESTION_BYTES] {
+        let mut datagram = [0; QUESTION_BYTES];
+        let (key, epoch) = self.keys.key_for(1, now_ns);
+        let header = Header { lane: self.lane, epoch, trunk: self.trunk, sequence: self.sequence };
+        self.sequence += 1;
+        let (place, rest) = datagram.split_at_mut(HEADER_BYTES);
+        place.copy_from_slice(&header.to_bytes());
+        let (mark, section) = rest.split_at_mut(MARK_BYTES);
+        mark.copy_from_slice(&self.mark.to_le_bytes());
+        section[..2].copy_from_slice(&QUESTION_SECTION_BYTES.to_le_bytes());
+        section[2] = kind::QUESTION;
+        section[SECTION_BYTES..][..8].copy_from_slice(&question.to_le_bytes());
+        aead.seal(&mut [Job::new(key, nonce(header.sequence), place, rest)]);
+        self.counts.datagrams += 1;
+        self.counts.bytes += QUESTION_BYTES as u64;
+        datagram
     }
 
     /// What is sealed and was not sent.

@@ -287,14 +287,14 @@ fn payload(frame: Frame<'_>) -> &[u8] {
     }
 }
 
-fn written(write: impl Fn(&mut bundle::Writer<'_>) -> bool) -> Vec<u8> {
+pub(super) fn written(write: impl Fn(&mut bundle::Writer<'_>) -> bool) -> Vec<u8> {
     let mut buf = vec![0; 16 * 1024];
     let mut writer = bundle::Writer::new(&mut buf);
     assert!(write(&mut writer), "the record is one that may be written");
     writer.bytes().to_vec()
 }
 
-fn only(record: &[u8]) -> Frame<'_> {
+pub(super) fn only(record: &[u8]) -> Frame<'_> {
     Frames::new(record).next().expect("one").expect("own")
 }
 

@@ -49,10 +49,9 @@ impl Trunk {
         received
     }
 
-    /// At a gateway: a datagram that has come to the address that everybody knows. If it is of a
-    /// lane of ours, and authentic and newer than all before, that lane's other end may be at its
-    /// sender: it is taken for it at once where the lane has none yet and the stream comes from
-    /// there too, and has to prove it otherwise.
+    /// At a gateway: a datagram that has come to the address that everybody knows. If it is
+    /// authentic and of a lane of ours, that lane's other end may be at its sender
+    /// (`Way::handle_at_door`).
     pub fn handle_datagram(
         &mut self,
         from: SocketAddr,
@@ -66,27 +65,16 @@ impl Trunk {
         let Some(way) = seats.get_mut(usize::from(lane)).and_then(|seat| seat.way.as_mut()) else {
             return;
         };
-        if way.is_too_soon(from, line.peer(), now_ns) {
-            return;
-        }
         let telling = Telling::new(lane, way, &mut handle);
         let deliver = |link: u16, run: Run<'_>| telling.records(link, run);
-        let (is_authentic, is_newest) = way.receive_at_door(datagram, aead, now_ns, deliver);
-        let token = self.settings.token + 1 + u64::from(lane);
-        let tried = match line.local() {
-            Ok(own) if is_newest && way.socket().is_none() && from.ip() == line.peer().ip() => {
-                way.move_to((own, from), (epoll, token))
-            }
-            Ok(own) if is_newest => {
-                way.try_address((own, from), (epoll, token), now_ns);
-                Ok(())
-            }
-            Ok(_) => Ok(()),
-            Err(why) => Err(why),
-        };
-        telling.note(is_authentic && way.socket().is_some());
+        let set = (epoll, self.settings.token + 1 + u64::from(lane));
+        let taken = line.local().and_then(|own| {
+            let places = (own, line.peer());
+            way.handle_at_door((from, datagram), places, set, (aead, now_ns), deliver)
+        });
+        telling.note(matches!(taken, Ok(true)) && way.socket().is_some());
         way.is_up = telling.is_up.get();
-        if let Err(why) = tried {
+        if let Err(why) = taken {
             self.end_with(End::Failed(Failure::Io(why)));
         }
     }

@@ -1,23 +1,22 @@
 //! Another address from which something of a lane has come, until it is known whether the other end
 //! is there. It has a socket of its own meanwhile, so that nothing of what comes from there is
-//! lost; all that goes there are questions, a few dozen bytes ten times a second at most.
+//! lost; all that goes there are questions, a few dozen bytes ten times a second at most. They wait
+//! for nothing: what the lane has to say has no way yet where this is its first address.
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
-use ringgate_os::notify::Epoll;
 use ringgate_trunk::address::{self, ASK_AGAIN_NS, Verdict};
 use ringgate_trunk::lane::Lane;
 
-use crate::port::Port;
+use crate::wire::Wire;
 
 /// Addresses that are asked, one at a time.
-#[derive(Debug, Default)]
-pub(super) struct Trials {
-    current: Option<Trial>,
+#[derive(Debug)]
+pub(super) struct Trials<W> {
+    current: Option<Trial<W>>,
     /// The latest at which the other end is not.
     unproven: Option<SocketAddr>,
     /// No other one is asked before this.
@@ -25,49 +24,51 @@ pub(super) struct Trials {
 }
 
 #[derive(Debug)]
-struct Trial {
-    port: Port,
+struct Trial<W> {
+    port: W,
     asked: address::Trial,
     is_due: bool,
     looked_ns: u64,
 }
 
-impl Trials {
+impl<W> Default for Trials<W> {
+    fn default() -> Self {
+        Self { current: None, unproven: None, rest_until_ns: 0 }
+    }
+}
+
+impl<W: Wire> Trials<W> {
     /// Asks `peer` from now on, and the address before where there is one, unless it is too soon
     /// for that.
     pub(super) fn begin(
         &mut self,
         (own, peer): (SocketAddr, SocketAddr),
         has_before: bool,
-        (epoll, token): (&Epoll, u64),
+        set: (&W::Set, u64),
         now_ns: u64,
     ) {
         if self.current.is_some() || now_ns < self.rest_until_ns {
             return;
         }
-        let begun = Trial::new((own, peer), has_before, now_ns).and_then(|trial| {
-            epoll.add(trial.port.as_fd(), token)?;
-            Ok(trial)
-        });
-        match begun {
+        match Trial::new((own, peer), has_before, set, now_ns) {
             Ok(trial) => self.current = Some(trial),
             // Nobody can be sent anything there.
             Err(_) => self.refuse(peer, now_ns),
         }
     }
 
-    /// Asks no more: somebody else is about to have the lane.
+    /// Asks no more: another thread is about to have the lane, or it has an address without that.
     pub(super) fn end(&mut self) {
         self.current = None;
     }
 
     /// What comes from the address that is asked.
-    pub(super) fn port(&mut self) -> Option<&mut Port> {
+    pub(super) fn port(&mut self) -> Option<&mut W> {
         self.current.as_mut().map(|trial| &mut trial.port)
     }
 
     /// What was answered, and what follows from it: a socket to where the other end is now.
-    pub(super) fn judge(&mut self, lane: &mut Lane, now_ns: u64) -> Option<Port> {
+    pub(super) fn judge(&mut self, lane: &mut Lane, now_ns: u64) -> Option<W> {
         while let Some(answer) = lane.take_answer() {
             if let Some(trial) = &mut self.current {
                 trial.asked.handle_answer(answer, now_ns);
@@ -88,11 +89,6 @@ impl Trials {
                 None
             }
         }
-    }
-
-    /// Something has come from an address that is not asked yet.
-    pub(super) const fn note(&mut self, peer: SocketAddr) {
-        self.unproven = Some(peer);
     }
 
     fn refuse(&mut self, peer: SocketAddr, now_ns: u64) {
@@ -119,42 +115,32 @@ impl Trials {
         self.current.as_ref().is_some_and(|trial| trial.is_due)
     }
 
-    /// Asks both addresses, while nothing else waits to be sent.
+    /// Asks both addresses, where that is due.
     pub(super) fn ask(
         &mut self,
-        before: Option<&mut Port>,
+        before: Option<&mut W>,
         lane: &mut Lane,
         (aead, now_ns): (&mut Aead, u64),
     ) {
-        let Some(trial) = self.current.as_mut().filter(|it| it.is_due && lane.is_empty()) else {
-            return;
-        };
+        let Some(trial) = self.current.as_mut().filter(|it| it.is_due) else { return };
         trial.is_due = false;
         trial.asked.note_asked(now_ns);
         let (new, at_before) = trial.asked.questions();
-        ask_at(&mut trial.port, new, lane, (aead, now_ns));
+        trial.port.send_alone(&lane.question(new, now_ns, aead));
         if let Some((port, question)) = before.zip(at_before) {
-            ask_at(port, question, lane, (aead, now_ns));
+            port.send_alone(&lane.question(question, now_ns, aead));
         }
     }
 }
 
-/// Sends one question. Where the kernel has no room for it, it is given up: nobody else may get it.
-fn ask_at(port: &mut Port, question: u64, lane: &mut Lane, (aead, now_ns): (&mut Aead, u64)) {
-    if lane.ask(question).is_ok() {
-        lane.seal(now_ns, aead);
-        let _ = port.send(lane, now_ns);
-        lane.handle_sent(usize::MAX);
-    }
-}
-
-impl Trial {
+impl<W: Wire> Trial<W> {
     fn new(
-        (own, peer): (SocketAddr, SocketAddr),
+        at: (SocketAddr, SocketAddr),
         has_before: bool,
+        set: (&W::Set, u64),
         now_ns: u64,
     ) -> io::Result<Self> {
-        let port = Port::open(own, peer)?;
+        let port = W::open(at, set)?;
         let random = Key::generate().map_err(io::Error::other)?;
         let number = |at: usize| {
             let bytes = random.as_bytes()[at..].first_chunk().expect("a key is longer");

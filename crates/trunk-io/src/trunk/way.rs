@@ -2,6 +2,7 @@
 //! from the agent where that is.
 
 use std::io;
+use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -9,12 +10,13 @@ use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::{Frame, Run};
 use ringgate_os::notify::Epoll;
-use ringgate_trunk::beat::{BEAT_NS, SILENCE_NS};
+use ringgate_trunk::beat::SILENCE_NS;
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk::lane::{Full, Lane, Role, Secrets, Stats};
 
 use super::trial::Trials;
 use crate::port::{Buffers, Port};
+use crate::wire::Wire;
 
 /// What there is to say of a lane and its socket.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +43,14 @@ pub struct LaneStats {
 /// One lane with its socket. It can be lent ([`Trunk::lend`](super::Trunk::lend)): who has it makes
 /// the same turns with it as the trunk does.
 #[derive(Debug)]
-pub struct Way {
+pub struct Way<W = Port> {
     lane: Lane,
-    pub(super) port: Option<Port>,
+    pub(super) port: Option<W>,
     /// Other addresses, at one of which the other end may be now.
-    trials: Trials,
+    trials: Trials<W>,
     pub(super) is_up: bool,
+    /// Its first address has proven to be the other end's, and it was not said that it is up.
+    has_risen: bool,
     is_watched_for_room: bool,
     began_ns: u64,
     full: u64,
@@ -57,8 +61,8 @@ pub struct Way {
     cut_before: [u64; 2],
 }
 
-impl Way {
-    pub(super) fn new(
+impl<W: Wire> Way<W> {
+    pub(crate) fn new(
         role: Role,
         which: (u32, u8),
         secrets: Secrets,
@@ -70,6 +74,7 @@ impl Way {
             port: None,
             trials: Trials::default(),
             is_up: false,
+            has_risen: false,
             is_watched_for_room: false,
             began_ns: now_ns,
             full: 0,
@@ -97,55 +102,10 @@ impl Way {
         self.lane.seal(now_ns, aead);
     }
 
-    pub(super) fn write(&self, out: &mut Writer<'_>) {
-        // Whether there is room shows when it is sent to.
-        let Self { lane, port, is_up, is_watched_for_room: _, began_ns, full, moved, .. } = self;
-        let Self { link_gone, link_full, cut_before, trials: _, .. } = self;
-        lane.write(out);
-        port.is_some().write(out);
-        if let Some(port) = port {
-            port.write(out);
-        }
-        is_up.write(out);
-        [*began_ns, *full, *moved, *link_gone, *link_full].write(out);
-        cut_before.write(out);
-    }
-
-    pub(super) fn read(
-        from: &mut Reader<'_>,
-        fds: &mut impl Iterator<Item = OwnedFd>,
-    ) -> Result<Self, Broken> {
-        let (lane, has_port) = (Carry::read(from)?, bool::read(from)?);
-        let port = if has_port {
-            let fd = fds.next().ok_or(Broken::Truncated)?;
-            Some(Port::read(from, fd)?)
-        } else {
-            None
-        };
-        Ok(Self {
-            lane,
-            port,
-            trials: Trials::default(),
-            is_up: Carry::read(from)?,
-            is_watched_for_room: false,
-            began_ns: time::read(from)?,
-            full: Carry::read(from)?,
-            moved: Carry::read(from)?,
-            link_gone: Carry::read(from)?,
-            link_full: Carry::read(from)?,
-            cut_before: Carry::read(from)?,
-        })
-    }
-
     /// The lane.
     #[inline]
     pub const fn lane(&mut self) -> &mut Lane {
         &mut self.lane
-    }
-
-    /// Its socket, once there is one.
-    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
-        self.port.as_ref().map(Port::as_fd)
     }
 
     /// Takes in what its sockets have, up to a burst of each, as [`Port::receive`] does. Returns
@@ -196,9 +156,33 @@ impl Way {
         (is_authentic, self.lane.latest() > before)
     }
 
+    /// The same, and goes by where the datagram has come `from`. The first one from where the
+    /// `stream` comes from says where the other end is, also when a copy of it was quicker; a
+    /// sender elsewhere has to prove itself. Returns whether the datagram is authentic.
+    pub(crate) fn handle_at_door(
+        &mut self,
+        (from, datagram): (SocketAddr, &mut [u8]),
+        (own, stream): (SocketAddr, SocketAddr),
+        set: (&W::Set, u64),
+        (aead, now_ns): (&mut Aead, u64),
+        deliver: impl FnMut(u16, Run<'_>),
+    ) -> io::Result<bool> {
+        let is_first = self.port.is_none()
+            && from.ip() == stream.ip()
+            && self.lane.is_authentic(datagram, aead);
+        if is_first {
+            self.set_port(W::open((own, from), set)?);
+        }
+        let (is_authentic, is_newest) = self.receive_at_door(datagram, aead, now_ns, deliver);
+        if is_newest {
+            self.try_address((own, from), set, now_ns);
+        }
+        Ok(is_authentic || is_first)
+    }
+
     /// Where the other end is, once that is known.
-    pub(super) fn peer(&self) -> Option<SocketAddr> {
-        self.port.as_ref().map(Port::peer)
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.port.as_ref().map(W::peer)
     }
 
     /// Something authentic and newer than all before has come from `peer`: finds out whether that
@@ -206,30 +190,13 @@ impl Way {
     pub fn try_address(
         &mut self,
         (own, peer): (SocketAddr, SocketAddr),
-        set: (&Epoll, u64),
+        set: (&W::Set, u64),
         now_ns: u64,
     ) {
         let before = self.peer();
         if before != Some(peer) {
             self.trials.begin((own, peer), before.is_some(), set, now_ns);
         }
-    }
-
-    /// Whether it is too soon to look at what comes from `peer`: a lane that has just begun waits a
-    /// moment for the address where the stream comes from, so that who copies its first datagrams
-    /// and is quicker does not keep the agent out.
-    pub(super) fn is_too_soon(
-        &mut self,
-        peer: SocketAddr,
-        stream: SocketAddr,
-        now_ns: u64,
-    ) -> bool {
-        let is_new = self.port.is_none() && now_ns.saturating_sub(self.began_ns) < ELSEWHERE_NS;
-        let is_too_soon = is_new && peer.ip() != stream.ip();
-        if is_too_soon {
-            self.trials.note(peer);
-        }
-        is_too_soon
     }
 
     /// An address that was asked and is not the other end's, once.
@@ -245,34 +212,20 @@ impl Way {
     /// Goes by what was answered.
     fn judge(&mut self, now_ns: u64) {
         if let Some(port) = self.trials.judge(&mut self.lane, now_ns) {
+            self.has_risen = !self.is_up;
             self.set_port(port);
             self.lane.handle_moved(now_ns);
         }
     }
 
-    /// Is in this set no more, and in somebody else's hands from now on.
-    pub fn leave(&mut self, epoll: &Epoll) {
+    /// Whether it has come up by what was answered, once.
+    pub(crate) fn take_risen(&mut self) -> bool {
+        mem::take(&mut self.has_risen) && !mem::replace(&mut self.is_up, true)
+    }
+
+    /// The other side is there from now on, and nowhere else.
+    pub(crate) fn set_port(&mut self, port: W) {
         self.trials.end();
-        if let Some(socket) = self.socket() {
-            let _ = epoll.remove(socket);
-        }
-    }
-
-    /// Opens a socket to where the other end is. It answers from the address to which the agent has
-    /// connected, and no other.
-    pub(super) fn move_to(
-        &mut self,
-        (own, peer): (SocketAddr, SocketAddr),
-        (epoll, token): (&Epoll, u64),
-    ) -> io::Result<()> {
-        let port = Port::open(own, peer)?;
-        epoll.add(port.as_fd(), token)?;
-        self.set_port(port);
-        Ok(())
-    }
-
-    /// The other side is there from now on.
-    pub(super) fn set_port(&mut self, port: Port) {
         if let Some(before) = self.port.replace(port) {
             self.moved += 1;
             let cut = before.cut();
@@ -303,6 +256,7 @@ impl Way {
             Some(_) => self.lane.due_ns(),
             None => self.began_ns + SILENCE_NS,
         };
+        let due_ns = if self.has_risen { 0 } else { due_ns };
         due_ns.min(self.trials.due_ns())
     }
 
@@ -360,7 +314,7 @@ impl Way {
     pub fn flush(
         &mut self,
         aead: &mut Aead,
-        epoll: &Epoll,
+        set: &W::Set,
         token: u64,
         now_ns: u64,
     ) -> io::Result<()> {
@@ -370,14 +324,14 @@ impl Way {
         let Some(port) = &self.port else { return Ok(()) };
         if is_stuck != self.is_watched_for_room {
             self.is_watched_for_room = is_stuck;
-            epoll.watch_for_room(port.as_fd(), token, is_stuck)?;
+            port.watch_for_room((set, token), is_stuck)?;
         }
         Ok(())
     }
 
     /// What there is to say of it.
     pub fn stats(&self) -> LaneStats {
-        let cut = self.port.as_ref().map_or([0; 2], Port::cut);
+        let cut = self.port.as_ref().map_or([0; 2], W::cut);
         LaneStats {
             lane: self.lane.stats(),
             is_up: self.is_up,
@@ -391,6 +345,58 @@ impl Way {
     }
 }
 
-/// How long a lane waits for the address where its stream comes from: an agent says something of
-/// each twice a second.
-const ELSEWHERE_NS: u64 = 2 * BEAT_NS;
+impl Way {
+    pub(super) fn write(&self, out: &mut Writer<'_>) {
+        // Whether there is room shows when it is sent to, and what comes says that it is up.
+        let Self { lane, port, is_up, is_watched_for_room: _, began_ns, full, moved, .. } = self;
+        let Self { has_risen: _, link_gone, link_full, cut_before, trials: _, .. } = self;
+        lane.write(out);
+        port.is_some().write(out);
+        if let Some(port) = port {
+            port.write(out);
+        }
+        is_up.write(out);
+        [*began_ns, *full, *moved, *link_gone, *link_full].write(out);
+        cut_before.write(out);
+    }
+
+    pub(super) fn read(
+        from: &mut Reader<'_>,
+        fds: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<Self, Broken> {
+        let (lane, has_port) = (Carry::read(from)?, bool::read(from)?);
+        let port = if has_port {
+            let fd = fds.next().ok_or(Broken::Truncated)?;
+            Some(Port::read(from, fd)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            lane,
+            port,
+            trials: Trials::default(),
+            is_up: Carry::read(from)?,
+            has_risen: false,
+            is_watched_for_room: false,
+            began_ns: time::read(from)?,
+            full: Carry::read(from)?,
+            moved: Carry::read(from)?,
+            link_gone: Carry::read(from)?,
+            link_full: Carry::read(from)?,
+            cut_before: Carry::read(from)?,
+        })
+    }
+
+    /// Its socket, once there is one.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref().map(Port::as_fd)
+    }
+
+    /// Is in this set no more, and in somebody else's hands from now on.
+    pub fn leave(&mut self, epoll: &Epoll) {
+        self.trials.end();
+        if let Some(socket) = self.socket() {
+            let _ = epoll.remove(socket);
+        }
+    }
+}
