@@ -2,7 +2,7 @@
 # What a card beside the sockets gains: datagrams of as many players as a burst has, sent back by a driver through sockets and in frames
 # (AF_XDP in copy mode, on a veth). Processor time of both sides for each datagram; the contenders take turns, medians count.
 #
-#     cargo build --release -p ringgate-io -p ringgate-xdp --examples
+#     cargo build --profile dist -p ringgate-io -p ringgate-xdp --examples
 #     benches/card.sh
 #
 # It takes root and half a minute. Both sides share one core, at one real-time priority where that is allowed, so that each runs until it has
@@ -11,13 +11,13 @@ set -euo pipefail
 : "${ROUNDS:=5}"
 : "${BURSTS:=3000}"      # of 64 datagrams
 : "${CORE:=1}"
-: "${BIN:=target/release/examples}"
+: "${BIN:=target/dist/examples}"
 
 cd "$(dirname "$0")/.."
 . benches/rig.sh
 need_root
 for program in serve echo; do
-    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p ringgate-io -p ringgate-xdp --examples"
+    [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --profile dist -p ringgate-io -p ringgate-xdp --examples"
 done
 gateway=card-g$$ player=card-p$$ said=$work
 make_wire "$gateway" "$player" 10.97.0

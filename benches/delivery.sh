@@ -1,7 +1,7 @@
 #!/bin/bash
 # A thousand players of a game server in C, which sends levels and snapshots whole, over a bad network: every message accounted for at both ends.
 #
-#     cargo build --release -p ringgate -p ringgate-loadgen
+#     cargo build --profile dist -p ringgate -p ringgate-loadgen
 #     benches/delivery.sh
 #
 # It takes a minute, no root. Players order levels with messages as long as levels. At the end come the generator's table, in which all books are
@@ -12,7 +12,7 @@ set -euo pipefail
 : "${BYTES:=20480}"                # of an order; a level has as many
 : "${RAMP:=10s}" "${HOLD:=30s}"
 : "${NETWORK:=PktLag=50 PktLoss=5 PktIncomingLoss=5}"
-: "${BIN:=target/release}"         # ringgate, ringgate-loadgen
+: "${BIN:=target/dist}"         # ringgate, ringgate-loadgen
 : "${PORT:=41800}" "${ADMIN:=41801}"
 
 cd "$(dirname "$0")/.."

@@ -8,7 +8,7 @@ fail() { echo "${0##*/}: $*" >&2; exit 2; }
 need() {
     local program
     for program in "$@"; do
-        [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --release -p $program"
+        [[ -x $BIN/$program ]] || fail "$BIN/$program is missing: cargo build --profile dist -p $program"
     done
     BIN=$(realpath "$BIN")
 }

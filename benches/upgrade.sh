@@ -2,7 +2,7 @@
 # How long players wait while a gateway is handed over, and what memory that takes: real processes, one worker and the game process on one
 # core, the load generator on another. Each upgrade is told in its parts; the generator's books say whether anybody lost anything.
 #
-#     cargo build --release --locked -p ringgate -p ringgate-loadgen
+#     cargo build --profile dist --locked -p ringgate -p ringgate-loadgen
 #     benches/upgrade.sh                                          # 10,000 players, 50,000 payloads a second each way
 #     SESSIONS=1000000 HZ=0.001 KEEP_ALIVE=60s RAMP=150s HOLD=200s benches/upgrade.sh       # a million who are hardly heard; 3 GB
 #
@@ -20,7 +20,7 @@ set -euo pipefail
 : "${WORKERS:=1}"
 : "${GATE_CORE:=0}" "${LOAD_CORE:=1}"
 : "${REQUIRE:=loss<0.0001%}"       # of the load generator
-: "${BIN:=target/release}"         # ringgate, ringgate-loadgen
+: "${BIN:=target/dist}"         # ringgate, ringgate-loadgen
 : "${OUT:=}"                       # a CSV file to keep
 
 cd "$(dirname "$0")/.."

@@ -2,7 +2,7 @@
 # What it costs the gateway to be watched: CPU for each round trip with nobody looking, and with a scrape of /metrics each second beside an
 # open live page, which asks for /status each second. One gateway for all rounds, in which both take turns; medians of the pairs.
 #
-#     cargo build --release -p ringgate -p ringgate-loadgen
+#     cargo build --profile dist -p ringgate -p ringgate-loadgen
 #     benches/watched.sh
 #
 # It takes about 8 minutes, no root, and wants a quiet machine. It ends with 1 where being watched costs more than BOUND percent. What can be
@@ -16,7 +16,7 @@ set -euo pipefail
 : "${EVERY:=1}"                    # seconds between two looks of each watcher
 : "${BOUND:=1.0}"                  # percent
 : "${GATE_CORE:=0}" "${LOAD_CORE:=1}"
-: "${BIN:=target/release}"         # ringgate, ringgate-loadgen
+: "${BIN:=target/dist}"         # ringgate, ringgate-loadgen
 : "${OUT:=}"                       # a CSV file to keep
 
 cd "$(dirname "$0")/.."

@@ -4,7 +4,7 @@
 # AF_XDP, at 60,000 a second one by one and at full queues, its game server behind a udp link or its game process on a bundle link.
 # Contenders take turns, medians count.
 #
-#     cargo build --release -p ringgate -p ringgate-loadgen
+#     cargo build --profile dist -p ringgate -p ringgate-loadgen
 #     sudo benches/xdp.sh
 #
 # It takes root, two cores and about eleven minutes, and wants a quiet machine. Nothing is installed: who is missing is left out, aloud. At full
@@ -20,7 +20,7 @@ set -euo pipefail
 : "${DELAY:=auto}"      # the gateway's batch_delay
 : "${CORE:=0}"          # of the gateway, its game process and what they do in the kernel
 : "${LOAD_CORE:=1}"     # of the generator, where it is not at full queues
-: "${BIN:=target/release}"
+: "${BIN:=target/dist}"
 : "${QUILKIN:=quilkin}"
 : "${OUT:=}"            # a CSV file to keep
 

@@ -82,7 +82,7 @@ enum Command {
     Upgrade(upgrade::Args),
 }
 
-use crate::handover::CONTROL_SOCKET;
+use ringgate_worker::handover::CONTROL_SOCKET;
 
 /// `run_dir` where the config does not say.
 const RUN_DIR_DEFAULT: &str = "/run/ringgate";

@@ -59,9 +59,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Admin, Config, IoChoice};
-use crate::handover::{Channel, Facts, Given};
 use crate::membership::{Known, Order, Prepared};
-use crate::worker::{Fleet, Ready};
 use agents::Agents;
 use denying::Denials;
 pub use denying::State;
@@ -78,6 +76,8 @@ use recorder::Recorder;
 use ringgate_gate::{IdVec, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_worker::handover::{Channel, Facts, Given};
+use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
 use view::View;
 use wakes::Events;

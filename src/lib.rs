@@ -10,7 +10,5 @@ pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod control;
-pub mod handover;
 pub mod hosting;
 pub mod membership;
-pub mod worker;

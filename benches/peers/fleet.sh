@@ -3,7 +3,7 @@
 # and a game server on the renetcode crate. One load generator for all (`ringgate-loadgen ladder`), one core for each contender, payloads
 # that leave one by one, rounds in which the contenders take turns, medians.
 #
-#     cargo build --release -p ringgate -p ringgate-loadgen
+#     cargo build --profile dist -p ringgate -p ringgate-loadgen
 #     (cd benches/peers && cargo build --release)
 #     sudo benches/peers/fleet.sh
 #
@@ -23,7 +23,7 @@ set -euo pipefail
 : "${KNEE_ARRIVALS:=ticks}"        # at full queues batches are what there is, and the generator carries more
 : "${GATE_CORE:=0}"                # contenders, and what they do in the kernel
 : "${LOAD_CORE:=1}"                # the generator
-: "${BIN:=target/release}"         # ringgate, ringgate-loadgen
+: "${BIN:=target/dist}"         # ringgate, ringgate-loadgen
 : "${PEERS_BIN:=benches/peers/target/release}"  # renetcode-echo
 : "${NGINX:=nginx}" "${ENVOY:=envoy}" "${QUILKIN:=quilkin}" "${NFT:=nft}"
 : "${OUT:=}"                       # default: benches/record/DATE-CPU

@@ -24,10 +24,10 @@ use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
 use crate::control::{Program, is_at};
-use crate::handover::{self, Channel};
 use crate::hosting::{self, LEASES_FILE, Prepared};
 use crate::membership::COPY_FILE;
 use ringgate_state::Folder;
+use ringgate_worker::handover::{self, Channel};
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
 #[derive(Debug, clap::Args)]

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use super::{Failure, exit};
 use crate::config::LogFormat;
-use crate::worker::{Fleet, Plan, Stages};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
@@ -25,6 +24,7 @@ use ringgate_gate::{
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::process;
+use ringgate_worker::{Fleet, Plan, Stages};
 
 use super::logging::{self, LogArgs};
 use players::{Outcome, Swarm};

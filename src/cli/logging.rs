@@ -1,11 +1,16 @@
 //! Log set-up: human lines on stderr, coloured on a terminal, or one JSON object a line on request.
 //!
-//! The level is `info` unless the variable `RINGGATE_LOG` says otherwise, in the syntax of
-//! tracing's `EnvFilter`. Nothing is logged per packet, whatever the level.
+//! The level is `info` unless the variable `RINGGATE_LOG` says otherwise: a level, and for single
+//! parts of the program `PART=LEVEL`, with commas between. Nothing is logged per packet, whatever
+//! the level.
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, registry};
 
 use super::Failure;
 use crate::config::{LoadError, LogFormat, values};
@@ -42,22 +47,47 @@ pub fn begin<C>(
 /// Installs the process's logger. The arguments go before the config.
 pub fn init(args: LogArgs, config: LogFormat) -> Result<(), Failure> {
     let filter = filter(std::env::var("RINGGATE_LOG").ok())?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let lines = fmt::layer().with_writer(io::stderr);
     let installed = match args.format.unwrap_or(config) {
         LogFormat::Human => {
             let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let ansi = io::stderr().is_terminal() && !plain;
-            builder.with_ansi(ansi).with_target(false).try_init()
+            registry().with(lines.with_ansi(ansi).with_target(false).with_filter(filter)).try_init()
         }
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => {
+            registry().with(lines.json().flatten_event(true).with_filter(filter)).try_init()
+        }
     };
     installed.map_err(|cause| Failure::failed(format_args!("cannot start logging: {cause}")))
 }
 
-fn filter(directives: Option<String>) -> Result<EnvFilter, Failure> {
-    let Some(directives) = directives else { return Ok(EnvFilter::new("info")) };
-    EnvFilter::try_new(&directives)
-        .map_err(|cause| Failure::bad_input(format_args!("RINGGATE_LOG={directives:?}: {cause}")))
+/// What is logged. A word that is no level is a mistake and not a part's name: a level that is
+/// misspelt would silence every line.
+fn filter(directives: Option<String>) -> Result<Targets, Failure> {
+    let usual = Targets::new().with_default(LevelFilter::INFO);
+    let Some(directives) = directives else { return Ok(usual) };
+    let mistake = |word: &str| {
+        Failure::bad_input(format_args!(
+            "RINGGATE_LOG={directives:?}: found {word:?}, expected off, error, warn, info, debug \
+             or trace, or PART=LEVEL such as ringgate::control=debug"
+        ))
+    };
+    directives.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(
+        usual,
+        |targets, word| {
+            let (part, level) = match word.split_once('=') {
+                Some((part, level)) => (Some(part), level),
+                None => (None, word),
+            };
+            let is_named = level.parse::<usize>().is_err() && part != Some("");
+            let level: LevelFilter =
+                level.parse().ok().filter(|_| is_named).ok_or_else(|| mistake(word))?;
+            Ok(match part {
+                Some(part) => targets.with_target(part, level),
+                None => targets.with_default(level),
+            })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -70,6 +100,20 @@ mod tests {
         let Failure::BadInput(sentence) = error else { panic!("{error:?}") };
         assert!(sentence.starts_with("RINGGATE_LOG=\"ringgate=loud\": "), "{sentence}");
         assert!(!sentence.contains('\n'));
+        for misspelt in ["trce", "info,ringgate", "=info", "5", "info,debg"] {
+            assert!(filter(Some(misspelt.into())).is_err(), "{misspelt}");
+        }
+    }
+
+    #[test]
+    fn parts_have_levels_of_their_own() {
+        let targets =
+            filter(Some("warn, ringgate::control=debug,hyper=off".into())).expect("valid");
+        assert!(targets.would_enable("ringgate::control::http", &tracing::Level::DEBUG));
+        assert!(!targets.would_enable("ringgate::worker", &tracing::Level::INFO));
+        assert!(targets.would_enable("ringgate::worker", &tracing::Level::WARN));
+        assert!(!targets.would_enable("hyper", &tracing::Level::ERROR));
+        assert!(filter(None).expect("valid").would_enable("any", &tracing::Level::INFO));
     }
 
     #[test]

@@ -15,9 +15,7 @@ use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Program, Settings, plan};
-use crate::handover;
 use crate::membership::{self, Prepared};
-use crate::worker::{CardShown, Fleet, Kept, Plan, Ports};
 use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
@@ -28,6 +26,8 @@ use ringgate_os::process;
 use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
+use ringgate_worker::handover;
+use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
 use successor::Successor;
 
 /// Runs the gateway until SIGTERM, which drains it.

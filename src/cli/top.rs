@@ -5,6 +5,8 @@
 //! when the gateway does: who looks wants to see it come back.
 
 mod change;
+mod keyboard;
+mod picture;
 mod terminal;
 mod view;
 

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use super::draining::survey;
 use super::keeper::{Done, Keeper, Ticket, Wanted};
 use super::{ControlLoop, Joining};
-use crate::worker::Fleet;
 use ringgate_gate::{self as gate, Denied, Ended, Setup, Survey};
 use ringgate_os::clock;
 use ringgate_state::{Change, Counts, DenyList, Effect, Folder, Kept, Refusal, Whom, text};
+use ringgate_worker::Fleet;
 
 /// What a gateway finds at its start.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::http::Draining;
 use super::view::Drain;
 use super::{ControlLoop, NS_PER_MS};
-use crate::worker::{Fleet, Published};
 use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};
+use ringgate_worker::{Fleet, Published};
 
 /// When the players of backends that drain have to leave.
 pub(super) type Deadlines = HashMap<BackendId, u64>;

@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::view::Snapshot;
-use crate::handover::Told;
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, Phase, Setup};
+use ringgate_worker::handover::Told;
 
 /// What the log knows.
 #[derive(Default)]

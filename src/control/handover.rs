@@ -25,12 +25,7 @@ use tokio::sync::oneshot;
 
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
-use crate::handover::{
-    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
-    TAKEN_WITHIN,
-};
 use crate::membership;
-use crate::worker::{self, Fleet, Frozen, Gift, PartOfRest};
 use copying::{Offer, converse, note};
 use outcome::{Lap, Pause};
 use ringgate_fleet::lease::Handed;
@@ -39,6 +34,11 @@ use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
+use ringgate_worker::handover::{
+    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
+    TAKEN_WITHIN,
+};
+use ringgate_worker::{Fleet, Frozen, Gift, PartOfRest};
 
 pub(super) use copying::{filled, note_heard};
 pub(super) use entrance::{next_successor, serve};
@@ -142,8 +142,8 @@ impl ControlLoop {
     fn offer(&self, fleet: &Fleet) -> Result<Offer, String> {
         let fail = |why: io::Error| format!("cannot set memory aside for the state: {why}");
         let workers = fleet.worker_count() as u16;
-        let layout = worker::write_layout(&self.setup, workers)?;
-        let streams = (0..workers).map(|_| Writing::new(worker::window_bytes()));
+        let layout = ringgate_worker::write_layout(&self.setup, workers)?;
+        let streams = (0..workers).map(|_| Writing::new(ringgate_worker::window_bytes()));
         let state = self.denials.folder().map(|(_, fd)| fd);
         let doors = self.doors.iter().flatten().chain(state).chain(&self.announcements);
         let doors = doors.map(OwnedFd::try_clone);
@@ -160,7 +160,7 @@ impl ControlLoop {
             facts: filled(&facts).map_err(fail)?,
             layout_memory: filled(&layout).map_err(fail)?,
             layout,
-            shared: Writing::new(worker::window_bytes()).map_err(fail)?,
+            shared: Writing::new(ringgate_worker::window_bytes()).map_err(fail)?,
             workers: streams.collect::<io::Result<_>>().map_err(fail)?,
             early: None,
             given: None,
@@ -175,7 +175,7 @@ impl ControlLoop {
     pub(super) fn hold_still(&mut self, layout: &[u8]) -> Result<Early, String> {
         self.check_no_drain()?;
         let workers = self.view.published().len() as u16;
-        if worker::write_layout(&self.setup, workers)? != layout {
+        if ringgate_worker::write_layout(&self.setup, workers)? != layout {
             return Err("a reload has come in between; try again".to_owned());
         }
         let denied = self.denials.give(self.view.now_ns())?;
@@ -247,8 +247,10 @@ impl ControlLoop {
             has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),
-            control: control.as_ref().map(|_| run_dir.join(crate::handover::CONTROL_SOCKET)),
-            next: next.as_ref().map(|_| run_dir.join(crate::handover::SOCKET)),
+            control: control
+                .as_ref()
+                .map(|_| run_dir.join(ringgate_worker::handover::CONTROL_SOCKET)),
+            next: next.as_ref().map(|_| run_dir.join(ringgate_worker::handover::SOCKET)),
             announce: self.announcements.as_ref().map(|_| self.announce_path()),
             run_dir,
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),

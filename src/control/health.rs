@@ -7,8 +7,8 @@
 //! backends, because the kernel decides which worker a player meets.
 
 use super::view::{Snapshot, is_up};
-use crate::worker::Report;
 use ringgate_gate::{Backend, BackendId, Listener, Phase};
+use ringgate_worker::Report;
 
 /// `Err` says what is wrong.
 pub(super) fn is_healthy(snapshot: &Snapshot<'_>) -> Result<(), String> {

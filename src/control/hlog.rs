@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::runtime::{File, Files};
 use crate::config::Histograms;
-use crate::worker::{Stage, Stages};
 use ringgate_os::{host, utc};
 use ringgate_report::hlog;
+use ringgate_worker::{Stage, Stages};
 
 /// A file that grows, and its successors.
 pub(super) struct HistogramLog {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::super::runtime::Runtime;
     use super::*;
-    use crate::worker::Recorder;
+    use ringgate_worker::Recorder;
 
     const BEGAN: Duration = Duration::from_secs(1_700_000_000);
 

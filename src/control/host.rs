@@ -35,7 +35,6 @@ use super::view::Reloads;
 use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
-use crate::handover::CONTROL_SOCKET;
 use crate::hosting::{Member, Prepared};
 use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
@@ -43,6 +42,7 @@ use reload::Live;
 use ringgate_agent::service::Agent;
 use ringgate_os::process;
 use ringgate_report::text::put;
+use ringgate_worker::handover::CONTROL_SOCKET;
 
 /// What an agent's control plane is told.
 #[derive(Debug)]

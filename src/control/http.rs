@@ -24,9 +24,9 @@ use super::status::SCHEMA;
 use super::view::{Snapshot, View};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
-use crate::handover::{Channel, Early};
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_state as state;
+use ringgate_worker::handover::{Channel, Early};
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {

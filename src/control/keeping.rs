@@ -7,9 +7,9 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::ControlLoop;
-use crate::worker::{Fleet, Opened, name_of};
 use ringgate_gate::ListenerId;
 use ringgate_os::stored::Store;
+use ringgate_worker::{Fleet, Opened, name_of};
 
 /// The way to the service manager, where there is one.
 pub(super) fn store(notify: Option<&str>) -> Option<Store> {

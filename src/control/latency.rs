@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::handover::Latency;
-use crate::worker::{Published, Recorder, Stage, Stages};
+use ringgate_worker::handover::Latency;
+use ringgate_worker::{Published, Recorder, Stage, Stages};
 
 /// What is shown of the latencies.
 #[derive(Clone, Debug, Default)]

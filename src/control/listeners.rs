@@ -15,8 +15,8 @@ use super::draining::survey;
 use super::plan::{Links, card_choice};
 use super::reload::{Known, Next};
 use crate::config::{self, Config};
-use crate::worker::{Fleet, NotOpened, Opened, Wanted};
 use ringgate_gate::{Ended, Front, ListenerId, Setup, Wanted as Sessions};
+use ringgate_worker::{Fleet, NotOpened, Opened, Wanted};
 
 /// What is known of listeners beside what workers were told.
 pub(super) struct Listeners {

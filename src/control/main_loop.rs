@@ -24,11 +24,11 @@ use super::view::View;
 use super::wakes::{Event, Events};
 use super::{End, Inherited, health};
 use crate::config::{Config, LoadError};
-use crate::handover::Channel;
-use crate::worker::{Fleet, Opened};
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::stored::Store;
+use ringgate_worker::handover::Channel;
+use ringgate_worker::{Fleet, Opened};
 
 /// A reload that can be carried out.
 struct Reloading {

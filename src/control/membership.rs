@@ -28,11 +28,11 @@ use crate::membership::{
     Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
     merged,
 };
-use crate::worker::Fleet;
 use ringgate_fleet::values::gateway::SHUT_MAX;
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup};
 use ringgate_os::process;
 use ringgate_report::text::put;
+use ringgate_worker::Fleet;
 
 /// What the control thread knows of its fleet.
 pub(super) struct Membership {

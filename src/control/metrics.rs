@@ -15,11 +15,11 @@ pub(super) use text::CONTENT_TYPE;
 
 use super::latency::{BOUNDS_NS, QUANTILES};
 use super::view::{Snapshot, is_up};
-use crate::worker::{CardShown, Report, Stage};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;
 use ringgate_state::Counts;
+use ringgate_worker::{CardShown, Report, Stage};
 use text::{Kind, Text};
 
 /// The page.

@@ -14,8 +14,8 @@ use super::latency::Collector;
 use super::runtime::Runtime;
 use super::view::View;
 use crate::config::Histograms;
-use crate::handover::Latency;
 use ringgate_os::clock;
+use ringgate_worker::handover::Latency;
 
 /// The task that does it.
 pub(super) struct Recorder {

@@ -10,12 +10,12 @@ use super::health;
 use super::membership::FleetStatus;
 use super::metrics::incarnation;
 use super::view::Snapshot;
-use crate::worker::{CardShown, Stage};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     Counters, Ended, Front, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
 };
 use ringgate_io::CardDrop;
+use ringgate_worker::{CardShown, Stage};
 
 /// The version of all JSON that the gateway answers with: one more when a field goes away or
 /// changes its meaning.

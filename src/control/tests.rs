@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::denying::Shown;
 use super::membership::FleetShown;
 use super::view::{Facts, Live, Reloads, Snapshot};
-use crate::worker::Report;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
@@ -18,6 +17,7 @@ use ringgate_gate::{
 };
 use ringgate_os::overflows::Split;
 use ringgate_os::usage::Used;
+use ringgate_worker::Report;
 
 pub(super) fn facts() -> Facts {
     Facts {

@@ -14,8 +14,6 @@ use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
 use crate::config::Admin;
-use crate::handover;
-use crate::worker::{Fleet, FleetCard, Published, Report};
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, ListenerId, ListenerTraffic,
@@ -25,6 +23,8 @@ use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
 use ringgate_trunks::{Shown as AgentsShown, Window};
+use ringgate_worker::handover;
+use ringgate_worker::{Fleet, FleetCard, Published, Report};
 
 /// Where snapshots are taken.
 pub(super) struct View {

@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Child;
 use std::time::Duration;
 
-use ringgate::handover::{Channel, Facts, Heard, Message};
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
+use ringgate_worker::handover::{Channel, Facts, Heard, Message};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};

@@ -11,8 +11,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use ringgate::handover::Channel;
 use ringgate_link::announce::{Announcement, Standing, State};
+use ringgate_worker::handover::Channel;
 
 use crate::agent::{Agent, Heir, agent_upgrade};
 use crate::command::{Ending, ringgate};

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use renetcode::{ClientAuthentication, NetcodeClient};
-use ringgate::worker::{Fleet, Plan};
 use ringgate_core::netcode::{Client, Notice, TokenSpec, UserData, mint, user_data};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
@@ -22,6 +21,7 @@ use ringgate_gate::{
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::clock::{self, Clock};
+use ringgate_worker::{Fleet, Plan};
 
 use crate::folder::Folder;
 

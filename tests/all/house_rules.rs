@@ -48,6 +48,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/trunk", "core link"),
     ("crates/trunk-io", "core link os trunk"),
     ("crates/trunks", "core lanes link os trunk trunk-io"),
+    ("crates/worker", "batch core gate io lanes os"),
     ("crates/xdp", "batch os"),
     ("loadgen", "batch client core impair io link os report"),
 ];
@@ -68,6 +69,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/netcode", "crypto drops limits proto secret"),
     ("crates/core/src/proto", "carry drops endpoint limits secret"),
     ("crates/core/src/secret", "carry"),
+    ("crates/worker/src/handover", "os"),
     ("loadgen/src/attack", "batch core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os report::hlog"),
@@ -76,15 +78,13 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "agent batch config confine control core fleet gate handover hosting io link membership os report state tokens worker"),
+    ("src/cli", "agent batch config confine control core fleet gate hosting io link membership os report state tokens worker"),
     ("src/config", "agent::options core fleet gate::Front gate::Intake os::processor trunk::tls"),
     ("src/confine", "os::process"),
-    ("src/control", "agent batch config confine core fleet gate handover hosting io::CardChoice io::CardDrop io::CardMode io::Choice lanes::Desk link::announce membership os report state trunk::tls trunks worker"),
-    ("src/handover", "os"),
+    ("src/control", "agent batch config confine core fleet gate hosting io::CardChoice io::CardDrop io::CardMode io::Choice lanes::Desk link::announce membership os report state trunk::tls trunks worker"),
     ("src/hosting", "agent config fleet gate::Allowed link::announce membership os"),
     ("src/main", "ringgate"),
     ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
-    ("src/worker", "batch config core gate handover io lanes link os"),
 ];
 
 /// Crates whose files may not import each other in a circle.
@@ -431,10 +431,10 @@ mod bad_samples {
         let found = breaks(dependency_violations, path, "//! X.\nuse crate::crypto::Aead;\n");
         assert_eq!(found, [format!("{path}:2: `proto` may not use `crypto::Aead`")]);
         for (path, text) in [
-            ("src/config/x.rs", "use crate::worker::Fleet;"),
+            ("src/config/x.rs", "use ringgate_worker::Fleet;"),
             ("src/config/x.rs", "use ringgate_gate::Gate;"),
-            ("src/config/a/x.rs", "use super::super::super::worker::Worker;"),
-            ("src/control/x.rs", "use crate::{worker::Fleet, cli::run};"),
+            ("src/config/a/x.rs", "use super::super::super::control::Control;"),
+            ("src/control/x.rs", "use crate::{config::Config, cli::run};"),
             ("src/control/x.rs", "use ringgate_io::{Choice, Driver};"),
             ("crates/core/src/proto/x.rs", "fn x() -> crate::crypto::Job { todo() }"),
             ("crates/core/src/drops.rs", "use crate::limits;"),
@@ -447,8 +447,8 @@ mod bad_samples {
     #[test]
     fn dependencies_in_the_right_direction_are_left_alone() {
         for (path, text) in [
-            ("src/worker/x.rs", "use ringgate_gate::Gate; use ringgate_io::Driver;"),
-            ("src/control/x.rs", "use crate::{worker::Fleet, config::Config};"),
+            ("crates/worker/src/x.rs", "use ringgate_gate::Gate; use ringgate_io::Driver;"),
+            ("src/control/x.rs", "use crate::config::Config; use ringgate_worker::Fleet;"),
             ("crates/core/src/proto/x.rs", "#[cfg(test)]\nmod tests { use crate::crypto::Aead; }"),
             ("crates/core/src/proto/tests.rs", "use crate::crypto::Aead;"),
             ("crates/core/src/drops.rs", "mod inner { use super::DropReason; }"),

@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::folder::Folder;
 use crate::gateway_rig::{local, on_both_drivers, stop, until};
 use crate::ports::free_port;
-use ringgate::worker::{Fleet, Plan};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
@@ -24,6 +23,7 @@ use ringgate_gate::{
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
+use ringgate_worker::{Fleet, Plan};
 use socket2::{Domain, Socket, Type};
 
 on_both_drivers!(

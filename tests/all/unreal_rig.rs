@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringgate::worker::{Fleet, Plan};
 use ringgate_batch::Endpoint;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;
@@ -27,6 +26,7 @@ use ringgate_gate::{
 };
 use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
+use ringgate_worker::{Fleet, Plan};
 
 use crate::gateway_rig::{local, socket_toward, stop, until};
 

@@ -3,8 +3,8 @@
 
 use std::process::{Child, Command, Stdio};
 
-use ringgate::handover::Channel;
 use ringgate_os::process;
+use ringgate_worker::handover::Channel;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Text, wait_for};

@@ -3,8 +3,8 @@
 # from ringgate-loadgen, whose books have to balance:
 #
 #   debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps,iproute2 bookworm ROOT
-#   tuning/debian/build.sh OUT && cargo build --release -p ringgate-loadgen
-#   tests/systemd/walk.sh ROOT OUT/ringgate_0.1.0_amd64.deb target/release/ringgate-loadgen
+#   tuning/debian/build.sh OUT && cargo build --profile dist -p ringgate-loadgen
+#   tests/systemd/walk.sh ROOT OUT/ringgate_0.1.0_amd64.deb target/dist/ringgate-loadgen
 #
 # Prints each command and what it says, and ends at the first that fails. ROOT stays as it is (boot.sh). The second release is the same
 # package under a higher number.

@@ -8,8 +8,8 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Carg
 RINGGATE_COMMIT=${RINGGATE_COMMIT:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}
 export RINGGATE_COMMIT
 if [[ -z ${BIN:-} ]]; then
-    cargo build --release --locked -p ringgate
-    BIN=target/release/ringgate
+    cargo build --profile dist --locked -p ringgate
+    BIN=target/dist/ringgate
 fi
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

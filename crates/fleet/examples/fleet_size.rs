@@ -1,6 +1,6 @@
 //! What a fleet of 10,000 backends and 500 gateways costs: memory of a mirror, time of a list, and
 //! of an update from the writer to the mirror. Wants an etcd that may be written to:
-//! `cargo run --release -p ringgate-fleet --example fleet_size -- http://127.0.0.1:2379`.
+//! `cargo run --profile dist -p ringgate-fleet --example fleet_size -- http://127.0.0.1:2379`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -6,8 +6,8 @@ use hdrhistogram::Histogram;
 
 use super::Facts;
 use super::players::{Outcome, Swarm};
-use crate::worker::Stage;
 use ringgate_gate::{Counters, Imbalance};
+use ringgate_worker::Stage;
 
 /// One line a second.
 pub(super) fn progress(second: u64, sessions: u64, swarm: &Swarm) -> String {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::Finding;
 use crate::config::Config;
-use crate::worker::{self, Holder};
 use ringgate_os::diag::Transport;
 use ringgate_os::owners;
+use ringgate_worker::Holder;
 
 /// Who is where the config wants to be. A gateway that runs from this very file is where it
 /// belongs.
@@ -28,7 +28,7 @@ pub(super) fn in_use(config: &Config, file: &Path) -> Finding {
         .chain(agents)
         .filter(|(_, address)| address.port() != 0)
         .filter_map(|(transport, address)| {
-            Some((spelled(transport, address), worker::holder(transport, address)?))
+            Some((spelled(transport, address), ringgate_worker::holder(transport, address)?))
         })
         .collect();
     let what = "addresses";

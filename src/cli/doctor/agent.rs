@@ -9,7 +9,6 @@ use std::time::Duration;
 use super::Finding;
 use super::certificate;
 use crate::config::{Config, HostConfig, Link};
-use crate::worker;
 use ringgate_os::clock;
 use ringgate_os::diag::Transport;
 
@@ -75,7 +74,7 @@ fn reached(what: String, addresses: io::Result<Vec<SocketAddr>>) -> Finding {
 /// Whether a server listens where players are to be sent.
 fn served(name: &str, address: SocketAddr) -> Finding {
     let what = format!("backend {name}");
-    match worker::holder(Transport::Udp, address) {
+    match ringgate_worker::holder(Transport::Udp, address) {
         Some(holder) => Finding::ok(what, format!("UDP {address}: {holder}")),
         None => Finding::ok(what, format!("nobody listens on UDP {address}"))
             .could("gateways send nobody there until somebody does", "start the server"),

@@ -19,14 +19,14 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
-use crate::handover::channel::{Packet, why_not};
-use crate::handover::{
-    self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
-};
-use crate::worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_state::{Folder, text};
+use ringgate_worker::handover::channel::{Packet, why_not};
+use ringgate_worker::handover::{
+    self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
+};
+use ringgate_worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
 
 /// Whom to take over from: who has started this process, or who has this `run_dir`, if somebody
 /// does.

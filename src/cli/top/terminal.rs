@@ -4,21 +4,18 @@
 //! from there. Counters of a gateway that was restarted begin at zero, so there is no rate between
 //! its last look and the next one's first.
 
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
 
-use ratatui::DefaultTerminal;
-use ratatui::Frame;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
-use ratatui::text::Line;
-use ratatui::widgets::{Paragraph, Sparkline};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::super::Failure;
 use super::super::admin::Admin;
 use super::super::status::head;
 use super::change::{Change, Look};
+use super::keyboard::{Key, keys};
+use super::picture::{Line, Style, curve, shown};
 use super::view;
 use ringgate_os::clock::Clock;
 use ringgate_report::text::count;
@@ -31,11 +28,89 @@ pub(super) fn watch(
     first: Look,
 ) -> Result<(), Failure> {
     let failed = |why: io::Error| Failure::failed(format_args!("cannot use the terminal: {why}"));
-    let mut terminal = ratatui::try_init().map_err(failed)?;
-    let ended = Screen::new(first).run(&mut terminal, admin, interval, clock);
-    ratatui::restore();
+    let terminal = Terminal::take().map_err(failed)?;
+    let ended = Screen::new(first).run(&terminal, admin, interval, clock);
+    drop(terminal);
     ended.map_err(failed)
 }
+
+/// A terminal that tells each key as it is pressed and shows a screen of its own, until it is
+/// dropped or the process panics.
+struct Terminal {
+    before: Termios,
+}
+
+/// How many lines and columns there are.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    columns: usize,
+    lines: usize,
+}
+
+impl Terminal {
+    fn take() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        let terminal = Self { before };
+        let kept = terminal.before.clone();
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            give_back(&kept);
+            report(panic);
+        }));
+        terminal.show(OTHER_SCREEN)?;
+        Ok(terminal)
+    }
+
+    fn show(&self, bytes: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes.as_bytes())?;
+        out.flush()
+    }
+
+    fn size(&self) -> io::Result<Size> {
+        let size = tcgetwinsize(io::stdout())?;
+        Ok(Size { columns: usize::from(size.ws_col), lines: usize::from(size.ws_row) })
+    }
+
+    /// The keys that were pressed within that time, as soon as there is one.
+    fn keys_within(&self, time: Duration) -> io::Result<Vec<Key>> {
+        let mut stdin = io::stdin();
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let heard = match poll(&mut waiting, Some(&time)) {
+            Err(rustix::io::Errno::INTR) => 0,
+            heard => heard?,
+        };
+        if heard == 0 {
+            return Ok(Vec::new());
+        }
+        let mut sent = [0; 256];
+        match stdin.read(&mut sent)? {
+            0 => Ok(vec![Key::ControlC]),
+            length => Ok(keys(&sent[..length])),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        give_back(&self.before);
+    }
+}
+
+/// The screen and the settings that were there before.
+fn give_back(before: &Termios) {
+    let mut out = io::stdout();
+    let _ = out.write_all(FIRST_SCREEN.as_bytes()).and_then(|()| out.flush());
+    let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+}
+
+/// The screen that does not scroll, without a cursor; and back.
+const OTHER_SCREEN: &str = "\x1b[?1049h\x1b[?25l";
+const FIRST_SCREEN: &str = "\x1b[?25h\x1b[?1049l";
 
 /// What is on it.
 struct Screen {
@@ -43,7 +118,7 @@ struct Screen {
     body: String,
     /// Newest last.
     curves: [Vec<u64>; CURVES.len()],
-    scrolled: u16,
+    scrolled: usize,
     is_paused: bool,
     /// Why the gateway does not answer, if it does not.
     missing: Option<String>,
@@ -72,7 +147,7 @@ impl Screen {
 
     fn run(
         &mut self,
-        terminal: &mut DefaultTerminal,
+        terminal: &Terminal,
         admin: &Admin,
         interval: Duration,
         clock: Clock,
@@ -80,13 +155,15 @@ impl Screen {
         let interval_ns = interval.as_nanos() as u64;
         let mut due_ns = clock.now_ns() + interval_ns;
         loop {
-            terminal.draw(|frame| self.draw(frame))?;
+            let size = terminal.size()?;
+            terminal.show(&shown(&self.draw(size), size.columns))?;
             let left = Duration::from_nanos(due_ns.saturating_sub(clock.now_ns()));
-            if event::poll(left)? {
-                match event::read()? {
-                    Event::Key(key) if self.press(key) == Next::End => return Ok(()),
-                    _ => continue,
-                }
+            let keys = terminal.keys_within(left)?;
+            if keys.into_iter().any(|key| self.press(key) == Next::End) {
+                return Ok(());
+            }
+            if clock.now_ns() < due_ns {
+                continue;
             }
             due_ns = clock.now_ns() + interval_ns;
             if !self.is_paused {
@@ -121,108 +198,107 @@ impl Screen {
         self.before = now;
     }
 
-    fn press(&mut self, key: KeyEvent) -> Next {
-        if key.kind == KeyEventKind::Release {
-            return Next::GoOn;
-        }
-        let is_control_c =
-            key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            _ if is_control_c => return Next::End,
-            KeyCode::Char('q') | KeyCode::Esc => return Next::End,
-            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
-            KeyCode::Down | KeyCode::Char('j') => self.scrolled = self.scrolled.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::PageDown => self.scrolled = self.scrolled.saturating_add(PAGE_LINES),
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(PAGE_LINES),
-            KeyCode::Home => self.scrolled = 0,
-            KeyCode::End => self.scrolled = u16::MAX,
-            _ => {}
+    fn press(&mut self, key: Key) -> Next {
+        match key {
+            Key::ControlC | Key::Escape | Key::Character('q') => return Next::End,
+            Key::Character('p' | ' ') => self.is_paused = !self.is_paused,
+            Key::Down | Key::Character('j') => self.scrolled = self.scrolled.saturating_add(1),
+            Key::Up | Key::Character('k') => self.scrolled = self.scrolled.saturating_sub(1),
+            Key::PageDown => self.scrolled = self.scrolled.saturating_add(PAGE_LINES),
+            Key::PageUp => self.scrolled = self.scrolled.saturating_sub(PAGE_LINES),
+            Key::Home => self.scrolled = 0,
+            Key::End => self.scrolled = usize::MAX,
+            Key::Character(_) => {}
         }
         Next::GoOn
     }
 
-    fn draw(&mut self, frame: &mut Frame<'_>) {
-        let curves_height = if frame.area().height >= HEIGHT_WITH_CURVES { 5 } else { 0 };
-        let [top, curves, body, keys] = Layout::vertical([
-            Constraint::Length(3),
-            Constraint::Length(curves_height),
-            Constraint::Min(1),
-            Constraint::Length(1),
-        ])
-        .areas(frame.area());
-        frame.render_widget(Paragraph::new(self.head()), top);
-        if curves_height > 0 {
-            self.draw_curves(frame, curves);
+    /// The head, the curves where there is room, as much of the tables as fits, and the keys.
+    fn draw(&mut self, size: Size) -> Vec<Line> {
+        let mut lines = self.head();
+        lines.resize_with(HEAD_LINES, Line::default);
+        if size.lines >= LINES_WITH_CURVES {
+            lines.extend(self.curves(size.columns));
+            lines.push(Line::default());
         }
-        let lines: Vec<Line<'_>> = self.body.lines().map(styled).collect();
-        let hidden = (lines.len() as u16).saturating_sub(body.height);
+        let room = size.lines.saturating_sub(lines.len() + 1).max(1);
+        let body: Vec<&str> = self.body.lines().collect();
+        let hidden = body.len().saturating_sub(room);
         self.scrolled = self.scrolled.min(hidden);
-        frame.render_widget(Paragraph::new(lines).scroll((self.scrolled, 0)), body);
+        let last = (self.scrolled + room).min(body.len());
+        lines.extend(body[self.scrolled..last].iter().map(|line| styled(line)));
+        lines.resize_with(lines.len() + room - (last - self.scrolled), Line::default);
         let more = if hidden > self.scrolled { "  more below" } else { "" };
         let paused = if self.is_paused { "  PAUSED" } else { "" };
         let text = format!("q quit  p pause  up, down, page up, page down scroll{more}{paused}");
-        frame.render_widget(Paragraph::new(text).dim(), keys);
+        lines.push(Line::new(text, Style::Dim));
+        lines
     }
 
-    fn head(&self) -> Vec<Line<'_>> {
+    fn head(&self) -> Vec<Line> {
         let status = &self.before.status;
-        let mut lines: Vec<Line<'_>> =
-            head(status).lines().map(|line| Line::from(line.to_owned())).collect();
         let style = match (&self.missing, status.drain_left_ms, &status.not_ready_because) {
-            (Some(_), ..) | (_, None, Some(_)) => Style::new().red().bold(),
-            (_, Some(_), _) => Style::new().yellow().bold(),
-            _ => Style::new().green().bold(),
+            (Some(_), ..) | (_, None, Some(_)) => Style::Alarm,
+            (_, Some(_), _) => Style::Warning,
+            _ => Style::Good,
         };
+        let head = head(status);
+        let mut lines: Vec<_> = head.lines().map(|line| Line::new(line, Style::Plain)).collect();
         if let Some(first) = lines.first_mut() {
             *first = match &self.missing {
-                None => first.clone().style(style),
-                Some(why) => Line::from(format!("NO ANSWER: {why}")).style(style),
+                None => Line::new(head.lines().next().unwrap_or_default(), style),
+                Some(why) => Line::new(format!("NO ANSWER: {why}"), style),
             };
         }
         lines
     }
 
-    fn draw_curves(&self, frame: &mut Frame<'_>, area: Rect) {
-        let places: [Rect; CURVES.len()] =
-            Layout::horizontal([Constraint::Fill(1); CURVES.len()]).spacing(2).areas(area);
-        for ((name, values), place) in CURVES.iter().zip(&self.curves).zip(places) {
-            let [title, curve] =
-                Layout::vertical([Constraint::Length(1), Constraint::Length(3)]).areas(place);
+    /// All curves side by side, each below its newest value and its name.
+    fn curves(&self, columns: usize) -> Vec<Line> {
+        let width = (columns + GAP) / CURVES.len() - GAP.min(columns / CURVES.len());
+        let mut titles = String::new();
+        let mut rows = vec![String::new(); CURVE_LINES];
+        for (name, values) in CURVES.iter().zip(&self.curves) {
             let now = values.last().map_or_else(|| "–".to_owned(), |value| count(*value));
-            frame.render_widget(Paragraph::new(format!("{now} {name}")).bold(), title);
-            let shown = &values[values.len().saturating_sub(usize::from(curve.width))..];
-            frame.render_widget(Sparkline::default().data(shown).cyan(), curve);
+            let title: String = format!("{now} {name}").chars().take(width).collect();
+            titles += &format!("{title:<0$}", width + GAP);
+            for (row, blocks) in rows.iter_mut().zip(curve(values, width, CURVE_LINES)) {
+                *row += &format!("{blocks:<0$}", width + GAP);
+            }
         }
+        let rows = rows.into_iter().map(|row| Line::new(row, Style::Curve));
+        std::iter::once(Line::new(titles, Style::Bold)).chain(rows).collect()
     }
 }
 
 /// Heads of tables stand out, and so does what is wrong.
-fn styled(line: &str) -> Line<'_> {
+fn styled(line: &str) -> Line {
     let is_head =
         ["worker ", "listener ", "backend ", "stage "].iter().any(|it| line.starts_with(it));
     let is_wrong = line.contains("  DOWN") || line.starts_with("NOT ");
     let style = match (is_wrong, is_head) {
-        (true, _) => Style::new().red(),
-        (_, true) => Style::new().bold(),
-        _ => Style::new(),
+        (true, _) => Style::Wrong,
+        (_, true) => Style::Bold,
+        _ => Style::Plain,
     };
-    Line::from(line).style(style)
+    Line::new(line, style)
 }
 
 /// A look each second, a quarter of an hour.
 const POINTS_MAX: usize = 900;
 
-const PAGE_LINES: u16 = 10;
+const PAGE_LINES: usize = 10;
+const HEAD_LINES: usize = 3;
+const CURVE_LINES: usize = 3;
+
+/// Columns between two curves.
+const GAP: usize = 2;
 
 /// Lower terminals have the tables alone.
-const HEIGHT_WITH_CURVES: u16 = 24;
+const LINES_WITH_CURVES: usize = 24;
 
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
     use super::*;
 
     fn look(sessions: u64, at_s: u64) -> Look {
@@ -230,10 +306,10 @@ mod tests {
         Look { status, at_ns: at_s * 1_000_000_000 }
     }
 
-    fn drawn(screen: &mut Screen, height: u16) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(90, height)).expect("memory");
-        terminal.draw(|frame| screen.draw(frame)).expect("memory");
-        terminal.backend().to_string()
+    fn drawn(screen: &mut Screen, lines: usize) -> String {
+        let drawn = screen.draw(Size { columns: 90, lines });
+        assert_eq!(drawn.len(), lines);
+        drawn.iter().map(|line| format!("{}\n", line.text())).collect()
     }
 
     #[test]
@@ -262,21 +338,20 @@ mod tests {
         screen.look(Ok(look(9, 1)));
         assert!(drawn(&mut screen, 8).contains("more below"));
         let first = drawn(&mut screen, 8);
-        assert_eq!(screen.press(KeyEvent::from(KeyCode::Down)), Next::GoOn);
+        assert_eq!(screen.press(Key::Down), Next::GoOn);
         assert_ne!(drawn(&mut screen, 8), first);
-        screen.press(KeyEvent::from(KeyCode::End));
+        screen.press(Key::End);
         assert!(!drawn(&mut screen, 8).contains("more below"));
-        screen.press(KeyEvent::from(KeyCode::Home));
+        screen.press(Key::Home);
         assert_eq!(drawn(&mut screen, 8), first);
     }
 
     #[test]
     fn q_escape_and_control_c_end_it() {
         let mut screen = Screen::new(look(7, 0));
-        let control_c = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        for key in [KeyEvent::from(KeyCode::Char('q')), KeyEvent::from(KeyCode::Esc), control_c] {
+        for key in [Key::Character('q'), Key::Escape, Key::ControlC] {
             assert_eq!(screen.press(key), Next::End);
         }
-        assert_eq!(screen.press(KeyEvent::from(KeyCode::Char('c'))), Next::GoOn);
+        assert_eq!(screen.press(Key::Character('c')), Next::GoOn);
     }
 }

@@ -9,10 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::http::Command;
 use super::{Asked, Prepared, pass, say};
-use crate::handover::message::CONVERSATION;
-use crate::handover::{Channel, Early, Giver, GiverStep, Heard, Message};
-use crate::worker::Scribe;
 use ringgate_os::shared::Writing;
+use ringgate_worker::Scribe;
+use ringgate_worker::handover::message::CONVERSATION;
+use ringgate_worker::handover::{Channel, Early, Giver, GiverStep, Heard, Message};
 
 /// What is told and lent.
 pub(super) struct Offer {

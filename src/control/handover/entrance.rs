@@ -6,7 +6,7 @@ use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 
 use crate::control::http::Command;
-use crate::handover::{Channel, Message};
+use ringgate_worker::handover::{Channel, Message};
 
 /// Takes successors that come by themselves.
 pub(in crate::control) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {

@@ -5,7 +5,7 @@ use std::process::Child;
 use tokio::sync::oneshot;
 
 use crate::control::view::View;
-use crate::worker::Copied;
+use ringgate_worker::Copied;
 
 /// What has come of it: how the next process is known and how long players waited, or why not.
 pub(in crate::control) type Outcome = Result<HandedOver, String>;

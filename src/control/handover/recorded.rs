@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::{filled, say};
 use crate::control::{ControlLoop, Signals};
-use crate::handover::{Channel, Message, Recorded};
-use crate::worker::Published;
 use ringgate_os::shared;
+use ringgate_worker::Published;
+use ringgate_worker::handover::{Channel, Message, Recorded};
 
 impl ControlLoop {
     /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not

@@ -3,8 +3,9 @@
 //! notice more than a moment of silence.
 //!
 //! Who owns the agent at each step is decided by the same machines as for a gateway
-//! ([`crate::handover::steps`]); there is less to say, because little is told ahead: what the agent
-//! is in its fleet. What speaks with etcd rests from then on, and players wait for none of it.
+//! ([`ringgate_worker::handover::steps`]); there is less to say, because little is told ahead: what
+//! the agent is in its fleet. What speaks with etcd rests from then on, and players wait for none
+//! of it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,10 +33,10 @@ use super::super::handover::{
 };
 use super::super::status::SCHEMA;
 use super::Shared;
-use crate::handover::channel::why_not;
-use crate::handover::message::CONVERSATION;
-use crate::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
 use crate::hosting::{Heirloom, Prepared, Resting};
+use ringgate_worker::handover::channel::why_not;
+use ringgate_worker::handover::message::CONVERSATION;
+use ringgate_worker::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
 
 /// What a successor has to know before it prepares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

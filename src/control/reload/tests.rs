@@ -9,8 +9,8 @@ use super::super::plan;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
-use crate::worker::Plan;
 use ringgate_gate::{BackendId, Front, Limits, ListenerId, Phase};
+use ringgate_worker::Plan;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 const OTHER_KEY: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

@@ -4,13 +4,16 @@
 //! [`Ports::claim`] takes the addresses before anything else is touched. [`Fleet::start`] opens
 //! every socket of every worker before any thread runs, so that a start either succeeds whole or
 //! fails with one reason. Afterwards the fleet is reached by mailbox and read by published reports
-//! only; nothing that the packet path touches is shared.
+//! only; nothing that the packet path touches is shared. [`handover`] is how another process goes
+//! on with all of it.
+#![deny(unsafe_code)]
 
 mod ahead;
 mod barrier;
 mod card;
 mod counted;
 mod feed;
+pub mod handover;
 mod heir;
 mod kept;
 mod mailbox;
