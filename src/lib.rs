@@ -10,5 +10,6 @@ pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod control;
+mod hold;
 pub mod hosting;
 pub mod membership;

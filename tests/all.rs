@@ -155,6 +155,8 @@ mod gateway_play;
 mod gateway_rig;
 #[path = "all/hist_files.rs"]
 mod hist_files;
+#[path = "all/hold.rs"]
+mod hold;
 #[path = "all/house_rules.rs"]
 mod house_rules;
 #[path = "all/io_card.rs"]

@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
+use crate::hold::hold_point;
 use crate::membership;
 use copying::{Offer, converse, note};
 use outcome::{Lap, Pause};
@@ -299,6 +300,7 @@ impl ControlLoop {
         let mut why = String::new();
         let mut step = GiverStep::Freeze;
         loop {
+            hold_point!("gateway-gives {step:?}");
             step = match step {
                 GiverStep::Freeze => {
                     let rested = self.check_no_drain().and_then(|()| fleet.freeze());

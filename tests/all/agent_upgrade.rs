@@ -13,8 +13,8 @@ use crate::agent::{
 };
 use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
-use crate::control_upgrade_hostile::{killer, last_of, relay};
 use crate::folder::Folder;
+use crate::hold::Hold;
 use crate::ports::free_port;
 use crate::upgrade_rig::is_root;
 
@@ -46,11 +46,12 @@ impl Rig {
         Some(Self { folder, gateway, agent, player, _game: game })
     }
 
-    fn successor(&self, more: &[&str], input: Stdio) -> Child {
+    fn successor(&self, change: impl FnOnce(&mut Command)) -> Child {
         let config = self.folder.join("agent.toml");
         let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
-        command.arg("--take-over").args(more).stdin(input).stdout(Stdio::null());
+        command.arg("--take-over").stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(std::fs::File::create(self.folder.join("next.log")).expect("a log"));
+        change(&mut command);
         command.spawn().expect("the binary was built")
     }
 
@@ -76,7 +77,7 @@ impl Rig {
 #[test]
 fn root_takes_an_agent_over_that_may_start_no_program() {
     let Some(mut rig) = Rig::start("confine = true\n", |_| ()) else { return };
-    let own = Ending(rig.successor(&[], Stdio::null()));
+    let own = Ending(rig.successor(|_| ()));
     wait_for("the successor", || (rig.pid() == Some(own.0.id().into())).then_some(()));
     assert_eq!(rig.agent.ended(), Some(0), "{}", rig.log("agent.log"));
     rig.player.echo(b"after");
@@ -85,7 +86,7 @@ fn root_takes_an_agent_over_that_may_start_no_program() {
     assert!(status.contains("Seccomp:\t2"), "{status}");
 
     // And once more: where successors come to goes along.
-    let next = Ending(rig.successor(&[], Stdio::null()));
+    let next = Ending(rig.successor(|_| ()));
     wait_for("the next one", || (rig.pid() == Some(next.0.id().into())).then_some(()));
     rig.player.echo(b"after that");
     assert_eq!(rig.trunks(), 1, "{}", rig.log("next.log"));
@@ -138,43 +139,54 @@ fn an_agent_that_is_the_first_process_of_a_container_stays_when_it_is_upgraded()
     assert!(rig.player.is_connected(), "the gateway keeps the player for a while");
 }
 
-/// Between the messages of the conversation.
-const STEPS: [&str; 6] = ["hello", "welcome", "prepared", "sockets", "given", "last"];
+/// Where one of the two is killed, by the names of its steps.
+const STEPS: [&str; 11] = [
+    "gives Welcome",
+    "gives Lend",
+    "gives Copy",
+    "gives Freeze",
+    "gives Give",
+    "gives Leave",
+    "takes Hello",
+    "takes Prepare",
+    "takes SayPrepared",
+    "takes Import",
+    "takes Take",
+];
 
 #[test]
-fn whoever_is_killed_at_whichever_step_the_players_have_one_agent() {
-    for is_predecessor in [true, false] {
-        for step in STEPS.into_iter().chain([last_of(is_predecessor)]) {
-            let Some(rig) = Rig::start("", |_| ()) else { return };
-            let victim = if is_predecessor { "predecessor" } else { "successor" };
-            killed_at(rig, is_predecessor, step, &format!("the {victim} is killed at {step}"));
-        }
+fn a_process_is_killed_at_any_step_and_the_players_have_one_agent() {
+    for step in STEPS {
+        let is_predecessor = step.starts_with("gives");
+        let (mut hold, point) = (Hold::new(), format!("agent-{step}"));
+        let told = hold.told(&point);
+        let [of_first, of_second] = [is_predecessor, !is_predecessor].map(|it| it.then_some(&told));
+        let change = |command: &mut Command| hold_by(command, of_first);
+        let Some(rig) = Rig::start("", change) else { return };
+        killed_at(rig, step, &mut hold, |command| hold_by(command, of_second));
     }
 }
 
-fn killed_at(mut rig: Rig, is_predecessor: bool, step: &str, what: &str) {
+fn hold_by(command: &mut Command, told: Option<&String>) {
+    command.envs(told.map(|told| ("RINGGATE_HOLD", told)));
+}
+
+fn killed_at(mut rig: Rig, step: &str, hold: &mut Hold, change: impl FnOnce(&mut Command)) {
     let first = rig.agent.id();
-    let (its, theirs) = Channel::pair().expect("a pair");
-    let input = Stdio::from(theirs.into_fd());
-    let mut own = Ending(rig.successor(&["--predecessor-on-stdin"], input));
-    let _heir = Heir(own.0.id());
-    let agent = Channel::connect(&rig.folder.join("host/handover.sock")).expect("it listens");
-    let mut open = Some(agent);
-    let mut victim = killer(is_predecessor.then_some(first));
-    let is_dead = relay(step, &its, &mut open, &mut own.0, &mut victim);
-    assert!(is_dead, "{what}: it never came to that: {}", rig.log("next.log"));
-    // As the kernel does when a process ends.
-    drop(its);
-    drop(open);
+    let own = Ending(rig.successor(change));
+    let second = own.0.id();
+    let _heir = Heir(second);
+    let is_predecessor = hold.kill() == first;
+    let what = format!("it is killed where it {step}");
     rig.player.echo(b"after");
     let (sent, came) = rig.player.play_for(50);
     assert_eq!((sent, came), (50, 50), "{what}: {}", rig.log("next.log"));
     for worker in ["worker-0.sock", "worker-1.sock"] {
         assert!(rig.folder.join("host").join(worker).exists(), "{what}: {worker} is gone");
     }
-    let lives = if is_predecessor { own.0.id() } else { first };
+    let lives = if is_predecessor { second } else { first };
     assert_eq!(rig.pid(), Some(lives.into()), "{what}");
     // Where all was lost before it was given, the gateway has kept the player for another trunk.
-    let was_lost = is_predecessor && !matches!(step, "last" | "taken");
+    let was_lost = is_predecessor && step != "gives Leave";
     assert_eq!(rig.trunks(), if was_lost { 2 } else { 1 }, "{what}");
 }

@@ -75,14 +75,13 @@ fn slow_readers_do_not_keep_health_from_answering() {
 #[test]
 fn a_connection_that_asks_for_nothing_is_closed_soon() {
     let daemon = Daemon::start(&Text::new());
-    for sent in [&b""[..], b"GET /hea", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"] {
-        let clock = Clock::start();
-        let mut stream = holding(&daemon, sent);
+    let sent = [&b""[..], b"GET /hea", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"];
+    // All at once: each takes the daemon's whole patience.
+    for (sent, mut stream) in sent.map(|sent| (sent, holding(&daemon, sent))) {
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let took = Duration::from_nanos(clock.now_ns());
-        assert!(took < Duration::from_secs(10), "{took:?} after {sent:?}");
+        if let Err(why) = stream.read_to_end(&mut Vec::new()) {
+            assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset, "after {sent:?}");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::upgrade_rig::{Line, drivers, text};
 #[test]
 fn players_counters_and_links_go_on_in_the_next_process_and_the_one_after() {
     for io in drivers() {
-        let mut line = Line::start_in_parts(&text(io));
+        let mut line = Line::start_in_parts(&text(io), |_| ());
         let _game = Game::start(&line.daemon, "arena");
         line.daemon.ready();
         let server = line.daemon.listener;

@@ -1,9 +1,8 @@
-//! Hand-overs that fail, with real processes: whoever is killed at whichever step, whoever comes
+//! Hand-overs that fail, with real processes: whichever is killed at whichever step, whatever comes
 //! instead of a successor, and whatever a stream holds, the players have one gateway.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Child;
 use std::time::Duration;
 
 use ringgate_os::clock;
@@ -12,131 +11,85 @@ use ringgate_worker::handover::{Channel, Facts, Heard, Message};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
+use crate::hold::Hold;
 use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
 
-/// Steps at which one of the two is killed, between the messages of the conversation. At the end of
-/// it the predecessor is killed where it is told that all is [taken](relay), and the successor ends
-/// where it cannot say so.
-const STEPS: [&str; 9] =
-    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "rest", "last"];
+/// Where one of the two is killed, by the names of its steps.
+const STEPS: [&str; 14] = [
+    "gives Welcome",
+    "gives Lend",
+    "gives Copy",
+    "gives Freeze",
+    "gives Give",
+    "gives Leave",
+    "takes Hello",
+    "takes Prepare",
+    "takes SayPrepared",
+    "takes Read",
+    "takes SayRead",
+    "takes ReadRest",
+    "takes Import",
+    "takes Take",
+];
 
 #[test]
-fn whoever_is_killed_at_whichever_step_the_players_have_one_gateway() {
+fn a_process_is_killed_at_any_step_and_the_players_have_one_gateway() {
     if !is_root() {
         return;
     }
     for io in drivers() {
-        for victim in ["predecessor", "successor"] {
-            let is_predecessor = victim == "predecessor";
-            for step in STEPS.into_iter().chain([last_of(is_predecessor)]) {
-                let what = format!("{io}: the {victim} is killed at {step}");
-                killed_at(io, is_predecessor, step, &what);
-            }
+        for step in STEPS {
+            killed_at(io, step, step.starts_with("gives"));
         }
     }
 }
 
-fn killed_at(io: &str, is_predecessor: bool, step: &str, what: &str) {
-    let mut line = Line::start_in_parts(&text(io));
+#[test]
+fn the_other_process_is_killed_at_any_step_and_the_players_have_one_gateway() {
+    if !is_root() {
+        return;
+    }
+    // A successor that has said that it has all is the gateway.
+    for step in STEPS.into_iter().filter(|step| *step != "gives Leave") {
+        killed_at("mmsg", step, step.starts_with("takes"));
+    }
+}
+
+/// One of the two is held at a step, and one of the two is killed then.
+fn killed_at(io: &str, step: &str, is_predecessor: bool) {
+    let what = format!("{io} at {step}, of the predecessor: {is_predecessor}");
+    let is_held_first = step.starts_with("gives");
+    let mut hold = None;
+    let point = format!("gateway-{step}");
+    let mut line = Line::start_in_parts(&text(io), |command| {
+        hold = is_held_first.then(|| Hold::at(command, &point));
+    });
     // The ports that the kernel has chosen are the next one's too, even if it has to start afresh.
     let _game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
     let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
     player.echo(b"before");
     let first = line.daemon.id();
-    let (mut successor, its) = line.successor();
-    line.heirs.push(successor.id());
-    let gateway = line.connect();
-    let mut open = Some(gateway);
-    let mut victim = killer(is_predecessor.then_some(first));
-    let is_dead = relay(step, &its, &mut open, &mut successor, &mut victim);
-    assert!(is_dead, "{what}: it never came to that: {}", line.log("successor.log"));
-    // As the kernel does when a process ends.
-    drop(its);
-    drop(open);
-    if is_predecessor && !matches!(step, "last" | "taken") {
-        // Nothing was given, or not all of it: the successor starts afresh, on ports that are free.
-        assert_eq!(line.pid(), successor.id(), "{what}");
-        assert_eq!(line.generation(), 1, "{what}");
-        return;
-    }
-    player.echo(b"after");
-    if is_predecessor {
-        assert_eq!(line.pid(), successor.id(), "{what}");
-        assert_eq!(line.generation(), 2, "{what}");
-    } else {
-        assert_eq!(line.pid(), first, "{what}");
+    let second = line.come(|command| {
+        if !is_held_first {
+            hold = Some(Hold::at(command, &point));
+        }
+    });
+    let mut hold = hold.expect("one of the two is held");
+    assert_eq!(hold.reached(), if is_held_first { first } else { second }, "{what}");
+    kill(if is_predecessor { first } else { second });
+    hold.release();
+    if !is_predecessor {
+        player.echo(b"after");
+        assert_eq!((line.pid(), line.generation()), (first, 1), "{what}");
         assert!(line.daemon.is_running(), "{what}");
+    } else if matches!(step, "gives Leave" | "takes Import" | "takes Take") {
+        player.echo(b"after");
+        assert_eq!((line.pid(), line.generation()), (second, 2), "{what}");
+    } else {
+        // Nothing was given, or not all of it: the successor starts afresh, on ports that are free.
+        assert_eq!((line.pid(), line.generation()), (second, 1), "{what}");
     }
-}
-
-/// Ends the predecessor, if one is named, and the successor otherwise.
-pub(crate) fn killer(predecessor: Option<u32>) -> impl FnMut(&mut Option<Channel>, &mut Child) {
-    move |open, successor| match predecessor {
-        Some(pid) => {
-            kill(pid);
-            *open = None;
-        }
-        None => {
-            successor.kill().expect("our child");
-            successor.wait().expect("our child");
-        }
-    }
-}
-
-/// The last step at which one of the two may be killed.
-pub(crate) const fn last_of(is_predecessor: bool) -> &'static str {
-    if is_predecessor { "taken" } else { "late" }
-}
-
-/// Passes messages on between the two, and kills at a step. Whether it came to that.
-///
-/// A successor goes on once it has said that it has taken all: who would kill it then would be too
-/// late. So at the step "late" it cannot say so, because its predecessor goes on, and it ends.
-pub(crate) fn relay(
-    step: &str,
-    its: &Channel,
-    gateway: &mut Option<Channel>,
-    successor: &mut Child,
-    kill: &mut impl FnMut(&mut Option<Channel>, &mut Child),
-) -> bool {
-    let pass = |to: Option<&Channel>, (message, fds): (Message, Vec<OwnedFd>)| {
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        to.is_some_and(|to| to.say(&message, &fds).is_ok())
-    };
-    let clock = clock::Clock::start();
-    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
-        for is_successors in [true, false] {
-            let from = if is_successors { Some(its) } else { gateway.as_ref() };
-            let (heard, packet) = from.expect("it lives").hear(Duration::from_millis(1));
-            let Some(packet) = packet else {
-                if heard == Heard::Late {
-                    continue;
-                }
-                return false;
-            };
-            if format!("{heard:?}").to_lowercase() == step {
-                kill(gateway, successor);
-                if step == "last" {
-                    // What was said before the death is heard.
-                    pass(Some(its), packet);
-                }
-                return true;
-            }
-            if step == "late" && heard == Heard::Last {
-                assert_eq!(its.shut_door(), Heard::Gone, "nothing was given before");
-                pass(Some(its), packet);
-                its.say(&Message::TakenBack, &[]).expect("it hears");
-                let code = successor.wait().expect("our child").code();
-                kill(gateway, successor);
-                return code == Some(1);
-            }
-            if !pass(if is_successors { gateway.as_ref() } else { Some(its) }, packet) {
-                return false;
-            }
-        }
-    }
-    false
 }
 
 #[test]
@@ -145,7 +98,7 @@ fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
         return;
     }
     for io in drivers() {
-        let mut line = Line::start_in_parts(&text(io));
+        let mut line = Line::start_in_parts(&text(io), |_| ());
         let _game = Game::start(&line.daemon, "arena");
         line.daemon.ready();
         let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
@@ -431,7 +384,7 @@ fn refused(changes: &[Refused]) {
     if !is_root() {
         return;
     }
-    let mut line = Line::start_in_parts(&text("mmsg"));
+    let mut line = Line::start_in_parts(&text("mmsg"), |_| ());
     let _game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
     let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);

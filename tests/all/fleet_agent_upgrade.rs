@@ -5,11 +5,9 @@
 //! Skipped aloud where `etcd` or `openssl` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use ringgate_link::announce::{Announcement, Standing, State};
 use ringgate_worker::handover::Channel;
@@ -17,11 +15,11 @@ use ringgate_worker::handover::Channel;
 use crate::agent::{Agent, Heir, agent_upgrade};
 use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, Player, wait_for};
-use crate::control_upgrade_hostile::relay;
 use crate::fleet_agent::{Rig, Sdk, server, start_server};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Entry, key};
+use crate::hold::Hold;
 use crate::ports::free_port;
 use crate::upgrade_rig::is_root;
 
@@ -223,24 +221,19 @@ fn an_agent_that_is_not_replaced_goes_on_with_its_lease() {
     assert_eq!(process.heard(), []);
 }
 
-/// What a process of this test is told that stands between an agent and its successor.
-const DIES_AT: &str = "RINGGATE_TEST_DIES_AT";
-const TEST: &str = "fleet_agent_upgrade::a_successor_that_dies_at_any_step_leaves_all_as_it_was";
-const STEPS: [&str; 9] =
-    ["hello", "welcome", "prepared", "early", "ahead", "read", "given", "last", "late"];
+/// Where a successor dies, by the names of its steps.
+const STEPS: [&str; 7] = ["Hello", "Prepare", "SayPrepared", "Read", "SayRead", "Import", "Take"];
 
 #[test]
 fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
-    if let Ok(words) = std::env::var(DIES_AT) {
-        let (step, folder) = words.split_once(' ').expect("two words");
-        return die_at(step, Path::new(folder));
-    }
     let Some(rig) = Rig::unconfined() else { return };
     let port = free_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let program = rig.folder.join("ringgate");
     rig.file_of_agent("2m", &server(port, ""));
+    // What the agent has inherited, its successors have too.
+    let mut hold = Hold::new();
     // What lies there by then is the next release.
     let agent = Agent::start_with(&rig.folder, |command| {
         command.arg0(&program);
@@ -248,18 +241,19 @@ fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
     let (process, mut players) = one_player_each(&rig, &gateway);
     let (before, since) = (entries(&rig), rig.fleet.revision());
     for step in STEPS {
-        let own = std::env::current_exe().expect("it runs");
-        let (own, folder) = (own.display(), rig.folder.path().display());
-        let script = format!(
-            "#!/bin/sh\n{DIES_AT}='{step} {folder}' exec {own} --exact {TEST} --nocapture\n"
-        );
+        let (own, told) =
+            (env!("CARGO_BIN_EXE_ringgate"), hold.told(&format!("agent-takes {step}")));
+        let script = format!("#!/bin/sh\nRINGGATE_HOLD='{told}' exec {own} \"$@\"\n");
         // At once, as a package does it.
         let next = rig.folder.file("next", script, 0o700);
         std::fs::rename(next, &program).expect("our own folder");
-        let said = agent_upgrade(&rig.folder);
+        let said = std::thread::scope(|scope| {
+            let victim = scope.spawn(|| hold.kill());
+            let said = agent_upgrade(&rig.folder);
+            assert_ne!(victim.join().expect("it was killed"), agent.id(), "{step}");
+            said
+        });
         assert_eq!(said.code, Some(1), "{step}: {}", said.stderr);
-        let died = std::fs::read_to_string(rig.folder.join("died")).unwrap_or_default();
-        assert_eq!(died, step, "it came to that: {}", said.stderr);
         all_echo(&mut players, b"nothing has happened");
         let mode = || arena().label("mode", step);
         process.announce(mode());
@@ -278,21 +272,4 @@ fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
     all_echo(&mut players, b"over the same trunk");
     agent.shows("ringgate_fleet_registered", 1);
     assert_eq!(entries(&rig), before);
-}
-
-/// In the place of a successor: passes all on between a real one and the agent, and kills it.
-fn die_at(step: &str, folder: &Path) {
-    let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
-    let mut agent = Some(Channel::from_fd(stdin).expect("the agent has made it"));
-    let (ours, its) = Channel::pair().expect("a pair");
-    let config = folder.join("agent.toml");
-    let mut command = ringgate(["agent".as_ref(), "--config".as_ref(), config.as_os_str()]);
-    command.args(["--take-over", "--predecessor-on-stdin"]).stdin(Stdio::from(its.into_fd()));
-    let mut successor = command.stdout(Stdio::null()).spawn().expect("the binary was built");
-    let mut kill = |_: &mut Option<Channel>, successor: &mut Child| {
-        successor.kill().expect("our child");
-        successor.wait().expect("our child");
-        std::fs::write(folder.join("died"), step).expect("the test's folder");
-    };
-    relay(step, &ours, &mut agent, &mut successor, &mut kill);
 }

@@ -35,10 +35,12 @@ impl Line {
         Self::of(Daemon::start(text))
     }
 
-    /// One whose state goes over in many parts, however few players it has.
-    pub(crate) fn start_in_parts(text: &Text) -> Self {
+    /// One whose state goes over in many parts, however few players it has, and whose command a
+    /// test changes.
+    pub(crate) fn start_in_parts(text: &Text, change: impl FnOnce(&mut Command)) -> Self {
         Self::of(Daemon::start_with(text, |command, _| {
             command.env("RINGGATE_WINDOW_BYTES", WINDOW_BYTES);
+            change(command);
         }))
     }
 
@@ -84,16 +86,23 @@ impl Line {
     /// A successor that comes by itself, as root would start it in a shell of its own. Waits until
     /// it has the gateway.
     pub(crate) fn take_over(&mut self) {
+        let pid = self.come(|_| ());
+        wait_for("the successor", || (self.pid() == pid).then_some(()));
+    }
+
+    /// The same by a command that a test changes, and does not wait.
+    pub(crate) fn come(&mut self, change: impl FnOnce(&mut Command)) -> u32 {
         let config = self.daemon.folder.join("gate.toml");
         let log = self.daemon.folder.join("successor.log");
         let mut command = ringgate(["run".as_ref(), "--config".as_ref(), config.as_os_str()]);
         command.arg("--take-over").stdout(Stdio::null());
         command.stderr(std::fs::File::create(log).expect("a log"));
+        change(&mut command);
         let successor = command.spawn().expect("the binary was built");
         let pid = successor.id();
         self.heirs.push(pid);
         self.own.push(successor);
-        wait_for("the successor", || (self.pid() == pid).then_some(()));
+        pid
     }
 
     /// What a successor connects to.

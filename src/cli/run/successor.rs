@@ -19,6 +19,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
+use crate::hold::hold_point;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_state::{Folder, text};
@@ -131,6 +132,7 @@ impl<'a> Successor<'a> {
         let mut begun: Option<Begun<'a>> = None;
         let mut why = String::new();
         loop {
+            hold_point!("gateway-takes {step:?}");
             step = match step {
                 TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
                 TakerStep::Wait(time) => {

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::http::Command;
 use super::{Asked, Prepared, pass, say};
+use crate::hold::hold_point;
 use ringgate_os::shared::Writing;
 use ringgate_worker::Scribe;
 use ringgate_worker::handover::message::CONVERSATION;
@@ -41,6 +42,7 @@ pub(super) fn converse(
     let mut why = String::new();
     let mut hello = None;
     loop {
+        hold_point!("gateway-gives {step:?}");
         step = match step {
             GiverStep::Wait(time) => {
                 let (heard, packet) = channel.hear(time);

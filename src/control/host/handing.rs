@@ -33,6 +33,7 @@ use super::super::handover::{
 };
 use super::super::status::SCHEMA;
 use super::Shared;
+use crate::hold::hold_point;
 use crate::hosting::{Heirloom, Prepared, Resting};
 use ringgate_worker::handover::channel::why_not;
 use ringgate_worker::handover::message::CONVERSATION;
@@ -199,6 +200,7 @@ impl Giving<'_> {
         let (mut hello, mut since_ns, mut has_copied) = (None, 0, false);
         let clock = self.shared.agent.clock();
         loop {
+            hold_point!("agent-gives {step:?}");
             step = match step {
                 GiverStep::Wait(time) => {
                     let (heard, packet) = self.channel.hear(time);
@@ -343,6 +345,7 @@ pub fn take_over(
     let (mut made, mut arrived, mut taken) = (None, Arrived::default(), None);
     let mut why = String::new();
     loop {
+        hold_point!("agent-takes {step:?}");
         step = match step {
             TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
             TakerStep::Wait(time) => {

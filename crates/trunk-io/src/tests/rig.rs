@@ -250,10 +250,11 @@ impl Rig {
     pub(super) fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let start = Clock::start();
         while !is_so(self) {
-            let over: Vec<_> =
-                self.ends.iter().map(|it| it.trunk.as_ref().and_then(Trunk::over)).collect();
+            let trunks = self.ends.iter().filter_map(|it| it.trunk.as_ref());
+            let over: Vec<_> = trunks.map(Trunk::over).collect();
+            let is_dead = !over.is_empty() && over.iter().all(Option::is_some);
             assert!(
-                u128::from(start.now_ns()) < PATIENCE.as_nanos(),
+                u128::from(start.now_ns()) < PATIENCE.as_nanos() && !is_dead,
                 "{what} does not come true; over: {over:?}"
             );
             self.turn();
