@@ -80,6 +80,8 @@ mod control_kernels;
 mod control_listeners;
 #[path = "all/control_metrics.rs"]
 mod control_metrics;
+#[path = "all/control_now.rs"]
+mod control_now;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_privileges.rs"]

@@ -114,7 +114,7 @@ impl Run {
         });
         let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
         let kernel_before = Kernel::look(self.gateway.pid);
-        let watched = Watch::begin(self.gateway)?;
+        let watched = Watch::begin(self.gateway.clone())?;
         let started_unix_ns = clock::unix_ns();
         let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
             .map_err(|why| why.to_string())?;

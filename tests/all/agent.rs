@@ -4,15 +4,14 @@
 //! Skipped aloud without openssl, which makes the certificates.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
 use ringgate_core::netcode::State;
 use ringgate_os::process;
 
 use crate::command::{Ending, ringgate, run};
-use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, request, wait_for};
+use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, wait_for};
 use crate::folder::Folder;
 use crate::ports::free_port;
 
@@ -25,7 +24,7 @@ pub(crate) struct Program {
 /// An agent, where its pages are.
 pub(crate) struct Agent {
     program: Program,
-    admin: SocketAddr,
+    control: PathBuf,
 }
 
 impl Agent {
@@ -42,30 +41,26 @@ impl Agent {
         let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = Ending(child.expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut admin = None;
+        let mut control = None;
         loop {
             let mut line = String::new();
             if stdout.read_line(&mut line).expect("text") == 0 {
                 let log = std::fs::read_to_string(folder.join("agent.log")).expect("a log");
                 panic!("the agent did not start: {log}");
             }
-            if let Some(rest) = line.strip_prefix("admin on ") {
-                admin = Some(rest.trim().parse().expect("an address"));
+            if let Some(rest) = line.strip_prefix("control on ") {
+                control = Some(folder.path().join(rest.trim()));
             } else if line == "ready\n" {
                 break;
             }
         }
-        let admin = admin.expect("it is printed");
-        Self { program: Program { child, _stdout: Some(stdout) }, admin }
+        let control = control.expect("it is printed");
+        Self { program: Program { child, _stdout: Some(stdout) }, control }
     }
 
+    /// A page as of now.
     pub(crate) fn get(&self, path: &str) -> Page {
-        request(self.admin, "GET", path, "").expect("the admin address answers")
-    }
-
-    /// The same while one process goes on for another, and a connection may fall between them.
-    pub(crate) fn try_get(&self, path: &str) -> Option<Page> {
-        request(self.admin, "GET", path, "").ok().filter(|page| page.status == 200)
+        ask(&self.control, path)
     }
 
     /// Waits for a number of its metrics.

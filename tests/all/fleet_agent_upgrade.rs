@@ -47,7 +47,7 @@ fn take_over(rig: &Rig, agent: &Agent) -> Ending {
     let command = command.arg("--take-over").stdout(Stdio::null()).stderr(log);
     let come = Ending(command.spawn().expect("the binary was built"));
     wait_for("the successor", || {
-        let page = agent.try_get("/status")?.json();
+        let page = agent.get("/status").json();
         (page["pid"].as_u64() == Some(come.0.id().into())).then_some(())
     });
     come
@@ -144,7 +144,7 @@ fn an_agent_of_a_fleet_is_replaced_and_nobody_there_sees_it() {
     agent.shows("ringgate_fleet_announced", 1);
     ringgate_os::process::signal(heir.0, libc::SIGUSR2).expect("it runs");
     let _third = wait_for("the third process", || {
-        let pid = agent.try_get("/status")?.json()["pid"].as_u64()? as u32;
+        let pid = agent.get("/status").json()["pid"].as_u64()? as u32;
         (pid != heir.0 && pid != agent.id()).then(|| Heir(pid))
     });
     all_echo(&mut players, b"over the same trunk still");

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::folder::Folder;
-use crate::gateway_rig::{local, on_both_drivers, stop, until};
+use crate::gateway_rig::{counters, local, on_both_drivers, stop, until};
 use crate::ports::free_port;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
@@ -96,11 +96,7 @@ impl Gateway {
     }
 
     fn counters(&self) -> Counters {
-        let mut total = Counters::default();
-        for worker in self.fleet.as_ref().expect("stopped at the end only").published() {
-            total.merge(&worker.report().counters);
-        }
-        total
+        counters(self.fleet.as_ref().expect("stopped at the end only"))
     }
 
     fn player(&self) -> UdpSocket {

@@ -14,7 +14,7 @@ use super::outcome::Failure;
 use super::plain::PlainArgs;
 use super::unreal::UnrealArgs;
 use super::values::{driver, duration, number};
-use crate::measure::gateway::Gateway;
+use crate::measure::gateway::{Admin, Gateway};
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::service::{Request, Service};
@@ -99,9 +99,10 @@ pub(super) struct PlayerArgs {
     /// local 10.80.0.0/12 dev lo`
     #[arg(long, value_name = "ADDR", conflicts_with = "own_sockets")]
     pub(super) players_at: Option<Ipv4Addr>,
-    /// The gateway's admin address, to check its books against ours
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<SocketAddr>,
+    /// The gateway's admin address, or its control socket, to check its books against ours. Its
+    /// control socket shows them as of now
+    #[arg(long, value_name = "ADDR|PATH")]
+    admin: Option<Admin>,
     /// So many players, or a share of them like 2%, may stay outside or lose their session; more of
     /// them is exit code 5
     #[arg(long, value_name = "N|P%", default_value = "0")]
@@ -248,7 +249,7 @@ impl PlayerArgs {
     }
 
     pub(super) fn gateway(&self) -> Gateway {
-        Gateway::new(self.gateway_pid, self.admin)
+        Gateway::new(self.gateway_pid, self.admin.clone())
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use ringgate_core::secret::Key;
+use ringgate_loadgen::measure::gateway::{self, Admin};
 
 use super::command::folder;
 use super::ports::free_port;
@@ -191,7 +192,7 @@ impl Gateway {
 
     /// A command of the generator against it, not yet run.
     pub(crate) fn command(&self, command: &str, more: &[&str]) -> Command {
-        let (server, admin) = (self.address.to_string(), self.admin.to_string());
+        let (server, admin) = (self.address.to_string(), self.control().display().to_string());
         let key = self.folder.join("key");
         let common = [command, "--server", &server, "--key", text(&key), "--admin", &admin];
         let mut words = own_binary();
@@ -202,9 +203,14 @@ impl Gateway {
         words
     }
 
+    /// Its control socket.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.folder.join("control.sock")
+    }
+
     /// One of the gateway's metrics, as the generator reads them.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let gateway = ringgate_loadgen::measure::gateway::Gateway::new(None, Some(self.admin));
+        let gateway = gateway::Gateway { pid: None, admin: Some(Admin::Control(self.control())) };
         gateway.look().metrics.get(name).copied().unwrap_or_default() as u64
     }
 }
