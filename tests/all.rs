@@ -203,8 +203,8 @@ mod netns;
 mod plain_game;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
-#[path = "all/ports.rs"]
-mod ports;
+#[path = "all/own.rs"]
+mod own;
 #[path = "all/readme.rs"]
 mod readme;
 #[path = "all/sick.rs"]

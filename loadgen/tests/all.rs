@@ -27,8 +27,8 @@ mod plain;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
-#[path = "../../tests/all/ports.rs"]
-mod ports;
+#[path = "../../tests/all/own.rs"]
+mod own;
 #[path = "all/proof.rs"]
 mod proof;
 #[path = "all/restarts.rs"]

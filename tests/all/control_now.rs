@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use crate::agent::{Agent, NAMES, agent_file, certificates, gateway};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, request, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_port;
 
 const DROPS: &str = "ringgate_drops_total{worker=\"0\",reason=\"unknown_source\"}";
 
@@ -36,7 +36,7 @@ fn a_page_as_of_now_shows_what_no_worker_has_published_by_itself() {
 
 #[test]
 fn what_an_agent_and_its_trunk_have_counted_is_shown_as_of_now() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }

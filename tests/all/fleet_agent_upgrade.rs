@@ -22,7 +22,7 @@ use crate::fleet_agent::{Rig, Sdk, server, start_server};
 use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Entry, key};
-use crate::ports::free_port;
+use crate::own::own_port;
 use crate::upgrade_rig::is_root;
 
 const OWN: &str = "/f/truth/agent/host-7";
@@ -116,7 +116,7 @@ fn all_echo(players: &mut [Player], payload: &[u8]) {
 #[test]
 fn an_agent_of_a_fleet_is_replaced_and_nobody_there_sees_it() {
     let Some(rig) = Rig::unconfined() else { return };
-    let (port, sdk) = (free_port(), Sdk::start());
+    let (port, sdk) = (own_port(), Sdk::start());
     sdk.set("Ready");
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
@@ -170,7 +170,7 @@ fn an_agent_is_replaced_while_etcd_is_away() {
     // A confined one starts no program, so root takes it over.
     let rig = if is_root() { Rig::new() } else { Rig::unconfined() };
     let Some(mut rig) = rig else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
@@ -198,7 +198,7 @@ fn an_agent_is_replaced_while_etcd_is_away() {
 #[test]
 fn an_agent_that_is_not_replaced_goes_on_with_its_lease() {
     let Some(rig) = Rig::unconfined() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
@@ -236,7 +236,7 @@ fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
         return die_at(step, Path::new(folder));
     }
     let Some(rig) = Rig::unconfined() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let program = rig.folder.join("ringgate");

@@ -15,7 +15,7 @@ use ringgate_os::clock;
 use crate::gateway_rig::{
     Echo, Gateway, Wishes, local, on_both_drivers, reports, socket_toward, until,
 };
-use crate::ports::{free_port, take_again};
+use crate::own::{own_address, take_again};
 
 on_both_drivers!(
     renetcode_plays_over_a_bundle_link,
@@ -82,7 +82,7 @@ fn renetcode_plays_over_ipv6(io: Choice) {
 }
 
 fn udp_gateway(io: Choice) -> (Gateway, Echo) {
-    let socket = UdpSocket::bind(("127.0.0.1", free_port())).expect("a free port");
+    let socket = UdpSocket::bind(own_address()).expect("a free port");
     let udp = Some(socket.local_addr().expect("bound"));
     let game = Echo::udp(socket);
     (Gateway::start(&Wishes { udp, ..Wishes::new(io) }), game)

@@ -15,7 +15,7 @@ use ringgate_core::secret::Key;
 use ringgate_loadgen::measure::gateway::{self, Admin};
 
 use super::command::folder;
-use super::ports::free_port;
+use super::own::{own_ip, own_port};
 
 /// How the game process is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,14 +46,14 @@ pub(crate) struct Gateway {
 pub(crate) const PROTOCOL_ID: u64 = 7;
 
 impl Gateway {
-    /// On loopback, on free ports.
+    /// On loopback, at an address of its own.
     pub(crate) fn start(name: &str, link: Link, game: Game<'_>) -> Self {
-        Self::start_at(name, "127.0.0.1", &[], link, game)
+        Self::start_at(name, &own_ip().to_string(), &[], link, game)
     }
 
     /// With more in its listener, and an echo on a bundle link.
     pub(crate) fn start_with(name: &str, listener: &str) -> Self {
-        Self::start_as(name, "127.0.0.1", &[], (Link::Bundle, listener), Game::Echo)
+        Self::start_as(name, &own_ip().to_string(), &[], (Link::Bundle, listener), Game::Echo)
     }
 
     /// At an address, with a command before the gateway's own.
@@ -99,7 +99,7 @@ impl Gateway {
             this.folder.display()
         );
         // It may have to take them again.
-        let [listener, admin] = [(); 2].map(|()| format!("{ip}:{}", free_port()));
+        let [listener, admin] = [(); 2].map(|()| format!("{ip}:{}", own_port()));
         assert!(this.try_to_start(before, &listener, &admin), "the gateway did not start");
         if link == Link::Bundle {
             this.play_bundle(game);
