@@ -199,12 +199,12 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/netns.rs"]
 mod netns;
+#[path = "all/own.rs"]
+mod own;
 #[path = "all/plain_game.rs"]
 mod plain_game;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
-#[path = "all/own.rs"]
-mod own;
 #[path = "all/readme.rs"]
 mod readme;
 #[path = "all/sick.rs"]

@@ -200,7 +200,9 @@ pub(crate) fn reports(fleet: &Fleet) -> Vec<Report> {
 /// The counters of all workers as of now.
 pub(crate) fn counters(fleet: &Fleet) -> Counters {
     let mut total = Counters::default();
-    reports(fleet).iter().for_each(|report| total.merge(&report.counters));
+    for report in reports(fleet) {
+        total.merge(&report.counters);
+    }
     total
 }
 

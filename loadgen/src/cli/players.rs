@@ -107,6 +107,10 @@ pub(super) struct PlayerArgs {
     /// them is exit code 5
     #[arg(long, value_name = "N|P%", default_value = "0")]
     allow_unconnected: Allowance,
+    /// Whoever leaves waits so long for answers that are on their way, and twice the slowest path of
+    /// `--impair`
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    linger: Duration,
     /// The gateway's process, to see its CPU time; found by --admin where that is given
     #[arg(long, value_name = "PID")]
     gateway_pid: Option<u32>,
@@ -236,6 +240,7 @@ impl PlayerArgs {
             keep_alive: self.keep_alive(),
             allowed_outside: self.allow_unconnected,
             patience: self.patience(),
+            linger: self.linger,
             gateway: self.gateway(),
             hlog: None,
             scenario,
