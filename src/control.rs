@@ -18,6 +18,7 @@ mod denying;
 mod door;
 mod draining;
 mod events;
+mod fresh;
 mod handover;
 mod health;
 mod hlog;

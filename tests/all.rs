@@ -80,6 +80,8 @@ mod control_kernels;
 mod control_listeners;
 #[path = "all/control_metrics.rs"]
 mod control_metrics;
+#[path = "all/control_now.rs"]
+mod control_now;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_privileges.rs"]
@@ -199,12 +201,12 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/netns.rs"]
 mod netns;
+#[path = "all/own.rs"]
+mod own;
 #[path = "all/plain_game.rs"]
 mod plain_game;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
-#[path = "all/ports.rs"]
-mod ports;
 #[path = "all/readme.rs"]
 mod readme;
 #[path = "all/sick.rs"]

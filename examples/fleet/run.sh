@@ -17,14 +17,15 @@ end() { kill "${PIDS[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf 
 trap end EXIT
 say() { printf '\n== %s\n' "$*"; }
 until_true() { for _ in $(seq 600); do "$@" >/dev/null 2>&1 && return 0; sleep 0.1; done; echo "it did not come true: $*"; exit 1; }
-port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# A loopback address that no other run has: numbers of processes are below 2^22. Ports are below those that the kernel gives away.
+IP=127.$((64 + $$ / 65536)).$(($$ / 256 % 256)).$(($$ % 256))
 
 say "etcd"
-ETCD=$(port) PEER=$(port)
-export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://127.0.0.1:$ETCD
+PEER=$IP:23800
+export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=http://$IP:23790
 etcd --data-dir "$DIR/etcd" --listen-client-urls "$ETCDCTL_ENDPOINTS" --advertise-client-urls "$ETCDCTL_ENDPOINTS" \
-  --listen-peer-urls "http://127.0.0.1:$PEER" --initial-advertise-peer-urls "http://127.0.0.1:$PEER" \
-  --initial-cluster "default=http://127.0.0.1:$PEER" > "$DIR/etcd.log" 2>&1 & PIDS+=($!)
+  --listen-peer-urls "http://$PEER" --initial-advertise-peer-urls "http://$PEER" \
+  --initial-cluster "default=http://$PEER" > "$DIR/etcd.log" 2>&1 & PIDS+=($!)
 until_true etcdctl endpoint health
 
 say "the fleet's key, and the first key of the listener"
@@ -54,12 +55,12 @@ certificate() { # name, and what it is for
     -extfile <(echo "subjectAltName=$2") -out "$DIR/$1.pem" 2> /dev/null
   chmod 600 "$DIR/$1.key"
 }
-certificate gateways IP:127.0.0.1
+certificate gateways "IP:$IP"
 certificate host-7 DNS:host-7
 
 say "two gateways"
 for gateway in 1 2; do
-  public=$(port) admin=$(port)
+  public=$IP:2400$gateway admin=$IP:2900$gateway
   printf -v "PUBLIC$gateway" %s "$public"
   printf -v "ADMIN$gateway" %s "$admin"
   { fleet "gate-$gateway"; cat <<EOF
@@ -69,17 +70,17 @@ pin = false
 run_dir = "$DIR/run$gateway"
 state_dir = "$DIR/state$gateway"
 [admin]
-bind = "127.0.0.1:$admin"
+bind = "$admin"
 [[listener]]
 name = "main"
 protocol = "netcode"
-bind = ["127.0.0.1:$public"]
+bind = ["$public"]
 protocol_id = "0x1122334455667788"
 group = "arena"
 route = "user-data"
 [[agent]]
 name = "*"
-bind = "127.0.0.1:$(port)"
+bind = "$IP:2720$gateway"
 ca = "trunk-ca.pem"
 certificate = "gateways.pem"
 key = "gateways.key"
@@ -88,7 +89,7 @@ EOF
   } > "$DIR/gate-$gateway.toml"
   "$BIN/ringgate" run --config "$DIR/gate-$gateway.toml" > "$DIR/gate-$gateway.log" 2>&1 & PIDS+=($!)
   printf -v "GATE$gateway" %s $!
-  echo "gateway gate-$gateway: players at 127.0.0.1:$public, page at http://127.0.0.1:$admin/"
+  echo "gateway gate-$gateway: players at $public, page at http://$admin/"
 done
 
 say "an agent beside two game servers: it registers them, and finds the gateways"
@@ -103,13 +104,13 @@ state_dir = "$DIR/host-7-state"
 EOF
 } > "$DIR/agent.toml"
 for game in 1 2; do
-  udp=$(port)
-  "$BIN/ringgate-loadgen" serve --udp "127.0.0.1:$udp" > "$DIR/game-$game.log" 2>&1 & PIDS+=($!)
+  udp=$IP:2770$game
+  "$BIN/ringgate-loadgen" serve --udp "$udp" > "$DIR/game-$game.log" 2>&1 & PIDS+=($!)
   cat >> "$DIR/agent.toml" <<EOF
 [[backend]]
 name = "arena-$game"
 link = "udp"
-address = "127.0.0.1:$udp"
+address = "$udp"
 slots = 5000
 group = "arena"
 labels = { map = "dust" }
@@ -118,10 +119,10 @@ done
 "$BIN/ringgate" agent --config "$DIR/agent.toml" > "$DIR/agent.log" 2>&1 & PIDS+=($!)
 
 say "a token service"
-TOKENS=$(port)
+TOKENS=$IP:27400
 { fleet tokens-1; cat <<EOF
 [tokens]
-bind = ["127.0.0.1:$TOKENS"]
+bind = ["$TOKENS"]
 max_addresses = 2
 [[caller]]
 name = "matchmaker"
@@ -133,12 +134,12 @@ secret = { file = "wall.secret" }
 EOF
 } > "$DIR/tokens.toml"
 "$BIN/ringgate" tokens --config "$DIR/tokens.toml" > "$DIR/tokens.log" 2>&1 & PIDS+=($!)
-ask() { python3 "$HERE/tokens.py" "http://127.0.0.1:$TOKENS" "$DIR/matchmaker.secret" "$@"; }
+ask() { python3 "$HERE/tokens.py" "http://$TOKENS" "$DIR/matchmaker.secret" "$@"; }
 until_true ask 1 "$DIR/probe"
 until_true sh -c "'$BIN/ringgate' fleet status --config '$DIR/operator.toml' --json | grep -q gate-2"
 
 say "the fleet"
-echo "its page: http://127.0.0.1:$TOKENS/fleet#$(cat "$DIR/wall.secret")"
+echo "its page: http://$TOKENS/fleet#$(cat "$DIR/wall.secret")"
 "$BIN/ringgate" fleet status --backends --config "$DIR/operator.toml"
 
 play() { # of tokens in a folder, one file for each gateway
@@ -159,10 +160,10 @@ play "$DIR/first"
 
 say "$PLAYERS players with failover tokens play, and gateway gate-1 is killed"
 # Both gateways stand in each token, and whoever hears nothing for 3 s asks for another one.
-"$BIN/ringgate-loadgen" run --token-service "127.0.0.1:$TOKENS" --token-secret "$DIR/matchmaker.secret" --come-back \
+"$BIN/ringgate-loadgen" run --token-service "$TOKENS" --token-secret "$DIR/matchmaker.secret" --come-back \
   --token-request '{"region": "here", "addresses": 2, "expire": 300, "timeout": 3}' \
   --sessions "$PLAYERS" --hz 5 --ramp 1s --hold "$((SECONDS_TO_PLAY + 12))s" > "$DIR/failover.log" 2>&1 & FAILOVER=$!
-here() { curl -s "http://127.0.0.1:$1/metrics" | awk '/^ringgate_sessions\{/ { n += $2 } END { print n + 0 }'; }
+here() { curl -s "http://$1/metrics" | awk '/^ringgate_sessions\{/ { n += $2 } END { print n + 0 }'; }
 all_play() { (($(here "$ADMIN1") + $(here "$ADMIN2") == PLAYERS)); }
 until_true all_play
 echo "$(here "$ADMIN1") of them play through gate-1"
@@ -175,7 +176,7 @@ took=$((($(date +%s%N) - began) / 1000000))
 within="within the 7 s that docs/FLEET.md says"
 ((took <= 7000)) || within="NOT within the 7 s that docs/FLEET.md says"
 echo "$took ms until all of them play through gate-2, $within"
-none_of_it() { rm -rf "$DIR/again"; ask 20 "$DIR/again" && [[ ! -e "$DIR/again/127.0.0.1:$PUBLIC1.tokens" ]]; }
+none_of_it() { rm -rf "$DIR/again"; ask 20 "$DIR/again" && [[ ! -e "$DIR/again/$PUBLIC1.tokens" ]]; }
 until_true none_of_it
 echo "$((($(date +%s%N) - began) / 1000000)) ms until nobody was sent there any more (its lease has 3 s)"
 # Their sessions were lost, and that is what the report says; whom gate-2 let in though the token names gate-1

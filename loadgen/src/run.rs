@@ -60,6 +60,9 @@ pub struct Run {
     /// How long the end of sessions is waited for whose goodbyes were lost: their tokens' timeout,
     /// and some.
     pub patience: Duration,
+    /// Players who leave wait this long for what is on its way, and twice the slowest path of the
+    /// impairments.
+    pub linger: Duration,
     /// Where to write the histogram log.
     pub hlog: Option<PathBuf>,
 }
@@ -98,7 +101,7 @@ impl Run {
             u32::from_le_bytes(seed.as_bytes().first_chunk().copied().unwrap_or_default()) | 1;
         let impair = Arc::new(self.scenario.impair.clone());
         let resent_ns = if matches!(self.protocol, Protocol::Messages(..)) { RESENT_NS } else { 0 };
-        let linger_ns = LINGER_NS + resent_ns + 2 * impair.lag_ns_max();
+        let linger_ns = self.linger.as_nanos() as u64 + resent_ns + 2 * impair.lag_ns_max();
         let parts = (0..self.threads).map(|thread| {
             let setup = Setup {
                 run,
@@ -114,7 +117,7 @@ impl Run {
         });
         let slots = self.scenario.sessions_max().div_ceil(self.threads) as usize;
         let kernel_before = Kernel::look(self.gateway.pid);
-        let watched = Watch::begin(self.gateway)?;
+        let watched = Watch::begin(self.gateway.clone())?;
         let started_unix_ns = clock::unix_ns();
         let team = Team::start(&self.options, parts.collect(), slots + slots / 4 + 16)
             .map_err(|why| why.to_string())?;
@@ -390,11 +393,8 @@ fn missing_here(due: u64, came: u64, early: &mut u64) -> u64 {
     due.saturating_sub(came)
 }
 
-/// Players who leave wait this long for what is on its way, and twice the slowest path of the
-/// impairments.
-const LINGER_NS: u64 = 1_000_000_000;
-
-/// And so long for messages that have to be sent again, on their way or on their echoes'.
+/// Players who leave wait so much longer for messages that have to be sent again, on their way or
+/// on their echoes'.
 const RESENT_NS: u64 = 2_000_000_000;
 
 /// Between two looks at the gateway, which publishes its counters twenty times a second.

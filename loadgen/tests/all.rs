@@ -22,13 +22,13 @@ mod interrupted;
 mod interval_log;
 #[path = "all/messages.rs"]
 mod messages;
+#[allow(dead_code, reason = "the gateway's own tests use all of it")]
+#[path = "../../tests/all/own.rs"]
+mod own;
 #[path = "all/plain.rs"]
 mod plain;
 #[path = "all/plain_gateway.rs"]
 mod plain_gateway;
-#[allow(dead_code, reason = "the gateway's own tests use all of it")]
-#[path = "../../tests/all/ports.rs"]
-mod ports;
 #[path = "all/proof.rs"]
 mod proof;
 #[path = "all/restarts.rs"]

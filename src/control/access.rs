@@ -84,22 +84,32 @@ pub(super) async fn admit_by(rules: Option<&Admin>, request: Request, next: Next
 
 /// For what changes something: refuses who may only read, and web pages.
 pub(super) async fn may_change(request: Request, next: Next) -> Response {
-    let refusal = match request.extensions().get::<Right>() {
-        _ if request.headers().contains_key(header::ORIGIN) => Refusal::WebPage,
-        Some(Right::Change) => return next.run(request).await,
-        _ => Refusal::OnlyReads,
-    };
-    refusal.into_response()
+    match refusal(&request, Refusal::OnlyReads) {
+        None => next.run(request).await,
+        Some(refusal) => refusal.into_response(),
+    }
 }
 
 /// For what shows players' addresses: refuses who may only read, and web pages.
 pub(super) async fn may_see_players(request: Request, next: Next) -> Response {
-    let refusal = match request.extensions().get::<Right>() {
-        _ if request.headers().contains_key(header::ORIGIN) => Refusal::WebPage,
-        Some(Right::Change) => return next.run(request).await,
-        _ => Refusal::ShowsPlayers,
-    };
-    refusal.into_response()
+    match refusal(&request, Refusal::ShowsPlayers) {
+        None => next.run(request).await,
+        Some(refusal) => refusal.into_response(),
+    }
+}
+
+/// For what has every thread publish: the refusal for who may only read, and for web pages.
+pub(super) fn refusal_of_now(request: &Request) -> Option<Response> {
+    refusal(request, Refusal::AsksAll).map(IntoResponse::into_response)
+}
+
+/// Why a request may not do what only the entitled may.
+fn refusal(request: &Request, not_entitled: Refusal) -> Option<Refusal> {
+    match request.extensions().get::<Right>() {
+        _ if request.headers().contains_key(header::ORIGIN) => Some(Refusal::WebPage),
+        Some(Right::Change) => None,
+        _ => Some(not_entitled),
+    }
 }
 
 fn judge(rules: Option<&Admin>, parts: &request::Parts) -> Result<Right, Refusal> {
@@ -185,6 +195,7 @@ pub(super) const NOT_ENTITLED: &str =
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
+    AsksAll,
     HostForeign,
     HostUnclear,
     OnlyReads,
@@ -196,6 +207,11 @@ enum Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, why) = match self {
+            Self::AsksAll => (
+                StatusCode::FORBIDDEN,
+                "a page as of now has all workers publish: ask through the control socket (control.sock in run_dir), or send \
+                 the token of [admin] token as a bearer token\n",
+            ),
             Self::HostForeign => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "this gateway is not called so: use its IP address or localhost, or add the name to [admin] hosts\n",

@@ -28,6 +28,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 
+use super::fresh::{self, Rounds};
 use super::http::as_json;
 use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
@@ -40,7 +41,9 @@ use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
 use reload::Live;
 use ringgate_agent::service::Agent;
+use ringgate_os::clock::Clock;
 use ringgate_os::process;
+use ringgate_os::publishing::Roll;
 use ringgate_report::text::put;
 use ringgate_worker::handover::CONTROL_SOCKET;
 
@@ -112,6 +115,8 @@ struct Shared {
     drain: Mutex<Drain>,
     program: Program,
     is_confined: bool,
+    /// Of what pages are made of.
+    rounds: Rounds,
     /// Of whoever hands it over.
     handing: Mutex<()>,
     /// The process that goes on; 0 while this one does.
@@ -163,6 +168,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         drain: Mutex::default(),
         program,
         is_confined,
+        rounds: Rounds::default(),
         handing: Mutex::new(()),
         handed_to: AtomicU32::new(0),
         doors,
@@ -290,6 +296,11 @@ fn router(shared: &Arc<Shared>, is_tcp: bool) -> Router {
             access::admit_by(rules, request, next).await
         }
     };
+    let of_rounds = Arc::clone(shared);
+    let see_to_now = move |request, next| {
+        let shared = Arc::clone(&of_rounds);
+        async move { fresh::see_to(&shared.rounds, round(&shared), request, next).await }
+    };
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -300,8 +311,24 @@ fn router(shared: &Arc<Shared>, is_tcp: bool) -> Router {
         .route("/undrain", post(draining::undrain).route_layer(from_fn(access::may_change)))
         .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
         .route("/upgrade", post(handing::upgrade).route_layer(from_fn(access::may_change)))
+        .layer(from_fn(see_to_now))
         .layer(from_fn(admit))
         .with_state(Arc::clone(shared))
+}
+
+/// A round of publishing: every thread, and then what is made of what they show. Those who did not
+/// publish.
+async fn round(shared: &Shared) -> Vec<String> {
+    let (clock, mut roll) = (Clock::start(), Roll::new());
+    shared.agent.ask(&mut roll);
+    let mut silent = fresh::hear(roll, &clock).await;
+    silent.retain(|name| !shared.agent.has_ended(name));
+    if let Some(member) = shared.fleet.get() {
+        let mut roll = Roll::new();
+        member.ask(&mut roll);
+        silent.extend(fresh::hear(roll, &clock).await);
+    }
+    silent
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> Response {

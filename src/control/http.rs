@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::{StatusCode, Uri, header};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use serde_json::json;
@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::access::{self, Visitor};
 use super::denying::{Changed, Wish};
+use super::fresh::{self, Rounds};
 use super::query::{Query, Refusal};
 use super::reload::Outcome;
 use super::status::SCHEMA;
@@ -25,11 +26,14 @@ use super::view::{Snapshot, View};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
+use ringgate_os::publishing::Roll;
 use ringgate_state as state;
 use ringgate_worker::handover::{Channel, Early};
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {
+    /// Have what is known of the fleet told, by whoever is given the request for it.
+    AskFleet(Roll, oneshot::Sender<Roll>),
     /// Believe what is held back of the fleet. Whether that is what is held back.
     ConfirmFleet { doubt: u64, reply: oneshot::Sender<bool> },
     /// Have the workers copy datagrams.
@@ -46,6 +50,8 @@ pub(super) enum Command {
     },
     /// Take players in again. Whether there was a drain.
     Undrain(oneshot::Sender<Result<bool, &'static str>>),
+    /// Show the fleet as it is known now.
+    ShowFleet(oneshot::Sender<()>),
     /// Look through all sessions.
     Survey {
         wanted: Wanted,
@@ -87,6 +93,8 @@ pub(super) struct AdminState {
     /// One long page is made at a time. Requests wait for that off the thread, so that short pages
     /// (health) never wait for more than one of them.
     turn: Arc<Semaphore>,
+    /// Of what pages are made of.
+    rounds: Arc<Rounds>,
     /// A place for each trace.
     traces: Arc<Semaphore>,
     /// A place for each capture.
@@ -132,7 +140,8 @@ fn routes() -> Vec<(&'static str, For, MethodRouter<AdminState>)> {
 pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
     let places = |count| Arc::new(Semaphore::new(count));
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
-    let state = AdminState { view, commands, turn: places(1), traces, captures };
+    let (turn, rounds) = (places(1), Arc::default());
+    let state = AdminState { view, commands, turn, rounds, traces, captures };
     let with_route = |router: Router<AdminState>, (path, whom, methods)| {
         let methods: MethodRouter<AdminState> = methods;
         router.route(
@@ -147,8 +156,14 @@ pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router
     let router = routes().into_iter().fold(Router::new(), with_route);
     router
         .fallback(nothing)
+        .layer(from_fn_with_state(state.clone(), see_to_now))
         .layer(from_fn_with_state(state.clone(), access::admit))
         .with_state(state)
+}
+
+/// Before any page that is asked for as of now.
+async fn see_to_now(State(state): State<AdminState>, request: Request, next: Next) -> Response {
+    fresh::see_to(&state.rounds, fresh::of_gateway(&state), request, next).await
 }
 
 async fn healthz(State(state): State<AdminState>) -> Response {

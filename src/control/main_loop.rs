@@ -182,6 +182,10 @@ impl ControlLoop {
     pub(super) fn obey(&mut self, fleet: &Fleet, command: Command) {
         // The client may have closed its connection without waiting for the answer.
         match command {
+            Command::AskFleet(mut roll, reply) => {
+                self.ask_fleet(&mut roll);
+                answer(reply, roll);
+            }
             Command::ConfirmFleet { doubt, reply } => answer(reply, self.confirm_fleet(doubt)),
             Command::Capture { capture, reply } => {
                 fleet.tell_all(|| Mail::Capture(Arc::clone(&capture)));
@@ -192,6 +196,10 @@ impl ControlLoop {
                 answer(reply, self.drain_backend(fleet, backend, drained, deadline));
             }
             Command::Undrain(reply) => answer(reply, self.undrain(fleet)),
+            Command::ShowFleet(reply) => {
+                self.show_fleet(fleet);
+                answer(reply, ());
+            }
             Command::Survey { wanted, ends, limit, reply } => {
                 answer(reply, draining::survey(fleet, wanted, ends, limit));
             }

@@ -31,6 +31,7 @@ use crate::membership::{
 use ringgate_fleet::values::gateway::SHUT_MAX;
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup};
 use ringgate_os::process;
+use ringgate_os::publishing::{self, Roll};
 use ringgate_report::text::put;
 use ringgate_worker::Fleet;
 
@@ -51,7 +52,7 @@ pub(super) struct Membership {
     given: (u64, Given),
     /// What every worker has taken in.
     confirmed: Given,
-    shown_ns: u64,
+    show_due_ns: u64,
 }
 
 type Epochs = BTreeMap<String, Vec<u32>>;
@@ -104,7 +105,7 @@ impl Membership {
             refused: BTreeSet::new(),
             given,
             confirmed: Given::default(),
-            shown_ns: 0,
+            show_due_ns: 0,
         }
     }
 
@@ -306,10 +307,10 @@ impl ControlLoop {
             self.adopt_known(fleet);
         }
         let Some(membership) = &mut self.membership else { return };
-        if now_ns < membership.shown_ns + SHOW_EVERY_NS {
+        if now_ns < membership.show_due_ns {
             return;
         }
-        membership.shown_ns = now_ns;
+        membership.show_due_ns = now_ns + publishing::period_ns(SHOW_EVERY_NS);
         let (revision, given) = &membership.given;
         if self.view.has_adopted(*revision) {
             membership.confirmed.clone_from(given);
@@ -323,6 +324,26 @@ impl ControlLoop {
             if has_announced {
                 member.count(self.players_of_backends());
             }
+        }
+    }
+
+    /// Asks for what is known to be told.
+    pub(super) fn ask_fleet(&self, roll: &mut Roll) {
+        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+            member.order(Order::Publish(roll.request("the copy of the fleet".to_owned())));
+        }
+    }
+
+    /// Shows the fleet as it is known now.
+    pub(super) fn show_fleet(&mut self, fleet: &Fleet) {
+        let Some(membership) = &mut self.membership else { return };
+        membership.show_due_ns = 0;
+        // Else nothing may change that goes along with a hand-over.
+        if self.handing_over != HandingOver::Copying {
+            if membership.receiver.as_ref().is_some_and(|it| it.has_changed().unwrap_or(false)) {
+                self.hear_fleet(fleet);
+            }
+            self.tell_fleet(fleet);
         }
     }
 

@@ -24,13 +24,14 @@ use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
 use ringgate_trunks::{Shown as AgentsShown, Window};
 use ringgate_worker::handover;
-use ringgate_worker::{Fleet, FleetCard, Published, Report};
+use ringgate_worker::{Fleet, FleetCard, Published, Publishers, Report};
 
 /// Where snapshots are taken.
 pub(super) struct View {
     facts: Facts,
     clock: Clock,
     published: Vec<Arc<Published>>,
+    publishers: Publishers,
     claims: Arc<Claims>,
     live: Mutex<Live>,
     sockets: Mutex<Sockets>,
@@ -155,6 +156,7 @@ impl View {
             facts,
             clock: fleet.clock(),
             published: fleet.published().to_vec(),
+            publishers: fleet.publishers(),
             claims: Arc::clone(fleet.claims()),
             live: Mutex::new(live),
             sockets: Mutex::new(Sockets { kernel, split }),
@@ -240,6 +242,16 @@ impl View {
     /// What each worker publishes.
     pub(super) fn published(&self) -> &[Arc<Published>] {
         &self.published
+    }
+
+    /// What asks each worker to publish now.
+    pub(super) const fn publishers(&self) -> &Publishers {
+        &self.publishers
+    }
+
+    /// Where trunks are shown, if there is any place for them.
+    pub(super) const fn agents(&self) -> Option<&Window> {
+        self.agents.as_ref()
     }
 
     /// Whether every worker goes by this setup or a later one.

@@ -19,6 +19,7 @@ use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
 use ringgate_os::clock::{self, Clock};
+use ringgate_os::publishing::{Request, Roll};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -46,6 +47,7 @@ pub struct Member {
 #[derive(Debug)]
 enum Order {
     Confirm(u64),
+    Publish(Request),
     Drain,
     Undrain,
     Reload(Box<Update>),
@@ -188,6 +190,11 @@ impl Member {
         Status { announced: book.names().count(), announcements_refused, ..status }
     }
 
+    /// Asks its task to say how it stands now.
+    pub fn ask(&self, roll: &mut Roll) {
+        self.order(Order::Publish(roll.request("the copy of the fleet".to_owned())));
+    }
+
     /// Has the doubt with this number believed. Whether it is the one that stands.
     pub fn confirm(&self, doubt: u64) -> bool {
         let status = lock(&self.shared).status.mirror.doubt.clone();
@@ -284,6 +291,10 @@ impl Part {
                 order = orders.recv() => match order {
                     Some(Order::Confirm(number)) => {
                         let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
+                    }
+                    Some(Order::Publish(request)) => {
+                        self.tick(busy.say());
+                        request.answer();
                     }
                     Some(Order::Drain) => lock(&self.book).drain(),
                     Some(Order::Undrain) => lock(&self.book).undrain(),

@@ -16,6 +16,7 @@ use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
 use ringgate_gate::{FleetPlayers, FleetTokens};
 use ringgate_os::clock::{self, Clock};
+use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
@@ -42,10 +43,12 @@ pub struct Member {
 }
 
 /// What an operator wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Order {
     /// The doubt with this number is to be believed.
     Confirm(u64),
+    /// What is known is to be told at once.
+    Publish(Request),
     /// The thread is to end, and the registration with it.
     Leave,
     /// The thread is to end, and the registration is another process's.
@@ -267,13 +270,17 @@ impl Part {
             tokio::spawn(announced::serve(door, book, news, never))
         });
         let mut ticks = tokio::time::interval(TICK);
-        let last = loop {
+        let is_left = loop {
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Order::Confirm(number)) => {
                         let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
                     }
-                    order => break order,
+                    Some(Order::Publish(request)) => {
+                        self.publish();
+                        request.answer();
+                    }
+                    order => break matches!(order, Some(Order::Leave)),
                 },
                 _ = ticks.tick() => {
                     self.publish();
@@ -292,11 +299,11 @@ impl Part {
         }
         players_end.store(true, Ordering::Release);
         if let Some(mut players) = players
-            && (last == Some(Order::Leave) || timeout(LAST_WORDS, &mut players).await.is_err())
+            && (is_left || timeout(LAST_WORDS, &mut players).await.is_err())
         {
             players.abort();
         }
-        if last == Some(Order::Leave) {
+        if is_left {
             drop(say.send(lease::run::Command::Stop).await);
         }
         drop(say);

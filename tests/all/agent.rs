@@ -4,17 +4,16 @@
 //! Skipped aloud without openssl, which makes the certificates.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
 use ringgate_core::netcode::State;
 use ringgate_os::process;
 
 use crate::command::{Ending, ringgate, run};
-use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, request, wait_for};
+use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::{own_address, own_ip, own_port};
 
 /// A program that is killed when dropped.
 pub(crate) struct Program {
@@ -25,7 +24,7 @@ pub(crate) struct Program {
 /// An agent, where its pages are.
 pub(crate) struct Agent {
     program: Program,
-    admin: SocketAddr,
+    control: PathBuf,
 }
 
 impl Agent {
@@ -42,30 +41,26 @@ impl Agent {
         let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = Ending(child.expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut admin = None;
+        let mut control = None;
         loop {
             let mut line = String::new();
             if stdout.read_line(&mut line).expect("text") == 0 {
                 let log = std::fs::read_to_string(folder.join("agent.log")).expect("a log");
                 panic!("the agent did not start: {log}");
             }
-            if let Some(rest) = line.strip_prefix("admin on ") {
-                admin = Some(rest.trim().parse().expect("an address"));
+            if let Some(rest) = line.strip_prefix("control on ") {
+                control = Some(folder.path().join(rest.trim()));
             } else if line == "ready\n" {
                 break;
             }
         }
-        let admin = admin.expect("it is printed");
-        Self { program: Program { child, _stdout: Some(stdout) }, admin }
+        let control = control.expect("it is printed");
+        Self { program: Program { child, _stdout: Some(stdout) }, control }
     }
 
+    /// A page as of now.
     pub(crate) fn get(&self, path: &str) -> Page {
-        request(self.admin, "GET", path, "").expect("the admin address answers")
-    }
-
-    /// The same while one process goes on for another, and a connection may fall between them.
-    pub(crate) fn try_get(&self, path: &str) -> Option<Page> {
-        request(self.admin, "GET", path, "").ok().filter(|page| page.status == 200)
+        ask(&self.control, path)
     }
 
     /// Waits for a number of its metrics.
@@ -99,7 +94,8 @@ impl Agent {
     }
 }
 
-/// An authority's certificate, and one that it has signed for each of these.
+/// An authority's certificate, and one that it has signed for each of these. What is for 127.0.0.1 is
+/// for this program's own address, too.
 pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");
@@ -110,6 +106,7 @@ pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
     let authority = format!("req -x509 {key} -keyout ca.key -out ca.pem -days 2 -subj /CN=trunks");
     let is_made = openssl(&authority)
         && names.iter().all(|(name, alternative)| {
+            let alternative = alternative.replace(LOCAL, &format!("{LOCAL},IP:{}", own_ip()));
             folder.file(&format!("{name}.ext"), format!("subjectAltName={alternative}"), 0o600);
             let asks = format!("req {key} -keyout {name}.key -out {name}.csr -subj /CN={name}");
             let signs = format!(
@@ -126,17 +123,18 @@ pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
 
 /// The table of the agent at its gateway, with the files of a folder.
 fn at_gateway(folder: &Folder, port: u16) -> String {
-    let path = folder.path().display();
+    let (path, ip) = (folder.path().display(), own_ip());
     format!(
-        "[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:{port}\"\nca = \"{path}/ca.pem\"\n\
+        "[[agent]]\nname = \"host-7\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
          certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = [\"arena\"]\n"
     )
 }
 
 /// The agent's own file.
 pub(crate) fn agent_file(folder: &Folder, name: &str, port: u16, backend: &str) {
+    let ip = own_ip();
     let text = format!(
-        "[agent]\nname = \"{name}\"\ngateways = [\"127.0.0.1:{port}\"]\nca = \"ca.pem\"\n\
+        "[agent]\nname = \"{name}\"\ngateways = [\"{ip}:{port}\"]\nca = \"ca.pem\"\n\
          certificate = \"host-7.pem\"\nkey = \"host-7.key\"\nrun_dir = \"host\"\ndrain_timeout = \"0s\"\n\
          [admin]\nbind = \"127.0.0.1:0\"\n\
          [[backend]]\nname = \"arena\"\nslots = 4\n{backend}"
@@ -158,6 +156,8 @@ pub(crate) fn gateway_with(folder: &Folder, port: u16, change: impl FnOnce(&mut 
     Daemon::start(&text)
 }
 
+const LOCAL: &str = "IP:127.0.0.1";
+
 pub(crate) const NAMES: &[(&str, &str)] = &[("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
 
 pub(crate) fn echo(arguments: &[&str]) -> Program {
@@ -177,7 +177,7 @@ fn with_library() -> (String, impl FnOnce(&Folder) -> Program) {
 
 /// The same for a server that knows nothing of gateways.
 fn unmodified() -> (String, impl FnOnce(&Folder) -> Program) {
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = own_address().to_string();
     let link = format!("link = \"udp\"\naddress = \"{address}\"\n");
     (link, move |_: &Folder| echo(&["--udp", &address]))
 }
@@ -188,7 +188,7 @@ fn play((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     if !certificates(&folder, NAMES) {
         return;
     }
-    let port = free_port();
+    let port = own_port();
     agent_file(&folder, "host-7", port, &backend);
     let gateway = gateway(&folder, port);
     let mut agent = Agent::start(&folder);
@@ -245,7 +245,7 @@ fn an_agent_that_is_told_to_end_gets_nobody_new_and_keeps_who_is_there() {
         return;
     }
     let (backend, server) = with_library();
-    let port = free_port();
+    let port = own_port();
     agent_file(&folder, "host-7", port, &backend);
     edit(&folder, |file| file.replace("drain_timeout = \"0s\"", "drain_timeout = \"1h\""));
     let gateway = gateway(&folder, port);
@@ -296,7 +296,7 @@ fn play_on((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     if !certificates(&folder, NAMES) {
         return;
     }
-    let port = free_port();
+    let port = own_port();
     agent_file(&folder, "host-7", port, &backend);
     let gateway = gateway(&folder, port);
     let mut agent = Agent::start(&folder);
@@ -374,7 +374,7 @@ fn an_agent_that_is_not_who_it_says_is_refused_by_name() {
     if !certificates(&folder, NAMES) {
         return;
     }
-    let port = free_port();
+    let port = own_port();
     let _gateway = gateway(&folder, port);
     agent_file(&folder, "host-8", port, "link = \"bundle\"\n");
     let agent = Agent::start(&folder);

@@ -8,7 +8,7 @@ use std::fs;
 use crate::agent::{Agent, NAMES, agent_file, certificates, echo, gateway};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_port;
 
 const TRUNKS: &str = "ringgate_agent_trunks_total{agent=\"host-7\"}";
 const ENDED: &str = "ringgate_agent_ended_total{agent=\"host-7\",reason=\"certificate_unknown\"}";
@@ -32,7 +32,7 @@ fn an_authority_is_replaced_while_a_player_plays() {
     if !certificates(&folder, NAMES) || !certificates(&next, NAMES) {
         return;
     }
-    let port = free_port();
+    let port = own_port();
     agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
     let gateway = gateway(&folder, port);
     let agent = Agent::start(&folder);

@@ -22,7 +22,7 @@ use socket2::{SockRef, Type};
 use crate::agent::{NAMES, agent_file, certificates, echo};
 use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::{own_ip, own_port};
 
 const BYTES: &str = "agent";
 const SOCKETS: &str = "agent-sockets";
@@ -44,7 +44,7 @@ fn options(folder: &Folder, port: u16) -> Options {
     let backend = |name: &str, link| Backend { name: name.to_owned(), link };
     let allowed = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };
     let server = Link::Udp(SERVER.parse().expect("an address"));
-    let gateway = Gateway::parse(&format!("127.0.0.1:{port}")).expect("an address");
+    let gateway = Gateway::parse(&format!("{}:{port}", own_ip())).expect("an address");
     Options {
         name: "host-7".to_owned(),
         gateways: vec![gateway],
@@ -58,7 +58,7 @@ fn options(folder: &Folder, port: u16) -> Options {
 
 /// A trunk with two lanes, a game process with a player, and an unmodified server with another.
 fn write() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -68,9 +68,9 @@ fn write() {
     text.listener = text.listener.replace("[\"arena\"]", "[\"arena\", \"shooter\"]");
     text.listener.push_str("route = \"least-players\"\n");
     text.backends.push_str("[[backend]]\nname = \"shooter\"\nlink = \"bundle\"\nslots = 4\n");
-    let path_of = folder.path().display();
+    let (path_of, ip) = (folder.path().display(), own_ip());
     text.more = format!(
-        "[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:{port}\"\nca = \"{path_of}/ca.pem\"\n\
+        "[[agent]]\nname = \"host-7\"\nbind = \"{ip}:{port}\"\nca = \"{path_of}/ca.pem\"\n\
          certificate = \"{path_of}/gate-1.pem\"\nkey = \"{path_of}/gate-1.key\"\n\
          backends = [\"arena\", \"shooter\"]\n"
     );

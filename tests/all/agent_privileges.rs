@@ -12,7 +12,7 @@ use crate::agent_reload::reload;
 use crate::command::{ringgate, run};
 use crate::control_rig::{KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::{own_address, own_port};
 
 /// More in the agent's first table.
 fn say(folder: &Folder, more: &str) {
@@ -68,7 +68,7 @@ fn game(folder: &Folder) -> Program {
 
 #[test]
 fn a_confined_agent_of_a_bundle_backend_lacks_nothing() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if certificates(&folder, NAMES) {
         agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
         say(&folder, "confine = true\n");
@@ -79,9 +79,9 @@ fn a_confined_agent_of_a_bundle_backend_lacks_nothing() {
 
 #[test]
 fn a_confined_agent_of_an_unmodified_server_lacks_nothing() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if certificates(&folder, NAMES) {
-        let address = format!("127.0.0.1:{}", free_port());
+        let address = own_address().to_string();
         agent_file(&folder, "host-7", port, &format!("link = \"udp\"\naddress = \"{address}\"\n"));
         say(&folder, "confine = true\n");
         let agent = Agent::start(&folder);
@@ -95,7 +95,7 @@ fn an_agent_becomes_who_it_should_be() {
         eprintln!("SKIPPED: only root can become somebody else");
         return;
     }
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -142,7 +142,7 @@ fn certificates_outside_the_confinement_are_not_read() {
         return;
     }
     // Nobody is there, so it tries again and again, and reads its files each time.
-    agent_file(&folder, "host-7", free_port(), "link = \"bundle\"\n");
+    agent_file(&folder, "host-7", own_port(), "link = \"bundle\"\n");
     say(&folder, "confine = true\n");
     let agent = Agent::start(&folder);
     if log(&folder).contains("Landlock") {

@@ -14,7 +14,7 @@ use crate::agent::{Agent, NAMES, agent_file, certificates, gateway_with};
 use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::delivery_ways::{DELIVERS, player};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_port;
 use crate::upgrade_rig::Line;
 
 const TURN: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ impl Rig {
         if !certificates(&folder, NAMES) {
             return None;
         }
-        let port = free_port();
+        let port = own_port();
         agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
         let gateway = gateway_with(&folder, port, change);
         let agent = Agent::start(&folder);

@@ -11,7 +11,7 @@ use crate::agent::{Agent, Heir, NAMES, Program, agent_upgrade, certificates, ech
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::{own_address, own_ip, own_port};
 
 /// An agent's file, which a test changes part by part.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ impl File {
 
     fn write(&self, folder: &Folder) {
         let Self { name, gateways, more, backends } = self;
-        let gateways: Vec<_> = gateways.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let gateways: Vec<_> = gateways.iter().map(|port| format!("{}:{port}", own_ip())).collect();
         let backend = |(name, rest): &(&str, String)| {
             format!("[[backend]]\nname = \"{name}\"\nslots = 4\n{rest}")
         };
@@ -58,9 +58,9 @@ fn gateway(folder: &Folder, port: u16) -> Daemon {
         format!("[[backend]]\nname = \"{name}\"\nlink = \"bundle\"\nslots = 4\ngrace = \"1m\"\n")
     };
     text.backends = BACKENDS.map(row).concat();
-    let path = folder.path().display();
+    let (path, ip) = (folder.path().display(), own_ip());
     text.more = format!(
-        "[[agent]]\nname = \"host-7\"\nbind = \"127.0.0.1:{port}\"\nca = \"{path}/ca.pem\"\n\
+        "[[agent]]\nname = \"host-7\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
          certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = {BACKENDS:?}\n"
     );
     Daemon::start(&text)
@@ -96,7 +96,7 @@ fn has_players(agent: &Agent, name: &str, count: u64) {
 
 #[test]
 fn game_processes_come_and_go_and_who_plays_plays_on() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -110,7 +110,7 @@ fn game_processes_come_and_go_and_who_plays_plays_on() {
     first.echo(b"at the first one");
 
     // One on a link of ours, and one that knows nothing of gateways: there was none before.
-    let server = format!("127.0.0.1:{}", free_port());
+    let server = own_address().to_string();
     let _server = echo(&["--udp", &server]);
     file.backends.push(bundle("plaza"));
     file.backends.push(("shooter", format!("link = \"udp\"\naddress = \"{server}\"\n")));
@@ -162,7 +162,7 @@ fn game_processes_come_and_go_and_who_plays_plays_on() {
 
 #[test]
 fn a_file_that_cannot_be_gone_by_is_refused_with_every_reason_and_changes_nothing() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -226,7 +226,7 @@ fn hear(game: &mut GameProcess) -> Vec<usize> {
 
 #[test]
 fn gateways_come_and_go_and_a_game_process_hears_all_of_them_in_one_call() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
+    let (folder, ports) = (Folder::new(), [own_port(), own_port()]);
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -294,7 +294,7 @@ fn gateways_come_and_go_and_a_game_process_hears_all_of_them_in_one_call() {
 
 #[test]
 fn an_upgrade_with_another_file_keeps_who_plays_as_a_reload_does() {
-    let (folder, ports) = (Folder::new(), [free_port(), free_port()]);
+    let (folder, ports) = (Folder::new(), [own_port(), own_port()]);
     if !certificates(&folder, NAMES) {
         return;
     }
@@ -314,11 +314,9 @@ fn an_upgrade_with_another_file_keeps_who_plays_as_a_reload_does() {
     takes_players(&gateways[1], "plaza", true);
     takes_players(&gateways[0], "arena", false);
     player.echo(b"still here");
-    let status = || agent.try_get("/status").map(|page| page.json());
-    let retired = wait_for("its player is seen", || row(&status()?, "backends", "arena"));
+    let status = || agent.get("/status").json();
+    let retired = wait_for("its player is seen", || row(&status(), "backends", "arena"));
     assert_eq!((&retired["retired"], &retired["players"]), (&true.into(), &1.into()), "{retired}");
     player.leave();
-    wait_for("the gateway is left", || {
-        (status()?["gateways"].as_array()?.len() == 1).then_some(())
-    });
+    wait_for("the gateway is left", || (status()["gateways"].as_array()?.len() == 1).then_some(()));
 }

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use crate::agent::{Agent, NAMES, Program, agent_file, certificates, echo, gateway};
 use crate::control_rig::{KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::{own_address, own_ip, own_port};
 
 /// What stands between an agent and a gateway: passes bytes and datagrams on, and can forget.
 struct Middle {
@@ -32,10 +32,9 @@ const LOOK: Duration = Duration::from_millis(2);
 
 impl Middle {
     fn start(to: SocketAddr) -> Self {
-        let port = free_port();
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let listener = TcpListener::bind(address).expect("a free port");
-        let datagrams = UdpSocket::bind(address).expect("a free port");
+        let address = own_address();
+        let listener = TcpListener::bind(address).expect("our own");
+        let datagrams = UdpSocket::bind(address).expect("our own");
         let (lines, ends) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (of_lines, its_end) = (Arc::clone(&lines), Arc::clone(&ends));
         let accept = move || pass_lines(&listener, to, &of_lines, &its_end);
@@ -159,12 +158,12 @@ impl Numbers {
 }
 
 fn play_through(backend: &str, server: impl FnOnce(&Folder) -> Program) {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }
     let gateway = gateway(&folder, port);
-    let middle = Middle::start(([127, 0, 0, 1], port).into());
+    let middle = Middle::start((own_ip(), port).into());
     agent_file(&folder, "host-7", middle.address.port(), backend);
     let agent = Agent::start(&folder);
     let _server = server(&folder);
@@ -209,7 +208,7 @@ fn a_game_process_keeps_its_players_when_a_trunks_connection_is_reset() {
 
 #[test]
 fn an_unmodified_server_keeps_its_players_when_a_trunks_connection_is_reset() {
-    let address = format!("127.0.0.1:{}", free_port());
+    let address = own_address().to_string();
     let backend = format!("link = \"udp\"\naddress = \"{address}\"\n");
     play_through(&backend, |_| echo(&["--udp", &address]));
 }

@@ -240,8 +240,10 @@ fn the_load_generators_books_close_over_gateway_agent_and_game_process() {
         let _host = side.host(false);
         side.wait_for_up();
         let key = side.line.daemon.folder.file("key", KEY_HEX, 0o600);
-        let (server, admin) =
-            (side.line.daemon.listener.to_string(), side.line.daemon.admin.to_string());
+        let (server, admin) = (
+            side.line.daemon.listener.to_string(),
+            side.line.daemon.control().display().to_string(),
+        );
         let (out, protocol_id) = (side.line.daemon.folder.join("out"), PROTOCOL_ID.to_string());
         let words = ["ringgate-loadgen", "run", "--server", &server, "--protocol-id", &protocol_id];
         let more = ["--admin", &admin, "--sessions", "100", "--hz", "2", "--ramp", "2s"];

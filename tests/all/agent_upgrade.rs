@@ -15,7 +15,7 @@ use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
 use crate::hold::Hold;
-use crate::ports::free_port;
+use crate::own::own_port;
 use crate::upgrade_rig::is_root;
 
 /// A gateway, an agent with a game process, and a player of that.
@@ -29,7 +29,7 @@ struct Rig {
 
 impl Rig {
     fn start(more: &str, change: impl FnOnce(&mut Command)) -> Option<Self> {
-        let (folder, port) = (Folder::new(), free_port());
+        let (folder, port) = (Folder::new(), own_port());
         if !is_root() || !certificates(&folder, NAMES) {
             return None;
         }
@@ -94,7 +94,7 @@ fn root_takes_an_agent_over_that_may_start_no_program() {
 
 #[test]
 fn with_nobody_to_take_over_from_an_agent_starts_as_ever() {
-    let (folder, port) = (Folder::new(), free_port());
+    let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {
         return;
     }

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::gateway_rig::{Echo, on_both_drivers};
 use crate::netns::{self, Pair, Serving};
-use crate::ports::{free_port, take_again};
+use crate::own::{own_address, own_wildcard_port, take_again};
 
 on_both_drivers!(
     nobody_is_sent_where_nobody_listens,
@@ -44,7 +44,7 @@ fn bound(address: &str) -> (UdpSocket, SocketAddr) {
 
 /// An address at which nobody listens.
 fn deserted() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
+    own_address()
 }
 
 fn nobody_is_sent_where_nobody_listens(io: Choice) {
@@ -64,7 +64,7 @@ fn nobody_is_sent_where_nobody_listens(io: Choice) {
 }
 
 fn a_server_that_goes_and_comes_is_seen_without_players(io: Choice) {
-    let address = deserted();
+    let address = SocketAddr::from(([127, 0, 0, 1], own_wildcard_port()));
     let mut text = text(io, &[address]);
     // What looks has given up files and system calls too.
     text.gateway.push_str("confine = true\n");

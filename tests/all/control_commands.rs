@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
-use crate::ports::free_port;
+use crate::own::own_address;
 
 /// Runs a command against a daemon's control socket.
 fn ask(daemon: &Daemon, command: &[&str]) -> Ran {
@@ -99,7 +99,7 @@ fn drain_waits_for_the_end_if_it_is_asked_to() {
 
 #[test]
 fn where_no_gateway_is_one_sentence_says_so() {
-    let admin = format!("127.0.0.1:{}", free_port());
+    let admin = own_address().to_string();
     for command in ["status", "top", "drain", "reload"] {
         let ran = run(ringgate([command, "--admin", &admin]));
         assert_eq!(ran.code, Some(1));

@@ -17,7 +17,7 @@ use ringgate_os::rights;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_address;
 use crate::upgrade_rig::kill;
 
 /// A descriptor store.
@@ -134,11 +134,11 @@ impl Drop for Manager {
 }
 
 /// So many workers, and a listener at a port that is the same again after a restart.
-fn text(workers: usize, port: u16) -> Text {
+fn text(workers: usize, address: SocketAddr) -> Text {
     let mut text = Text::new();
     text.gateway = text.gateway.replace("workers = 1", &format!("workers = {workers}"));
     text.more = format!(
-        "[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"127.0.0.1:{port}\"]\n\
+        "[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"{address}\"]\n\
          protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n\
          backends = [\"arena\"]\n"
     );
@@ -157,9 +157,8 @@ fn is_closed(address: SocketAddr) -> bool {
 
 #[test]
 fn a_port_stays_open_over_a_crash_and_what_is_not_used_any_more_does_not() {
-    let (manager, port) = (Manager::start(), free_port());
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let first = manager.run(&text(1, port));
+    let (manager, address) = (Manager::start(), own_address());
+    let first = manager.run(&text(1, address));
     let other = first.listener;
     wait_for("both listeners' sockets", || (manager.kept().len() == 2).then_some(()));
     kill(first.id());
@@ -170,7 +169,7 @@ fn a_port_stays_open_over_a_crash_and_what_is_not_used_any_more_does_not() {
         let port = format!("_{}", wanted.port());
         before.iter().position(|(name, _)| name.ends_with(&port)).expect("it is kept")
     };
-    let second = manager.run_again(&text(1, port), [at(address), at(other)]);
+    let second = manager.run_again(&text(1, address), [at(address), at(other)]);
     assert!(second.log().contains("sockets_kept") || second.log().contains("1 sockets go on"));
     // The first listener has another port now, so nobody would read what comes to the old one.
     assert_ne!(second.listener, other);
@@ -187,17 +186,16 @@ fn a_port_stays_open_over_a_crash_and_what_is_not_used_any_more_does_not() {
 
 #[test]
 fn with_fewer_workers_than_sockets_no_player_is_swallowed() {
-    let (manager, port) = (Manager::start(), free_port());
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let first = manager.run(&text(2, port));
+    let (manager, address) = (Manager::start(), own_address());
+    let first = manager.run(&text(2, address));
     wait_for("the sockets of both workers", || (manager.kept().len() == 4).then_some(()));
     kill(first.id());
     drop(first);
-    let wanted = format!("_{port}");
+    let wanted = format!("_{}", address.port());
     let is_its = |(at, (name, _)): (usize, &(String, _))| name.ends_with(&wanted).then_some(at);
     let its: Vec<_> = manager.kept().iter().enumerate().filter_map(is_its).collect();
     let [one, other] = its.try_into().expect("one of each worker");
-    let second = manager.run_again(&text(1, port), [one, other]);
+    let second = manager.run_again(&text(1, address), [one, other]);
     let count = || manager.kept().iter().filter(|(name, _)| name.ends_with(&wanted)).count();
     wait_for("one to be kept", || (count() == 1).then_some(()));
     let _game = Game::start(&second, "arena");
@@ -209,9 +207,8 @@ fn with_fewer_workers_than_sockets_no_player_is_swallowed() {
 
 #[test]
 fn the_next_process_keeps_the_same_sockets_and_a_reload_gives_them_up() {
-    let (manager, port) = (Manager::start(), free_port());
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let with_it = text(1, port);
+    let (manager, address) = (Manager::start(), own_address());
+    let with_it = text(1, address);
     let mut daemon = manager.run(&with_it);
     wait_for("both sockets", || (manager.kept().len() == 2).then_some(()));
     let before = manager.kept();

@@ -9,7 +9,7 @@ use ringgate_os::process;
 use serde_json::{Value, json};
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, wait_for};
-use crate::ports::{free_port, take_again};
+use crate::own::{own_address, take_again};
 
 /// A daemon's config with room for more listeners.
 fn text(gateway: &str) -> Text {
@@ -165,7 +165,7 @@ fn a_reload_that_cannot_open_everything_opens_nothing() {
     let text = text("");
     let daemon = Daemon::start(&text);
     let before = descriptors(&daemon);
-    let holder = UdpSocket::bind(("127.0.0.1", free_port())).expect("a port");
+    let holder = UdpSocket::bind(own_address()).expect("a port");
     let taken = holder.local_addr().expect("bound").to_string();
     let both = with(&with(&text, "us", "127.0.0.1:0"), "asia", &taken);
     let why = refusals(&daemon, &both);

@@ -12,7 +12,7 @@ use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text};
 use crate::folder::Folder;
 use crate::gateway_rig::on_both_drivers;
-use crate::ports::free_port;
+use crate::own::{own_address, own_wildcard_port};
 
 on_both_drivers!(
     a_second_gateway_is_refused_and_the_first_loses_nothing,
@@ -66,12 +66,12 @@ fn a_second_gateway_is_refused_and_the_first_loses_nothing(io: Choice) {
     for binds in [
         format!("\"127.0.0.1:{port}\""),
         format!("\"0.0.0.0:{port}\""),
-        format!("\"127.0.0.2:{}\", \"0.0.0.0:{port}\"", free_port()),
+        format!("\"{}\", \"0.0.0.0:{port}\"", own_address()),
     ] {
         let said = refused(io, &binds, None, any);
         assert!(said.contains(&holder) && said.contains(&port.to_string()), "{binds}: {said}");
     }
-    let elsewhere = format!("\"127.0.0.1:{}\"", free_port());
+    let elsewhere = format!("\"{}\"", own_address());
     let said = refused(io, &elsewhere, Some(&first.run_dir()), any);
     assert!(said.contains(&holder) && said.contains("worker-0.sock"), "{said}");
     let said = refused(io, &elsewhere, None, first.admin);
@@ -108,8 +108,8 @@ impl Killable {
 
 fn a_gateway_that_was_killed_starts_again_at_once(io: Choice) {
     let folder = Folder::new();
-    let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let binds = format!("\"127.0.0.1:{}\", \"0.0.0.0:{}\"", free_port(), free_port());
+    let admin = own_address();
+    let binds = format!("\"{}\", \"0.0.0.0:{}\"", own_address(), own_wildcard_port());
     let file = folder.file("gate.toml", config(io, &binds, &folder.join("run"), admin), 0o600);
     for _ in 0..6 {
         let mut daemon = Killable::start(&file);
@@ -121,7 +121,7 @@ fn a_gateway_that_was_killed_starts_again_at_once(io: Choice) {
 #[test]
 fn a_wildcard_and_one_of_its_addresses_are_both_ours() {
     let folder = Folder::new();
-    let port = free_port();
+    let port = own_wildcard_port();
     for binds in [
         format!("\"127.0.0.1:{port}\", \"0.0.0.0:{port}\""),
         format!("\"0.0.0.0:{port}\", \"127.0.0.1:{port}\""),

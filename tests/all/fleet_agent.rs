@@ -16,7 +16,7 @@ use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
-use crate::ports::{free_port, take_again};
+use crate::own::{own_address, own_ip, own_port, take_again};
 
 /// A fleet, and a host with an agent whose gateways are elsewhere.
 pub(crate) struct Rig {
@@ -47,9 +47,9 @@ impl Rig {
     pub(crate) fn gateway(&self, name: &str) -> Daemon {
         let mut text = in_fleet(&self.fleet, name);
         text.backends.push_str("grace = \"1m\"\n");
-        let (path, port) = (self.folder.path().display(), free_port());
+        let (path, at) = (self.folder.path().display(), own_address());
         text.more = format!(
-            "[[agent]]\nname = \"*\"\nbind = \"127.0.0.1:{port}\"\nca = \"{path}/ca.pem\"\n\
+            "[[agent]]\nname = \"*\"\nbind = \"{at}\"\nca = \"{path}/ca.pem\"\n\
              certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = \"fleet\"\n"
         );
         Daemon::start(&text)
@@ -91,14 +91,15 @@ impl Rig {
 
 /// An unmodified server, as the agent's file has it.
 pub(crate) fn server(port: u16, more: &str) -> String {
+    let ip = own_ip();
     format!(
-        "[[backend]]\nname = \"arena-1\"\nlink = \"udp\"\naddress = \"127.0.0.1:{port}\"\nslots = 4\n\
+        "[[backend]]\nname = \"arena-1\"\nlink = \"udp\"\naddress = \"{ip}:{port}\"\nslots = 4\n\
          group = \"arena\"\nlabels = {{ map = \"dust\" }}\n{more}"
     )
 }
 
 pub(crate) fn start_server(port: u16) -> Program {
-    echo(&["--udp", &format!("127.0.0.1:{port}")])
+    echo(&["--udp", &format!("{}:{port}", own_ip())])
 }
 
 /// The gateway knows that the backend is gone from the fleet, and keeps its players.
@@ -111,7 +112,7 @@ fn is_retired(daemon: &Daemon) {
 #[test]
 fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let Some(rig) = Rig::new() else { return };
-    let port = free_port();
+    let port = own_port();
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent_with("3s", &server(port, ""));
     has(&rig.fleet, "arena-1", "state", "starting");
@@ -167,7 +168,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
 #[test]
 fn an_agent_that_is_back_before_its_lease_ends_was_never_gone() {
     let Some(rig) = Rig::new() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let start = || rig.agent(&server(port, ""));
@@ -194,7 +195,7 @@ fn an_agent_that_is_back_before_its_lease_ends_was_never_gone() {
 #[test]
 fn what_an_agents_file_says_of_its_processes_changes_with_a_reload() {
     let Some(rig) = Rig::new() else { return };
-    let ports = [free_port(), free_port()];
+    let ports = [own_port(), own_port()];
     let _servers = ports.map(start_server);
     let gateway = rig.gateway("gate-1");
     let first = server(ports[0], "");
@@ -262,7 +263,7 @@ fn a_process_behind_an_agent_registers_itself_as_at_a_gateway() {
 #[test]
 fn gateways_come_and_go_and_etcd_too() {
     let Some(mut rig) = Rig::new() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let first = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
@@ -350,8 +351,8 @@ impl Sdk {
 #[test]
 fn what_agones_and_health_checks_say_is_what_the_fleet_is_told() {
     let Some(rig) = Rig::new() else { return };
-    let (port, sdk) = (free_port(), Sdk::start());
-    let check = TcpListener::bind(("127.0.0.1", free_port())).expect("loopback");
+    let (port, sdk) = (own_port(), Sdk::start());
+    let check = TcpListener::bind(own_address()).expect("loopback");
     let checked = check.local_addr().expect("bound");
     let more = format!(
         "state = {{ agones = \"http://{}\" }}\nhealth = {{ tcp = \"{checked}\", every = \"100ms\", failures = 2 }}\n",

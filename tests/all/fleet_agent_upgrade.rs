@@ -20,7 +20,7 @@ use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Entry, key};
 use crate::hold::Hold;
-use crate::ports::free_port;
+use crate::own::own_port;
 use crate::upgrade_rig::is_root;
 
 const OWN: &str = "/f/truth/agent/host-7";
@@ -45,7 +45,7 @@ fn take_over(rig: &Rig, agent: &Agent) -> Ending {
     let command = command.arg("--take-over").stdout(Stdio::null()).stderr(log);
     let come = Ending(command.spawn().expect("the binary was built"));
     wait_for("the successor", || {
-        let page = agent.try_get("/status")?.json();
+        let page = agent.get("/status").json();
         (page["pid"].as_u64() == Some(come.0.id().into())).then_some(())
     });
     come
@@ -114,7 +114,7 @@ fn all_echo(players: &mut [Player], payload: &[u8]) {
 #[test]
 fn an_agent_of_a_fleet_is_replaced_and_nobody_there_sees_it() {
     let Some(rig) = Rig::unconfined() else { return };
-    let (port, sdk) = (free_port(), Sdk::start());
+    let (port, sdk) = (own_port(), Sdk::start());
     sdk.set("Ready");
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
@@ -142,7 +142,7 @@ fn an_agent_of_a_fleet_is_replaced_and_nobody_there_sees_it() {
     agent.shows("ringgate_fleet_announced", 1);
     ringgate_os::process::signal(heir.0, libc::SIGUSR2).expect("it runs");
     let _third = wait_for("the third process", || {
-        let pid = agent.try_get("/status")?.json()["pid"].as_u64()? as u32;
+        let pid = agent.get("/status").json()["pid"].as_u64()? as u32;
         (pid != heir.0 && pid != agent.id()).then(|| Heir(pid))
     });
     all_echo(&mut players, b"over the same trunk still");
@@ -168,7 +168,7 @@ fn an_agent_is_replaced_while_etcd_is_away() {
     // A confined one starts no program, so root takes it over.
     let rig = if is_root() { Rig::new() } else { Rig::unconfined() };
     let Some(mut rig) = rig else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
@@ -196,7 +196,7 @@ fn an_agent_is_replaced_while_etcd_is_away() {
 #[test]
 fn an_agent_that_is_not_replaced_goes_on_with_its_lease() {
     let Some(rig) = Rig::unconfined() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let agent = rig.agent(&server(port, ""));
@@ -227,7 +227,7 @@ const STEPS: [&str; 7] = ["Hello", "Prepare", "SayPrepared", "Read", "SayRead", 
 #[test]
 fn a_successor_that_dies_at_any_step_leaves_all_as_it_was() {
     let Some(rig) = Rig::unconfined() else { return };
-    let port = free_port();
+    let port = own_port();
     let _server = start_server(port);
     let gateway = rig.gateway("gate-1");
     let program = rig.folder.join("ringgate");

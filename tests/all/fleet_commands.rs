@@ -2,7 +2,7 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -10,21 +10,21 @@ use serde_json::Value;
 use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_rig::wait_for;
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_address;
 
 /// One member, in a folder of its own.
 struct Etcd {
     _child: Ending,
-    port: u16,
+    address: SocketAddr,
     folder: Folder,
 }
 
 impl Etcd {
     /// `None`, said aloud, where etcd is not installed.
     fn start() -> Option<Self> {
-        let (folder, port, peer) = (Folder::new(), free_port(), free_port());
-        let clients = format!("http://127.0.0.1:{port}");
-        let peers = format!("http://127.0.0.1:{peer}");
+        let (folder, address) = (Folder::new(), own_address());
+        let clients = format!("http://{address}");
+        let peers = format!("http://{}", own_address());
         let child = Command::new("etcd")
             .arg("--data-dir")
             .arg(folder.join("etcd"))
@@ -40,16 +40,15 @@ impl Etcd {
             eprintln!("SKIPPED: etcd is not there (Debian has it in etcd-server)");
             return None;
         };
-        let etcd = Self { _child: Ending(child), port, folder };
+        let etcd = Self { _child: Ending(child), address, folder };
         // Listening comes before serving: the first command waits for the rest by itself.
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wait_for("etcd to listen", || TcpStream::connect(address).ok());
         wait_for("etcd to serve", || (etcd.fleet(&["status"]).code == Some(0)).then_some(()));
         Some(etcd)
     }
 
     fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.address)
     }
 
     fn fleet(&self, args: &[&str]) -> Ran {
@@ -151,7 +150,7 @@ fn what_is_asked_of_no_fleet_is_refused_in_a_sentence() {
     let mut command = ringgate(["fleet", "status", "--config"]);
     command.arg(&file);
     assert!(run(command).refused().ends_with("expected a table [fleet]"));
-    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let nobody = format!("http://{}", own_address());
     let away = run(ringgate(["fleet", "status", "--endpoint", &nobody, "--fleet", "/f"]));
     assert_eq!(away.code, Some(1), "{}", away.stderr);
     assert!(away.stderr.starts_with("ringgate: etcd: "), "{}", away.stderr);

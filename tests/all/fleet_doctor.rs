@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
-use crate::ports::free_port;
+use crate::own::own_address;
 
 /// A fleet, and a lease that nobody lets end.
 struct Ward {
@@ -149,7 +149,7 @@ fn members_that_give_no_answer_and_clusters_that_differ_are_found() {
     let own = ward.fleet.endpoint();
     let (severity, found) = ward.finds(&format!("etcd {own}"));
     assert!(severity == "ok" && found.starts_with("cluster "), "{severity}: {found}");
-    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let nobody = format!("http://{}", own_address());
     let (findings, _) = ward.examine_with(&[&nobody], "0s");
     let (severity, found) = of(&findings, &format!("etcd {nobody}"));
     assert!(severity == "could" && found.starts_with("no answer"), "{severity}: {found}");

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::command::{Ran, run};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_address;
 use crate::token_languages::{go_cache, skip};
 
 const DOCUMENT: &str = include_str!("../../docs/GAMES.md");
@@ -38,7 +38,7 @@ fn paste(language: &str, server: &str) {
     let gateway = with(&gateway, "$PWD/target/release", &bin.display().to_string());
     let gateway = with(&gateway, "GAMES=\"$PWD\"", &format!("GAMES={repository}"));
     let script = format!("{gateway}{server}{}", common(1));
-    let script = with(&script, "127.0.0.1:40000", &format!("127.0.0.1:{}", free_port()));
+    let script = with(&script, "127.0.0.1:40000", &own_address().to_string());
     let script = format!("set -em\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
     let mut shell = Command::new("bash");
     shell.arg("-c").arg(script).current_dir(folder.path());

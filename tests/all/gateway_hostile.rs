@@ -4,7 +4,7 @@
 use ringgate_core::drops::DropReason;
 use ringgate_io::Choice;
 
-use crate::gateway_rig::{Echo, Gateway, Wishes, on_both_drivers, socket_toward, until};
+use crate::gateway_rig::{Echo, Gateway, Wishes, on_both_drivers, reports, socket_toward, until};
 
 on_both_drivers!(
     junk_of_every_length_is_met_with_silence,
@@ -114,9 +114,8 @@ fn the_kernel_refuses_junk_before_it_is_queued(io: Choice) {
         attacker.send_to(&vec![0xee; len], gateway.address()).expect("loopback");
     }
     player.echo(b"undisturbed");
-    until("the kernel's counter is published", || {
-        gateway.fleet().published().iter().map(|worker| worker.report().socket_drops).sum::<u64>()
-            == 1000
+    until("the kernel has counted them", || {
+        reports(gateway.fleet()).iter().map(|report| report.socket_drops).sum::<u64>() == 1000
     });
     assert_silence(&attacker);
     let counters = gateway.stop();

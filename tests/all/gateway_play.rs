@@ -12,8 +12,10 @@ use ringgate_gate::{Counters, Ended};
 use ringgate_io::Choice;
 use ringgate_os::clock;
 
-use crate::gateway_rig::{Echo, Gateway, Wishes, local, on_both_drivers, socket_toward, until};
-use crate::ports::{free_port, take_again};
+use crate::gateway_rig::{
+    Echo, Gateway, Wishes, local, on_both_drivers, reports, socket_toward, until,
+};
+use crate::own::{own_address, take_again};
 
 on_both_drivers!(
     renetcode_plays_over_a_bundle_link,
@@ -80,7 +82,7 @@ fn renetcode_plays_over_ipv6(io: Choice) {
 }
 
 fn udp_gateway(io: Choice) -> (Gateway, Echo) {
-    let socket = UdpSocket::bind(("127.0.0.1", free_port())).expect("a free port");
+    let socket = UdpSocket::bind(own_address()).expect("a free port");
     let udp = Some(socket.local_addr().expect("bound"));
     let game = Echo::udp(socket);
     (Gateway::start(&Wishes { udp, ..Wishes::new(io) }), game)
@@ -293,7 +295,7 @@ fn a_busy_worker_waits_for_more_until_it_is_told_not_to(io: Choice) {
     gateway.adopt_delay(BatchDelay::OFF);
     until("it is told", || gateway.gathers().is_some());
     let told = gateway.gathers().expect("as above");
-    let turns = || gateway.fleet().published()[0].report().turns;
+    let turns = || reports(gateway.fleet())[0].turns;
     let enough = turns() + 200;
     until("it has gone on", || turns() > enough);
     assert_eq!(gateway.gathers(), Some(Gathers { delay_ns: 0, ..told }));

@@ -21,7 +21,8 @@ use ringgate_gate::{
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::clock::{self, Clock};
-use ringgate_worker::{Fleet, Plan};
+use ringgate_os::publishing::Roll;
+use ringgate_worker::{Fleet, Plan, Report};
 
 use crate::folder::Folder;
 
@@ -126,20 +127,15 @@ impl Gateway {
         self.fleet().adopt(&self.setup, Vec::new());
     }
 
-    /// What the first worker has waited on purpose, as it says by itself once it goes by the last
-    /// setup.
+    /// What the first worker has waited on purpose, once it goes by the last setup.
     pub(crate) fn gathers(&self) -> Option<Gathers> {
-        let report = self.fleet().published()[0].report();
+        let report = &reports(self.fleet())[0];
         (report.revision == self.setup.revision).then_some(report.gathers)
     }
 
-    /// All workers' counters, as last published.
+    /// All workers' counters.
     pub(crate) fn counters(&self) -> Counters {
-        let mut total = Counters::default();
-        for worker in self.fleet().published() {
-            total.merge(&worker.report().counters);
-        }
-        total
+        counters(self.fleet())
     }
 
     pub(crate) fn token(&self, client_id: u64) -> ringgate_core::netcode::ConnectToken {
@@ -188,6 +184,26 @@ impl Gateway {
     pub(crate) fn stop(mut self) -> Counters {
         stop(self.fleet.take().expect("stopped once"))
     }
+}
+
+/// What each worker has to report as of now: what a test reads may not depend on when it is
+/// published.
+pub(crate) fn reports(fleet: &Fleet) -> Vec<Report> {
+    let mut roll = Roll::new();
+    fleet.publishers().ask(&mut roll);
+    let mut asked = roll.close();
+    until("all workers publish", || asked.is_over());
+    assert!(asked.silent().is_empty(), "a worker has ended");
+    fleet.published().iter().map(|worker| worker.report()).collect()
+}
+
+/// The counters of all workers as of now.
+pub(crate) fn counters(fleet: &Fleet) -> Counters {
+    let mut total = Counters::default();
+    for report in reports(fleet) {
+        total.merge(&report.counters);
+    }
+    total
 }
 
 /// Stops workers, and checks that each of them accounts for everything.

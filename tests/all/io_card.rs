@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use crate::gateway_rig::on_both_drivers;
 use crate::io_rig::{Rig, Seen, answer};
 use crate::netns::{self, Pair, Serving};
-use crate::ports::take_again;
+use crate::own::take_again;
 
 on_both_drivers!(
     datagrams_come_and_go_in_frames,

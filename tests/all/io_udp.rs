@@ -11,7 +11,7 @@ use ringgate_io::{Driver, DriverOptions, SocketKind, Wait};
 use ringgate_os::clock;
 
 use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};
-use crate::ports::{free_port, take_again};
+use crate::own::{own_address, take_again};
 
 on_both_drivers!(
     a_bad_entry_fails_alone,
@@ -302,7 +302,7 @@ fn a_bad_entry_fails_alone(rig: &mut Rig) {
 
 /// An address that nobody listens at, and that nobody is likely to get while the test runs.
 fn vacant() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], free_port()))
+    own_address()
 }
 
 fn a_dead_server_is_reported(rig: &mut Rig) {
@@ -422,7 +422,7 @@ fn a_wait_for_more_brings_all_that_came_meanwhile(rig: &mut Rig) {
 }
 
 fn sockets_can_go_while_the_driver_sleeps_on_them(rig: &mut Rig) {
-    let (first, at) = rig.player(&format!("127.0.0.1:{}", free_port()));
+    let (first, at) = rig.player(&own_address().to_string());
     let client = outsider("127.0.0.1:0");
     for _ in 0..20 {
         rig.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut Seen::default());

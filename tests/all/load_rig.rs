@@ -17,7 +17,7 @@ impl Load {
     /// `ringgate-loadgen run`, with more arguments.
     pub(crate) fn start(daemon: &Daemon, more: &[&str]) -> Self {
         let key = daemon.folder.file("key", KEY_HEX, 0o600);
-        let (server, admin) = (daemon.listener.to_string(), daemon.admin.to_string());
+        let (server, admin) = (daemon.listener.to_string(), daemon.control().display().to_string());
         let (key, out) =
             (key.display().to_string(), daemon.folder.join("out").display().to_string());
         let protocol_id = PROTOCOL_ID.to_string();

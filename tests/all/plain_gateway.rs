@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::folder::Folder;
-use crate::gateway_rig::{local, on_both_drivers, stop, until};
-use crate::ports::free_port;
+use crate::gateway_rig::{counters, local, on_both_drivers, stop, until};
+use crate::own::{own_address, own_ip};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
@@ -96,11 +96,7 @@ impl Gateway {
     }
 
     fn counters(&self) -> Counters {
-        let mut total = Counters::default();
-        for worker in self.fleet.as_ref().expect("stopped at the end only").published() {
-            total.merge(&worker.report().counters);
-        }
-        total
+        counters(self.fleet.as_ref().expect("stopped at the end only"))
     }
 
     fn player(&self) -> UdpSocket {
@@ -327,32 +323,34 @@ fn iperf_measures_through_the_gateway(io: Choice) {
         eprintln!("skipped: iperf3 is not installed");
         return;
     }
-    // A port that is free for both ends: the tool dials one number for TCP and UDP alike.
-    let port = free_port();
-    let server_address = SocketAddr::from(([127, 0, 0, 1], port));
+    // The tool dials one number for TCP and UDP alike, at either end.
+    let server_address = own_address();
+    let (ip, port) = (own_ip(), server_address.port().to_string());
+    let front = own_address();
     // The tool opens its UDP port only for each measurement, milliseconds before the first
     // datagram, and the gateway drops what is for a server that is not there. So a socket holds the
     // port; the kernel gives datagrams to the one that was bound last.
     let holder = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
     holder.set_reuse_address(true).expect("a socket option");
-    holder.bind(&server_address.into()).expect("the port is free");
+    holder.bind(&server_address.into()).expect("our own");
     let mut server = Command::new("iperf3")
-        .args(["--server", "--one-off", "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--server", "--one-off", "--bind", &ip.to_string(), "--port", &port])
         .stdout(Stdio::null())
         .spawn()
         .expect("it is installed");
     let rules = Plain { answer_times: 0, ..Plain::default() };
-    let front = SocketAddr::from(([127, 0, 0, 2], port));
     let gateway = Gateway::bound(io, front, &[server_address], rules);
     let control = TcpListener::bind(front).expect("the gateway has only the UDP port");
     thread::spawn(move || control.incoming().flatten().for_each(|it| pass_on(it, server_address)));
     until("the far end listens", || {
         // Looked up, because a connection would be taken for the measurement's.
         let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
-        table.contains(&format!("0100007F:{port:04X} 00000000:0000 0A"))
+        let ip = u32::from_ne_bytes(ip.octets());
+        let wanted = format!("{ip:08X}:{:04X} 00000000:0000 0A", server_address.port());
+        table.contains(&wanted)
     });
     let output = Command::new("iperf3")
-        .args(["--udp", "--client", "127.0.0.2", "--port", &port.to_string()])
+        .args(["--udp", "--client", &ip.to_string(), "--port", &front.port().to_string()])
         .args(["--time", "1", "--bitrate", "2M", "--length", "1000", "--json"])
         .output()
         .expect("it is installed");

@@ -16,7 +16,7 @@ use ringgate_os::clock;
 use crate::command::{Ending, Ran, ringgate, run};
 use crate::folder::Folder;
 use crate::gateway_rig::{Renet, on_both_drivers, socket_toward, until};
-use crate::ports::free_port;
+use crate::own::own_address;
 use crate::unreal_rig::Player as UnrealPlayer;
 
 on_both_drivers!(
@@ -113,7 +113,7 @@ fn the_quick_start_works_when_pasted() {
     script = with(&script, "cargo build --release -p ringgate ", "# ");
     script = with(&script, "$PWD/target/release", &bin.display().to_string());
     for port in [40000, 7777, 9464] {
-        script = with(&script, &format!("127.0.0.1:{port}"), &format!("127.0.0.1:{}", free_port()));
+        script = with(&script, &format!("127.0.0.1:{port}"), &own_address().to_string());
     }
     // Whatever happens, what it has started ends with it; and a failure on the way is one.
     let script = format!("set -em\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}wait\n");

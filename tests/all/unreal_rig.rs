@@ -28,7 +28,7 @@ use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
 use ringgate_worker::{Fleet, Plan};
 
-use crate::gateway_rig::{local, socket_toward, stop, until};
+use crate::gateway_rig::{counters, local, reports, socket_toward, stop, until};
 
 pub(crate) const BASE: Base = Base {
     version_min: 3,
@@ -117,20 +117,15 @@ impl Gateway {
     /// Waits until every worker has heard from every server.
     pub(crate) fn await_servers(&self) {
         until("all servers have answered", || {
-            let mut reports = self.fleet().published().iter().map(|worker| worker.report());
-            reports.all(|report| {
+            reports(self.fleet()).iter().all(|report| {
                 !report.backends_up.is_empty() && report.backends_up.iter().all(|up| *up)
             })
         });
     }
 
-    /// All workers' counters, as last published.
+    /// All workers' counters.
     pub(crate) fn counters(&self) -> Counters {
-        let mut total = Counters::default();
-        for worker in self.fleet().published() {
-            total.merge(&worker.report().counters);
-        }
-        total
+        counters(self.fleet())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -60,11 +60,7 @@ impl Line {
 
     /// The process that serves now.
     pub(crate) fn pid(&self) -> u32 {
-        let status = wait_for("a status", || {
-            let page = std::panic::catch_unwind(|| self.daemon.ask("/status")).ok()?;
-            (page.status == 200).then_some(page)
-        });
-        status.json()["pid"].as_u64().expect("a number") as u32
+        self.daemon.status()["pid"].as_u64().expect("a number") as u32
     }
 
     pub(crate) fn generation(&self) -> u64 {

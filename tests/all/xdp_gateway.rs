@@ -218,7 +218,7 @@ fn a_queue_that_somebody_else_has_is_refused_with_a_sentence_or_falls_back() {
     assert!(daemon.log().contains("xdp_fallback"), "{}", daemon.log());
     let host = Host::around(pair, daemon);
     host.plays_plain(GATEWAY);
-    assert_eq!(host.frames_by_now().taken, 0);
+    assert_eq!(host.frames().taken, 0);
     drop(somebody);
 }
 

@@ -39,9 +39,9 @@ fn fragments_options_and_extension_headers_reach_the_socket() {
     assert!(after.received - before.received < 28, "{before:?} {after:?}");
 
     host.warm_up();
-    let before = host.frames_by_now();
+    let before = host.frames();
     play(&host, name, "options");
-    let after = host.frames_by_now();
+    let after = host.frames();
     assert_eq!(after.received, before.received, "they came by the socket");
 
     play(&host, name, "damaged");
@@ -380,9 +380,9 @@ fn a_program_that_somebody_takes_off_leaves_players_at_the_sockets() {
     let ran = host.pair.role(&host.pair.gateway, name, "somebody").output().expect("runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     wait_for("the page to say so", || (host.shown()["attached"] == false).then_some(()));
-    let before = host.frames_by_now();
+    let before = host.frames();
     host.plays_plain(GATEWAY);
     host.plays_netcode(GATEWAY_V6);
-    assert_eq!(host.frames_by_now().received, before.received, "they come by the sockets");
+    assert_eq!(host.frames().received, before.received, "they come by the sockets");
     assert!(host.daemon.log().contains("xdp_program_gone"), "{}", host.daemon.log());
 }

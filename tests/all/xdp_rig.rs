@@ -4,7 +4,6 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
-use ringgate_os::clock;
 use ringgate_os::process::effective_uid;
 use ringgate_xdp::frame::Mac;
 
@@ -126,11 +125,8 @@ impl Host {
         let control = self.daemon.control();
         let ran = run(ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]));
         if ran.code == Some(0) {
-            let status = wait_for("a status", || {
-                let page = std::panic::catch_unwind(|| self.daemon.ask("/status")).ok()?;
-                (page.status == 200).then_some(page)
-            });
-            self.heirs.push(status.json()["pid"].as_u64().expect("a number") as u32);
+            let status = self.daemon.status();
+            self.heirs.push(status["pid"].as_u64().expect("a number") as u32);
         }
         (ran.code, ran.stdout + &ran.stderr)
     }
@@ -176,20 +172,9 @@ impl Host {
         panic!("{words:?}: {last}\n{}", self.daemon.log());
     }
 
-    /// What was counted, as of the last report.
+    /// What was counted up to now.
     pub(crate) fn frames(&self) -> Frames {
         frames(&self.daemon)
-    }
-
-    /// The same as of a report that was made after this was called.
-    pub(crate) fn frames_by_now(&self) -> Frames {
-        let since_us = clock::monotonic_us();
-        wait_for("a report of now", || {
-            let status = self.daemon.ask("/status").json();
-            let age_ms = status["workers"][0]["report_age_ms"].as_u64()?;
-            (1000 * (age_ms + 1) < clock::monotonic_us() - since_us).then_some(())
-        });
-        self.frames()
     }
 
     /// Waits until what was counted is as it should be.

@@ -16,6 +16,7 @@ use ringgate_io::Bell;
 use ringgate_link::bundle::GoodbyeReason;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
+use ringgate_os::publishing::{self, Request};
 use ringgate_trunk::control::{Reason, Welcome};
 use ringgate_trunk::rolls::Rolls;
 use ringgate_trunk_io::rest::Order;
@@ -53,6 +54,8 @@ pub(crate) enum Command {
     Count(Box<Counts>),
     /// These are the game processes of the agent from now on.
     Backends(Arc<[Backend]>),
+    /// What it has is to be shown at once.
+    Show(Request),
     /// Another process is about to go on with what it has.
     Rest(Order),
     /// It ends now.
@@ -93,6 +96,8 @@ pub(crate) struct Desk {
     keep_due_ns: u64,
     look_due_ns: u64,
     show_due_ns: u64,
+    /// Readers who wait for what it shows next.
+    asked: Vec<Request>,
     /// Until when the agent waits for players to leave, and this thread.
     drains_until_ns: Option<u64>,
     leaves_until_ns: Option<u64>,
@@ -168,6 +173,7 @@ impl Desk {
             keep_due_ns: 0,
             look_due_ns: 0,
             show_due_ns: 0,
+            asked: Vec::new(),
             drains_until_ns: None,
             leaves_until_ns: None,
             is_holding: false,
@@ -220,9 +226,10 @@ impl Desk {
         self.dial(now_ns);
         self.flush(now_ns);
         self.settle(now_ns);
-        if now_ns >= self.show_due_ns {
-            self.show_due_ns = now_ns + SHOW_NS;
+        if now_ns >= self.show_due_ns || !self.asked.is_empty() {
+            self.show_due_ns = now_ns + publishing::period_ns(SHOW_NS);
             self.show();
+            self.asked.drain(..).for_each(Request::answer);
         }
         // What is given away has nothing half done.
         self.rest.take().is_none_or(|order| !self.is_taken(order))
@@ -264,6 +271,7 @@ impl Desk {
                 }
                 Ok(Command::Count(counts)) => self.counts = self.counts.plus(&counts),
                 Ok(Command::Backends(backends)) => self.set_backends(backends, now_ns),
+                Ok(Command::Show(request)) => self.asked.push(request),
                 Ok(Command::Rest(order)) => self.rest = Some(order),
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,

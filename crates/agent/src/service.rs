@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ringgate_io::Bell;
 use ringgate_os::clock::Clock;
+use ringgate_os::publishing::Roll;
 use ringgate_trunk::rolls::Rolls;
 
 use crate::book::Book;
@@ -259,6 +260,22 @@ impl Agent {
         threads.all(|thread| thread.handle.as_ref().is_some_and(|it| !it.is_finished()))
     }
 
+    /// Asks every thread to show at once what it has.
+    pub fn ask(&self, roll: &mut Roll) {
+        let lines = lock(&self.gateways);
+        for Line { gateway, thread, .. } in lines.iter() {
+            thread.tell(Command::Show(roll.request(of_gateway(gateway))));
+        }
+        self.own.tell(Command::Show(roll.request("the thread of local links".to_owned())));
+    }
+
+    /// Whether the thread that was asked under this name has ended since: what it had counted is
+    /// known.
+    pub fn has_ended(&self, name: &str) -> bool {
+        let lines = lock(&self.gateways);
+        name.starts_with(OF_GATEWAY) && !lines.iter().any(|it| of_gateway(&it.gateway) == name)
+    }
+
     /// What there is to say about it.
     pub fn view(&self) -> View {
         let lines = lock(&self.gateways);
@@ -301,6 +318,13 @@ impl Line {
         self.is_leaving && self.thread.view().has_left
     }
 }
+
+/// What a gateway's thread is called where it is asked for something.
+fn of_gateway(gateway: &Gateway) -> String {
+    format!("{OF_GATEWAY}{gateway}")
+}
+
+const OF_GATEWAY: &str = "the thread of gateway ";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -12,8 +12,8 @@ mod cluster;
 #[path = "real/mirror.rs"]
 mod mirror;
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
-#[path = "../../../tests/all/ports.rs"]
-mod ports;
+#[path = "../../../tests/all/own.rs"]
+mod own;
 #[path = "real/proxy.rs"]
 mod proxy;
 #[path = "real/registration.rs"]

@@ -18,7 +18,7 @@ use ringgate_io::{AnyDriver, Bell, SocketKind, socket};
 use ringgate_link::bundle::{Frame, Frames, Run};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
-use ringgate_os::segments;
+use ringgate_os::{publishing, segments};
 use ringgate_trunk_io::{Buffers, Known, Lease, Way, Word};
 
 use crate::desk::{Back, Desk, Inbox, Left, News};
@@ -509,14 +509,19 @@ impl Lanes {
 
     /// Says how the lanes are, now and then.
     fn show(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.shown_ns) < SHOW_EVERY_NS {
-            return;
+        if now_ns.saturating_sub(self.shown_ns) >= publishing::period_ns(SHOW_EVERY_NS) {
+            self.shown_ns = now_ns;
+            self.show_now();
         }
-        self.shown_ns = now_ns;
+    }
+
+    /// Says how the lanes are. Whether all of it could be said: what is being read cannot.
+    pub fn show_now(&mut self) -> bool {
+        let mut is_all = true;
         self.tell_caught();
         for Seat { way, lease, why, .. } in self.seats.iter_mut().flatten() {
             if let Some(way) = way {
-                lease.show(&way.stats());
+                is_all &= lease.show(&way.stats());
                 if let Some(from) = way.take_unproven() {
                     // Where nobody listens, the next one is told of.
                     let _ = lease.say(Word::Unproven(from));
@@ -528,6 +533,7 @@ impl Lanes {
                 *why = Some(failed);
             }
         }
+        is_all
     }
 
     /// Takes what may be lost out of the bundles of bound links, and into their lanes.

@@ -14,6 +14,7 @@ pub mod overflows;
 pub mod owners;
 pub mod process;
 pub mod processor;
+pub mod publishing;
 pub mod rights;
 pub mod segments;
 pub mod shared;

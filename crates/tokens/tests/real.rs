@@ -12,8 +12,8 @@ mod office;
 #[path = "real/openapi.rs"]
 mod openapi;
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
-#[path = "../../../tests/all/ports.rs"]
-mod ports;
+#[path = "../../../tests/all/own.rs"]
+mod own;
 #[path = "../../fleet/tests/real/rig.rs"]
 #[allow(dead_code, reason = "the tests of the client use all of it")]
 mod rig;

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringgate_os::notify;
+use ringgate_os::publishing::Request;
 use ringgate_trunk::control::Reason;
 
 use ringgate_trunk_io::rest::Order;
@@ -20,6 +21,8 @@ pub(crate) enum Mail {
     End(Reason),
     /// What agents may do has changed.
     Rules,
+    /// How the trunk is, and its lanes, is to be shown at once.
+    Show(Request),
     /// Another process is about to go on with the trunk.
     Rest(Order),
 }

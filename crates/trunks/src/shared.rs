@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_os::publishing::Roll;
 use ringgate_trunk::control::Reason;
 use ringgate_trunk::datagram::Header;
 use ringgate_trunk::tls::Failure;
@@ -177,6 +178,19 @@ impl Shared {
         );
     }
 
+    /// Has every trunk show how it is.
+    pub(crate) fn ask_to_show(&self, roll: &mut Roll) {
+        for (number, Present { agent, mailbox }) in &self.state().trunks {
+            mailbox.put(Mail::Show(roll.request(name_of(*number, agent))));
+        }
+    }
+
+    /// Whether the trunk that was asked under this name has not ended meanwhile.
+    pub(crate) fn is_there(&self, name: &str) -> bool {
+        let state = self.state();
+        state.trunks.iter().any(|(number, it)| name_of(*number, &it.agent) == name)
+    }
+
     /// Has every trunk rest. How many there are.
     pub(crate) fn rest(&self, order: &Order) -> usize {
         let state = self.state();
@@ -265,6 +279,11 @@ impl Shared {
             self.gone.wait_timeout_while(state, GONE_WITHIN, |state| !state.trunks.is_empty());
         drop(waited);
     }
+}
+
+/// What a trunk is called where it is asked for something.
+fn name_of(number: u32, agent: &str) -> String {
+    format!("trunk {number} of agent {agent}")
 }
 
 fn write_counts(counts: &BTreeMap<&'static str, u64>, out: &mut Writer<'_>) {

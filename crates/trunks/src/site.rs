@@ -13,6 +13,7 @@ use ringgate_lanes::{Back, Left, Outcome};
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
 use ringgate_os::clock;
 use ringgate_os::notify::{Epoll, Ready};
+use ringgate_os::publishing::{self, Request};
 use ringgate_trunk::control::{Reason, Welcome};
 use ringgate_trunk::datagram::Header;
 use ringgate_trunk_io::{Bundles, Event, Guest, LaneStats, Settings, Trunk};
@@ -72,6 +73,8 @@ pub(crate) struct Site {
     /// To be obeyed at the end of the turn.
     rest: Option<Order>,
     shown_ns: u64,
+    /// Readers who wait for what it shows next.
+    asked: Vec<Request>,
     called_ns: u64,
     /// What workers have dropped by then: records for links that were over, payloads without room.
     shown_drops: [u64; 2],
@@ -118,6 +121,7 @@ impl Site {
             mail: Vec::new(),
             rest: None,
             shown_ns: 0,
+            asked: Vec::new(),
             called_ns: now_ns,
             shown_drops: [0; 2],
         })
@@ -300,6 +304,7 @@ impl Site {
                 Mail::Datagram(from, datagram) => self.handle_datagram(from, datagram, now_ns),
                 Mail::End(why) => self.trunk.say_goodbye(why),
                 Mail::Rules => self.go_by_rules(),
+                Mail::Show(request) => self.asked.push(request),
                 Mail::Rest(order) => self.rest = Some(order),
             }
         }
@@ -361,10 +366,12 @@ impl Site {
     }
 
     fn show(&mut self, now_ns: u64) {
-        let is_due = now_ns.saturating_sub(self.shown_ns) >= SHOW_EVERY_NS;
-        if is_due || self.rest.is_some() || self.trunk.over().is_some() {
+        let is_due = now_ns.saturating_sub(self.shown_ns) >= publishing::period_ns(SHOW_EVERY_NS);
+        let is_wanted = self.rest.is_some() || !self.asked.is_empty();
+        if is_due || is_wanted || self.trunk.over().is_some() {
             self.shown_ns = now_ns;
             self.show_now();
+            self.asked.drain(..).for_each(Request::answer);
         }
     }
 

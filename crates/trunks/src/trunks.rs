@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 
 use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
+use ringgate_os::publishing::Roll;
 use ringgate_trunk::keys::Rekey;
 use ringgate_trunk_io::Door;
 
@@ -72,6 +73,17 @@ impl Window {
     /// How they are.
     pub fn shown(&self) -> Shown {
         self.0.shown()
+    }
+
+    /// Asks every trunk to show how it is now.
+    pub fn ask(&self, roll: &mut Roll) {
+        self.0.ask_to_show(roll);
+    }
+
+    /// Whether the trunk that was asked under this name is there: the last counts of one that has
+    /// ended are shown.
+    pub fn is_there(&self, name: &str) -> bool {
+        self.0.is_there(name)
     }
 }
 

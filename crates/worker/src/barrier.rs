@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use super::Fleet;
 use super::ahead::{Lent, Part, Scribe};
+use super::mailbox::Post;
 use crate::handover::{CardGiven, SocketRow};
 use ringgate_gate::Setup;
 use ringgate_gate::handover::{Format, Rest, Sink};
 use ringgate_os::clock;
+use ringgate_os::publishing::{Request, Roll};
 use ringgate_os::shared::Writing;
 
 /// A worker's end.
@@ -54,6 +56,8 @@ pub(super) enum Order {
     Ahead(Writing, Sender<Result<Part, String>>),
     /// Nobody takes over. What was written is forgotten.
     Forget,
+    /// After the next turn: publish, and answer.
+    Publish(Request),
     /// Take in what is under way and ask for nothing.
     Turn(Sender<io::Result<()>>),
     /// Write the next part of what has changed since, and of everything else that it knows.
@@ -131,6 +135,25 @@ impl Stand {
     }
 }
 
+/// What asks all workers to publish, from wherever it is.
+#[derive(Clone)]
+pub struct Publishers {
+    helms: Vec<Helm>,
+    posts: Vec<Post>,
+}
+
+impl Publishers {
+    /// Asks each to publish once after its next turn.
+    pub fn ask(&self, roll: &mut Roll) {
+        for (worker, (helm, post)) in self.helms.iter().zip(&self.posts).enumerate() {
+            let request = roll.request(format!("worker {worker}"));
+            // One that has ended answers nothing.
+            let _ = helm.call(Order::Publish(request));
+            post.wake();
+        }
+    }
+}
+
 /// A fleet whose workers stand. They go on when this is dropped.
 pub struct Frozen<'a> {
     fleet: &'a Fleet,
@@ -151,6 +174,11 @@ pub fn write_layout(setup: &Setup, workers: u16) -> Result<Vec<u8>, String> {
 }
 
 impl Fleet {
+    /// What asks the workers to publish.
+    pub fn publishers(&self) -> Publishers {
+        Publishers { helms: self.helms.clone(), posts: self.posts.clone() }
+    }
+
     /// Has all workers stand still, with nothing under way: no receive, and no mail between them.
     /// Where that cannot be had in time they go on.
     pub fn freeze(&self) -> Result<Frozen<'_>, String> {

@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use ahead::{Copied, Scribe, window_bytes};
-pub use barrier::{Frozen, Gift, PartOfRest, write_layout};
+pub use barrier::{Frozen, Gift, PartOfRest, Publishers, write_layout};
 pub use card::{CardPlan, CardShown, FleetCard};
 pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};

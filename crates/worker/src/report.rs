@@ -86,11 +86,11 @@ impl Published {
         exchange.full.take()
     }
 
-    /// Worker's side: leaves a report. Skipped when somebody is reading; the next one is not far.
-    pub(super) fn leave_report(&self, fill: impl FnOnce(&mut Report)) {
-        if let Ok(mut report) = self.report.try_lock() {
-            fill(&mut report);
-        }
+    /// Worker's side: leaves a report. Skipped while it is being read, which is said; the next one
+    /// is not far.
+    pub(super) fn leave_report(&self, fill: impl FnOnce(&mut Report)) -> bool {
+        let report = self.report.try_lock();
+        report.map(|mut report| fill(&mut report)).is_ok()
     }
 
     /// Worker's side: the last report, which must not be skipped.

@@ -24,6 +24,7 @@ use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, CardCounts, socket};
 use ringgate_lanes::Lanes;
+use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
 
@@ -57,6 +58,8 @@ pub(super) struct Worker {
     stand: Stand,
     /// What the next process may know before the barrier.
     ahead: Ahead,
+    /// Readers who wait for what it publishes next.
+    asked: Vec<Request>,
     /// By the processes before this one.
     counted: Counted,
     seat: Option<Seat>,
@@ -95,6 +98,7 @@ impl Worker {
             housekeeping_at_ns: 0,
             stand,
             ahead: Ahead::default(),
+            asked: Vec::new(),
             counted,
             seat,
         }
@@ -150,12 +154,12 @@ impl Worker {
             if !goes_on {
                 break;
             }
-            let is_busy = self.ahead.is_busy();
+            let is_busy = self.ahead.is_busy() || !self.asked.is_empty();
             let Self { body, driver, lanes, clock, around, housekeeping_at_ns, .. } = self;
             let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
             let now_ns = body.turn(&mut lanes.over(driver), clock, around, until_ns)?;
             self.publish_when_due(now_ns);
-            if is_busy {
+            if self.ahead.is_busy() {
                 self.go_on_ahead();
             }
         }
@@ -170,6 +174,7 @@ impl Worker {
                 Order::Lend(reply) => self.ahead.lend_soon(reply),
                 Order::Ahead(memory, reply) => self.ahead.begin(memory, reply),
                 Order::Forget => self.ahead.forget(),
+                Order::Publish(request) => self.asked.push(request),
                 // Given since, with a call to stand.
                 order => return self.stand_still(Some(order)),
             }
@@ -196,6 +201,8 @@ impl Worker {
                 }
                 Order::Leave => return false,
                 Order::Forget => self.ahead.forget(),
+                // Where it does not go on, the reader hears that nobody answers.
+                Order::Publish(request) => self.asked.push(request),
                 // It is too late for those: who waits hears that nobody answers.
                 Order::Lend(_) | Order::Ahead(..) => {}
             }
@@ -288,15 +295,20 @@ impl Worker {
         self.published.leave_report(|report| self.fill(report, (now_ns, socket_drops)));
     }
 
+    /// Leaves a report now and then, and where it was asked for one.
     fn publish_when_due(&mut self, now_ns: u64) {
-        if now_ns < self.housekeeping_at_ns {
+        if now_ns < self.housekeeping_at_ns && self.asked.is_empty() {
             return;
         }
-        self.housekeeping_at_ns = now_ns + HOUSEKEEPING_NS;
+        self.housekeeping_at_ns = now_ns + publishing::period_ns(HOUSEKEEPING_NS);
         self.take_sockets();
         self.published.pass_by(&mut self.around.stages);
         let socket_drops = self.players.dropped(&self.driver);
-        self.published.leave_report(|report| self.fill(report, (now_ns, socket_drops)));
+        let is_left = self.published.leave_report(|it| self.fill(it, (now_ns, socket_drops)));
+        // What is being read just now is published after the next turn.
+        if !self.asked.is_empty() && is_left && self.lanes.show_now() {
+            self.asked.drain(..).for_each(Request::answer);
+        }
     }
 
     /// By all processes so far.

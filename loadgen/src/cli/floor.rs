@@ -91,7 +91,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (mut rows, mut csv) = (Vec::new(), String::from(CSV_HEAD));
     let mut ended = Ok(());
     for number in 1..=args.rounds {
-        match round(args, &bare, (&protocol, server, protocol_id), gateway) {
+        match round(args, &bare, (&protocol, server, protocol_id), &gateway) {
             Ok((bare, gateway)) => rows.push(note(number, bare, gateway, arrivals, &mut csv)?),
             // What the rounds before have shown is worth having.
             Err(why) => {
@@ -112,10 +112,10 @@ fn round(
     args: &Args,
     bare: &BareProcess,
     (protocol, server, protocol_id): (&Protocol, SocketAddr, u64),
-    gateway: Gateway,
+    gateway: &Gateway,
 ) -> Result<(Figure, Figure), Failure> {
     let base = Gateway { pid: Some(bare.pid()), admin: None };
-    let bare_run = contender(args, protocol.bare(bare.address.into()), (bare.address, 0), base)?;
+    let bare_run = contender(args, protocol.bare(bare.address.into()), (bare.address, 0), &base)?;
     Ok((bare_run, contender(args, protocol.clone(), (server, protocol_id), gateway)?))
 }
 
@@ -183,7 +183,7 @@ fn contender(
     args: &Args,
     protocol: Protocol,
     (server, protocol_id): (SocketAddr, u64),
-    gateway: Gateway,
+    gateway: &Gateway,
 ) -> Result<Figure, Failure> {
     let scenario = args.shape.scenario();
     scenario.check().map_err(Failure::BadInput)?;

@@ -14,7 +14,7 @@ use super::outcome::Failure;
 use super::plain::PlainArgs;
 use super::unreal::UnrealArgs;
 use super::values::{driver, duration, number};
-use crate::measure::gateway::Gateway;
+use crate::measure::gateway::{Admin, Gateway};
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::service::{Request, Service};
@@ -99,13 +99,18 @@ pub(super) struct PlayerArgs {
     /// local 10.80.0.0/12 dev lo`
     #[arg(long, value_name = "ADDR", conflicts_with = "own_sockets")]
     pub(super) players_at: Option<Ipv4Addr>,
-    /// The gateway's admin address, to check its books against ours
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<SocketAddr>,
+    /// The gateway's admin address, or its control socket, to check its books against ours. Its
+    /// control socket shows them as of now
+    #[arg(long, value_name = "ADDR|PATH")]
+    admin: Option<Admin>,
     /// So many players, or a share of them like 2%, may stay outside or lose their session; more of
     /// them is exit code 5
     #[arg(long, value_name = "N|P%", default_value = "0")]
     allow_unconnected: Allowance,
+    /// Whoever leaves waits so long for answers that are on their way, and twice the slowest path of
+    /// `--impair`
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    linger: Duration,
     /// The gateway's process, to see its CPU time; found by --admin where that is given
     #[arg(long, value_name = "PID")]
     gateway_pid: Option<u32>,
@@ -235,6 +240,7 @@ impl PlayerArgs {
             keep_alive: self.keep_alive(),
             allowed_outside: self.allow_unconnected,
             patience: self.patience(),
+            linger: self.linger,
             gateway: self.gateway(),
             hlog: None,
             scenario,
@@ -248,7 +254,7 @@ impl PlayerArgs {
     }
 
     pub(super) fn gateway(&self) -> Gateway {
-        Gateway::new(self.gateway_pid, self.admin)
+        Gateway::new(self.gateway_pid, self.admin.clone())
     }
 }
 

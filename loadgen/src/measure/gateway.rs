@@ -1,23 +1,68 @@
-//! The gateway as it can be seen from outside: its counters by its admin address, its CPU time by
-//! its process.
+//! The gateway as it can be seen from outside: its counters by its admin address or its control
+//! socket, its CPU time by its process.
 //!
 //! A glimpse is one moment. That two glimpses show the same gateway is nothing to take for granted:
 //! [`watch`](crate::measure::watch) holds them together.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::measure::procfs::{self, ThreadCpu};
 
 /// Where to look.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Gateway {
     /// Its process.
     pub pid: Option<u32>,
-    /// Its admin address.
-    pub admin: Option<SocketAddr>,
+    /// Where it shows its counters.
+    pub admin: Option<Admin>,
+}
+
+/// Where a gateway shows its counters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// At its admin address, as they were when workers last published them.
+    Tcp(SocketAddr),
+    /// By its control socket, as of now.
+    Control(PathBuf),
+}
+
+impl FromStr for Admin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains('/') {
+            return Ok(Self::Control(text.into()));
+        }
+        let address = text.parse().map(Self::Tcp);
+        address
+            .map_err(|_| format!("found {text:?}, expected IP:port or the control socket's path"))
+    }
+}
+
+impl fmt::Display for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Control(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl Admin {
+    /// The process that listens there.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Tcp(address) => procfs::listener_pid(*address),
+            Self::Control(path) => procfs::socket_pid(path),
+        }
+    }
 }
 
 /// What was seen at one moment.
@@ -62,8 +107,8 @@ pub type Metrics = BTreeMap<String, f64>;
 
 impl Gateway {
     /// With its process found by its admin address where it is not given.
-    pub fn new(pid: Option<u32>, admin: Option<SocketAddr>) -> Self {
-        Self { pid: pid.or_else(|| admin.and_then(procfs::listener_pid)), admin }
+    pub fn new(pid: Option<u32>, admin: Option<Admin>) -> Self {
+        Self { pid: pid.or_else(|| admin.as_ref().and_then(Admin::pid)), admin }
     }
 
     /// Looks now. What cannot be reached is empty.
@@ -73,7 +118,8 @@ impl Gateway {
 
     /// Looks now; why not, where there is an admin address that does not show its metrics.
     pub fn try_look(&self) -> Result<Glimpse, String> {
-        let page = self.admin.map(|admin| fetch(admin).map_err(|why| format!("{admin}: {why}")));
+        let page = self.admin.as_ref();
+        let page = page.map(|admin| fetch(admin).map_err(|why| format!("{admin}: {why}")));
         Ok(self.glimpse(page.transpose()?))
     }
 
@@ -100,10 +146,23 @@ impl Gateway {
 }
 
 /// Asks for the metrics page. Any other page is no metrics.
-fn fetch(admin: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    write!(stream, "GET /metrics HTTP/1.0\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+fn fetch(admin: &Admin) -> std::io::Result<String> {
+    match admin {
+        Admin::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            exchange(stream, "/metrics", &address.to_string())
+        }
+        Admin::Control(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE_OF_NOW))?;
+            exchange(stream, "/metrics?as_of=now", "localhost")
+        }
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, path: &str, host: &str) -> std::io::Result<String> {
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.take(PAGE_BYTES_MAX).read_to_string(&mut text)?;
     let status = text.lines().next().unwrap_or_default();
@@ -154,6 +213,9 @@ pub fn growth(before: &Metrics, after: &Metrics) -> Metrics {
 }
 
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The gateway itself waits for its workers, and for another request's round of publishing.
+const PATIENCE_OF_NOW: Duration = Duration::from_secs(5);
 
 /// A page of a gateway with many listeners is some 100 KB.
 const PAGE_BYTES_MAX: u64 = 16 << 20;

@@ -5,9 +5,10 @@
 //! from the kernel's books, so the generator cannot flatter the gateway or itself.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use ringgate_report::text::put;
 use serde::{Deserialize, Serialize};
 
 /// One thread's CPU time since it began.
@@ -111,7 +112,35 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 
 /// The process that listens at a TCP address of this host.
 pub fn listener_pid(address: SocketAddr) -> Option<u32> {
-    let inode = listening_inode(address.port())?;
+    holder(listening_inode(address)?)
+}
+
+/// The process that listens at a socket of this host's file system.
+pub fn socket_pid(path: &Path) -> Option<u32> {
+    let text = fs::read_to_string("/proc/net/unix").ok()?;
+    let listens = |fields: &[&str]| fields.get(3) == Some(&"00010000");
+    let inode = text.lines().skip(1).find_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let is_it = listens(&fields) && fields.get(7).is_some_and(|it| Path::new(it) == path);
+        is_it.then(|| fields.get(6)?.parse().ok())?
+    });
+    holder(inode?)
+}
+
+/// An address as the kernel prints it there: words of 32 bits in its own order of bytes.
+fn in_hex(ip: IpAddr) -> String {
+    let octets = match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let words = octets.chunks_exact(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]]));
+    words.fold(String::new(), |mut text, word| {
+        put(&mut text, format_args!("{word:08X}"));
+        text
+    })
+}
+
+fn holder(inode: u64) -> Option<u32> {
     let wanted = format!("socket:[{inode}]");
     fs::read_dir("/proc").ok()?.find_map(|entry| {
         let path = entry.ok()?.path();
@@ -124,14 +153,19 @@ pub fn listener_pid(address: SocketAddr) -> Option<u32> {
     })
 }
 
-fn listening_inode(port: u16) -> Option<u64> {
+/// Of the socket that takes connections to an address: another may listen at its port elsewhere.
+fn listening_inode(address: SocketAddr) -> Option<u64> {
+    let (ip, port) = (in_hex(address.ip()), address.port());
+    let is_it = |it: &str| it == ip || it.bytes().all(|digit| digit == b'0');
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     tables.iter().find_map(|table| {
         let text = fs::read_to_string(table).ok()?;
         text.lines().skip(1).find_map(|line| {
             let fields: Vec<_> = line.split_whitespace().collect();
-            let local = u16::from_str_radix(fields.get(1)?.rsplit(':').next()?, 16).ok()?;
-            (local == port && *fields.get(3)? == "0A").then(|| fields.get(9)?.parse().ok())?
+            let (local_ip, local_port) = fields.get(1)?.split_once(':')?;
+            let local_port = u16::from_str_radix(local_port, 16).ok()?;
+            (local_port == port && is_it(local_ip) && *fields.get(3)? == "0A")
+                .then(|| fields.get(9)?.parse().ok())?
         })
     })
 }

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::gateway::{Gateway, Glimpse, Metrics, growth};
+use crate::measure::gateway::{Admin, Gateway, Glimpse, Metrics, growth};
 use crate::measure::procfs::{self, ThreadCpu};
 
 /// A process was started anew during the run.
@@ -151,7 +151,7 @@ impl Watch {
     fn follow(&mut self, glimpse: Glimpse, at_s: f64) -> &Glimpse {
         self.hand_overs_s.push(at_s);
         self.banked_cpu.extend(procfs::used(&self.first.threads, &self.last.threads));
-        self.gateway.pid = self.gateway.admin.and_then(procfs::listener_pid);
+        self.gateway.pid = self.gateway.admin.as_ref().and_then(Admin::pid);
         let started = self.gateway.pid.and_then(procfs::started);
         (self.first.threads, self.first.started) = (Vec::new(), started);
         let threads = self.gateway.pid.map(procfs::threads).unwrap_or_default();
@@ -162,8 +162,8 @@ impl Watch {
     fn begin_anew(&mut self, glimpse: Glimpse, restart: Restart) {
         self.bank();
         self.restarts.push(restart);
-        if let Some(admin) = self.gateway.admin {
-            self.gateway.pid = procfs::listener_pid(admin);
+        if let Some(admin) = &self.gateway.admin {
+            self.gateway.pid = admin.pid();
         }
         let nothing = Glimpse { started: glimpse.started, ..Glimpse::default() };
         let started = self.gateway.pid.and_then(procfs::started);
@@ -216,7 +216,7 @@ mod tests {
     fn watch(first: Glimpse) -> Watch {
         let admin = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         Watch {
-            gateway: Gateway { pid: None, admin: Some(admin) },
+            gateway: Gateway { pid: None, admin: Some(Admin::Tcp(admin)) },
             last: first.clone(),
             first,
             banked: Metrics::new(),

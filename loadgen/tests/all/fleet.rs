@@ -110,6 +110,7 @@ fn play(server: SocketAddr, threads: u32, arrivals: Arrivals, scenario: &str) ->
         allowed_outside: ringgate_loadgen::report::require::Allowance::default(),
         gateway: Gateway::default(),
         patience: Duration::from_secs(5),
+        linger: Duration::from_secs(1),
         hlog: None,
         scenario,
     };

@@ -12,9 +12,10 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use ringgate_core::secret::Key;
+use ringgate_loadgen::measure::gateway::{self, Admin};
 
 use super::command::folder;
-use super::ports::free_port;
+use super::own::{own_ip, own_port};
 
 /// How the game process is reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,14 +46,14 @@ pub(crate) struct Gateway {
 pub(crate) const PROTOCOL_ID: u64 = 7;
 
 impl Gateway {
-    /// On loopback, on free ports.
+    /// On loopback, at an address of its own.
     pub(crate) fn start(name: &str, link: Link, game: Game<'_>) -> Self {
-        Self::start_at(name, "127.0.0.1", &[], link, game)
+        Self::start_at(name, &own_ip().to_string(), &[], link, game)
     }
 
     /// With more in its listener, and an echo on a bundle link.
     pub(crate) fn start_with(name: &str, listener: &str) -> Self {
-        Self::start_as(name, "127.0.0.1", &[], (Link::Bundle, listener), Game::Echo)
+        Self::start_as(name, &own_ip().to_string(), &[], (Link::Bundle, listener), Game::Echo)
     }
 
     /// At an address, with a command before the gateway's own.
@@ -98,7 +99,7 @@ impl Gateway {
             this.folder.display()
         );
         // It may have to take them again.
-        let [listener, admin] = [(); 2].map(|()| format!("{ip}:{}", free_port()));
+        let [listener, admin] = [(); 2].map(|()| format!("{ip}:{}", own_port()));
         assert!(this.try_to_start(before, &listener, &admin), "the gateway did not start");
         if link == Link::Bundle {
             this.play_bundle(game);
@@ -191,7 +192,7 @@ impl Gateway {
 
     /// A command of the generator against it, not yet run.
     pub(crate) fn command(&self, command: &str, more: &[&str]) -> Command {
-        let (server, admin) = (self.address.to_string(), self.admin.to_string());
+        let (server, admin) = (self.address.to_string(), self.control().display().to_string());
         let key = self.folder.join("key");
         let common = [command, "--server", &server, "--key", text(&key), "--admin", &admin];
         let mut words = own_binary();
@@ -202,9 +203,14 @@ impl Gateway {
         words
     }
 
+    /// Its control socket.
+    pub(crate) fn control(&self) -> PathBuf {
+        self.folder.join("control.sock")
+    }
+
     /// One of the gateway's metrics, as the generator reads them.
     pub(crate) fn metric(&self, name: &str) -> u64 {
-        let gateway = ringgate_loadgen::measure::gateway::Gateway::new(None, Some(self.admin));
+        let gateway = gateway::Gateway { pid: None, admin: Some(Admin::Control(self.control())) };
         gateway.look().metrics.get(name).copied().unwrap_or_default() as u64
     }
 }

@@ -14,7 +14,6 @@ struct Fleet {
     processes: Vec<Child>,
     folder: PathBuf,
     address: SocketAddr,
-    admin: SocketAddr,
 }
 
 /// The tokens of the two servers.
@@ -26,7 +25,6 @@ impl Fleet {
         let folder = folder(name);
         let mut config = format!(
             "[gateway]\nworkers = 2\npin = false\nrun_dir = \"{}\"\n\
-             [admin]\nbind = \"127.0.0.1:0\"\n\
              [[listener]]\nname = \"n\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:0\"]\n\
              backends = [\"a\", \"b\"]\nroute = \"token\"\ntoken = {{ bytes = 8 }}\n\
              tokens = [{{ hex = \"1122334455667788\", backend = \"a\" }}, \
@@ -49,24 +47,22 @@ impl Fleet {
         std::fs::write(&file, config).expect("written");
         let (gateway, stdout) = ringgate(&[], &["run", "--config", text(&file)]);
         processes.push(gateway);
-        let mut found = [None, None];
+        let mut address = None;
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            for (place, prefix) in found.iter_mut().zip(["listener n on ", "admin on "]) {
-                if let Some(address) = line.strip_prefix(prefix) {
-                    *place = Some(address.parse().expect("an address"));
-                }
+            if let Some(text) = line.strip_prefix("listener n on ") {
+                address = Some(text.parse().expect("an address"));
             }
             if line.starts_with("ready:") {
                 break;
             }
         }
-        let [address, admin] = found.map(|found| found.expect("the gateway did not start"));
-        Self { processes, folder, address, admin }
+        let address = address.expect("the gateway did not start");
+        Self { processes, folder, address }
     }
 
     fn load(&self, command: &str, more: &[&str]) -> Output {
-        let (server, admin) = (self.address.to_string(), self.admin.to_string());
-        let common = [command, "--plain", "--server", &server, "--admin", &admin];
+        let (server, admin) = (self.address.to_string(), self.folder.join("control.sock"));
+        let common = [command, "--plain", "--server", &server, "--admin", text(&admin)];
         let plain = ["--token", TOKENS, "--sequence", "3:16"];
         loadgen(&[&common[..], &plain, more].concat())
     }

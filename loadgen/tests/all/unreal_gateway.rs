@@ -16,7 +16,6 @@ struct Fleet {
     gateway: Child,
     folder: PathBuf,
     address: SocketAddr,
-    admin: SocketAddr,
 }
 
 impl Fleet {
@@ -27,7 +26,6 @@ impl Fleet {
         let folder = folder(name);
         let mut config = format!(
             "[gateway]\nworkers = 2\npin = false\nrun_dir = \"{}\"\n\
-             [admin]\nbind = \"127.0.0.1:0\"\n\
              [[listener]]\nname = \"n\"\nprotocol = \"unreal\"\nbind = [\"127.0.0.1:0\"]\n\
              magic = \"1011\"\nroute = \"least-players\"\nidle_timeout = \"5s\"\nbackends = [{}]\n",
             folder.display(),
@@ -44,19 +42,17 @@ impl Fleet {
         let file = folder.join("gate.toml");
         std::fs::write(&file, config).expect("written");
         let (gateway, stdout) = ringgate(&[], &["run", "--config", text(&file)]);
-        let mut found = [None, None];
+        let mut address = None;
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            for (place, prefix) in found.iter_mut().zip(["listener n on ", "admin on "]) {
-                if let Some(address) = line.strip_prefix(prefix) {
-                    *place = Some(address.parse().expect("an address"));
-                }
+            if let Some(text) = line.strip_prefix("listener n on ") {
+                address = Some(text.parse().expect("an address"));
             }
             if line.starts_with("ready:") {
                 break;
             }
         }
-        let [address, admin] = found.map(|found| found.expect("the gateway did not start"));
-        Self { servers: (child, lines), gateway, folder, address, admin }
+        let address = address.expect("the gateway did not start");
+        Self { servers: (child, lines), gateway, folder, address }
     }
 
     fn load(&self, command: &str, more: &[&str]) -> String {
@@ -67,8 +63,8 @@ impl Fleet {
     }
 
     fn try_load(&self, command: &str, more: &[&str]) -> Output {
-        let (server, admin) = (self.address.to_string(), self.admin.to_string());
-        let common = [command, "--unreal", "--server", &server, "--admin", &admin];
+        let (server, admin) = (self.address.to_string(), self.folder.join("control.sock"));
+        let common = [command, "--unreal", "--server", &server, "--admin", text(&admin)];
         let rest = ["--magic", "1011", "--timeout", "8"];
         loadgen(&[&common[..], &rest, more].concat())
     }

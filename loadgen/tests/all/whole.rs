@@ -259,7 +259,7 @@ fn tokens_that_run_out_are_missed_aloud() {
         .collect();
     let file = gateway.folder.join("tokens");
     std::fs::write(&file, pile).expect("written");
-    let admin = gateway.admin.to_string();
+    let admin = gateway.control().display().to_string();
     let output = super::command::loadgen(
         &[
             &["run", "--tokens", file.to_str().expect("UTF-8"), "--admin", &admin][..],

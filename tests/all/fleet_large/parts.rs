@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ringgate_core::netcode::ConnectToken;
-use ringgate_loadgen::measure::gateway::{Gateway, Glimpse};
+use ringgate_loadgen::measure::gateway::{Admin, Gateway, Glimpse};
 use ringgate_os::clock;
 use ringgate_report::text::put;
 use serde_json::Value;
@@ -195,7 +195,7 @@ pub(super) fn agent_glimpse(number: u32) -> Glimpse {
 
 fn glimpse_of(part: &str) -> Glimpse {
     let admin = SocketAddr::from((address(part), 9000));
-    Gateway { pid: None, admin: Some(admin) }.look()
+    Gateway { pid: None, admin: Some(Admin::Tcp(admin)) }.look()
 }
 
 /// The metrics of a token service.

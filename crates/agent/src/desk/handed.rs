@@ -50,6 +50,7 @@ impl Desk {
         // The thread's own: made anew, or seen anew. Why it has ended before is in the log.
         let Self { shared: _, epoll: _, bell: _, commands: _, shown: _, last_end: _, .. } = self;
         let Self { known_workers: _, keep_due_ns: _, look_due_ns: _, show_due_ns: _, .. } = self;
+        let Self { asked: _, .. } = self;
         let Self { is_holding: _, ready: _, noted: _, heard: _, rest: _, has_left: _, .. } = self;
         // An agent that drains is not handed over, and who leaves a gateway begins again.
         let Self { drains_until_ns: _, leaves_until_ns: _, .. } = self;

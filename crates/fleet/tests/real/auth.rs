@@ -91,7 +91,7 @@ fn openssl(folder: &Path, arguments: &str) -> bool {
 /// An authority, and what it has signed: `server`, with the address as its name, and `client`.
 #[cfg(feature = "tls")]
 fn certificates(folder: &Path) -> bool {
-    std::fs::write(folder.join("server.ext"), "subjectAltName=IP:127.0.0.1")
+    std::fs::write(folder.join("server.ext"), format!("subjectAltName=IP:{}", own_ip()))
         .expect("it is our folder");
     std::fs::write(folder.join("client.ext"), "extendedKeyUsage=clientAuth")
         .expect("it is our folder");

@@ -8,7 +8,7 @@ use ringgate_fleet::etcd::{Client, Code, Error};
 
 use super::proxy::{Mood, Proxy};
 use super::rig::{Etcd, is_installed, options, until};
-use crate::ports::free_port;
+use crate::own::{own_ip, own_port};
 
 fn put(key: &str, value: &str, lease: i64) -> Put {
     Put { key: key.to_owned().into(), value: value.to_owned().into(), lease }
@@ -115,7 +115,7 @@ async fn a_member_that_cannot_be_reached_is_passed_over() {
         return;
     }
     let etcd = Etcd::start().await;
-    let ports = [free_port(), free_port(), etcd.members[0].port];
+    let ports = [own_port(), own_port(), etcd.members[0].port];
     let client = Client::new(options("http", &ports)).unwrap();
     assert!(client.range(&Range::one("/")).await.is_ok());
     assert!(client.member().await.ends_with(&ports[2].to_string()));
@@ -145,7 +145,7 @@ async fn an_answer_that_does_not_come_in_time_is_given_up_and_its_member_left() 
 
 #[tokio::test]
 async fn what_is_no_etcd_is_refused() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = tokio::net::TcpListener::bind((own_ip(), 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {

@@ -1,6 +1,6 @@
 //! A network between client and server that can be slow, or swallow everything without a word.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use crate::own::own_ip;
 
 /// What a proxy does with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     pub(crate) async fn start(server_port: u16) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port is free");
+        let listener = TcpListener::bind((own_ip(), 0)).await.expect("a port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let mood = Arc::new(watch::Sender::new(Mood::Open));
         let told = Arc::clone(&mood);
@@ -48,7 +50,7 @@ async fn join(player: TcpStream, server_port: u16, mood: Arc<watch::Sender<Mood>
     let mut moods = mood.subscribe();
     // A network that swallows lets nobody through either.
     let _ = moods.wait_for(|mood| *mood != Mood::Swallows).await;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server_port));
+    let address = SocketAddr::from((own_ip(), server_port));
     let Ok(server) = TcpStream::connect(address).await else { return };
     let ((player_in, player_out), (server_in, server_out)) =
         (player.into_split(), server.into_split());

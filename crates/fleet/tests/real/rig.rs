@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
 
-use crate::ports::free_port;
+use crate::own::{own_ip, own_port};
 
 /// How long a test waits for what has to come.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -145,15 +145,16 @@ impl Etcd {
         more: impl Fn(&Folder) -> Vec<String>,
     ) -> Self {
         let folder = Folder::new();
-        let ports: Vec<_> = (0..count).map(|_| (free_port(), free_port())).collect();
+        let ports: Vec<_> = (0..count).map(|_| (own_port(), own_port())).collect();
+        let ip = own_ip();
         let peers = ports.iter().enumerate();
         let peers: Vec<_> =
-            peers.map(|(index, it)| format!("m{index}=http://127.0.0.1:{}", it.1)).collect();
+            peers.map(|(index, it)| format!("m{index}=http://{ip}:{}", it.1)).collect();
         let mut members = Vec::new();
         for (index, (port, peer)) in ports.into_iter().enumerate() {
             let (name, data) = (format!("m{index}"), folder.path(&format!("data{index}")));
-            let clients = format!("{scheme}://127.0.0.1:{port}");
-            let peer = format!("http://127.0.0.1:{peer}");
+            let clients = format!("{scheme}://{ip}:{port}");
+            let peer = format!("http://{ip}:{peer}");
             let data_text = data.to_string_lossy().into_owned();
             let mut arguments: Vec<String> = [
                 "--name",
@@ -205,7 +206,7 @@ impl Etcd {
 
     /// The same where it may fail: what it says then.
     pub(crate) fn try_ctl(&self, arguments: &[&str]) -> Result<String, String> {
-        let endpoint = format!("{}://127.0.0.1:{}", self.scheme, self.members[0].port);
+        let endpoint = format!("{}://{}:{}", self.scheme, own_ip(), self.members[0].port);
         let said = Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &endpoint])
@@ -220,7 +221,7 @@ impl Etcd {
 /// Options that do not wait long.
 pub(crate) fn options(scheme: &str, ports: &[u16]) -> Options {
     let endpoint = |port: &u16| {
-        Endpoint::parse(&format!("{scheme}://127.0.0.1:{port}")).expect("it is an endpoint")
+        Endpoint::parse(&format!("{scheme}://{}:{port}", own_ip())).expect("it is an endpoint")
     };
     Options {
         connect_timeout: Duration::from_secs(2),

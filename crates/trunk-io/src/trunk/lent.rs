@@ -162,11 +162,9 @@ impl Lease {
         self.own
     }
 
-    /// Says how the lane is.
-    pub fn show(&self, stats: &LaneStats) {
-        if let Ok(mut shown) = self.shared.stats.try_lock() {
-            *shown = *stats;
-        }
+    /// Says how the lane is. Whether that could be said: not while it is being read.
+    pub fn show(&self, stats: &LaneStats) -> bool {
+        self.shared.stats.try_lock().map(|mut shown| *shown = *stats).is_ok()
     }
 
     /// Says something. Gives it back where too much was said that nobody has listened to.

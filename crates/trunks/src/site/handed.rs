@@ -55,7 +55,7 @@ impl Site {
             shared: _, allowed: _, mailbox: _, epoll: _, bundles: _, mail: _, rest: _, ..
         } = self;
         let Self { agent, trust, trunk, links, number, since_ns, shown_drops, .. } = self;
-        let Self { shown_ns: _, called_ns: _, .. } = self;
+        let Self { shown_ns: _, asked: _, called_ns: _, .. } = self;
         debug_assert!(self.risen.is_empty(), "what has come up is looked after");
         agent.write(out);
         number.write(out);
@@ -111,6 +111,7 @@ impl Site {
             mail: Vec::new(),
             rest: None,
             shown_ns: 0,
+            asked: Vec::new(),
             called_ns: 0,
             shown_drops,
         })
