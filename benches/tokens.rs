@@ -124,6 +124,7 @@ fn gateway(at: u32) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }

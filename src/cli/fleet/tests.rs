@@ -48,6 +48,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }

@@ -42,6 +42,7 @@ fn gateway() -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: Some(8),
         shut: Vec::new(),
     }
 }

@@ -79,6 +79,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }
