@@ -254,12 +254,14 @@ async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Place
         return Err(Refusal::ClientDenied);
     }
     let first = &players[0];
+    let clients: Vec<_> = players.iter().map(|it| it.client_id).collect();
     let protocol_id = first.protocol_id;
     let expire_s = players.iter().filter_map(|it| it.expire_s).max();
     let request = desk::Request {
         place: &first.place,
         speaks: Speaks::Netcode(protocol_id),
         count: players.len() as u32,
+        clients: &clients,
         expire_s,
     };
     find(asking, &request).await
@@ -291,7 +293,8 @@ async fn batch(asking: &Asking<'_>, wanted: &WantedBatch) -> Result<String, Refu
 
 async fn one_place(asking: &Asking<'_>, wanted: &WantedPlace) -> Result<String, Refusal> {
     let speaks = Speaks::Unsealed(wanted.protocol);
-    let request = desk::Request { place: &wanted.place, speaks, count: 1, expire_s: None };
+    let request =
+        desk::Request { place: &wanted.place, speaks, count: 1, clients: &[], expire_s: None };
     let placed = find(asking, &request).await?;
     add(&asking.shared.counters.places, 1);
     Ok(mint::place(&placed))
