@@ -14,6 +14,7 @@ use ringgate_report::page;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::places::Seat;
 use crate::callers::{CallerId, Scope};
 use crate::choose::Speaks;
 use crate::counters::add;
@@ -104,6 +105,7 @@ fn plain(why: Refusal) -> Refused {
 pub(crate) async fn answer<B>(
     shared: &Shared,
     client: &Client,
+    seat: &Seat,
     request: Request<B>,
 ) -> Response<Full<Bytes>>
 where
@@ -116,11 +118,11 @@ where
     };
     if !route.is_posted() {
         return match *request.method() {
-            Method::GET | Method::HEAD => page(shared, route, request.headers()),
+            Method::GET | Method::HEAD => page(shared, route, seat, request.headers()),
             _ => refuse(shared, plain(Refusal::MethodNotAllowed)),
         };
     }
-    let response = match serve(shared, client, route, request).await {
+    let response = match serve(shared, client, route, seat, request).await {
         Ok((status, body)) => json(status, &body),
         Err(refused) => refuse(shared, refused),
     };
@@ -132,6 +134,7 @@ async fn serve<B>(
     shared: &Shared,
     client: &Client,
     route: Route,
+    seat: &Seat,
     request: Request<B>,
 ) -> Result<Answer, Refused>
 where
@@ -143,11 +146,13 @@ where
     }
     let scope = route.scope().expect("whatever takes a body has one");
     let caller = authorize(shared, request.headers(), scope).map_err(plain)?;
+    seat.hold(caller);
     if shared.is_stopping() {
         return Err(plain(Refusal::Stopping));
     }
     let key = idempotency_key(request.headers()).map_err(plain)?;
     let body = read_body(request.into_body(), route.body_bytes_max()).await.map_err(plain)?;
+    seat.serve(true);
     let Some(key) = key else {
         return serve_once(shared, client, route, caller, &body).await;
     };
@@ -386,9 +391,11 @@ where
     }
 }
 
-fn page(shared: &Shared, route: Route, headers: &HeaderMap) -> Response<Full<Bytes>> {
+fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Response<Full<Bytes>> {
     match route {
-        Route::Glance => glimpse(shared, headers).unwrap_or_else(|why| refuse(shared, plain(why))),
+        Route::Glance => {
+            glimpse(shared, seat, headers).unwrap_or_else(|why| refuse(shared, plain(why)))
+        }
         Route::GlancePage => glance_page(shared),
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
@@ -401,8 +408,12 @@ fn page(shared: &Shared, route: Route, headers: &HeaderMap) -> Response<Full<Byt
     }
 }
 
-fn glimpse(shared: &Shared, headers: &HeaderMap) -> Result<Response<Full<Bytes>>, Refusal> {
-    authorize(shared, headers, Scope::See)?;
+fn glimpse(
+    shared: &Shared,
+    seat: &Seat,
+    headers: &HeaderMap,
+) -> Result<Response<Full<Bytes>>, Refusal> {
+    seat.hold(authorize(shared, headers, Scope::See)?);
     let (now, standing) = (shared.now(), shared.standing());
     let tell = || glance::tell(&shared.desk(), &shared.options.version, standing, now);
     Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))
