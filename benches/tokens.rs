@@ -56,7 +56,7 @@ fn measure(bench: &mut Bench, title: &str, hosts: u32, tokens: usize) {
 
 fn ask(desk: &mut Desk, wanted: &WantedToken) -> Box<ringgate_tokens::desk::Placed> {
     let speaks = Speaks::Netcode(wanted.protocol_id);
-    let request = Request { place: &wanted.place, speaks, count: 1, expire_s: None };
+    let request = Request { place: &wanted.place, speaks, count: 1, clients: &[], expire_s: None };
     match desk.place(&request, NOW) {
         Ok(Step::Placed(placed)) => placed,
         other => unreachable!("there is room for all: {other:?}"),
@@ -124,6 +124,7 @@ fn gateway(at: u32) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }

@@ -12,6 +12,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod top;
+mod wait;
 
 use clap::Subcommand;
 

@@ -224,7 +224,7 @@ fn row((whom, rule): (Whom, Rule), fleet: &DenyList, (now_ns, unix_ns): (u64, u6
         client,
         denied: rule.is_denied,
         fleet: fleet.decides(whom).is_some_and(|(it, rule)| it == whom && rule.is_denied),
-        until_unix_s: left_ns.map(|left_ns| (unix_ns + left_ns).div_ceil(NS_PER_S)),
+        until_unix_s: left_ns.map(|left_ns| unix_ns.saturating_add(left_ns).div_ceil(NS_PER_S)),
         left_s: left_ns.map(|left_ns| left_ns.div_ceil(NS_PER_S)),
     }
 }

@@ -52,6 +52,10 @@ pub(super) struct Membership {
     given: (u64, Given),
     /// What every worker has taken in.
     confirmed: Given,
+    /// The revision up to which workers were told of bans, and the setup that says it. A gateway
+    /// that drains takes in bans, and nothing else.
+    bans_given: (u64, i64),
+    bans_confirmed: i64,
     show_due_ns: u64,
 }
 
@@ -95,6 +99,7 @@ impl Membership {
     /// A gateway whose workers were made with what was known.
     pub(super) fn new(file: Config, known: Known) -> Self {
         let given = (0, Given::of(&file, &known));
+        let bans_given = (0, known.denied);
         Self {
             file,
             known: Arc::new(known),
@@ -105,6 +110,8 @@ impl Membership {
             refused: BTreeSet::new(),
             given,
             confirmed: Given::default(),
+            bans_given,
+            bans_confirmed: 0,
             show_due_ns: 0,
         }
     }
@@ -237,6 +244,10 @@ impl ControlLoop {
         if before.bans != known.bans {
             self.adopt_bans(fleet, &known.bans);
         }
+        let bans_given = (self.setup.revision, known.denied);
+        if let Some(membership) = &mut self.membership {
+            membership.bans_given = bans_given;
+        }
         self.adopt_known(fleet);
     }
 
@@ -315,6 +326,10 @@ impl ControlLoop {
         if self.view.has_adopted(*revision) {
             membership.confirmed.clone_from(given);
         }
+        let (revision, denied) = membership.bans_given;
+        if self.view.has_adopted(revision) {
+            membership.bans_confirmed = denied;
+        }
         let shown = membership.shown(&self.setup);
         let has_announced = shown.status.announced > 0;
         self.view.live().fleet = Some(Arc::new(shown));
@@ -381,6 +396,7 @@ impl ControlLoop {
         let epochs = |name: &str| confirmed.and_then(|it| it.epochs.get(name)).cloned();
         let mut facts = Facts {
             heard: confirmed.map_or(0, |it| it.heard),
+            denied: self.membership.as_ref().map_or(0, |it| it.bans_confirmed),
             shut: self.shut_backends(),
             is_draining: self.view.live().drain.is_some(),
             started_unix_s: self.view.facts().started_unix_s,

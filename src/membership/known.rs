@@ -35,6 +35,8 @@ pub struct Known {
     pub unreadable: usize,
     /// The revision up to which the backends are known.
     pub heard: i64,
+    /// The revision up to which the bans are known.
+    pub denied: i64,
 }
 
 /// A game process that this gateway may reach.
@@ -75,8 +77,12 @@ pub(super) struct Reading {
     is_own_in_doubt: bool,
     /// Something has become otherwise with a backend.
     has_backends: bool,
+    /// A ban has come or gone.
+    has_bans: bool,
     /// The revision up to which backends are known: that of the last news of one, or of a list.
     heard: i64,
+    /// The same of bans.
+    denied: i64,
 }
 
 impl Reading {
@@ -99,13 +105,16 @@ impl Reading {
             next_s: u64::MAX,
             is_own_in_doubt: false,
             has_backends: false,
+            has_bans: false,
             heard: truth.revision,
+            denied: truth.revision,
         };
         for (key, entry) in &truth.entries {
             reading.take(key, Some(&entry.value));
         }
         reading.is_own_in_doubt = false;
         reading.has_backends = false;
+        reading.has_bans = false;
         reading
     }
 
@@ -120,11 +129,14 @@ impl Reading {
         if std::mem::take(&mut self.has_backends) {
             self.heard = revision;
         }
+        if std::mem::take(&mut self.has_bans) {
+            self.denied = revision;
+        }
     }
 
     /// Everything was listed: it is known up to this revision.
     pub(super) const fn see_list(&mut self, revision: i64) {
-        self.heard = revision;
+        (self.heard, self.denied) = (revision, revision);
     }
 
     /// Whether our own registration has to be looked at; asked once.
@@ -253,6 +265,7 @@ impl Reading {
     }
 
     fn take_ban(&mut self, whom: Whom, value: Option<&[u8]>) -> Result<(), String> {
+        self.has_bans = true;
         let before = self.bans.remove(&whom);
         let ban = value.map(Ban::decode).transpose();
         if let Ok(Some(ban)) = &ban {
@@ -269,7 +282,8 @@ impl Reading {
         if now_s >= self.deny_list_until_s {
             self.bans.retain(|_, until| now_s < *until);
             self.deny_list_until_s = self.bans.values().min().copied().unwrap_or(u64::MAX);
-            let rule = |until: u64| Rule { is_denied: true, until: Some(until) };
+            let ends = |until: u64| Some(until).filter(|it| *it != u64::MAX);
+            let rule = |until: u64| Rule { is_denied: true, until: ends(until) };
             let rules = self.bans.iter().map(|(whom, until)| (*whom, rule(*until)));
             self.deny_list = Arc::new(DenyList::of_rules(rules));
         }
@@ -284,6 +298,7 @@ impl Reading {
             gateways: self.gateways.len(),
             unreadable: self.unreadable.len(),
             heard: self.heard,
+            denied: self.denied,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Facts {
     pub doubt: u64,
     /// The revision up to which every worker knows of backends.
     pub heard: i64,
+    /// The revision up to which every worker denies whom the fleet denies.
+    pub denied: i64,
     /// Backends that nobody new is led to, whatever they say themselves.
     pub shut: Vec<String>,
 }
@@ -73,8 +75,11 @@ impl Pace {
     pub(super) fn is_due(&self, facts: &Facts, now_ms: u64) -> bool {
         let Some((written, at_ms)) = &self.written else { return true };
         let age_ms = now_ms.saturating_sub(*at_ms);
-        let same = Facts { sessions: written.sessions, ..facts.clone() };
+        let same = Facts { sessions: written.sessions, denied: written.denied, ..facts.clone() };
         if same != *written {
+            return true;
+        }
+        if facts.denied != written.denied && age_ms >= DENIED_EVERY_MS {
             return true;
         }
         let differ = facts.sessions.abs_diff(written.sessions);
@@ -122,6 +127,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         doubt: facts.doubt,
         run_dir: told(&settings.run_dir),
         heard: Some(facts.heard),
+        denied: Some(facts.denied),
         shut: facts.shut.iter().take(SHUT_MAX).cloned().collect(),
     }
 }
@@ -139,6 +145,8 @@ fn may_be_dialled(address: &SocketAddr) -> bool {
 /// Fewer sessions more or less than this part of the capacity can wait.
 const HYSTERESIS: u32 = 100;
 const SESSIONS_MUCH_EVERY_MS: u64 = 1_000;
+/// Every gateway tells of every ban: a thousand bans one after the other are told together.
+const DENIED_EVERY_MS: u64 = 1_000;
 const SESSIONS_EVERY_MS: u64 = 10_000;
 /// So that others see how far our clock is from theirs.
 const AGE_MS_MAX: u64 = 60_000;
@@ -160,6 +168,8 @@ mod tests {
         assert!(pace.is_due(&Facts { is_draining: true, ..facts.clone() }, 1));
         assert!(pace.is_due(&Facts { doubt: 3, ..facts.clone() }, 1));
         assert!(pace.is_due(&Facts { heard: 9, ..facts.clone() }, 1));
+        let denied = Facts { denied: 9, ..facts.clone() };
+        assert!(!pace.is_due(&denied, 999) && pace.is_due(&denied, 1_000));
         assert!(pace.is_due(&Facts { shut: vec!["arena".to_owned()], ..facts.clone() }, 1));
         assert!(pace.is_due(&facts, 60_000), "the clock in it has grown old");
     }

@@ -51,6 +51,12 @@ impl Etcd {
         format!("http://{}", self.address)
     }
 
+    fn put(&self, key: &str, value: &str) {
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint(), "put", key, value]);
+        run(command).succeeded();
+    }
+
     fn fleet(&self, args: &[&str]) -> Ran {
         let mut command = ringgate(["fleet"]);
         command.args(args).args(["--endpoint", &self.endpoint()]);
@@ -118,6 +124,58 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
     wait_for("the end of the ban", || {
         (!etcd.fleet(&["denied"]).succeeded().contains("client 7")).then_some(())
     });
+}
+
+/// What a gateway of this fleet says of itself, if it denies by this revision.
+fn told(denied: Option<i64>, doubt: u64) -> String {
+    let value = serde_json::json!({
+        "v": 1, "instance": "i", "region": "eu", "host": "here", "version": "1", "listeners": [],
+        "capacity": 1, "sessions": 0, "draining": false, "started": 1, "written": 1,
+        "denied": denied, "doubt": doubt,
+    });
+    value.to_string()
+}
+
+#[test]
+fn a_ban_is_waited_for_at_every_gateway_and_who_does_not_confirm_it_is_named() {
+    let Some(etcd) = Etcd::start() else { return };
+    let deny = ["deny", "--client", "42", "--wait=1s"];
+    // A fleet without gateways has none to wait for.
+    etcd.fleet(&deny).succeeded();
+    for (name, denied, doubt) in [
+        ("ready", Some(i64::MAX), 0),
+        ("late", Some(1), 0),
+        ("doubtful", Some(1), 3),
+        ("old", None, 0),
+    ] {
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &told(denied, doubt));
+    }
+    let late =
+        "doubtful (holds news back under number 3), late, old (a release that does not tell)";
+    for (words, said) in [
+        (&deny[..], "client 42 may not play in this fleet"),
+        (&["allow", "--client", "42", "--wait=1s"], "client 42 may play"),
+    ] {
+        let ran = etcd.fleet(words);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let why = format!("{said}, but not every gateway has confirmed that within 1 s: {late}\n");
+        assert!(ran.stderr.ends_with(&why), "{}", ran.stderr);
+    }
+    assert!(
+        etcd.fleet(&["denied"]).succeeded().starts_with("nobody"),
+        "it was lifted all the same"
+    );
+    // Those that know are not waited for, and what was not denied is nothing to wait for.
+    for name in ["late", "doubtful", "old"] {
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &told(Some(i64::MAX), 0));
+    }
+    etcd.fleet(&deny).succeeded();
+    etcd.fleet(&["allow", "--client", "42", "--wait"]).succeeded();
+    etcd.put("/ringgate/test/truth/gateway/late", &told(Some(1), 0));
+    etcd.fleet(&["allow", "--client", "42", "--wait"]).succeeded();
+    assert!(
+        etcd.fleet(&["deny", "--client", "1", "--wait=0s"]).refused().contains("a time such as")
+    );
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn a_ban_ends_a_session_and_ends_by_itself() {
     backend_is_up(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 7, &key(1));
     player.echo(b"hello");
-    fleet.ban("client/7", 3600);
+    fleet.denies(&["deny", "--client", "7", "--wait"]);
     assert_eq!(player.ended(), State::Disconnected);
     let mut again = Player::new(daemon.listener, 7, &key(1));
     assert_eq!(again.ended(), State::Denied);
@@ -169,7 +169,10 @@ fn a_ban_ends_a_session_and_ends_by_itself() {
         (&page["decides"]["fleet"], &page["decides"]["denied"]),
         (&true.into(), &true.into())
     );
-    fleet.ctl(&["del", "/f/truth/ban/client/7"]);
+    assert_eq!(page["decides"]["until_unix_s"], serde_json::Value::Null, "it has no end");
+    // A ban that stands is known already.
+    fleet.denies(&["deny", "--client", "7", "--wait"]);
+    fleet.denies(&["allow", "--client", "7", "--wait"]);
     bans(0);
     Player::connected(daemon.listener, 7, &key(1)).echo(b"back");
 }

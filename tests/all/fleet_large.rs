@@ -385,7 +385,7 @@ impl Story {
         let mut player = Player::holding(ANYWHERE, &first);
         player.connect();
         let (id, clock) = (client.to_string(), Clock::start());
-        assert!(fleet(&["deny", "--client", &id, "--for", "1h"]).is_some());
+        assert!(fleet(&["deny", "--client", &id, "--for", "1h", "--wait"]).is_some());
         assert_eq!(player.ended(), State::Disconnected);
         let ms = clock.now_ns() / 1_000_000;
         Self::is_refused(&spare, client);

@@ -12,6 +12,7 @@ use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Stored;
 use ringgate_os::clock;
 
+use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Text, wait_for};
 use crate::fleet_etcd::{Etcd, is_installed};
 
@@ -143,10 +144,11 @@ impl Fleet {
         self.ctl(&["put", &format!("/f/truth/backend/{name}"), &value.to_string()]);
     }
 
-    /// Bans somebody, for so many seconds.
-    pub(crate) fn ban(&self, whom: &str, lasts_s: u64) {
-        let value = serde_json::json!({ "v": 1, "until": clock::unix_seconds() + lasts_s });
-        self.ctl(&["put", &format!("/f/truth/ban/{whom}"), &value.to_string()]);
+    /// Denies or allows somebody by an operator's command.
+    pub(crate) fn denies(&self, words: &[&str]) {
+        let mut command = ringgate(["fleet"]);
+        command.args(words).args(["--endpoint", &self.endpoint(), "--fleet", "/f"]);
+        run(command).succeeded();
     }
 
     /// What a gateway says of itself; `None` while it is not registered.

@@ -132,6 +132,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     };
     let name = Name::new(&format!("gateway-{index}")).ok_or("no name")?;

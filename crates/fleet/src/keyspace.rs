@@ -167,6 +167,11 @@ impl Keyspace {
         format!("{}/truth/gateway/", self.prefix).into()
     }
 
+    /// What all keys begin with that are about slots.
+    pub fn all_slots(&self) -> Bytes {
+        format!("{}/claim/slots/", self.prefix).into()
+    }
+
     /// What all keys begin with that are about a backend's slots.
     pub fn slots(&self, backend: &Name) -> Bytes {
         format!("{}/claim/slots/{backend}/", self.prefix).into()

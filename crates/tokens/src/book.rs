@@ -5,15 +5,47 @@
 //! come cannot be seen here, only that the backend has more players: so what leaves the book leaves
 //! the block too, and slots are leased again on the grounds of what the backend tells
 //! (`ledger`). Until then a player who has come counts twice, which never overfills a server.
+//!
+//! A client has one promise in a group, unless it is sent to another backend by name. Whoever asks
+//! for it again gets the same server, and the promise then lasts as long as the last of its tokens.
 
 use std::collections::{HashMap, VecDeque};
 
 use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::{Block, LIST_MAX};
 
 /// All blocks.
 #[derive(Debug, Default)]
 pub struct Book {
     held: HashMap<Name, Held>,
+    /// By group: where a client has a promise, and until when.
+    clients: HashMap<Name, HashMap<u64, (Name, u64)>>,
+}
+
+/// A slot that is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Promise {
+    /// When no player can come any more, in seconds since 1970.
+    until_s: u64,
+    /// The client; `None` where there are no tokens, or where an earlier start has promised it.
+    client: Option<u64>,
+    /// There is more than one token: who has come with the first may leave and come again.
+    is_renewed: bool,
+}
+
+/// What is to be promised at a backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish<'a> {
+    /// Of which group it is.
+    pub group: &'a Name,
+    /// The clients, each of them once. Those that have a promise there already keep that one.
+    pub clients: &'a [u64],
+    /// Players without a client id.
+    pub nameless: u32,
+    /// How many slots have to be free for that.
+    pub count: u32,
+    /// Until when the players may come.
+    pub until_s: u64,
 }
 
 /// The slots at one backend.
@@ -21,8 +53,12 @@ pub struct Book {
 pub struct Held {
     /// How many this service may promise, those included that it has.
     pub granted: u32,
-    /// When the promises end, in seconds since 1970, the soonest first.
-    pending: VecDeque<u64>,
+    /// The promises, that which ends the soonest first.
+    pending: VecDeque<Promise>,
+    /// Slots in blocks of others at our own last decision.
+    pub others: u32,
+    /// Earlier starts of this service whose promises are among ours.
+    heired: Vec<Name>,
     /// How large the block is in etcd.
     pub written: u32,
     /// The revision of our own last decision.
@@ -56,28 +92,92 @@ impl Held {
 
     /// Forgets promises that nobody can claim any more, with their slots.
     fn expire(&mut self, now_s: u64) {
-        while self.pending.front().is_some_and(|until| *until <= now_s) {
+        while self.pending.front().is_some_and(|it| it.until_s <= now_s) {
             self.pending.pop_front();
             self.granted = self.granted.saturating_sub(1);
             self.ended_since += 1;
         }
     }
 
-    /// Forgets so many promises: their players are there. Those go that would end the soonest,
-    /// whoever has come, so the book never forgets a slot that is promised for longer.
-    pub fn settle(&mut self, count: u32) {
-        for _ in 0..count.min(self.pending()) {
-            self.pending.pop_front();
-            self.granted = self.granted.saturating_sub(1);
+    /// Forgets promises, because so many of their players are there. Those go that would end the
+    /// soonest, whoever has come, so the book never forgets a slot that is promised for longer.
+    /// Where there is more than one token, whoever has come may come again.
+    pub fn forget(&mut self, count: u32) {
+        let mut left = count;
+        if left == 0 {
+            return;
+        }
+        self.granted = self.granted.saturating_sub(left);
+        self.pending.retain_mut(|it| {
+            let goes = left > 0 && !it.is_renewed;
+            left -= u32::from(goes);
+            // What stays may be the promise of a client that has come, and stand for another one.
+            it.client = None;
+            !goes
+        });
+    }
+
+    /// How many promises go where so many players have come.
+    pub fn settling(&self, count: u32) -> u32 {
+        let renewed = self.pending.iter().filter(|it| it.is_renewed).count() as u32;
+        count.min(self.pending()).saturating_sub(renewed)
+    }
+
+    fn promise(&mut self, promise: Promise) {
+        let at = self.pending.partition_point(|it| it.until_s <= promise.until_s);
+        self.pending.insert(at, promise);
+    }
+
+    /// Promises what is wished. A promise that a client has already lasts longer.
+    fn fulfil(&mut self, wish: &Wish<'_>) {
+        for client in wish.clients {
+            let client = Some(*client);
+            let mut promise = Promise { until_s: wish.until_s, client, is_renewed: false };
+            if let Some(at) = self.pending.iter().position(|it| it.client == promise.client)
+                && let Some(before) = self.pending.remove(at)
+            {
+                promise.until_s = promise.until_s.max(before.until_s);
+                promise.is_renewed = true;
+            }
+            self.promise(promise);
+        }
+        for _ in 0..wish.nameless {
+            self.promise(Promise { until_s: wish.until_s, client: None, is_renewed: false });
         }
     }
 
-    /// Promises so many slots.
-    fn promise(&mut self, count: u32, until_s: u64) {
-        let at = self.pending.partition_point(|it| *it <= until_s);
-        for _ in 0..count {
-            self.pending.insert(at, until_s);
+    /// Whether the promises of this earlier start of the service are among ours.
+    pub fn has_heired(&self, owner: &Name) -> bool {
+        self.heired.contains(owner)
+    }
+
+    /// The promises of an earlier start are ours from now on, with their slots.
+    pub fn inherit(&mut self, owner: &Name, block: &Block, now_s: u64) {
+        for (until_s, count) in block.promised.iter().filter(|(until_s, _)| *until_s > now_s) {
+            for _ in 0..*count {
+                self.promise(Promise { until_s: *until_s, client: None, is_renewed: true });
+            }
+            self.granted = self.granted.saturating_add(*count);
         }
+        self.heired.push(owner.clone());
+    }
+
+    /// The promises as they stand in etcd: until when, and how many. There are not more than a list
+    /// may have, so some end a little later there.
+    fn ends(&self) -> Vec<(u64, u32)> {
+        let [Some(first), Some(last)] = [self.pending.front(), self.pending.back()] else {
+            return Vec::new();
+        };
+        let width = (last.until_s - first.until_s) / (LIST_MAX as u64 - 1) + 1;
+        let mut ends: Vec<(u64, u32)> = Vec::new();
+        for promise in &self.pending {
+            let end_s = first.until_s + (promise.until_s - first.until_s).div_ceil(width) * width;
+            match ends.last_mut().filter(|(until_s, _)| *until_s == end_s) {
+                Some((_, count)) => *count += 1,
+                None => ends.push((end_s, 1)),
+            }
+        }
+        ends
     }
 }
 
@@ -98,22 +198,44 @@ impl Book {
     }
 
     /// Promises slots of the block. Whether there were enough.
-    pub fn take(&mut self, backend: &Name, count: u32, until_s: u64, now: Now) -> bool {
+    pub fn take(&mut self, backend: &Name, wish: &Wish<'_>, now: Now) -> bool {
         let held = self.open(backend, now.unix_s);
-        let has = held.free() >= count;
+        let has = held.free() >= wish.count;
         if has {
-            held.promise(count, until_s);
+            held.fulfil(wish);
             held.touched_ms = now.ms;
+            self.note_clients(backend, wish);
         }
         has
     }
 
     /// Promises slots without a block: etcd is away, and the operator wants tokens all the same.
-    pub fn take_unleased(&mut self, backend: &Name, count: u32, until_s: u64, now: Now) {
+    pub fn take_unleased(&mut self, backend: &Name, wish: &Wish<'_>, now: Now) {
         let held = self.open(backend, now.unix_s);
-        held.promise(count, until_s);
+        held.fulfil(wish);
         held.granted = held.granted.max(held.pending());
         held.touched_ms = now.ms;
+        self.note_clients(backend, wish);
+    }
+
+    fn note_clients(&mut self, backend: &Name, wish: &Wish<'_>) {
+        if wish.clients.is_empty() {
+            return;
+        }
+        let clients = self.clients.entry(wish.group.clone()).or_default();
+        for client in wish.clients {
+            let until_s = clients.get(client).map_or(0, |(_, until_s)| *until_s);
+            clients.insert(*client, (backend.clone(), wish.until_s.max(until_s)));
+        }
+    }
+
+    /// The backend at which a client has a promise.
+    pub fn promised(&self, group: &str, client: u64, now_s: u64) -> Option<&Name> {
+        let (backend, until_s) = self.clients.get(group)?.get(&client)?;
+        // What was forgotten because a player has come stands in the list until it would be over.
+        let is_it = |it: &Promise| it.client == Some(client) && it.until_s > now_s;
+        let stands = *until_s > now_s && self.held.get(backend)?.pending.iter().any(is_it);
+        stands.then_some(backend)
     }
 
     /// The lease of all blocks has ended: nothing is held any more, and promises still are.
@@ -134,13 +256,33 @@ impl Book {
             }
         }
         self.held.retain(|_, it| it.granted > 0 || it.written > 0 || it.is_leasing);
+        for clients in self.clients.values_mut() {
+            clients.retain(|_, (_, until_s)| *until_s > now.unix_s);
+        }
+        self.clients.retain(|_, clients| !clients.is_empty());
         idle
     }
 
-    /// Slots in blocks, and those of them that are promised.
-    pub fn sums(&self) -> (u64, u64) {
+    /// All blocks as they stay behind when the service ends: with what is promised, and no more.
+    pub fn close(&mut self, now: Now) -> Vec<(Name, Block)> {
+        let mut closed = Vec::new();
+        for (name, held) in &mut self.held {
+            held.expire(now.unix_s);
+            held.granted = held.pending();
+            if held.written > 0 {
+                held.written = held.granted;
+                let block = Block { slots: held.granted, promised: held.ends(), closed: true };
+                closed.push((name.clone(), block));
+            }
+        }
+        closed
+    }
+
+    /// Slots in blocks, those of them that are promised, and slots of the same backends that others
+    /// had in blocks when this service looked last.
+    pub fn sums(&self) -> [u64; 3] {
         let sum = |of: fn(&Held) -> u32| self.held.values().map(|it| u64::from(of(it))).sum();
-        (sum(|it| it.granted), sum(Held::pending))
+        [sum(|it| it.granted), sum(Held::pending), sum(|it| it.others)]
     }
 }
 

@@ -203,8 +203,7 @@ impl Search<'_> {
     /// Whether a backend that anybody may be sent to would do.
     fn judge(&self, name: &Name, only_own: bool) -> Result<(), Refusal> {
         let backend = self.chooser.known.backend(name).ok_or(Refusal::NoBackend)?;
-        let has_label = |(key, value): (&String, &String)| backend.labels.get(key) == Some(value);
-        let is_meant = backend.state == State::Ready && self.place.labels.iter().all(has_label);
+        let is_meant = backend.state == State::Ready && self.place.fits(backend);
         if !is_meant || !self.can_be_named(name) || (only_own && !self.chooser.is_own(name)) {
             return Err(Refusal::NoBackend);
         }

@@ -172,7 +172,7 @@ impl Counters {
 
 fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
     let [gateways, backends, denied, unreadable] = desk.known().counts();
-    let (granted, pending) = desk.book().sums();
+    let [granted, pending, elsewhere] = desk.book().sums();
     for (name, help, value) in [
         ("gateways", "Gateways that are known.", gateways as u64),
         ("backends", "Backends that are known.", backends as u64),
@@ -181,6 +181,7 @@ fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
         ("unreadable_values", "Values in etcd that cannot be read.", unreadable as u64),
         ("slots_leased", "Slots that this service may promise.", granted),
         ("slots_promised", "Slots that it has promised, and not forgotten yet.", pending),
+        ("slots_elsewhere", "Slots that others held, where this service looked last.", elsewhere),
         ("memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes as u64),
         ("mirror_current", "Whether what is known is up to date.", standing.is_current.into()),
         ("mirror_held_back", "Whether news is held back.", standing.doubt.is_some().into()),

@@ -1,13 +1,15 @@
 //! Puts knowing, choosing and promising together: for each request a place, or a reason, or a
 //! backend whose slots have to be leased first.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 
-use crate::book::{Book, Held, Now};
+use crate::book::{Book, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
 use crate::known::Known;
 use crate::random::Random;
@@ -52,6 +54,8 @@ pub struct Request<'a> {
     pub speaks: Speaks,
     /// How many players come.
     pub count: u32,
+    /// Their client ids, where they have any.
+    pub clients: &'a [u64],
     /// How long they may take to come; `None` for the default.
     pub expire_s: Option<u64>,
 }
@@ -180,15 +184,16 @@ impl Desk {
         if request.place.addresses > self.rules.addresses_max {
             return Err(Refusal::TooManyAddresses);
         }
-        let mut random = self.random.clone();
-        let chooser = self.chooser(request.count, now);
-        let chosen = chooser.choose(request.place, request.speaks, &mut random)?;
-        self.random = random;
+        let distinct: BTreeSet<_> = request.clients.iter().copied().collect();
+        let clients: Vec<_> = distinct.into_iter().collect();
+        let nameless = request.count.saturating_sub(request.clients.len() as u32);
+        let (chosen, count) = self.choose(request, &clients, nameless, now)?;
         let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
         // A player may come in the last second, and be told of a little later.
         let until_s = now.unix_s.saturating_add(expire_s).saturating_add(TOLD_WITHIN_S);
-        let has_block = self.is_leased_for(expire_s, now)
-            && self.book.take(&chosen.backend, request.count, until_s, now);
+        let wish = Wish { group: &chosen.group, clients: &clients, nameless, count, until_s };
+        let has_block =
+            self.is_leased_for(expire_s, now) && self.book.take(&chosen.backend, &wish, now);
         if !has_block && !self.is_away(now) {
             let held = self.book.open(&chosen.backend, now.unix_s);
             if std::mem::replace(&mut held.is_leasing, true) {
@@ -200,9 +205,52 @@ impl Desk {
             return Err(Refusal::EtcdAway);
         }
         if !has_block {
-            self.book.take_unleased(&chosen.backend, request.count, until_s, now);
+            self.book.take_unleased(&chosen.backend, &wish, now);
         }
         Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key))))
+    }
+
+    /// A place, and how many slots have to be free there: a client that has a promise is sent there
+    /// again, unless the request is for another backend, or there is no room for its companions.
+    fn choose(
+        &mut self,
+        request: &Request<'_>,
+        clients: &[u64],
+        nameless: u32,
+        now: Now,
+    ) -> Result<(Chosen, u32), Refusal> {
+        let mut random = self.random.clone();
+        let count = clients.len() as u32 + nameless;
+        let again = self.promised(request.place, clients, now).and_then(|(backend, promised)| {
+            let place = Where { backend: Some(backend), ..request.place.clone() };
+            let count = count - promised;
+            let chosen = self.chooser(count, now).choose(&place, request.speaks, &mut random);
+            chosen.ok().map(|it| (it, count))
+        });
+        let found = again.map_or_else(
+            || {
+                let chooser = self.chooser(count, now);
+                let chosen = chooser.choose(request.place, request.speaks, &mut random);
+                chosen.map(|it| (it, count))
+            },
+            Ok,
+        );
+        self.random = random;
+        found
+    }
+
+    /// The backend at which the first of these clients has a promise that fits, and how many of
+    /// them have one there. Where nobody can play there any more, a promise is worth nothing.
+    fn promised(&self, place: &Where, clients: &[u64], now: Now) -> Option<(Name, u32)> {
+        let chooser = self.chooser(1, now);
+        let group = chooser.group(place).ok()?;
+        let of = |client: &u64| self.book.promised(group, *client, now.unix_s);
+        let name = clients.iter().filter_map(of).find(|name| {
+            let backend = self.known.backend(name).filter(|it| it.is_open() && place.fits(it));
+            place.backend.as_ref().is_none_or(|it| it == *name) && backend.is_some()
+        })?;
+        let count = clients.iter().filter(|client| of(client) == Some(name)).count();
+        Some((name.clone(), count as u32))
     }
 
     /// Whether the lease of our blocks outlives a token that is made now: when it ends, others may

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use crate::book::Held;
 use crate::counters::add;
 use crate::desk::Desk;
-use crate::ledger::{Decision, Grounds, reading};
+use crate::ledger::{Decision, Grounds, closing, reading};
 use crate::service::Shared;
 
 /// Keeps the desk true for as long as the service lives.
@@ -208,13 +208,13 @@ async fn attempt(
         return Err(Error::Config("there is no lease yet".into()));
     }
     let read = client.txn(&reading(keyspace, backend)).await?;
-    let grounds = Grounds::of(&read.found, keyspace, owner);
+    let now = shared.now();
+    let grounds = Grounds::of(&read.found, keyspace, owner, now.unix_s);
     let decision: Decision = {
-        let now = shared.now();
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
-        let decision = grounds.decide(held, wanted);
-        decision.venture(held);
+        let decision = grounds.decide(held, wanted, now.unix_s);
+        decision.venture(held, now.unix_s);
         decision
     };
     if grounds.is_as_decided(&decision) {
@@ -235,11 +235,31 @@ async fn attempt(
     Ok(written.held)
 }
 
-/// Writes what is left of the blocks before the service ends: what it has promised.
-pub(crate) async fn give_back(shared: &Shared, client: &Client) {
-    let now = shared.now();
-    let idle = shared.desk().book_mut().idle(now, 0, usize::MAX);
-    give_up(shared, client, idle).await;
+/// Writes what is left of the blocks before the service ends: what it has promised, and until when.
+/// Nothing may be promised any more.
+pub(crate) async fn close(shared: &Shared, client: &Client) {
+    let lease = shared.lease.load(Ordering::Relaxed);
+    let closed = shared.desk().book_mut().close(shared.now());
+    let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
+    for blocks in closed.chunks(CLOSED_AT_A_TIME) {
+        let closing = closing(keyspace, owner, lease, blocks);
+        let closing = closing.map_err(|why| Error::Config(why.to_string()));
+        let done = match closing {
+            Ok(txn) => client.txn(&txn).await.map(drop),
+            Err(why) => Err(why),
+        };
+        match done {
+            Ok(()) => add(&shared.counters.decisions, blocks.len() as u64),
+            Err(why) => {
+                add(&shared.counters.decisions_failed, blocks.len() as u64);
+                tracing::warn!(
+                    event = "slots_not_given_back",
+                    "the slots of {} backends stay leased until the lease ends: {why}",
+                    blocks.len()
+                );
+            }
+        }
+    }
 }
 
 const REGISTRATION_TTL_S: i64 = 10;
@@ -253,5 +273,7 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 const IDLE_MS: u64 = 5000;
 /// Backends that are looked at in one go.
 const TIDY_MAX: usize = 64;
+/// etcd decides about 128 keys in one transaction; each block has two.
+const CLOSED_AT_A_TIME: usize = 60;
 /// How often a decision is tried again when another service was faster.
 const ATTEMPTS: u32 = 8;

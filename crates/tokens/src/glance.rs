@@ -133,7 +133,7 @@ struct Epoch<'a> {
 /// Tells all of it.
 pub fn tell(desk: &Desk, version: &str, standing: Standing, now: Now) -> String {
     let known = desk.known();
-    let (slots_leased, slots_promised) = desk.book().sums();
+    let [slots_leased, slots_promised, _] = desk.book().sums();
     let shown = Shown {
         schema: 1,
         service: desk.service().as_str(),

@@ -10,10 +10,14 @@
 //! granted plus what is used is at most what there is, at the moment of the decision; afterwards
 //! players only move from blocks to the backend, where they may count twice for a while.
 //!
+//! A service that ends leaves its blocks behind *closed*: with the ends of its promises, which
+//! count for others until then. The next start of that name takes them into its own block.
+//!
 //! A block shrinks before its tokens have expired where that is certain: if nobody else holds
 //! slots there, nobody did at our last decision, and nobody has decided since, then the players
 //! who have come since are ours. Those of them come first whose promise has ended since.
 
+use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
 use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
@@ -32,6 +36,8 @@ pub struct Grounds {
     pub others: u32,
     /// Slots in our own block, as it stands.
     pub own: Option<u32>,
+    /// What earlier starts of this service have left behind.
+    pub left_behind: Vec<(Name, Block)>,
 }
 
 /// What was decided, to be taken over once it is written.
@@ -47,8 +53,12 @@ pub struct Decision {
     pub instance: String,
     /// Whether nobody else holds slots there.
     pub alone: bool,
+    /// Slots that others hold there.
+    pub others: u32,
     /// Promises that had ended by then.
     pub ended: u32,
+    /// Promises of earlier starts of this service that are ours from now on.
+    pub inherited: Vec<(Name, Block)>,
 }
 
 /// The transaction that reads the grounds.
@@ -60,18 +70,25 @@ pub fn reading(keyspace: &Keyspace, backend: &Name) -> Txn {
 
 impl Grounds {
     /// What the transaction has found. A block that cannot be read stands for all there is.
-    pub fn of(found: &[KeyValue], keyspace: &Keyspace, service: &Name) -> Self {
+    pub fn of(found: &[KeyValue], keyspace: &Keyspace, service: &Name, now_s: u64) -> Self {
         let mut grounds = Self::default();
         for kv in found {
             match keyspace.place(&kv.key) {
                 Some(Place::Backend(_)) => grounds.backend = Backend::decode(&kv.value).ok(),
                 Some(Place::Guard(_)) => grounds.guard = Some(kv.mod_revision),
                 Some(Place::Block(_, by)) => {
-                    let slots = Block::decode(&kv.value).map_or(u32::MAX, |block| block.slots);
-                    if by == *service {
-                        grounds.own = Some(slots);
-                    } else {
-                        grounds.others = grounds.others.saturating_add(slots);
+                    let block = Block::decode(&kv.value);
+                    let slots = block.as_ref().map_or(u32::MAX, |block| block.holds(now_s));
+                    match block {
+                        _ if by == *service => grounds.own = Some(slots),
+                        Ok(block)
+                            if block.closed
+                                && is_start_of_same(&by, service)
+                                && grounds.has_room_for(&block, now_s) =>
+                        {
+                            grounds.left_behind.push((by, block));
+                        }
+                        _ => grounds.others = grounds.others.saturating_add(slots),
                     }
                 }
                 _ => {}
@@ -80,16 +97,28 @@ impl Grounds {
         grounds
     }
 
+    /// Whether the promises of an earlier start can be taken over. Whoever may write to etcd may
+    /// say any number.
+    fn has_room_for(&self, block: &Block, now_s: u64) -> bool {
+        let held = |block: &Block| u64::from(block.promises(now_s));
+        let before: u64 = self.left_behind.iter().map(|(_, it)| held(it)).sum();
+        before + held(block) <= INHERITED_MAX
+    }
+
     /// What to do, where so many free slots are wanted. More are taken if there are many, so that
     /// not every player costs a decision; none, to give back what is free.
-    pub fn decide(&self, held: &Held, wanted: u32) -> Decision {
+    pub fn decide(&self, held: &Held, wanted: u32, now_s: u64) -> Decision {
+        let unknown = |block: &&(Name, Block)| !held.has_heired(&block.0);
+        let inherited: Vec<_> = self.left_behind.iter().filter(unknown).cloned().collect();
+        let left: u32 = inherited.iter().map(|(_, block)| block.promises(now_s)).sum();
         let Some(backend) = &self.backend else {
             let (used, instance) = (held.used_then, held.instance.clone());
-            let (block, ended) = (held.pending(), held.ended_since);
-            return Decision { settled: 0, block, used, instance, alone: false, ended };
+            let (block, ended) = (held.pending() + left, held.ended_since);
+            let (alone, others) = (false, self.others);
+            return Decision { settled: 0, block, used, instance, alone, others, ended, inherited };
         };
         let settled = self.settled(held, backend);
-        let pending = held.pending() - settled;
+        let pending = held.pending() - settled + left;
         let taken = backend.used.saturating_add(self.others).saturating_add(pending);
         let free = backend.slots.saturating_sub(taken);
         let granted = match wanted {
@@ -98,8 +127,8 @@ impl Grounds {
         };
         let instance = backend.instance.clone();
         let (used, block) = (backend.used, pending + granted);
-        let (alone, ended) = (self.others == 0, held.ended_since);
-        Decision { settled, block, used, instance, alone, ended }
+        let (alone, others, ended) = (self.others == 0, self.others, held.ended_since);
+        Decision { settled, block, used, instance, alone, others, ended, inherited }
     }
 
     /// How many of our players have come for certain.
@@ -111,12 +140,12 @@ impl Grounds {
             && backend.instance == held.instance;
         let came = backend.used.saturating_sub(held.used_then);
         let came = came.saturating_sub(held.ended_since);
-        if is_alone { came.min(held.pending()) } else { 0 }
+        if is_alone { held.settling(came) } else { 0 }
     }
 
     /// Whether nothing is there that would have to be written.
     pub const fn is_as_decided(&self, decision: &Decision) -> bool {
-        self.own.is_none() && decision.block == 0
+        self.own.is_none() && decision.block == 0 && self.left_behind.is_empty()
     }
 
     /// The transaction that writes a decision, under the lease of this service's blocks.
@@ -136,29 +165,68 @@ impl Grounds {
         };
         let value = Guard { by: service.to_string() }.encode()?;
         let mut then = vec![Op::Put(Put { key: guard, value, lease })];
-        match decision.block {
-            0 => then.push(Op::Delete(Delete { key: block, ..Delete::default() })),
-            slots => {
-                let value = Block { slots }.encode()?;
-                then.push(Op::Put(Put { key: block, value, lease }));
-            }
+        let stands = Block { slots: decision.block, promised: Vec::new(), closed: false };
+        then.push(standing(block, &stands, lease)?);
+        for (by, _) in &self.left_behind {
+            let key = keyspace.key(&Place::Block(backend.clone(), by.clone()));
+            then.push(Op::Delete(Delete { key, ..Delete::default() }));
         }
         Ok(Txn { when: vec![when], then, or_else: Vec::new() })
     }
+}
+
+/// The most promises of earlier starts that are taken over at once.
+const INHERITED_MAX: u64 = 1 << 16;
+
+/// A block as it is to stand there: an empty one does not.
+fn standing(key: Bytes, block: &Block, lease: i64) -> Result<Op, Refused> {
+    Ok(match block.slots {
+        0 => Op::Delete(Delete { key, ..Delete::default() }),
+        _ => Op::Put(Put { key, value: block.encode()?, lease }),
+    })
+}
+
+/// The transaction that writes what a service leaves behind when it ends. What is still on its way
+/// of its own decisions does not hold any more, because the guards change.
+pub fn closing(
+    keyspace: &Keyspace,
+    service: &Name,
+    lease: i64,
+    blocks: &[(Name, Block)],
+) -> Result<Txn, Refused> {
+    let mut txn = Txn::default();
+    for (backend, block) in blocks {
+        let key = keyspace.key(&Place::Guard(backend.clone()));
+        let value = Guard { by: service.to_string() }.encode()?;
+        txn.then.push(Op::Put(Put { key, value, lease }));
+        let key = keyspace.key(&Place::Block(backend.clone(), service.clone()));
+        txn.then.push(standing(key, block, lease)?);
+    }
+    Ok(txn)
+}
+
+/// Whether two starts are of services of the same name: what stands behind the last point of it
+/// tells them apart.
+fn is_start_of_same(one: &Name, other: &Name) -> bool {
+    let name = |it: &Name| it.as_str().rsplit_once('.').map(|(name, _)| name.to_owned());
+    one != other && name(one).is_some() && name(one) == name(other)
 }
 
 impl Decision {
     /// Called before the decision is written, because the answer may be lost, or the transaction
     /// done long after nobody waits for it: until a later decision knows better, no more is
     /// promised than both the block as it was and the one that was decided have.
-    pub fn venture(&self, held: &mut Held) {
+    pub fn venture(&self, held: &mut Held, now_s: u64) {
+        for (owner, block) in &self.inherited {
+            held.inherit(owner, block, now_s);
+        }
         held.granted = held.granted.min(self.block.max(held.pending()));
         held.written = held.written.max(self.block);
     }
 
     /// Takes over what is written, at this revision.
     pub fn apply(self, held: &mut Held, revision: i64) {
-        held.settle(self.settled);
+        held.forget(self.settled);
         // Promises may have been made, or have ended, since the grounds were read.
         held.granted = self.block.max(held.pending());
         held.written = self.block;
@@ -167,5 +235,6 @@ impl Decision {
         held.ended_since = held.ended_since.saturating_sub(self.ended);
         held.instance = self.instance;
         held.alone_then = self.alone;
+        held.others = self.others;
     }
 }

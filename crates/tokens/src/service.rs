@@ -157,6 +157,8 @@ pub struct Running {
     shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
+    /// Every request has been answered.
+    drained: watch::Sender<bool>,
     http: Vec<thread::JoinHandle<()>>,
     fleet: thread::JoinHandle<()>,
 }
@@ -206,9 +208,10 @@ pub fn start(options: Options) -> io::Result<Running> {
         http.push(thread::Builder::new().name(format!("tokens-{index}")).spawn(body)?);
     }
     let for_fleet = Arc::clone(&shared);
-    let body = move || run_fleet(for_fleet, client, commands, stopped);
+    let (drained, is_drained) = watch::channel(false);
+    let body = move || run_fleet(for_fleet, client, commands, [stopped, is_drained]);
     let fleet = thread::Builder::new().name("tokens-fleet".into()).spawn(body)?;
-    Ok(Running { shared, addresses, stop, http, fleet })
+    Ok(Running { shared, addresses, stop, drained, http, fleet })
 }
 
 impl Running {
@@ -226,9 +229,11 @@ impl Running {
     pub fn stop(self) {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
-        for thread in self.http.into_iter().chain([self.fleet]) {
+        for thread in self.http {
             let _ = thread.join();
         }
+        let _ = self.drained.send(true);
+        let _ = self.fleet.join();
     }
 }
 
@@ -237,6 +242,9 @@ fn owner(name: &Name) -> io::Result<Name> {
     let short = &name.as_str()[..name.as_str().len().min(OWNER_NAME_BYTES)];
     Ok(Name::new(&format!("{short}.{instance:08x}")).expect("a name goes on like this"))
 }
+
+/// How long the end waits for etcd: the slots of thousands of backends are given back by then.
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// So that a name of 64 bytes is left room behind it.
 const OWNER_NAME_BYTES: usize = 48;
@@ -258,7 +266,7 @@ fn run_fleet(
     shared: Arc<Shared>,
     client: Client,
     commands: mpsc::Receiver<mirror::run::Command>,
-    mut stopped: watch::Receiver<bool>,
+    [mut stopped, mut drained]: [watch::Receiver<bool>; 2],
 ) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tracing::error!("the mirror of the fleet cannot begin");
@@ -273,16 +281,17 @@ fn run_fleet(
         let registering = tokio::spawn(fleet::register(Arc::clone(&shared), client.clone(), said));
         let writing = tokio::spawn(fleet::write_anew(Arc::clone(&shared), register.clone()));
         let _ = stopped.wait_for(|it| *it).await;
-        // Others take over its backends at once; what it has promised stays promised, under the
-        // lease of its blocks, which is left to end by itself.
+        // Others take over its backends at once; what it has promised stays promised for as long as
+        // each token lives. Until every request is answered it may still promise something.
         writing.abort();
         let _ = register.send(lease::run::Command::Stop).await;
+        let _ = drained.wait_for(|it| *it).await;
         tidying.abort();
         let ending = async {
+            fleet::close(&shared, &client).await;
             let _ = registering.await;
-            fleet::give_back(&shared, &client).await;
         };
-        let _ = tokio::time::timeout(shared.options.drain, ending).await;
+        let _ = tokio::time::timeout(LAST_WORDS, ending).await;
         mirroring.abort();
         leasing.abort();
     });

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringgate_core::netcode::{USER_DATA_BYTES, UserData};
 use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::Backend;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,14 @@ pub struct Where {
     pub addresses: usize,
     /// At addresses of this family.
     pub family: Option<Family>,
+}
+
+impl Where {
+    /// Whether a backend has all the labels.
+    pub fn fits(&self, backend: &Backend) -> bool {
+        let has = |(key, value): (&String, &String)| backend.labels.get(key) == Some(value);
+        self.labels.iter().all(has)
+    }
 }
 
 /// A family of addresses.

@@ -11,6 +11,8 @@ mod http;
 mod office;
 #[path = "real/openapi.rs"]
 mod openapi;
+#[path = "real/places.rs"]
+mod places;
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
 #[path = "../../../tests/all/own.rs"]
 mod own;

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::txn::{Delete, Put};
+use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{IpPrefix, Place};
 use ringgate_fleet::values::{Ban, Stored};
 use ringgate_gate::Prefix;
@@ -18,6 +19,7 @@ use super::super::exit::print;
 use super::SCHEMA;
 use super::survey::{Survey, Whom};
 use super::target::{Fleet, Target, away};
+use super::wait::WaitArgs;
 use crate::config::values;
 
 /// Keep addresses or players out of every gateway of a fleet, and end their sessions
@@ -32,6 +34,8 @@ pub(super) struct DenyArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
     #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -40,6 +44,8 @@ pub(super) struct DenyArgs {
 pub(super) struct AllowArgs {
     #[command(flatten)]
     whom: WhomArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     target: Target,
 }
@@ -112,20 +118,33 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
     let by = std::env::var("USER").unwrap_or_default();
     let ban = Ban { until, reason: args.reason.clone(), by };
     let value = ban.encode().map_err(Failure::bad_input)?;
+    let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
+    let said = format!("{} may not play in this fleet{span}", named(&whom));
     fleet.ask(async |client| {
         let lease = match args.lasts {
             Some(lasts) => grant(client, lasts).await?,
             None => 0,
         };
+        let mut revision = 0;
         for whom in &whom {
             let key = fleet.keyspace.key(&place(*whom));
             let put = Put { key, value: value.clone(), lease };
-            client.put(&put).await.map_err(|why| away(&why))?;
+            revision = revision.max(write(client, &put).await.map_err(|why| away(&why))?);
         }
-        Ok(())
+        let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
+        heard.map_err(|late| Failure::failed(format_args!("{said}, but {late}")))
     })?;
-    let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
-    print(&format!("{} may not play in this fleet{span}\n", named(&whom)))
+    print(&format!("{said}\n"))
+}
+
+/// Writes a ban, and returns since when it stands. One that stands already is not written again:
+/// gateways hear of what becomes otherwise, and of nothing else.
+async fn write(client: &Client, put: &Put) -> Result<i64, Error> {
+    let found = client.range(&Range::one(put.key.clone())).await?;
+    match found.kvs.first().filter(|kv| kv.value == put.value) {
+        Some(kv) => Ok(kv.mod_revision),
+        None => client.put(put).await.map(|header| header.revision),
+    }
 }
 
 /// A lease as long as a ban. It is not shorter: etcd rounds up.
@@ -136,17 +155,23 @@ async fn grant(client: &Client, lasts: Duration) -> Result<i64, Failure> {
 
 pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
     let (whom, fleet) = (args.whom.all()?, args.target.find()?);
+    let named = named(&whom);
     let was = fleet.ask(async |client| {
         let survey = Survey::take(client, &fleet.keyspace).await?;
-        let mut was = 0;
+        let (mut was, mut revision) = (0, 0);
         for whom in &whom {
-            was += survey.bans.iter().filter(|(banned, _)| banned == whom).count();
             let key = fleet.keyspace.key(&place(*whom));
-            client.delete(&Delete { key, ..Delete::default() }).await.map_err(|why| away(&why))?;
+            let deleted = client.delete(&Delete { key, ..Delete::default() }).await;
+            let deleted = deleted.map_err(|why| away(&why))?;
+            if survey.bans.iter().any(|(banned, _)| banned == whom) {
+                was += 1;
+                revision = deleted.revision;
+            }
         }
+        let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
+        heard.map_err(|late| Failure::failed(format_args!("{named} may play, but {late}")))?;
         Ok(was)
     })?;
-    let named = named(&whom);
     print(&match was {
         0 => format!("{named} was not denied in this fleet\n"),
         _ => format!("{named} may play\n"),

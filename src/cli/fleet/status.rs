@@ -28,7 +28,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let fleet = args.target.find()?;
-    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let survey = fleet.ask(async |client| Survey::with_slots(client, &fleet.keyspace).await)?;
     let now_s = clock::unix_seconds();
     print(&if args.json {
         format!("{}\n", json(&survey, now_s))
@@ -47,6 +47,7 @@ pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String
     if with_backends {
         put_backends(&mut text, survey);
     }
+    put_blocks(&mut text, survey, now_s);
     put_keys(&mut text, survey, now_s);
     let services: Vec<_> = survey.services.keys().map(Name::as_str).collect();
     let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
@@ -205,6 +206,53 @@ fn put_backends(text: &mut String, survey: &Survey) {
     put(text, format_args!("{table}\n"));
 }
 
+/// Slots that one start of a token service holds.
+struct Holding<'a> {
+    by: &'a Name,
+    is: &'static str,
+    backends: usize,
+    slots: u64,
+}
+
+/// By service: what it holds at all backends.
+fn holdings(survey: &Survey, now_s: u64) -> Vec<Holding<'_>> {
+    let mut holdings: Vec<Holding<'_>> = Vec::new();
+    for ((by, _), block) in &survey.blocks {
+        let slots = u64::from(block.holds(now_s));
+        match holdings.last_mut().filter(|it| it.by == by) {
+            Some(holding) => {
+                holding.backends += 1;
+                holding.slots += slots;
+            }
+            None => {
+                let is_there = survey.services.values().any(|it| it.instance == by.as_str());
+                let is = match (is_there, block.closed) {
+                    (true, _) => "serving",
+                    (false, true) => "ended",
+                    (false, false) => "gone",
+                };
+                holdings.push(Holding { by, is, backends: 1, slots });
+            }
+        }
+    }
+    holdings
+}
+
+/// Where nothing is promised, there is no word about it.
+fn put_blocks(text: &mut String, survey: &Survey, now_s: u64) {
+    let holdings = holdings(survey, now_s);
+    if holdings.is_empty() {
+        return;
+    }
+    let head = ["slots leased by", "which is"].map(|name| (name, Side::Left));
+    let counts = ["backends", "slots"].map(|name| (name, Side::Right));
+    let mut table = Table::new(&[head, counts].concat());
+    for Holding { by, is, backends, slots } in holdings {
+        table.row([by.to_string(), is.to_owned(), count(backends as u64), count(slots)]);
+    }
+    put(text, format_args!("{table}\n"));
+}
+
 fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
     for Row { listener, epoch, role, confirmed, gateways } in rows(survey, now_s) {
         let until = utc::date(epoch.validity.mint_until);
@@ -253,6 +301,9 @@ fn json(survey: &Survey, now_s: u64) -> Value {
         })
     });
     let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
+    let blocks = holdings(survey, now_s).into_iter().map(|Holding { by, is, backends, slots }| {
+        json!({ "by": by.as_str(), "is": is, "backends": backends, "slots": slots })
+    });
     json!({
         "schema": SCHEMA,
         "cluster": format!("{:x}", survey.cluster_id),
@@ -262,6 +313,7 @@ fn json(survey: &Survey, now_s: u64) -> Value {
         "services": services.collect::<Vec<_>>(),
         "agents": agents.collect::<Vec<_>>(),
         "keys": keys.collect::<Vec<_>>(),
+        "blocks": blocks.collect::<Vec<_>>(),
         "denied": bans,
         "unreadable": survey.unreadable.iter().map(|(key, why)| json!({ "key": key, "why": why })).collect::<Vec<_>>(),
     })

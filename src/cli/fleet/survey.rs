@@ -7,7 +7,7 @@ use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
 use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
-use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, ListenerKey, Service, Stored};
+use ringgate_fleet::values::{Agent, Backend, Ban, Block, Gateway, ListenerKey, Service, Stored};
 
 use super::super::Failure;
 use super::target::away;
@@ -23,6 +23,9 @@ pub(super) struct Survey {
     pub(super) agents: BTreeMap<Name, Agent>,
     pub(super) keys: BTreeMap<Name, Vec<Epoch>>,
     pub(super) bans: Vec<(Whom, Ban)>,
+    /// Slots that starts of token services may promise, by start and backend; empty where only the
+    /// mirrored part was read.
+    pub(super) blocks: BTreeMap<(Name, Name), Block>,
     /// Keys that are none of ours, or whose values cannot be read, and why.
     pub(super) unreadable: Vec<(String, String)>,
     /// Registrations that no lease will end.
@@ -49,7 +52,26 @@ impl Survey {
     /// Reads all of it, page by page.
     pub(super) async fn take(client: &Client, keyspace: &Keyspace) -> Result<Self, Failure> {
         let mut survey = Self::default();
-        let mut range = Range { limit: PAGE_KEYS, ..Range::prefix(&keyspace.truth()) };
+        survey.read(client, keyspace, &keyspace.truth()).await?;
+        Ok(survey)
+    }
+
+    /// The same, and the slots that token services may promise.
+    pub(super) async fn with_slots(client: &Client, keyspace: &Keyspace) -> Result<Self, Failure> {
+        let mut survey = Self::take(client, keyspace).await?;
+        survey.read(client, keyspace, &keyspace.all_slots()).await?;
+        Ok(survey)
+    }
+
+    async fn read(
+        &mut self,
+        client: &Client,
+        keyspace: &Keyspace,
+        prefix: &[u8],
+    ) -> Result<(), Failure> {
+        let survey = self;
+        let mut range =
+            Range { limit: PAGE_KEYS, revision: survey.revision, ..Range::prefix(prefix) };
         loop {
             let ranged = client.range(&range).await.map_err(|why| away(&why))?;
             if range.revision == 0 {
@@ -62,7 +84,7 @@ impl Survey {
             }
             match ranged.kvs.last() {
                 Some(last) if ranged.more => range.key = key_after(&last.key),
-                _ => return Ok(survey),
+                _ => return Ok(()),
             }
         }
     }
@@ -80,6 +102,8 @@ impl Survey {
                     self.keys.entry(listener).or_default().push(Epoch { number, validity });
                 })
             }
+            Some(Place::Guard(_)) => Ok(()),
+            Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
             Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
             _ => Err("it is no key of a fleet".to_owned()),
@@ -137,7 +161,11 @@ impl Survey {
     }
 }
 
-fn keep<T: Stored>(kept: &mut BTreeMap<Name, T>, name: Name, value: &Bytes) -> Result<(), String> {
+fn keep<K: Ord, T: Stored>(
+    kept: &mut BTreeMap<K, T>,
+    name: K,
+    value: &Bytes,
+) -> Result<(), String> {
     read(value).map(|value| drop(kept.insert(name, value)))
 }
 

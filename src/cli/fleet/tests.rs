@@ -5,7 +5,8 @@ use ringgate_fleet::etcd::kv::KeyValue;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Status, Truth};
 use ringgate_fleet::values::{
-    Agent, Backend, Ban, Gateway, Labels, Listener, ListenerKey, Reach, State, Stored,
+    Agent, Backend, Ban, Block, Gateway, Guard, Labels, Listener, ListenerKey, Reach, Service,
+    State, Stored,
 };
 
 use super::super::doctor::Severity;
@@ -48,6 +49,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }
@@ -101,6 +103,38 @@ fn the_status_shows_every_gateway_group_and_key() {
     assert_eq!(text, expected);
     let line = top::line(&fleet(), NOW_S);
     assert!(line.ends_with("1 gateways (0 draining), 12 sessions; 1 backends, 12 players of 64 slots; 0 token services\n"), "{line}");
+}
+
+#[test]
+fn slots_that_token_services_hold_are_seen_by_service_also_where_it_is_gone() {
+    let mut survey = fleet();
+    let service = Service {
+        instance: "t1.000000aa".into(),
+        host: "here".into(),
+        version: "0.1.0".into(),
+        started: NOW_S,
+        written: NOW_S,
+    };
+    add(&mut survey, &Place::Service(name("t1")), &service, 5);
+    let open = |slots| Block { slots, promised: Vec::new(), closed: false };
+    let promised = vec![(NOW_S - 1, 20), (NOW_S + 9, 30)];
+    for (by, backend, block) in [
+        ("t1.000000aa", "b1", open(8)),
+        ("t1.000000aa", "b2", open(1)),
+        ("t1.000000bb", "b1", Block { slots: 50, promised, closed: true }),
+        ("t2.000000cc", "b1", open(1000)),
+    ] {
+        add(&mut survey, &Place::Block(name(backend), name(by)), &block, 5);
+    }
+    add(&mut survey, &Place::Guard(name("b1")), &Guard { by: "t1.000000aa".into() }, 5);
+    let text = status::render(&survey, NOW_S, false);
+    let expected = "\
+        slots leased by  which is  backends  slots\n\
+        t1.000000aa      serving          2      9\n\
+        t1.000000bb      ended            1     30\n\
+        t2.000000cc      gone             1  1,000\n\n";
+    assert!(text.contains(expected), "{text}");
+    assert!(survey.unreadable.is_empty() && survey.lasting.is_empty());
 }
 
 #[test]

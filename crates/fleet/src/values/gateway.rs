@@ -43,6 +43,10 @@ pub struct Gateway {
     /// it is not told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<i64>,
+    /// The revision up to which its workers deny whom the fleet denies; `None` where it is not
+    /// told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denied: Option<i64>,
     /// Backends of its listeners that it leads nobody new to, whatever they say themselves: those
     /// that it is not linked to, those that it left out, and those that its operator drains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

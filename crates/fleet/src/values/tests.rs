@@ -42,6 +42,7 @@ fn gateway() -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: Some(8),
         shut: Vec::new(),
     }
 }
@@ -70,7 +71,7 @@ fn values_are_read_as_they_were_written() {
     comes_back(&Gateway { agents: entrances(), ..gateway() });
     let (instance, host) = ("i".to_owned(), "h".to_owned());
     comes_back(&Service { instance, host, version: "0.1.0".into(), started: 1, written: 2 });
-    comes_back(&Block { slots: 8 });
+    comes_back(&Block { slots: 8, promised: vec![(1_800_000_000, 3)], closed: true });
     comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });

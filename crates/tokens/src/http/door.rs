@@ -1,14 +1,14 @@
 //! Takes connections: so many at a time, each with deadlines.
 //!
-//! A newcomer who finds all places taken gets that of the connection that has waited for its
-//! caller the longest; one whose request is being served is never the one that goes.
+//! A newcomer who finds all places taken gets that of another connection, which has waited the
+//! longest of those whose holder has more than is its own (`places`); one whose request is being
+//! served is never the one that goes.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::patient::Patient;
+use super::places::{Seat, victim};
 use super::routes;
 use crate::counters::add;
 use crate::limits::HEAD_BYTES_MAX;
@@ -144,14 +145,14 @@ struct Door {
 #[derive(Default)]
 struct Places {
     next: u64,
-    /// The one that has waited for its caller the longest first.
+    /// The one that has waited the longest first.
     list: VecDeque<Place>,
 }
 
 struct Place {
     id: u64,
     task: Option<AbortHandle>,
-    is_busy: Arc<AtomicBool>,
+    seat: Arc<Seat>,
 }
 
 impl Door {
@@ -176,14 +177,14 @@ impl Door {
             return add(&self.shared.counters.crowded_out, 1);
         }
         let _ = stream.set_nodelay(true);
-        let is_busy = Arc::new(AtomicBool::new(false));
+        let seat = Arc::new(Seat::default());
         let mut places = self.places();
         let id = places.next;
         places.next += 1;
-        places.list.push_back(Place { id, task: None, is_busy: Arc::clone(&is_busy) });
+        places.list.push_back(Place { id, task: None, seat: Arc::clone(&seat) });
         drop(places);
         let guard = Left { door: Arc::clone(self), id };
-        let task = tokio::spawn(converse(guard, stream, is_busy));
+        let task = tokio::spawn(converse(guard, stream, seat));
         // On one thread it has not begun yet.
         if let Some(place) = self.places().list.iter_mut().find(|it| it.id == id) {
             place.task = Some(task.abort_handle());
@@ -192,8 +193,9 @@ impl Door {
 
     fn evict(&self) -> bool {
         let mut places = self.places();
-        let idle = places.list.iter().position(|it| !it.is_busy.load(Ordering::Relaxed));
-        let Some(place) = idle.and_then(|at| places.list.remove(at)) else { return false };
+        let seats = places.list.iter().map(|it| &*it.seat);
+        let goes = victim(seats, PLACES, self.shared.callers().len());
+        let Some(place) = goes.and_then(|at| places.list.remove(at)) else { return false };
         drop(places);
         if let Some(task) = place.task {
             task.abort();
@@ -225,27 +227,26 @@ impl Drop for Left {
     }
 }
 
-async fn converse(place: Left, stream: TcpStream, is_busy: Arc<AtomicBool>) {
+async fn converse(place: Left, stream: TcpStream, seat: Arc<Seat>) {
     match &place.door.tls {
-        None => answer(&place, stream, &is_busy).await,
+        None => answer(&place, stream, &seat).await,
         Some(tls) => match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-            Ok(Ok(stream)) => Box::pin(answer(&place, stream, &is_busy)).await,
+            Ok(Ok(stream)) => Box::pin(answer(&place, stream, &seat)).await,
             _ => add(&place.door.shared.counters.handshakes_failed, 1),
         },
     }
 }
 
-async fn answer<S>(place: &Left, stream: S, is_busy: &AtomicBool)
+async fn answer<S>(place: &Left, stream: S, seat: &Seat)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let door = &place.door;
     let begun = Notify::new();
     let service = service_fn(|request: hyper::Request<Incoming>| async {
-        is_busy.store(true, Ordering::Relaxed);
         begun.notify_one();
-        let answer = routes::answer(&door.shared, &door.client, request).await;
-        is_busy.store(false, Ordering::Relaxed);
+        let answer = routes::answer(&door.shared, &door.client, seat, request).await;
+        seat.serve(false);
         door.touch(place.id);
         Ok::<_, Infallible>(answer)
     });

@@ -14,6 +14,7 @@ use ringgate_report::page;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::places::Seat;
 use crate::callers::{CallerId, Scope};
 use crate::choose::Speaks;
 use crate::counters::add;
@@ -104,6 +105,7 @@ fn plain(why: Refusal) -> Refused {
 pub(crate) async fn answer<B>(
     shared: &Shared,
     client: &Client,
+    seat: &Seat,
     request: Request<B>,
 ) -> Response<Full<Bytes>>
 where
@@ -116,11 +118,11 @@ where
     };
     if !route.is_posted() {
         return match *request.method() {
-            Method::GET | Method::HEAD => page(shared, route, request.headers()),
+            Method::GET | Method::HEAD => page(shared, route, seat, request.headers()),
             _ => refuse(shared, plain(Refusal::MethodNotAllowed)),
         };
     }
-    let response = match serve(shared, client, route, request).await {
+    let response = match serve(shared, client, route, seat, request).await {
         Ok((status, body)) => json(status, &body),
         Err(refused) => refuse(shared, refused),
     };
@@ -132,6 +134,7 @@ async fn serve<B>(
     shared: &Shared,
     client: &Client,
     route: Route,
+    seat: &Seat,
     request: Request<B>,
 ) -> Result<Answer, Refused>
 where
@@ -143,11 +146,13 @@ where
     }
     let scope = route.scope().expect("whatever takes a body has one");
     let caller = authorize(shared, request.headers(), scope).map_err(plain)?;
+    seat.hold(caller);
     if shared.is_stopping() {
         return Err(plain(Refusal::Stopping));
     }
     let key = idempotency_key(request.headers()).map_err(plain)?;
     let body = read_body(request.into_body(), route.body_bytes_max()).await.map_err(plain)?;
+    seat.serve(true);
     let Some(key) = key else {
         return serve_once(shared, client, route, caller, &body).await;
     };
@@ -254,12 +259,14 @@ async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Place
         return Err(Refusal::ClientDenied);
     }
     let first = &players[0];
+    let clients: Vec<_> = players.iter().map(|it| it.client_id).collect();
     let protocol_id = first.protocol_id;
     let expire_s = players.iter().filter_map(|it| it.expire_s).max();
     let request = desk::Request {
         place: &first.place,
         speaks: Speaks::Netcode(protocol_id),
         count: players.len() as u32,
+        clients: &clients,
         expire_s,
     };
     find(asking, &request).await
@@ -291,7 +298,8 @@ async fn batch(asking: &Asking<'_>, wanted: &WantedBatch) -> Result<String, Refu
 
 async fn one_place(asking: &Asking<'_>, wanted: &WantedPlace) -> Result<String, Refusal> {
     let speaks = Speaks::Unsealed(wanted.protocol);
-    let request = desk::Request { place: &wanted.place, speaks, count: 1, expire_s: None };
+    let request =
+        desk::Request { place: &wanted.place, speaks, count: 1, clients: &[], expire_s: None };
     let placed = find(asking, &request).await?;
     add(&asking.shared.counters.places, 1);
     Ok(mint::place(&placed))
@@ -383,9 +391,11 @@ where
     }
 }
 
-fn page(shared: &Shared, route: Route, headers: &HeaderMap) -> Response<Full<Bytes>> {
+fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Response<Full<Bytes>> {
     match route {
-        Route::Glance => glimpse(shared, headers).unwrap_or_else(|why| refuse(shared, plain(why))),
+        Route::Glance => {
+            glimpse(shared, seat, headers).unwrap_or_else(|why| refuse(shared, plain(why)))
+        }
         Route::GlancePage => glance_page(shared),
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
@@ -398,8 +408,12 @@ fn page(shared: &Shared, route: Route, headers: &HeaderMap) -> Response<Full<Byt
     }
 }
 
-fn glimpse(shared: &Shared, headers: &HeaderMap) -> Result<Response<Full<Bytes>>, Refusal> {
-    authorize(shared, headers, Scope::See)?;
+fn glimpse(
+    shared: &Shared,
+    seat: &Seat,
+    headers: &HeaderMap,
+) -> Result<Response<Full<Bytes>>, Refusal> {
+    seat.hold(authorize(shared, headers, Scope::See)?);
     let (now, standing) = (shared.now(), shared.standing());
     let tell = || glance::tell(&shared.desk(), &shared.options.version, standing, now);
     Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))

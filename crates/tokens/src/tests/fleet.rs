@@ -17,7 +17,7 @@ use ringgate_fleet::values::{
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Desk, Placed, Request, Rules, Step};
-use crate::ledger::{Grounds, reading};
+use crate::ledger::{Grounds, closing, reading};
 use crate::refusal::Refusal;
 use crate::wanted::Where;
 
@@ -79,6 +79,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         doubt: 0,
         run_dir: String::new(),
         heard: None,
+        denied: None,
         shut: Vec::new(),
     }
 }
@@ -123,6 +124,12 @@ impl Store {
             Some(Place::Guard(_)) => Guard::decode(value).is_ok_and(|it| it.by != owner.as_str()),
             _ => true,
         });
+    }
+
+    /// How many services have a block at a backend.
+    pub(super) fn blocks(&self, backend: &Name) -> usize {
+        let places = self.keys.keys().filter_map(|key| keyspace().place(key));
+        places.filter(|it| matches!(it, Place::Block(at, _) if at == backend)).count()
     }
 
     pub(super) fn backend(&self, backend: &Name) -> Option<Backend> {
@@ -244,7 +251,7 @@ impl Office {
         now: Now,
     ) -> Result<Placed, Refusal> {
         let speaks = Speaks::Netcode(None);
-        let request = Request { place, speaks, count, expire_s: None };
+        let request = Request { place, speaks, count, clients: &[], expire_s: None };
         self.ask_for(store, &request, now)
     }
 
@@ -266,10 +273,10 @@ impl Office {
 
     pub(super) fn lease(&mut self, store: &mut Store, backend: &Name, wanted: u32, now: Now) {
         let (found, _) = store.txn(&reading(&keyspace(), backend));
-        let grounds = Grounds::of(&found, &keyspace(), &self.owner);
+        let grounds = Grounds::of(&found, &keyspace(), &self.owner, now.unix_s);
         let held = self.desk.book_mut().open(backend, now.unix_s);
-        let decision = grounds.decide(held, wanted);
-        decision.venture(held);
+        let decision = grounds.decide(held, wanted, now.unix_s);
+        decision.venture(held, now.unix_s);
         let writing = grounds.writing(&decision, &keyspace(), backend, &self.owner, 1);
         let writing = writing.expect("sound values");
         match self.fate {
@@ -283,6 +290,17 @@ impl Office {
         }
         held.is_leasing = false;
         Desk::settle_dry(held, now, wanted);
+    }
+
+    /// The service is told to end, and does.
+    pub(super) fn end(mut self, store: &mut Store, now: Now) {
+        store.remove(&Place::Service(self.desk.service().clone()));
+        let closed = self.desk.book_mut().close(now);
+        let closing = closing(&keyspace(), &self.owner, 1, &closed).expect("sound values");
+        match self.fate {
+            Fate::Late => store.late.push(closing),
+            Fate::Lost | Fate::Answered => drop(store.txn(&closing)),
+        }
     }
 
     /// Gives back what is idle.

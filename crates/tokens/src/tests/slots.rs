@@ -1,18 +1,22 @@
 //! Slots that several services promise at the same time: whatever happens, no backend gets more
 //! players than it has slots, and what is free comes back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
-use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::keyspace::{Name, Place};
+use ringgate_fleet::values::{Backend, Block, State, Stored};
 
-use super::fleet::{Fate, NOW, Office, RULES, Store, anywhere, host, name, with_key};
+use super::fleet::{
+    Fate, NOW, Office, RULES, Store, anywhere, backend as made, host, name, with_key,
+};
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Request, Rules};
 use crate::fleet::LEASE_MARGIN_S;
 use crate::random::Random;
 use crate::refusal::Refusal;
+use crate::wanted::Where;
 
 fn later(seconds: u64) -> Now {
     Now { unix_s: NOW.unix_s + seconds, ms: NOW.ms + seconds * 1000 }
@@ -106,7 +110,118 @@ fn what_is_not_used_is_given_back() {
         office.tidy(&mut store, later(60));
     }
     assert_eq!(full(&mut one, &mut store, later(60)), 10);
-    assert_eq!(one.desk.book().sums(), (10, 10));
+    assert_eq!(one.desk.book().sums(), [10, 10, 0]);
+}
+
+/// So many players as get a token, one after the other.
+fn fill(office: &mut Office, store: &mut Store, now: Now) -> usize {
+    std::iter::from_fn(|| office.ask(store, &anywhere(), 1, now).ok()).count()
+}
+
+/// A service has promised so many slots for so many seconds each, and was told to end.
+fn after_the_end(promised: &[(u32, u64)], backends: u32, slots: u32) -> Store {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..backends, slots);
+    let mut office = Office::open("t", &mut store);
+    let (place, speaks) = (anywhere(), Speaks::Netcode(None));
+    for &(count, expire_s) in promised {
+        let expire_s = Some(expire_s);
+        let request = Request { place: &place, speaks, count: 1, clients: &[], expire_s };
+        for _ in 0..count {
+            assert!(office.ask_for(&mut store, &request, NOW).is_ok());
+        }
+    }
+    office.end(&mut store, NOW);
+    store
+}
+
+#[test]
+fn a_service_that_has_ended_holds_what_it_has_promised_and_for_no_longer() {
+    for service in ["t", "other"] {
+        let mut store = after_the_end(&[(430, 5)], 4, 120);
+        let mut next = Office::start(service, 2, &mut store);
+        assert_eq!(fill(&mut next, &mut store, later(5)), 50, "tokens are on their way");
+        assert_eq!(fill(&mut next, &mut store, later(20)), 430, "nobody came with any");
+    }
+}
+
+#[test]
+fn each_promise_of_a_service_that_has_ended_holds_until_its_own_token_ends() {
+    for service in ["t", "other"] {
+        for (at_s, free) in [(1, 50), (21, 80), (74, 80), (78, 100)] {
+            let mut store = after_the_end(&[(30, 5), (20, 60)], 1, 100);
+            let mut next = Office::start(service, 2, &mut store);
+            assert_eq!(fill(&mut next, &mut store, later(at_s)), free, "{service} after {at_s} s");
+            let is_taken_over = service == "t";
+            assert_eq!(store.blocks(&name("b0")), if is_taken_over { 1 } else { 2 });
+        }
+    }
+}
+
+#[test]
+fn a_block_that_anybody_may_have_written_takes_no_memory_and_gives_nothing_away() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 100);
+    let until_s = NOW.unix_s + 50;
+    let promised = vec![(until_s, u32::MAX)];
+    let block = Block { slots: u32::MAX, promised, closed: true };
+    for start in ["t.00000007", "t.00000008"] {
+        store.put(&Place::Block(name("b0"), name(start)), &block);
+    }
+    let mut office = Office::open("t", &mut store);
+    assert_eq!(fill(&mut office, &mut store, NOW), 0, "so much is taken");
+    assert_eq!(office.desk.book().sums()[1], 0);
+    assert_eq!(fill(&mut office, &mut store, later(51)), 100);
+    let more = Block { slots: 1, promised: vec![(until_s, 1), (until_s, 1)], closed: true };
+    assert!(more.encode().is_err(), "more than there is");
+}
+
+#[test]
+fn a_client_has_one_promise_in_a_group_and_is_sent_to_the_same_server_again() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..3, 500);
+    let mut office = Office::open("t", &mut store);
+    let mut ask = |store: &mut Store, place: &Where, clients: &[u64], now| {
+        let (speaks, count) = (Speaks::Netcode(None), clients.len() as u32);
+        let request = Request { place, speaks, count, clients, expire_s: Some(30) };
+        let placed = office.ask_for(store, &request, now).map(|it| it.chosen.backend);
+        (placed, office.desk.book().sums()[1])
+    };
+    let first = ask(&mut store, &anywhere(), &[7], NOW);
+    let (Ok(backend), 1) = first.clone() else { panic!("{first:?}") };
+    for seconds in 0..1500 {
+        assert_eq!(ask(&mut store, &anywhere(), &[7], later(seconds / 60)), first);
+    }
+    // The promise lasts as long as the last of its tokens.
+    assert_eq!(ask(&mut store, &anywhere(), &[8], later(25 + 44)).1, 2);
+    let named = |text: &str| Where { backend: Some(name(text)), ..anywhere() };
+    assert_eq!(ask(&mut store, &named(backend.as_str()), &[7], later(30)).0, first.0);
+    let other = ["b0", "b1"].into_iter().find(|it| *it != backend.as_str()).unwrap();
+    // Players who go together go there too, and each of them counts once.
+    let (together, sum) = ask(&mut store, &anywhere(), &[7, 9, 9, 10], later(30));
+    assert_eq!((together, sum), (first.0.clone(), 4));
+    // Whoever names another backend is sent there, and takes a slot there once.
+    for _ in 0..9 {
+        let there = ask(&mut store, &named(other), &[7], later(30));
+        assert_eq!(there, (Ok(name(other)), 5));
+        assert_eq!(ask(&mut store, &named(backend.as_str()), &[7], later(30)).1, 5);
+    }
+    // Where nobody can play there any more, the promise is worth nothing.
+    let state = State::Draining;
+    store.put(&Place::Backend(backend.clone()), &Backend { state, ..made("one", 500) });
+    office.mirror(&store);
+    let request = Request {
+        place: &anywhere(),
+        speaks: Speaks::Netcode(None),
+        count: 1,
+        clients: &[7],
+        expire_s: None,
+    };
+    let placed = office.ask_for(&mut store, &request, later(31)).unwrap();
+    assert_ne!(placed.chosen.backend, backend);
 }
 
 #[test]
@@ -122,11 +237,11 @@ fn players_who_go_together_stay_together() {
     assert!(office.ask(&mut store, &anywhere(), 3, NOW).is_ok());
 }
 
-/// What a player with a token does.
-#[derive(Clone, Copy)]
+/// A client with tokens of one start of a service for one server. It is there once, as gateways
+/// have it, and may leave and come again for as long as it has tokens.
 struct Player {
-    backend: u32,
-    until_s: u64,
+    by: (Name, u64, u32),
+    tokens: Vec<u64>,
     has_come: bool,
 }
 
@@ -139,7 +254,8 @@ fn no_token_outlives_the_lease_of_its_slots() {
     let mut office = Office::with_rules("t", 1, rules, &mut store);
     let mut ask = |office: &mut Office, expire_s| {
         let (place, speaks) = (anywhere(), Speaks::Netcode(None));
-        let request = Request { place: &place, speaks, count: 1, expire_s: Some(expire_s) };
+        let request =
+            Request { place: &place, speaks, count: 1, clients: &[], expire_s: Some(expire_s) };
         office.ask_for(&mut store, &request, NOW).err()
     };
     assert_eq!(ask(&mut office, 30), None);
@@ -214,8 +330,12 @@ impl World {
         let at = self.random.below(self.offices.len());
         self.starts += 1;
         let next = Office::start(SERVICES[at], self.starts, &mut self.store);
-        let dead = std::mem::replace(&mut self.offices[at], next);
-        self.dead.push((self.now.unix_s + LEASE_LEFT_S, dead.owner));
+        let mut dead = std::mem::replace(&mut self.offices[at], next);
+        self.dead.push((self.now.unix_s + LEASE_LEFT_S, dead.owner.clone()));
+        if self.random.below(2) == 0 {
+            dead.fate = self.fate();
+            dead.end(&mut self.store, self.now);
+        }
     }
 
     fn end_leases(&mut self) {
@@ -227,12 +347,8 @@ impl World {
 
     /// One transaction in four is not answered, and what is on its way arrives when it likes.
     fn has_weather(&mut self) {
-        for office in &mut self.offices {
-            office.fate = match self.random.below(8) {
-                0 => Fate::Lost,
-                1 => Fate::Late,
-                _ => Fate::Answered,
-            };
+        for at in 0..self.offices.len() {
+            self.offices[at].fate = self.fate();
         }
         if !self.store.late.is_empty() && self.random.below(3) == 0 {
             let at = self.random.below(self.store.late.len());
@@ -241,12 +357,32 @@ impl World {
         }
     }
 
+    fn fate(&mut self) -> Fate {
+        match self.random.below(8) {
+            0 => Fate::Lost,
+            1 => Fate::Late,
+            _ => Fate::Answered,
+        }
+    }
+
+    /// A client asks a service, perhaps not for the first time.
     fn ask(&mut self) {
         let at = self.random.below(self.offices.len());
-        if let Ok(placed) = self.offices[at].ask(&mut self.store, &anywhere(), 1, self.now) {
-            let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
-            let until_s = self.now.unix_s + placed.expire_s;
-            self.players.push(Player { backend, until_s, has_come: false });
+        let client = self.random.below(CLIENTS) as u64;
+        let named = self.random.below(4) == 0;
+        let backend = named.then(|| name(&format!("b{}", self.random.below(4))));
+        let place = Where { backend, ..anywhere() };
+        let (speaks, count) = (Speaks::Netcode(None), 1);
+        let expire_s = Some(10 + self.random.below(20) as u64);
+        let request = Request { place: &place, speaks, count, clients: &[client], expire_s };
+        let office = &mut self.offices[at];
+        let Ok(placed) = office.ask_for(&mut self.store, &request, self.now) else { return };
+        let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
+        let by = (office.owner.clone(), client, backend);
+        let until_s = self.now.unix_s + placed.expire_s;
+        match self.players.iter_mut().find(|it| it.by == by) {
+            Some(player) => player.tokens.push(until_s),
+            None => self.players.push(Player { by, tokens: vec![until_s], has_come: false }),
         }
     }
 
@@ -256,9 +392,9 @@ impl World {
         }
         let at = self.random.below(self.players.len());
         let player = &mut self.players[at];
-        if player.has_come || self.now.unix_s >= player.until_s {
-            return;
-        }
+        let token = player.tokens.iter().position(|until_s| self.now.unix_s < *until_s);
+        let Some(token) = token.filter(|_| !player.has_come) else { return };
+        player.tokens.swap_remove(token);
         player.has_come = true;
         self.tell_in_time(at);
     }
@@ -267,15 +403,14 @@ impl World {
         let there: Vec<_> =
             (0..self.players.len()).filter(|at| self.players[*at].has_come).collect();
         if let Some(at) = there.get(self.random.below(there.len().max(1))) {
-            let player = self.players.swap_remove(*at);
-            self.players.push(Player { until_s: 0, has_come: false, ..player });
-            self.tell_in_time(self.players.len() - 1);
+            self.players[*at].has_come = false;
+            self.tell_in_time(*at);
         }
     }
 
     /// One backend in three cannot tell at once. Its lease would be over before it is told.
     fn tell_in_time(&mut self, at: usize) {
-        let backend = self.players[at].backend;
+        let (.., backend) = self.players[at].by;
         if self.random.below(3) == 0 {
             self.untold.entry(backend).or_insert(self.now.unix_s);
         } else if !self.untold.contains_key(&backend) {
@@ -295,15 +430,19 @@ impl World {
     }
 
     fn tell(&mut self, backend: u32) {
-        let is_there = |it: &&Player| it.has_come && it.backend == backend;
-        let used = self.players.iter().filter(is_there).count() as u32;
+        let used = self.clients(backend, |it| it.has_come);
         self.store.tell(&name(&format!("b{backend}")), used);
     }
 
     /// Players who are there or may still come.
     fn outstanding(&self, backend: u32) -> u32 {
-        let may_come = |it: &&Player| it.has_come || self.now.unix_s < it.until_s;
-        self.players.iter().filter(|it| it.backend == backend).filter(may_come).count() as u32
+        let now_s = self.now.unix_s;
+        self.clients(backend, |it| it.has_come || it.tokens.iter().any(|end_s| now_s < *end_s))
+    }
+
+    fn clients(&self, backend: u32, is_meant: impl Fn(&Player) -> bool) -> u32 {
+        let of = |it: &&Player| it.by.2 == backend && is_meant(it);
+        self.players.iter().filter(of).map(|it| it.by.1).collect::<BTreeSet<_>>().len() as u32
     }
 }
 
@@ -323,6 +462,9 @@ proptest! {
         }
     }
 }
+
+/// More than there are slots, and few enough to ask twice.
+const CLIENTS: usize = 80;
 
 const SERVICES: [&str; 3] = ["t1", "t2", "t3"];
 

@@ -74,3 +74,38 @@ where
 pub(crate) async fn post(to: SocketAddr, path: &str, body: &str) -> Answer {
     ask(to, "POST", path, "Authorization: Bearer matchmaker-secret\r\n", body).await
 }
+
+/// Sends a request for a token on a connection that stays.
+pub(crate) async fn begin(stream: &mut TcpStream, secret: &str, body: &str) {
+    let length = body.len();
+    let request = format!(
+        "POST /v1/tokens HTTP/1.1\r\nHost: tokens\r\nAuthorization: Bearer {secret}\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    // Where the connection has ended, no answer will say so.
+    let _ = stream.write_all(request.as_bytes()).await;
+}
+
+/// Reads one answer, and leaves the connection as it is; `None` where it has ended.
+pub(crate) async fn read_one(stream: &mut TcpStream) -> Option<Answer> {
+    let mut text = String::new();
+    let head = loop {
+        let mut some = [0; 4096];
+        match stream.read(&mut some).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => text.push_str(&String::from_utf8_lossy(&some[..count])),
+        }
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            break head.to_ascii_lowercase();
+        }
+    };
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let length: usize = head.split("content-length: ").nth(1)?.lines().next()?.parse().ok()?;
+    while text.len() < head.len() + 4 + length {
+        let mut some = [0; 4096];
+        match stream.read(&mut some).await {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => text.push_str(&String::from_utf8_lossy(&some[..count])),
+        }
+    }
+    Some(Answer { status, body: text.split_off(head.len() + 4), head })
+}

@@ -100,6 +100,7 @@ impl Fleet {
             doubt: 0,
             run_dir: String::new(),
             heard: None,
+            denied: None,
             shut: Vec::new(),
         };
         self.put(&Place::Gateway(name(&format!("g{at}"))), &gateway).await;

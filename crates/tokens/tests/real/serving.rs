@@ -141,12 +141,45 @@ async fn a_request_that_comes_again_gets_the_same_token() {
     let together = r#"{"tokens": [{"client_id": 1}, {"client_id": 2}], "together": true}"#;
     let both = post(office.address(), "/v1/tokens/batch", together).await;
     assert_eq!(both.json()["tokens"].as_array().map(Vec::len), Some(2), "{both:?}");
-    let full = post(office.address(), "/v1/tokens", body).await;
+    let full = post(office.address(), "/v1/tokens", r#"{"client_id": 43}"#).await;
     assert_eq!((full.status, full.error().as_str()), (503, "no_slot"));
-    let batch = r#"{"tokens": [{"client_id": 1}, {"client_id": 2, "backend": "b9"}]}"#;
+    // A client that has a promise needs no other slot.
+    assert_eq!(post(office.address(), "/v1/tokens", body).await.status, 200);
+    let batch = r#"{"tokens": [{"client_id": 44}, {"client_id": 45, "backend": "b9"}]}"#;
     let batch = post(office.address(), "/v1/tokens/batch", batch).await.json();
     assert_eq!(batch["tokens"][0]["error"], "no_slot");
     assert_eq!(batch["tokens"][1]["error"], "backend_unknown");
+}
+
+#[tokio::test]
+async fn a_service_that_ends_leaves_its_promises_behind_and_its_next_start_takes_them_over() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(1, 1, 100).await;
+    let blocks = || {
+        let found = fleet.etcd.ctl(&[
+            "get",
+            "--prefix",
+            "/ringgate/test/claim/slots/",
+            "--print-value-only",
+        ]);
+        let read = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
+        found.lines().filter_map(read).filter(|it| it["slots"].is_u64()).collect::<Vec<_>>()
+    };
+    let office = fleet.service("one").await;
+    assert_eq!(burst(&[office.address()], 70).await.0.values().sum::<u32>(), 70);
+    office.stop().await;
+    let left = blocks();
+    let [block] = &left[..] else { panic!("{left:?}") };
+    assert_eq!((&block["slots"], &block["closed"]), (&70.into(), &true.into()));
+    let ends = block["promised"].as_array().expect("a list");
+    assert_eq!(ends.iter().filter_map(|it| it[1].as_u64()).sum::<u64>(), 70);
+    let office = fleet.service("one").await;
+    let (placed, refused) = burst(&[office.address()], 100).await;
+    assert_eq!((placed.get("b0-0"), refused.get("no_slot")), (Some(&30), Some(&70)));
+    let left = blocks();
+    assert!(left.len() == 1 && left[0]["slots"] == 100, "{left:?}");
 }
 
 #[tokio::test]
