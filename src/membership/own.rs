@@ -26,6 +26,8 @@ pub struct Facts {
     pub started_unix_s: u64,
     /// The number of what the mirror holds back; 0 for nothing.
     pub doubt: u64,
+    /// What that is about.
+    pub held: Vec<String>,
     /// The revision up to which every worker knows of backends.
     pub heard: i64,
     /// Backends that nobody new is led to, whatever they say themselves.
@@ -120,6 +122,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         started: facts.started_unix_s,
         written: now_s,
         doubt: facts.doubt,
+        held: facts.held.clone(),
         run_dir: told(&settings.run_dir),
         heard: Some(facts.heard),
         shut: facts.shut.iter().take(SHUT_MAX).cloned().collect(),
