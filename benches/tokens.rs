@@ -122,6 +122,7 @@ fn gateway(at: u32) -> Gateway {
         started: 1,
         written: 1,
         doubt: 0,
+        held: Vec::new(),
         run_dir: String::new(),
         heard: None,
         denied: None,

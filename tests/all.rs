@@ -128,6 +128,8 @@ mod fleet_announce;
 mod fleet_commands;
 #[path = "all/fleet_doctor.rs"]
 mod fleet_doctor;
+#[path = "all/fleet_doubt.rs"]
+mod fleet_doubt;
 #[allow(dead_code, reason = "the other tests with etcd need all of it")]
 #[path = "../crates/fleet/tests/real/rig.rs"]
 mod fleet_etcd;

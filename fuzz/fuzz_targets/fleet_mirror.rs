@@ -8,13 +8,12 @@ use libfuzzer_sys::fuzz_target;
 use ringgate_fleet::etcd::Error;
 use ringgate_fleet::etcd::kv::Ranged;
 use ringgate_fleet::etcd::watch::Watched;
-use ringgate_fleet::keyspace::classify;
-use ringgate_fleet::mirror::{Ask, Machine, Options, Truth};
+use ringgate_fleet::mirror::{Ask, Machine, Options, Reads, Truth};
 
 const PREFIX: &str = "/f/truth/";
 
 fuzz_target!(|data: &[u8]| {
-    let mut machine = Machine::new(Options::new(PREFIX, classify, 1), Truth::default());
+    let mut machine = Machine::new(Options::new(PREFIX, Reads::default(), 1), Truth::default());
     let (mut now_ms, mut question, mut stream) = (0_u64, 0, 0);
     let mut heard = BTreeMap::new();
     let mut left = data;

@@ -14,7 +14,7 @@ use std::fmt::Debug;
 
 use libfuzzer_sys::fuzz_target;
 use ringgate_core::secret::Key;
-use ringgate_fleet::keyspace::{Keyspace, classify};
+use ringgate_fleet::keyspace::{Class, Keyspace};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
     Agent, Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, PlayerClaim, Service, Stored,
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     if let Some(place) = keyspace.place(data) {
         assert_eq!(keyspace.key(&place), data, "one place has one key");
     }
-    classify(data);
+    Class::of(data);
     if let Some(read) = Announced::decode(data) {
         let written = read.what.encode(&read.name, read.instance).expect("it was read");
         assert_eq!(Announced::decode(&written), Some(read));

@@ -65,6 +65,11 @@ impl fmt::Display for Target {
 }
 
 impl Place {
+    /// The config file that the arguments name.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// The gateway that the arguments mean.
     pub(super) fn find(&self) -> Result<Admin, Failure> {
         let target = match (&self.admin, &self.config, &self.control) {

@@ -28,6 +28,7 @@ use crate::membership::{
     Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
     merged,
 };
+use ringgate_fleet::mirror;
 use ringgate_fleet::values::gateway::SHUT_MAX;
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup};
 use ringgate_os::process;
@@ -132,7 +133,11 @@ fn backend_names(file: &Config) -> Vec<String> {
 
 /// The epochs of the listeners that have the fleet's keys.
 fn epochs(file: &Config, known: &Known) -> Epochs {
-    let numbers = |keys: &Vec<(u32, _)>| keys.iter().map(|(number, _)| *number).rev().collect();
+    let numbers = |keys: &Vec<(u32, _)>| {
+        let mut numbers: Vec<_> = keys.iter().map(|(number, _)| *number).rev().collect();
+        numbers.dedup();
+        numbers
+    };
     let with_keys = file.listeners.iter().filter(|listener| listener.has_fleet_keys());
     with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
 }
@@ -548,6 +553,17 @@ impl<'a> FleetStatus<'a> {
     }
 }
 
+/// What etcd cannot hold, or this process.
+pub(super) fn put_limits(lines: &mut String, mirror: &mirror::Status, lacks_space: bool) {
+    if lacks_space {
+        lines.push_str("fleet: etcd takes no writes, it has no space left\n");
+    }
+    let left_out = mirror.bans_left_out;
+    if left_out > 0 {
+        put(lines, format_args!("fleet: {left_out} bans are not obeyed, there are too many\n"));
+    }
+}
+
 /// What `/readyz` says of the fleet, either way: a gateway serves on without it.
 pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
     let Some(fleet) = &snapshot.live.fleet else { return String::new() };
@@ -563,6 +579,7 @@ pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
     if let Some((number, why)) = &status.mirror.doubt {
         put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
     }
+    put_limits(&mut lines, &status.mirror, status.lacks_space);
     if !status.is_registered {
         put(&mut lines, format_args!("fleet: not registered\n"));
     }

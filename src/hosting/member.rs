@@ -13,10 +13,11 @@ use ringgate_agent::rolls::Used;
 use ringgate_agent::service::Agent;
 use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::{Name, Place, classify};
+use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::lease::{self, Handed, Registration};
-use ringgate_fleet::mirror::{self, Change, Machine, Truth};
-use ringgate_fleet::values::{self, State, Stored};
+use ringgate_fleet::mirror::{self, Change, Machine, Reads, Truth};
+use ringgate_fleet::values::{self, Confirmation, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::publishing::{Request, Roll};
@@ -74,6 +75,8 @@ pub struct Status {
     pub leases_lost: u64,
     /// What went wrong with the registration last.
     pub lease_error: Option<String>,
+    /// Whether etcd takes no writes for want of space.
+    pub lacks_space: bool,
     /// Gateways that are known, and values that cannot be read.
     pub known: [usize; 2],
     /// The gateways of the fleet that it connects to.
@@ -86,6 +89,13 @@ pub struct Status {
     pub announcements_refused: Vec<(&'static str, u64)>,
     /// Copies that were written, and that could not be.
     pub copies: [u64; 2],
+}
+
+impl Status {
+    /// The number of what is held back; 0 for nothing.
+    fn doubt(&self) -> u64 {
+        self.mirror.doubt.as_ref().map_or(0, |(number, _)| *number)
+    }
 }
 
 /// A game process of the file, as the fleet is told of it.
@@ -173,6 +183,9 @@ impl Member {
             awaited: Vec::new(),
             guests,
             written: None,
+            doubt: 0,
+            doubted_s: None,
+            asked_ms: 0,
             leases: Vec::new(),
             doubted_ms: 0,
         };
@@ -268,8 +281,14 @@ struct Part {
     guests: BTreeSet<String>,
     /// The leases that the file in `state_dir` names.
     leases: Vec<i64>,
-    /// The gateways that the agent's own value names, and when it was written.
+    /// The gateways that the agent's own value names, and when it was written; the number of what
+    /// was held back then.
     written: Option<(Vec<String>, u64)>,
+    doubt: u64,
+    /// Since when something is held back, and when it was last asked whether an operator believes
+    /// it: in seconds since 1970, and on the tasks' clock.
+    doubted_s: Option<u64>,
+    asked_ms: u64,
     doubted_ms: u64,
 }
 
@@ -313,6 +332,7 @@ impl Part {
                 },
                 _ = ticks.tick() => {
                     self.tick(busy.say());
+                    self.hear_confirmation(&confirm).await;
                     self.save().await;
                     self.save_leases().await;
                 }
@@ -337,7 +357,9 @@ impl Part {
     ) -> JoinHandle<Machine> {
         let prefix = self.settings.keyspace.gateways();
         let seed = clock::unix_ns() ^ self.settings.instance;
-        let machine = Machine::new(mirror::Options::new(prefix, classify, seed), truth);
+        // An agent has no key of the fleet.
+        let reads = Reads::default();
+        let machine = Machine::new(mirror::Options::new(prefix, reads, seed), truth);
         let (shared, clock) = (Arc::clone(&self.shared), self.clock);
         let see = move |machine: &Machine, changes: Vec<Change>| {
             lock(&shared).see(clock.now_ns() / NS_PER_MS, machine, &changes);
@@ -573,11 +595,14 @@ impl Part {
     }
 
     fn register_own(&mut self, now_ms: u64, say: &Say) {
-        let gateways = lock(&self.shared).status.gateways.clone();
+        let (gateways, doubt) = {
+            let status = &lock(&self.shared).status;
+            (status.gateways.clone(), status.doubt())
+        };
         let is_due = match &self.written {
             Some((before, at_ms)) => *before != gateways || now_ms >= at_ms + OWN_EVERY_MS,
             None => true,
-        };
+        } || doubt != self.doubt;
         if !is_due {
             return;
         }
@@ -590,11 +615,16 @@ impl Part {
         };
         if said {
             self.written = Some((gateways, now_ms));
+            self.doubt = doubt;
         }
     }
 
     /// What the agent says of itself.
     fn own_value(&self, gateways: &[String]) -> Result<Bytes, values::Refused> {
+        let (doubt, held) = {
+            let status = &lock(&self.shared).status;
+            (status.doubt(), status.mirror.held())
+        };
         let value = values::Agent {
             instance: format!("{:016x}", self.settings.instance),
             host: self.settings.host.to_string(),
@@ -603,6 +633,8 @@ impl Part {
             gateways: gateways.to_vec(),
             started: self.started_s,
             written: clock::unix_seconds(),
+            doubt,
+            held,
         };
         value.encode()
     }
@@ -631,6 +663,31 @@ impl Part {
                     "cannot write to state_dir: an agent that is started again at once will wait for the end of this one's lease"
                 );
             }
+        }
+    }
+
+    /// An operator's word for all stands outside of what is mirrored here, and an agent has no key
+    /// to open it with: one that is younger than the doubt is obeyed. It is about gateways alone,
+    /// and those that are connected stay.
+    async fn hear_confirmation(&mut self, confirm: &mpsc::Sender<mirror::run::Command>) {
+        let doubt = lock(&self.shared).status.mirror.doubt.as_ref().map(|(number, _)| *number);
+        let Some(number) = doubt else {
+            self.doubted_s = None;
+            return;
+        };
+        let since_s = *self.doubted_s.get_or_insert_with(clock::unix_seconds);
+        if self.now_ms() < self.asked_ms + CONFIRMED_EVERY_MS {
+            return;
+        }
+        self.asked_ms = self.now_ms();
+        let at = Range::one(self.settings.keyspace.key(&Place::Confirm));
+        let Ok(Ok(ranged)) = timeout(CONFIRMED_WITHIN, self.client.range(&at)).await else {
+            return;
+        };
+        let word = ranged.kvs.first().and_then(|kv| Confirmation::decode(&kv.value).ok());
+        let cluster = ranged.header.cluster_id;
+        if word.is_some_and(|word| word.at >= since_s && word.is_about(cluster)) {
+            let _ = confirm.send(mirror::run::Command::Confirm(number)).await;
         }
     }
 
@@ -738,6 +795,7 @@ impl Shared {
         }
         self.status.leases_lost = self.leases_lost_before + registration.lost();
         self.status.lease_error = registration.last_error().map(str::to_owned);
+        news::tell_space(&mut self.status.lacks_space, registration.lacks_space());
     }
 }
 
@@ -758,5 +816,8 @@ const DOUBT_EVERY_MS: u64 = 30_000;
 const OWN_EVERY_MS: u64 = 60_000;
 /// Gateways write their load once a second, and only their addresses matter in the copy.
 const SAVE_EVERY_MS: u64 = 10_000;
+/// How often it is asked, while something is held back, whether an operator believes it.
+const CONFIRMED_EVERY_MS: u64 = 5_000;
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 const QUEUE_MAX: usize = 256;
 const NS_PER_MS: u64 = 1_000_000;

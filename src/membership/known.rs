@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::{self, Epoch, Validity};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::mirror::{Change, Truth};
+use ringgate_fleet::mirror::{Change, Reads, Truth};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{self, Ban, ListenerKey, Reach, State, Stored};
 use ringgate_gate::{Intake, Prefix};
@@ -66,7 +66,8 @@ pub(super) struct Reading {
     backends: BTreeMap<String, Backend>,
     agents: BTreeSet<String>,
     gateways: BTreeSet<String>,
-    keys: BTreeMap<(String, u32), (Validity, Key)>,
+    /// Of each epoch what stands there, and before it what has stood there and is not over.
+    keys: BTreeMap<(String, u32), Vec<(Validity, Key)>>,
     bans: BTreeMap<Whom, u64>,
     /// As of the last time it was asked for, and until when.
     deny_list: Arc<DenyList>,
@@ -139,6 +140,16 @@ impl Reading {
         (self.heard, self.denied) = (revision, revision);
     }
 
+    /// What a mirror reads values with.
+    pub(super) fn reads(&self) -> Reads {
+        Reads::new(self.fleet_key.clone())
+    }
+
+    /// The fleet's key, where there is one.
+    pub(super) fn fleet_key(&self) -> MaybeKey {
+        self.fleet_key.clone()
+    }
+
     /// Whether our own registration has to be looked at; asked once.
     pub(super) const fn take_own_doubt(&mut self) -> bool {
         std::mem::replace(&mut self.is_own_in_doubt, false)
@@ -178,14 +189,16 @@ impl Reading {
             Place::Backend(name) => self.take_backend(name, value),
             Place::Agent(name) => self.take_agent(name, value),
             Place::Key(listener, epoch) => {
-                let at = (listener.as_str().to_owned(), *epoch);
-                self.keys.remove(&at);
-                // A gateway that has no listener with the fleet's keys has no key either.
+                // A gateway that has no listener with the fleet's keys has no key either, and one
+                // that is gone is accepted to its own end: tokens of it may be under way.
                 let (Some(value), Some(fleet_key)) = (value, &self.fleet_key) else {
                     return Ok(());
                 };
                 let found = open(fleet_key, key, value)?;
-                self.keys.insert(at, found);
+                let all = self.keys.entry((listener.as_str().to_owned(), *epoch)).or_default();
+                all.retain(|known| known.1 != found.1);
+                all.insert(0, found);
+                all.truncate(KEYS_MAX);
                 Ok(())
             }
             Place::BanClient(id) => self.take_ban(Whom::Client(*id), value),
@@ -199,7 +212,9 @@ impl Reading {
             | Place::Ousted(..)
             | Place::Block(..)
             | Place::Guard(_)
-            | Place::Service(_) => Ok(()),
+            | Place::Service(_)
+            | Place::Confirm
+            | Place::Gone(_) => Ok(()),
         }
     }
 
@@ -287,7 +302,11 @@ impl Reading {
             let rules = self.bans.iter().map(|(whom, until)| (*whom, rule(*until)));
             self.deny_list = Arc::new(DenyList::of_rules(rules));
         }
-        let ends = self.keys.values().map(|(validity, _)| validity.accept_until);
+        self.keys.retain(|_, keys| {
+            keys.retain(|(validity, _)| now_s < validity.accept_until);
+            !keys.is_empty()
+        });
+        let ends = self.keys.values().flatten().map(|(validity, _)| validity.accept_until);
         let ends = ends.chain([self.deny_list_until_s]);
         self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
         Known {
@@ -305,18 +324,18 @@ impl Reading {
     /// The keys that are not over, of each listener.
     fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, Key)>> {
         let mut all: BTreeMap<&str, Vec<Epoch>> = BTreeMap::new();
-        for ((listener, number), (validity, _)) in &self.keys {
-            let epoch = Epoch { number: *number, validity: *validity };
-            all.entry(listener).or_default().push(epoch);
+        for ((listener, number), keys) in &self.keys {
+            let epochs = keys.iter().map(|(validity, _)| *validity);
+            let epochs = epochs.map(|validity| Epoch { number: *number, validity });
+            all.entry(listener).or_default().extend(epochs);
         }
         let newest = |(listener, epochs): (&str, Vec<Epoch>)| {
             let numbers = epochs::accepted(now_s, &epochs);
-            let key = |number: &u32| {
-                let (_, key) = self.keys.get(&(listener.to_owned(), *number))?;
-                Some((*number, key.clone()))
-            };
-            let keys = numbers.iter().rev().take(KEYS_MAX).filter_map(key);
-            (listener.to_owned(), keys.collect())
+            let keys = numbers.iter().rev().filter_map(|number| {
+                let keys = self.keys.get(&(listener.to_owned(), *number))?;
+                Some(keys.iter().map(|(_, key)| (*number, key.clone())))
+            });
+            (listener.to_owned(), keys.flatten().take(KEYS_MAX).collect())
         };
         all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
     }

@@ -28,6 +28,18 @@ pub(crate) fn tell_away(away_since_ms: &mut Option<u64>, now_ms: u64, status: &m
     }
 }
 
+/// Whether etcd has taken the last write, and the one before.
+pub(crate) fn tell_space(before: &mut bool, lacks: bool) {
+    match (std::mem::replace(before, lacks), lacks) {
+        (false, true) => tracing::error!(
+            event = "fleet_no_space",
+            "etcd takes no writes: it has no space left (compact and defragment it, then `etcdctl alarm disarm`)"
+        ),
+        (true, false) => tracing::info!(event = "fleet_space", "etcd takes writes again"),
+        _ => {}
+    }
+}
+
 /// What is held back, and what was before.
 pub(crate) fn tell_doubt(before: &mirror::Status, now: &mirror::Status) {
     let number = |status: &mirror::Status| status.doubt.as_ref().map(|(number, _)| *number);
@@ -37,7 +49,7 @@ pub(crate) fn tell_doubt(before: &mirror::Status, now: &mirror::Status) {
                 event = "fleet_doubt",
                 doubt,
                 why = %why,
-                "news of the fleet is held back: {why}; `ringgate fleet confirm {doubt}` has it believed"
+                "news of the fleet is held back: {why}; `ringgate fleet confirm {doubt}` here or `ringgate fleet confirm --all` has it believed"
             );
         }
         None if before.doubt.is_some() => {

@@ -26,6 +26,8 @@ pub struct Facts {
     pub started_unix_s: u64,
     /// The number of what the mirror holds back; 0 for nothing.
     pub doubt: u64,
+    /// What that is about.
+    pub held: Vec<String>,
     /// The revision up to which every worker knows of backends.
     pub heard: i64,
     /// The revision up to which every worker denies whom the fleet denies.
@@ -125,6 +127,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         started: facts.started_unix_s,
         written: now_s,
         doubt: facts.doubt,
+        held: facts.held.clone(),
         run_dir: told(&settings.run_dir),
         heard: Some(facts.heard),
         denied: Some(facts.denied),

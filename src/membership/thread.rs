@@ -10,8 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::classify;
-use ringgate_fleet::lease::{self, Handed, Registration, Standing};
+use ringgate_fleet::lease::{self, Handed, Registration, Standing, Words};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
 use ringgate_gate::{FleetPlayers, FleetTokens};
@@ -84,6 +83,8 @@ pub struct Status {
     pub leases_lost: u64,
     /// What went wrong with the registration last.
     pub lease_error: Option<String>,
+    /// Whether etcd takes no writes for want of space.
+    pub lacks_space: bool,
     /// Copies that were written, and that could not be.
     pub copies: [u64; 2],
     /// Tokens that etcd was asked about.
@@ -340,7 +341,8 @@ impl Part {
     ) -> Task<Machine> {
         let prefix = self.settings.keyspace.truth();
         let seed = clock::unix_ns() ^ u64::from(std::process::id()) << 32;
-        let machine = Machine::new(mirror::Options::new(prefix, classify, seed), truth);
+        let reads = lock(&self.shared).reading.reads();
+        let machine = Machine::new(mirror::Options::new(prefix, reads, seed), truth);
         let (shared, clock) = (Arc::clone(&self.shared), self.clock);
         let see = move |machine: &Machine, changes: Vec<Change>| {
             lock(&shared).see(clock.now_ns() / NS_PER_MS, machine, &changes);
@@ -360,6 +362,10 @@ impl Part {
             Some(inherited) => Registration::adopt(self.settings.lease_s, seed, inherited.handed),
             None => Registration::new(self.settings.lease_s, seed),
         };
+        if let Some(key) = lock(&self.shared).reading.fleet_key() {
+            let began_ms = clock::unix_ns() / NS_PER_MS;
+            registration.vouch_with(Words::new(self.settings.keyspace.clone(), key, began_ms));
+        }
         // What an adopted registration is not told before it is polled would be deleted.
         let first = own::value(&self.settings, facts, clock::unix_seconds());
         if let Ok(value) = first.encode() {
@@ -409,12 +415,13 @@ impl Part {
 
     /// Writes what this gateway is, where that is due.
     fn register(&mut self, facts: &Facts, say: &mpsc::Sender<lease::run::Command>) {
-        let (own, is_in_doubt, doubt) = {
+        let (own, is_in_doubt, doubt, held) = {
             let mut shared = lock(&self.shared);
             let doubt = shared.status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number);
-            (shared.reading.own_key().clone(), shared.reading.take_own_doubt(), doubt)
+            let held = shared.status.mirror.held();
+            (shared.reading.own_key().clone(), shared.reading.take_own_doubt(), doubt, held)
         };
-        let facts = &Facts { doubt, ..facts.clone() };
+        let facts = &Facts { doubt, held, ..facts.clone() };
         if is_in_doubt {
             drop(say.try_send(lease::run::Command::Doubt(own.clone())));
         }
@@ -518,6 +525,7 @@ impl Shared {
         status.lease = if is_registered { registration.lease_id() } else { 0 };
         status.leases_lost = registration.lost();
         status.lease_error = registration.last_error().map(str::to_owned);
+        news::tell_space(&mut status.lacks_space, registration.lacks_space());
         self.handed = registration.handed();
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
+use crate::folder::Folder;
 use crate::own::own_address;
 
 /// A fleet, and a lease that nobody lets end.
@@ -47,9 +48,14 @@ impl Ward {
 
     /// The same with further members of etcd.
     fn examine_with(&self, endpoints: &[&str], watch: &str) -> (Vec<Value>, bool) {
+        self.examine_as(&[], endpoints, watch)
+    }
+
+    /// The same as another user.
+    fn examine_as(&self, user: &[&str], endpoints: &[&str], watch: &str) -> (Vec<Value>, bool) {
         let endpoint = self.fleet.endpoint();
         let mut doctor = ringgate(["fleet", "doctor", "--json", "--watch", watch]);
-        doctor.args(["--endpoint", &endpoint, "--fleet", "/f"]);
+        doctor.args(["--endpoint", &endpoint, "--fleet", "/f"]).args(user);
         doctor.args(endpoints.iter().flat_map(|it| ["--endpoint", it]));
         let ran = run(doctor);
         let report: Value = serde_json::from_str(&ran.stdout).expect(&ran.stderr);
@@ -85,6 +91,12 @@ fn gateway(more: &Value) -> Value {
 
 fn service(written: u64) -> Value {
     json!({ "v": 1, "instance": "i", "host": "here", "version": "0.1.0", "started": 1, "written": written })
+}
+
+fn with_doubt(mut value: Value) -> Value {
+    value["doubt"] = 3.into();
+    value["held"] = json!(["backends", "gateways"]);
+    value
 }
 
 fn agent(written: u64) -> Value {
@@ -160,6 +172,32 @@ fn members_that_give_no_answer_and_clusters_that_differ_are_found() {
 }
 
 #[test]
+fn a_user_with_the_least_rights_finds_etcd_there() {
+    let Some(ward) = Ward::open() else { return };
+    for command in [
+        &["user", "add", "root:root"][..],
+        &["user", "add", "doctor:secret"],
+        &["role", "add", "fleet"],
+        &["role", "grant-permission", "fleet", "--prefix=true", "readwrite", "/f/"],
+        &["user", "grant-role", "doctor", "fleet"],
+        &["auth", "enable"],
+    ] {
+        ward.fleet.ctl(command);
+    }
+    let folder = Folder::new();
+    let password = folder.join("password");
+    std::fs::write(&password, "secret").expect("it can be written");
+    let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&password, only_ours).expect("it is ours");
+    let password = password.to_str().expect("text");
+    let user = ["--user", "doctor", "--password", password];
+    let (findings, _) = ward.examine_as(&user, &[], "0s");
+    let (severity, found) = of(&findings, &format!("etcd {}", ward.fleet.endpoint()));
+    assert!(severity == "ok" && found.starts_with("cluster "), "{severity}: {found}");
+    assert_eq!(of(&findings, "etcd's space"), ("ok".into(), "it takes writes".into()));
+}
+
+#[test]
 fn registrations_that_are_stale_or_held_back_are_found() {
     let Some(ward) = Ward::open() else { return };
     let now_s = clock::unix_seconds();
@@ -172,8 +210,13 @@ fn registrations_that_are_stale_or_held_back_are_found() {
         assert_eq!(severity, "bites");
         assert!(found.starts_with("has written nothing for 4"), "{found}");
     }
-    let held = ("bites".into(), "holds news back, under number 12".into());
+    let held = ("bites".into(), "holds back under number 12: news".into());
     assert_eq!(ward.finds("g2"), held);
+    ward.put("service/t2", &with_doubt(service(now_s)));
+    ward.put("agent/a2", &with_doubt(agent(now_s)));
+    let held = ("bites".into(), "holds back under number 3: backends, gateways".into());
+    assert_eq!(ward.finds("token service t2"), held);
+    assert_eq!(ward.finds("agent a2"), held);
 }
 
 #[test]

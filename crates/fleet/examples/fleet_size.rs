@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ringgate_fleet::etcd::txn::{Op, Put, Txn};
 use ringgate_fleet::etcd::{Client, Endpoint, Error, Options};
-use ringgate_fleet::keyspace::{Keyspace, Name, Place, classify};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::run::run;
-use ringgate_fleet::mirror::{Machine, Options as MirrorOptions, Truth};
+use ringgate_fleet::mirror::{Machine, Options as MirrorOptions, Reads, Truth};
 use ringgate_fleet::values::{Backend, Gateway, Labels, Listener, Reach, State, Stored};
 use ringgate_os::clock::Clock;
 use tokio::sync::mpsc;
@@ -31,7 +31,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let now_us = || clock.now_ns() / 1000;
     let (begun_us, heard) = (now_us(), Arc::new(Mutex::new((0_u64, 0_u64))));
     let (_commands, told) = mpsc::channel(1);
-    let machine = Machine::new(MirrorOptions::new(keyspace.truth(), classify, 1), Truth::default());
+    let machine =
+        Machine::new(MirrorOptions::new(keyspace.truth(), Reads::default(), 1), Truth::default());
     let told_of = Arc::clone(&heard);
     let (listed, mut is_listed) = mpsc::channel(1);
     tokio::spawn(run(machine, client.clone(), told, move |machine, changes| {
@@ -130,6 +131,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         started: 1_700_000_000,
         written: 1_700_000_000,
         doubt: 0,
+        held: Vec::new(),
         run_dir: String::new(),
         heard: None,
         denied: None,

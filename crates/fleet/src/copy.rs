@@ -70,6 +70,9 @@ pub fn encode(prefix: &Bytes, truth: &Truth, now_s: u64) -> Vec<u8> {
         raft_term: truth.raft_term,
     };
     writer.message(3, |it| header.encode(it));
+    for (number, newest) in (NEWEST..).zip(truth.newest) {
+        writer.uint(number, newest);
+    }
     for (key, entry) in &truth.entries {
         let kv = KeyValue {
             key: key.clone(),
@@ -113,7 +116,12 @@ pub fn decode(bytes: &[u8]) -> Result<Copy, Error> {
                 let key = Bytes::copy_from_slice(&kv.key);
                 copy.truth.entries.insert(key, Entry::of(&kv));
             }
-            _ => {}
+            _ => {
+                let kind = number.checked_sub(NEWEST).and_then(|it| usize::try_from(it).ok());
+                if let Some(newest) = kind.and_then(|it| copy.truth.newest.get_mut(it)) {
+                    *newest = value.uint()?;
+                }
+            }
         }
     }
     Ok(copy)
@@ -125,6 +133,8 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
+/// The field of the first kind of newest words; those of the others follow.
+const NEWEST: u64 = 5;
 const MAGIC: &[u8] = b"ringgate fleet copy 1\n";
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
@@ -142,7 +152,13 @@ mod tests {
             lease: 5,
         };
         let entries = [("/f/a".into(), entry("one", 3)), ("/f/b".into(), entry("", 4))];
-        Truth { cluster_id: 9, revision: 7, raft_term: 2, entries: entries.into() }
+        Truth {
+            cluster_id: 9,
+            revision: 7,
+            raft_term: 2,
+            newest: [5, 0, 6, 0, 7],
+            entries: entries.into(),
+        }
     }
 
     fn folder(name: &str) -> std::path::PathBuf {

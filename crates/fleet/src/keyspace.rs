@@ -8,6 +8,8 @@
 //! PREFIX/truth/ban/prefix/ADDRESS-LEN  banned addresses, likewise
 //! PREFIX/truth/service/ID              a token service, under its lease
 //! PREFIX/truth/agent/NAME              an agent, under its lease
+//! PREFIX/truth/confirm                 up to where an operator believes what etcd says
+//! PREFIX/truth/gone/LEASE              what stood under this lease was taken away by its owner
 //! PREFIX/claim/token/MAC               a token that was used, until it expires
 //! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
 //! PREFIX/claim/ousted/INSTANCE/GROUP/CLIENT  which of its sessions a start of a gateway is to end
@@ -56,6 +58,10 @@ pub enum Place {
     Block(Name, Name),
     /// By which token services decide about a backend's slots one by one.
     Guard(Name),
+    /// Up to where an operator believes what etcd says.
+    Confirm,
+    /// A process has ended, and has taken away what stood under its lease.
+    Gone(i64),
 }
 
 /// A name as it may stand in a key: letters, digits, `.`, `_` and `-`, beginning with a letter or a
@@ -172,6 +178,11 @@ impl Keyspace {
         format!("{}/claim/slots/", self.prefix).into()
     }
 
+    /// The part of it that is about bans.
+    pub fn bans(&self) -> Bytes {
+        format!("{}/truth/ban/", self.prefix).into()
+    }
+
     /// What all keys begin with that are about a backend's slots.
     pub fn slots(&self, backend: &Name) -> Bytes {
         format!("{}/claim/slots/{backend}/", self.prefix).into()
@@ -207,6 +218,8 @@ impl Keyspace {
             Place::Agent(name) => format!("{prefix}/truth/agent/{name}"),
             Place::Block(backend, service) => format!("{prefix}/claim/slots/{backend}/{service}"),
             Place::Guard(backend) => format!("{prefix}/claim/slots/{backend}/-"),
+            Place::Confirm => format!("{prefix}/truth/confirm"),
+            Place::Gone(lease) => format!("{prefix}/truth/gone/{lease}"),
         }
         .into()
     }
@@ -218,6 +231,9 @@ impl Keyspace {
         }
         let key = std::str::from_utf8(key).ok()?;
         let rest = key.strip_prefix(&*self.prefix)?.strip_prefix('/')?;
+        if rest == "truth/confirm" {
+            return Some(Place::Confirm);
+        }
         let mut parts = rest.split('/');
         let mut next = || parts.next();
         let place = match (next()?, next()?, next()?) {
@@ -233,6 +249,7 @@ impl Keyspace {
             }
             ("truth", "service", name) => Place::Service(Name::new(name)?),
             ("truth", "agent", name) => Place::Agent(Name::new(name)?),
+            ("truth", "gone", lease) => Place::Gone(number(lease)?),
             ("claim", "slots", backend) => match next()? {
                 "-" => Place::Guard(Name::new(backend)?),
                 service => Place::Block(Name::new(backend)?, Name::new(service)?),
@@ -243,11 +260,44 @@ impl Keyspace {
     }
 }
 
-/// The kinds of keys whose sudden loss is not believed, for a mirror of any fleet's truth:
-/// gateways, backends and listeners' keys. Bans come and go.
-pub fn classify(key: &[u8]) -> Option<usize> {
-    let has = |part: &[u8]| key.windows(part.len()).any(|window| window == part);
-    [&b"/truth/gateway/"[..], b"/truth/backend/", b"/truth/key/"].into_iter().position(has)
+/// The kinds of keys of which a mirror holds back one by one what it does not believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Gateways.
+    Gateways,
+    /// Game processes.
+    Backends,
+    /// Listeners' keys.
+    Keys,
+    /// Who is banned.
+    Bans,
+}
+
+impl Class {
+    /// All of them, in order.
+    pub const ALL: [Self; 4] = [Self::Gateways, Self::Backends, Self::Keys, Self::Bans];
+
+    /// The kind that a key is of, in any fleet.
+    pub fn of(key: &[u8]) -> Option<Self> {
+        let has = |part: &[u8]| key.windows(part.len()).any(|window| window == part);
+        let parts = [&b"/truth/gateway/"[..], b"/truth/backend/", b"/truth/key/", b"/truth/ban/"];
+        parts.into_iter().position(has).map(|index| Self::ALL[index])
+    }
+
+    /// What there are many of.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Gateways => "gateways",
+            Self::Backends => "backends",
+            Self::Keys => "keys",
+            Self::Bans => "bans",
+        }
+    }
+
+    /// Whether many of it that are gone at once are missed. Bans come and go.
+    pub const fn is_missed(self) -> bool {
+        !matches!(self, Self::Bans)
+    }
 }
 
 /// A number in the one way in which it can be written.
@@ -313,6 +363,8 @@ mod tests {
             (Place::Agent(name("host-7")), "truth/agent/host-7"),
             (Place::Block(name("b"), name("t-1")), "claim/slots/b/t-1"),
             (Place::Guard(name("b")), "claim/slots/b/-"),
+            (Place::Confirm, "truth/confirm"),
+            (Place::Gone(7_587_876_543_210), "truth/gone/7587876543210"),
         ] {
             let whole = format!("/ringgate/eu-1/{key}");
             assert_eq!(keyspace.key(&place), whole.as_bytes());
@@ -337,6 +389,8 @@ mod tests {
             "/f/truth/ban/prefix/2001:DB8::-32",
             "/f/claim/token/AB",
             "/f/truth/ban/client/+1",
+            "/f/truth/confirm/1",
+            "/f/truth/gone/07",
         ] {
             assert_eq!(keyspace.place(key.as_bytes()), None, "{key}");
         }
@@ -362,10 +416,15 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_looked_at_by_kind() {
-        assert_eq!(classify(b"/f/truth/gateway/a"), Some(0));
-        assert_eq!(classify(b"/f/truth/backend/a"), Some(1));
-        assert_eq!(classify(b"/f/truth/key/main/1"), Some(2));
-        assert_eq!(classify(b"/f/truth/ban/client/1"), None);
+    fn keys_are_sorted_by_kind() {
+        for (key, class) in [
+            ("gateway/a", Some(Class::Gateways)),
+            ("backend/a", Some(Class::Backends)),
+            ("key/main/1", Some(Class::Keys)),
+            ("ban/client/1", Some(Class::Bans)),
+            ("service/a", None),
+        ] {
+            assert_eq!(Class::of(format!("/f/truth/{key}").as_bytes()), class);
+        }
     }
 }

@@ -11,4 +11,4 @@ pub mod run;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Ask, Handed, Registration, Standing};
+pub use machine::{Ask, Handed, Registration, Standing, Words};

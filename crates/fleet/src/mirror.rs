@@ -4,11 +4,13 @@
 //! `machine` decides and touches nothing (`face` is how it is spoken to): time is an argument,
 //! questions are values, and what comes back is handed in, so a simulator can drive it through
 //! every failure by seed. `run` does what it asks for. `truth` is what is known, `staging` a list
-//! on its way in; `judge` says what may not be believed without an operator.
+//! on its way in; `judge` says what may not be believed without an operator, and `reads` what values
+//! tell that.
 
 pub mod face;
 pub mod judge;
 pub mod machine;
+pub mod reads;
 pub mod run;
 mod staging;
 #[cfg(test)]
@@ -16,6 +18,7 @@ mod tests;
 pub mod truth;
 
 pub use face::{Ask, Options, Status};
-pub use judge::Doubt;
+pub use judge::{Doubt, Loss};
 pub use machine::Machine;
+pub use reads::Reads;
 pub use truth::{Change, Entry, Truth};

@@ -4,9 +4,14 @@
 //! Sealed along with a key are the place where it stands and its validity, so whoever may write to
 //! etcd can neither bring an old key back under a new number nor make one live longer. He can
 //! delete keys: that is seen, and held back (`mirror::judge`).
+//!
+//! Bans, registrations and an operator's confirmations are not secret. They are vouched for: the
+//! value's last field holds a counter and a code over the place, the counter and all bytes before.
+//! Programs that do not know that field pass over it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::aead::inout::InOutBuf;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
@@ -14,7 +19,7 @@ use ringgate_core::secret::{COOKIE_SECRET_BYTES, KEY_BYTES, Key};
 use zeroize::Zeroizing;
 
 use crate::epochs::Validity;
-use crate::values::ListenerKey;
+use crate::values::{ListenerKey, VALUE_BYTES_MAX};
 
 /// The key that opens the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +81,57 @@ impl FleetKey {
         Ok(Key::from_bytes(*bytes))
     }
 
+    /// Vouches for a value, a JSON object, at a place in etcd: this is the fleet's word, and
+    /// `counter` says what is newer. A value that this would make too large stays as it is.
+    pub fn vouch(
+        &self,
+        place: &[u8],
+        value: &[u8],
+        counter: u64,
+    ) -> Result<Bytes, getrandom::Error> {
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce)?;
+        let whole = Bytes::copy_from_slice(value);
+        let Some(said) = value.strip_suffix(b"}").filter(|it| it.len() > 1) else {
+            return Ok(whole);
+        };
+        if said.len() + VOUCHED_BYTES > VALUE_BYTES_MAX {
+            return Ok(whole);
+        }
+        let tag = self
+            .cipher()
+            .encrypt_inout_detached(
+                &nonce.into(),
+                &vouched_for(place, said, counter),
+                InOutBuf::from(&mut [][..]),
+            )
+            .expect("no bytes are not too many");
+        let code = STANDARD.encode([&nonce[..], &tag[..]].concat());
+        let end = format!("{VOUCHED_BEGIN}{counter:016x}{code}\"}}");
+        Ok([said, end.as_bytes()].concat().into())
+    }
+
+    /// The counter of a value that was vouched for, at this place, under this key.
+    pub fn vouched(&self, place: &[u8], value: &[u8]) -> Option<u64> {
+        let (said, end) = value.split_at(value.len().checked_sub(VOUCHED_BYTES)?);
+        let text = std::str::from_utf8(end).ok()?;
+        let text = text.strip_prefix(VOUCHED_BEGIN)?.strip_suffix("\"}")?;
+        let (counter, code) = text.split_at_checked(COUNTER_DIGITS)?;
+        let counter = u64::from_str_radix(counter, 16).ok()?;
+        let code = STANDARD.decode(code).ok()?;
+        let (nonce, tag) = code.split_first_chunk::<NONCE_BYTES>()?;
+        let tag: [u8; TAG_BYTES] = tag.try_into().ok()?;
+        self.cipher()
+            .decrypt_inout_detached(
+                &(*nonce).into(),
+                &vouched_for(place, said, counter),
+                InOutBuf::from(&mut [][..]),
+                &tag.into(),
+            )
+            .ok()
+            .map(|()| counter)
+    }
+
     /// A secret for another purpose, which tells nothing of this key: the cipher's stream under a
     /// nonce that is used for nothing else. (Nonces of seals are random and 24 bytes long.)
     pub(crate) fn derive(&self, purpose: &[u8; NONCE_BYTES]) -> [u8; COOKIE_SECRET_BYTES] {
@@ -99,6 +155,16 @@ fn bound(place: &[u8], validity: Validity) -> Vec<u8> {
     [&b"ringgate fleet key v1\0"[..], &times, place].concat()
 }
 
+/// What a value is vouched for with. Nothing that a listener's key is bound to begins so.
+fn vouched_for(place: &[u8], said: &[u8], counter: u64) -> Vec<u8> {
+    let len = (place.len() as u64).to_le_bytes();
+    [&b"ringgate fleet word v1\0"[..], &counter.to_le_bytes(), &len, place, said].concat()
+}
+
+const VOUCHED_BEGIN: &str = ",\"seal\":\"";
+const COUNTER_DIGITS: usize = 16;
+/// Of what stands behind a value that is vouched for: 40 bytes are 56 of base64.
+const VOUCHED_BYTES: usize = VOUCHED_BEGIN.len() + COUNTER_DIGITS + 56 + 2;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
@@ -139,6 +205,27 @@ mod tests {
             let cut = STANDARD.encode(&bytes[..index]);
             let cut = ListenerKey { validity: VALIDITY, sealed: cut };
             assert_eq!(fleet(1).open(place, &cut), Err(NotOurs));
+        }
+    }
+
+    #[test]
+    fn a_word_is_the_fleets_at_its_place_and_as_it_was_said() {
+        let (place, value) = (&b"/f/truth/ban/client/1"[..], br#"{"v":1,"until":9}"#);
+        let word = fleet(1).vouch(place, value, 77).unwrap();
+        assert_eq!(fleet(1).vouched(place, &word), Some(77));
+        assert_eq!(fleet(2).vouched(place, &word), None);
+        assert_eq!(fleet(1).vouched(b"/f/truth/ban/client/2", &word), None);
+        assert_eq!(fleet(1).vouched(place, value), None);
+        for index in 0..word.len() {
+            let mut forged = word.to_vec();
+            forged[index] ^= 1;
+            assert_eq!(fleet(1).vouched(place, &forged), None, "{index}");
+            assert_eq!(fleet(1).vouched(place, &word[..index]), None, "{index}");
+        }
+        let read: serde_json::Value = serde_json::from_slice(&word).unwrap();
+        assert_eq!((&read["until"], &read["v"]), (&9.into(), &1.into()));
+        for other in [&b""[..], b"ready", b"}", b"{}"] {
+            assert_eq!(fleet(1).vouch(place, other, 1).unwrap(), other);
         }
     }
 }

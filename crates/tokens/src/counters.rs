@@ -75,6 +75,10 @@ pub struct Standing {
     pub is_current: bool,
     /// The number of a doubt that is held back.
     pub doubt: Option<u64>,
+    /// Whether etcd takes no writes for want of space.
+    pub lacks_space: bool,
+    /// Bans that are not obeyed.
+    pub bans_left_out: usize,
     /// Bytes of answers that are kept.
     pub memory_bytes: usize,
     /// Whether it serves.
@@ -185,6 +189,8 @@ fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
         ("memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes as u64),
         ("mirror_current", "Whether what is known is up to date.", standing.is_current.into()),
         ("mirror_held_back", "Whether news is held back.", standing.doubt.is_some().into()),
+        ("no_space", "Whether etcd takes no writes.", standing.lacks_space.into()),
+        ("bans_left_out", "Bans that are not obeyed.", standing.bans_left_out as u64),
         ("ready", "Whether requests are served.", standing.is_ready.into()),
     ] {
         head(text, name, help, "gauge");

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::{Client, Error};
-use ringgate_fleet::keyspace::{self, Name, Place};
-use ringgate_fleet::lease::{self, Registration};
-use ringgate_fleet::mirror::{self, Machine, Truth};
+use ringgate_fleet::keyspace::{Name, Place};
+use ringgate_fleet::lease::{self, Registration, Words};
+use ringgate_fleet::mirror::{self, Machine, Reads, Truth};
 use ringgate_fleet::values::{Refused, Service, Stored};
 use ringgate_os::clock;
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ use crate::book::Held;
 use crate::counters::add;
 use crate::desk::Desk;
 use crate::ledger::{Decision, Grounds, closing, reading};
-use crate::service::Shared;
+use crate::service::{Plan, Shared};
 
 /// Keeps the desk true for as long as the service lives.
 pub(crate) async fn mirror(
@@ -27,7 +27,8 @@ pub(crate) async fn mirror(
     commands: mpsc::Receiver<mirror::run::Command>,
 ) {
     let truth = shared.options.keyspace.truth();
-    let options = mirror::Options::new(truth, keyspace::classify, shared.seed());
+    let reads = Reads::new(Some(shared.options.key.clone()));
+    let options = mirror::Options::new(truth, reads, shared.seed());
     let machine = Machine::new(options, Truth::default());
     let seer = Arc::clone(&shared);
     let see = move |machine: &Machine, changes: Vec<mirror::Change>| {
@@ -51,11 +52,16 @@ pub(crate) async fn register(
     commands: mpsc::Receiver<lease::run::Command>,
 ) {
     let mut registration = Registration::new(REGISTRATION_TTL_S, shared.seed());
+    let Plan { keyspace, key, .. } = &shared.options;
+    let began_ms = clock::unix_ns() / NS_PER_MS;
+    registration.vouch_with(Words::new(keyspace.clone(), key.clone(), began_ms));
     match own_value(&shared) {
         Ok(value) => registration.set(own_key(&shared), value),
         Err(why) => tracing::error!("this service cannot register: {why}"),
     }
-    lease::run::run(registration, client, commands, |_, _| {}).await;
+    let seer = Arc::clone(&shared);
+    let see = move |_, registration: &Registration| seer.see_space(registration.lacks_space());
+    lease::run::run(registration, client, commands, see).await;
 }
 
 fn own_key(shared: &Shared) -> Bytes {
@@ -65,21 +71,25 @@ fn own_key(shared: &Shared) -> Bytes {
 
 fn own_value(shared: &Shared) -> Result<Bytes, Refused> {
     let options = &shared.options;
+    let (doubt, held) = shared.held();
     let value = Service {
         instance: shared.owner.to_string(),
         host: options.host.to_string(),
         version: options.version.clone(),
         started: shared.started_s,
         written: clock::unix_seconds(),
+        doubt,
+        held,
     };
     value.encode()
 }
 
-/// Writes this service's key anew now and then: others see that it is not stuck, and what time it
-/// is here.
+/// Writes this service's key anew now and then, and when it holds something back: others see that,
+/// that it is not stuck, and what time it is here.
 pub(crate) async fn write_anew(shared: Arc<Shared>, register: mpsc::Sender<lease::run::Command>) {
     loop {
-        tokio::time::sleep(WRITE_EVERY).await;
+        let news = shared.holds.notified();
+        let _ = tokio::time::timeout(WRITE_EVERY, news).await;
         let Ok(value) = own_value(&shared) else { return };
         if register.send(lease::run::Command::Set(own_key(&shared), value)).await.is_err() {
             return;
@@ -262,6 +272,7 @@ pub(crate) async fn close(shared: &Shared, client: &Client) {
     }
 }
 
+const NS_PER_MS: u64 = 1_000_000;
 const REGISTRATION_TTL_S: i64 = 10;
 const WRITE_EVERY: Duration = Duration::from_mins(1);
 /// Beyond the longest token: clocks differ, and players are told of a little later.

@@ -71,6 +71,9 @@ pub(crate) struct Shared {
     pub(crate) lease: AtomicI64,
     /// A decision about slots has ended.
     pub(crate) leased: Notify,
+    /// Something else is held back than before.
+    pub(crate) holds: Notify,
+    held: Mutex<Vec<String>>,
     pub(crate) is_stopping: AtomicBool,
     pub(crate) confirm: mpsc::Sender<mirror::run::Command>,
     pub(crate) glance: Glance,
@@ -86,6 +89,7 @@ pub(crate) struct Shared {
 pub(crate) struct Plan {
     pub(crate) etcd: etcd::Options,
     pub(crate) keyspace: Keyspace,
+    pub(crate) key: FleetKey,
     pub(crate) name: Name,
     pub(crate) host: Name,
     pub(crate) version: String,
@@ -130,13 +134,34 @@ impl Shared {
         self.is_stopping.load(Ordering::Relaxed)
     }
 
+    /// The number of what is held back, or 0, and what that is.
+    pub(crate) fn held(&self) -> (u64, Vec<String>) {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        (standing.doubt.unwrap_or_default(), held)
+    }
+
+    /// Notes whether etcd takes writes.
+    pub(crate) fn see_space(&self, lacks: bool) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if lacks && !standing.lacks_space {
+            tracing::error!(event = "no_space", "etcd takes no writes: it has no space left");
+        }
+        standing.lacks_space = lacks;
+    }
+
     /// Notes how the mirror is, and tells the log what an operator should know.
     pub(crate) fn see_mirror(&self, status: &mirror::Status) {
         let doubt = status.doubt.as_ref().map(|(number, _)| *number);
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *standing;
         (standing.is_current, standing.doubt) = (status.is_current, doubt);
+        standing.bans_left_out = status.bans_left_out;
         drop(standing);
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = status.held();
+        if before.doubt != doubt {
+            self.holds.notify_one();
+        }
         if before.is_current != status.is_current {
             let why = status.last_error.as_deref().unwrap_or("no error");
             if status.is_current {
@@ -168,17 +193,19 @@ pub fn start(options: Options) -> io::Result<Running> {
     let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
     let owner = owner(&name)?;
     let seed = of_text(owner.as_str());
-    let desk = Desk::new(keyspace.clone(), key, name.clone(), rules, seed);
+    let desk = Desk::new(keyspace.clone(), key.clone(), name.clone(), rules, seed);
     let callers = Callers::new(options.callers);
     let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, commands) = mpsc::channel(8);
     let shared = Arc::new(Shared {
-        options: Plan { etcd, keyspace, name, host, version, rules, drain },
+        options: Plan { etcd, keyspace, key, name, host, version, rules, drain },
         owner,
         started_s: clock::unix_seconds(),
         counters: Counters::default(),
         lease: AtomicI64::new(0),
         leased: Notify::new(),
+        holds: Notify::new(),
+        held: Mutex::default(),
         is_stopping: AtomicBool::new(false),
         confirm,
         glance: Glance::default(),

@@ -1,17 +1,31 @@
-//! `ringgate fleet confirm`: an operator believes what a gateway holds back.
+//! `ringgate fleet confirm`: an operator believes what is held back. One process is told so at its
+//! control socket, all of them by a word of the fleet's key in etcd.
 
+use std::path::Path;
+use std::time::Duration;
+
+use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::txn::Put;
+use ringgate_fleet::keyspace::Place as Key;
+use ringgate_fleet::values::{Confirmation, Stored};
+use ringgate_os::clock::{self, Clock};
 use serde::Deserialize;
 
 use super::super::Failure;
 use super::super::admin::{Answer, Place};
 use super::super::exit::print;
+use super::survey::Survey;
+use super::target::{Fleet, away};
 
-/// Have a gateway obey the news of its fleet that it holds back
+/// Have a gateway, or the whole fleet, obey the news that it holds back
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The number of what is held back, as `ringgate status` and the log tell it
-    #[arg(value_name = "NUMBER")]
-    doubt: u64,
+    #[arg(value_name = "NUMBER", required_unless_present = "all", conflicts_with = "all")]
+    doubt: Option<u64>,
+    /// Everything that anybody holds back of what etcd says now (needs --config with the fleet's key)
+    #[arg(long, requires = "config", conflicts_with_all = ["control", "admin"])]
+    all: bool,
     #[command(flatten)]
     place: Place,
 }
@@ -22,8 +36,15 @@ struct Outcome {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let admin = args.place.find()?;
-    let number = args.doubt;
+    match (args.doubt, args.place.config()) {
+        (Some(number), _) => one(&args.place, number),
+        (None, Some(file)) => all(file),
+        (None, None) => Err(Failure::bad_input("expected a NUMBER, or --all --config FILE")),
+    }
+}
+
+fn one(place: &Place, number: u64) -> Result<(), Failure> {
+    let admin = place.find()?;
     let Answer { status, body } = admin.post(&format!("/fleet/confirm?doubt={number}"))?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(Outcome { confirmed: true })) => {
@@ -39,3 +60,52 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         _ => Err(admin.unexpected(status, &body)),
     }
 }
+
+fn all(file: &Path) -> Result<(), Failure> {
+    let fleet = Fleet::of(file)?;
+    fleet.key()?;
+    let (before, after) = fleet.ask(async |client| {
+        let survey = Survey::take(client, &fleet.keyspace).await?;
+        write(&fleet, client, &survey).await?;
+        let after = wait(&fleet, client).await?;
+        Ok((survey, after))
+    })?;
+    let held: String = before.holders().iter().map(|it| format!("{it}\n")).collect();
+    let left = after.holders();
+    if let Some(first) = left.first() {
+        return Err(Failure::failed(format_args!(
+            "{held}{} still hold news back, such as {first}: ask there (`ringgate fleet confirm NUMBER`)",
+            left.len()
+        )));
+    }
+    print(&format!("{held}everybody obeys what etcd tells\n"))
+}
+
+/// The word that what was looked at is to be believed.
+async fn write(fleet: &Fleet, client: &Client, survey: &Survey) -> Result<(), Failure> {
+    let word = Confirmation {
+        cluster: format!("{:x}", survey.cluster_id),
+        revision: survey.revision,
+        at: clock::unix_seconds(),
+        by: std::env::var("USER").unwrap_or_default(),
+    };
+    let key = fleet.keyspace.key(&Key::Confirm);
+    let value = fleet.vouch(&key, &word.encode().map_err(Failure::bad_input)?)?;
+    client.put(&Put { key, value, lease: 0 }).await.map(drop).map_err(|why| away(&why))
+}
+
+/// Until everybody says that nothing is held back, or that takes too long.
+async fn wait(fleet: &Fleet, client: &Client) -> Result<Survey, Failure> {
+    let clock = Clock::start();
+    loop {
+        let survey = Survey::take(client, &fleet.keyspace).await?;
+        if survey.holders().is_empty() || clock.now_ns() > WAIT_NS_MAX {
+            return Ok(survey);
+        }
+        tokio::time::sleep(WAIT_STEP).await;
+    }
+}
+
+/// A list that is in doubt is read again every ten seconds.
+const WAIT_NS_MAX: u64 = 30_000_000_000;
+const WAIT_STEP: Duration = Duration::from_millis(300);

@@ -7,6 +7,7 @@ use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::txn::{Delete, Put};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{IpPrefix, Place};
+use ringgate_fleet::mirror::face::BANS_MAX;
 use ringgate_fleet::values::{Ban, Stored};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
@@ -120,7 +121,8 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
     let value = ban.encode().map_err(Failure::bad_input)?;
     let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
     let said = format!("{} may not play in this fleet{span}", named(&whom));
-    fleet.ask(async |client| {
+    let holders = fleet.ask(async |client| {
+        has_room(client, &fleet, whom.len()).await?;
         let lease = match args.lasts {
             Some(lasts) => grant(client, lasts).await?,
             None => 0,
@@ -128,13 +130,15 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
         let mut revision = 0;
         for whom in &whom {
             let key = fleet.keyspace.key(&place(*whom));
-            let put = Put { key, value: value.clone(), lease };
+            let value = fleet.vouch(&key, &value)?;
+            let put = Put { key, value, lease };
             revision = revision.max(write(client, &put).await.map_err(|why| away(&why))?);
         }
         let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
-        heard.map_err(|late| Failure::failed(format_args!("{said}, but {late}")))
+        heard.map_err(|late| Failure::failed(format_args!("{said}, but {late}")))?;
+        holders(client, &fleet).await
     })?;
-    print(&format!("{said}\n"))
+    print(&format!("{said}\n{holders}"))
 }
 
 /// Writes a ban, and returns since when it stands. One that stands already is not written again:
@@ -147,6 +151,27 @@ async fn write(client: &Client, put: &Put) -> Result<i64, Error> {
     }
 }
 
+/// More bans than everybody copies would be obeyed by nobody.
+async fn has_room(client: &Client, fleet: &Fleet, more: usize) -> Result<(), Failure> {
+    let bans = Range { count_only: true, ..Range::prefix(&fleet.keyspace.bans()) };
+    let there = client.range(&bans).await.map_err(|why| away(&why))?.count;
+    if there.saturating_add(more as i64) > BANS_MAX as i64 {
+        return Err(Failure::failed(format_args!(
+            "there are {} bans already, and {} is the most that are obeyed: lift some \
+             (`ringgate fleet allow`), or deny prefixes instead of many addresses",
+            count(there as u64),
+            count(BANS_MAX as u64)
+        )));
+    }
+    Ok(())
+}
+
+/// Who holds news back. A ban that is the fleet's word holds there all the same; another does not,
+/// and none is lifted there.
+async fn holders(client: &Client, fleet: &Fleet) -> Result<String, Failure> {
+    Survey::take(client, &fleet.keyspace).await.map(|survey| survey.tell_holders())
+}
+
 /// A lease as long as a ban. It is not shorter: etcd rounds up.
 async fn grant(client: &Client, lasts: Duration) -> Result<i64, Failure> {
     let seconds = i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX);
@@ -156,7 +181,7 @@ async fn grant(client: &Client, lasts: Duration) -> Result<i64, Failure> {
 pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
     let (whom, fleet) = (args.whom.all()?, args.target.find()?);
     let named = named(&whom);
-    let was = fleet.ask(async |client| {
+    let (was, holders) = fleet.ask(async |client| {
         let survey = Survey::take(client, &fleet.keyspace).await?;
         let (mut was, mut revision) = (0, 0);
         for whom in &whom {
@@ -170,11 +195,11 @@ pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
         }
         let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
         heard.map_err(|late| Failure::failed(format_args!("{named} may play, but {late}")))?;
-        Ok(was)
+        Ok((was, survey.tell_holders()))
     })?;
     print(&match was {
-        0 => format!("{named} was not denied in this fleet\n"),
-        _ => format!("{named} may play\n"),
+        0 => format!("{named} was not denied in this fleet\n{holders}"),
+        _ => format!("{named} may play\n{holders}"),
     })
 }
 

@@ -11,6 +11,7 @@ use ringgate_fleet::epochs::{self, Policy, Role};
 use ringgate_fleet::etcd::kv::end_of_prefix;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
 use ringgate_fleet::keyspace::{Name, Place};
+use ringgate_fleet::mirror::face::BANS_MAX;
 use ringgate_fleet::values::{Agent, Gateway, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
@@ -22,7 +23,7 @@ use super::super::doctor::{Finding, conclude, render};
 use super::super::exit::print;
 use super::SCHEMA;
 use super::keys::rows;
-use super::survey::Survey;
+use super::survey::{Holder, Survey};
 use super::target::{Fleet, Target, runtime};
 use crate::config::values;
 
@@ -50,6 +51,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut findings = runtime.block_on(members(&fleet));
     let client = fleet.client()?;
     let survey = runtime.block_on(Survey::take(&client, &fleet.keyspace))?;
+    findings.push(runtime.block_on(space(&client)));
     findings.extend(examine(&survey, clock::unix_seconds()));
     let clocks = runtime.block_on(watch(&client, &fleet, &survey, args.watch));
     findings.push(clock_finding(&survey, &clocks, args.watch));
@@ -67,7 +69,7 @@ async fn members(fleet: &Fleet) -> Vec<Finding> {
     let mut clusters = BTreeMap::new();
     for endpoint in &fleet.options.endpoints {
         let what = format!("etcd {endpoint}");
-        match answer_of(&fleet.options, endpoint).await {
+        match answer_of(fleet, endpoint).await {
             Ok((cluster, ms)) => {
                 clusters.insert(cluster, endpoint.to_string());
                 let finding = Finding::ok(what, format!("cluster {cluster:x}, answers in {ms} ms"));
@@ -96,10 +98,11 @@ async fn members(fleet: &Fleet) -> Vec<Finding> {
     findings
 }
 
-async fn answer_of(options: &Options, endpoint: &Endpoint) -> Result<(u64, u64), String> {
-    let client = Client::new(Options { endpoints: vec![endpoint.clone()], ..options.clone() });
-    let client = client.map_err(|why| why.to_string())?;
-    let mut range = ringgate_fleet::etcd::kv::Range::one("/");
+async fn answer_of(fleet: &Fleet, endpoint: &Endpoint) -> Result<(u64, u64), String> {
+    let options = Options { endpoints: vec![endpoint.clone()], ..fleet.options.clone() };
+    let client = Client::new(options).map_err(|why| why.to_string())?;
+    // What a user may read who has rights on the fleet's prefix alone.
+    let mut range = ringgate_fleet::etcd::kv::Range::one(fleet.keyspace.truth());
     range.count_only = true;
     client.range(&range).await.map_err(|why| why.to_string())?;
     // The first answer has paid for the connection.
@@ -108,9 +111,38 @@ async fn answer_of(options: &Options, endpoint: &Endpoint) -> Result<(u64, u64),
     Ok((ranged.header.cluster_id, clock.now_ns() / 1_000_000))
 }
 
+/// Whether etcd takes writes. A lease that ends at once is the least of them.
+async fn space(client: &Client) -> Finding {
+    match client.grant(1).await {
+        Ok(_) => Finding::ok("etcd's space", "it takes writes"),
+        Err(why) if why.lacks_space() => Finding::ok("etcd's space", why.to_string()).bites(
+            "nobody new is registered, nothing can be banned, rotated or claimed",
+            "etcdctl compact, etcdctl defrag on each member, etcdctl alarm disarm; and a larger --quota-backend-bytes",
+        ),
+        Err(why) => Finding::ok("etcd's space", format!("no lease was granted: {why}")).bites(
+            "whoever registers needs one",
+            "look at etcd's log, and at what this user may do",
+        ),
+    }
+}
+
+/// How many are banned, and whether that is more than is obeyed.
+fn bans(survey: &Survey) -> Finding {
+    let there = survey.bans.len();
+    let finding = Finding::ok("bans", format!("{there} of {BANS_MAX}"));
+    if there <= BANS_MAX / 10 * 9 {
+        return finding;
+    }
+    finding.bites(
+        "what is beyond that is obeyed by nobody, and commands refuse it",
+        "ringgate fleet allow for some, or prefixes in place of many addresses",
+    )
+}
+
 /// Everything that one look can tell.
 pub(super) fn examine(survey: &Survey, now_s: u64) -> Vec<Finding> {
     let mut findings = vec![versions(survey), leases(survey), unreadable(survey), reach(survey)];
+    findings.push(bans(survey));
     findings.extend(doubts(survey));
     findings.extend(stale(survey, now_s));
     findings.extend(epochs_of(survey, now_s));
@@ -146,14 +178,12 @@ fn leases(survey: &Survey) -> Finding {
     )
 }
 
-/// Gateways that do not believe what they see in etcd.
-fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> + '_ {
-    let doubting = survey.gateways.iter().filter(|(_, it)| it.doubt != 0);
-    doubting.map(|(name, gateway)| {
-        let doubt = gateway.doubt;
-        Finding::ok(format!("{name}"), format!("holds news back, under number {doubt}")).bites(
-            "it serves on with what it knew: no new backends, keys and bans reach its players",
-            format!("ringgate status there says why; ringgate fleet confirm {doubt} there has it believed"),
+/// Processes that do not believe what they see in etcd.
+fn doubts(survey: &Survey) -> impl Iterator<Item = Finding> {
+    survey.holders().into_iter().map(|Holder { name, doubt, what }| {
+        Finding::ok(name, format!("holds back under number {doubt}: {what}")).bites(
+            "it keeps what it knew of that; where that is all, only what the fleet's key vouches for and what is newer is obeyed, and nothing is lifted",
+            format!("its status says why; `ringgate fleet confirm --all` has it believed, and so does `ringgate fleet confirm {doubt}` there"),
         )
     })
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use ringgate_fleet::keyspace::{self, Keyspace, Place};
-use ringgate_fleet::mirror::{Change, Machine, Options, Status, Truth, run};
+use ringgate_fleet::keyspace::{Keyspace, Place};
+use ringgate_fleet::mirror::{Change, Machine, Options, Reads, Status, Truth, run};
 use ringgate_fleet::values::{Agent, Backend, Gateway, Stored};
 use ringgate_os::{clock, utc};
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let fleet = args.target.find()?;
     let client = fleet.client()?;
     let seed = u64::from(std::process::id()) ^ clock::unix_ns();
-    let options = Options::new(fleet.keyspace.truth(), keyspace::classify, seed);
+    let options = Options::new(fleet.keyspace.truth(), Reads::default(), seed);
     let machine = Machine::new(options, Truth::default());
     let (mut commands, rest) = {
         let (sender, receiver) = mpsc::channel(1);

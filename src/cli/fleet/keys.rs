@@ -198,8 +198,14 @@ async fn delete_over(
 
 /// Asks again until tokens are minted with the new keys.
 async fn wait_for(fleet: &Fleet, client: &Client, made: &[Made]) -> Result<(), Failure> {
+    let mut told = String::new();
     loop {
         let survey = Survey::take(client, &fleet.keyspace).await?;
+        let holders = survey.tell_holders();
+        if holders != told {
+            eprint!("{holders}");
+            told = holders;
+        }
         let now_s = clock::unix_seconds();
         let is_through =
             |(listener, next, _): &Made| survey.minted(listener, now_s) >= Some(next.number);

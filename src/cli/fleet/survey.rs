@@ -32,6 +32,20 @@ pub(super) struct Survey {
     pub(super) lasting: Vec<String>,
 }
 
+/// A process that holds news back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) name: String,
+    pub(super) doubt: u64,
+    pub(super) what: String,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} holds back under number {}: {}", self.name, self.doubt, self.what)
+    }
+}
+
 /// Whom a ban means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whom {
@@ -106,6 +120,7 @@ impl Survey {
             Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
             Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
+            Some(Place::Confirm | Place::Gone(_)) => Ok(()),
             _ => Err("it is no key of a fleet".to_owned()),
         };
         let registers = matches!(
@@ -122,6 +137,28 @@ impl Survey {
 
     fn keep_ban(&mut self, whom: Whom, value: &Bytes) -> Result<(), String> {
         read(value).map(|ban| self.bans.push((whom, ban)))
+    }
+
+    /// Who holds news back, under which number, and what.
+    pub(super) fn holders(&self) -> Vec<Holder> {
+        let holder = |name: String, doubt: u64, held: &[String]| {
+            let what = if held.is_empty() { "news".to_owned() } else { held.join(", ") };
+            (doubt != 0).then_some(Holder { name, doubt, what })
+        };
+        let gateways =
+            self.gateways.iter().map(|(name, it)| holder(name.to_string(), it.doubt, &it.held));
+        let services = self.services.iter();
+        let services =
+            services.map(|(name, it)| holder(format!("token service {name}"), it.doubt, &it.held));
+        let agents = self.agents.iter();
+        let agents = agents.map(|(name, it)| holder(format!("agent {name}"), it.doubt, &it.held));
+        gateways.chain(services).chain(agents).flatten().collect()
+    }
+
+    /// The same for people, a line for each.
+    pub(super) fn tell_holders(&self) -> String {
+        let line = |it: Holder| format!("{it}; `ringgate fleet confirm --all` has it believed\n");
+        self.holders().into_iter().map(line).collect()
     }
 
     /// The epochs that gateways with this listener have confirmed, each with its name.

@@ -1,11 +1,13 @@
 //! Which fleet is meant, and asking its etcd.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use ringgate_core::secret::Key;
 use ringgate_fleet::etcd::{Client, Credentials, Endpoint, Error, Options, TlsFiles};
 use ringgate_fleet::keyspace::Keyspace;
 use ringgate_fleet::seal::FleetKey;
+use ringgate_os::clock;
 use zeroize::Zeroizing;
 
 use super::super::Failure;
@@ -65,13 +67,7 @@ impl Target {
     /// The fleet that the arguments mean.
     pub(super) fn find(&self) -> Result<Fleet, Failure> {
         if let Some(file) = &self.config {
-            let found = config::fleet(file, &KeySources::of_process())?;
-            let fleet = found.ok_or_else(|| {
-                let file = file.display();
-                Failure::bad_input(format_args!("{file}: expected a table [fleet]"))
-            })?;
-            let (options, keyspace) = (fleet.options(), fleet.keyspace);
-            return Ok(Fleet { keyspace, options, key: fleet.key });
+            return Fleet::of(file);
         }
         let Some(keyspace) = self.fleet.clone() else {
             return Err(Failure::bad_input(
@@ -99,6 +95,27 @@ impl Target {
 }
 
 impl Fleet {
+    /// The fleet that a file means.
+    pub(super) fn of(file: &Path) -> Result<Self, Failure> {
+        let found = config::fleet(file, &KeySources::of_process())?;
+        let fleet = found.ok_or_else(|| {
+            let file = file.display();
+            Failure::bad_input(format_args!("{file}: expected a table [fleet]"))
+        })?;
+        let (options, keyspace) = (fleet.options(), fleet.keyspace);
+        Ok(Self { keyspace, options, key: fleet.key })
+    }
+
+    /// A value as the fleet's word, which also those obey who doubt what etcd says; as it is where
+    /// the fleet's key is not at hand.
+    pub(super) fn vouch(&self, key: &[u8], value: &Bytes) -> Result<Bytes, Failure> {
+        let Some(fleet_key) = &self.key else { return Ok(value.clone()) };
+        let counter = clock::unix_ns() / NS_PER_MS;
+        fleet_key.vouch(key, value, counter).map_err(|cause| {
+            Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
+        })
+    }
+
     /// Asks etcd.
     pub(super) fn ask<T>(
         &self,
@@ -140,3 +157,5 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 pub(super) fn away(why: &Error) -> Failure {
     Failure::failed(format_args!("etcd: {why}"))
 }
+
+const NS_PER_MS: u64 = 1_000_000;

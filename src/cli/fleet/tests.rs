@@ -47,6 +47,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         started: 1,
         written: NOW_S,
         doubt: 0,
+        held: Vec::new(),
         run_dir: String::new(),
         heard: None,
         denied: None,
@@ -148,6 +149,8 @@ fn agents_and_what_is_behind_them_are_seen() {
         gateways: vec!["g1".into()],
         started: NOW_S,
         written: NOW_S,
+        doubt: 0,
+        held: Vec::new(),
     };
     add(&mut survey, &Place::Agent(name("host-7")), &agent, 5);
     let reach = Reach::Agent("host-7".into());
@@ -203,7 +206,7 @@ fn the_doctor_finds_what_is_wrong() {
         (found.severity, found.found.as_str())
     };
     assert_eq!(found("versions"), (Severity::Could, "0.1.0 (2), 0.2.0 (1)"));
-    assert_eq!(found("g3"), (Severity::Bites, "holds news back, under number 12"));
+    assert_eq!(found("g3"), (Severity::Bites, "holds back under number 12: news"));
     let silent = "has written nothing for 181 s, and its lease lives";
     assert!(findings.iter().any(|it| it.what == "g3" && it.found == silent), "{findings:?}");
     assert_eq!(found("leases").0, Severity::Bites);

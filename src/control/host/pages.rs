@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::values::word_of;
+use crate::control::membership;
 use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
 use crate::control::view::Reloads;
@@ -103,6 +104,7 @@ pub(super) fn detail(status: &Status) -> String {
     if let Some((number, why)) = &status.mirror.doubt {
         put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
     }
+    membership::put_limits(&mut lines, &status.mirror, status.lacks_space);
     if !status.is_registered {
         put(&mut lines, format_args!("fleet: not registered\n"));
     }
@@ -260,6 +262,7 @@ fn metrics_of_fleet(text: &mut Text, status: &Status) {
     one("ringgate_fleet_unreadable", Kind::Gauge, "Keys that cannot be read.", unreadable);
     let announced = status.announced as u64;
     one("ringgate_fleet_announced", Kind::Gauge, "Processes that came themselves.", announced);
+    fleet::limits(text, &status.mirror, status.lacks_space);
     fleet::refused_and_copied(text, &status.announcements_refused, status.copies);
     let mut states = text.family(
         "ringgate_agent_backend_state",

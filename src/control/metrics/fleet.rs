@@ -2,6 +2,7 @@
 
 use super::text::{Kind, Text};
 use crate::control::membership::FleetShown;
+use ringgate_fleet::mirror;
 
 /// All of them.
 pub(super) fn render(text: &mut Text, shown: &FleetShown) {
@@ -27,6 +28,8 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "The number of what is held back until an operator confirms; 0 for nothing.",
         status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number),
     );
+    limits(text, &status.mirror, status.lacks_space);
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     one(
         "ringgate_fleet_pending",
         Kind::Gauge,
@@ -139,6 +142,15 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         let newest = confirmed.iter().max().copied().unwrap_or_default();
         epochs.sample(&[("listener", listener)], newest);
     }
+}
+
+/// What etcd cannot hold, or this process.
+pub(in crate::control) fn limits(text: &mut Text, mirror: &mirror::Status, lacks_space: bool) {
+    let mut one = |name, help, value: u64| text.family(name, Kind::Gauge, help).sample(&[], value);
+    let space = "1 while etcd takes no writes, because it has no space left.";
+    one("ringgate_fleet_no_space", space, lacks_space.into());
+    let left_out = "Bans that are not obeyed, because there are more than are copied.";
+    one("ringgate_fleet_bans_left_out", left_out, mirror.bans_left_out as u64);
 }
 
 /// What agents in a fleet count as well: game processes that were refused, by reason, and copies

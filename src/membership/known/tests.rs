@@ -178,3 +178,31 @@ fn our_own_registration_is_looked_at_when_somebody_else_touches_it() {
     assert!(reading.take_own_doubt());
     assert_eq!(reading.known(NOW_S).gateways, 0);
 }
+
+#[test]
+fn a_key_that_was_known_is_accepted_until_its_own_end_whatever_stands_there() {
+    let mut reading = reading();
+    let at = "/f/truth/key/main/1";
+    let validity = Validity { from: NOW_S - 9, mint_until: NOW_S + 50, accept_until: NOW_S + 60 };
+    let sealed = |byte: u8| {
+        let key = Key::from_bytes([byte; 32]);
+        let sealed = fleet_key().seal(at.as_bytes(), validity, &key).expect("random numbers");
+        String::from_utf8(sealed.encode().expect("sound").to_vec()).expect("JSON")
+    };
+    let keys = |reading: &mut Reading, now_s| {
+        let known = reading.known(now_s).keys;
+        let keys = known.get("main").map_or(&[][..], Vec::as_slice);
+        keys.iter().map(|(_, key)| key.as_bytes()[0]).collect::<Vec<_>>()
+    };
+    put(&mut reading, at, &sealed(1));
+    assert_eq!(keys(&mut reading, NOW_S), [1]);
+    // A backup from before it was believed: token services that hold that back mint with it.
+    delete(&mut reading, at);
+    assert_eq!(keys(&mut reading, NOW_S), [1]);
+    // Somebody rotates there, under the same number.
+    put(&mut reading, at, &sealed(2));
+    put(&mut reading, at, "{");
+    assert_eq!(keys(&mut reading, NOW_S), [2, 1]);
+    assert_eq!(reading.next_s(), NOW_S + 60);
+    assert!(keys(&mut reading, NOW_S + 60).is_empty());
+}

@@ -1,5 +1,7 @@
 //! What a registration does next, as a state machine without sockets and clocks.
 
+mod words;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
@@ -9,6 +11,7 @@ use crate::etcd::Error;
 use crate::etcd::kv::Range;
 use crate::etcd::lease::Lease;
 use crate::etcd::txn::{Compare, Decided, Delete, Op, Put, Txn};
+pub use words::Words;
 
 /// What the shell shall do. Answers name the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,19 @@ pub struct Registration {
     stops: bool,
     lost: u64,
     last_error: Option<String>,
+    /// etcd takes no writes, because it has no space left.
+    lacks_space: bool,
+    words: Option<Words>,
+    farewell: Farewell,
+}
+
+/// How far it is told that everything goes because its owner wants that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Farewell {
+    Owed,
+    /// Under this lease.
+    Told(i64),
+    Said,
 }
 
 #[derive(Debug)]
@@ -99,6 +115,7 @@ struct Asked {
 
 #[derive(Debug)]
 enum What {
+    Farewell,
     Lease,
     Revoke,
     Item { key: Bytes, value: Bytes, was: Standing },
@@ -119,6 +136,9 @@ impl Registration {
             stops: false,
             lost: 0,
             last_error: None,
+            lacks_space: false,
+            words: None,
+            farewell: Farewell::Said,
         }
     }
 
@@ -137,6 +157,17 @@ impl Registration {
                 .insert(key, Item { value: Bytes::new(), standing: Standing::Leaving });
         }
         registration
+    }
+
+    /// Has the fleet's key vouch for what is written from now on, and for the end of it.
+    pub fn vouch_with(&mut self, words: Words) {
+        self.words = Some(words);
+        self.farewell = Farewell::Owed;
+    }
+
+    /// Whether etcd refused the last write for want of space.
+    pub const fn lacks_space(&self) -> bool {
+        self.lacks_space
     }
 
     /// What a successor has to know.
@@ -259,7 +290,13 @@ impl Registration {
             return wants.then_some((What::Lease, Ask::Grant(self.ttl_s)));
         };
         if self.stops {
-            return Some((What::Revoke, Ask::Revoke(held.id)));
+            return Some(match (self.farewell, &self.words) {
+                (Farewell::Owed, Some(_)) => (What::Farewell, Ask::Grant(FAREWELL_S)),
+                (Farewell::Told(lease), Some(words)) => {
+                    (What::Farewell, Ask::Decide(words.farewell(held.id, lease, now_ms)))
+                }
+                _ => (What::Revoke, Ask::Revoke(held.id)),
+            });
         }
         if now_ms >= held.renew_at_ms {
             return Some((What::Lease, Ask::KeepAlive(held.id)));
@@ -270,9 +307,13 @@ impl Registration {
             _ => true,
         };
         let (key, item) = self.items.iter().find(|(_, item)| is_due(item))?;
-        let (key, value, was) = (key.clone(), item.value.clone(), item.standing);
-        let txn = step(&key, item, held.id);
-        Some((What::Item { key, value, was }, Ask::Decide(txn)))
+        let (key, said, was) = (key.clone(), item.value.clone(), item.standing);
+        let value = match &self.words {
+            Some(words) => words.vouch(&key, &item.value, now_ms),
+            None => item.value.clone(),
+        };
+        let txn = step(&key, item.standing, Put { key: key.clone(), value, lease: held.id });
+        Some((What::Item { key, value: said, was }, Ask::Decide(txn)))
     }
 
     /// Nobody waits any more for the answer to what was asked last: it may have been done or not.
@@ -286,6 +327,11 @@ impl Registration {
             return;
         };
         match (answer, asked.what) {
+            // The end is not put off for it.
+            (answer, What::Farewell) => {
+                let lease = answer.map_or(0, |lease| lease.id);
+                self.farewell = if lease == 0 { Farewell::Said } else { Farewell::Told(lease) };
+            }
             (Err(why), _) => self.fail(now_ms, &why),
             (Ok(_), What::Revoke) => self.lease = None,
             (Ok(lease), _) if lease.ttl_s <= 0 || lease.id == 0 => self.lose(now_ms),
@@ -308,6 +354,7 @@ impl Registration {
             return;
         };
         let What::Item { key, value, was } = asked.what else {
+            self.farewell = Farewell::Said;
             return;
         };
         match answer {
@@ -315,6 +362,7 @@ impl Registration {
             Err(why) => self.fail(now_ms, &why),
             Ok(decided) => {
                 self.backoff.reset();
+                self.lacks_space = false;
                 if was == Standing::Leaving {
                     self.settle_leaving(&key);
                 } else {
@@ -372,6 +420,7 @@ impl Registration {
 
     fn fail(&mut self, now_ms: u64, why: &Error) {
         self.last_error = Some(why.to_string());
+        self.lacks_space |= why.lacks_space();
         // Once it must stop, there is no sense in waiting for a server that is away.
         if self.stops && self.backoff.failures() >= STOP_ATTEMPTS {
             self.lease = None;
@@ -381,11 +430,11 @@ impl Registration {
 }
 
 /// The transaction that brings a key one step nearer to where it should be.
-fn step(key: &Bytes, item: &Item, lease: i64) -> Txn {
-    let put = Put { key: key.clone(), value: item.value.clone(), lease };
+fn step(key: &Bytes, standing: Standing, put: Put) -> Txn {
+    let lease = put.lease;
     let read = || vec![Op::Range(Range::one(key.clone()))];
     let is_ours = || vec![Compare::Lease(key.clone(), lease)];
-    match item.standing {
+    match standing {
         Standing::Absent | Standing::Taken { .. } | Standing::Written => Txn::claim(put),
         Standing::Outdated => Txn { when: is_ours(), then: vec![Op::Put(put)], or_else: read() },
         Standing::Former { mod_revision } => Txn {
@@ -404,5 +453,8 @@ const BACKOFF_FIRST_MS: u64 = 100;
 const BACKOFF_LAST_MS: u64 = 3_000;
 /// Leases that are remembered: those of a few restored backups.
 const FORMER_MAX: usize = 8;
+/// How long it is told that what stood under a lease was given up: longer than any mirror looks
+/// back.
+const FAREWELL_S: i64 = 3_600;
 /// How often a lease that is to end is asked to.
 const STOP_ATTEMPTS: u32 = 3;

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use super::judge::{Classify, Doubt};
+use super::judge::Doubt;
+use super::reads::Reads;
 use crate::etcd::kv::Range;
 
 /// What a mirror is told at its start.
@@ -10,8 +11,8 @@ use crate::etcd::kv::Range;
 pub struct Options {
     /// What it copies.
     pub prefix: Bytes,
-    /// Whose loss is looked at.
-    pub classify: Classify,
+    /// Whose loss is looked at, and what is vouched for.
+    pub reads: Reads,
     /// Makes this process's waits unlike others'.
     pub seed: u64,
     /// How often the count and the stream are checked.
@@ -24,18 +25,22 @@ pub struct Options {
     pub memory_ms: u64,
     /// Keys in a page.
     pub page_keys: i64,
-    /// More keys than this are not copied.
+    /// More keys than this are not copied, bans aside.
     pub keys_max: usize,
-    /// More bytes of keys and values than this are not copied.
+    /// More bytes of keys and values than this are not copied, bans aside.
     pub bytes_max: usize,
+    /// More bans than this are left out, and take nothing else along.
+    pub bans_max: usize,
+    /// More bytes of bans than this are left out.
+    pub ban_bytes_max: usize,
 }
 
 impl Options {
     /// The usual times and bounds.
-    pub fn new(prefix: impl Into<Bytes>, classify: Classify, seed: u64) -> Self {
+    pub fn new(prefix: impl Into<Bytes>, reads: Reads, seed: u64) -> Self {
         Self {
             prefix: prefix.into(),
-            classify,
+            reads,
             seed,
             check_every_ms: 5_000,
             silence_max_ms: 15_000,
@@ -44,7 +49,14 @@ impl Options {
             page_keys: 500,
             keys_max: 200_000,
             bytes_max: 256 << 20,
+            bans_max: BANS_MAX,
+            ban_bytes_max: 128 << 20,
         }
+    }
+
+    /// Whether one ban more may be copied, with which there are so many bytes of them.
+    pub(super) const fn has_room_for_ban(&self, bans: usize, bytes: usize) -> bool {
+        bans < self.bans_max && bytes <= self.ban_bytes_max
     }
 }
 
@@ -94,4 +106,28 @@ pub struct Status {
     pub disagreements: u64,
     /// Events that were applied.
     pub events: u64,
+    /// Bans that are not obeyed, because there are more than a mirror copies.
+    pub bans_left_out: usize,
 }
+
+impl Status {
+    /// Whether what etcd tells now is another history than the one that is known: nothing of it is
+    /// obeyed but what the fleet's key vouches for.
+    pub const fn is_rewritten(&self) -> bool {
+        matches!(&self.doubt, Some((_, doubt)) if !matches!(doubt, Doubt::ManyGone(_)))
+    }
+
+    /// What is held back, in a word or two for each kind.
+    pub fn held(&self) -> Vec<String> {
+        match &self.doubt {
+            Some((_, Doubt::ManyGone(losses))) => {
+                losses.iter().map(|loss| loss.class.word().to_owned()).collect()
+            }
+            Some(_) => vec!["all".to_owned()],
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Bans that a mirror copies, and commands let there be.
+pub const BANS_MAX: usize = 200_000;

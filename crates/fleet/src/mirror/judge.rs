@@ -1,14 +1,20 @@
 //! What a mirror does not believe by itself. An etcd that was restored from a backup, emptied, or
 //! exchanged for another one answers as calmly as ever; obeying it would retire every backend of a
 //! fleet at once. So such news is held back until an operator confirms it, or it changes.
+//!
+//! That much is gone says nothing about what else is told: only what is missed is held, of the
+//! kinds of which much is missed. And it is missed only where neither its owner has taken leave,
+//! nor one owner had all of it while others still renew their leases.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use bytes::Bytes;
 
-use super::truth::{Entry, Truth};
+use super::reads::{Owner, Reads};
+use super::truth::Entry;
 use crate::etcd::kv::Header;
+use crate::keyspace::Class;
 
 /// Why news is held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +40,19 @@ pub enum Doubt {
         /// What is told now.
         told: u64,
     },
-    /// Half or more of one kind of keys is gone within a short time.
-    ManyGone {
-        /// Which kind, as the mirror's owner numbers them.
-        class: usize,
-        /// How many there were.
-        had: usize,
-        /// How many there are.
-        left: usize,
-    },
+    /// Half or more of some kinds of keys is gone within a short time.
+    ManyGone(Vec<Loss>),
+}
+
+/// Much of one kind of keys is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Which kind.
+    pub class: Class,
+    /// How many there were.
+    pub had: usize,
+    /// How many there are.
+    pub left: usize,
 }
 
 impl fmt::Display for Doubt {
@@ -57,18 +67,16 @@ impl fmt::Display for Doubt {
             Self::TermWentBack { known, told } => {
                 write!(f, "the count of elections went back from {known} to {told}")
             }
-            Self::ManyGone { had, left, .. } => {
-                write!(f, "of {had} keys of one kind {left} are left")
+            Self::ManyGone(losses) => {
+                for (index, Loss { class, had, left }) in losses.iter().enumerate() {
+                    let and = if index == 0 { "" } else { ", and " };
+                    write!(f, "{and}of {had} {} {left} are left", class.word())?;
+                }
+                Ok(())
             }
         }
     }
 }
-
-/// Sorts keys into the kinds whose loss is looked at; `None` for those that come and go.
-pub type Classify = fn(&[u8]) -> Option<usize>;
-
-/// How many kinds there may be.
-pub const CLASSES_MAX: usize = 4;
 
 /// What a header says against what was known.
 pub(super) fn doubt_header(known: &Header, told: &Header) -> Option<Doubt> {
@@ -90,32 +98,79 @@ pub(super) fn doubt_header(known: &Header, told: &Header) -> Option<Doubt> {
     None
 }
 
-/// What a whole list says against what was known.
-pub(super) fn doubt_list(truth: &Truth, next: &Truth, classify: Classify) -> Option<Doubt> {
-    let (had, left) = (counts(truth, classify), counts(next, classify));
-    (0..CLASSES_MAX).find(|&class| is_many(had[class], left[class])).map(|class| Doubt::ManyGone {
-        class,
-        had: had[class],
-        left: left[class],
-    })
-}
-
-pub(super) fn counts(truth: &Truth, classify: Classify) -> [usize; CLASSES_MAX] {
-    let mut counts = [0; CLASSES_MAX];
-    for class in truth.entries.keys().filter_map(|key| classify(key)) {
-        counts[class % CLASSES_MAX] += 1;
+/// How many keys there are of each kind.
+pub(super) fn counts<'a>(keys: impl Iterator<Item = &'a Bytes>) -> [usize; Class::ALL.len()] {
+    let mut counts = [0; Class::ALL.len()];
+    for class in keys.filter_map(|key| Class::of(key)) {
+        counts[class as usize] += 1;
     }
     counts
 }
 
-/// Few keys may all go: somebody stops a fleet of three.
-const fn is_many(had: usize, left: usize) -> bool {
-    had >= MANY && left * 2 <= had
+/// Keys of one kind that are gone, and what stands.
+pub(super) struct Missing<'a> {
+    pub(super) class: Class,
+    pub(super) gone: Vec<&'a Entry>,
+    /// Those that came as lately as these went, and so are no replacement of what had gone before.
+    pub(super) came: usize,
+    /// How many of this kind are there.
+    pub(super) left: usize,
+}
+
+impl Missing<'_> {
+    /// Whether that is more than may go by itself. `stands` are the keys that are there.
+    pub(super) fn loss<'a>(
+        self,
+        is_excused: impl Fn(&Entry) -> bool,
+        stands: &(impl Iterator<Item = (&'a Bytes, &'a Entry)> + Clone),
+    ) -> Option<Loss> {
+        let Missing { class, mut gone, came, left } = self;
+        let loss = |gone: usize| Loss { class, had: (left + gone).saturating_sub(came), left };
+        if !loss(gone.len()).is_many() {
+            return None;
+        }
+        gone.retain(|entry| !is_excused(entry));
+        let loss = Some(loss(gone.len())).filter(Loss::is_many)?;
+        (!is_one_owners(class, &gone, stands)).then_some(loss)
+    }
+}
+
+/// Whether, but for what belongs to one owner, little has gone, while somebody renews a lease.
+fn is_one_owners<'a>(
+    class: Class,
+    gone: &[&Entry],
+    stands: &(impl Iterator<Item = (&'a Bytes, &'a Entry)> + Clone),
+) -> bool {
+    let mut owners: BTreeMap<Owner, usize> = BTreeMap::new();
+    for owner in gone.iter().filter_map(|entry| Reads::owner(entry)) {
+        *owners.entry(owner).or_default() += 1;
+    }
+    let Some((worst, its)) = owners.into_iter().max_by_key(|(_, count)| *count) else {
+        return false;
+    };
+    let renews = |(key, entry): (&Bytes, &Entry)| {
+        let class = Class::of(key);
+        entry.lease != 0 && matches!(class, Some(Class::Gateways | Class::Backends))
+    };
+    let is_others = |(key, it): &(&Bytes, &Entry)| {
+        Class::of(key) == Some(class) && Reads::owner(it).as_ref() != Some(&worst)
+    };
+    let others_gone = gone.len() - its;
+    let others_left = stands.clone().filter(is_others).count();
+    let is_little = others_gone * CHURN <= others_gone + others_left;
+    is_little && stands.clone().any(renews)
+}
+
+impl Loss {
+    /// Few keys may all go: somebody stops a fleet of three.
+    const fn is_many(&self) -> bool {
+        self.had >= MANY && self.left * 2 <= self.had
+    }
 }
 
 /// Whether an operator has believed this, or worse of the same kind.
 pub(super) fn is_believed(believed: Option<&Doubt>, doubt: &Doubt) -> bool {
-    use Doubt::{ClusterChanged, ManyGone, RevisionWentBack, TermWentBack};
+    use Doubt::{ClusterChanged, RevisionWentBack, TermWentBack};
     match (believed, doubt) {
         (Some(ClusterChanged { told: believed, .. }), ClusterChanged { told, .. }) => {
             believed == told
@@ -123,9 +178,6 @@ pub(super) fn is_believed(believed: Option<&Doubt>, doubt: &Doubt) -> bool {
         // Whoever believes in another history believes that it has fewer keys.
         (Some(RevisionWentBack { .. } | TermWentBack { .. }), ClusterChanged { .. }) => false,
         (Some(RevisionWentBack { .. } | TermWentBack { .. }), _) => true,
-        (Some(ManyGone { class: believed, left: down_to, .. }), ManyGone { class, left, .. }) => {
-            believed == class && left >= down_to
-        }
         _ => false,
     }
 }
@@ -133,9 +185,9 @@ pub(super) fn is_believed(believed: Option<&Doubt>, doubt: &Doubt) -> bool {
 /// Whether a doubt is no worse than the one that stands, so that whoever confirms it has seen it.
 pub(super) fn is_same(stands: &Doubt, new: &Doubt) -> bool {
     match (stands, new) {
-        (Doubt::ManyGone { class: a, left: had, .. }, Doubt::ManyGone { class: b, left, .. }) => {
-            a == b && left >= had
-        }
+        (Doubt::ManyGone(stand), Doubt::ManyGone(new)) => new
+            .iter()
+            .all(|loss| stand.iter().any(|it| it.class == loss.class && loss.left >= it.left)),
         (Doubt::ClusterChanged { told: a, .. }, Doubt::ClusterChanged { told: b, .. }) => a == b,
         _ => std::mem::discriminant(stands) == std::mem::discriminant(new),
     }
@@ -147,56 +199,68 @@ pub(super) fn is_same(stands: &Doubt, new: &Doubt) -> bool {
 pub(super) struct Recent {
     gone: VecDeque<Gone>,
     /// When keys came, by kind.
-    came: VecDeque<(u64, usize)>,
-    now: [usize; CLASSES_MAX],
+    came: VecDeque<(u64, Class)>,
+    /// How many are there, without those that are held.
+    now: [usize; Class::ALL.len()],
 }
 
 #[derive(Debug)]
-struct Gone {
+pub(super) struct Gone {
     at_ms: u64,
-    class: usize,
-    key: Bytes,
-    entry: Entry,
+    pub(super) class: Class,
+    pub(super) key: Bytes,
+    pub(super) entry: Entry,
+    /// When, as etcd counts.
+    pub(super) revision: i64,
 }
 
 impl Recent {
     /// Begins anew: the truth has been replaced.
-    pub(super) fn reset(&mut self, truth: &Truth, classify: Classify) {
-        *self = Self { now: counts(truth, classify), ..Self::default() };
+    pub(super) fn reset<'a>(&mut self, there: impl Iterator<Item = &'a Bytes>) {
+        *self = Self { now: counts(there), ..Self::default() };
     }
 
     /// A key is there that was not.
-    pub(super) fn came(&mut self, now_ms: u64, class: usize, key: &Bytes) {
-        let class = class % CLASSES_MAX;
-        self.now[class] += 1;
+    pub(super) fn came(&mut self, now_ms: u64, class: Class, key: &Bytes) {
+        self.now[class as usize] += 1;
         if let Some(index) = self.gone.iter().position(|gone| gone.key == key) {
             self.gone.remove(index);
-        } else {
+        } else if class.is_missed() {
             self.came.push_back((now_ms, class));
         }
     }
 
-    /// A key is gone. Says so if it is one too many.
-    pub(super) fn went(
-        &mut self,
-        now_ms: u64,
-        class: usize,
-        key: Bytes,
-        entry: Entry,
-    ) -> Option<Doubt> {
-        let class = class % CLASSES_MAX;
-        self.forget_before(now_ms.saturating_sub(WINDOW_MS));
-        self.now[class] = self.now[class].saturating_sub(1);
-        self.gone.push_back(Gone { at_ms: now_ms, class, key, entry });
-        let gone = self.gone.iter().filter(|gone| gone.class == class).count();
-        let came = self.came.iter().filter(|came| came.1 == class).count();
-        let (had, left) = ((self.now[class] + gone).saturating_sub(came), self.now[class]);
-        is_many(had, left).then_some(Doubt::ManyGone { class, had, left })
+    /// A key is not there any more; it is held, or was taken away.
+    pub(super) const fn went(&mut self, class: Class) {
+        self.now[class as usize] = self.now[class as usize].saturating_sub(1);
     }
 
-    /// Hands out what has gone, to be put back.
-    pub(super) fn take_gone(&mut self) -> impl Iterator<Item = (Bytes, Entry)> {
-        std::mem::take(&mut self.gone).into_iter().map(|gone| (gone.key, gone.entry))
+    /// One was taken away, and can be put back.
+    pub(super) fn remember(&mut self, at_ms: u64, class: Class, revision: i64, it: (Bytes, Entry)) {
+        let (key, entry) = it;
+        self.forget_before(at_ms.saturating_sub(WINDOW_MS));
+        self.gone.push_back(Gone { at_ms, class, key, entry, revision });
+    }
+
+    /// How many of a kind are there.
+    pub(super) const fn left(&self, class: Class) -> usize {
+        self.now[class as usize]
+    }
+
+    /// What of a kind has gone.
+    pub(super) fn missing(&self, class: Class) -> Missing<'_> {
+        let gone = self.gone.iter().filter(|gone| gone.class == class);
+        let came = self.came.iter().filter(|came| came.1 == class).count();
+        Missing { class, gone: gone.map(|it| &it.entry).collect(), came, left: self.left(class) }
+    }
+
+    /// Hands out what of a kind has gone, to be put back.
+    pub(super) fn take(&mut self, class: Class) -> Vec<Gone> {
+        let all = std::mem::take(&mut self.gone).into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|gone| gone.class == class);
+        self.gone = kept.into();
+        self.came.retain(|came| came.1 != class);
+        taken
     }
 
     fn forget_before(&mut self, ms: u64) {
@@ -211,5 +275,7 @@ impl Recent {
 
 /// Fewer keys of a kind than this may go at once.
 pub const MANY: usize = 8;
+/// One in so many keys goes while others do, and has nothing to do with them.
+const CHURN: usize = 4;
 /// What goes within this time goes at once.
 pub const WINDOW_MS: u64 = 10_000;

@@ -14,18 +14,25 @@
 //! that of the copy. A progress request on the watch's own stream: a stream that is dead does not
 //! answer. And each header: another cluster or an older revision is another truth (`judge`).
 //! Besides, a key counts its versions, so an event that was lost is found by the next one of its
-//! key.
+//! key. What of all that is in doubt, `held` keeps.
+
+mod held;
+mod told;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
 use super::face::{Ask, Options, Status};
 use super::judge::{self, Doubt, Recent};
 use super::staging::Staging;
-use super::truth::{Change, Entry, Truth};
+use super::truth::{Change, Truth};
 use crate::backoff::Backoff;
 use crate::etcd::Error;
 use crate::etcd::kv::{Header, Range, Ranged};
 use crate::etcd::watch::{ALL_WATCHES, Event, Watched};
+use crate::keyspace::Class;
+use crate::values::VALUE_BYTES_MAX;
 
 /// The state machine.
 #[derive(Debug)]
@@ -43,16 +50,17 @@ pub struct Machine {
     fragments: Vec<Event>,
     /// Bytes of keys and values in the fragments.
     fragment_bytes: usize,
-    /// Bytes of keys and values that are known, or more.
+    /// Bytes of keys and values that are known, or more; those of bans apart.
     bytes: usize,
+    ban_bytes: usize,
     /// There is more than may be copied: what is known cannot be continued.
     is_too_much: bool,
     changes: Vec<Change>,
     /// The last counts differed: how many of them, and at which revision of the copy.
     differing: Option<(u32, i64)>,
     doubts: u64,
-    /// The doubt that a watch has raised, which had not told everything.
-    guessed: Option<u64>,
+    /// Keys that are missed: they are not there, and known on. With the revision without them.
+    held: BTreeMap<Bytes, i64>,
     /// An operator believes what this doubt is about.
     confirmed: Option<Doubt>,
     /// Things to do at the next poll, before anything else.
@@ -78,12 +86,13 @@ enum Phase {
 impl Machine {
     /// A mirror that begins with what is known from before, or with nothing.
     pub fn new(options: Options, known: Truth) -> Self {
-        let bytes = known.bytes();
+        let [bytes, ban_bytes] = known.bytes();
         let mut recent = Recent::default();
-        recent.reset(&known, options.classify);
+        recent.reset(known.entries.keys());
+        let newest = held::newest(&options.reads, &known);
         Self {
             backoff: Backoff::new(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, options.seed),
-            truth: known,
+            truth: Truth { newest, ..known },
             status: Status::default(),
             phase: Phase::Resting { until_ms: 0 },
             asked: None,
@@ -93,11 +102,12 @@ impl Machine {
             fragments: Vec::new(),
             fragment_bytes: 0,
             bytes,
+            ban_bytes,
             is_too_much: false,
             changes: Vec::new(),
             differing: None,
             doubts: 0,
-            guessed: None,
+            held: BTreeMap::new(),
             confirmed: None,
             close: false,
             leave: false,
@@ -130,6 +140,10 @@ impl Machine {
         let Some((_, doubt)) = self.status.doubt.as_ref().filter(|doubt| doubt.0 == number) else {
             return false;
         };
+        if matches!(doubt, Doubt::ManyGone(_)) {
+            self.let_go(i64::MAX);
+            return true;
+        }
         self.confirmed = Some(doubt.clone());
         if matches!(self.phase, Phase::Resting { .. }) {
             self.phase = Phase::Resting { until_ms: now_ms };
@@ -152,7 +166,7 @@ impl Machine {
                     return None;
                 }
                 let lists =
-                    !self.truth.is_known() || self.status.doubt.is_some() || self.is_too_much;
+                    !self.truth.is_known() || self.status.is_rewritten() || self.is_too_much;
                 self.phase =
                     if lists { Phase::Listing(Staging::default()) } else { Phase::Checking };
                 self.poll(now_ms)
@@ -239,8 +253,8 @@ impl Machine {
                 Err(why) => self.rest(now_ms, why.to_owned()),
                 Ok(()) if ranged.more => {}
                 Ok(()) => {
-                    let next = std::mem::take(staging).into_truth();
-                    self.adopt(now_ms, next);
+                    let (next, left_out) = std::mem::take(staging).into_truth();
+                    self.adopt(now_ms, next, left_out);
                 }
             },
             Phase::Checking => match judge::doubt_header(&asked.known, &ranged.header) {
@@ -269,27 +283,40 @@ impl Machine {
     }
 
     /// A whole list has been read: believe it, or hold it back.
-    fn adopt(&mut self, now_ms: u64, next: Truth) {
+    fn adopt(&mut self, now_ms: u64, mut next: Truth, left_out: usize) {
         self.status.lists += 1;
-        let doubt = self.doubt_in(now_ms, &next);
-        if let Some(doubt) =
-            doubt.filter(|doubt| !judge::is_believed(self.confirmed.as_ref(), doubt))
+        let word = self.word_in(&next);
+        if let Some(doubt) = self.doubt_in(&next)
+            && word.is_none()
+            && !judge::is_believed(self.confirmed.as_ref(), &doubt)
         {
-            return self.hold(now_ms, doubt);
+            return self.hold(now_ms, doubt, &next);
         }
-        self.status.doubt = None;
-        self.guessed = None;
+        let is_another = self.doubt_in(&next).is_some();
+        let missed = match word {
+            None if !is_another => self.miss(now_ms, &mut next),
+            _ => Vec::new(),
+        };
+        if missed.is_empty() {
+            self.held.clear();
+        }
+        self.set_losses(missed);
         self.confirmed = None;
         self.differing = None;
-        self.changes.extend(self.truth.replace(next));
-        self.recent.reset(&self.truth, self.options.classify);
-        self.bytes = self.truth.bytes();
+        self.status.bans_left_out = left_out;
+        let changes = self.truth.replace(next);
+        self.note_words(&changes);
+        self.changes.extend(changes);
+        let there = self.truth.entries.keys().filter(|key| !self.held.contains_key(*key));
+        self.recent.reset(there);
+        [self.bytes, self.ban_bytes] = self.truth.bytes();
         self.is_too_much = false;
         self.agree(now_ms);
         self.phase = Phase::Opening { asked: false, until_ms: now_ms };
     }
 
-    fn doubt_in(&self, now_ms: u64, next: &Truth) -> Option<Doubt> {
+    /// What the headers of a list say against what is known.
+    fn doubt_in(&self, next: &Truth) -> Option<Doubt> {
         if !self.truth.is_known() {
             return None;
         }
@@ -300,23 +327,13 @@ impl Machine {
         {
             return Some(doubt.clone());
         }
-        let remembers = self.status.doubt.is_some()
-            || self.status.agreed_at_ms.is_some_and(|at| now_ms - at <= self.options.memory_ms);
-        judge::doubt_header(&self.truth.header(), &next.header()).or_else(|| {
-            let doubt = || judge::doubt_list(&self.truth, next, self.options.classify);
-            if remembers { doubt() } else { None }
-        })
+        judge::doubt_header(&self.truth.header(), &next.header())
     }
 
-    fn hold(&mut self, now_ms: u64, doubt: Doubt) {
-        let is_new =
-            self.status.doubt.as_ref().is_none_or(|(_, stands)| !judge::is_same(stands, &doubt));
-        let is_exact = self.guessed.take().is_some();
-        if is_new {
-            self.doubts += u64::from(!is_exact);
-            self.status.doubt = Some((self.doubts, doubt));
-            self.confirmed = None;
-        }
+    /// Nothing of this history is believed, but for what the fleet's key vouches for.
+    fn hold(&mut self, now_ms: u64, doubt: Doubt, next: &Truth) {
+        self.set_doubt(doubt);
+        self.borrow(next);
         self.status.is_current = false;
         let until_ms = now_ms + self.options.doubt_every_ms;
         self.enter(Phase::Resting { until_ms });
@@ -385,105 +402,18 @@ impl Machine {
         }
     }
 
-    /// Applies what has been told of one or more whole revisions.
-    fn apply(&mut self, now_ms: u64) {
-        let floor = self.truth.revision;
-        self.fragment_bytes = 0;
-        for event in std::mem::take(&mut self.fragments) {
-            let revision = event.kv.mod_revision;
-            if revision <= floor && !self.is_known_already(&event) {
-                return self.relist("the watch told something late");
-            }
-            if revision <= floor {
-                continue;
-            }
-            if revision < self.truth.revision {
-                return self.relist("the watch told revisions out of order");
-            }
-            if !event.kv.key.starts_with(&self.options.prefix) {
-                return self.relist("the watch told of a key that is not ours");
-            }
-            if !self.follows(&event) {
-                return self.relist("the watch has lost something: a version is missing");
-            }
-            self.truth.revision = revision;
-            self.status.events += 1;
-            if let Some(doubt) = self.apply_one(now_ms, &event) {
-                return self.take_back(now_ms, doubt);
-            }
-        }
-        if self.truth.entries.len() > self.options.keys_max || self.bytes > self.options.bytes_max {
-            // What was deleted or replaced is still counted.
-            self.bytes = self.truth.bytes();
-            self.is_too_much = self.truth.entries.len() > self.options.keys_max
-                || self.bytes > self.options.bytes_max;
-        }
-        if self.is_too_much {
-            self.close_watch();
-            self.rest(now_ms, "there are more keys than this mirror may copy".into());
-        }
-    }
-
-    /// Whether an event of the past says what is known. One that does not may have been lost.
-    fn is_known_already(&self, event: &Event) -> bool {
-        match self.truth.entries.get(&event.kv.key) {
-            Some(entry) => entry.mod_revision >= event.kv.mod_revision,
-            None => event.is_delete,
-        }
-    }
-
-    /// Whether nothing has happened to the key between what is known and this event.
-    fn follows(&self, event: &Event) -> bool {
-        let known = self.truth.entries.get(&event.kv.key).map_or(0, |entry| entry.version);
-        event.is_delete || event.kv.version == known + 1
-    }
-
-    fn apply_one(&mut self, now_ms: u64, event: &Event) -> Option<Doubt> {
-        let class = (self.options.classify)(&event.kv.key);
-        if event.is_delete {
-            let (key, entry) = self.truth.entries.remove_entry(&event.kv.key)?;
-            let revision = Some(event.kv.mod_revision);
-            self.changes.push(Change { key: key.clone(), value: None, revision });
-            return class.and_then(|class| self.recent.went(now_ms, class, key, entry));
-        }
-        let (key, entry) = (Bytes::copy_from_slice(&event.kv.key), Entry::of(&event.kv));
-        self.bytes += key.len() + entry.value.len();
-        let had = self.truth.entries.insert(key.clone(), entry.clone());
-        if had.is_none()
-            && let Some(class) = class
-        {
-            self.recent.came(now_ms, class, &key);
-        }
-        if had.is_none_or(|had| had.value != entry.value) {
-            let revision = Some(entry.mod_revision);
-            self.changes.push(Change { key, value: Some(entry.value), revision });
-        }
-        None
-    }
-
-    /// Too much has gone in too short a time: puts back what went, and holds back what comes.
-    fn take_back(&mut self, now_ms: u64, doubt: Doubt) {
-        for (key, entry) in self.recent.take_gone() {
-            let value = Some(entry.value.clone());
-            self.changes.push(Change { key: key.clone(), value, revision: None });
-            self.truth.entries.insert(key, entry);
-        }
-        self.recent.reset(&self.truth, self.options.classify);
-        self.close_watch();
-        self.hold(now_ms, doubt);
-        // How many are gone is seen in a list, which comes at once.
-        self.guessed = Some(self.doubts);
-        self.phase = Phase::Resting { until_ms: now_ms };
-    }
-
     /// How many keys there are, as the member and its leader agree on.
     fn handle_count(&mut self, now_ms: u64, known: &Header, ranged: &Ranged) {
         if judge::doubt_header(known, &ranged.header).is_some() {
             return self.relist("the answer to a count is in doubt");
         }
         self.truth.raft_term = self.truth.raft_term.max(ranged.header.raft_term);
-        if ranged.count == self.truth.entries.len() as i64 {
+        let known = self.truth.entries.len() - self.held.len() + self.status.bans_left_out;
+        if ranged.count == known as i64 {
             self.differing = None;
+            if self.status.bans_left_out > 0 && self.has_room_for_bans() {
+                return self.relist("there is room for bans that were left out");
+            }
             return self.agree(now_ms);
         }
         // Events may be under way. If none comes until the next count, none will.
@@ -492,6 +422,12 @@ impl Machine {
         if times + 1 >= DIFFERENCES_MAX || (times > 0 && revision == self.truth.revision) {
             self.relist("the watch has lost something: the count differs");
         }
+    }
+
+    /// Some are gone, so that others may be obeyed that were left out.
+    fn has_room_for_bans(&self) -> bool {
+        let bans = self.recent.left(Class::Bans);
+        self.options.has_room_for_ban(bans, self.ban_bytes + VALUE_BYTES_MAX)
     }
 
     fn agree(&mut self, now_ms: u64) {

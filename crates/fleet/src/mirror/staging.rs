@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::face::Options;
 use super::truth::{Entry, Truth};
 use crate::etcd::kv::{Header, Range, Ranged, end_of_prefix, key_after};
+use crate::keyspace::Class;
 
 /// A list that is being read, page by page, at one revision.
 #[derive(Debug, Default)]
@@ -15,14 +16,20 @@ pub(super) struct Staging {
     header: Option<Header>,
     entries: BTreeMap<Bytes, Entry>,
     bytes: usize,
+    /// The last key that was told.
+    last: Option<Bytes>,
+    /// Bans that are copied, their bytes, and those for which there is no room.
+    bans: usize,
+    ban_bytes: usize,
+    left_out: usize,
 }
 
 impl Staging {
     /// What to ask for next. All pages are as of the first one's revision.
     pub(super) fn next_page(&self, options: &Options) -> Range {
-        let last = self.entries.last_key_value();
+        let last = self.last.as_ref();
         Range {
-            key: last.map_or_else(|| options.prefix.clone(), |(key, _)| key_after(key)),
+            key: last.map_or_else(|| options.prefix.clone(), |key| key_after(key)),
             end: end_of_prefix(&options.prefix),
             limit: options.page_keys,
             revision: self.header.map_or(0, |header| header.revision),
@@ -40,26 +47,42 @@ impl Staging {
             return Err("a page is empty and not the last");
         }
         for kv in &page.kvs {
-            let last = self.entries.last_key_value().map_or(&[][..], |(key, _)| key);
-            if !kv.key.starts_with(&options.prefix) || kv.key <= last {
+            let is_next = self.last.as_ref().is_none_or(|last| kv.key > *last);
+            if !kv.key.starts_with(&options.prefix) || !is_next {
                 return Err("a page holds keys that were not asked for");
             }
-            self.bytes += kv.key.len() + kv.value.len();
-            self.entries.insert(Bytes::copy_from_slice(&kv.key), Entry::of(kv));
+            let key = Bytes::copy_from_slice(&kv.key);
+            self.last = Some(key.clone());
+            let bytes = kv.key.len() + kv.value.len();
+            if Class::of(&key) == Some(Class::Bans) {
+                if !options.has_room_for_ban(self.bans, self.ban_bytes + bytes) {
+                    self.left_out += 1;
+                    continue;
+                }
+                self.bans += 1;
+                self.ban_bytes += bytes;
+            } else {
+                self.bytes += bytes;
+            }
+            self.entries.insert(key, Entry::of(kv));
         }
-        if self.entries.len() > options.keys_max || self.bytes > options.bytes_max {
+        let others = self.entries.len() - self.bans;
+        if others > options.keys_max || self.bytes > options.bytes_max {
             return Err("there are more keys than this mirror may copy");
         }
         Ok(())
     }
 
-    pub(super) fn into_truth(self) -> Truth {
+    /// What was listed, and how many bans were left out.
+    pub(super) fn into_truth(self) -> (Truth, usize) {
         let header = self.header.unwrap_or_default();
-        Truth {
+        let truth = Truth {
             cluster_id: header.cluster_id,
             revision: header.revision,
             raft_term: header.raft_term,
             entries: self.entries,
-        }
+            ..Truth::default()
+        };
+        (truth, self.left_out)
     }
 }

@@ -1,25 +1,27 @@
 //! The mirror's machine against a store that behaves as etcd does: first what each failure does,
 //! then all failures at once, by seed.
 
+mod doubts;
 mod sim;
 mod store;
 
 use bytes::Bytes;
 
 use super::face::{Ask, Options};
-use super::judge::Doubt;
+use super::judge::{Doubt, Loss};
 use super::machine::Machine;
+use super::reads::Reads;
 use super::truth::Truth;
 use crate::etcd::kv::Ranged;
 use crate::etcd::watch::{ALL_WATCHES, Watched};
 use crate::etcd::{Code, Error};
-use crate::keyspace::classify;
+use crate::keyspace::Class;
 use store::Store;
 
 const PREFIX: &str = "/f/truth/";
 
 fn options() -> Options {
-    Options { page_keys: 3, ..Options::new(PREFIX, classify, 1) }
+    Options { page_keys: 3, ..Options::new(PREFIX, Reads::default(), 1) }
 }
 
 fn backend(index: usize) -> Bytes {
@@ -47,7 +49,11 @@ struct Pair {
 
 impl Pair {
     fn new(store: Store) -> Self {
-        let machine = Machine::new(options(), Truth::default());
+        Self::with(store, Reads::default())
+    }
+
+    fn with(store: Store, reads: Reads) -> Self {
+        let machine = Machine::new(Options { reads, ..options() }, Truth::default());
         let mut pair = Self { machine, store, now_ms: 0, stream: 0, next: 0, asks: Vec::new() };
         pair.settle();
         pair
@@ -130,6 +136,10 @@ impl Pair {
     fn doubt(&self) -> Option<(u64, Doubt)> {
         self.machine.status().doubt.clone()
     }
+}
+
+fn lost(had: usize, left: usize) -> Doubt {
+    Doubt::ManyGone(vec![Loss { class: Class::Backends, had, left }])
 }
 
 #[test]
@@ -292,17 +302,18 @@ fn half_of_the_backends_gone_at_once_are_put_back_and_held() {
         pair.settle();
     }
     let (number, doubt) = pair.doubt().unwrap();
-    assert!(matches!(doubt, Doubt::ManyGone { class: 1, .. }), "{doubt:?}");
+    assert_eq!(doubt, lost(20, 8));
     assert_eq!(pair.machine.truth().entries.len(), 20);
+    pair.store.delete(&backend(12));
     pair.wait(60_000);
     let (worse, doubt) = pair.doubt().unwrap();
     assert!(worse > number, "more have gone since");
-    assert!(matches!(doubt, Doubt::ManyGone { had: 20, left: 8, .. }), "{doubt:?}");
+    assert_eq!(doubt, lost(20, 7));
     assert!(!pair.machine.confirm(pair.now_ms, number));
     assert!(pair.machine.confirm(pair.now_ms, worse));
     pair.settle();
     pair.assert_same();
-    assert_eq!(pair.machine.truth().entries.len(), 8);
+    assert_eq!(pair.machine.truth().entries.len(), 7);
 }
 
 #[test]
@@ -397,13 +408,44 @@ fn a_mirror_does_not_grow_beyond_its_bounds() {
     pair.store.put(&backend(1), "x");
     pair.wait(60_000);
     pair.assert_same();
-    let ban = |index: usize| format!("{PREFIX}ban/client/{index}").into_bytes();
-    (5..20).for_each(|index| pair.store.put(&ban(index), "x"));
+    let service = |index: usize| format!("{PREFIX}service/{index}").into_bytes();
+    (5..20).for_each(|index| pair.store.put(&service(index), "x"));
     pair.wait(60_000);
     assert!(!pair.machine.status().is_current);
     assert!(pair.machine.truth().entries.len() < 25);
-    (5..20).for_each(|index| pair.store.delete(&ban(index)));
+    (5..20).for_each(|index| pair.store.delete(&service(index)));
     pair.wait(60_000);
+    pair.assert_same();
+}
+
+#[test]
+fn bans_beyond_what_is_copied_take_nothing_else_along() {
+    let ban = |index: usize| format!("{PREFIX}ban/client/{index}").into_bytes();
+    let mut pair = Pair::new(store_of(5));
+    pair.machine = Machine::new(Options { bans_max: 4, ..options() }, Truth::default());
+    pair.stream = 0;
+    (0..3).for_each(|index| pair.store.put(&ban(index), "x"));
+    pair.settle();
+    (3..9).for_each(|index| pair.store.put(&ban(index), "x"));
+    pair.store.put(&ban(8), "y");
+    pair.store.put(&backend(1), "draining");
+    pair.wait(60_000);
+    let entries = |pair: &Pair| pair.machine.truth().entries.clone();
+    assert_eq!(entries(&pair)[&backend(1)].value, "draining");
+    assert_eq!((entries(&pair).len(), pair.machine.status().bans_left_out), (9, 5));
+    assert!(pair.machine.status().is_current);
+    assert_eq!(pair.machine.status().disagreements, 0);
+    // A list leaves as many out.
+    pair.store.compact();
+    pair.lose_stream();
+    pair.store.put(&ban(9), "x");
+    pair.store.compact();
+    pair.wait(60_000);
+    assert_eq!((entries(&pair).len(), pair.machine.status().bans_left_out), (9, 6));
+    // Lifting some makes room for others.
+    (0..6).for_each(|index| pair.store.delete(&ban(index)));
+    pair.wait(60_000);
+    assert_eq!(pair.machine.status().bans_left_out, 0);
     pair.assert_same();
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::reads::KINDS;
 use crate::etcd::kv::{Header, KeyValue};
+use crate::keyspace::Class;
 
 /// What stands at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct Truth {
     pub revision: i64,
     /// The newest election that was seen.
     pub raft_term: u64,
+    /// The newest word that the fleet's key has vouched for, of each kind.
+    pub newest: [u64; KINDS],
     /// What stands where.
     pub entries: BTreeMap<Bytes, Entry>,
 }
@@ -58,9 +62,14 @@ impl Truth {
         self.cluster_id != 0
     }
 
-    /// Bytes of all keys and values.
-    pub(super) fn bytes(&self) -> usize {
-        self.entries.iter().map(|(key, entry)| key.len() + entry.value.len()).sum()
+    /// Bytes of all keys and values but bans, and of bans.
+    pub(super) fn bytes(&self) -> [usize; 2] {
+        let mut bytes = [0; 2];
+        for (key, entry) in &self.entries {
+            let is_ban = Class::of(key) == Some(Class::Bans);
+            bytes[usize::from(is_ban)] += key.len() + entry.value.len();
+        }
+        bytes
     }
 
     /// Which history this is, and up to where.
@@ -69,8 +78,9 @@ impl Truth {
         Header { cluster_id, member_id: 0, revision, raft_term }
     }
 
-    /// Becomes `next`, and says what that changes.
-    pub(super) fn replace(&mut self, next: Self) -> Vec<Change> {
+    /// Becomes `next`, and says what that changes. What was the newest word stays that.
+    pub(super) fn replace(&mut self, mut next: Self) -> Vec<Change> {
+        next.newest = self.newest;
         let mut changes = Vec::new();
         for key in self.entries.keys().filter(|key| !next.entries.contains_key(*key)) {
             changes.push(Change { key: key.clone(), value: None, revision: None });

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::gateway::{check_held, is_zero};
 use super::{LIST_MAX, Refused, Stored, check, check_name, check_text};
 
 /// An agent, under its lease. Its name is that of its certificate.
@@ -23,6 +24,12 @@ pub struct Agent {
     pub started: u64,
     /// Its clock when it wrote this, in seconds since 1970.
     pub written: u64,
+    /// The number of what it holds back until an operator confirms it; 0 for nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub doubt: u64,
+    /// What that is about, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
 }
 
 impl Stored for Agent {
@@ -30,6 +37,7 @@ impl Stored for Agent {
         check_name(&self.instance, "the instance is no name")?;
         check_name(&self.host, "the host is no name")?;
         check_name(&self.region, "the region is no name")?;
+        check_held(&self.held)?;
         check_text(&self.version)?;
         check_gateways(&self.gateways)
     }

@@ -36,6 +36,9 @@ pub struct Gateway {
     /// The number of what it holds back until an operator confirms it; 0 for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub doubt: u64,
+    /// What that is about, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
     /// Where game processes of its host connect over bundle links; empty where it is not told.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run_dir: String,
@@ -122,8 +125,13 @@ impl Listener {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
-const fn is_zero(number: &u64) -> bool {
+pub(super) const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+pub(super) fn check_held(held: &[String]) -> Result<(), Refused> {
+    check(held.len() <= LIST_MAX, "too much is held back")?;
+    held.iter().try_for_each(|it| check_text(it))
 }
 
 impl Stored for Gateway {
@@ -138,6 +146,7 @@ impl Stored for Gateway {
             check_text(at)?;
         }
         check_text(&self.run_dir)?;
+        check_held(&self.held)?;
         check(self.shut.len() <= 4 * SHUT_MAX, "there are too many backends that are shut")?;
         self.shut.iter().try_for_each(|name| check_name(name, "a backend's name is no name"))?;
         check(self.listeners.len() <= LIST_MAX, "there are too many listeners")?;

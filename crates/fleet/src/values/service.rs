@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::gateway::{check_held, is_zero};
 use super::{Refused, Stored, check_name, check_text};
 
 /// A token service, under its lease.
@@ -17,12 +18,19 @@ pub struct Service {
     pub started: u64,
     /// Its clock when it wrote this, in seconds since 1970.
     pub written: u64,
+    /// The number of what it holds back until an operator confirms it; 0 for nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub doubt: u64,
+    /// What that is about, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<String>,
 }
 
 impl Stored for Service {
     fn check(&self) -> Result<(), Refused> {
         check_name(&self.instance, "the instance is no name")?;
         check_name(&self.host, "the host is no name")?;
+        check_held(&self.held)?;
         check_text(&self.version)
     }
 }

@@ -40,6 +40,7 @@ fn gateway() -> Gateway {
         started: 1,
         written: 2,
         doubt: 0,
+        held: Vec::new(),
         run_dir: String::new(),
         heard: None,
         denied: Some(8),
@@ -66,11 +67,29 @@ fn values_are_read_as_they_were_written() {
     comes_back(&Backend { reach, gateways: gateways.clone(), ..backend() });
     let (instance, host) = ("i".to_owned(), "h".to_owned());
     let (region, version) = ("eu".to_owned(), "0.1.0".to_owned());
-    comes_back(&Agent { instance, host, region, version, gateways, started: 1, written: 2 });
+    comes_back(&Agent {
+        instance,
+        host,
+        region,
+        version,
+        gateways,
+        started: 1,
+        written: 2,
+        doubt: 0,
+        held: Vec::new(),
+    });
     comes_back(&gateway());
     comes_back(&Gateway { agents: entrances(), ..gateway() });
     let (instance, host) = ("i".to_owned(), "h".to_owned());
-    comes_back(&Service { instance, host, version: "0.1.0".into(), started: 1, written: 2 });
+    comes_back(&Service {
+        instance,
+        host,
+        version: "0.1.0".into(),
+        started: 1,
+        written: 2,
+        doubt: 3,
+        held: vec!["keys".into()],
+    });
     comes_back(&Block { slots: 8, promised: vec![(1_800_000_000, 3)], closed: true });
     comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });

@@ -4,10 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_core::secret::{KEY_BYTES, Key};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::etcd::txn::Put;
+use ringgate_fleet::keyspace::{Keyspace, Place};
 use ringgate_fleet::lease::run::{Command, run};
-use ringgate_fleet::lease::{Registration, Standing};
+use ringgate_fleet::lease::{Registration, Standing, Words};
+use ringgate_fleet::seal::FleetKey;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -159,4 +163,42 @@ async fn a_registration_comes_back_after_etcd_has_lost_everything() {
     etcd.members[0].start();
     until("it is registered anew", async || value(&client).await.is_some()).await;
     assert!(registered.lost() <= 1);
+}
+
+#[tokio::test]
+async fn an_etcd_without_space_is_said_to_be_that_and_one_that_ends_says_so_first() {
+    if !is_installed() {
+        return;
+    }
+    let more = |_: &_| vec!["--quota-backend-bytes".to_owned(), "1000000".to_owned()];
+    let etcd = Etcd::launch(1, "http", more);
+    etcd.answers(&etcd.client()).await;
+    let client = etcd.client();
+    let key = FleetKey::new(Key::from_bytes([9; KEY_BYTES]));
+    let keyspace = Keyspace::new("/f").unwrap();
+    let mut registration = Registration::new(TTL_S, 1);
+    registration.vouch_with(Words::new(keyspace.clone(), key.clone(), 1_000));
+    let registered = Registered::with(etcd.client(), registration, r#"{"v":1}"#);
+    registered.is_written().await;
+    let (value, lease) = value(&client).await.unwrap();
+    assert!(key.vouched(KEY.as_bytes(), &value).is_some_and(|counter| counter >= 1_000));
+    registered.commands.send(Command::Stop).await.unwrap();
+    registered.task.await.unwrap();
+    let gone = keyspace.key(&Place::Gone(lease));
+    let ranged = client.range(&Range::one(gone.clone())).await.unwrap();
+    assert!(key.vouched(&gone, &ranged.kvs[0].value).is_some(), "it has taken its leave");
+
+    let fill = Put { key: "/fill".into(), value: vec![b'x'; 300_000].into(), lease: 0 };
+    until("etcd is full", async || client.put(&fill).await.is_err_and(|why| why.lacks_space()))
+        .await;
+    let mut registration = Registration::new(TTL_S, 1);
+    registration.set(KEY.into(), "one".into());
+    let (_commands, told) = mpsc::channel(4);
+    let lacks = Arc::new(Mutex::new(false));
+    let seen = Arc::clone(&lacks);
+    let task = tokio::spawn(run(registration, etcd.client(), told, move |_, registration| {
+        *seen.lock().expect("nobody panics with it") = registration.lacks_space();
+    }));
+    until("it is said", async || *lacks.lock().expect("nobody panics with it")).await;
+    task.abort();
 }

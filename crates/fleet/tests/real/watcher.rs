@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::mirror::run::{Command, run};
-use ringgate_fleet::mirror::{Doubt, Machine, Options, Status, Truth};
+use ringgate_fleet::mirror::{Doubt, Machine, Options, Reads, Status, Truth};
 use tokio::sync::mpsc;
 
 use super::rig::until;
@@ -33,12 +32,16 @@ impl Watcher {
     }
 
     pub(crate) fn with(client: Client, known: Truth) -> Self {
+        Self::reading(client, known, Reads::default())
+    }
+
+    pub(crate) fn reading(client: Client, known: Truth, reads: Reads) -> Self {
         let options = Options {
             check_every_ms: 300,
             silence_max_ms: 3_000,
             doubt_every_ms: 300,
             page_keys: 7,
-            ..Options::new(PREFIX, classify, 1)
+            ..Options::new(PREFIX, reads, 1)
         };
         let (commands, told) = mpsc::channel(4);
         let heard = known.entries.iter().map(|(key, it)| (key.clone(), it.value.clone())).collect();

@@ -34,6 +34,8 @@ fn an_agent_is_told_with_what_stands_behind_it_and_who_has_let_it_in() {
         gateways: vec!["gate-1".into(), "gate-2".into()],
         started: 1,
         written: 2,
+        doubt: 0,
+        held: Vec::new(),
     };
     let backend = |reach: Reach, gateways: &[&str]| Backend {
         instance: "i".into(),

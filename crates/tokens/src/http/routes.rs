@@ -441,10 +441,22 @@ fn ready(shared: &Shared) -> Response<Full<Bytes>> {
             text(StatusCode::SERVICE_UNAVAILABLE, format!("{}: {why}\n", why.word()), PLAIN)
         }
         Ok(()) if shared.desk().is_away(now) => {
-            text(StatusCode::OK, "ok; etcd is away: serving by what is known\n".into(), PLAIN)
+            let away = "ok; etcd is away: serving by what is known\n";
+            text(StatusCode::OK, format!("{away}{}", limits(shared)), PLAIN)
         }
-        Ok(()) => text(StatusCode::OK, "ok\n".into(), PLAIN),
+        Ok(()) => text(StatusCode::OK, format!("ok\n{}", limits(shared)), PLAIN),
     }
+}
+
+/// What is held back, and what etcd or this service has no room for: a line for each.
+fn limits(shared: &Shared) -> String {
+    let ((number, held), standing) = (shared.held(), shared.standing());
+    let doubt = format!("fleet: held back under number {number}: {}\n", held.join(", "));
+    let space = "fleet: etcd takes no writes, it has no space left\n".to_owned();
+    let left_out = standing.bans_left_out;
+    let bans = format!("fleet: {left_out} bans are not obeyed, there are too many\n");
+    let lines = [(number != 0, doubt), (standing.lacks_space, space), (left_out > 0, bans)];
+    lines.into_iter().filter(|(holds, _)| *holds).map(|(_, line)| line).collect()
 }
 
 fn refuse(shared: &Shared, (why, detail): Refused) -> Response<Full<Bytes>> {

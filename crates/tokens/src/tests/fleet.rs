@@ -77,6 +77,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         started: 1,
         written: 1,
         doubt: 0,
+        held: Vec::new(),
         run_dir: String::new(),
         heard: None,
         denied: None,
@@ -219,6 +220,8 @@ impl Office {
             version: "0".into(),
             started: 1,
             written: 1,
+            doubt: 0,
+            held: Vec::new(),
         };
         store.put(&Place::Service(name(service)), &told);
         let seed = crate::random::of_text(service);

@@ -98,6 +98,7 @@ impl Fleet {
             started: now_s,
             written: now_s,
             doubt: 0,
+            held: Vec::new(),
             run_dir: String::new(),
             heard: None,
             denied: None,

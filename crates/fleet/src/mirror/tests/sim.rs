@@ -1,15 +1,19 @@
 //! All failures at once, by seed: answers that take their time and overtake each other, streams
 //! that break, stall or tell things twice, members without a leader, compaction, restored backups,
 //! and a server that loses events. At every moment the copy is the state of some revision, and in
-//! the end it is the store's.
+//! the end it is the store's. `owners` has a fleet live in it that may be hurt.
+
+mod owners;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use super::super::face::Ask;
+use super::super::face::{Ask, Options};
 use super::super::machine::Machine;
+use super::super::reads::Reads;
 use super::super::truth::Truth;
+use super::doubts::fleet_key;
 use super::store::Store;
 use super::{backend, options};
 use crate::backoff::Backoff;
@@ -24,6 +28,8 @@ struct Weather {
     restores: bool,
     /// The server forgets to tell events.
     loses: bool,
+    /// Hosts come, drain and die, and operators ban.
+    owners: bool,
 }
 
 struct World {
@@ -43,6 +49,7 @@ struct World {
     /// What somebody knows who only hears of changes.
     heard: BTreeMap<Bytes, Bytes>,
     confirms: u64,
+    fleet: owners::Fleet,
     /// What was looked at last.
     looked: (i64, u64, u64),
 }
@@ -65,11 +72,14 @@ struct Stream {
 impl World {
     fn new(seed: u64, weather: Weather) -> Self {
         let mut store = Store::new(7);
-        for index in 0..20 {
+        for index in (0..20).filter(|_| !weather.owners) {
             store.put(&backend(index), "first");
         }
+        let fleet = owners::Fleet::new(&mut store, weather.owners);
+        let reads = Reads::new(Some(fleet_key()));
         Self {
-            machine: Machine::new(options(), Truth::default()),
+            machine: Machine::new(Options { reads, ..options() }, Truth::default()),
+            fleet,
             backup: store.clone(),
             store,
             past: Vec::new(),
@@ -112,7 +122,11 @@ impl World {
     fn step(&mut self, is_stormy: bool) {
         self.now_ms += 1 + self.below(40);
         if is_stormy {
-            self.write();
+            if self.weather.owners {
+                self.live();
+            } else {
+                self.write();
+            }
             self.fail();
         }
         self.pump(is_stormy);
@@ -177,10 +191,12 @@ impl World {
 
     fn restore(&mut self) {
         let mut restored = self.backup.clone();
-        if self.chance(2) {
+        // A history that has grown past the other one while nobody looked cannot be told from it.
+        if self.weather.owners || self.chance(2) {
             restored.cluster_id += 1 + self.past.len() as u64;
         }
         self.past.push(std::mem::replace(&mut self.store, restored));
+        self.fleet.register_again(&mut self.store);
         if let Some(stream) = self.stream.take() {
             self.send(Delivery::End(stream.number));
         }
@@ -293,6 +309,7 @@ impl World {
         }
         let values = self.machine.truth().entries.iter().map(|(key, it)| (key, &it.value));
         assert!(self.heard.iter().eq(values), "changes do not add up");
+        self.fleet.look(&self.machine);
         self.look();
     }
 
@@ -314,14 +331,27 @@ impl World {
 
     /// The weather clears: the copy becomes the store.
     fn settle(&mut self) {
+        if self.weather.owners {
+            // Nobody confirms for a while: what is urgent holds all the same.
+            self.pass(60_000, false);
+            self.fleet.look_at_urgent(&self.machine);
+        }
         if self.weather.loses {
             // An update that was lost is found by the next one.
             (0..30).for_each(|index| self.store.put(&backend(index), "last"));
         }
-        let until_ms = self.now_ms + 600_000;
+        self.pass(600_000, true);
+        assert!(self.machine.status().is_current, "{:?}", self.machine.status());
+        assert_eq!(self.machine.truth().entries, self.store.entries());
+    }
+
+    fn pass(&mut self, ms: u64, confirms: bool) {
+        let until_ms = self.now_ms + ms;
         while self.now_ms < until_ms {
             self.step(false);
-            if let Some((number, _)) = self.machine.status().doubt {
+            if let Some((number, _)) = self.machine.status().doubt
+                && confirms
+            {
                 self.machine.confirm(self.now_ms, number);
             }
             // What is due is due: nothing happens in between.
@@ -329,8 +359,6 @@ impl World {
             let next = next.min(self.machine.next_ms()).min(until_ms);
             self.now_ms = self.now_ms.max(next.saturating_sub(40));
         }
-        assert!(self.machine.status().is_current, "{:?}", self.machine.status());
-        assert_eq!(self.machine.truth().entries, self.store.entries());
     }
 }
 
@@ -350,7 +378,7 @@ fn run(seeds: std::ops::Range<u64>, weather: Weather) -> Vec<World> {
 
 #[test]
 fn through_all_failures_the_copy_is_the_state_of_a_revision() {
-    let worlds = run(0..24, Weather { restores: false, loses: false });
+    let worlds = run(0..24, Weather { restores: false, loses: false, owners: false });
     // The runs have met what they are for.
     let lists: u64 = worlds.iter().map(|world| world.machine.status().lists).sum();
     let watches: u64 = worlds.iter().map(|world| world.machine.status().watches).sum();
@@ -360,14 +388,24 @@ fn through_all_failures_the_copy_is_the_state_of_a_revision() {
 
 #[test]
 fn rewritten_histories_are_never_mixed() {
-    let worlds = run(100..116, Weather { restores: true, loses: false });
+    let worlds = run(100..116, Weather { restores: true, loses: false, owners: false });
     assert!(worlds.iter().map(|world| world.confirms).sum::<u64>() > 0);
     assert!(worlds.iter().map(|world| world.past.len()).sum::<usize>() > 4);
 }
 
 #[test]
 fn a_server_that_loses_events_is_found_out() {
-    let worlds = run(200..216, Weather { restores: false, loses: true });
+    let worlds = run(200..216, Weather { restores: false, loses: true, owners: false });
     let found: u64 = worlds.iter().map(|world| world.machine.status().disagreements).sum();
     assert!(found > 0);
+}
+
+#[test]
+fn nobody_who_plays_is_hurt_whoever_goes_and_whatever_is_restored() {
+    let worlds = run(300..310, Weather { restores: true, loses: false, owners: true });
+    let met = worlds.iter().fold([0; 4], |sum, world| {
+        let [missed, believed, urgent] = world.fleet.met;
+        [sum[0] + missed, sum[1] + believed, sum[2] + urgent, sum[3] + world.past.len() as u64]
+    });
+    assert!(met.iter().all(|count| *count > 3), "the runs have met what they are for: {met:?}");
 }

@@ -41,6 +41,22 @@ impl Store {
         self.write(&[(key, None)]);
     }
 
+    /// Writes a key that ends with a lease.
+    pub(super) fn put_under(&mut self, lease: i64, key: &[u8], value: &str) {
+        self.write(&[(key, Some(value))]);
+        if let Some(event) = self.history.last_mut() {
+            event.kv.lease = lease;
+        }
+    }
+
+    /// A lease ends, and all that stands under it, at one revision.
+    pub(super) fn revoke(&mut self, lease: i64) {
+        let entries = self.entries();
+        let ends = entries.iter().filter(|(_, entry)| entry.lease == lease);
+        let steps: Vec<(&[u8], _)> = ends.map(|(key, _)| (&**key, None)).collect();
+        self.write(&steps);
+    }
+
     /// A transaction: all of it at one revision.
     pub(super) fn write(&mut self, steps: &[(&[u8], Option<&str>)]) {
         self.revision += 1;

@@ -1,0 +1,39 @@
+//! What a registration writes as the fleet's word, so that whoever doubts what etcd says can see
+//! what is newer, and that what goes was given up by its owner.
+
+use bytes::Bytes;
+
+use crate::etcd::txn::{Op, Put, Txn};
+use crate::keyspace::{Keyspace, Place};
+use crate::seal::FleetKey;
+
+/// The fleet's key, and where its words stand.
+#[derive(Debug)]
+pub struct Words {
+    keyspace: Keyspace,
+    key: FleetKey,
+    /// When the registration's clock began, in milliseconds since 1970. What is written later has a
+    /// higher counter, over all starts of a process.
+    began_unix_ms: u64,
+}
+
+impl Words {
+    /// Words of this fleet.
+    pub const fn new(keyspace: Keyspace, key: FleetKey, began_unix_ms: u64) -> Self {
+        Self { keyspace, key, began_unix_ms }
+    }
+
+    /// The value with the word for it. Without random numbers it goes without one.
+    pub(super) fn vouch(&self, key: &Bytes, value: &Bytes, now_ms: u64) -> Bytes {
+        let counter = self.began_unix_ms.saturating_add(now_ms);
+        self.key.vouch(key, value, counter).unwrap_or_else(|_| value.clone())
+    }
+
+    /// Writes that everything under `lease` is about to go.
+    pub(super) fn farewell(&self, lease: i64, under: i64, now_ms: u64) -> Txn {
+        let key = self.keyspace.key(&Place::Gone(lease));
+        let value = self.vouch(&key, &Bytes::from_static(br#"{"v":1}"#), now_ms);
+        let put = Put { key, value, lease: under };
+        Txn { when: Vec::new(), then: vec![Op::Put(put)], or_else: Vec::new() }
+    }
+}
