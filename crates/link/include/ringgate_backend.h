@@ -13,7 +13,7 @@
  *     rg_backend *backend = rg_connect("/run/ringgate", "arena-1");
  *     struct rg_event event;
  *     for (;;) {
- *         rg_wait(backend, -1);
+ *         rg_wait_forever(backend);
  *         while (rg_next(backend, &event) > 0)
  *             if (event.kind == RG_PAYLOAD)
  *                 rg_send(backend, event.session, event.bytes, event.bytes_len);
@@ -26,7 +26,7 @@
  * soname: fields are only ever appended to structs, and every struct is passed with the size that
  * it had when the program was built.
  *
- * Only rg_wait blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
+ * Only waiting blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
  * a time may use a backend; different backends are independent. The format itself is described in
  * docs/PROTOCOLS.md.
  *
@@ -54,7 +54,7 @@ extern "C" {
 /* The version of this header and its library: the second number grows when something is added. The
    first never changes as long as the library has the same soname. */
 #define RG_LIBRARY_MAJOR 1
-#define RG_LIBRARY_MINOR 1
+#define RG_LIBRARY_MINOR 2
 
 /* The version of the library that is linked: major << 16 | minor. */
 RG_API uint32_t rg_library_version(void);
@@ -287,8 +287,15 @@ static inline rg_backend *rg_connect_with(const struct rg_options *options) {
 
 RG_API void rg_free(rg_backend *backend);
 
-/* Flushes, then waits until rg_next has something to do. `timeout_ns` < 0: as long as it takes.
-   1: there is something, 0: time is up or a signal came, -1: errno. */
+/* Flushes, then waits until rg_next has something to do, or for so long: not at all below 0, which is
+   a deadline that has passed. 1: there is something, 0: time is up or a signal came, -1: errno. */
+RG_API int rg_wait_for(rg_backend *backend, int64_t timeout_ns);
+
+/* The same for as long as it takes. */
+RG_API int rg_wait_forever(rg_backend *backend);
+
+/* Both, as the first version had them: exactly -1 is rg_wait_forever, everything else rg_wait_for. A
+   game that subtracts one time from another calls rg_wait_for, because -1 may come of that. */
 RG_API int rg_wait(rg_backend *backend, int64_t timeout_ns);
 
 /* Readable whenever rg_next has something to do: reconnecting, and the rest of a turn that was left
@@ -1162,7 +1169,8 @@ static void rg__gather(rg_backend *backend, int64_t delay_ns) {
     (void)nanosleep(&delay, NULL);
 }
 
-int rg_wait(rg_backend *backend, int64_t timeout_ns) {
+/* Below 0: as long as it takes. */
+static int rg__wait(rg_backend *backend, int64_t timeout_ns) {
     int64_t start_ns, waited_ns, delay_ns, spin_ns;
     struct timespec left;
     struct pollfd set;
@@ -1190,6 +1198,16 @@ int rg_wait(rg_backend *backend, int64_t timeout_ns) {
     if (ppoll(&set, 1, timeout_ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR)
         return -1;
     return rg__look(backend);
+}
+
+int rg_wait_for(rg_backend *backend, int64_t timeout_ns) {
+    return rg__wait(backend, timeout_ns < 0 ? 0 : timeout_ns);
+}
+
+int rg_wait_forever(rg_backend *backend) { return rg__wait(backend, -1); }
+
+int rg_wait(rg_backend *backend, int64_t timeout_ns) {
+    return timeout_ns == -1 ? rg_wait_forever(backend) : rg_wait_for(backend, timeout_ns);
 }
 
 /* Has the descriptor of rg_fd be readable, or not, because of records in the inbox: the kernel has
