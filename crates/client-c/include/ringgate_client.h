@@ -145,6 +145,7 @@ struct rgc_quality {
     uint32_t reserved;
     uint64_t reliable_bytes; /* what waits on reliable channels, what is in flight included */
 };
+typedef struct rgc_quality rgc_quality_t; /* for C++, where rgc_quality alone is the function */
 #define RGC_QUALITY_INIT {sizeof(struct rgc_quality), 0, 0, 0, 0, 0, 0, 0}
 
 /* What was counted since rgc_connect, over all servers. */
@@ -159,6 +160,7 @@ struct rgc_statistics {
     uint64_t messages_in;
     uint64_t messages_out;
 };
+typedef struct rgc_statistics rgc_statistics_t; /* likewise */
 #define RGC_STATISTICS_INIT {sizeof(struct rgc_statistics), 0, 0, 0, 0, 0, 0, 0, 0}
 
 typedef struct rgc_client rgc_client;
@@ -212,8 +214,15 @@ RGC_API int rgc_is_finished(const rgc_client *client);
 RGC_API int rgc_has_delivered_all(const rgc_client *client);
 
 /* RGC_OK, or RGC_ERROR_CLOSED without a connection. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a struct and a function of one name */
+#endif
 RGC_API int rgc_quality(const rgc_client *client, struct rgc_quality *quality);
 RGC_API int rgc_statistics(const rgc_client *client, struct rgc_statistics *statistics);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* A few words in English, never NULL, and never to be freed. */
 RGC_API const char *rgc_error_text(int error);

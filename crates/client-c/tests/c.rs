@@ -102,10 +102,16 @@ fn the_header_is_cpp_too() {
     let folder = Folder::new("cpp");
     let source = folder.0.join("it.cpp");
     let uses = "#include \"ringgate_client.h\"\n\
-        int main() { rgc_event event = RGC_EVENT_INIT; return rgc_next(nullptr, &event) == 1; }\n";
+        int main() {\n\
+        rgc_event event = RGC_EVENT_INIT;\n\
+        rgc_quality_t quality = RGC_QUALITY_INIT;\n\
+        rgc_statistics_t counts = RGC_STATISTICS_INIT;\n\
+        rgc_quality(nullptr, &quality);\n\
+        return rgc_next(nullptr, &event) + rgc_statistics(nullptr, &counts); }\n";
     std::fs::write(&source, uses).expect("a file");
     let mut command = Command::new("c++");
-    let flags = ["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only"];
+    let flags =
+        ["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only"];
     match command.args(flags).arg("-I").arg(here("crates/client-c/include")).arg(source).status() {
         Ok(status) => assert!(status.success()),
         Err(why) => eprintln!("SKIPPED: there is no C++ compiler: {why}"),
