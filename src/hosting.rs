@@ -28,8 +28,8 @@ use ringgate_os::{host, process};
 
 use crate::config::hosted::Hosted;
 use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};
-use crate::membership::announced::Door;
 use crate::membership::copy::COPY_FILE;
+use crate::membership::{Door, Rules};
 use handed::Beginning;
 pub use handed::Heirloom;
 pub use member::{Member, Resting, Shown, Status};
@@ -56,6 +56,8 @@ pub struct Update {
     gateways: Vec<Gateway>,
     regions: Vec<Name>,
     max_gateways: usize,
+    /// Who may come to local workers under a name of its own.
+    rules: Rules,
 }
 
 impl Update {
@@ -78,6 +80,7 @@ impl Update {
             gateways: config.agent.gateways.clone(),
             regions,
             max_gateways: config.agent.max_gateways,
+            rules: Rules::of(fleet, process::effective_uid()),
         }
     }
 }
@@ -101,11 +104,10 @@ struct Settings {
     /// Regions whose gateways are of interest.
     regions: Vec<Name>,
     max_gateways: usize,
-    max_backends: usize,
     /// Names that nobody who comes may have.
     taken: Vec<String>,
     /// Who may come to local workers under a name of its own.
-    allowed: Allowed,
+    rules: Rules,
 }
 
 impl Prepared {
@@ -125,7 +127,8 @@ impl Prepared {
         };
         let name = Name::new(&agent.name)
             .ok_or_else(|| format!("agent {:?}: no name that the fleet takes", agent.name))?;
-        let Update { hosted, taken, gateways, regions, max_gateways } = Update::of(config, fleet);
+        let Update { hosted, taken, gateways, regions, max_gateways, rules } =
+            Update::of(config, fleet);
         let settings = Settings {
             keyspace: fleet.keyspace.clone(),
             name,
@@ -138,16 +141,15 @@ impl Prepared {
             gateways,
             regions,
             max_gateways,
-            max_backends: fleet.max_backends,
             taken,
-            allowed: admitted(&fleet.allowed),
+            rules,
         };
         Ok(Some(Self { client, settings, hosted, door: None, begins: None }))
     }
 
     /// Has game processes register themselves at this socket.
     pub fn serve_announcements(&mut self, socket: std::os::fd::OwnedFd) {
-        self.door = Some(Door::new(socket, self.settings.admits()));
+        self.door = Some(Door::new(socket));
     }
 
     /// Whether they can.
@@ -162,9 +164,9 @@ impl Prepared {
 
     /// Goes on with what another process had.
     pub fn inherit(&mut self, heirloom: Heirloom) -> Result<(), String> {
-        let (hosted, allowed) = (std::mem::take(&mut self.hosted), self.settings.admits());
-        let (begins, door) = Beginning::inherit(&self.settings, hosted, heirloom, &allowed)
-            .map_err(|what| {
+        let hosted = std::mem::take(&mut self.hosted);
+        let (begins, door) =
+            Beginning::inherit(&self.settings, hosted, heirloom).map_err(|what| {
                 format!("what the running agent says of the fleet cannot be read: {what}")
             })?;
         (self.begins, self.door) = (Some(begins), door);
@@ -176,7 +178,7 @@ impl Prepared {
         let is_own = |name: &str| own.iter().any(|backend| backend.name == name);
         let book = self.begins.iter().map(|it| &it.book);
         let names = book.flat_map(|book| member::guests(book, is_own));
-        names.map(|name| self.settings.guest(name)).collect()
+        names.map(|(name, uid)| self.settings.guest(name, uid)).collect()
     }
 
     /// The gateways that another process was connected to, or was about to; `None` where it had not
@@ -191,14 +193,13 @@ impl Settings {
         String::from_utf8_lossy(&self.keyspace.truth()).into_owned()
     }
 
-    fn admits(&self) -> ringgate_gate::Allowed {
-        let Allowed { uids, gids } = self.allowed.clone();
-        ringgate_gate::Allowed { uids, gids }
-    }
-
-    /// One that has come by itself, as local workers know it.
-    fn guest(&self, name: &str) -> GuestBackend {
-        let Allowed { uids, gids } = self.allowed.clone();
+    /// One that has come by itself, as local workers know it. Another user's process is not to come
+    /// in its place.
+    fn guest(&self, name: &str, uid: Option<u32>) -> GuestBackend {
+        let ringgate_gate::Allowed { uids, gids } = match uid {
+            Some(uid) => ringgate_gate::Allowed { uids: vec![uid], gids: Vec::new() },
+            None => self.rules.allowed.clone(),
+        };
         let link = options::Link::Bundle(options::Allowed { uids, gids });
         GuestBackend { name: name.to_owned(), link }
     }
@@ -221,9 +222,8 @@ impl Settings {
             gateways: Vec::new(),
             regions: vec![name("eu")],
             max_gateways: 8,
-            max_backends: 9,
             taken: Vec::new(),
-            allowed: Allowed::default(),
+            rules: Rules { max: 9, ..Rules::default() },
         }
     }
 }
@@ -258,12 +258,3 @@ fn backend(backend: &Backend, own: u32) -> GuestBackend {
 
 /// The file in `state_dir`.
 pub const LEASES_FILE: &str = "leases";
-
-/// With nobody named: who runs the agent.
-fn admitted(allowed: &Allowed) -> Allowed {
-    let mut allowed = allowed.clone();
-    if allowed.uids.is_empty() && allowed.gids.is_empty() {
-        allowed.uids.push(process::effective_uid());
-    }
-    allowed
-}

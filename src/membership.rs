@@ -32,7 +32,7 @@ use ringgate_os::host;
 
 use crate::config::{self, Config};
 use announced::Book;
-pub use announced::Door;
+pub use announced::{Door, OwnedName, Rules};
 pub use copy::COPY_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
@@ -63,9 +63,9 @@ struct Settings {
     lease_s: i64,
     /// Where the copy is, if there may be one.
     copy: Option<PathBuf>,
-    /// Where game processes connect, and how many of the fleet are taken.
+    /// Where game processes connect, and which of them are let in when the gateway starts.
     run_dir: PathBuf,
-    max_backends: usize,
+    rules: Rules,
 }
 
 /// What a predecessor has handed over.
@@ -77,14 +77,17 @@ pub struct Inherited {
     pub handed: Handed,
     /// What game processes have said that registered themselves there.
     pub announced: Vec<Vec<u8>>,
+    /// Whose names are whose.
+    pub owned: Vec<OwnedName>,
 }
 
 impl Prepared {
     /// Reads the files that the config names, and the copy. `None` for a gateway without a fleet.
-    pub fn of(config: &Config) -> Result<Option<Self>, String> {
+    /// `own` is the user that it runs as, once it has given up what it started with.
+    pub fn of(config: &Config, own: u32) -> Result<Option<Self>, String> {
         let Some(fleet) = &config.fleet else { return Ok(None) };
         let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
-        let settings = Settings::of(fleet, &config.gateway)?;
+        let settings = Settings::of(fleet, &config.gateway, own)?;
         let prefix = settings.keyspace.truth();
         let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
         let truth = truth.unwrap_or_default();
@@ -114,14 +117,14 @@ impl Settings {
     /// Who has announced itself: those that a predecessor has handed over.
     fn book(&self, file: &[String], handed: Option<&Inherited>) -> Book {
         let reach = Reach::Bundle(self.run_dir.to_string_lossy().into_owned());
-        let mut book = Book::new(self.host.clone(), reach, self.max_backends, file.to_vec());
+        let mut book = Book::new(self.host.clone(), reach, self.rules.clone(), file.to_vec());
         if let Some(inherited) = handed {
-            book.inherit(&inherited.announced, LEFT_ALONE_MS);
+            book.inherit(&inherited.announced, &inherited.owned, LEFT_ALONE_MS);
         }
         book
     }
 
-    fn of(fleet: &config::Fleet, gateway: &config::Gateway) -> Result<Self, String> {
+    fn of(fleet: &config::Fleet, gateway: &config::Gateway, uid: u32) -> Result<Self, String> {
         let own = || {
             let name = host::name();
             Name::new(name).ok_or_else(|| {
@@ -141,7 +144,7 @@ impl Settings {
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: Some(gateway.state_dir.join(COPY_FILE)),
             run_dir: gateway.run_dir.clone(),
-            max_backends: fleet.max_backends,
+            rules: Rules::of(fleet, uid),
         })
     }
 }

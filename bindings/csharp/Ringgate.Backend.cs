@@ -162,12 +162,14 @@ namespace Ringgate {
             handle = IntPtr.Zero;
         }
 
-        /// <summary>Flushes, then waits for something to do. Returns whether there is something.</summary>
+        /// <summary>Flushes, then waits for something to do, as long as it takes. Returns whether there is something.</summary>
         public bool Wait() { return Found(Native.rg_wait(handle, -1)); }
 
-        /// <summary>The same for so long at most.</summary>
+        /// <summary>The same for so long at most: not at all below zero, which is a deadline that has
+        /// passed, and as long as the library can for what it has no number for.</summary>
         public bool Wait(TimeSpan timeout) {
-            return Found(Native.rg_wait(handle, Math.Max(0, timeout.Ticks) * 100));
+            long ticks = Math.Max(0, timeout.Ticks);
+            return Found(Native.rg_wait(handle, ticks > long.MaxValue / 100 ? long.MaxValue : ticks * 100));
         }
 
         static bool Found(int found) {

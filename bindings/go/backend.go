@@ -258,9 +258,22 @@ func (b *Backend) Close() {
 	b.isFreed, b.willRetry, b.unread = true, false, nil
 }
 
-// Wait flushes, then waits until Next has something to do, or for so long; < 0: as long as it
-// takes. It fails only once the backend was closed.
+// Wait flushes, then waits until Next has something to do, or for so long: not at all below 0, which
+// is a deadline that has passed. It fails only once the backend was closed.
 func (b *Backend) Wait(timeout time.Duration) error {
+	if timeout < 0 {
+		timeout = 0
+	}
+	return b.waitUntil(time.Now().Add(timeout))
+}
+
+// WaitForever is like Wait, for as long as it takes.
+func (b *Backend) WaitForever() error {
+	return b.waitUntil(time.Time{})
+}
+
+// Waits without an end where the deadline is zero.
+func (b *Backend) waitUntil(deadline time.Time) error {
 	if b.isFreed {
 		return ErrFreed
 	}
@@ -268,13 +281,9 @@ func (b *Backend) Wait(timeout time.Duration) error {
 	if b.reading.socket != nil {
 		return nil
 	}
-	var deadline time.Time
-	if timeout >= 0 {
-		deadline = time.Now().Add(timeout)
-	}
 	for {
 		end := deadline
-		if b.willRetry && (timeout < 0 || b.retryAt.Before(end)) {
+		if b.willRetry && (end.IsZero() || b.retryAt.Before(end)) {
 			end = b.retryAt
 		}
 		if !b.await(end) {

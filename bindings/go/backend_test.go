@@ -5,6 +5,7 @@ package ringgate
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"net"
 	"path/filepath"
 	"strings"
@@ -331,7 +332,7 @@ func TestAnEchoAllocatesNothing(t *testing.T) {
 	var event Event
 	turn := func() {
 		l.send(record)
-		for b.Wait(-1); !b.Next(&event); b.Wait(-1) {
+		for b.WaitForever(); !b.Next(&event); b.WaitForever() {
 		}
 		b.Send(event.Session, event.Bytes)
 		b.Flush()
@@ -392,5 +393,65 @@ func TestMessagesGoInPartsAndComeTogether(t *testing.T) {
 	l.send(other.bytes[:other.length])
 	if lost := next(t, b); lost.Kind != LinkLost || !strings.Contains(lost.Loss.Error(), "begins or ends where it cannot") {
 		t.Fatalf("%+v", lost)
+	}
+}
+
+// A server whose frame took too long asks for a time before now: that waits not at all.
+func TestADeadlineThatHasPassedIsNotWaitedFor(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(3, 0, 1))
+	endTurn(t, b, LinkUp)
+	ended := make(chan error)
+	go func() {
+		for _, timeout := range []time.Duration{0, -1, -time.Hour, time.Until(time.Time{})} {
+			if err := b.Wait(timeout); err != nil {
+				ended <- err
+			}
+		}
+		close(ended)
+	}()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("it waits for something that does not come")
+	}
+}
+
+// What the gateway says ends both, the longest wait that can be said and the one without an end.
+func TestALongWaitEndsWithWhatIsSaid(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(3, 0, 1))
+	endTurn(t, b, LinkUp)
+	longest := func() error { return b.Wait(math.MaxInt64) }
+	for _, wait := range []func() error{longest, b.WaitForever} {
+		said := make(chan struct{})
+		go func() {
+			l.send(payload(9, "up"))
+			close(said)
+		}()
+		var event Event
+		for !b.Next(&event) {
+			if err := wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-said
+		if event.Kind != Payload || string(event.Bytes) != "up" || b.Next(&event) {
+			t.Fatalf("%+v", event)
+		}
+	}
+}
+
+// Takes an event with which a turn is over.
+func endTurn(t *testing.T, b *Backend, kind Kind) {
+	t.Helper()
+	event := next(t, b)
+	if event.Kind != kind || b.Next(&event) {
+		t.Fatalf("%+v", event)
 	}
 }

@@ -9,7 +9,7 @@
 //		log.Fatal(err)
 //	}
 //	var event ringgate.Event
-//	for backend.Wait(-1) == nil {
+//	for backend.WaitForever() == nil {
 //		for backend.Next(&event) {
 //			if event.Kind == ringgate.Payload {
 //				backend.Send(event.Session, event.Bytes)
@@ -18,7 +18,7 @@
 //		backend.Flush()
 //	}
 //
-// Only Wait blocks. One goroutine at a time may use a backend; different backends are independent.
-// Nothing allocates after the first turns. The format is described in docs/PROTOCOLS.md of the
-// gateway's repository.
+// Only Wait and WaitForever block. One goroutine at a time may use a backend; different backends are
+// independent. Nothing allocates after the first turns. The format is described in docs/PROTOCOLS.md
+// of the gateway's repository.
 package ringgate

@@ -33,6 +33,7 @@ MESSAGE_BYTES_MAX = 65536
 SHORT_MESSAGE_BYTES_MAX = 1159
 LIBRARY_MAJOR = 1
 LIBRARY_MINOR = 1
+LONGEST = 2**63 // 10**9
 
 
 class Kind(enum.IntEnum):
@@ -243,6 +244,13 @@ def _text(text):
     return encoded
 
 
+def _nanoseconds(seconds):
+    """For the library, which has 63 bits for them. NaN is a ValueError."""
+    if seconds != seconds:
+        raise ValueError("NaN seconds")
+    return int(max(-LONGEST, min(seconds, LONGEST)) * 1e9)
+
+
 def _load(path):
     path = path or os.environ.get("RINGGATE_BACKEND_LIBRARY") or f"libringgate_backend.so.{LIBRARY_MAJOR}"
     library = ctypes.CDLL(path, use_errno=True)
@@ -290,8 +298,8 @@ class Backend:
         self._library = _load(library)
         self._handle = None
         options = _Options(
-            os.fsencode(run_dir), _text(name), int(spin * 1e9), queue_bundles, may_start_alone,
-            0 if batch_delay is None else int(batch_delay * 1e9) or -1,
+            os.fsencode(run_dir), _text(name), _nanoseconds(spin), queue_bundles, may_start_alone,
+            0 if batch_delay is None else _nanoseconds(batch_delay) or -1,
         )
         self._handle = self._library.rg_connect_sized(ctypes.byref(options), ctypes.sizeof(options))
         if not self._handle:
@@ -319,8 +327,9 @@ class Backend:
         return self._library.rg_fd(self._handle)
 
     def wait(self, timeout=None):
-        """Flushes, then waits for something to do, or for so many seconds. Whether there is something."""
-        found = self._library.rg_wait(self._handle, -1 if timeout is None else max(0, int(timeout * 1e9)))
+        """Flushes, then waits for something to do, or for so many seconds: not at all below 0, which is
+        a deadline that has passed. Without `timeout` as long as it takes. Whether there is something."""
+        found = self._library.rg_wait(self._handle, -1 if timeout is None else max(0, _nanoseconds(timeout)))
         if found < 0:
             number = ctypes.get_errno()
             raise BackendError(number, os.strerror(number))

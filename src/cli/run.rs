@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::logging::{self, LogArgs};
 use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit, first};
 use crate::config::Config;
+use crate::confine;
 use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::membership::{self, Prepared};
 use privileges::Privileges;
@@ -134,7 +135,9 @@ fn tell_driver(fleet: &Fleet) {
 /// What a gateway in a fleet starts with: what the file says, and what was known last. One that is
 /// alone starts with the file.
 fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
-    let prepared = Prepared::of(&file).map_err(Failure::failed)?;
+    let own = confine::becomes(file.gateway.user.as_deref()).ok().flatten();
+    let own = own.map_or_else(process::effective_uid, |user| user.uid);
+    let prepared = Prepared::of(&file, own).map_err(Failure::failed)?;
     let Some(mut prepared) = prepared else { return Ok((file, None)) };
     let known = prepared.known(clock::unix_seconds());
     let config = membership::merged(&file, &known).config;

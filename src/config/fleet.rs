@@ -46,6 +46,10 @@ pub struct Fleet {
     pub allowed: Allowed,
     /// Backends of the fleet that this gateway takes.
     pub max_backends: usize,
+    /// Backends that one process may register.
+    pub backends_per_process: usize,
+    /// Backends that the processes of one user may register.
+    pub backends_per_user: usize,
     /// What becomes of tokens that nobody can claim.
     pub when_away: WhenAway,
 }
@@ -166,6 +170,9 @@ pub(super) fn read(
     let grace = section.duration("grace");
     let allowed = backend::read_allowed(&mut section);
     let max_backends = section.integer("max_backends");
+    let backends_per_process = section.integer("backends_per_process");
+    let backends_per_user =
+        section.integer_or("backends_per_user", max_backends.unwrap_or_default());
     let when_away = section.choice("when_away");
     section.finish();
     Some(Fleet {
@@ -181,6 +188,8 @@ pub(super) fn read(
         grace: grace?,
         allowed: allowed?,
         max_backends: usize::try_from(max_backends?).ok()?,
+        backends_per_process: usize::try_from(backends_per_process?).ok()?,
+        backends_per_user: usize::try_from(backends_per_user?).ok()?,
         when_away: when_away?.0,
     })
 }

@@ -436,12 +436,16 @@ pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
     let keys = row.keys.iter().map(|key| key.clone().into()).collect();
     let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
     let (instance, announced) = (row.instance.clone(), row.announced.clone());
-    membership::Inherited { instance, handed, announced }
+    let owned = row.owned.iter().cloned();
+    let owned =
+        owned.map(|(name, uid, has_linked)| membership::OwnedName { name, uid, has_linked });
+    membership::Inherited { instance, handed, announced, owned: owned.collect() }
 }
 
 /// As it goes to the successor.
 fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
-    let membership::Inherited { instance, handed, announced } = inherited;
+    let membership::Inherited { instance, handed, announced, owned } = inherited;
+    let owned = owned.iter().cloned();
     let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     FleetRow {
         instance: instance.clone(),
@@ -449,6 +453,7 @@ fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
         former: handed.former.clone(),
         keys: handed.keys.iter().map(|key| text(key)).collect(),
         announced: announced.clone(),
+        owned: owned.map(|it| (it.name, it.uid, it.has_linked)).collect(),
     }
 }
 

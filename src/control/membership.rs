@@ -21,12 +21,11 @@ use super::query::{Query, Refusal, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::{Snapshot, is_closed, is_up};
-use super::{ControlLoop, HandingOver, NS_PER_MS, plan};
-use crate::config::{self, Config, Protocol, WhenAway};
-use crate::confine;
+use super::{ControlLoop, HandingOver, NS_PER_MS};
+use crate::config::{self, Config, Link, Protocol, WhenAway};
 use crate::membership::{
-    Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Shelf, Status,
-    merged,
+    Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Rules, Shelf,
+    Status, merged,
 };
 use ringgate_fleet::mirror;
 use ringgate_fleet::values::gateway::SHUT_MAX;
@@ -161,10 +160,7 @@ impl ControlLoop {
     /// process.
     fn announce_door(&self) -> Option<Door> {
         let socket = self.announcements.as_ref()?.try_clone().ok()?;
-        let fleet = self.config.fleet.as_ref()?;
-        let own = confine::becomes(self.config.gateway.user.as_deref()).ok().flatten();
-        let own = own.map_or_else(process::effective_uid, |user| user.uid);
-        Some(Door::new(socket, plan::allow(&fleet.allowed, own)))
+        self.config.fleet.is_some().then(|| Door::new(socket))
     }
 
     /// Where news of the fleet comes from.
@@ -189,6 +185,7 @@ impl ControlLoop {
         match &self.membership {
             Some(membership) => {
                 let mut config = merged(&read, &membership.known).config;
+                membership.keep_to_owners(&mut config);
                 self.keep_served(&mut config);
                 (config, Some(read))
             }
@@ -230,7 +227,9 @@ impl ControlLoop {
         if let (Some(membership), Some(file)) = (&mut self.membership, file) {
             membership.given = (self.setup.revision, Given::of(&file, &membership.known));
             if let Some(member) = &membership.member {
-                member.set_file(backend_names(&file));
+                let rules = file.fleet.as_ref();
+                let rules = rules.map(|fleet| Rules::of(fleet, process::effective_uid()));
+                member.set_file(backend_names(&file), rules);
             }
             membership.file = file;
         }
@@ -265,7 +264,8 @@ impl ControlLoop {
         let Some(membership) = &mut self.membership else { return };
         membership.pending = Some(now_ns);
         let mut with = merged(&membership.file, &membership.known);
-        membership.tell_refused(with.refused);
+        membership.tell_refused(std::mem::take(&mut with.refused));
+        membership.keep_to_owners(&mut with.config);
         let given = Given::of(&membership.file, &membership.known);
         self.keep_served(&mut with.config);
         let is_free = |id| self.is_free(id);
@@ -342,7 +342,7 @@ impl ControlLoop {
         if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
             member.tell(facts);
             if has_announced {
-                member.count(self.players_of_backends());
+                member.count(self.players_of_backends(), self.linked_backends());
             }
         }
     }
@@ -372,6 +372,15 @@ impl ControlLoop {
         let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. }) && !it.retired;
         let backends = self.setup.backends.pairs().filter(|(_, it)| bundles(it));
         backends.map(|(id, it)| (it.name.clone(), self.view.players(id))).collect()
+    }
+
+    /// Backends that every worker is linked to.
+    fn linked_backends(&self) -> BTreeSet<String> {
+        let reports: Vec<_> = self.view.published().iter().map(|it| it.report()).collect();
+        let is_linked = |id| reports.iter().all(|report| is_up(report, id));
+        let backends = self.setup.backends.pairs();
+        let linked = backends.filter(|&(id, it)| !it.retired && is_linked(id));
+        linked.map(|(_, it)| it.name.clone()).collect()
     }
 
     /// Backends of the fleet that take players by what the fleet says of them, and that nobody new
@@ -444,6 +453,22 @@ impl ControlLoop {
 }
 
 impl Membership {
+    /// A process that has registered itself is linked to as its own user only: another one that may
+    /// register is not to come in its place.
+    fn keep_to_owners(&self, config: &mut Config) {
+        let Some(member) = &self.member else { return };
+        let is_of_file = |name: &str| self.file.backends.iter().any(|own| own.name == name);
+        for backend in config.backends.iter_mut().filter(|it| !is_of_file(&it.name)) {
+            // Those of agents, and where the gateway's own user alone may come, name nobody.
+            if let Link::Bundle(allowed) = &mut backend.link
+                && *allowed != config::Allowed::default()
+                && let Some(uid) = member.owner(&backend.name)
+            {
+                *allowed = config::Allowed { uids: vec![uid], gids: Vec::new() };
+            }
+        }
+    }
+
     /// Names each backend that is left out, once.
     fn tell_refused(&mut self, refused: Vec<Refused>) {
         let refused: BTreeSet<_> = refused.into_iter().collect();

@@ -162,7 +162,6 @@ impl Beginning {
         settings: &Settings,
         hosted: Vec<(String, u32, Hosted)>,
         heirloom: Heirloom,
-        allowed: &ringgate_gate::Allowed,
     ) -> Result<(Self, Option<Door>), &'static str> {
         let (record, copy) = heirloom.parts().ok_or("length")?;
         let record: Record = serde_json::from_slice(record).map_err(|_| "record")?;
@@ -183,7 +182,7 @@ impl Beginning {
         }
         let mut sockets = heirloom.sockets.into_iter();
         let door = record.has_door.then(|| sockets.next().ok_or("door")).transpose()?;
-        let door = door.map(|socket| listens(socket).map(|it| Door::new(it, allowed.clone())));
+        let door = door.map(|socket| listens(socket).map(Door::new));
         let mut door = door.transpose()?;
         let mut numbers = BTreeSet::new();
         for (number, said) in record.seated {
@@ -208,7 +207,7 @@ impl Beginning {
 /// Nobody is registered yet.
 fn book(settings: &Settings) -> Book {
     let reach = Reach::Agent(settings.name.to_string());
-    Book::new(settings.host.clone(), reach, settings.max_backends, settings.taken.clone())
+    Book::new(settings.host.clone(), reach, settings.rules.clone(), settings.taken.clone())
 }
 
 /// An agent writes its own key and those of backends, and nothing else is to go with it.

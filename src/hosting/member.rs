@@ -149,7 +149,9 @@ impl Member {
             backends: begins.watched.iter().filter(|_| is_heir).map(known).collect(),
             ..Status::default()
         };
-        let guests = guests(&lock(&book), |name| agent.is_own(name)).map(str::to_owned).collect();
+        let guests = guests(&lock(&book), |name| agent.is_own(name))
+            .map(|(name, uid)| (name.to_owned(), uid))
+            .collect();
         let now_ns = agent.clock().now_ns();
         match &begins.players {
             Some(players) => agent.rolls().inherit(players, now_ns),
@@ -181,7 +183,7 @@ impl Member {
             started_s: begins.started_s,
             wanted: begins.wanted,
             awaited: Vec::new(),
-            guests,
+            guests: Some(guests),
             written: None,
             doubt: 0,
             doubted_s: None,
@@ -278,7 +280,7 @@ struct Part {
     wanted: Option<Vec<Gateway>>,
     /// The gateways that it is to connect to; none while that is not known for certain.
     awaited: Vec<String>,
-    guests: BTreeSet<String>,
+    guests: Option<BTreeMap<String, Option<u32>>>,
     /// The leases that the file in `state_dir` names.
     leases: Vec<i64>,
     /// The gateways that the agent's own value names, and when it was written; the number of what
@@ -429,7 +431,7 @@ impl Part {
 
     /// Goes by another file. What was answered holds, where the same is asked of the same process.
     fn reload(&mut self, update: Update) {
-        let Update { hosted, taken, gateways, regions, max_gateways } = update;
+        let Update { hosted, taken, gateways, regions, max_gateways, rules } = update;
         let mut shared = lock(&self.shared);
         shared.gateways.set(gateways.clone(), regions.clone(), max_gateways);
         let before = std::mem::take(&mut shared.watched);
@@ -443,10 +445,15 @@ impl Part {
         shared.watched = hosted.into_iter().map(watched).collect();
         let registered: Vec<_> = shared.watched.iter().map(|it| it.name.clone()).collect();
         drop(shared);
-        lock(&self.book).set_own(taken.clone(), &registered);
+        let mut book = lock(&self.book);
+        book.set_own(taken.clone(), &registered);
+        book.set_rules(rules.clone());
+        drop(book);
         let settings = &mut self.settings;
         (settings.taken, settings.gateways, settings.regions) = (taken, gateways, regions);
-        settings.max_gateways = max_gateways;
+        (settings.max_gateways, settings.rules) = (max_gateways, rules);
+        // Those whose user is not known may be other users' by now.
+        self.guests = None;
     }
 
     fn own_key(&self) -> Bytes {
@@ -495,13 +502,16 @@ impl Part {
     /// Lets those who have said what they are come to the local workers.
     fn admit_guests(&mut self) {
         let is_own = |name: &str| self.agent.is_own(name);
-        let guests: BTreeSet<_> = guests(&lock(&self.book), is_own).map(str::to_owned).collect();
-        if guests == self.guests {
+        let book = lock(&self.book);
+        let guests: BTreeMap<_, _> =
+            guests(&book, is_own).map(|(name, uid)| (name.to_owned(), uid)).collect();
+        drop(book);
+        if self.guests.as_ref() == Some(&guests) {
             return;
         }
-        let backends = guests.iter().map(|name| self.settings.guest(name));
+        let backends = guests.iter().map(|(name, uid)| self.settings.guest(name, *uid));
         self.agent.set_guests(backends.collect());
-        self.guests = guests;
+        self.guests = Some(guests);
     }
 
     fn choose_gateways(&mut self, view: &View) {
@@ -580,6 +590,8 @@ impl Part {
             counted.players.insert(name.to_owned(), all);
             counted.waiting.insert(name.to_owned(), waiting);
         }
+        let there = view.backends.iter().filter(|(_, seen)| seen.is_there);
+        counted.linked = there.map(|(name, _)| name.clone()).collect();
         let shared = lock(&self.shared);
         for desk in up(view) {
             let Some(gateway) = shared.gateways.name_of(&desk.gateway) else { continue };
@@ -711,8 +723,11 @@ impl Shown {
 }
 
 /// Those who have come by themselves, and are none of the file's.
-pub(super) fn guests(book: &Book, is_own: impl Fn(&str) -> bool) -> impl Iterator<Item = &str> {
-    book.names().filter(move |name| !is_own(name))
+pub(super) fn guests(
+    book: &Book,
+    is_own: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&str, Option<u32>)> {
+    book.names().filter(move |name| !is_own(name)).map(|name| (name, book.owner(name)))
 }
 
 /// The gateways that have let the agent in.

@@ -9,24 +9,29 @@
 
 mod door;
 mod handed;
+mod rights;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::run::Command;
 use ringgate_fleet::lease::{Registration, Standing as Held};
 use ringgate_fleet::values::{self, Reach, Stored};
+use ringgate_gate::Credentials;
 use ringgate_link::announce::{Announced, Standing, State};
 
 pub use door::Door;
 pub(crate) use door::{Seated, serve};
 pub(crate) use handed::Handed;
+pub(crate) use rights::Refusal;
+use rights::Rights;
+pub use rights::{OwnedName, Rules};
 
 /// Who has announced itself.
 pub(crate) struct Book {
     host: Name,
     reach: Reach,
-    max: usize,
+    rights: Rights,
     /// Backends of the config file.
     file: Vec<String>,
     rows: BTreeMap<String, Row>,
@@ -42,59 +47,6 @@ pub(crate) struct Book {
     is_draining: bool,
 }
 
-/// Why a process is not registered, or not yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Refusal {
-    /// Another process has the name at this gateway.
-    NameTaken,
-    /// A backend of the config file has it.
-    NameInConfig,
-    /// There are as many as there may be.
-    TooMany,
-    /// Its user may not.
-    Unauthorised,
-    /// It has said something that is no announcement.
-    Invalid,
-    /// It has connected, and said nothing.
-    Silent,
-}
-
-impl Refusal {
-    /// All of them, in order.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::NameTaken,
-        Self::NameInConfig,
-        Self::TooMany,
-        Self::Unauthorised,
-        Self::Invalid,
-        Self::Silent,
-    ];
-
-    /// Its name in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::NameTaken => "name_taken",
-            Self::NameInConfig => "name_in_config",
-            Self::TooMany => "too_many",
-            Self::Unauthorised => "unauthorised",
-            Self::Invalid => "invalid",
-            Self::Silent => "silent",
-        }
-    }
-
-    /// What the process is told.
-    const fn standing(self) -> Standing {
-        match self {
-            Self::NameTaken => Standing::NameTaken,
-            Self::NameInConfig => Standing::NameInConfig,
-            Self::TooMany => Standing::TooMany,
-            Self::Unauthorised => Standing::Unauthorised,
-            Self::Invalid | Self::Silent => Standing::Invalid,
-        }
-    }
-}
-
 /// A game process.
 struct Row {
     what: Announced,
@@ -102,6 +54,10 @@ struct Row {
     /// As it was said to the registration last, and when.
     written: Option<(values::Backend, u64)>,
     standing: Standing,
+    /// Whose process it is, where that is known.
+    uid: Option<u32>,
+    /// Whether it has been linked. It is not ready before.
+    has_linked: bool,
 }
 
 /// Who says what a game process is.
@@ -120,6 +76,8 @@ enum Speaker {
 pub(crate) struct Counted {
     /// How many players each has.
     pub(crate) players: BTreeMap<String, u32>,
+    /// Those that are linked.
+    pub(crate) linked: BTreeSet<String>,
     /// Behind an agent: those of them whom the process does not know, because they wait for it.
     pub(crate) waiting: BTreeMap<String, u32>,
     /// Behind an agent: the gateways that each is connected to.
@@ -136,12 +94,12 @@ enum Wish {
 }
 
 impl Book {
-    /// None yet, where so many are taken, and are reached in this way.
-    pub(crate) const fn new(host: Name, reach: Reach, max: usize, file: Vec<String>) -> Self {
+    /// None yet, where they are reached in this way.
+    pub(crate) const fn new(host: Name, reach: Reach, rules: Rules, file: Vec<String>) -> Self {
         Self {
             host,
             reach,
-            max,
+            rights: Rights::new(rules),
             file,
             rows: BTreeMap::new(),
             refused: BTreeMap::new(),
@@ -160,6 +118,32 @@ impl Book {
     /// They go on after all.
     pub(crate) const fn undrain(&mut self) {
         self.is_draining = false;
+    }
+
+    /// The config was read again: others may come. Who may not any more hears of it.
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
+        self.has_news |= *self.rights.rules() != rules;
+        self.rights.set_rules(rules);
+    }
+
+    /// A process has connected, and has said nothing yet.
+    pub(crate) fn arrive(&mut self, connection: u64, who: Credentials) -> Result<(), Refusal> {
+        self.rights.arrive(connection, who).inspect_err(|&why| self.refuse(why))
+    }
+
+    /// One goes on that has connected before.
+    pub(crate) fn meet(&mut self, connection: u64, who: Credentials) {
+        self.rights.go_on(connection, who);
+    }
+
+    /// Whether the process of a connection may be here.
+    pub(crate) fn admits(&self, connection: u64) -> bool {
+        self.rights.admits(connection)
+    }
+
+    /// Whose process a name is, where that is known.
+    pub(crate) fn owner(&self, name: &str) -> Option<u32> {
+        self.rows.get(name)?.uid
     }
 
     /// The config was read again. A name that is a backend's there now is no process's any more.
@@ -241,15 +225,26 @@ impl Book {
         if self.file.iter().any(|it| it == name) {
             return Some(Refusal::NameInConfig);
         }
-        let process = Speaker::Process(connection);
-        let own = self.rows.values().filter(|row| row.by == process).count();
-        match self.rows.get(name) {
-            Some(Row { by: Speaker::Process(by), .. }) if *by != connection => {
-                Some(Refusal::NameTaken)
-            }
-            None if self.rows.len() - own >= self.max => Some(Refusal::TooMany),
-            _ => None,
+        let (uid, process) = (self.rights.uid(connection), Speaker::Process(connection));
+        if let Some(row) = self.rows.get(name) {
+            let is_anothers = match row.by {
+                Speaker::Process(by) => by != connection,
+                Speaker::Before { .. } => row.uid.is_some() && row.uid != uid,
+                Speaker::File => false,
+            };
+            return is_anothers.then_some(Refusal::NameTaken);
         }
+        if self.rights.is_anothers(name, uid) {
+            return Some(Refusal::NameTaken);
+        }
+        // Its own name would go.
+        let others = || self.rows.values().filter(|row| row.by != process);
+        let rules = self.rights.rules();
+        if others().count() >= rules.max {
+            return Some(Refusal::TooMany);
+        }
+        let is_full = |uid| others().filter(|row| row.uid == Some(uid)).count() >= rules.per_user;
+        uid.is_some_and(is_full).then_some(Refusal::UserQuota)
     }
 
     fn enter(&mut self, connection: u64, what: Announced) -> Standing {
@@ -270,16 +265,23 @@ impl Book {
 
     fn put(&mut self, what: Announced, by: Speaker) -> Standing {
         self.gone.retain(|name| *name != what.name);
+        self.rights.taken(&what.name);
         let before = self.rows.remove(&what.name);
+        let has_linked = match by {
+            Speaker::File => true,
+            _ => before
+                .as_ref()
+                .is_some_and(|row| row.has_linked && row.what.instance == what.instance),
+        };
+        let uid = match by {
+            Speaker::Process(connection) => self.rights.uid(connection),
+            Speaker::Before { .. } | Speaker::File => None,
+        };
         let (written, standing) =
             before.map_or((None, Standing::Waiting), |row| (row.written, row.standing));
-        self.rows.insert(what.name.clone(), Row { what, by, written, standing });
+        let name = what.name.clone();
+        self.rows.insert(name, Row { what, by, written, standing, uid, has_linked });
         standing
-    }
-
-    /// How many connections there may be: some are of processes that are refused.
-    pub(crate) const fn room(&self) -> usize {
-        self.max.saturating_add(REFUSED_MAX)
     }
 
     /// A connection has ended, and its process with it.
@@ -290,11 +292,15 @@ impl Book {
         if let Some(name) = self.rows.iter().find_map(of) {
             self.remove(&name);
         }
+        self.rights.leave(connection);
     }
 
     fn remove(&mut self, name: &str) {
-        if self.rows.remove(name).is_some() {
+        if let Some(row) = self.rows.remove(name) {
             self.gone.push(name.to_owned());
+            if let Some(uid) = row.uid {
+                self.rights.keep(name, uid);
+            }
         }
     }
 
@@ -304,10 +310,34 @@ impl Book {
         self.rows.values().filter(|row| row.by != Speaker::File).filter_map(record).collect()
     }
 
-    /// Goes on with them, until `until_ms` without their processes.
-    pub(crate) fn inherit(&mut self, records: &[Vec<u8>], until_ms: u64) {
+    /// The same of names, and of those that are kept.
+    pub(crate) fn owned(&self) -> Vec<OwnedName> {
+        let owned = |(name, row): (&String, &Row)| {
+            let (name, has_linked) = (name.clone(), row.has_linked);
+            Some(OwnedName { name, uid: row.uid?, has_linked })
+        };
+        self.rows.iter().filter_map(owned).chain(self.rights.kept()).collect()
+    }
+
+    /// Goes on with both, until `until_ms` without the processes.
+    pub(crate) fn inherit(&mut self, records: &[Vec<u8>], owned: &[OwnedName], until_ms: u64) {
         for what in records.iter().filter_map(|record| Announced::decode(record)) {
             self.put(what, Speaker::Before { until_ms });
+        }
+        self.inherit_owned(owned);
+    }
+
+    /// Those that nothing is said of are from a predecessor that did not know.
+    fn inherit_owned(&mut self, owned: &[OwnedName]) {
+        for row in self.rows.values_mut() {
+            row.has_linked = true;
+        }
+        for OwnedName { name, uid, has_linked } in owned {
+            match self.rows.get_mut(name) {
+                Some(row) => (row.uid, row.has_linked) = (Some(*uid), *has_linked),
+                None if Name::new(name).is_some() => self.rights.keep(name, *uid),
+                None => {}
+            }
         }
     }
 
@@ -336,9 +366,11 @@ impl Book {
         for name in self.rows.iter().filter_map(late).collect::<Vec<_>>() {
             self.remove(&name);
         }
+        self.rights.pass(now_ms);
         let mut wishes: Vec<_> =
             self.gone.iter().filter_map(|name| Some(Wish::Remove(Name::new(name)?))).collect();
-        for (name, row) in &self.rows {
+        for (name, row) in &mut self.rows {
+            row.has_linked |= counted.linked.contains(name);
             let mut value = row.value(&self.host, &self.reach, counted);
             if self.is_draining {
                 value.state = values::State::Draining;
@@ -443,10 +475,12 @@ impl Row {
             slots: what.slots,
             used: what.players.map_or(players, |said| said.saturating_add(waiting)),
             state: match what.state {
+                State::Draining => values::State::Draining,
+                // Whoever says so may never link.
+                _ if !self.has_linked => values::State::Starting,
                 State::Starting => values::State::Starting,
                 State::Ready => values::State::Ready,
                 State::Allocated => values::State::Allocated,
-                State::Draining => values::State::Draining,
             },
             labels: what.labels.iter().cloned().collect(),
         }
@@ -463,8 +497,6 @@ impl Row {
         !is_load || now_ms >= at_ms + LOAD_EVERY_MS
     }
 }
-
-const REFUSED_MAX: usize = 16;
 
 /// Players come and go by the moment.
 const LOAD_EVERY_MS: u64 = 1_000;

@@ -3,7 +3,7 @@
 //!
 //! What comes is looked at ten times a second, so that a thousand changes are one for the workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
-use super::announced::{self, Book, Counted, Door, Refusal};
+use super::announced::{self, Book, Counted, Door, Refusal, Rules};
 use super::claims::Claimer;
 use super::copy::{self, Copies};
 use super::known::{Known, Reading};
@@ -184,14 +184,23 @@ impl Member {
         self.facts.send_replace(facts);
     }
 
-    /// How many players each backend has.
-    pub fn count(&self, players: BTreeMap<String, u32>) {
-        self.counted.send_replace(Counted { players, ..Counted::default() });
+    /// How many players each backend has, and which are linked.
+    pub fn count(&self, players: BTreeMap<String, u32>, linked: BTreeSet<String>) {
+        self.counted.send_replace(Counted { players, linked, ..Counted::default() });
     }
 
-    /// The config file was read again: these are its backends.
-    pub fn set_file(&self, backends: Vec<String>) {
-        lock(&self.book).set_file(backends);
+    /// The config file was read again: these are its backends, and the rules for others.
+    pub fn set_file(&self, backends: Vec<String>, rules: Option<Rules>) {
+        let mut book = lock(&self.book);
+        book.set_file(backends);
+        if let Some(rules) = rules {
+            book.set_rules(rules);
+        }
+    }
+
+    /// Whose process a name is, of those that have registered themselves here.
+    pub fn owner(&self, name: &str) -> Option<u32> {
+        lock(&self.book).owner(name)
     }
 
     /// An operator wants something.
@@ -214,8 +223,11 @@ impl Member {
     /// What a successor goes on with.
     pub fn heirloom(&self) -> Inherited {
         let handed = lock(&self.shared).handed.clone();
-        let announced = lock(&self.book).handed();
-        Inherited { instance: self.instance.clone(), handed, announced }
+        let (announced, owned) = {
+            let book = lock(&self.book);
+            (book.handed(), book.owned())
+        };
+        Inherited { instance: self.instance.clone(), handed, announced, owned }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be

@@ -9,6 +9,7 @@ use ringgate_link::announce::{Announced, Announcement, Standing, State};
 
 use crate::folder::Folder;
 use crate::link_gateway::{GatewayLink, listen};
+use crate::link_header::waits_as_it_should;
 use crate::link_library::build_todays_library;
 use crate::link_program::Game;
 use crate::link_whole::serve_and_crash_and_return;
@@ -73,12 +74,15 @@ impl Examples {
 
     pub(crate) fn in_csharp() -> Option<Self> {
         let built = Folder::new();
-        for example in ["Echo", "Snapshots", "Match"] {
+        let examples = ["Echo", "Snapshots", "Match"].map(|it| format!("examples/{it}.cs"));
+        for source in examples.into_iter().chain([format!("{TESTED}Waits.cs")]) {
+            let source = binding("csharp").join(source);
+            let program = built.join("").join(source.file_name().expect("a file"));
             let mut build = Command::new("mcs");
             build.args(["-unsafe", "-warnaserror", "-langversion:7"]);
             build.arg(binding("csharp/Ringgate.Backend.cs"));
-            build.arg(binding(&format!("csharp/examples/{example}.cs")));
-            build.arg(format!("-out:{}", built.join(&program_in_csharp(example)).display()));
+            build.arg(source);
+            build.arg(format!("-out:{}", program.with_extension("exe").display()));
             if !works(build) {
                 skip("C#", "mono and its compiler are missing, or it does not compile");
                 return None;
@@ -100,6 +104,9 @@ fn program_in_csharp(example: &str) -> String {
     let (first, rest) = example.split_at(1);
     format!("{}{rest}.exe", first.to_uppercase())
 }
+
+/// From a language's folder to programs that are no examples.
+const TESTED: &str = "../../tests/all/bindings/";
 
 const LIBRARY: &str = "libringgate_backend.so.1";
 
@@ -136,6 +143,16 @@ fn a_match_in_python_announces_what_the_codec_reads() {
 #[test]
 fn a_match_in_csharp_announces_what_the_codec_reads() {
     Examples::in_csharp().iter().for_each(hold_to_the_codec);
+}
+
+#[test]
+fn a_deadline_that_has_passed_is_not_waited_for_in_python_and_csharp() {
+    if let Some(python) = Examples::in_python() {
+        waits_as_it_should(python.run(&format!("../{TESTED}waits")));
+    }
+    if let Some(csharp) = Examples::in_csharp() {
+        waits_as_it_should(csharp.run("waits"));
+    }
 }
 
 /// The match of a language with a gateway that only registers.

@@ -237,6 +237,28 @@ fn the_descriptor_is_readable_while_records_wait() {
 }
 
 #[test]
+fn a_deadline_that_has_passed_is_not_waited_for() {
+    let folder = Folder::new();
+    waits_as_it_should(Command::new(compile(&folder, "tests/all/link_header/waits.c")));
+}
+
+/// A game that waits for times that have passed, and then four times until something comes. A frame
+/// that took too long makes such a time: no server may stand still for that.
+pub(crate) fn waits_as_it_should(program: Command) {
+    let folder = Folder::new();
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::run(program, folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    assert_eq!(game.line(), "event 1");
+    assert_eq!(game.line(), "waited");
+    for _ in 0..4 {
+        link.send(|writer| assert!(writer.payload(link.session(1), b"x")));
+        assert_eq!(game.line(), "event 3");
+    }
+    game.end();
+}
+
+#[test]
 fn it_waits_for_more_only_where_bundles_follow_each_other_closely() {
     let folder = Folder::new();
     let program = compile(&folder, "tests/all/link_header/pace.c");

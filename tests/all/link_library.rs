@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringgate_io::Choice;
+use ringgate_link::announce::{Announced, Announcement};
 
 use crate::folder::Folder;
+use crate::link_gateway::{GatewayLink, listen};
+use crate::link_program::Game;
 use crate::link_whole::serve_and_crash_and_return;
 use crate::token_languages::run_well;
 
@@ -62,7 +65,7 @@ fn link_and_serve(built_with: &Path, run_with: &Path) {
 fn later_headers(folder: &Folder) -> PathBuf {
     let today = std::fs::read_to_string(headers().join("ringgate_backend.h")).expect("the header");
     let mut later = today.clone();
-    for name in ["rg_event", "rg_stats", "rg_options", "rg_announcement"] {
+    for name in ["rg_event", "rg_stats", "rg_options", "rg_announcement", "rg_label"] {
         let start = later.find(&format!("struct {name} {{")).expect("the struct");
         let end = start + later[start..].find("\n};").expect("its end");
         later.insert_str(end, "\n    uint64_t of_a_later_release[3];");
@@ -87,6 +90,60 @@ fn a_program_of_today_works_with_a_later_library() {
 fn a_program_of_a_later_release_works_with_todays_library() {
     let later = Folder::new();
     link_and_serve(&later_headers(&later), &headers());
+}
+
+/// Labels are passed as an array, so the library has to know how far one is from the next.
+#[test]
+fn labels_of_a_program_of_a_later_release_are_read_where_they_stand() {
+    let later = Folder::new();
+    announce_labels(&headers(), &headers());
+    announce_labels(&later_headers(&later), &headers());
+    announce_labels(&headers(), &later_headers(&later));
+}
+
+/// A program that announces itself with two labels: by a call of version 1.1 first.
+fn announce_labels(built_with: &Path, run_with: &Path) {
+    let (one, other, run_dir) = (Folder::new(), Folder::new(), Folder::new());
+    let program = one.join("program");
+    let mut build = cc();
+    build.arg("-I").arg(built_with).arg(repository().join("tests/all/link_header/labels.c"));
+    build.arg(build_library(&one, built_with)).arg("-o").arg(&program);
+    run_well(&mut build);
+    build_library(&other, run_with);
+    let listener = listen(&run_dir.join("announce.sock"));
+    let mut command = Command::new(&program);
+    command.env("LD_LIBRARY_PATH", other.join(""));
+    let game = Game::run(command, run_dir.path(), "arena-1");
+    let gateway = GatewayLink::accept(&listener, 0);
+    for mode in ["before", "now"] {
+        let record = gateway.receive().expect("it announces itself");
+        let said = Announced::decode(&record).expect("by the codec");
+        let labels = Announcement::new("arena", 4).label("map", "dust").label("mode", mode);
+        assert_eq!(said.what, labels);
+    }
+    game.end();
+}
+
+/// Each function with the minor version that it came with: a new one has a version of its own, once
+/// the last version was released.
+#[test]
+fn a_function_comes_with_a_version() {
+    let header = headers().join("ringgate_backend.h");
+    let header = std::fs::read_to_string(header).expect("the header");
+    let declared = header.lines().filter_map(|line| {
+        let names = line.strip_prefix("RG_API ")?.split('(').next()?;
+        names.rsplit([' ', '*']).next()
+    });
+    let mut declared: Vec<_> = declared.collect();
+    declared.sort_unstable();
+    let list = repository().join("tests/fixtures/abi_1/functions");
+    let list = std::fs::read_to_string(list).expect("the list");
+    let rows = list.lines().map(|line| line.split_once(' ').expect("a number and a name"));
+    let mut listed: Vec<_> = rows.clone().map(|(_, name)| name).collect();
+    listed.sort_unstable();
+    assert_eq!(declared, listed);
+    let last = rows.map(|(minor, _)| minor).max().expect("one at least");
+    assert!(header.contains(&format!("\n#define RG_LIBRARY_MINOR {last}\n")), "{last}");
 }
 
 /// Structs only grow at their ends: what the first version's header declares stands where it stood.
@@ -117,11 +174,20 @@ fn build_systems_find_what_make_installs() {
     }
     let (built, root) = (Folder::new(), Folder::new());
     let prefix = root.join("usr");
-    let mut make = Command::new("make");
-    make.args(["--silent", "-C"]).arg(repository().join("crates/link/c")).arg("install");
-    make.arg(format!("BUILD={}", built.join("objects").display()));
-    make.arg(format!("PREFIX={}", prefix.display()));
-    run_well(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+    let make = |target: &str, prefix: Option<&Path>| {
+        let mut make = Command::new("make");
+        make.args(["--silent", "-C"]).arg(repository().join("crates/link/c")).arg(target);
+        make.arg(format!("BUILD={}", built.join("objects").display()));
+        make.args(prefix.map(|prefix| format!("PREFIX={}", prefix.display())));
+        run_well(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+    };
+    // What was built for one place is installed in another.
+    make("all", None);
+    make("install", Some(&prefix));
+    let file = |name: &str| std::fs::read_to_string(prefix.join("lib").join(name)).expect(name);
+    let mut found = file("pkgconfig/ringgate-backend.pc");
+    found.push_str(&file("cmake/ringgate-backend/ringgate-backend-config.cmake"));
+    assert!(!found.contains("/usr/local"), "{found}");
     let asked = Command::new("pkg-config")
         .args(["--cflags", "--libs", "--print-errors", "ringgate-backend"])
         .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
@@ -182,6 +248,23 @@ fn cmake_finds_it(prefix: &Path) {
     configure.arg("-S").arg(folder.join("")).arg("-B").arg(&build);
     run_well(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display())));
     run_well(Command::new("cmake").arg("--build").arg(&build));
+}
+
+/// In C++ a function hides a struct of its name, so the struct has another one too.
+#[test]
+fn a_program_in_cpp_can_name_what_was_counted() {
+    if Command::new("c++").arg("--version").output().is_err() {
+        return eprintln!("skipped: there is no C++ compiler");
+    }
+    let folder = Folder::new();
+    let uses = "#include \"ringgate_backend.h\"\n\
+        int main() { rg_stats_t stats = rg_stats(nullptr); rg_stats_t more = stats;\n\
+        struct rg_stats old = more; return old.bundles_sent > 0; }\n";
+    folder.file("it.cpp", uses, 0o644);
+    let mut compile = Command::new("c++");
+    compile.args(["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]);
+    compile.arg("-fsyntax-only").arg("-I").arg(headers()).arg(folder.join("it.cpp"));
+    run_well(&mut compile);
 }
 
 /// What every compiler and analyser at hand has to say about the header, the library and the

@@ -69,7 +69,9 @@ fn a_gateway_that_is_handed_over_all_the_time_loses_nothing() {
 /// Whole messages, both ways; every one of them accounted for at the end of each world.
 #[test]
 fn messages_arrive_however_bad_the_network_and_whatever_happens_to_the_gateway() {
-    for (seed, settings) in (1..).zip(["", "PktLoss=30", "PktLag=90 PktLagVariance=90 PktDup=20"]) {
+    for (seed, settings) in
+        (1..).zip(["", "PktLoss=30", "PktLagVariance=90 LagReorders=1 PktDup=20"])
+    {
         let mut plan = Plan { players: 12, hand_overs: true, ..Plan::calm(seed) };
         plan.deliver_messages(1);
         plan.path.settings = plan.settings(settings);

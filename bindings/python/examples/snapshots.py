@@ -48,7 +48,7 @@ def main():
     world, next_tick = World(), time.monotonic() + TICK
     with Backend(run_dir, name, may_start_alone=True) as backend:
         while True:
-            backend.wait(max(0, next_tick - time.monotonic()))
+            backend.wait(next_tick - time.monotonic())
             for event in backend.events():
                 world.handle(backend, event)
             now = time.monotonic()

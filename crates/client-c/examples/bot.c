@@ -61,7 +61,7 @@ static int say(rgc_client *client, struct bot *bot) {
 
 static int play(rgc_client *client, struct bot *bot, uint64_t turns) {
     for (uint64_t turn = 0; !rgc_is_finished(client);) {
-        int result = rgc_turn(client, INT64_C(10000000));
+        int result = rgc_turn_for(client, INT64_C(10000000));
         if (result < 0)
             return result;
         read_all(client, bot);

@@ -6,12 +6,12 @@
  *
  *     cc game.c $(pkg-config --cflags --libs ringgate-client)
  *
- * A game calls rgc_turn once a frame (or lets it wait), takes every event, and sends:
+ * A game calls rgc_turn_for once a frame (or lets it wait), takes every event, and sends:
  *
  *     rgc_client *client = rgc_connect(token, token_bytes, NULL, NULL);
  *     struct rgc_event event = RGC_EVENT_INIT;
  *     while (!rgc_is_finished(client)) {
- *         rgc_turn(client, 10 * 1000 * 1000);
+ *         rgc_turn_for(client, 10 * 1000 * 1000);
  *         while (rgc_next(client, &event) > 0)
  *             if (event.kind == RGC_MESSAGE)
  *                 show(event.bytes, event.bytes_len);
@@ -20,7 +20,7 @@
  *     }
  *     rgc_free(client);
  *
- * Only rgc_turn waits. One thread at a time may use a client; different clients are independent.
+ * Only turns wait. One thread at a time may use a client; different clients are independent.
  * A NULL client is answered with RGC_ERROR_NULL, or as one that is finished.
  *
  * Structures begin with their size, as this header has it; RGC_..._INIT sets it. So a game that was
@@ -116,7 +116,7 @@ struct rgc_options {
 };
 #define RGC_OPTIONS_INIT {sizeof(struct rgc_options), NULL, 0, 0, 0, 0, 0, 0}
 
-/* What happened. `bytes` is valid until the next call of rgc_next, rgc_turn or rgc_free. */
+/* What happened. `bytes` is valid until the next call of rgc_next, rgc_free, or a turn. */
 struct rgc_event {
     size_t size;
     uint32_t kind;         /* enum rgc_event_kind; pass over what you do not know */
@@ -145,6 +145,7 @@ struct rgc_quality {
     uint32_t reserved;
     uint64_t reliable_bytes; /* what waits on reliable channels, what is in flight included */
 };
+typedef struct rgc_quality rgc_quality_t; /* for C++, where rgc_quality alone is the function */
 #define RGC_QUALITY_INIT {sizeof(struct rgc_quality), 0, 0, 0, 0, 0, 0, 0}
 
 /* What was counted since rgc_connect, over all servers. */
@@ -159,6 +160,7 @@ struct rgc_statistics {
     uint64_t messages_in;
     uint64_t messages_out;
 };
+typedef struct rgc_statistics rgc_statistics_t; /* likewise */
 #define RGC_STATISTICS_INIT {sizeof(struct rgc_statistics), 0, 0, 0, 0, 0, 0, 0, 0}
 
 typedef struct rgc_client rgc_client;
@@ -175,9 +177,16 @@ RGC_API void rgc_free(rgc_client *client);
 /* What the options had as `user`. */
 RGC_API void *rgc_user(const rgc_client *client);
 
-/* Sends what is due, takes in what has arrived, and waits for at most so long if nothing has;
-   `wait_ns` of 0 does not wait, and below 0 waits for as long as it takes. Returns early when there
-   is something to tell. New datagrams are read when all events were taken. */
+/* Sends what is due, takes in what has arrived, and waits for at most so long if nothing has: not at
+   all for 0 and below, which is a deadline that has passed. Returns early when there is something to
+   tell. New datagrams are read when all events were taken. */
+RGC_API int rgc_turn_for(rgc_client *client, int64_t wait_ns);
+
+/* The same for as long as it takes. */
+RGC_API int rgc_turn_forever(rgc_client *client);
+
+/* Both, as the first version had them: exactly -1 is rgc_turn_forever, everything else rgc_turn_for.
+   A game that subtracts one time from another calls rgc_turn_for, because -1 may come of that. */
 RGC_API int rgc_turn(rgc_client *client, int64_t wait_ns);
 
 /* Sends what is due, without waiting and without receiving. */
@@ -205,8 +214,15 @@ RGC_API int rgc_is_finished(const rgc_client *client);
 RGC_API int rgc_has_delivered_all(const rgc_client *client);
 
 /* RGC_OK, or RGC_ERROR_CLOSED without a connection. */
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a struct and a function of one name */
+#endif
 RGC_API int rgc_quality(const rgc_client *client, struct rgc_quality *quality);
 RGC_API int rgc_statistics(const rgc_client *client, struct rgc_statistics *statistics);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* A few words in English, never NULL, and never to be freed. */
 RGC_API const char *rgc_error_text(int error);

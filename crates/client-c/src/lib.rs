@@ -77,12 +77,27 @@ pub unsafe extern "C" fn rgc_user(client: *const Handle) -> *mut c_void {
 /// # Safety
 /// As [`rgc_free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rgc_turn(client: *mut Handle, wait_ns: i64) -> c_int {
-    let wait = u64::try_from(wait_ns).map_or(WAIT_MAX, Duration::from_nanos);
+pub unsafe extern "C" fn rgc_turn_for(client: *mut Handle, wait_ns: i64) -> c_int {
+    let wait = Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(0));
     // SAFETY: as our own caller promises.
-    with(unsafe { client.as_mut() }, |handle| {
-        handle.client.turn(wait.min(WAIT_MAX)).map_or(ERROR_SYSTEM, |()| OK)
-    })
+    turn(unsafe { client.as_mut() }, wait)
+}
+
+/// # Safety
+/// As [`rgc_free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgc_turn_forever(client: *mut Handle) -> c_int {
+    // SAFETY: as our own caller promises.
+    turn(unsafe { client.as_mut() }, WAIT_MAX)
+}
+
+/// # Safety
+/// As [`rgc_free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgc_turn(client: *mut Handle, wait_ns: i64) -> c_int {
+    let wait = u64::try_from(wait_ns).map_or(Duration::ZERO, Duration::from_nanos);
+    // SAFETY: as our own caller promises.
+    turn(unsafe { client.as_mut() }, if wait_ns == -1 { WAIT_MAX } else { wait })
 }
 
 /// # Safety
@@ -241,6 +256,10 @@ fn connect(token: &[u8], options: Option<COptions>) -> Result<Handle, c_int> {
     };
     let client = Client::connect(&token, &options).map_err(|_| ERROR_SYSTEM)?;
     Ok(Handle { client, user })
+}
+
+fn turn(handle: Option<&mut Handle>, wait: Duration) -> c_int {
+    with(handle, |handle| handle.client.turn(wait.min(WAIT_MAX)).map_or(ERROR_SYSTEM, |()| OK))
 }
 
 fn with(handle: Option<&mut Handle>, act: impl FnOnce(&mut Handle) -> c_int) -> c_int {

@@ -6,8 +6,11 @@
 //! Precedence follows the published descriptions: loss applies to everything; `PktOrder` goes
 //! before all others; `PktLag` goes before `PktLagMin`/`PktLagMax`, and `PktDup` does not combine
 //! with anything that delays. `PktFrameDelay` and `PktBufferBloatInMS` come on top of the lag.
-//! Beyond Unreal's settings there are bursts of loss and a NAT that gives a player another port in
-//! the middle of a session.
+//! What is late by different times keeps its order, as there, where a queue is behind it: it waits
+//! for what was sent before. `PktJitter` does not, whose late packets are those that others have
+//! overtaken.
+//! Beyond Unreal's settings there are bursts of loss, a NAT that gives a player another port in the
+//! middle of a session, and `LagReorders`, by which every lag lets packets overtake each other.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +64,7 @@ settings! {
     pkt_dup: f64 = "PktDup",
     /// Milliseconds by which every packet is late.
     pkt_lag: f64 = "PktLag",
-    /// With `PktLag`: milliseconds up or down from it, evenly.
+    /// Milliseconds up or down from `PktLag`, evenly. What would be early is not late.
     pkt_lag_variance: f64 = "PktLagVariance",
     /// Without `PktLag`: least milliseconds of lag.
     pkt_lag_min: f64 = "PktLagMin",
@@ -87,6 +90,8 @@ settings! {
     burst_loss: f64 = "BurstLoss",
     /// Packets that such a burst takes, on average.
     burst_length: f64 = "BurstLength",
+    /// 1: packets that are late by different times overtake each other.
+    lag_reorders: u32 = "LagReorders",
     /// Seconds after which a player's NAT gives it another port, again and again; 0 for never.
     nat_switch_seconds: f64 = "NatSwitchSeconds",
     /// Makes another run of the same settings differ.
@@ -114,13 +119,16 @@ pub struct Path {
     rng: Rng,
     up_burst_left: u16,
     down_burst_left: u16,
+    /// When the last packet of each direction leaves.
+    up_last_ns: u64,
+    down_last_ns: u64,
 }
 
 impl Path {
     /// The path of a session.
     pub const fn new(seed: u64, session: u32) -> Self {
         let rng = Rng::new(mix(seed ^ mix(session as u64 + 1)));
-        Self { rng, up_burst_left: 0, down_burst_left: 0 }
+        Self { rng, up_burst_left: 0, down_burst_left: 0, up_last_ns: 0, down_last_ns: 0 }
     }
 }
 
@@ -132,7 +140,7 @@ impl Impairments {
             nat_switch_seconds: self.nat_switch_seconds,
             pkt_loss_min_size: self.pkt_loss_min_size,
             pkt_loss_max_size: self.pkt_loss_max_size,
-            pkt_lag_variance: self.pkt_lag_variance,
+            lag_reorders: self.lag_reorders,
             burst_length: self.burst_length,
             ..Self::default()
         };
@@ -183,8 +191,8 @@ impl Impairments {
         if let Some(name) = out_of(&milliseconds, 60_000.0) {
             return Err(format!("{name} lies between 0 and 60000 ms"));
         }
-        if self.pkt_order > 1 {
-            return Err("PktOrder is 0 or 1".into());
+        if self.pkt_order.max(self.lag_reorders) > 1 {
+            return Err("PktOrder and LagReorders are 0 or 1".into());
         }
         if self.pkt_frame_delay.max(self.pkt_incoming_frame_delay) > FRAMES_MAX {
             return Err("PktFrameDelay and PktIncomingFrameDelay lie between 0 and 3600".into());
@@ -210,7 +218,8 @@ impl Impairments {
             return if path.rng.percent(50.0) { Fate::Hold } else { Fate::Pass };
         }
         let lag_ns = self.lag_ns(&mut path.rng);
-        match gathered(now_ns, lag_ns, self.pkt_frame_delay, self.pkt_buffer_bloat_ms) {
+        let later_ns = gathered(now_ns, lag_ns, self.pkt_frame_delay, self.pkt_buffer_bloat_ms);
+        match self.in_order(now_ns, later_ns, &mut path.up_last_ns) {
             0 if path.rng.percent(self.pkt_dup) => Fate::Twice,
             0 => Fate::Pass,
             later_ns => Fate::Delay(later_ns),
@@ -227,7 +236,8 @@ impl Impairments {
         let most = self.pkt_incoming_lag_max.max(self.pkt_incoming_lag_min);
         let lag_ns = even_ns(&mut path.rng, self.pkt_incoming_lag_min, most);
         let (frames, bloat_ms) = (self.pkt_incoming_frame_delay, self.pkt_incoming_buffer_bloat_ms);
-        match gathered(now_ns, lag_ns, frames, bloat_ms) {
+        let later_ns = gathered(now_ns, lag_ns, frames, bloat_ms);
+        match self.in_order(now_ns, later_ns, &mut path.down_last_ns) {
             0 => Fate::Pass,
             later_ns => Fate::Delay(later_ns),
         }
@@ -235,7 +245,7 @@ impl Impairments {
 
     /// The most by which a packet and its answer can be delayed together.
     pub fn lag_ns_max(&self) -> u64 {
-        let up = if self.pkt_lag > 0.0 {
+        let up = if self.has_lag() {
             self.pkt_lag + self.pkt_lag_variance
         } else {
             self.pkt_lag_max.max(self.pkt_lag_min + self.pkt_jitter)
@@ -268,10 +278,25 @@ impl Impairments {
         is_lost
     }
 
+    /// How much later a packet travels behind the one that has left last.
+    fn in_order(&self, now_ns: u64, later_ns: u64, last_ns: &mut u64) -> u64 {
+        if self.lag_reorders == 1 || self.pkt_jitter > 0.0 {
+            return later_ns;
+        }
+        *last_ns = (now_ns + later_ns).max(*last_ns);
+        *last_ns - now_ns
+    }
+
+    /// Whether it is `PktLag` and `PktLagVariance` that make packets late.
+    fn has_lag(&self) -> bool {
+        self.pkt_lag > 0.0 || self.pkt_lag_variance > 0.0
+    }
+
     fn lag_ns(&self, rng: &mut Rng) -> u64 {
-        if self.pkt_lag > 0.0 {
-            let low = (self.pkt_lag - self.pkt_lag_variance).max(0.0);
-            even_ns(rng, low, self.pkt_lag + self.pkt_lag_variance)
+        if self.has_lag() {
+            let variance_ns = ns(self.pkt_lag_variance);
+            let late_ns = ns(self.pkt_lag) + rng.between(0, 2 * variance_ns);
+            late_ns.saturating_sub(variance_ns)
         } else {
             let most = self.pkt_lag_max.max(self.pkt_lag_min + self.pkt_jitter);
             even_ns(rng, self.pkt_lag_min, most)

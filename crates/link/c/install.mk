@@ -19,7 +19,8 @@ FOR_CMAKE := $(BUILD)/$(PACKAGE)-config.cmake $(BUILD)/$(PACKAGE)-config-version
 
 all: $(STATIC) $(BUILD)/$(SHARED) $(FOR_PKG_CONFIG) $(FOR_CMAKE)
 
-$(BUILD)/$(PACKAGE)%: $(TEMPLATES)package%.in $(HEADER) | $(BUILD)
+# Made each time: they say where things are, which one call of make may have otherwise than the last.
+$(BUILD)/$(PACKAGE)%: $(TEMPLATES)package%.in FORCE | $(BUILD)
 	sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' \
 	    -e 's|@NAME@|$(NAME)|g' -e 's|@DESCRIPTION@|$(DESCRIPTION)|' -e 's|@PRIVATE@|$(PRIVATE)|' \
 	    -e 's|@MAJOR@|$(MAJOR)|g' -e 's|@VERSION@|$(MAJOR).$(MINOR)|g' $< >$@
@@ -50,4 +51,6 @@ clean:
 deb:
 	$(TEMPLATES)library-deb.sh $(NAME) $(MAJOR).$(MINOR) '$(DESCRIPTION)' $(OUT)
 
-.PHONY: all install uninstall clean deb
+FORCE:
+
+.PHONY: all install uninstall clean deb FORCE

@@ -13,7 +13,7 @@
  *     rg_backend *backend = rg_connect("/run/ringgate", "arena-1");
  *     struct rg_event event;
  *     for (;;) {
- *         rg_wait(backend, -1);
+ *         rg_wait_forever(backend);
  *         while (rg_next(backend, &event) > 0)
  *             if (event.kind == RG_PAYLOAD)
  *                 rg_send(backend, event.session, event.bytes, event.bytes_len);
@@ -26,7 +26,7 @@
  * soname: fields are only ever appended to structs, and every struct is passed with the size that
  * it had when the program was built.
  *
- * Only rg_wait blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
+ * Only waiting blocks. A game with a loop of its own watches rg_fd for input instead. One thread at
  * a time may use a backend; different backends are independent. The format itself is described in
  * docs/PROTOCOLS.md.
  *
@@ -54,7 +54,7 @@ extern "C" {
 /* The version of this header and its library: the second number grows when something is added. The
    first never changes as long as the library has the same soname. */
 #define RG_LIBRARY_MAJOR 1
-#define RG_LIBRARY_MINOR 1
+#define RG_LIBRARY_MINOR 2
 
 /* The version of the library that is linked: major << 16 | minor. */
 RG_API uint32_t rg_library_version(void);
@@ -209,6 +209,7 @@ struct rg_stats {
     uint64_t payloads_link_full; /* refused with RG_SEND_LINK_FULL */
     uint64_t bundles_sent;
 };
+typedef struct rg_stats rg_stats_t; /* for C++, where rg_stats alone is the function */
 
 /* What rg_send and rg_close_session return: 0, or why the record was not taken. */
 enum rg_send_result {
@@ -287,8 +288,15 @@ static inline rg_backend *rg_connect_with(const struct rg_options *options) {
 
 RG_API void rg_free(rg_backend *backend);
 
-/* Flushes, then waits until rg_next has something to do. `timeout_ns` < 0: as long as it takes.
-   1: there is something, 0: time is up or a signal came, -1: errno. */
+/* Flushes, then waits until rg_next has something to do, or for so long: not at all below 0, which is
+   a deadline that has passed. 1: there is something, 0: time is up or a signal came, -1: errno. */
+RG_API int rg_wait_for(rg_backend *backend, int64_t timeout_ns);
+
+/* The same for as long as it takes. */
+RG_API int rg_wait_forever(rg_backend *backend);
+
+/* Both, as the first version had them: exactly -1 is rg_wait_forever, everything else rg_wait_for. A
+   game that subtracts one time from another calls rg_wait_for, because -1 may come of that. */
 RG_API int rg_wait(rg_backend *backend, int64_t timeout_ns);
 
 /* Readable whenever rg_next has something to do: reconnecting, and the rest of a turn that was left
@@ -336,11 +344,18 @@ RG_API void rg_flush(rg_backend *backend);
 /* Whether the links to all workers are up. */
 RG_API int rg_is_up(const rg_backend *backend);
 RG_API void rg_stats_sized(const rg_backend *backend, struct rg_stats *stats, size_t stats_bytes);
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a struct and a function of one name */
+#endif
 static inline struct rg_stats rg_stats(const rg_backend *backend) {
     struct rg_stats stats;
     rg_stats_sized(backend, &stats, sizeof stats);
     return stats;
 }
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 /* Registers this process with the fleet of its gateway, which leads players to it from then on, and
    says anew what it is whenever that has changed: its state, its players. It stays registered as
@@ -348,11 +363,15 @@ static inline struct rg_stats rg_stats(const rg_backend *backend) {
    few times a second at the most. A gateway knows nobody of this name before, so connect with
    `may_start_alone`; its refusals until then are of no concern. 0, or -1 and EINVAL for what cannot
    be said (also a name of 32 bytes, or one with other characters than a label's), or ENOMEM. */
+RG_API int rg_announce_labelled(rg_backend *backend, const struct rg_announcement *announcement,
+                         size_t announcement_bytes, size_t label_bytes);
+static inline int rg_announce(rg_backend *backend, const struct rg_announcement *announcement) {
+    return rg_announce_labelled(backend, announcement, sizeof *announcement,
+                                sizeof(struct rg_label));
+}
+/* The same as version 1.1 had it, with labels of two pointers. */
 RG_API int rg_announce_sized(rg_backend *backend, const struct rg_announcement *announcement,
                       size_t announcement_bytes);
-static inline int rg_announce(rg_backend *backend, const struct rg_announcement *announcement) {
-    return rg_announce_sized(backend, announcement, sizeof *announcement);
-}
 
 /* How the registration stands, as the gateway has said last. */
 RG_API enum rg_standing rg_standing(const rg_backend *backend);
@@ -916,8 +935,18 @@ static uint8_t *rg__put_text(uint8_t *at, const char *text, size_t len) {
     return at + len;
 }
 
+/* A label, of those that are so many bytes apart. */
+static struct rg_label rg__label(const struct rg_announcement *what, size_t label_bytes, size_t n) {
+    struct rg_label label;
+    memset(&label, 0, sizeof label);
+    memcpy(&label, (const uint8_t *)(const void *)what->labels + n * label_bytes,
+           label_bytes < sizeof label ? label_bytes : sizeof label);
+    return label;
+}
+
 /* How long the record of an announcement is; 0 for one that cannot be said. */
-static size_t rg__announcement_len(const rg_backend *backend, const struct rg_announcement *what) {
+static size_t rg__announcement_len(const rg_backend *backend, const struct rg_announcement *what,
+                                   size_t label_bytes) {
     size_t name_len = rg__label_len(backend->name, RG__ANNOUNCE_NAME_BYTES_MAX);
     size_t group_len = rg__label_len(what->group, RG__LABEL_NAME_BYTES_MAX);
     size_t len = RG__ANNOUNCE_HEAD_BYTES + 1 + name_len + 1 + group_len, n, other;
@@ -927,16 +956,16 @@ static size_t rg__announcement_len(const rg_backend *backend, const struct rg_an
         (what->counts_players && what->players == UINT32_MAX))
         return 0;
     for (n = 0; n < what->labels_len; n++) {
-        const struct rg_label *label = &what->labels[n];
-        size_t label_len = rg__label_len(label->name, RG__LABEL_NAME_BYTES_MAX), value_len;
-        if (label_len == 0 || label->value == NULL)
+        struct rg_label label = rg__label(what, label_bytes, n);
+        size_t label_len = rg__label_len(label.name, RG__LABEL_NAME_BYTES_MAX), value_len;
+        if (label_len == 0 || label.value == NULL)
             return 0;
-        value_len = strlen(label->value);
+        value_len = strlen(label.value);
         if (value_len > RG__LABEL_VALUE_BYTES_MAX ||
-            !rg__is_value((const uint8_t *)label->value, value_len))
+            !rg__is_value((const uint8_t *)label.value, value_len))
             return 0;
         for (other = 0; other < n; other++)
-            if (strcmp(what->labels[other].name, label->name) == 0)
+            if (strcmp(rg__label(what, label_bytes, other).name, label.name) == 0)
                 return 0;
         len += 1 + label_len + 1 + value_len;
     }
@@ -945,13 +974,18 @@ static size_t rg__announcement_len(const rg_backend *backend, const struct rg_an
 
 int rg_announce_sized(rg_backend *backend, const struct rg_announcement *given,
                       size_t announcement_bytes) {
+    return rg_announce_labelled(backend, given, announcement_bytes, 2 * sizeof(const char *));
+}
+
+int rg_announce_labelled(rg_backend *backend, const struct rg_announcement *given,
+                         size_t announcement_bytes, size_t label_bytes) {
     struct rg_announcement what;
     uint8_t *record, *at;
     size_t len, n;
     memset(&what, 0, sizeof what);
     if (given != NULL)
         memcpy(&what, given, announcement_bytes < sizeof what ? announcement_bytes : sizeof what);
-    len = backend == NULL ? 0 : rg__announcement_len(backend, &what);
+    len = backend == NULL ? 0 : rg__announcement_len(backend, &what, label_bytes);
     if (len == 0) {
         errno = EINVAL;
         return -1;
@@ -969,8 +1003,9 @@ int rg_announce_sized(rg_backend *backend, const struct rg_announcement *given,
     at = rg__put_text(record + RG__ANNOUNCE_HEAD_BYTES, backend->name, strlen(backend->name));
     at = rg__put_text(at, what.group, strlen(what.group));
     for (n = 0; n < what.labels_len; n++) {
-        at = rg__put_text(at, what.labels[n].name, strlen(what.labels[n].name));
-        at = rg__put_text(at, what.labels[n].value, strlen(what.labels[n].value));
+        struct rg_label label = rg__label(&what, label_bytes, n);
+        at = rg__put_text(at, label.name, strlen(label.name));
+        at = rg__put_text(at, label.value, strlen(label.value));
     }
     if (len == backend->announcement_len && memcmp(record, backend->announcement, len) == 0) {
         free(record);
@@ -1162,7 +1197,8 @@ static void rg__gather(rg_backend *backend, int64_t delay_ns) {
     (void)nanosleep(&delay, NULL);
 }
 
-int rg_wait(rg_backend *backend, int64_t timeout_ns) {
+/* Below 0: as long as it takes. */
+static int rg__wait(rg_backend *backend, int64_t timeout_ns) {
     int64_t start_ns, waited_ns, delay_ns, spin_ns;
     struct timespec left;
     struct pollfd set;
@@ -1190,6 +1226,16 @@ int rg_wait(rg_backend *backend, int64_t timeout_ns) {
     if (ppoll(&set, 1, timeout_ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR)
         return -1;
     return rg__look(backend);
+}
+
+int rg_wait_for(rg_backend *backend, int64_t timeout_ns) {
+    return rg__wait(backend, timeout_ns < 0 ? 0 : timeout_ns);
+}
+
+int rg_wait_forever(rg_backend *backend) { return rg__wait(backend, -1); }
+
+int rg_wait(rg_backend *backend, int64_t timeout_ns) {
+    return timeout_ns == -1 ? rg_wait_forever(backend) : rg_wait_for(backend, timeout_ns);
 }
 
 /* Has the descriptor of rg_fd be readable, or not, because of records in the inbox: the kernel has

@@ -322,18 +322,20 @@ impl GamePlan {
 
 const ROUTES: [Route; 4] = [Route::Hash, Route::LeastPlayers, Route::Single, Route::UserData];
 
-/// Every setting that Unreal's packet simulation has, and the two that we have beyond it.
-pub const SETTINGS: [&str; 13] = [
+/// Every setting that Unreal's packet simulation has, and those that we have beyond it.
+pub const SETTINGS: [&str; 15] = [
     "PktLoss=15",
     "PktLoss=40 PktLossMinSize=60 PktLossMaxSize=400",
     "PktOrder=1",
     "PktDup=25",
     "PktLag=60 PktLagVariance=50",
+    "PktLag=60 PktLagVariance=50 LagReorders=1",
     "PktLagMin=10 PktLagMax=90",
     "PktLagMin=5 PktJitter=70",
     "PktFrameDelay=3",
     "PktBufferBloatInMS=80",
     "PktIncomingLagMin=10 PktIncomingLagMax=70",
+    "PktIncomingLagMin=10 PktIncomingLagMax=70 LagReorders=1",
     "PktIncomingLoss=15",
     "PktIncomingFrameDelay=2 PktIncomingBufferBloatInMS=60",
     "BurstLoss=3 BurstLength=5",

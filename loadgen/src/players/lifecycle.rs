@@ -266,7 +266,9 @@ impl Swarm {
     /// everyone says goodbye.
     fn end(&mut self, now: Now) {
         self.population.is_over = true;
-        let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= now.mono_ns;
+        // Who has come just now would have had the address of who is about to leave.
+        let before_ns = now.mono_ns.saturating_sub(self.setup.linger_ns + RETRY_NS);
+        let is_due = |(at_ns, _): &&(u64, u32)| *at_ns <= before_ns;
         let placeless = self.population.owed.iter().filter(is_due).map(|(_, players)| *players);
         let placeless: u64 = placeless.map(u64::from).sum();
         self.tally.counters.add(Count::Placeless, placeless);

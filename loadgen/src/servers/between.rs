@@ -106,15 +106,21 @@ impl Between {
         let wait_ns = due_ns.saturating_sub(now_ns()).min(PAUSE_NS_MAX);
         self.driver.turn(Wait::AtMost(Duration::from_nanos(wait_ns)))?;
         let now_ns = now_ns();
+        // Before what has come after it.
+        self.release(now_ns);
         for index in 0..self.driver.rx().len() {
             let rx = self.driver.rx();
             let (meta, bytes) = (rx.metas()[index], rx.bytes(index).to_vec());
             self.handle_datagram(now_ns, &meta, bytes);
         }
-        self.release(now_ns);
         self.driver.flush();
         self.forget_silent(now_ns);
         Ok(())
+    }
+
+    /// Another network from now on. What is under way goes by the one before.
+    pub fn set(&mut self, settings: Impairments) {
+        self.settings = settings;
     }
 
     fn handle_datagram(&mut self, now_ns: u64, meta: &RxMeta, bytes: Vec<u8>) {

@@ -1,6 +1,6 @@
 //! The proxy that makes a network bad: the binary itself, between a client and an echo.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,6 +17,7 @@ impl Proxy {
         let mut child = Command::new(env!("CARGO_BIN_EXE_ringgate-loadgen"))
             .args(["impair", "--listen", "127.0.0.1:0", "--to", &to.to_string()])
             .args(["--settings", settings])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the binary runs");
@@ -25,6 +26,15 @@ impl Proxy {
         lines.read_line(&mut line).expect("it says where it listens");
         let address = line.split_whitespace().nth(3).expect(&line).parse().expect(&line);
         Self { child, lines, address }
+    }
+
+    /// Types a line, and returns what is said to it.
+    fn say(&mut self, line: &str) -> String {
+        let stdin = self.child.stdin.as_mut().expect("piped");
+        stdin.write_all(format!("{line}\n").as_bytes()).expect("it reads");
+        let mut said = String::new();
+        self.lines.read_line(&mut said).expect("it answers");
+        said
     }
 
     /// Ends it as Ctrl-C would: what it says at the end.
@@ -94,4 +104,23 @@ fn a_proxy_loses_and_doubles_and_counts_that() {
     assert_eq!(lens, [50, 50, 60, 60]);
     let said = proxy.end();
     assert!(said.contains("4 datagrams arrived, 4 went on, 2 lost"), "{said}");
+}
+
+/// A player who is there already has the new network, and what cannot be is no network.
+#[test]
+fn a_proxy_has_other_settings_while_it_runs() {
+    let (server, player) = (socket(), socket());
+    let mut proxy = Proxy::start(server.local_addr().expect("bound"), "PktLoss=100");
+    assert_eq!(proxy.say("PktDup=100"), "impair: PktDup=100 from now on\n");
+    player.send_to(&[2], proxy.address).expect("sent");
+    let refused = proxy.say("PktLoss=100 PktLagg=1");
+    assert!(refused.contains("PktLagg") && refused.ends_with("stays as it was\n"), "{refused}");
+    player.send_to(&[3], proxy.address).expect("sent");
+    let heard: Vec<_> = (0..4).map(|_| receive(&server).0).collect();
+    assert_eq!(heard, [[2], [2], [3], [3]]);
+    assert_eq!(proxy.say(""), "impair: a perfect network from now on\n");
+    player.send_to(&[4], proxy.address).expect("sent");
+    assert_eq!(receive(&server).0, [4]);
+    let said = proxy.end();
+    assert!(said.contains("3 datagrams arrived, 5 went on, 0 lost"), "{said}");
 }

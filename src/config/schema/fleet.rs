@@ -132,6 +132,21 @@ pub(in crate::config) const FLEET: Table = Table {
             "Most backends of the fleet that this gateway takes at a time; more are refused and counted.",
         ),
         Field::new(
+            "backends_per_process",
+            Changes::Reload,
+            Kind::Integer { min: 1, max: 4000 },
+            Presence::Default("32"),
+            "Most backends that one process may register here itself, and connections for that; more are refused and counted. \
+             A process in another pid namespace, such as a container's, counts for its user only.",
+        ),
+        Field::new(
+            "backends_per_user",
+            Changes::Reload,
+            Kind::Integer { min: 1, max: 4000 },
+            Presence::Optional("200"),
+            "Most backends that the processes of one user may register here themselves. Without this: max_backends.",
+        ),
+        Field::new(
             "when_away",
             Changes::Reload,
             Kind::Choice(words::<WhenAway>),

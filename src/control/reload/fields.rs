@@ -93,6 +93,8 @@ pub(in crate::control) fn fleet_fields(
         grace,
         allowed,
         max_backends,
+        backends_per_process,
+        backends_per_user,
         when_away,
     } = before;
     let ca = |tls: &Option<TlsFiles>| tls.as_ref().map(|tls| tls.ca.clone());
@@ -115,6 +117,8 @@ pub(in crate::control) fn fleet_fields(
         ("allow_uids", allowed.uids != after.allowed.uids),
         ("allow_gids", allowed.gids != after.allowed.gids),
         ("max_backends", *max_backends != after.max_backends),
+        ("backends_per_process", *backends_per_process != after.backends_per_process),
+        ("backends_per_user", *backends_per_user != after.backends_per_user),
         ("when_away", *when_away != after.when_away),
     ]
 }

@@ -79,8 +79,7 @@ fn copy() -> Vec<u8> {
 }
 
 fn inherit(heirloom: Heirloom) -> Result<(Beginning, Option<Door>), &'static str> {
-    let allowed = ringgate_gate::Allowed::default();
-    Beginning::inherit(&settings(), hosted(), heirloom, &allowed)
+    Beginning::inherit(&settings(), hosted(), heirloom)
 }
 
 fn refused(heirloom: Heirloom) -> &'static str {

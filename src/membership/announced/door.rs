@@ -10,7 +10,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringgate_gate::{Allowed, Credentials};
+use ringgate_gate::Credentials;
 use ringgate_link::announce::{ANNOUNCE_BYTES_MAX, Announced, Standing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::SocketAddr;
@@ -21,13 +21,11 @@ use tokio::time::Instant;
 
 use super::{Book, Refusal};
 
-/// The listening socket, who may connect, and who has.
+/// The listening socket, and who has connected. Who may is in the book, where a reload changes it.
 #[derive(Debug)]
 pub struct Door {
     /// The socket, which keeps messages apart.
     pub socket: OwnedFd,
-    /// Whose processes may be backends of the fleet.
-    pub allowed: Allowed,
     /// Those who have come already: to another process, or before the last rest.
     pub seated: Vec<Seated>,
 }
@@ -45,8 +43,8 @@ pub struct Seated {
 
 impl Door {
     /// Nobody has come yet.
-    pub const fn new(socket: OwnedFd, allowed: Allowed) -> Self {
-        Self { socket, allowed, seated: Vec::new() }
+    pub const fn new(socket: OwnedFd) -> Self {
+        Self { socket, seated: Vec::new() }
     }
 }
 
@@ -68,11 +66,9 @@ async fn serve_within(
     (news, rest): (watch::Receiver<u64>, watch::Receiver<bool>),
     speaks_within: Duration,
 ) -> Door {
-    let Door { socket, allowed, seated } = door;
+    let Door { socket, seated } = door;
     let refusals = Refusals { book, told: Arc::default() };
-    let attend = |guest: Guest| {
-        guest.attend(is_allowed(&allowed), (news.clone(), rest.clone()), speaks_within)
-    };
+    let attend = |guest: Guest| guest.attend((news.clone(), rest.clone()), speaks_within);
     let mut connections = JoinSet::new();
     let mut number = seated.iter().map(|it| it.number).max().unwrap_or(0);
     for seated in seated {
@@ -92,15 +88,15 @@ async fn serve_within(
                     tokio::time::sleep(AGAIN_AFTER).await;
                     continue;
                 };
-                if connections.len() < refusals.lock().room() {
-                    number += 1;
-                    let refusals = refusals.clone();
-                    connections.spawn(attend(Guest { stream, number, said: None, refusals }));
-                } else {
-                    refusals.lock().refuse(Refusal::TooMany);
-                    refusals.tell(Refusal::TooMany, "that has just connected");
+                number += 1;
+                let refusals = refusals.clone();
+                let arrived = refusals.lock().arrive(number, credentials(&stream));
+                if let Err(why) = arrived {
+                    refusals.tell(why, "that has just connected");
                     // It has room for its first message.
-                    let _ = stream.try_write(&Refusal::TooMany.standing().encode());
+                    let _ = stream.try_write(&why.standing().encode());
+                } else {
+                    connections.spawn(attend(Guest { stream, number, said: None, refusals }));
                 }
             }
             // They may hear of a rest first.
@@ -111,7 +107,7 @@ async fn serve_within(
     while let Some(ended) = connections.join_next().await {
         seated.extend(ended.ok().flatten());
     }
-    Door { socket, allowed, seated }
+    Door { socket, seated }
 }
 
 async fn accept(listener: Option<&UnixListener>) -> io::Result<(UnixStream, SocketAddr)> {
@@ -166,16 +162,15 @@ fn listener(socket: &OwnedFd) -> io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
-fn is_allowed(allowed: &Allowed) -> impl Fn(&UnixStream) -> bool + Send + use<> {
-    let allowed = allowed.clone();
-    move |stream| {
-        let found = stream.peer_cred();
-        let of = |it: tokio::net::unix::UCred| Credentials {
+/// Of a process that the kernel says nothing of, those that nobody is.
+fn credentials(stream: &UnixStream) -> Credentials {
+    match stream.peer_cred() {
+        Ok(it) => Credentials {
             uid: it.uid(),
             gid: it.gid(),
             pid: it.pid().map_or(0, i32::cast_unsigned),
-        };
-        found.is_ok_and(|it| allowed.admits(of(it)))
+        },
+        Err(_) => Credentials { uid: u32::MAX, gid: u32::MAX, pid: 0 },
     }
 }
 
@@ -204,7 +199,10 @@ impl Guest {
         let stream = StdUnixStream::from(socket);
         let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
         match stream {
-            Ok(stream) => Some(Self { stream, number, said, refusals: refusals.clone() }),
+            Ok(stream) => {
+                refusals.lock().meet(number, credentials(&stream));
+                Some(Self { stream, number, said, refusals: refusals.clone() })
+            }
             Err(why) => {
                 tracing::error!("cannot go on with a game process: {why}");
                 refusals.lock().leave(number);
@@ -227,16 +225,10 @@ impl Guest {
 
     async fn attend(
         mut self,
-        is_allowed: impl Fn(&UnixStream) -> bool + Send,
         (mut news, mut rest): (watch::Receiver<u64>, watch::Receiver<bool>),
         speaks_within: Duration,
     ) -> Option<Seated> {
-        let end = if is_allowed(&self.stream) {
-            self.listen(&mut news, &mut rest, speaks_within).await
-        } else {
-            End::Refused(Refusal::Unauthorised)
-        };
-        match end {
+        match self.listen(&mut news, &mut rest, speaks_within).await {
             End::Rests => return self.sit_down(),
             End::Refused(why) => {
                 self.refusals.lock().refuse(why);
@@ -263,6 +255,9 @@ impl Guest {
             news.mark_changed();
         }
         loop {
+            if !self.refusals.lock().admits(self.number) {
+                return End::Refused(Refusal::Unauthorised);
+            }
             tokio::select! {
                 read = self.stream.read(&mut message) => {
                     let Ok(len @ 1..) = read else { return End::Gone };

@@ -9,7 +9,7 @@ use ringgate_fleet::values::{self, Stored};
 use ringgate_link::announce::{Announced, Standing};
 use serde::{Deserialize, Serialize};
 
-use super::{Book, Refusal, Row, Speaker, Wish};
+use super::{Book, OwnedName, Refusal, Row, Speaker, Wish};
 
 /// All that a book knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,13 @@ pub(crate) struct Handed {
     refused: Vec<(u64, Vec<u8>)>,
     /// Names whose keys are to go.
     gone: Vec<String>,
+    /// Those that the first releases with a fleet knew.
     refusals: Vec<u64>,
+    #[serde(default)]
+    later_refusals: Vec<u64>,
+    /// Whose names are whose.
+    #[serde(default)]
+    owned: Vec<OwnedName>,
 }
 
 /// A game process.
@@ -52,7 +58,9 @@ impl Book {
             rows: self.rows.values().filter_map(row).collect(),
             refused: self.refused.iter().filter_map(|(at, it)| Some((*at, record(it)?))).collect(),
             gone: self.gone.clone(),
-            refusals: self.refusals.to_vec(),
+            refusals: self.refusals[..FIRST_REFUSALS].to_vec(),
+            later_refusals: self.refusals[FIRST_REFUSALS..].to_vec(),
+            owned: self.owned(),
         }
     }
 
@@ -64,7 +72,7 @@ impl Book {
         connections: &BTreeSet<u64>,
         filed: &[&str],
     ) -> Result<(), &'static str> {
-        let Handed { rows, refused, gone, refusals } = handed;
+        let Handed { rows, refused, gone, refusals, later_refusals, owned } = handed;
         let mut speakers = BTreeSet::new();
         let mut speaks = |connection: u64| {
             let is_one = connections.contains(&connection) && speakers.insert(connection);
@@ -84,7 +92,14 @@ impl Book {
             };
             let standing = Standing::from_u8(standing);
             self.go_on_with_row(
-                Row { what, by, written: written.map(|it| (it, 0)), standing },
+                Row {
+                    what,
+                    by,
+                    written: written.map(|it| (it, 0)),
+                    standing,
+                    uid: None,
+                    has_linked: true,
+                },
                 filed,
             )?;
         }
@@ -94,7 +109,13 @@ impl Book {
             self.refused.insert(connection, what);
         }
         self.gone.extend(gone.into_iter().filter(|name| !self.rows.contains_key(name)));
-        self.refusals = refusals.try_into().map_err(|_| "refusals")?;
+        if refusals.len() != FIRST_REFUSALS {
+            return Err("refusals");
+        }
+        // More than we know are of a later release.
+        let refusals = refusals.into_iter().chain(later_refusals);
+        self.refusals.iter_mut().zip(refusals).for_each(|(own, before)| *own = before);
+        self.inherit_owned(&owned);
         Ok(())
     }
 
@@ -130,23 +151,31 @@ impl Book {
     }
 }
 
+const FIRST_REFUSALS: usize = 6;
+
 #[cfg(test)]
 mod tests {
     use ringgate_fleet::lease::Standing as Held;
     use ringgate_fleet::values::Reach;
     use ringgate_link::announce::Announcement;
 
-    use super::super::Counted;
+    use super::super::{Counted, Rules};
     use super::*;
 
     fn book(file: &[&str]) -> Book {
         let host = Name::new("here").expect("a name");
         let file = file.iter().map(|&name| name.to_owned()).collect();
-        Book::new(host, Reach::Agent("host-7".into()), 9, file)
+        let rules = Rules { max: 9, per_user: 9, grace_ms: 5_000, ..Rules::default() };
+        Book::new(host, Reach::Agent("host-7".into()), rules, file)
     }
 
     fn said(name: &str) -> Announced {
         Announced { name: name.to_owned(), instance: 9, what: Announcement::new("arena", 8) }
+    }
+
+    fn counted() -> Counted {
+        let (players, linked) = ([("come".to_owned(), 3)].into(), ["come".to_owned()].into());
+        Counted { players, linked, ..Counted::default() }
     }
 
     /// One of the file, one that has come over connection 4, one that is refused over 5, and one
@@ -157,7 +186,7 @@ mod tests {
         book.announce(4, said("come")).expect("nothing is in its way");
         assert_eq!(book.announce(5, said("come")), Err(Refusal::NameTaken));
         book.announce(6, said("gone")).expect("nothing is in its way");
-        let counted = Counted { players: [("come".to_owned(), 3)].into(), ..Counted::default() };
+        let counted = counted();
         for wish in book.wishes(7, &counted) {
             book.told(&wish, 7);
         }
@@ -176,7 +205,7 @@ mod tests {
         let handed: Handed = serde_json::from_slice(&json).expect("as it was written");
         let mut book = book(&["filed"]);
         assert_eq!(go_on(&mut book, handed), Ok(()));
-        let counted = Counted { players: [("come".to_owned(), 3)].into(), ..Counted::default() };
+        let counted = counted();
         let wishes = book.wishes(10_000, &counted);
         let goes = Name::new("gone").map(Wish::Remove);
         assert_eq!(Vec::from_iter(goes), wishes, "only what was to go is left to do");
@@ -186,6 +215,19 @@ mod tests {
         book.leave(4);
         assert!(book.admit_refused(), "who was refused has the name now");
         assert_eq!(book.standing(5), Some(Standing::Waiting));
+    }
+
+    /// A process that is of an agent before its names were somebody's is taken as it is.
+    #[test]
+    fn what_an_older_agent_hands_over_is_read() {
+        let mut json = serde_json::to_value(before().hand_over()).expect("no maps");
+        let fields = json.as_object_mut().expect("it has fields");
+        assert!(fields.remove("owned").is_some() && fields.remove("later_refusals").is_some());
+        let mut book = book(&["filed"]);
+        let handed = serde_json::from_value(json).expect("as it was written");
+        assert_eq!(go_on(&mut book, handed), Ok(()));
+        let wishes = book.wishes(10_000, &counted());
+        assert_eq!(wishes.len(), 1, "it is ready as it was: {wishes:?}");
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Who stands in etcd after what was said.
 
 use super::*;
+use ringgate_gate::Allowed;
 use ringgate_link::announce::Announcement;
 
 fn book(max: usize) -> Book {
     let host = Name::new("here").expect("a name");
-    Book::new(host, Reach::Bundle("/run/ringgate".into()), max, vec!["filed".to_owned()])
+    Book::new(host, Reach::Bundle("/run/ringgate".into()), rules(max), vec!["filed".to_owned()])
+}
+
+/// For users 1 and 2: a process may have three connections, a user `max` names.
+fn rules(max: usize) -> Rules {
+    let allowed = Allowed { uids: vec![1, 2], gids: Vec::new() };
+    Rules { allowed, max, per_process: 3, per_user: max, grace_ms: 5_000 }
 }
 
 fn arena(name: &str, what: Announcement) -> Announced {
@@ -20,8 +27,10 @@ fn enter(book: &mut Book, connection: u64, name: &str) {
     book.announce(connection, arena(name, ready())).expect("nothing is in its way");
 }
 
+/// All are linked, and no more is known.
 fn none() -> Counted {
-    Counted::default()
+    let linked = ["a", "b", "c", "d", "filed"].map(str::to_owned).into();
+    Counted { linked, ..Counted::default() }
 }
 
 /// Tells everything that is due, and says what that was.
@@ -109,7 +118,7 @@ fn a_successor_waits_for_the_processes_of_its_predecessor() {
     enter(&mut before, 1, "a");
     enter(&mut before, 2, "b");
     let mut book = book(9);
-    book.inherit(&before.handed(), 1_000);
+    book.inherit(&before.handed(), &before.owned(), 1_000);
     assert_eq!(tell(&mut book, 0, &none()).len(), 2);
     assert_eq!(book.announce(7, arena("a", ready())), Ok(Standing::Waiting));
     assert!(tell(&mut book, 999, &none()).is_empty());
@@ -144,7 +153,7 @@ fn who_was_refused_is_let_in_once_nothing_is_in_its_way() {
     book.set_file(Vec::new());
     assert!(book.admit_refused());
     assert_eq!(tell(&mut book, 2, &none()), ["b goes", "filed Ready 0/8"]);
-    assert_eq!(book.refusals(), [2, 1, 1, 0, 0, 0]);
+    assert_eq!(book.refusals(), [2, 1, 1, 0, 0, 0, 0, 0]);
 }
 
 #[test]
@@ -176,4 +185,124 @@ fn what_an_agents_file_has_no_more_goes_and_what_is_new_in_it_is_no_processes_an
     book.set_own(vec!["b".to_owned()], &registered);
     assert!(book.admit_refused());
     assert_eq!(tell(&mut book, 2, &none()), ["c Ready 0/8"]);
+}
+
+fn arrive(book: &mut Book, connection: u64, uid: u32, pid: u32) -> Result<(), Refusal> {
+    book.arrive(connection, Credentials { uid, gid: 0, pid })
+}
+
+/// Without a link a process is no place for players, whatever it says.
+#[test]
+fn what_has_never_linked_is_not_ready() {
+    let mut book = book(9);
+    enter(&mut book, 1, "a");
+    enter(&mut book, 2, "b");
+    book.announce(3, arena("c", ready().state(State::Allocated))).expect("there is room");
+    book.announce(4, arena("d", ready().state(State::Draining))).expect("there is room");
+    let linked = |names: &[&str]| Counted {
+        linked: names.iter().map(|&name| name.to_owned()).collect(),
+        ..Counted::default()
+    };
+    let told = tell(&mut book, 0, &linked(&["b"]));
+    assert_eq!(told, ["a Starting 0/8", "b Ready 0/8", "c Starting 0/8", "d Draining 0/8"]);
+    // That a link is made again is not news for a whole fleet.
+    assert_eq!(tell(&mut book, 0, &linked(&["c"])), ["c Allocated 0/8"]);
+    // What a predecessor knew of it, a successor does; another start has to link anew.
+    let mut heir = self::book(9);
+    heir.inherit(&book.handed(), &book.owned(), 1_000);
+    assert_eq!(tell(&mut heir, 0, &linked(&[])).len(), 4);
+    book.leave(2);
+    book.announce(5, Announced { instance: 10, ..arena("b", ready()) }).expect("it is free");
+    assert_eq!(tell(&mut book, 1, &linked(&[])), ["b Starting 0/8"]);
+}
+
+#[test]
+fn a_process_and_a_user_have_so_many_connections_and_a_user_so_many_names() {
+    let mut book = book(3);
+    assert_eq!(arrive(&mut book, 1, 3, 70), Err(Refusal::Unauthorised));
+    for connection in 2..5 {
+        assert_eq!(arrive(&mut book, connection, 1, 71), Ok(()));
+    }
+    assert_eq!(arrive(&mut book, 5, 1, 71), Err(Refusal::ProcessQuota));
+    book.leave(4);
+    assert_eq!(arrive(&mut book, 5, 1, 71), Ok(()));
+    // Whoever cannot be seen from here counts for its user.
+    for connection in 10..23 {
+        assert_eq!(arrive(&mut book, connection, 1, 0), Ok(()), "{connection}");
+    }
+    book.set_rules(Rules { per_user: 2, max: 9, ..rules(3) });
+    for connection in 23..25 {
+        assert_eq!(arrive(&mut book, connection, 1, 0), Ok(()), "{connection}");
+    }
+    assert_eq!(arrive(&mut book, 25, 1, 0), Err(Refusal::UserQuota));
+    assert_eq!(arrive(&mut book, 30, 2, 0), Ok(()), "the other user has lost nothing");
+    enter(&mut book, 2, "a");
+    enter(&mut book, 3, "b");
+    assert_eq!(book.announce(5, arena("c", ready())), Err(Refusal::UserQuota));
+    assert_eq!(book.standing(5), Some(Standing::TooMany));
+    enter(&mut book, 2, "d");
+    enter(&mut book, 30, "c");
+    let quotas = [Refusal::Unauthorised, Refusal::ProcessQuota, Refusal::UserQuota];
+    assert_eq!(quotas.map(|why| book.refusals()[why as usize]), [1, 1, 2]);
+}
+
+#[test]
+fn a_name_is_its_users_through_grace() {
+    let mut book = book(9);
+    for (connection, uid) in [(1, 1), (2, 2), (3, 1)] {
+        arrive(&mut book, connection, uid, 70).expect("there is room");
+    }
+    enter(&mut book, 1, "a");
+    assert_eq!(book.announce(2, arena("a", ready())), Err(Refusal::NameTaken));
+    tell(&mut book, 0, &none());
+    book.leave(1);
+    // It has waited longest, and is another user.
+    assert!(!book.admit_refused());
+    assert_eq!(tell(&mut book, 100, &none()), ["a goes"]);
+    tell(&mut book, 5_099, &none());
+    assert!(!book.admit_refused());
+    let owned = book.owned();
+    enter(&mut book, 3, "a");
+    book.leave(3);
+    tell(&mut book, 6_000, &none());
+    tell(&mut book, 11_000, &none());
+    assert!(book.admit_refused(), "nobody has it any more");
+    assert_eq!(book.owner("a"), Some(2));
+    // A successor knows whose it is, whether its process is there or not.
+    for (records, owned) in [(Vec::new(), owned), (book.handed(), book.owned())] {
+        let whose = owned[0].uid;
+        let mut heir = self::book(9);
+        heir.inherit(&records, &owned, 1_000);
+        for uid in [1, 2] {
+            arrive(&mut heir, uid.into(), uid, 70).expect("there is room");
+        }
+        let of = |it: u64| arena("a", Announcement::new("arena", it as u32));
+        let other = u64::from(3 - whose);
+        assert_eq!(heir.announce(other, of(other)), Err(Refusal::NameTaken));
+        heir.announce(whose.into(), of(1)).expect("it is its user's");
+    }
+}
+
+/// Who takes one name after the other keeps no more of them than there may be processes.
+#[test]
+fn kept_names_are_bounded() {
+    let mut book = book(3);
+    arrive(&mut book, 1, 1, 70).expect("there is room");
+    for n in 0..50 {
+        enter(&mut book, 1, &format!("n{n}"));
+        book.wishes(n, &none());
+    }
+    let kept: Vec<_> = book.owned().into_iter().map(|it| it.name).collect();
+    assert_eq!(kept, ["n49", "n46", "n47", "n48"]);
+}
+
+#[test]
+fn other_rules_are_news_for_those_who_are_there() {
+    let mut book = book(9);
+    arrive(&mut book, 1, 1, 70).expect("there is room");
+    enter(&mut book, 1, "a");
+    book.set_rules(rules(9));
+    assert!(!book.admit_refused());
+    book.set_rules(Rules { allowed: Allowed { uids: vec![2], gids: Vec::new() }, ..rules(9) });
+    assert!(book.admit_refused() && !book.admits(1));
 }

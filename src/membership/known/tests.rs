@@ -26,7 +26,7 @@ fn settings() -> Settings {
         lease_s: 10,
         copy: None,
         run_dir: "/run/ringgate".into(),
-        max_backends: 9,
+        rules: crate::membership::Rules::default(),
     }
 }
 

@@ -21,7 +21,7 @@ func main() {
 		os.Exit(1)
 	}
 	var event ringgate.Event
-	for backend.Wait(-1) == nil {
+	for backend.WaitForever() == nil {
 		for backend.Next(&event) {
 			handle(backend, &event)
 		}

@@ -50,7 +50,7 @@ func play(options ringgate.Options) error {
 	}
 	var event ringgate.Event
 	for !m.isOver {
-		if err := backend.Wait(-1); err != nil {
+		if err := backend.WaitForever(); err != nil {
 			return err
 		}
 		for backend.Next(&event) {

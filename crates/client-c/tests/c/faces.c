@@ -1,5 +1,6 @@
 /* Every function of the header, wrong arguments first, then a whole connection. The server answers
-   each message with itself; the second argument is as a rule a token for it. */
+   each message with itself; the first argument is a token for it, the second one for a server that
+   does not answer. */
 #include "ringgate_client.h"
 
 #include <stdio.h>
@@ -26,7 +27,8 @@ static void null_is_answered(void) {
     CHECK(rgc_connect(NULL, 0, NULL, NULL) == NULL);
     rgc_free(NULL);
     CHECK(rgc_user(NULL) == NULL);
-    CHECK(rgc_turn(NULL, 0) == RGC_ERROR_NULL);
+    CHECK(rgc_turn(NULL, 0) == RGC_ERROR_NULL && rgc_turn_for(NULL, 0) == RGC_ERROR_NULL);
+    CHECK(rgc_turn_forever(NULL) == RGC_ERROR_NULL);
     CHECK(rgc_flush(NULL) == RGC_ERROR_NULL);
     CHECK(rgc_next(NULL, &event) == RGC_ERROR_NULL);
     CHECK(rgc_send(NULL, RGC_RELIABLE, 0, "x", 1, 0) == RGC_ERROR_NULL);
@@ -129,10 +131,30 @@ static void messages_go_and_come(rgc_client *client) {
     CHECK(quality.reliable_bytes > sizeof large);
 }
 
-int main(int argc, char **argv) {
-    FILE *file = argc > 1 ? fopen(argv[1], "rb") : NULL;
+static void read_token(const char *path) {
+    FILE *file = path == NULL ? NULL : fopen(path, "rb");
     CHECK(file != NULL && fread(token, 1, sizeof token, file) == sizeof token);
     fclose(file);
+}
+
+/* A server that says nothing: all that could end a wait is that the client gives up. */
+static void times_that_have_passed_are_not_waited_for(const char *path) {
+    struct rgc_event event = RGC_EVENT_INIT;
+    rgc_client *client;
+    read_token(path);
+    client = rgc_connect(token, sizeof token, NULL, NULL);
+    for (int64_t passed = -1; passed > INT64_MIN / 8; passed *= 8) {
+        CHECK(rgc_turn_for(client, passed) == RGC_OK && rgc_turn(client, passed - 1) == RGC_OK);
+        CHECK(rgc_next(client, &event) == 0);
+    }
+    while (rgc_next(client, &event) == 0)
+        CHECK(rgc_turn_forever(client) == RGC_OK);
+    CHECK(event.kind == RGC_CLOSED && event.reason == RGC_REASON_REQUEST_TIMED_OUT);
+    rgc_free(client);
+}
+
+int main(int argc, char **argv) {
+    read_token(argc > 1 ? argv[1] : NULL);
     null_is_answered();
     there_are_words_for_everything();
     what_is_no_token_or_option_is_refused();
@@ -157,6 +179,7 @@ int main(int argc, char **argv) {
     CHECK(event.reason == RGC_REASON_LEFT && rgc_is_finished(client));
     CHECK(rgc_turn(client, -1) == RGC_OK && rgc_next(client, &event) == 0);
     rgc_free(client);
+    times_that_have_passed_are_not_waited_for(argc > 2 ? argv[2] : NULL);
     printf("done\n");
     return 0;
 }

@@ -112,7 +112,7 @@ fn every_message_over_a_bad_network_is_accounted_for() {
     let server = FarEnd::start(
         4,
         "PktLoss=5 PktLag=25 PktLagVariance=15 PktIncomingLoss=5 PktIncomingLagMin=10 \
-         PktIncomingLagMax=40 Seed=3",
+         PktIncomingLagMax=40 LagReorders=1 Seed=3",
     );
     let (mut client, mut heard) = connect(&server, 1);
     let mut sent = BTreeMap::new();

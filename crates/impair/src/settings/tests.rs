@@ -8,15 +8,18 @@ fn settings(text: &str) -> Impairments {
     Impairments::parse(text).expect(text)
 }
 
+/// What happens to packets that are a second apart, so that none waits for another.
 fn outgoing(text: &str, bytes: usize) -> Vec<Fate> {
     let (settings, mut path) = (settings(text), Path::new(1, 7));
-    (0..PACKETS).map(|_| settings.outgoing(&mut path, 0, bytes)).collect()
+    (0..PACKETS).map(|n| settings.outgoing(&mut path, n as u64 * SECOND_NS, bytes)).collect()
 }
 
 fn incoming(text: &str) -> Vec<Fate> {
     let (settings, mut path) = (settings(text), Path::new(1, 7));
-    (0..PACKETS).map(|_| settings.incoming(&mut path, 0)).collect()
+    (0..PACKETS).map(|n| settings.incoming(&mut path, n as u64 * SECOND_NS)).collect()
 }
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 fn share(fates: &[Fate], fate: Fate) -> f64 {
     fates.iter().filter(|f| **f == fate).count() as f64 * 100.0 / fates.len() as f64
@@ -76,11 +79,52 @@ fn lag_is_fixed_or_varies_evenly() {
     assert_even(&delays_ms(&outgoing("PktLagMin=10 PktJitter=5", 100)), 10.0, 15.0);
     assert_even(&delays_ms(&incoming("PktIncomingLagMin=5 PktIncomingLagMax=9")), 5.0, 9.0);
     assert_even(&delays_ms(&incoming("PktIncomingLagMin=5")), 5.0, 5.0);
-    assert_eq!(delays_ms(&outgoing("PktLagVariance=20", 100)), [0.0; 0]);
     assert_eq!(
         settings("PktLag=50 PktLagVariance=20 PktIncomingLagMax=5").lag_ns_max(),
         75_000_000
     );
+}
+
+/// As in Unreal: evenly around the lag, and what would have left before it was sent leaves at once.
+#[test]
+fn a_variance_alone_or_above_the_lag_leaves_packets_in_time() {
+    let alone = outgoing("PktLagVariance=20", 100);
+    assert_near(share(&alone, Fate::Pass), 50.0);
+    assert_even(&delays_ms(&alone), 0.0, 20.0);
+    let above = outgoing("PktLag=10 PktLagVariance=30", 100);
+    assert_near(share(&above, Fate::Pass), 100.0 / 3.0);
+    assert_even(&delays_ms(&above), 0.0, 40.0);
+    assert!(settings("PktLagVariance=20").is_active());
+    assert_eq!(settings("PktLagVariance=20").lag_ns_max(), 20_000_000);
+}
+
+#[test]
+fn lag_keeps_the_order_unless_it_is_told_otherwise() {
+    let arrivals = |text: &str| {
+        let (settings, mut path) = (settings(text), Path::new(1, 7));
+        let mut arrival = |fate, now_ns| match fate {
+            Fate::Delay(later_ns) => now_ns + later_ns,
+            _ => now_ns,
+        };
+        (0..1000)
+            .map(|n| n * SECOND_NS / 60)
+            .map(|now_ns| {
+                let up = settings.outgoing(&mut path, now_ns, 100);
+                let down = settings.incoming(&mut path, now_ns);
+                [arrival(up, now_ns), arrival(down, now_ns)]
+            })
+            .collect::<Vec<_>>()
+    };
+    let is_sorted = |text: &str| {
+        let arrivals = arrivals(text);
+        [0, 1].map(|way| arrivals.iter().map(|both| both[way]).is_sorted())
+    };
+    let both = "PktIncomingLagMin=5 PktIncomingLagMax=90";
+    for text in ["PktLag=100 PktLagVariance=50", "PktLagMin=10 PktLagMax=90", "PktLagVariance=50"] {
+        assert_eq!(is_sorted(&format!("{text} {both}")), [true; 2], "{text}");
+        assert_eq!(is_sorted(&format!("{text} {both} LagReorders=1")), [false; 2], "{text}");
+    }
+    assert_eq!(is_sorted("PktLagMin=5 PktJitter=60"), [false, true]);
 }
 
 #[test]
@@ -134,6 +178,7 @@ fn settings_are_read_as_they_are_typed_and_mistakes_are_named() {
         ("PktLoss=101", "PktLoss"),
         ("PktLag=-1", "PktLag"),
         ("PktOrder=2", "PktOrder"),
+        ("LagReorders=2", "LagReorders"),
         ("PktFrameDelay=1.5", "PktFrameDelay"),
         ("PktFrameDelay=9999", "3600"),
         ("PktBufferBloatInMS=-1", "PktBufferBloatInMS"),

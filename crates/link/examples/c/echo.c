@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
         perror("cannot start");
         return 1;
     }
-    while (rg_wait(backend, -1) >= 0)
+    while (rg_wait_forever(backend) >= 0)
         echo_turn(backend);
     perror("cannot wait");
     rg_free(backend);

@@ -260,7 +260,7 @@ static void run(rg_backend *backend) {
             next_tick_ns = next_tick_ns + TICK_NS > now ? next_tick_ns + TICK_NS : now;
             tick(&world, backend);
         }
-        if (found < 0 || rg_wait(backend, next_tick_ns > now ? next_tick_ns - now : 0) < 0)
+        if (found < 0 || rg_wait_for(backend, next_tick_ns - now) < 0)
             return;
     }
 }

@@ -275,6 +275,9 @@ pub struct FleetRow {
     /// What game processes have said that registered themselves.
     #[serde(default)]
     pub announced: Vec<Vec<u8>>,
+    /// Names, whose each is, and whether its process has been linked.
+    #[serde(default)]
+    pub owned: Vec<(String, u32, bool)>,
 }
 
 /// One descriptor.
