@@ -17,7 +17,7 @@ use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
 use crate::shared::fleet_players::FleetPlayers;
 use crate::shared::fleet_tokens::FleetTokens;
-pub use plain::{Plain, Sequence, Token, TokenPlace, Tokens};
+pub use plain::{Credit, Echo, Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;

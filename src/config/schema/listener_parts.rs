@@ -206,4 +206,19 @@ pub(in crate::config) const SEQUENCE: Table = Table {
     ],
 };
 
+/// `echo` of plain listeners, likewise.
+pub(in crate::config) const ECHO: Table = Table {
+    name: "echo",
+    repeated: false,
+    meaning: "",
+    examples: &[],
+    fields: &[
+        Field::new("sent", Changes::Restart, ECHO_OFFSET, Presence::Required, ""),
+        Field::new("heard", Changes::Restart, ECHO_OFFSET, Presence::Required, ""),
+    ],
+};
+
+/// Four bytes end with the longest datagram.
+const ECHO_OFFSET: Kind = Kind::Integer { min: 0, max: PLAIN_BYTES_MAX as u64 - 4 };
+
 const LIMIT: Kind = Kind::Integer { min: 0, max: 1_000_000 };

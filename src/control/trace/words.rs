@@ -194,6 +194,7 @@ const fn in_general(why: DropReason) -> &'static str {
         R::StartBlockLimited => "its block of addresses begins sessions too often",
         R::StartLimited => "too many sessions begin at the listener",
         R::HalfOpenFull => "no room for another session that is not proven",
+        R::UnprovenFull => "sources that no echo has proven hold all slots that they may",
         R::DeliveryDeferred => "the game process takes no messages now; the player sends it again",
         R::DeliveryLate => "newer packets of the delivery layer have overtaken it",
         R::DeliveryFault => "it breaks the rules of the delivery layer, which ends the session",
@@ -211,6 +212,8 @@ const fn in_general(why: DropReason) -> &'static str {
         R::LinkEnded => "its link has ended",
         R::PayloadLength => "a payload that is too long, or empty",
         R::AnswerLimited => "more than may be sent to a source that is not proven",
+        R::SourcePaused => "the player is silent, and is sent nothing until it is heard",
+        R::CreditSpent => "more than the player has earned by what was heard of it",
         R::SequenceExhausted => "the session has used up its numbers",
         R::SendBufferFull | R::SendRefused => "the kernel did not send it",
     }

@@ -197,7 +197,7 @@ crate::carried_by_number!(Order { Big = 0, Little = 1 });
 
 impl Carry for Guard {
     fn write(&self, out: &mut Writer<'_>) {
-        // What would confirm a jump is in a record of its own: see the gate's hand-over.
+        // What would confirm a jump came later, and is in a record that the gate writes.
         let Self { window, awaited: _ } = self;
         window.write(out);
     }

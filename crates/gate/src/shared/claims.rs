@@ -24,6 +24,7 @@ use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
+use crate::shared::shares::Shares;
 use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::entry::Entry;
@@ -86,6 +87,7 @@ pub struct Claims {
     sessions: IdVec<ListenerId, AtomicU32>,
     cookies: Cookies,
     homes: Homes,
+    shares: Shares,
 }
 
 struct Inner {
@@ -159,6 +161,7 @@ impl Claims {
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
             homes: Homes::new(limits.sessions_max, key),
+            shares: Shares::new(),
         }
     }
 
@@ -298,6 +301,11 @@ impl Claims {
     /// Which workers have sessions of an address: read without the lock.
     pub(crate) const fn homes(&self) -> &Homes {
         &self.homes
+    }
+
+    /// Players of each backend whom nothing has proven: counted without the lock.
+    pub(crate) const fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// Players at a backend, over all workers and listeners.

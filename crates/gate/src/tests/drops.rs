@@ -130,7 +130,10 @@ pub(super) const OF_PLAIN: &[DropReason] = &[
     DropReason::StartBlockLimited,
     DropReason::StartLimited,
     DropReason::HalfOpenFull,
+    DropReason::UnprovenFull,
     DropReason::AnswerLimited,
+    DropReason::SourcePaused,
+    DropReason::CreditSpent,
 ];
 
 /// What is refused at listeners that deliver messages only: provoked in `delivery`.
