@@ -73,6 +73,8 @@ pub struct Limits {
     pub starts: u32,
     /// Sessions of an address, over all workers.
     pub sessions_per_address: u32,
+    /// Sessions of an IPv6 /56, over all workers.
+    pub sessions_per_site: u32,
     /// Sessions of a block, over all workers.
     pub sessions_per_block: u32,
 }

@@ -159,6 +159,7 @@ fn limits(limits: &config::Limits) -> Limits {
         port_switches_per_block: limits.port_switches_per_block,
         restarts_per_block: limits.restarts_per_block,
         sessions_per_address: limits.sessions_per_address,
+        sessions_per_site: limits.sessions_per_site,
         sessions_per_block: limits.sessions_per_block,
     }
 }

@@ -195,6 +195,7 @@ fn what_is_left_out_has_its_default() {
         starts_per_block: 500,
         starts: 10_000,
         sessions_per_address: 32,
+        sessions_per_site: 32,
         sessions_per_block: 0,
     };
     assert_eq!(config.listeners[0].limits, limits);

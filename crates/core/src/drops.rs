@@ -101,6 +101,9 @@ drop_reasons! {
     /// The source's address has as many sessions as one address may have (a netcode player was sent
     /// a denial).
     AddressFull = "address_full",
+    /// The source's IPv6 /56 has as many sessions as one may have (a netcode player was sent a
+    /// denial).
+    SiteFull = "site_full",
     /// The source's block of addresses has as many sessions as one block may have (a netcode player
     /// was sent a denial).
     BlockFull = "block_full",

@@ -516,6 +516,7 @@ impl Ledger {
             | R::RequestSessionsFull
             | R::TokenSuperseded
             | R::AddressFull
+            | R::SiteFull
             | R::BlockFull
             | R::BlockHandshakesFull
             | R::PendingFull
