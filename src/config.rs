@@ -241,6 +241,11 @@ impl Config {
     pub fn notices(&self) -> Vec<String> {
         notices::of(self)
     }
+
+    /// Where the sources of one block could fill a server, one sentence each.
+    pub fn fillable(&self) -> Vec<String> {
+        notices::of_blocks(self)
+    }
 }
 
 /// Reads a file, whatever it configures, and has it checked.

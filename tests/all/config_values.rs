@@ -236,6 +236,20 @@ fn every_gateway_field_arrives() {
 }
 
 #[test]
+fn it_is_said_where_one_block_could_fill_a_server() {
+    let said = |limits: &str| {
+        let limits = format!("[listener.limits]\n{limits}\n[[backend]]");
+        parse(&TEN_LINES.replace("[[backend]]", &limits)).fillable()
+    };
+    let sentence = "listener \"ue\": the sources of one block, an IPv4 /24 or an IPv6 /48, could fill backend \"shooter\", which \
+                    has 100 slots; limits.sessions_per_block bounds that, where no block is all of a carrier's players";
+    for limits in ["", "sessions_per_block = 100", "sessions_per_address = 0"] {
+        assert_eq!(said(limits), [sentence], "{limits}");
+    }
+    assert!(said("sessions_per_block = 99").is_empty());
+}
+
+#[test]
 fn a_worker_that_spins_does_not_wait_for_more() {
     let notices = |lines: &str| parse(&format!("[gateway]\n{lines}\n{TEN_LINES}")).notices();
     assert_eq!(
