@@ -44,7 +44,8 @@ struct Cast {
     guests: Vec<SessionId>,
     is_bundled: bool,
     is_numbered: bool,
-    has_echo: bool,
+    /// A source is sent at most so many bytes for each of its own, where no echo proves it.
+    ratio_max: Option<usize>,
     /// Bytes that each source has sent and was sent, with headers.
     exchanged: HashMap<Endpoint, [usize; 2]>,
     /// A server that is busy answers nobody.
@@ -62,7 +63,7 @@ impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
         let setup = setup(input);
         let is_numbered = rules(&setup).sequence.is_some();
-        let has_echo = rules(&setup).echo.is_some();
+        let ratio_max = rules(&setup).echo.is_none().then_some(RATIO as usize);
         let is_bundled = matches!(setup.backends[BUNDLED].link, LinkKind::Bundle { .. });
         Self {
             links: Vec::new(),
@@ -73,7 +74,7 @@ impl Cast {
             tape: Vec::new(),
             heard: HashSet::new(),
             is_numbered,
-            has_echo,
+            ratio_max,
             exchanged: HashMap::new(),
             is_deaf: false,
         }
@@ -123,12 +124,12 @@ impl Cast {
         self.stage.push(worker, ListenerId(0), from, datagram);
     }
 
-    /// Where nothing proves a source, it is sent no more than it pays for.
     fn charge(&mut self, sent: &Sent) {
         let to = sent.target.peer.expect("a player's packet is for a player");
         let [heard, charged] = self.exchanged.entry(to).or_default();
         *charged += sent.bytes.len() + HEADER_BYTES;
-        assert!(self.has_echo || *charged <= 2 * *heard, "{to:?}: {charged} for {heard}");
+        let is_paid = self.ratio_max.is_none_or(|ratio| *charged <= ratio * *heard);
+        assert!(is_paid, "{to:?}: {charged} for {heard}");
     }
 
     fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
@@ -333,7 +334,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         half_open_max: 1 + input.below(8) as u32,
         // What holds for all fronts in turmoil: no stranger is sent more than it has sent.
         answer_times: 1,
-        credit: Credit { ratio: 2, burst: 2000, pause_ns: 2_000_000_000 },
+        credit: Credit { ratio: RATIO, burst: 2000, pause_ns: 2_000_000_000 },
         echo: has_echo.then_some(Echo { sent: 4, heard: 4 }),
         unproven_percent: if has_echo { 50 } else { 100 },
         ..Plain::default()
@@ -390,6 +391,9 @@ const BUNDLED: BackendId = BackendId(1);
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TOKENS: [[u8; 2]; 2] = [*b"xx", *b"yy"];
 const ROUNDS_MAX: usize = 20;
+
+/// What a player's source is sent for each byte.
+const RATIO: u32 = 2;
 
 /// IPv4's and UDP's.
 const HEADER_BYTES: usize = 28;

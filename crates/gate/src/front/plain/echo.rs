@@ -38,7 +38,9 @@ impl Echoes {
             self.0.resize(at + 1, Words::NONE);
         }
         self.0[at] = Words::NONE;
-        sent.iter().for_each(|word| self.note(entry, *word));
+        for word in sent {
+            self.note(entry, *word);
+        }
     }
 
     /// A word was sent.

@@ -10,6 +10,7 @@ use crate::store::entry::Entry;
 use crate::store::table::Place;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::drops::DropReason;
+use ringgate_core::proto::plain::Guard;
 
 impl PlainFront {
     /// Whether a datagram has brought back what the source was sent.
@@ -53,7 +54,7 @@ impl PlainFront {
         let proof = Proof {
             is_proven: session.stage == (Stage::Open { is_proven: true }),
             credit: session.credit,
-            awaited: self.guards[0].get(entry).and_then(|guard| guard.awaited()),
+            awaited: self.guards[0].get(entry).and_then(Guard::awaited),
             // Of no use once it is proven.
             sent: match session.stage {
                 Stage::Open { is_proven: true } | Stage::Barred => Vec::new(),
