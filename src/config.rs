@@ -45,9 +45,10 @@ pub use agent::{ANY_AGENT, Agent};
 pub use explain::{explain, explain_host, explain_tokens};
 pub use fleet::{Account, Fleet, WhenAway};
 pub use front::{
-    Delivery, GuardedWays, HandshakeBase, HandshakeVersions, Limits, Listener, ListenerIo, Netcode,
-    NetworkVersions, NumberOrder, Plain, PortSwitch, Protocol, Route, RoutingToken, RoutingTokens,
-    Sequence, TokenPlace, TokenReuse, UniqueClients, Unreal, UnrealMode, Xdp, XdpMode,
+    Delivery, Echo, GuardedWays, HandshakeBase, HandshakeVersions, Limits, Listener, ListenerIo,
+    Netcode, NetworkVersions, NumberOrder, Plain, PortSwitch, Protocol, Route, RoutingToken,
+    RoutingTokens, Sequence, TokenPlace, TokenReuse, UniqueClients, Unreal, UnrealMode, Xdp,
+    XdpMode,
 };
 pub use host::{Accepted, HostConfig, is_of_agent};
 pub(crate) use host::{Agent as HostAgent, changes_of as changes_of_host};
@@ -239,6 +240,11 @@ impl Config {
     /// What is allowed but probably not meant, one sentence each.
     pub fn notices(&self) -> Vec<String> {
         notices::of(self)
+    }
+
+    /// Where the sources of one block could fill a server, one sentence each.
+    pub fn fillable(&self) -> Vec<String> {
+        notices::of_blocks(self)
     }
 }
 

@@ -30,7 +30,7 @@ fn summary(file: &str, config: &Config) -> String {
         count(config.listeners.len(), "listener"),
         count(config.backends.len(), "backend")
     );
-    for notice in config.notices() {
+    for notice in config.notices().into_iter().chain(config.fillable()) {
         writeln!(text, "note: {notice}").expect("writing to a string cannot fail");
     }
     text

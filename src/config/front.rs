@@ -73,6 +73,8 @@ pub struct Limits {
     pub starts: u32,
     /// Sessions of an address, over all workers.
     pub sessions_per_address: u32,
+    /// Sessions of an IPv6 /56, over all workers.
+    pub sessions_per_site: u32,
     /// Sessions of a block, over all workers.
     pub sessions_per_block: u32,
 }
@@ -306,8 +308,27 @@ pub struct Plain {
     pub half_open_max: u32,
     /// So many times the bytes that it has sent a source of such a session gets; 0 for any number.
     pub answer_limit: u32,
+    /// Bytes that the source of an open session is sent for each one heard; 0 for any number.
+    pub credit_ratio: u32,
+    /// Of which so many are kept.
+    pub credit_burst: u32,
+    /// Silence after which such a source is sent nothing until it is heard; 0 for never.
+    pub pause_after: Duration,
+    /// Where four bytes of a server's come back, which prove a source.
+    pub echo: Option<Echo>,
+    /// Of a hundred slots of a server, those that unproven players may hold.
+    pub unproven_slots: u32,
     /// How long a source may not begin again after a gap has ended its session.
     pub gap_rest: Duration,
+}
+
+/// Four bytes of each datagram of a server that come back in a player's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Bytes before them in the server's.
+    pub sent: u16,
+    /// Bytes before them in the player's.
+    pub heard: u16,
 }
 
 /// A token in every datagram.

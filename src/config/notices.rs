@@ -56,6 +56,25 @@ pub(super) fn of(config: &Config) -> Vec<String> {
     notices
 }
 
+/// One sentence for each listener without tokens where the sources of one block could fill a
+/// server. It is said by `check` only: nothing is wrong with it where a block is a carrier's.
+pub(super) fn of_blocks(config: &Config) -> Vec<String> {
+    let anybody = config.listeners.iter().filter(|it| !matches!(it.protocol, Protocol::Netcode(_)));
+    let fillable = anybody.filter_map(|listener| {
+        let (limits, backends) = (&listener.limits, &config.backends);
+        let bounds = [limits.sessions_per_block, limits.sessions_per_address.saturating_mul(256)];
+        let most = bounds.into_iter().filter(|bound| *bound > 0).min();
+        let all = listener.backends.iter().map(|index| &backends[*index]);
+        let first = all.into_iter().find(|it| most.is_none_or(|most| most >= it.slots))?;
+        Some(format!(
+            "listener {:?}: the sources of one block, an IPv4 /24 or an IPv6 /48, could fill backend {:?}, which has {} slots; \
+             limits.sessions_per_block bounds that, where no block is all of a carrier's players",
+            listener.name, first.name, first.slots
+        ))
+    });
+    fillable.collect()
+}
+
 /// What the packets of a backend's Unreal listeners look like: their magic, whether versions and
 /// ids follow, and the base.
 type Framing<'a> = (&'a [bool], std::mem::Discriminant<HandshakeVersions>, HandshakeBase);

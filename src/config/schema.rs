@@ -26,7 +26,7 @@ pub(super) use backend::BACKEND;
 pub(super) use fleet::FLEET;
 pub(super) use gateway::GATEWAY;
 pub(super) use listener::LISTENER;
-pub(super) use listener_parts::{LIMITS, SEQUENCE, TOKEN, TOKEN_SOURCE, XDP};
+pub(super) use listener_parts::{ECHO, LIMITS, SEQUENCE, TOKEN, TOKEN_SOURCE, XDP};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::Front;
 

@@ -313,6 +313,7 @@ const TOLD_REFUSALS: &[DropReason] = &[
     DropReason::BackendStarting,
     DropReason::RequestSessionsFull,
     DropReason::AddressFull,
+    DropReason::SiteFull,
     DropReason::BlockFull,
     DropReason::BlockHandshakesFull,
     DropReason::PendingFull,

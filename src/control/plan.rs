@@ -12,9 +12,9 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Duplicates, FleetPlayers, FleetTokens, Front, Limits, LinkKind,
-    Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
-    TokenReuse, Unreal,
+    Allowed, Backend, BackendId, Credit, Duplicates, Echo, FleetPlayers, FleetTokens, Front,
+    Limits, LinkKind, Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token,
+    TokenPlace, TokenReuse, Unreal,
 };
 use ringgate_io::{CardChoice, CardMode, Choice};
 use ringgate_os::process;
@@ -159,6 +159,7 @@ fn limits(limits: &config::Limits) -> Limits {
         port_switches_per_block: limits.port_switches_per_block,
         restarts_per_block: limits.restarts_per_block,
         sessions_per_address: limits.sessions_per_address,
+        sessions_per_site: limits.sessions_per_site,
         sessions_per_block: limits.sessions_per_block,
     }
 }
@@ -243,6 +244,13 @@ fn plain(
         rest_ns: rules.gap_rest.as_nanos() as u64,
         half_open_max: rules.half_open_max,
         answer_times: rules.answer_limit,
+        credit: Credit {
+            ratio: rules.credit_ratio,
+            burst: rules.credit_burst,
+            pause_ns: rules.pause_after.as_nanos() as u64,
+        },
+        echo: rules.echo.map(|echo| Echo { sent: echo.sent, heard: echo.heard }),
+        unproven_percent: rules.unproven_slots,
         starts_per_block: limits.starts_per_block,
         starts_total: limits.starts,
     }

@@ -81,7 +81,8 @@ fn limits_are_read_as_strictly_as_everything_else() {
         (
             "colour = 1",
             "colour: found an unknown field, expected one of requests_per_block, handshakes_per_block, \
-             port_switches_per_block, restarts_per_block, sessions_per_address, sessions_per_block"
+             port_switches_per_block, restarts_per_block, sessions_per_address, sessions_per_site, \
+             sessions_per_block"
                 .to_owned(),
         ),
     ] {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringgate::config::keys::KeySources;
 use ringgate::config::{
-    self, Config, GuardedWays, Limits, NumberOrder, Plain, PortSwitch, Protocol, Route,
+    self, Config, Echo, GuardedWays, Limits, NumberOrder, Plain, PortSwitch, Protocol, Route,
     RoutingToken, RoutingTokens, Sequence, TokenPlace,
 };
 
@@ -100,7 +100,11 @@ fn every_field_arrives() {
             .replace("half_open_timeout = \"2s\"", "half_open_timeout = \"5s\"")
             .replace("half_open_max = 4096", "half_open_max = 77")
             .replace("answer_limit = 3", "answer_limit = 0")
-            .replace("gap_rest = \"2s\"", "gap_rest = \"0s\"")
+            .replace(
+                "gap_rest = \"2s\"",
+                "gap_rest = \"0s\"\ncredit_ratio = 7\ncredit_burst = 3000\npause_after = \"0s\"\n\
+                 echo = { sent = 1, heard = 1468 }",
+            )
             .replace("starts = 10000", "starts = 9"),
     );
     let token = |hex: u64| Box::from(hex.to_be_bytes());
@@ -119,6 +123,11 @@ fn every_field_arrives() {
         half_open_timeout: Duration::from_secs(5),
         half_open_max: 77,
         answer_limit: 0,
+        credit_ratio: 7,
+        credit_burst: 3000,
+        pause_after: Duration::ZERO,
+        echo: Some(Echo { sent: 1, heard: 1468 }),
+        unproven_slots: 50,
         gap_rest: Duration::ZERO,
     };
     assert_eq!(*rules(&config), expected);
@@ -169,6 +178,11 @@ fn what_is_left_out_has_its_default() {
         half_open_timeout: Duration::from_secs(2),
         half_open_max: 4096,
         answer_limit: 3,
+        credit_ratio: 1000,
+        credit_burst: 131_072,
+        pause_after: Duration::from_secs(5),
+        echo: None,
+        unproven_slots: 100,
         gap_rest: Duration::from_secs(2),
     };
     assert_eq!(*rules(&config), expected);
@@ -181,6 +195,7 @@ fn what_is_left_out_has_its_default() {
         starts_per_block: 500,
         starts: 10_000,
         sessions_per_address: 32,
+        sessions_per_site: 32,
         sessions_per_block: 0,
     };
     assert_eq!(config.listeners[0].limits, limits);
@@ -328,6 +343,16 @@ fn every_line_of_the_good_one_can_be_wrong_and_says_how() {
             "answer_limit = 3",
             "answer_limit = -1",
             "17: listener[0].answer_limit: found -1, expected a whole number from 0 to 1000",
+        ),
+        (
+            "answer_limit = 3",
+            "echo = { sent = 0, heard = 1469 }",
+            "17: listener[0].echo.heard: found 1469, expected a whole number from 0 to 1468",
+        ),
+        (
+            "answer_limit = 3",
+            "unproven_slots = 101",
+            "17: listener[0].unproven_slots: found 101, expected a whole number from 0 to 100",
         ),
         (
             "gap_rest = \"2s\"",

@@ -77,6 +77,7 @@ const DEFAULT_LIMITS: Limits = Limits {
     starts_per_block: 0,
     starts: 0,
     sessions_per_address: 0,
+    sessions_per_site: 0,
     sessions_per_block: 0,
 };
 
@@ -86,12 +87,15 @@ fn every_limit_arrives_and_only_unreal_has_one_on_the_sessions_of_an_address() {
         let text = TEN_LINES.replace("[[backend]]", &format!("{limits}\n[[backend]]"));
         parse(&text).listeners[0].limits
     };
-    let unreal = Limits { sessions_per_address: 32, ..DEFAULT_LIMITS };
+    let unreal = Limits { sessions_per_address: 32, sessions_per_site: 32, ..DEFAULT_LIMITS };
     assert_eq!(with(""), unreal);
     assert_eq!(with("[listener.limits]"), unreal);
-    assert_eq!(with("limits = { sessions_per_address = 0 }"), DEFAULT_LIMITS);
+    assert_eq!(
+        with("limits = { sessions_per_address = 0, sessions_per_site = 0 }"),
+        DEFAULT_LIMITS
+    );
     let all = "[listener.limits]\nrequests_per_block = 1\nhandshakes_per_block = 2\n\
-               port_switches_per_block = 3\nrestarts_per_block = 4\nsessions_per_address = 5\n\
+               port_switches_per_block = 3\nrestarts_per_block = 4\nsessions_per_address = 5\nsessions_per_site = 6\n\
                sessions_per_block = 1_000_000";
     let expected = Limits {
         requests_per_block: 1,
@@ -101,6 +105,7 @@ fn every_limit_arrives_and_only_unreal_has_one_on_the_sessions_of_an_address() {
         starts_per_block: 0,
         starts: 0,
         sessions_per_address: 5,
+        sessions_per_site: 6,
         sessions_per_block: 1_000_000,
     };
     assert_eq!(with(all), expected);
@@ -228,6 +233,20 @@ fn every_gateway_field_arrives() {
         confine: true,
     };
     assert_eq!(parse(&text).gateway, expected);
+}
+
+#[test]
+fn it_is_said_where_one_block_could_fill_a_server() {
+    let said = |limits: &str| {
+        let limits = format!("[listener.limits]\n{limits}\n[[backend]]");
+        parse(&TEN_LINES.replace("[[backend]]", &limits)).fillable()
+    };
+    let sentence = "listener \"ue\": the sources of one block, an IPv4 /24 or an IPv6 /48, could fill backend \"shooter\", which \
+                    has 100 slots; limits.sessions_per_block bounds that, where no block is all of a carrier's players";
+    for limits in ["", "sessions_per_block = 100", "sessions_per_address = 0"] {
+        assert_eq!(said(limits), [sentence], "{limits}");
+    }
+    assert!(said("sessions_per_block = 99").is_empty());
 }
 
 #[test]

@@ -101,6 +101,9 @@ drop_reasons! {
     /// The source's address has as many sessions as one address may have (a netcode player was sent
     /// a denial).
     AddressFull = "address_full",
+    /// The source's IPv6 /56 has as many sessions as one may have (a netcode player was sent a
+    /// denial).
+    SiteFull = "site_full",
     /// The source's block of addresses has as many sessions as one block may have (a netcode player
     /// was sent a denial).
     BlockFull = "block_full",
@@ -221,6 +224,8 @@ drop_reasons! {
     /// The table of half-open sessions is full: a reload has raised its bound beyond what was set
     /// aside at the start.
     HalfOpenFull = "half_open_full",
+    /// The sources that no echo has proven hold as many of the server's slots as they may.
+    UnprovenFull = "unproven_full",
 
     // delivery: packets of players
     /// The game process's link has no room for messages, or is not there: the packet is not
@@ -266,6 +271,11 @@ drop_reasons! {
     PayloadLength = "payload_length",
     /// An answer that is more than a source may be sent that has not answered yet.
     AnswerLimited = "answer_limited",
+    /// The source of an open session has not been heard for a while, and nothing has proven where
+    /// it is: it is sent nothing until it is heard.
+    SourcePaused = "source_paused",
+    /// More than the source of an open session has earned by what was heard of it.
+    CreditSpent = "credit_spent",
     /// The player's session has used up its sequence numbers.
     SequenceExhausted = "sequence_exhausted",
 

@@ -488,6 +488,7 @@ impl Ledger {
             | R::StartBlockLimited
             | R::StartLimited
             | R::HalfOpenFull
+            | R::UnprovenFull
             | R::UnknownSource
             | R::AddressDenied
             | R::SessionEnded
@@ -515,6 +516,7 @@ impl Ledger {
             | R::RequestSessionsFull
             | R::TokenSuperseded
             | R::AddressFull
+            | R::SiteFull
             | R::BlockFull
             | R::BlockHandshakesFull
             | R::PendingFull
@@ -571,6 +573,8 @@ impl Ledger {
             | R::MulticastDuplicate
             | R::LinkEnded
             | R::AnswerLimited
+            | R::SourcePaused
+            | R::CreditSpent
             | R::PayloadLength
             | R::SequenceExhausted => Self::Downlink,
             R::RecordInvalid | R::LinkStranger => Self::Links,

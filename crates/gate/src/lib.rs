@@ -71,9 +71,9 @@ pub use prefix::Prefix;
 pub use ringgate_link::bundle::SessionId;
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
-    Allowed, Backend, ClaimLimits, Credentials, Duplicates, Intake, Limits, LinkKind, Listener,
-    Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace, TokenReuse, Tokens,
-    Unreal,
+    Allowed, Backend, ClaimLimits, Credentials, Credit, Duplicates, Echo, Intake, Limits, LinkKind,
+    Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
+    TokenReuse, Tokens, Unreal,
 };
 pub use shared::claims::Claims;
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};

@@ -17,7 +17,7 @@ use crate::links::loopback::LOOPBACK_PLACES;
 use crate::pace::BatchDelay;
 use crate::shared::fleet_players::FleetPlayers;
 use crate::shared::fleet_tokens::FleetTokens;
-pub use plain::{Plain, Sequence, Token, TokenPlace, Tokens};
+pub use plain::{Credit, Echo, Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
@@ -99,6 +99,8 @@ pub struct Limits {
     pub restarts_per_block: u32,
     /// Sessions, at a time.
     pub sessions_per_address: u32,
+    /// Sessions of an IPv6 /56, at a time.
+    pub sessions_per_site: u32,
     /// Sessions, at a time.
     pub sessions_per_block: u32,
 }
@@ -111,6 +113,7 @@ impl Limits {
         port_switches_per_block: 0,
         restarts_per_block: 0,
         sessions_per_address: 0,
+        sessions_per_site: 0,
         sessions_per_block: 0,
     };
 
@@ -124,10 +127,11 @@ impl Limits {
     };
 
     /// What an Unreal listener has where its configuration says nothing.
-    pub const UNREAL: Self = Self { sessions_per_address: 32, ..Self::NETCODE };
+    pub const UNREAL: Self =
+        Self { sessions_per_address: 32, sessions_per_site: 32, ..Self::NETCODE };
 
     /// What a plain listener has where its configuration says nothing.
-    pub const PLAIN: Self = Self { sessions_per_address: 32, ..Self::NONE };
+    pub const PLAIN: Self = Self { sessions_per_address: 32, sessions_per_site: 32, ..Self::NONE };
 }
 
 impl Listener {

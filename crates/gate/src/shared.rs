@@ -5,4 +5,5 @@ pub(crate) mod cookies;
 pub(crate) mod fleet_players;
 pub(crate) mod fleet_tokens;
 pub(crate) mod homes;
+pub(crate) mod shares;
 pub(crate) mod upgrades;

@@ -22,6 +22,7 @@ pub(super) fn read(listener: &mut Section<'_, '_>, protocol: Option<Front>) -> O
     let starts_per_block = one_of(has_starts, "starts_per_block", &mut section);
     let starts = one_of(has_starts, "starts", &mut section);
     let sessions_per_address = count(section.integer_or("sessions_per_address", per_address));
+    let sessions_per_site = count(section.integer_or("sessions_per_site", per_address));
     let sessions_per_block = count(section.integer("sessions_per_block"));
     section.finish();
     Some(Limits {
@@ -32,6 +33,7 @@ pub(super) fn read(listener: &mut Section<'_, '_>, protocol: Option<Front>) -> O
         starts_per_block: starts_per_block?,
         starts: starts?,
         sessions_per_address: sessions_per_address?,
+        sessions_per_site: sessions_per_site?,
         sessions_per_block: sessions_per_block?,
     })
 }
@@ -45,5 +47,5 @@ fn count(number: Option<u64>) -> Option<u32> {
     number.and_then(|number| u32::try_from(number).ok())
 }
 
-/// A household or a LAN party.
+/// A household or a LAN party, with one IPv6 /64 or all of a /56.
 const SESSIONS_PER_ADDRESS: u64 = 32;

@@ -7,9 +7,9 @@ use toml::de::DeValue;
 
 use super::{Surroundings, tokens, window};
 use crate::config::mistake::Place;
-use crate::config::schema::{SEQUENCE, TOKEN};
+use crate::config::schema::{ECHO, SEQUENCE, TOKEN};
 use crate::config::section::{Noted, Section, integer};
-use crate::config::{GuardedWays, Plain, Route, RoutingToken, Sequence, TokenPlace, values};
+use crate::config::{Echo, GuardedWays, Plain, Route, RoutingToken, Sequence, TokenPlace, values};
 use ringgate_core::limits::PLAIN_BYTES_MAX;
 
 /// Where the listener leads, as far as that could be read.
@@ -58,6 +58,13 @@ pub(super) fn read(
     let half_open_timeout = section.duration("half_open_timeout");
     let half_open_max = section.integer("half_open_max");
     let answer_limit = section.integer("answer_limit");
+    let credit_ratio = section.integer("credit_ratio");
+    let credit_burst = section.integer("credit_burst");
+    let pause_after = section.duration("pause_after");
+    let echo = read_echo(section);
+    // Where a game proves its players, slots are kept for those who are.
+    let share = if echo.is_ok_and(|echo| echo.is_some()) { 50 } else { 100 };
+    let unproven_slots = section.integer_or("unproven_slots", share);
     let gap_rest = section.duration("gap_rest");
     Some(Plain {
         token: token.ok()?,
@@ -71,6 +78,11 @@ pub(super) fn read(
         half_open_timeout: half_open_timeout?,
         half_open_max: u32::try_from(half_open_max?).ok()?,
         answer_limit: u32::try_from(answer_limit?).ok()?,
+        credit_ratio: u32::try_from(credit_ratio?).ok()?,
+        credit_burst: u32::try_from(credit_burst?).ok()?,
+        pause_after: pause_after?,
+        echo: echo.ok()?,
+        unproven_slots: u32::try_from(unproven_slots?).ok()?,
         gap_rest: gap_rest?,
     })
 }
@@ -142,6 +154,17 @@ fn read_sequence(
     let read = || {
         let offset = u16::try_from(offset?).ok()?;
         Some(Sequence { offset, bits: bits?.0, order: order?.0 })
+    };
+    read().map(Some).ok_or(Noted)
+}
+
+fn read_echo(listener: &mut Section<'_, '_>) -> Result<Option<Echo>, Noted> {
+    let Some(mut section) = listener.inline("echo", &ECHO)? else { return Ok(None) };
+    let [sent, heard] = ["sent", "heard"].map(|field| section.integer(field));
+    section.finish();
+    let read = || {
+        let [sent, heard] = [sent?, heard?].map(u16::try_from);
+        Some(Echo { sent: sent.ok()?, heard: heard.ok()? })
     };
     read().map(Some).ok_or(Noted)
 }

@@ -179,7 +179,8 @@ pub(in crate::config) const LISTENER: Table = Table {
             Presence::Default("0"),
             "A jump over more than this many sequences ends the session. 0: any jump is fine. Unreal: up to 8191, and by two \
              packets, because nothing proves who has sent one. Plain: it needs sequence, is below half of its numbers, and anybody \
-             who can send in a player's name can end its session.",
+             who can send in a player's name can end its session; with 0 the next number has to continue a jump over more than half \
+             the replay_window.",
         ),
         Field::new(
             "keep_alive",
@@ -358,6 +359,54 @@ pub(in crate::config) const LISTENER: Table = Table {
             Kind::Integer { min: 0, max: 1000 },
             Presence::Default("3"),
             "While its session is half open, a source gets at most so many times the bytes that it has sent. 0: as many as come.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "credit_ratio",
+            Changes::Reload,
+            Kind::Integer { min: 0, max: 1_000_000 },
+            Presence::Default("1000"),
+            "The source of an open session is sent at most so many bytes for each one that was heard of it, for as long as the session \
+             lasts; each datagram counts 28 bytes more than its payload, for its headers. It is what an attacker who writes somebody \
+             else's address on datagrams can multiply them by. 0: as many as come.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "credit_burst",
+            Changes::Reload,
+            Kind::Integer { min: 2_000, max: 1 << 30 },
+            Presence::Default("131072"),
+            "Bytes that were earned in this way and not sent are kept up to so many.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "pause_after",
+            Changes::Reload,
+            Kind::Duration { min: "0s", max: "1h" },
+            Presence::Default("\"5s\""),
+            "The source of an open session that is silent for so long is sent nothing until it is heard; the session goes on. \
+             \"0s\": it is never paused.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "echo",
+            Changes::Restart,
+            Kind::Value("{ sent = …, heard = … }"),
+            Presence::Optional("{ sent = 4, heard = 8 }"),
+            "Where a game's servers send four bytes that its players send back (an acknowledged number, a token of the server's): so \
+             many bytes from the start of a server's datagram, and of a player's as it is received. A player who sends back what one of \
+             the latest 64 datagrams to it had there is proven: its session opens, and credit_ratio and pause_after do not count for it \
+             any more. The bytes have to be hard to guess; those of which one half is 0000 or ffff, as in a number that counts from 0, \
+             prove nothing.",
+        )
+        .only(&["plain"]),
+        Field::new(
+            "unproven_slots",
+            Changes::Reload,
+            Kind::Integer { min: 0, max: 100 },
+            Presence::Optional("50"),
+            "Players whom no echo has proven hold at most so many of a hundred slots of a server. Without it: 50 with echo, 100 \
+             otherwise.",
         )
         .only(&["plain"]),
         Field::new(

@@ -54,7 +54,7 @@ pub(in crate::config) const LIMITS: Table = Table {
     name: "listener.limits",
     repeated: false,
     meaning: "What one source may take of this listener. 0 is no limit, and loopback is a source like any other. A block is \
-              an IPv4 /24 or an IPv6 /48, an address an IPv4 address or an IPv6 /64. Rates and unfinished handshakes are \
+              an IPv4 /24 or an IPv6 /48, an address an IPv4 address or an IPv6 /64, a site an IPv6 /56. Rates and unfinished handshakes are \
               counted by each worker for itself, sessions over all workers.",
     examples: &[],
     fields: &[
@@ -114,6 +114,14 @@ pub(in crate::config) const LIMITS: Table = Table {
             Presence::Optional("32"),
             "Sessions of an address, at a time. Without it: 32 on Unreal and plain listeners, where anybody may come, and 0 on \
              netcode listeners.",
+        ),
+        Field::new(
+            "sessions_per_site",
+            Changes::Reload,
+            LIMIT,
+            Presence::Optional("32"),
+            "Sessions of an IPv6 /56, at a time, which is what many households are given: 256 addresses. Without it: 32 on Unreal \
+             and plain listeners, and 0 on netcode listeners.",
         ),
         Field::new(
             "sessions_per_block",
@@ -205,5 +213,20 @@ pub(in crate::config) const SEQUENCE: Table = Table {
         ),
     ],
 };
+
+/// `echo` of plain listeners, likewise.
+pub(in crate::config) const ECHO: Table = Table {
+    name: "echo",
+    repeated: false,
+    meaning: "",
+    examples: &[],
+    fields: &[
+        Field::new("sent", Changes::Restart, ECHO_OFFSET, Presence::Required, ""),
+        Field::new("heard", Changes::Restart, ECHO_OFFSET, Presence::Required, ""),
+    ],
+};
+
+/// Four bytes end with the longest datagram.
+const ECHO_OFFSET: Kind = Kind::Integer { min: 0, max: PLAIN_BYTES_MAX as u64 - 4 };
 
 const LIMIT: Kind = Kind::Integer { min: 0, max: 1_000_000 };

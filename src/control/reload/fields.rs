@@ -222,7 +222,7 @@ fn unreal_fields(before: &Unreal, after: &Unreal) -> [Compared; 8] {
 fn plain_fields(
     (old, before): (&Config, &Plain),
     (new, after): (&Config, &Plain),
-) -> [Compared; 12] {
+) -> [Compared; 17] {
     let Plain {
         token,
         tokens,
@@ -235,6 +235,11 @@ fn plain_fields(
         half_open_timeout,
         half_open_max,
         answer_limit,
+        credit_ratio,
+        credit_burst,
+        pause_after,
+        echo,
+        unproven_slots,
         gap_rest,
     } = before;
     [
@@ -249,6 +254,11 @@ fn plain_fields(
         ("half_open_timeout", *half_open_timeout != after.half_open_timeout),
         ("half_open_max", *half_open_max != after.half_open_max),
         ("answer_limit", *answer_limit != after.answer_limit),
+        ("credit_ratio", *credit_ratio != after.credit_ratio),
+        ("credit_burst", *credit_burst != after.credit_burst),
+        ("pause_after", *pause_after != after.pause_after),
+        ("echo", *echo != after.echo),
+        ("unproven_slots", *unproven_slots != after.unproven_slots),
         ("gap_rest", *gap_rest != after.gap_rest),
     ]
 }

@@ -433,15 +433,17 @@ fn tokens_and_limits_of_a_plain_listener_change_live() {
     assert_eq!(backend(&running, 2), Some(BackendId(1)));
     let changed = turned.replace("\"0001\"", "\"0003\"").replace(
         "sequence =",
-        "gap_limit = 9\nanswer_limit = 0\nlimits = { starts = 7 }\nsequence =",
+        "gap_limit = 9\nanswer_limit = 0\ncredit_ratio = 5\nunproven_slots = 40\nlimits = { starts = 7 }\nsequence =",
     );
     let changes = running.reload(&changed).expect("fine");
-    let expected = ["limits", "tokens", "gap_limit", "answer_limit"];
+    let expected =
+        ["limits", "tokens", "gap_limit", "answer_limit", "credit_ratio", "unproven_slots"];
     assert_eq!(changes, expected.map(|field| format!("listener any: {field}")));
     let found = [1, 2, 3].map(|token| backend(&running, token));
     assert_eq!(found, [None, Some(BackendId(1)), Some(BackendId(0))]);
     let rules = running.setup.listeners[ListenerId(0)].plain().expect("a plain listener");
     assert_eq!((rules.starts_total, rules.answer_times), (7, 0));
+    assert_eq!((rules.credit.ratio, rules.unproven_percent), (5, 40));
     assert_eq!(rules.sequence.expect("as configured").policy.gap_limit(), 9);
     let refused = changed.replace("bytes = 2", "bytes = 2, strip = false");
     let refusals = running.reload(&refused).expect_err("a restart");

@@ -21,6 +21,8 @@ use ringgate_core::carry::{Carry, Writer};
 pub struct Export {
     /// In the order of [`TABLES`].
     mirrors: [Mirror; TABLES.len()],
+    /// Of what is known of plain sources.
+    proofs: Mirror,
     /// Whose user data was written.
     user_data: Handed,
     /// The table and the place that come next.
@@ -139,6 +141,7 @@ impl Export {
         }
         let prints = Fingerprints::new(gate.common.hash_key);
         self.mirrors = TABLES.map(|front| Mirror::new(gate.fronts.places_max(front)));
+        self.proofs = Mirror::new(gate.fronts.places_max(Front::Plain));
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
@@ -186,7 +189,15 @@ impl Export {
                     return Ok(());
                 }
                 let write = |out: &mut Writer<'_>| fronts.plain.hand_over_session(entry, out);
-                sink.append_changed(Kind::PlainSession, &mut told, write, |_| {})
+                let start = sink.len();
+                sink.append_changed(Kind::PlainSession, &mut told, write, |_| {})?;
+                let mut told = self.proofs.of(place as usize, &begun.prints);
+                if sink.len() > start {
+                    // The session's record has said that nothing is known.
+                    told.forget();
+                }
+                let write = |out: &mut Writer<'_>| fronts.plain.hand_over_proof(entry, out);
+                sink.append_changed(Kind::PlainProof, &mut told, write, |_| {})
             }
             #[cfg(test)]
             Front::Third => Ok(()),

@@ -202,6 +202,7 @@ impl Import {
                 Table::Handshakes => fronts.netcode.take_free_pending(&mut from),
             }),
             Kind::FreeAddresses => fronts.plain.addresses.take_free(&mut from),
+            Kind::PlainProof => fronts.plain.take_proof(common, &mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),

@@ -294,6 +294,7 @@ kinds! {
     ClosedBackend = 0x8002, "a backend that takes nobody new";
     BackendWait = 0x8003, "since when a backend is waited for";
     Room = 0x8004, "the room of tables";
+    PlainProof = 0x8005, "what is known of a plain source";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

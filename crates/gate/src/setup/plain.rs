@@ -31,6 +31,12 @@ pub struct Plain {
     /// A half-open session's source gets at most so many times the bytes that it has sent; 0 for as
     /// many as come.
     pub answer_times: u32,
+    /// What the source of an open session is sent, unless an echo has proven it.
+    pub credit: Credit,
+    /// What proves a source, where the game has such a thing.
+    pub echo: Option<Echo>,
+    /// Players whom no echo has proven hold at most so many of a hundred slots of a server.
+    pub unproven_percent: u32,
     /// Sessions that the sources of one block may begin, a second, at each worker; 0 for as many as
     /// come.
     pub starts_per_block: u32,
@@ -50,11 +56,46 @@ impl Default for Plain {
             rest_ns: 2_000_000_000,
             half_open_max: 4096,
             answer_times: 3,
+            credit: Credit::default(),
+            echo: None,
+            unproven_percent: 100,
             starts_per_block: 500,
             starts_total: 10_000,
         }
     }
 }
+
+/// What the source of an open session is sent while nothing proves that it is where it says: as
+/// much as was heard of it pays for. Both count a datagram with the headers of IPv4 and UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// So many bytes for each one heard; 0 for as many as come.
+    pub ratio: u32,
+    /// What is earned and not sent is kept up to so many bytes.
+    pub burst: u32,
+    /// Silence after which a source is sent nothing until it is heard; 0 for never.
+    pub pause_ns: u64,
+}
+
+impl Default for Credit {
+    /// Lets a player through who is heard once a second, by datagrams of 4 bytes, and is sent 30 of
+    /// a kilobyte.
+    fn default() -> Self {
+        Self { ratio: 1000, burst: 128 << 10, pause_ns: 5_000_000_000 }
+    }
+}
+
+/// Where a server's datagrams have four bytes that the player's have after them: a player that
+/// sends them back has been where they were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Bytes before them in a server's datagram.
+    pub sent: u16,
+    /// Bytes before them in a player's, as it is received.
+    pub heard: u16,
+}
+
+ringgate_core::carried!(Echo { sent, heard });
 
 /// Where datagrams have their token, and the backend of each.
 #[derive(Clone, Debug)]

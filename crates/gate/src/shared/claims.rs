@@ -24,6 +24,7 @@ use crate::setup::{ClaimLimits, Limits};
 use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
+use crate::shared::shares::Shares;
 use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::entry::Entry;
@@ -86,13 +87,14 @@ pub struct Claims {
     sessions: IdVec<ListenerId, AtomicU32>,
     cookies: Cookies,
     homes: Homes,
+    shares: Shares,
 }
 
 struct Inner {
     clients: Multimap<Client>,
     tokens: History,
     slots: IdVec<BackendId, Slots>,
-    /// Sessions of each address and of each block.
+    /// Sessions of each address, site and block.
     sources: Census,
 }
 
@@ -150,7 +152,7 @@ impl Claims {
             clients: Multimap::new(limits.sessions_max),
             tokens: History::new(limits.tokens_max),
             slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
-            sources: Census::new(2 * limits.sessions_max, key),
+            sources: Census::new(3 * limits.sessions_max, key),
         };
         Self {
             inner: Mutex::new(inner),
@@ -159,6 +161,7 @@ impl Claims {
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
             homes: Homes::new(limits.sessions_max, key),
+            shares: Shares::new(),
         }
     }
 
@@ -222,8 +225,7 @@ impl Claims {
         self.players[backend].fetch_add(1, Ordering::Relaxed);
         sessions.fetch_add(1, Ordering::Relaxed);
         let source = wanted.source;
-        inner.sources.enter(&Area::address(listener, &source));
-        inner.sources.enter(&Area::block(listener, &source));
+        inner.enter_source(listener, &source);
         let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
         Ok((Claim { listener, client_id, backend, slot, source }, sequence))
     }
@@ -250,8 +252,7 @@ impl Claims {
         let client = inner.clients.remove(hash, position);
         inner.tokens.end_session(client.token, source);
         inner.slots[claim.backend].give(claim.slot);
-        inner.sources.leave(&Area::address(claim.listener, &claim.source));
-        inner.sources.leave(&Area::block(claim.listener, &claim.source));
+        inner.leave_source(claim.listener, &claim.source);
         self.players[claim.backend].fetch_sub(1, Ordering::Relaxed);
         self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
     }
@@ -263,7 +264,8 @@ impl Claims {
         source: &Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        if limits.sessions_per_address == 0 && limits.sessions_per_block == 0 {
+        let Limits { sessions_per_address, sessions_per_site, sessions_per_block, .. } = *limits;
+        if [sessions_per_address, sessions_per_site, sessions_per_block] == [0; 3] {
             return Ok(());
         }
         self.lock().check_source(listener, source, limits)
@@ -277,18 +279,12 @@ impl Claims {
         source: Endpoint,
         limits: &Limits,
     ) -> Result<(), DropReason> {
-        let areas = |at| [Area::address(claim.listener, at), Area::block(claim.listener, at)];
-        let (from, to) = (areas(&claim.source), areas(&source));
-        if from[0] != to[0] {
+        let (listener, from) = (claim.listener, claim.source);
+        if Area::address(listener, &from) != Area::address(listener, &source) {
             let mut inner = self.lock();
-            for area in &from {
-                inner.sources.leave(area);
-            }
-            let allowed = inner.check_source(claim.listener, &source, limits);
-            let taken = if allowed.is_ok() { to } else { from };
-            for area in &taken {
-                inner.sources.enter(area);
-            }
+            inner.leave_source(listener, &from);
+            let allowed = inner.check_source(listener, &source, limits);
+            inner.enter_source(listener, if allowed.is_ok() { &source } else { &from });
             allowed?;
         }
         claim.source = source;
@@ -298,6 +294,11 @@ impl Claims {
     /// Which workers have sessions of an address: read without the lock.
     pub(crate) const fn homes(&self) -> &Homes {
         &self.homes
+    }
+
+    /// Players of each backend whom nothing has proven: counted without the lock.
+    pub(crate) const fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// Players at a backend, over all workers and listeners.
@@ -367,10 +368,21 @@ impl Inner {
         if is_full(Area::address(listener, source), limits.sessions_per_address) {
             return Err(DropReason::AddressFull);
         }
+        if Area::site(listener, source).is_some_and(|it| is_full(it, limits.sessions_per_site)) {
+            return Err(DropReason::SiteFull);
+        }
         if is_full(Area::block(listener, source), limits.sessions_per_block) {
             return Err(DropReason::BlockFull);
         }
         Ok(())
+    }
+
+    fn enter_source(&mut self, listener: ListenerId, source: &Endpoint) {
+        Area::all(listener, source).for_each(|area| self.sources.enter(&area));
+    }
+
+    fn leave_source(&mut self, listener: ListenerId, source: &Endpoint) {
+        Area::all(listener, source).for_each(|area| self.sources.leave(&area));
     }
 
     fn find_client(&self, hash: u32, key: &ClientKey) -> Option<Entry<Client>> {
@@ -541,6 +553,21 @@ mod tests {
         assert_eq!(enter(9, at(1, 8)), Err(DropReason::AddressFull));
         claims.leave(&other);
         assert!(enter(9, at(1, 8)).is_ok());
+        let limits = Limits { sessions_per_site: 4, ..limits };
+        let at = |site: u16, last: u16| {
+            let ip = std::net::Ipv6Addr::new(0x2001, 0xdb8, 1, site << 8 | last, 0, 0, 0, 1);
+            Endpoint::from(std::net::SocketAddr::new(ip.into(), 9))
+        };
+        let enter = |id, source| connect_from(&claims, (1, id, 0), source, &limits);
+        let mut moving = enter(20, at(0, 0)).expect("room");
+        assert!((21..24).all(|id| enter(id, at(0, id as u16)).is_ok()));
+        assert_eq!(enter(24, at(0, 24)), Err(DropReason::SiteFull));
+        assert!(enter(25, at(1, 0)).is_ok(), "another site of the block");
+        assert_eq!(enter(26, at(1, 1)), Err(DropReason::BlockFull));
+        assert_eq!(claims.relocate(&mut moving, at(2, 0), &limits), Ok(()));
+        assert!(enter(27, at(0, 0)).is_err_and(|why| why == DropReason::BlockFull));
+        claims.leave(&moving);
+        assert!(enter(28, at(0, 0)).is_ok());
         // A lower limit takes nothing away, and 0 is none.
         assert!(connect_from(&claims, (0, 99, 0), at(1, 9), &Limits::NONE).is_ok());
     }

@@ -1,7 +1,8 @@
 //! Where datagrams come from, as limits know it: by address or by block, never by port.
 //!
 //! An *address* is an IPv4 address or an IPv6 /64, which is what one household or one host is
-//! given. A *block* is an IPv4 /24 or an IPv6 /48, the least that changes hands between networks.
+//! given. A *block* is an IPv4 /24 or an IPv6 /48, the least that changes hands between networks. A
+//! *site* is an IPv6 /56, which is 256 addresses and what many households are given.
 //! IPv4-mapped IPv6 is IPv4. Each listener counts for itself.
 
 use crate::ids::ListenerId;
@@ -41,6 +42,22 @@ impl Area {
         }
     }
 
+    /// The site of an IPv6 source: what a household may be given, with many addresses in it.
+    #[inline]
+    pub(crate) fn site(listener: ListenerId, source: &Endpoint) -> Option<Self> {
+        let (high, _) = source.ip_words();
+        (!source.is_v4()).then(|| Self::new(high & !0xff, SITE_V6, listener))
+    }
+
+    /// Everything that a session of a source counts for.
+    pub(crate) fn all(
+        listener: ListenerId,
+        source: &Endpoint,
+    ) -> impl Iterator<Item = Self> + use<> {
+        let (address, block) = (Self::address(listener, source), Self::block(listener, source));
+        [address, block].into_iter().chain(Self::site(listener, source))
+    }
+
     const fn new(prefix: u64, kind: u32, listener: ListenerId) -> Self {
         Self { prefix, tag: kind << 16 | listener.0 as u32 }
     }
@@ -68,6 +85,7 @@ const ADDRESS_V4: u32 = 0;
 const ADDRESS_V6: u32 = 1;
 const BLOCK_V4: u32 = 2;
 const BLOCK_V6: u32 = 3;
+const SITE_V6: u32 = 4;
 
 #[cfg(test)]
 mod tests {

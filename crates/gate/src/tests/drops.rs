@@ -60,6 +60,7 @@ provocations! {
     RequestSessionsFull: requests::request_sessions_full;
     TokenSuperseded: requests::token_superseded;
     AddressFull: requests::address_full;
+    SiteFull: requests::site_full;
     BlockFull: requests::block_full;
     BlockHandshakesFull: requests::block_handshakes_full;
     PendingFull: requests::pending_full;
@@ -130,7 +131,10 @@ pub(super) const OF_PLAIN: &[DropReason] = &[
     DropReason::StartBlockLimited,
     DropReason::StartLimited,
     DropReason::HalfOpenFull,
+    DropReason::UnprovenFull,
     DropReason::AnswerLimited,
+    DropReason::SourcePaused,
+    DropReason::CreditSpent,
 ];
 
 /// What is refused at listeners that deliver messages only: provoked in `delivery`.

@@ -1,10 +1,12 @@
 //! Plain listeners: any game over UDP.
 
 mod bundles;
+mod credit;
 mod denied;
 mod drops;
 mod guards;
 mod players;
+mod proofs;
 mod strangers;
 
 use super::rig::{Rig, endpoint, listener, udp_backend};

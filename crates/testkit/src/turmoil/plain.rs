@@ -1,7 +1,7 @@
 //! Plain listeners in turmoil: sources that anybody can write on a datagram, tokens, numbers that
 //! jump and come again, servers on both links that answer or not, reloads, two workers.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
@@ -9,8 +9,8 @@ use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Mail, Phase, Plain,
-    Protocol, Route, Sequence, Setup, Token, TokenPlace,
+    Allowed, Backend, BackendId, Credit, Echo, Limits, LinkKind, Listener, ListenerId, Mail, Phase,
+    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
 };
 use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
 use std::sync::Arc;
@@ -44,6 +44,10 @@ struct Cast {
     guests: Vec<SessionId>,
     is_bundled: bool,
     is_numbered: bool,
+    /// A source is sent at most so many bytes for each of its own, where no echo proves it.
+    ratio_max: Option<usize>,
+    /// Bytes that each source has sent and was sent, with headers.
+    exchanged: HashMap<Endpoint, [usize; 2]>,
     /// A server that is busy answers nobody.
     is_deaf: bool,
 }
@@ -59,6 +63,7 @@ impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
         let setup = setup(input);
         let is_numbered = rules(&setup).sequence.is_some();
+        let ratio_max = rules(&setup).echo.is_none().then_some(RATIO as usize);
         let is_bundled = matches!(setup.backends[BUNDLED].link, LinkKind::Bundle { .. });
         Self {
             links: Vec::new(),
@@ -69,6 +74,8 @@ impl Cast {
             tape: Vec::new(),
             heard: HashSet::new(),
             is_numbered,
+            ratio_max,
+            exchanged: HashMap::new(),
             is_deaf: false,
         }
     }
@@ -108,8 +115,21 @@ impl Cast {
         datagram.resize(4 + input.below(40), b'a');
         datagram.extend(token);
         input.damage(&mut datagram);
-        self.stage.push(worker_of(at), ListenerId(0), home(at), &datagram);
+        self.push(worker_of(at), home(at), &datagram);
         self.tape.push(datagram);
+    }
+
+    fn push(&mut self, worker: usize, from: Endpoint, datagram: &[u8]) {
+        self.exchanged.entry(from).or_default()[0] += datagram.len() + HEADER_BYTES;
+        self.stage.push(worker, ListenerId(0), from, datagram);
+    }
+
+    fn charge(&mut self, sent: &Sent) {
+        let to = sent.target.peer.expect("a player's packet is for a player");
+        let [heard, charged] = self.exchanged.entry(to).or_default();
+        *charged += sent.bytes.len() + HEADER_BYTES;
+        let is_paid = self.ratio_max.is_none_or(|ratio| *charged <= ratio * *heard);
+        assert!(is_paid, "{to:?}: {charged} for {heard}");
     }
 
     fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
@@ -119,13 +139,13 @@ impl Cast {
         };
         let mut datagram = datagram.clone();
         input.damage(&mut datagram);
-        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &datagram);
+        self.push(worker, home(input.below(HOMES)), &datagram);
     }
 
     fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
         let len = input.below(80);
         let junk = input.bytes(len);
-        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &junk);
+        self.push(worker, home(input.below(HOMES)), &junk);
     }
 
     fn reload(&mut self, input: &mut Input<'_>) {
@@ -174,7 +194,11 @@ impl Cast {
             if sent.is_empty() {
                 return;
             }
-            for sent in sent.iter().filter(|sent| !is_player_socket(sent.target.socket)) {
+            for sent in &sent {
+                if is_player_socket(sent.target.socket) {
+                    self.charge(sent);
+                    continue;
+                }
                 match sent.target.peer {
                     Some(to) => {
                         self.reach((sent.worker, to, sent.target.source), &sent.bytes, input);
@@ -294,6 +318,7 @@ fn setup(input: &mut Input<'_>) -> Setup {
         intake: ringgate_gate::Intake::Anybody,
     });
     let (has_token, is_numbered) = (input.byte() < 128, input.byte() < 128);
+    let has_echo = input.byte() < 128;
     let known = TOKENS.into_iter().zip((0..SERVERS).map(BackendId));
     let token = Token {
         at: TokenPlace::End,
@@ -309,6 +334,9 @@ fn setup(input: &mut Input<'_>) -> Setup {
         half_open_max: 1 + input.below(8) as u32,
         // What holds for all fronts in turmoil: no stranger is sent more than it has sent.
         answer_times: 1,
+        credit: Credit { ratio: RATIO, burst: 2000, pause_ns: 2_000_000_000 },
+        echo: has_echo.then_some(Echo { sent: 4, heard: 4 }),
+        unproven_percent: if has_echo { 50 } else { 100 },
         ..Plain::default()
     };
     let listener = Listener {
@@ -363,4 +391,10 @@ const BUNDLED: BackendId = BackendId(1);
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TOKENS: [[u8; 2]; 2] = [*b"xx", *b"yy"];
 const ROUNDS_MAX: usize = 20;
+
+/// What a player's source is sent for each byte.
+const RATIO: u32 = 2;
+
+/// IPv4's and UDP's.
+const HEADER_BYTES: usize = 28;
 const PAUSES_MS: [u64; 8] = [1, 20, 100, 300, 1_000, 2_000, 12_000, 200_000];

@@ -12,8 +12,8 @@ use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
-    Backend, BackendId, Limits, LinkKind, Listener, ListenerId, Phase, Plain, Protocol, Route,
-    Sequence, Token, TokenPlace,
+    Backend, BackendId, Credit, Limits, LinkKind, Listener, ListenerId, Phase, Plain, Protocol,
+    Route, Sequence, Token, TokenPlace,
 };
 
 /// Everything about the game that is not the gateway.
@@ -77,6 +77,8 @@ pub(super) fn listener(plan: &Plan) -> Option<Listener> {
         idle_ns: plan.timeout_s as u64 * S,
         // The fastest strangers leave each its place for longer than players pause.
         half_open_max: 1000,
+        // Servers send back what they hear, without the token.
+        credit: Credit { ratio: 1, burst: 4000, pause_ns: S },
         ..Plain::default()
     };
     Some(Listener {

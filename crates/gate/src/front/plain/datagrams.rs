@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::arrivals::Origin;
+use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
 use crate::ids::ListenerId;
@@ -14,7 +15,6 @@ use crate::turn::Turn;
 use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
-use ringgate_core::proto::replay::Refusal;
 
 /// What a datagram that looks as it should is made of.
 #[derive(Clone, Copy)]
@@ -28,6 +28,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) token_hash: u64,
     /// Where they are numbered.
     pub(crate) number: Option<u32>,
+    /// What may be an echo.
+    pub(crate) word: Option<u32>,
 }
 
 impl PlainFront {
@@ -100,7 +102,8 @@ impl PlainFront {
             None => None,
         };
         let token_hash = if token.is_empty() { 0 } else { self.hash.hash_bytes(token) };
-        Ok(Parts { len: bytes.len(), payload, token, token_hash, number })
+        let word = rules.echo.and_then(|echo| word_at(bytes, echo.heard));
+        Ok(Parts { len: bytes.len(), payload, token, token_hash, number, word })
     }
 
     /// A datagram from a source that is known.
@@ -124,20 +127,50 @@ impl PlainFront {
             return self.change_token(turn, rules, (index, origin), parts);
         }
         self.guard(turn, rules, index, parts)?;
-        let session = self.sessions.at_mut(index);
-        session.heard_ns = turn.now.mono_ns;
-        match session.stage {
-            Stage::Open => {}
-            Stage::HalfOpen { is_answered: true } => self.open(turn, rules, index)?,
-            Stage::HalfOpen { is_answered: false } | Stage::Barred => {
-                session.credit = session.credit.saturating_add(credit_for(rules, parts.len));
-            }
-        }
+        self.sessions.at_mut(index).heard_ns = turn.now.mono_ns;
+        self.credit(turn, rules, index, parts)?;
         self.relay_up(turn, index, parts.payload, origin.kernel_ns);
         Ok(())
     }
 
-    /// Lets each number pass once; a jump ends the session.
+    /// What a datagram brings its source: a slot, a proof, or more that it may be sent.
+    fn credit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        index: Entry<Session>,
+        parts: &Parts<'_>,
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.at_mut(index);
+        match session.stage {
+            Stage::Open { is_proven: true } => {}
+            Stage::Open { is_proven: false } => {
+                session.earn(&rules.credit, parts.len);
+                if self.is_echo(index, parts.word) {
+                    self.prove(turn.common, index);
+                }
+            }
+            Stage::HalfOpen { is_answered: true } => {
+                let is_proven = self.is_echo(index, parts.word);
+                let opened = self.open(turn, rules, index, is_proven);
+                let session = self.sessions.at_mut(index);
+                match opened {
+                    Ok(()) => session.earn(&rules.credit, parts.len),
+                    // It may be proven by what comes next.
+                    Err(DropReason::UnprovenFull) if rules.echo.is_some() => {
+                        session.pay_ahead(rules, parts.len);
+                    }
+                    Err(why) => return Err(why),
+                }
+            }
+            Stage::HalfOpen { is_answered: false } | Stage::Barred => {
+                session.pay_ahead(rules, parts.len);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets each number pass once; a jump ends the session, or has to be continued.
     fn guard(
         &mut self,
         turn: &mut Turn<'_>,
@@ -155,11 +188,14 @@ impl PlainFront {
             self.start_guards(index, rules, number);
             return Ok(());
         }
-        let passed = self.guards[0].of(index).pass(number, sequence.field.width, &sequence.policy);
-        if passed == Err(Refusal::Gap) {
+        let was_silent = turn.now.mono_ns >= session.heard_ns + JUMP_SILENCE_NS;
+        let guard = self.guards[0].of(index);
+        let (width, policy) = (sequence.field.width, &sequence.policy);
+        let passed = guard.pass_doubtful(number, width, policy, was_silent);
+        if passed == Err(DropReason::SequenceGap) {
             self.bar(turn, index);
         }
-        Ok(passed?)
+        passed
     }
 
     pub(crate) fn start_guards(&mut self, index: Entry<Session>, rules: &Plain, first: u32) {
@@ -169,19 +205,15 @@ impl PlainFront {
     }
 }
 
+/// How long nothing has passed of a source of which a jump over more than half a window is looked
+/// at. Players who are heard once a second stay below it.
+const JUMP_SILENCE_NS: u64 = 2_000_000_000;
+
 /// Silence after which a session is over, or a barred source free again.
 pub(crate) const fn patience_ns(rules: &Plain, session: &Session) -> u64 {
     match session.stage {
         Stage::HalfOpen { .. } => rules.half_open_ns,
-        Stage::Open => rules.idle_ns,
+        Stage::Open { .. } => rules.idle_ns,
         Stage::Barred => rules.rest_ns,
-    }
-}
-
-/// What a source may be sent for a datagram of so many bytes while nothing shows where it is.
-pub(crate) fn credit_for(rules: &Plain, len: usize) -> u32 {
-    match rules.answer_times {
-        0 => u32::MAX,
-        times => times.saturating_mul(len as u32),
     }
 }

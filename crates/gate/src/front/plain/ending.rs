@@ -138,7 +138,10 @@ impl PlainFront {
         session.announced = 0;
         let address = session.loopback.take();
         match session.stage {
-            Stage::Open => {
+            Stage::Open { is_proven } => {
+                if !is_proven {
+                    turn.common.claims.shares().leave(session.backend);
+                }
                 turn.common.claims.leave(&session.claim);
                 turn.common.counters.sessions_closed[why as usize] += 1;
                 self.open_count -= 1;

@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, PlainListener};
+use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
@@ -46,10 +46,10 @@ impl PlainFront {
         if let Some(entry) = self.sessions.same_at(place, &address)
             && is_same(self.sessions.at(entry))
         {
-            self.note_gone(entry);
+            self.note_gone(common, entry);
             *self.sessions.at_mut(entry) = session;
             self.put_guards(common, entry, guards);
-            return self.note_come(entry);
+            return self.note_come(common, entry);
         }
         for entry in self.sessions.in_the_way(place, &address) {
             self.put_away(common, entry, unclaimed);
@@ -60,33 +60,49 @@ impl PlainFront {
             unclaimed.0.insert(entry.number(), NO_TOKEN);
         }
         self.put_guards(common, entry, guards);
-        self.note_come(entry)
+        self.note_come(common, entry)
     }
 
     /// Notes what follows from a session: it counts, and it may have an address.
-    fn note_come(&mut self, entry: Entry<Session>) -> Result<(), Broken> {
-        let &Session { stage, loopback, .. } = self.sessions.at(entry);
+    /// Until a record of its own says more, an open one is not proven, and has earned what may be
+    /// kept: an older release does not count that.
+    fn note_come(&mut self, common: &Common, entry: Entry<Session>) -> Result<(), Broken> {
+        let listener = self.sessions.address(entry).listener;
+        let burst = rules_of(common, listener).map_or(0, |rules| rules.credit.burst);
+        let session = self.sessions.at_mut(entry);
+        let &mut Session { stage, loopback, backend, .. } = session;
         match stage {
-            Stage::Open => self.open_count += 1,
+            Stage::Open { .. } => {
+                session.credit = burst;
+                common.claims.shares().resume(backend);
+                self.open_count += 1;
+            }
             Stage::HalfOpen { .. } => self.half_open_count += 1,
             Stage::Barred => {}
         }
+        let is_open = session.is_open();
         match loopback {
-            Some(address) => self.addresses.come(address, entry.number(), stage == Stage::Open),
+            Some(address) => self.addresses.come(address, entry.number(), is_open),
             None => Ok(()),
         }
     }
 
     /// Takes [`note_come`](Self::note_come) back: the session is over, or about to be another.
-    fn note_gone(&mut self, entry: Entry<Session>) {
-        let &Session { stage, loopback, .. } = self.sessions.at(entry);
+    fn note_gone(&mut self, common: &Common, entry: Entry<Session>) {
+        let session = self.sessions.at(entry);
+        let &Session { stage, loopback, backend, .. } = session;
         match stage {
-            Stage::Open => self.open_count -= 1,
+            Stage::Open { is_proven } => {
+                if !is_proven {
+                    common.claims.shares().leave(backend);
+                }
+                self.open_count -= 1;
+            }
             Stage::HalfOpen { .. } => self.half_open_count -= 1,
             Stage::Barred => {}
         }
         if let Some(address) = loopback {
-            self.addresses.go(address, entry.number(), stage == Stage::Open);
+            self.addresses.go(address, entry.number(), session.is_open());
         }
     }
 
@@ -109,7 +125,7 @@ impl PlainFront {
         entry: Entry<Session>,
         unclaimed: &mut Unclaimed,
     ) {
-        self.note_gone(entry);
+        self.note_gone(common, entry);
         let session = self.sessions.at(entry);
         if unclaimed.0.remove(&entry.number()).is_none() && session.is_open() {
             common.claims.release(&session.claim);
@@ -135,6 +151,7 @@ impl PlainFront {
             addresses,
             // With their sessions.
             guards: _,
+            echoes: _,
             // Each in a record of its own.
             listeners: _,
             starts,

@@ -8,7 +8,8 @@
 //! worker. On a bundle link it is told which is which.
 
 use crate::arrivals::Origin;
-use crate::front::plain::datagrams::{Parts, credit_for};
+use crate::front::plain::credit::credit_for;
+use crate::front::plain::datagrams::Parts;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
 use crate::ids::BackendId;
@@ -109,6 +110,9 @@ impl PlainFront {
         let inserted = self.sessions.insert(origin.address, session, now_ns);
         let index = inserted.map_err(|_| DropReason::HalfOpenFull)?;
         self.half_open_count += 1;
+        if rules.echo.is_some() {
+            self.echoes.start(index, &[]);
+        }
         if let LinkKind::Udp { .. } = &turn.common.setup.backends[backend].link {
             let address = self.addresses.take(index.number(), now_ns);
             self.sessions.at_mut(index).loopback = address;
@@ -136,6 +140,7 @@ impl PlainFront {
         turn: &mut Turn<'_>,
         rules: &Plain,
         index: Entry<Session>,
+        is_proven: bool,
     ) -> Result<(), DropReason> {
         let now_ns = turn.now.mono_ns;
         if self.open_count >= self.open_max {
@@ -151,13 +156,17 @@ impl PlainFront {
         let address = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         let wanted = session.backend;
-        session.claim = turn.common.claim_place(
-            address.listener,
-            (client_id, address.endpoint.ip_key()),
-            address.endpoint,
-            |backend| backend == wanted,
-        )?;
-        session.stage = Stage::Open;
+        if !is_proven {
+            Self::enter_unproven(turn.common, rules, wanted)?;
+        }
+        let key = (client_id, address.endpoint.ip_key());
+        let is_wanted = |backend| backend == wanted;
+        let claimed = turn.common.claim_place(address.listener, key, address.endpoint, is_wanted);
+        if claimed.is_err() && !is_proven {
+            turn.common.claims.shares().leave(wanted);
+        }
+        session.claim = claimed?;
+        session.stage = Stage::Open { is_proven };
         if is_on_udp {
             self.addresses.promote();
         }

@@ -114,14 +114,21 @@ impl PlainFront {
             self.guard_answer(turn, &sequence, index, bytes)?;
         }
         let session = self.sessions.at_mut(index);
-        if let Stage::HalfOpen { is_answered } = &mut session.stage {
-            if turn.now.mono_ns >= session.heard_ns + rules.half_open_ns {
-                return Err(DropReason::SessionUnknown);
+        match &mut session.stage {
+            Stage::Open { is_proven: true } | Stage::Barred => return Ok(()),
+            Stage::Open { is_proven: false } => {
+                session.draw(&rules.credit, bytes.len(), turn.now.mono_ns)?;
             }
-            let rest = session.credit.checked_sub(bytes.len() as u32);
-            session.credit = rest.ok_or(DropReason::AnswerLimited)?;
-            *is_answered = true;
+            Stage::HalfOpen { is_answered } => {
+                if turn.now.mono_ns >= session.heard_ns + rules.half_open_ns {
+                    return Err(DropReason::SessionUnknown);
+                }
+                let rest = session.credit.checked_sub(bytes.len() as u32);
+                session.credit = rest.ok_or(DropReason::AnswerLimited)?;
+                *is_answered = true;
+            }
         }
+        self.note_sent(rules.echo, index, bytes);
         Ok(())
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct Session {
     pub(crate) local: LocalIp,
     /// Its address toward the game server, where that is on a udp link.
     pub(crate) loopback: Option<Entry<Loopback>>,
-    /// Bytes that it may still be sent while it is half open.
+    /// Bytes that it may still be sent: see [`credit`](crate::front::plain::credit).
     pub(crate) credit: u32,
     /// What it holds once it has answered; nobody's before.
     pub(crate) claim: Claim,
@@ -48,7 +48,10 @@ pub(crate) enum Stage {
         is_answered: bool,
     },
     /// It has sent again after an answer.
-    Open,
+    Open {
+        /// It has sent back what only its server has sent.
+        is_proven: bool,
+    },
     /// A gap has ended the session. The entry remembers its source for a while.
     Barred,
 }
@@ -81,7 +84,7 @@ impl Session {
     }
 
     pub(crate) const fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open)
+        matches!(self.stage, Stage::Open { .. })
     }
 
     pub(crate) const fn is_barred(&self) -> bool {
@@ -111,7 +114,8 @@ impl Carry for Stage {
         let number: u8 = match self {
             Self::HalfOpen { is_answered: false } => 0,
             Self::HalfOpen { is_answered: true } => 1,
-            Self::Open => 2,
+            // Whether it is proven is in a record of its own.
+            Self::Open { .. } => 2,
             Self::Barred => 3,
         };
         number.write(out);
@@ -121,7 +125,7 @@ impl Carry for Stage {
         match u8::read(from)? {
             0 => Ok(Self::HalfOpen { is_answered: false }),
             1 => Ok(Self::HalfOpen { is_answered: true }),
-            2 => Ok(Self::Open),
+            2 => Ok(Self::Open { is_proven: false }),
             3 => Ok(Self::Barred),
             _ => Err(Broken::Invalid("stage")),
         }

@@ -3,6 +3,7 @@
 use crate::arrivals::Source;
 use crate::common::Common;
 use crate::front::plain::addresses::Addresses;
+use crate::front::plain::echo::Echoes;
 use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
@@ -31,6 +32,7 @@ pub(crate) struct PlainFront {
     pub(crate) addresses: Addresses,
     /// Of players' datagrams, and of servers'.
     pub(crate) guards: [Guards; 2],
+    pub(crate) echoes: Echoes,
     pub(crate) listeners: IdVec<ListenerId, PlainListener>,
     /// Sessions that may begin, for each block.
     pub(crate) starts: Admission,
@@ -94,6 +96,7 @@ impl PlainFront {
             unarmed: Unarmed::NONE,
             addresses: Addresses::new(open_max + setup.spare_places(open_max), unproven_addresses),
             guards: [Guards::new(places), Guards::new(places)],
+            echoes: Echoes::new(places),
             listeners: IdVec::new(),
             starts: Admission::new(if is_served { START_BUCKETS } else { 1 }, key, now_ns),
             open_count: 0,

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use super::history::{TokenName, Use};
 use super::{Claim, Claims, Client, ClientKey, Slots};
 use crate::ids::Slot;
-use crate::store::area::Area;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl Claims {
@@ -39,8 +38,7 @@ impl Claims {
         inner.clients.insert(hash, Client::new(&key, token));
         self.players[backend].fetch_add(1, Ordering::Relaxed);
         self.sessions[listener].fetch_add(1, Ordering::Relaxed);
-        inner.sources.enter(&Area::address(listener, &source));
-        inner.sources.enter(&Area::block(listener, &source));
+        inner.enter_source(listener, &source);
         true
     }
 
@@ -53,8 +51,7 @@ impl Claims {
         let Some(position) = inner.find_client(hash, &key) else { return };
         inner.clients.remove(hash, position);
         inner.slots[claim.backend].give(claim.slot);
-        inner.sources.leave(&Area::address(claim.listener, &claim.source));
-        inner.sources.leave(&Area::block(claim.listener, &claim.source));
+        inner.leave_source(claim.listener, &claim.source);
         self.players[claim.backend].fetch_sub(1, Ordering::Relaxed);
         self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
     }

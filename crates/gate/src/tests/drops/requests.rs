@@ -300,6 +300,12 @@ pub(super) fn address_full(reason: DropReason) {
     full_source(reason, home(1).with_port(7), |limits| limits.sessions_per_address = 1);
 }
 
+pub(super) fn site_full(reason: DropReason) {
+    let player = endpoint("[2001:db8:1:200::1]:9");
+    let neighbour = endpoint("[2001:db8:1:2ff::1]:9");
+    full_source_of(player, reason, neighbour, |limits| limits.sessions_per_site = 1);
+}
+
 pub(super) fn block_full(reason: DropReason) {
     full_source(reason, neighbour(), |limits| limits.sessions_per_block = 1);
 }
@@ -307,6 +313,15 @@ pub(super) fn block_full(reason: DropReason) {
 /// A player is in; another one asks from `source`, and one who has asked before answers its
 /// challenge.
 fn full_source(reason: DropReason, source: Endpoint, change: impl FnOnce(&mut Limits)) {
+    full_source_of(home(1), reason, source, change);
+}
+
+fn full_source_of(
+    player: Endpoint,
+    reason: DropReason,
+    source: Endpoint,
+    change: impl FnOnce(&mut Limits),
+) {
     let mut setup = plain_setup();
     change(&mut setup.listeners[ListenerId(0)].limits);
     let (mut rig, _) = ready_with(setup);
@@ -314,13 +329,13 @@ fn full_source(reason: DropReason, source: Endpoint, change: impl FnOnce(&mut Li
     let other = source.with_port(8);
     rig.deliver(other, &third.request());
     let challenge = third.challenge(&mut rig, other);
-    first.connect(&mut rig, home(1));
+    first.connect(&mut rig, player);
     rig.provokes(reason, |rig| rig.deliver(source, &second.request()));
     assert_eq!(second.kinds(&mut rig, source), [PacketKind::Denied]);
     let response = third.packet(PacketKind::Response, 1, &challenge);
     rig.provokes(reason, |rig| rig.deliver(other, &response));
     assert_eq!(third.kinds(&mut rig, other), [PacketKind::Denied]);
-    rig.deliver(home(1), &first.disconnect(2));
+    rig.deliver(player, &first.disconnect(2));
     rig.deliver(other, &third.request());
     let challenge = third.challenge(&mut rig, other);
     rig.deliver(other, &third.packet(PacketKind::Response, 2, &challenge));

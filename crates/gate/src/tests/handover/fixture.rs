@@ -14,7 +14,7 @@ use super::super::rig::{Rig, home, plain_setup, udp_backend};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::rehearse;
 use crate::handover::{Format, Succession, succeed};
-use crate::setup::Setup;
+use crate::setup::{Credit, Setup};
 use ringgate_core::drops::DropReason;
 
 /// One gate's streams, with the gate that has written them and one that is to read them.
@@ -169,6 +169,11 @@ fn unreal_and_plain_players_of_the_first_version_are_read() {
     assert_eq!(read.arrived.sessions, 1);
     let session = read.gates[0].sessions().next().expect("one");
     assert_eq!(session.address, home(1));
+    // What it has earned was not counted by then: it goes on with what is kept of that.
+    let plain = &read.gates[0].fronts.plain;
+    let earned = plain.sessions.entries().filter_map(|entry| plain.sessions.get(entry));
+    let earned: Vec<_> = earned.filter(|it| it.is_open()).map(|it| it.credit).collect();
+    assert_eq!(earned, [Credit::default().burst]);
 }
 
 #[test]

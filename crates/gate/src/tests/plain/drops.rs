@@ -6,6 +6,7 @@ use super::super::rig::{Rig, claims_for, endpoint, home};
 use super::{SERVERS, arrived, numbered, plain_setup_with, play_with, rules_of, tokens, unet};
 use crate::mail::Mail;
 use crate::setup::{Plain, TokenPlace};
+use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
 use std::sync::Arc;
@@ -31,7 +32,32 @@ const CASES: &[(DropReason, Case)] = &[
         let (local, server, _) = arrived(rig).remove(0);
         rig.answer_udp(endpoint(SERVERS[server]), local, &[0; 100]);
     }),
+    (DropReason::UnprovenFull, |rig| {
+        for n in 1..=2 {
+            begin(rig, n);
+        }
+    }),
+    (DropReason::SourcePaused, |rig| {
+        let (local, server) = begin(rig, 1);
+        rig.pass(5000);
+        rig.answer_udp(server, local, b"late");
+    }),
+    (DropReason::CreditSpent, |rig| {
+        let (local, server) = begin(rig, 1);
+        rig.answer_udp(server, local, &[0; 400]);
+    }),
 ];
+
+/// A source has sent, was answered and has sent again. All have the same server.
+fn begin(rig: &mut Rig, n: u16) -> (LocalIp, Endpoint) {
+    rig.deliver(home(n), &whole(1));
+    let (local, server, _) = arrived(rig).remove(0);
+    let server = endpoint(SERVERS[server]);
+    rig.answer_udp(server, local, b"a");
+    rig.deliver(home(n), &whole(2));
+    arrived(rig);
+    (local, server)
+}
 
 fn whole(number: u16) -> Vec<u8> {
     [&numbered(number)[..], b"aa"].concat()
@@ -42,6 +68,9 @@ fn strict(rules: &mut Plain) {
     rules.token = Some(tokens(TokenPlace::End, true));
     rules.sequence = Some(unet(false));
     (rules.starts_per_block, rules.starts_total) = (2, 4);
+    rules.credit.ratio = 10;
+    // One of eight.
+    rules.unproven_percent = 12;
 }
 
 #[test]
