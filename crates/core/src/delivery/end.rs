@@ -35,7 +35,7 @@ pub struct End {
     /// are.
     is_unreliable_turn: bool,
     counts: Counts,
-    /// When a packet with frames last came or left, and whether memory was given back since.
+    /// When a packet with messages last came or left, and whether memory was given back since.
     busy_ns: u64,
     is_trimmed: bool,
     fault: Option<Fault>,
@@ -280,13 +280,17 @@ impl End {
         let (header, mut frames) = parsed.ok_or(Refusal::Fault(Fault::Malformed))?;
         let steps = self.check(&header)?;
         let asks = !frames.is_empty();
+        let mut is_busy = false;
         self.handle_header(now_ns, &header);
         while !frames.is_empty() {
             let frame = Frame::read(&mut frames).ok_or(Refusal::Fault(Fault::Malformed))?;
+            is_busy |= !matches!(frame, Frame::Ping);
             self.handle_frame(&frame, &mut on_message).map_err(Refusal::Fault)?;
         }
         if asks {
             self.timers.handle_asked(now_ns, steps > 1, self.options.ack_delay_ns);
+        }
+        if is_busy {
             self.handle_busy(now_ns);
         }
         Ok(())
@@ -465,7 +469,7 @@ impl End {
         }
     }
 
-    /// A packet with frames has come or left.
+    /// Messages have come or left; a ping is none.
     const fn handle_busy(&mut self, now_ns: u64) {
         (self.busy_ns, self.is_trimmed) = (now_ns, false);
     }
