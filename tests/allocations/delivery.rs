@@ -1,7 +1,11 @@
 //! What an end of the delivery layer takes: nothing more once it has warmed up, whatever gets lost,
 //! and little while it is quiet.
 
-use ringgate_core::delivery::{Channel, End, Options};
+use ringgate_core::delivery::{Channel, End, Options, RECEIVE_BYTES_MAX};
+use ringgate_core::proto::delivery::{
+    Frame, HEADER_BYTES_MAX, Part, PartSeq, read_header, write_header,
+};
+use ringgate_core::proto::notify::{Notify, PacketSeq};
 
 use super::{LIVE_BYTES, allocations_in};
 
@@ -82,4 +86,45 @@ fn an_end_that_has_become_quiet_takes_less_than_4_kib() {
     pair.ends.iter_mut().for_each(End::trim);
     let bytes = LIVE_BYTES.get() - before;
     assert!(bytes < 2 * 4096, "{bytes} bytes for two ends");
+}
+
+/// A player who sends what an honest one might, to have as much kept as can be: on each channel a
+/// window of parts of every size, the first of them last, and a ping now and then.
+#[test]
+fn a_hostile_player_makes_an_end_take_less_than_a_mebibyte() {
+    let before = LIVE_BYTES.get();
+    let (mut end, mut now_ns) = (Box::new(End::new(&Options::default(), 0)), 0);
+    let mut player = Notify::starting_at(PacketSeq::new(0), PacketSeq::new(0));
+    let mut next = [0_u64; 256];
+    let mut most = 0;
+    for size in [1, 100, 200, 500, 1150] {
+        for channel in 0..=255 {
+            let first = &mut next[usize::from(channel)];
+            let count = (RECEIVE_BYTES_MAX / (1200 + 48)).min(503) as u64;
+            for n in (1..count).chain([0]) {
+                let (sequence, bytes) = (PartSeq::new(*first + n), &[7; 1150][..size]);
+                let part = Part { channel, sequence, is_first: true, is_last: true, bytes };
+                now_ns += MS;
+                say(&mut end, &mut player, now_ns, &Frame::Reliable(part));
+                most = most.max(LIVE_BYTES.get() - before);
+            }
+            *first += count;
+            now_ns += 4000 * MS;
+            say(&mut end, &mut player, now_ns, &Frame::Ping);
+        }
+    }
+    assert!(most < 1024 * 1024, "{most} bytes");
+}
+
+/// One frame behind an honest header; what the end answers is heard.
+fn say(end: &mut End, player: &mut Notify, now_ns: u64, frame: &Frame<'_>) {
+    let mut packet = [0; 1200];
+    let mut len = write_header(player, &mut packet[..HEADER_BYTES_MAX]);
+    len += frame.write(&mut packet[len..]);
+    player.handle_sent();
+    assert_eq!(end.handle_packet(now_ns, &packet[..len], |_, _| ()), Ok(()));
+    while let Some(len) = end.poll_transmit(now_ns, &mut packet) {
+        let (header, _) = read_header(&packet[..len]).expect("an honest end");
+        player.handle_header(&header, true, |_, _| ()).expect("an honest end");
+    }
 }

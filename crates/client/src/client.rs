@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ringgate_core::delivery::{Channel, Quality, SendError};
+use ringgate_core::delivery::{Channel, Quality, REORDER_NS, SendError};
 use ringgate_core::limits::DATAGRAM_BYTES_MAX;
 use ringgate_core::netcode::{ConnectToken, State};
 
@@ -31,7 +31,9 @@ impl Client {
     /// comes out of [`poll_event`](Self::poll_event).
     #[expect(clippy::disallowed_methods, reason = "a game has no clock of ours")]
     pub fn connect(token: &ConnectToken, options: &Options) -> io::Result<Self> {
-        let connection = Connection::new(token, options, 0).map_err(io::Error::other)?;
+        let mut options = *options;
+        options.delivery.reorder_ns = REORDER_NS;
+        let connection = Connection::new(token, &options, 0).map_err(io::Error::other)?;
         let mut sockets = Sockets::default();
         sockets.open_for(connection.server()).or_else(|_| sockets.open_any())?;
         let mut client = Self {
@@ -171,7 +173,8 @@ impl Client {
     fn send_due(&mut self) {
         let now_ns = self.now_ns();
         self.connection.handle_timeout(now_ns);
-        let Self { connection, sockets, buffer, unsent, .. } = self;
+        let Self { connection, sockets, inbox, buffer, unsent, .. } = self;
+        connection.handle_held(now_ns, |channel, message| inbox.push_message(channel, message));
         while let Some((to, datagram)) = connection.poll_transmit(now_ns, &mut buffer[..]) {
             *unsent += u64::from(!sockets.send(to, datagram));
         }

@@ -117,6 +117,16 @@ impl Connection {
         taken
     }
 
+    /// Hands over the messages of packets that have waited long enough for others before them, as
+    /// [`Session::handle_held`].
+    pub fn handle_held(&mut self, now_ns: u64, mut on_message: impl FnMut(Channel, &[u8])) {
+        let messages_in = &mut self.statistics.messages_in;
+        self.session.handle_held(now_ns, |channel, message| {
+            *messages_in += 1;
+            on_message(channel, message);
+        });
+    }
+
     /// Ends an attempt or the connection whose time is up.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.session.handle_timeout(now_ns);

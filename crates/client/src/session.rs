@@ -138,10 +138,25 @@ impl Session {
         match self.machine.handle_opened(now_ns, work, body)? {
             Some(Event::Payload) => self.handle_payload(now_ns, body, on_message),
             Some(event) => {
+                if let Some(end) = self.end.as_mut().filter(|_| matches!(event, Event::Closed)) {
+                    // Nothing comes any more that they could wait for.
+                    end.wait_no_more();
+                    let _ = end.handle_held(now_ns, on_message);
+                }
                 self.handle_change(now_ns, event);
                 Ok(())
             }
             None => Ok(()),
+        }
+    }
+
+    /// Hands over the messages of packets that have waited long enough for others before them. To
+    /// be called with [`handle_timeout`](Self::handle_timeout) where
+    /// [`reorder_ns`](delivery::Options::reorder_ns) is set.
+    pub fn handle_held(&mut self, now_ns: u64, on_message: impl FnMut(Channel, &[u8])) {
+        let Some(end) = &mut self.end else { return };
+        if let Err(Refusal::Fault(fault)) = end.handle_held(now_ns, on_message) {
+            self.close(Reason::Fault(fault));
         }
     }
 

@@ -58,6 +58,7 @@ mod channels;
 mod congestion;
 mod end;
 mod flight;
+mod held;
 mod incoming;
 mod least;
 mod outgoing;
@@ -69,7 +70,7 @@ mod unreliable;
 
 pub use end::End;
 pub use incoming::RECEIVE_BYTES_MAX;
-pub use types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, SendError};
+pub use types::{Channel, Counts, Fault, Options, Quality, REORDER_NS, Refusal, Report, SendError};
 
 #[cfg(test)]
 mod tests;

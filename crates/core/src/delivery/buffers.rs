@@ -2,17 +2,22 @@
 
 use crate::limits::PAYLOAD_BYTES_MAX;
 
-/// Buffers that are not in use.
+/// Buffers that are not in use, and how much all of them take.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     free: [Vec<Vec<u8>>; SIZES.len()],
+    /// Bytes of all buffers, also of those in use.
+    bytes: usize,
 }
 
 impl Buffers {
     /// A buffer with these bytes, at most as many as a packet has.
     pub(super) fn hold(&mut self, bytes: &[u8]) -> Vec<u8> {
         let size = size_of_part(bytes.len());
-        let mut buffer = self.free[size].pop().unwrap_or_else(|| Vec::with_capacity(SIZES[size]));
+        let mut buffer = self.free[size].pop().unwrap_or_else(|| {
+            self.bytes += SIZES[size];
+            Vec::with_capacity(SIZES[size])
+        });
         buffer.extend_from_slice(bytes);
         buffer
     }
@@ -26,15 +31,15 @@ impl Buffers {
 
     /// Frees everything that is not in use.
     pub(super) fn trim(&mut self) {
+        let free: usize = self.free.iter().flatten().map(Vec::capacity).sum();
+        self.bytes -= free;
         self.free = Default::default();
     }
 
+    /// What all of them take, also those in use.
     pub(super) fn heap_bytes(&self) -> usize {
-        let of_one = |free: &Vec<Vec<u8>>| {
-            let bytes: usize = free.iter().map(Vec::capacity).sum();
-            bytes + free.capacity() * size_of::<Vec<u8>>()
-        };
-        self.free.iter().map(of_one).sum()
+        let lists: usize = self.free.iter().map(Vec::capacity).sum();
+        self.bytes + lists * size_of::<Vec<u8>>()
     }
 }
 

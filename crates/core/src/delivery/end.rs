@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::congestion::Congestion;
 use super::flight::{DATA_PACKETS_MAX, Flight, Item, Packet};
+use super::held::Held;
 use super::incoming::Incoming;
 use super::outgoing::{Filling, Outgoing};
 use super::round_trip::RoundTrip;
@@ -25,6 +26,8 @@ pub struct End {
     outgoing: Outgoing,
     unreliable: Unreliable,
     incoming: Incoming,
+    /// What has overtaken packets that may still come.
+    held: Held,
     reports: VecDeque<Report>,
     congestion: Congestion,
     round_trip: RoundTrip,
@@ -35,7 +38,7 @@ pub struct End {
     /// are.
     is_unreliable_turn: bool,
     counts: Counts,
-    /// When a packet with frames last came or left, and whether memory was given back since.
+    /// When a packet with messages last came or left, and whether memory was given back since.
     busy_ns: u64,
     is_trimmed: bool,
     fault: Option<Fault>,
@@ -69,6 +72,7 @@ impl End {
             outgoing: Outgoing::new(),
             unreliable: Unreliable::default(),
             incoming: Incoming::new(),
+            held: Held::default(),
             reports: VecDeque::new(),
             congestion: Congestion::new(options.packet_bytes, options.first_sent),
             round_trip: RoundTrip::default(),
@@ -92,6 +96,7 @@ impl End {
     /// and has no report yet gets one, as not delivered.
     pub fn close(&mut self) {
         self.is_closed = true;
+        self.held.clear();
         for token in self.flight.take_tokens() {
             self.reports.push_back(Report { token, is_delivered: false });
         }
@@ -187,7 +192,7 @@ impl End {
         &mut self,
         now_ns: u64,
         packet: &[u8],
-        on_message: impl FnMut(Channel, &[u8]),
+        mut on_message: impl FnMut(Channel, &[u8]),
     ) -> Result<(), Refusal> {
         if let Some(fault) = self.fault {
             return Err(Refusal::Fault(fault));
@@ -195,7 +200,7 @@ impl End {
         if self.is_closed {
             return Err(Refusal::Closed);
         }
-        let taken = self.take_packet(now_ns, packet, on_message);
+        let taken = self.take_or_hold(now_ns, packet, &mut on_message);
         if let Err(Refusal::Fault(fault)) = taken {
             self.fault = Some(fault);
         }
@@ -214,7 +219,7 @@ impl End {
             _ => Some(self.next_packet_at()),
         };
         let end_ns = self.waits_for_answer().then(|| self.timers.give_up_at());
-        [next_ns, end_ns].into_iter().flatten().min()
+        [next_ns, end_ns, self.held_until()].into_iter().flatten().min()
     }
 
     /// Writes the packet that is due into `out`, which has at least as many bytes as the longest
@@ -254,6 +259,7 @@ impl End {
         self.outgoing.trim();
         self.unreliable.trim();
         self.incoming.trim();
+        self.held.trim();
         self.reports.shrink_to_fit();
     }
 
@@ -263,6 +269,7 @@ impl End {
             + self.outgoing.heap_bytes()
             + self.unreliable.heap_bytes()
             + self.incoming.heap_bytes()
+            + self.held.heap_bytes()
             + self.reports.capacity() * size_of::<Report>()
     }
 
@@ -274,19 +281,23 @@ impl End {
         &mut self,
         now_ns: u64,
         packet: &[u8],
-        mut on_message: impl FnMut(Channel, &[u8]),
+        on_message: &mut impl FnMut(Channel, &[u8]),
     ) -> Result<(), Refusal> {
         let parsed = read_header(packet).filter(|_| packet.len() <= PAYLOAD_BYTES_MAX);
         let (header, mut frames) = parsed.ok_or(Refusal::Fault(Fault::Malformed))?;
         let steps = self.check(&header)?;
         let asks = !frames.is_empty();
+        let mut is_busy = false;
         self.handle_header(now_ns, &header);
         while !frames.is_empty() {
             let frame = Frame::read(&mut frames).ok_or(Refusal::Fault(Fault::Malformed))?;
-            self.handle_frame(&frame, &mut on_message).map_err(Refusal::Fault)?;
+            is_busy |= !matches!(frame, Frame::Ping);
+            self.handle_frame(&frame, on_message).map_err(Refusal::Fault)?;
         }
         if asks {
             self.timers.handle_asked(now_ns, steps > 1, self.options.ack_delay_ns);
+        }
+        if is_busy {
             self.handle_busy(now_ns);
         }
         Ok(())
@@ -465,7 +476,7 @@ impl End {
         }
     }
 
-    /// A packet with frames has come or left.
+    /// Messages have come or left; a ping is none.
     const fn handle_busy(&mut self, now_ns: u64) {
         (self.busy_ns, self.is_trimmed) = (now_ns, false);
     }
@@ -521,3 +532,4 @@ const IDLE_NS: u64 = 10_000_000_000;
 const OUTAGE_ASKED: u32 = 2;
 
 mod handed;
+mod reorder;

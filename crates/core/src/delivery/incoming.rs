@@ -20,6 +20,10 @@ use crate::proto::delivery::{MESSAGE_BYTES_MAX, Part, PartSeq};
 /// more.
 pub const RECEIVE_BYTES_MAX: usize = 768 * 1024;
 
+/// What an end takes at most before it gives back everything that is kept for the next messages:
+/// memory grows in steps, the largest of which are two lengths of a message.
+const HEAP_BYTES_MAX: usize = RECEIVE_BYTES_MAX + 2 * MESSAGE_BYTES_MAX;
+
 /// Reliable channels on their way in.
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -28,10 +32,12 @@ pub(super) struct Incoming {
 }
 
 /// What channels have in common.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     /// What is held at the moment.
     held: usize,
+    /// What queues and messages of all channels take, in use or kept for the next ones.
+    channel_bytes: usize,
     buffers: Buffers,
     /// Memory of the last message that was put together, for the next one.
     spare: Vec<u8>,
@@ -80,7 +86,7 @@ impl Numbered for InChannel {
 
 impl Incoming {
     pub(super) fn new() -> Self {
-        let shared = Shared { held: 0, buffers: Buffers::default(), spare: Vec::new() };
+        let shared = Shared::default();
         Self { channels: Channels::new(), shared }
     }
 
@@ -91,16 +97,36 @@ impl Incoming {
         mut on_message: impl FnMut(&[u8]),
     ) -> Result<(), Fault> {
         let channel = self.channels.open(part.channel);
+        let before = channel.heap_bytes();
         let ahead = part.sequence.distance_from(channel.expected);
         match ahead {
             0 => {
                 channel.take(part, &mut self.shared, &mut on_message)?;
-                channel.take_waiting(&mut self.shared, &mut on_message)
+                channel.take_waiting(&mut self.shared, &mut on_message)?;
             }
-            ..0 => Ok(()),
-            _ if ahead >= WINDOW_PARTS as i64 => Err(Fault::Window),
-            _ => channel.hold(part, &mut self.shared),
+            ..0 => return Ok(()),
+            _ if ahead >= WINDOW_PARTS as i64 => return Err(Fault::Window),
+            _ => channel.hold(part, &mut self.shared)?,
         }
+        let after = channel.heap_bytes();
+        self.shared.channel_bytes = self.shared.channel_bytes + after - before;
+        if self.shared.heap_bytes() > HEAP_BYTES_MAX {
+            self.shrink();
+        }
+        Ok(())
+    }
+
+    /// Gives back what nothing lies in. What is left is what is held.
+    #[cold]
+    fn shrink(&mut self) {
+        self.shared.buffers.trim();
+        self.shared.spare = Vec::new();
+        self.channels.iter_mut().for_each(InChannel::trim);
+        self.count_channels();
+    }
+
+    fn count_channels(&mut self) {
+        self.shared.channel_bytes = self.channels.iter_mut().map(|it| it.heap_bytes()).sum();
     }
 
     /// What is held for the peer at the moment.
@@ -110,19 +136,12 @@ impl Incoming {
     }
 
     pub(super) fn trim(&mut self) {
-        self.shared.buffers.trim();
-        self.shared.spare = Vec::new();
         self.channels.trim();
-        self.channels.iter_mut().for_each(|channel| channel.waiting.shrink_to_fit());
+        self.shrink();
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        let of_channel = |channel: &InChannel| {
-            let waiting = channel.waiting.iter().map(|part| part.bytes.capacity()).sum::<usize>();
-            waiting + channel.waiting.capacity() * size_of::<Waiting>() + channel.message.capacity()
-        };
-        let shared = self.shared.buffers.heap_bytes() + self.shared.spare.capacity();
-        shared + self.channels.heap_bytes(of_channel)
+        self.shared.heap_bytes() + self.channels.heap_bytes(|_| 0)
     }
 }
 
@@ -130,6 +149,10 @@ impl Shared {
     fn take(&mut self, cost: usize) -> Result<(), Fault> {
         self.held += cost;
         if self.held <= RECEIVE_BYTES_MAX { Ok(()) } else { Err(Fault::Memory) }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.channel_bytes + self.buffers.heap_bytes() + self.spare.capacity()
     }
 }
 
@@ -204,6 +227,16 @@ impl InChannel {
             self.let_go(shared);
         }
         Ok(())
+    }
+
+    /// What its queue and its message take. The parts in the queue are buffers.
+    fn heap_bytes(&self) -> usize {
+        self.waiting.capacity() * size_of::<Waiting>() + self.message.capacity()
+    }
+
+    fn trim(&mut self) {
+        self.waiting.shrink_to_fit();
+        self.message.shrink_to_fit();
     }
 
     /// The message has been handed over.

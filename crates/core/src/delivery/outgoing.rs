@@ -36,6 +36,10 @@ pub(super) struct Outgoing {
     lost: usize,
     /// For parts that do not lie in one piece.
     copy: Vec<u8>,
+    /// What queues of all channels take, in use or kept for the next messages.
+    channel_bytes: usize,
+    /// From how much on that is looked through for what nothing lies in.
+    heap_bytes_max: usize,
 }
 
 /// A packet that is being filled with frames.
@@ -72,6 +76,8 @@ impl Outgoing {
             next_large: None,
             lost: 0,
             copy: Vec::new(),
+            channel_bytes: 0,
+            heap_bytes_max: HEAP_BYTES_MAX,
         }
     }
 
@@ -84,8 +90,26 @@ impl Outgoing {
     pub(super) fn push(&mut self, channel: u8, message: &[u8], len_max: usize, token: Option<u64>) {
         self.queued_bytes += message.len();
         let out = self.channels.open(channel);
+        let before = out.heap_bytes();
         out.push(message, len_max, token);
         self.ready.set(channel, out.is_ready());
+        self.channel_bytes = self.channel_bytes + out.heap_bytes() - before;
+        if self.channel_bytes > self.heap_bytes_max {
+            self.shrink();
+        }
+    }
+
+    /// Gives back what nothing lies in. Where most of it is in use, it is looked at again when
+    /// there is twice as much.
+    #[cold]
+    fn shrink(&mut self) {
+        self.channels.iter_mut().for_each(OutChannel::trim);
+        self.count_channels();
+        self.heap_bytes_max = HEAP_BYTES_MAX.max(2 * self.channel_bytes);
+    }
+
+    fn count_channels(&mut self) {
+        self.channel_bytes = self.channels.iter_mut().map(|out| out.heap_bytes()).sum();
     }
 
     /// Whether there is anything to send now.
@@ -170,7 +194,7 @@ impl Outgoing {
     pub(super) fn trim(&mut self) {
         self.copy = Vec::new();
         self.channels.trim();
-        self.channels.iter_mut().for_each(OutChannel::trim);
+        self.shrink();
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -209,7 +233,9 @@ impl Outgoing {
             return None;
         }
         let out = self.channels.find(channel)?;
+        let before = out.heap_bytes();
         let index = out.cut(packet.number, packet.room(), packet.part_bytes_max)?;
+        self.channel_bytes = self.channel_bytes + out.heap_bytes() - before;
         if let Some(claim) = claim {
             *claimed(&mut self.claimed_large, &mut self.claimed_small, claim) +=
                 claim.bytes as usize;
@@ -241,6 +267,10 @@ impl Outgoing {
 const fn claimed<'a>(large: &'a mut usize, small: &'a mut usize, claim: Claim) -> &'a mut usize {
     if claim.is_large { large } else { small }
 }
+
+/// What queues take before it is looked for what nothing lies in: twice what waits by default, as
+/// they double when they grow.
+const HEAP_BYTES_MAX: usize = 512 * 1024;
 
 /// What messages that are cut may claim: enough for the longest one, and for as much as can be in
 /// flight.

@@ -7,4 +7,5 @@ mod model;
 mod oracle;
 mod pace;
 mod random;
+mod reorder;
 mod world;

@@ -33,6 +33,10 @@ pub struct Options {
     pub keep_alive_ns: u64,
     /// How long an acknowledgement may wait for a packet that leaves anyhow.
     pub ack_delay_ns: u64,
+    /// How long a packet may wait for up to three that are missing before it, where packets have
+    /// come late before; 0 for not at all. Otherwise [`End::handle_held`](super::End::handle_held)
+    /// has to be called when [`End::poll_timeout`](super::End::poll_timeout) says so.
+    pub reorder_ns: u64,
     /// The most that waits on all reliable channels, what is not acknowledged yet included.
     pub reliable_bytes_max: usize,
     /// The most that waits on all other channels. What is too much takes the place of the oldest.
@@ -47,11 +51,15 @@ impl Default for Options {
             packet_bytes: PAYLOAD_BYTES_MAX,
             keep_alive_ns: 1_000_000_000,
             ack_delay_ns: 5_000_000,
+            reorder_ns: 0,
             reliable_bytes_max: 256 * 1024,
             unreliable_bytes_max: 32 * 1024,
         }
     }
 }
+
+/// How long gateways and our clients wait for packets that may only be late: a tick at 50 Hz.
+pub const REORDER_NS: u64 = 20_000_000;
 
 /// What became of a message that was sent with a token. Exactly one for each, as long as the
 /// connection lives.

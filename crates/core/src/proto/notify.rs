@@ -101,6 +101,13 @@ impl Notify {
         self.latest
     }
 
+    /// Whether a packet of the other end has arrived, as far as the history goes back.
+    pub fn has_arrived(&self, number: PacketSeq) -> bool {
+        usize::try_from(self.latest.distance_from(number)).is_ok_and(|age| {
+            self.history.get(age / WORD_BITS).is_some_and(|word| word >> (age % WORD_BITS) & 1 == 1)
+        })
+    }
+
     /// The history that the next packet has: one word at least, and everything that the other end
     /// is not known to have heard, as far as there is room.
     pub fn history(&self) -> &[u32] {

@@ -2,6 +2,7 @@
 
 use super::super::congestion::Congestion;
 use super::super::flight::Flight;
+use super::super::held::Held;
 use super::super::incoming::Incoming;
 use super::super::outgoing::Outgoing;
 use super::super::round_trip::RoundTrip;
@@ -25,6 +26,9 @@ impl End {
             outgoing,
             unreliable,
             incoming,
+            // What waits for others is not acknowledged: reliable parts leave again, as they do
+            // after any packet that is lost.
+            held: _,
             reports,
             congestion,
             round_trip,
@@ -65,6 +69,7 @@ impl End {
             outgoing: Outgoing::take_over(len_max, from)?,
             unreliable: Unreliable::take_over(len_max, from)?,
             incoming: Incoming::take_over(from)?,
+            held: Held::default(),
             reports: Carry::read(from)?,
             congestion: Congestion::take_over(options.packet_bytes, &flight, from)?,
             round_trip: RoundTrip::read(from)?,

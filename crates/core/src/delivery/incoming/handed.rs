@@ -17,8 +17,9 @@ impl Incoming {
             channels,
             shared:
                 Shared {
-                    // It follows from the channels.
+                    // They follow from the channels.
                     held: _,
+                    channel_bytes: _,
                     // Memory for the next ones.
                     buffers: _,
                     spare: _,
@@ -32,6 +33,7 @@ impl Incoming {
         let mut read = Self::new();
         let shared = &mut read.shared;
         read.channels = Channels::take_over(from, |from| InChannel::take_over(shared, from))?;
+        read.count_channels();
         if read.shared.held > RECEIVE_BYTES_MAX {
             return Err(Broken::Invalid("amount of messages that wait"));
         }

@@ -18,8 +18,11 @@ impl Outgoing {
             claimed_large: _,
             claimed_small: _,
             lost: _,
+            channel_bytes: _,
             // Of one packet.
             copy: _,
+            // It is found out anew.
+            heap_bytes_max: _,
         } = self;
         turn.write(out);
         next_large.write(out);
@@ -43,6 +46,7 @@ impl Outgoing {
             read.lost += out.lost();
             read.ready.set(out.number(), out.is_ready());
         }
+        read.count_channels();
         let waits = |channel: &u8| {
             let out = read.channels.get(*channel);
             out.and_then(OutChannel::next_claim).is_some_and(|claim| claim.is_large)

@@ -150,6 +150,19 @@ fn a_connection_that_says_something_now_and_then_keeps_its_memory() {
 }
 
 #[test]
+fn memory_for_bulk_on_one_channel_is_given_back_for_the_next() {
+    let (mut world, message) = (World::of(&Path::good(5 * MS), 1), vec![7; 60_000]);
+    for channel in 0..12 {
+        for _ in 0..4 {
+            world.ends[0].send(Channel::Reliable(channel), &message, None).expect("room");
+        }
+        assert!(world.settle(10 * SECOND, |_, _| ()));
+        let bytes = world.ends[0].heap_bytes();
+        assert!(bytes < 1024 * 1024, "{bytes} after channel {channel}");
+    }
+}
+
+#[test]
 fn snapshots_and_bulk_share_packets_fairly() {
     let mut world = World::of(&Path::good(25 * MS), 1);
     let (mut snapshots, mut bulk) = (0, 0);

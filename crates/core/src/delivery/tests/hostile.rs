@@ -2,6 +2,7 @@
 
 use super::random::Random;
 use super::world::{MS, SECOND};
+use crate::delivery::buffers::cost_of_part;
 use crate::delivery::{Channel, End, Fault, Options, RECEIVE_BYTES_MAX, Refusal};
 use crate::drops::DropReason;
 use crate::proto::delivery::{Frame, HEADER_BYTES_MAX, Part, PartSeq, write_header};
@@ -120,6 +121,33 @@ fn a_flood_of_channels_ends_the_connection() {
     });
     assert_eq!(refused, Some(Refusal::Fault(Fault::Memory)));
     assert!(liar.end.heap_bytes() < 2 * RECEIVE_BYTES_MAX, "{}", liar.end.heap_bytes());
+}
+
+/// Parts of every size, so many that as much waits as may, on one channel after the other: what
+/// each needed is not kept beside what the next one needs.
+#[test]
+fn memory_for_one_size_and_channel_is_given_back_for_the_next() {
+    let (mut liar, mut most) = (Liar::new(), 0);
+    let mut next = [0_u64; 256];
+    for size in [1, 64, 100, 200, 500, 600, 1150] {
+        for channel in 0..=255 {
+            let count = (RECEIVE_BYTES_MAX / (cost_of_part(size) + 1)).min(503) as u64;
+            let first = &mut next[usize::from(channel)];
+            // The first comes last.
+            for n in (1..count).chain([0]) {
+                let sequence = PartSeq::new(*first + n);
+                let bytes = &[7; 1150][..size];
+                let part = Part { channel, sequence, is_first: true, is_last: true, bytes };
+                liar.part(&part).expect("it is what an honest end might say");
+                most = most.max(liar.end.heap_bytes());
+            }
+            *first += count;
+            // And it is there every four seconds.
+            liar.now_ns += 4 * SECOND;
+            liar.say(&[0]).expect("a ping");
+        }
+    }
+    assert!(most < RECEIVE_BYTES_MAX + 256 * 1024, "{most}");
 }
 
 #[test]

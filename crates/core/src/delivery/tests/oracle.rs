@@ -98,6 +98,7 @@ fn options(random: &mut Random, [first_sent, first_received]: [PacketSeq; 2]) ->
         packet_bytes: [200, 300, 1200][random.within(0..3) as usize],
         keep_alive_ns: random.within(100..2000) * MS,
         ack_delay_ns: random.within(0..30) * MS,
+        reorder_ns: [0, 20, 100][random.within(0..3) as usize] * MS,
         ..Options::default()
     }
 }

@@ -132,6 +132,10 @@ impl World {
 
     fn send_all(&mut self, on_event: &mut impl FnMut(usize, Event)) {
         for from in 0..2 {
+            let taken = self.ends[from].handle_held(self.now_ns, |channel, message| {
+                on_event(from, Event::Message(channel, message.to_vec()));
+            });
+            assert_eq!(taken, Ok(()));
             let mut out = [0; 1200];
             while let Some(len) = self.ends[from].poll_transmit(self.now_ns, &mut out) {
                 self.put(from, &out[..len]);

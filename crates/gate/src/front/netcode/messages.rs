@@ -21,7 +21,7 @@ use crate::links::state::Load;
 use crate::setup::{LinkKind, Netcode};
 use crate::store::entry::Entry;
 use crate::turn::Turn;
-use ringgate_core::delivery::{Channel, End, Fault, Options, Refusal, SendError};
+use ringgate_core::delivery::{Channel, End, Fault, Options, REORDER_NS, Refusal, SendError};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{self, MessagePart, Quality, SessionId, VERSION_MESSAGES};
@@ -211,6 +211,7 @@ impl NetcodeFront {
             return;
         }
         let Some(mut connection) = self.connections.take(index) else { return };
+        self.take_held(turn, index, &mut connection.end);
         self.transmit(turn, index, &mut connection.end);
         self.tell_news(turn, index, &mut connection);
         let (fault, due_ns) = (connection.end.fault(), connection.end.poll_timeout());
@@ -222,9 +223,28 @@ impl NetcodeFront {
         }
     }
 
+    /// Takes packets of a player that have waited long enough for others before them, if the game
+    /// process has room for what they say.
+    fn take_held(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, end: &mut End) {
+        let now_ns = turn.now.mono_ns;
+        if !end.has_held(now_ns) {
+            return;
+        }
+        let Ok(link) = self.link_with_room(turn, index) else { return end.hold_longer(now_ns) };
+        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let listener = self.sessions.address(index).listener;
+        // A fault is the end's from now on, and is seen there.
+        let _ = end.handle_held(now_ns, |channel, message| {
+            turn.common.listeners[listener].delivery.messages_in += 1;
+            turn.hand_message((backend, link), session, channel, message);
+        });
+    }
+
     /// A session is over: what it has not reported yet did not arrive, as far as is known.
     pub(crate) fn close_connection(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if let Some(mut connection) = self.connections.take(index) {
+            connection.end.wait_no_more();
+            self.take_held(turn, index, &mut connection.end);
             connection.end.close();
             self.tell_news(turn, index, &mut connection);
             self.connections.put_back(index, connection);
@@ -299,7 +319,8 @@ impl Turn<'_> {
 
 /// How an end behaves at a listener.
 pub(crate) fn options(rules: &Netcode, session: &Session) -> Options {
-    Options { keep_alive_ns: session.heartbeat_ns(rules.keep_alive_ns), ..Options::default() }
+    let keep_alive_ns = session.heartbeat_ns(rules.keep_alive_ns);
+    Options { keep_alive_ns, reorder_ns: REORDER_NS, ..Options::default() }
 }
 
 fn quality(end: &End) -> Quality {
