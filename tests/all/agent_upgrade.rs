@@ -6,7 +6,6 @@
 use std::process::{Child, Command, Stdio};
 
 use ringgate_os::process;
-use ringgate_worker::handover::Channel;
 
 use crate::agent::{
     Agent, Heir, NAMES, Program, agent_file, agent_upgrade, certificates, echo, gateway,

@@ -10,7 +10,6 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 
 use ringgate_link::announce::{Announcement, Standing, State};
-use ringgate_worker::handover::Channel;
 
 use crate::agent::{Agent, Heir, agent_upgrade};
 use crate::command::{Ending, ringgate};

@@ -11,11 +11,11 @@ mod http;
 mod office;
 #[path = "real/openapi.rs"]
 mod openapi;
-#[path = "real/places.rs"]
-mod places;
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
 #[path = "../../../tests/all/own.rs"]
 mod own;
+#[path = "real/places.rs"]
+mod places;
 #[path = "../../fleet/tests/real/rig.rs"]
 #[allow(dead_code, reason = "the tests of the client use all of it")]
 mod rig;

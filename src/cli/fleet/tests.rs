@@ -115,6 +115,8 @@ fn slots_that_token_services_hold_are_seen_by_service_also_where_it_is_gone() {
         version: "0.1.0".into(),
         started: NOW_S,
         written: NOW_S,
+        doubt: 0,
+        held: Vec::new(),
     };
     add(&mut survey, &Place::Service(name("t1")), &service, 5);
     let open = |slots| Block { slots, promised: Vec::new(), closed: false };
