@@ -176,7 +176,7 @@ fn a_user_with_the_least_rights_finds_etcd_there() {
     let Some(ward) = Ward::open() else { return };
     for command in [
         &["user", "add", "root:root"][..],
-        &["user", "add", "doctor:secret"],
+        &["user", "add", "doctor:secret-of-the-doctor"],
         &["role", "add", "fleet"],
         &["role", "grant-permission", "fleet", "--prefix=true", "readwrite", "/f/"],
         &["user", "grant-role", "doctor", "fleet"],
@@ -186,7 +186,7 @@ fn a_user_with_the_least_rights_finds_etcd_there() {
     }
     let folder = Folder::new();
     let password = folder.join("password");
-    std::fs::write(&password, "secret").expect("it can be written");
+    std::fs::write(&password, "secret-of-the-doctor").expect("it can be written");
     let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(&password, only_ours).expect("it is ours");
     let password = password.to_str().expect("text");

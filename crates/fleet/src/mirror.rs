@@ -4,8 +4,8 @@
 //! `machine` decides and touches nothing (`face` is how it is spoken to): time is an argument,
 //! questions are values, and what comes back is handed in, so a simulator can drive it through
 //! every failure by seed. `run` does what it asks for. `truth` is what is known, `staging` a list
-//! on its way in; `judge` says what may not be believed without an operator, and `reads` what values
-//! tell that.
+//! on its way in; `judge` says what may not be believed without an operator, and `reads` what
+//! values tell that.
 
 pub mod face;
 pub mod judge;

@@ -137,6 +137,17 @@ fn check_text(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
+/// What a process holds back, in words.
+fn check_held(held: &[String]) -> Result<(), Refused> {
+    check(held.len() <= LIST_MAX, "too much is held back")?;
+    held.iter().try_for_each(|it| check_text(it))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn check(holds: bool, why: &'static str) -> Result<(), Refused> {
     if holds { Ok(()) } else { Err(Refused::Impossible(why)) }
 }

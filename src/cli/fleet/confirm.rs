@@ -23,7 +23,7 @@ pub(super) struct Args {
     /// The number of what is held back, as `ringgate status` and the log tell it
     #[arg(value_name = "NUMBER", required_unless_present = "all", conflicts_with = "all")]
     doubt: Option<u64>,
-    /// Everything that anybody holds back of what etcd says now (needs --config with the fleet's key)
+    /// Everything that anybody holds back of what etcd says now (--config has the fleet's key)
     #[arg(long, requires = "config", conflicts_with_all = ["control", "admin"])]
     all: bool,
     #[command(flatten)]

@@ -89,7 +89,7 @@ impl Machine {
         let [bytes, ban_bytes] = known.bytes();
         let mut recent = Recent::default();
         recent.reset(known.entries.keys());
-        let newest = held::newest(&options.reads, &known);
+        let newest = Self::newest(&options.reads, &known);
         Self {
             backoff: Backoff::new(BACKOFF_FIRST_MS, BACKOFF_LAST_MS, options.seed),
             truth: Truth { newest, ..known },

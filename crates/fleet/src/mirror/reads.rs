@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::truth::{Entry, Truth};
+use super::truth::{CONFIRM_KIND, Entry, Truth};
 use crate::keyspace::Class;
 use crate::seal::FleetKey;
 use crate::values::{Confirmation, ListenerKey, Stored, VALUE_BYTES_MAX};
@@ -88,7 +88,3 @@ fn told(value: &Bytes) -> Told {
 
 /// Where an operator's word stands, below what is mirrored.
 pub(super) const CONFIRM: &[u8] = b"/truth/confirm";
-/// Behind the classes.
-pub(super) const CONFIRM_KIND: usize = Class::ALL.len();
-/// Kinds of words that are counted.
-pub const KINDS: usize = CONFIRM_KIND + 1;

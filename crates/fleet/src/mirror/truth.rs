@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::reads::KINDS;
 use crate::etcd::kv::{Header, KeyValue};
 use crate::keyspace::Class;
 
@@ -95,3 +94,8 @@ impl Truth {
         changes
     }
 }
+
+/// Of words, the kind of an operator's: behind the classes.
+pub(super) const CONFIRM_KIND: usize = Class::ALL.len();
+/// Kinds of words that are counted.
+pub const KINDS: usize = CONFIRM_KIND + 1;

@@ -3,8 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gateway::{check_held, is_zero};
-use super::{LIST_MAX, Refused, Stored, check, check_name, check_text};
+use super::{LIST_MAX, Refused, Stored, check, check_held, check_name, check_text, is_zero};
 
 /// An agent, under its lease. Its name is that of its certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

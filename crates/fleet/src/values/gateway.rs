@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, LIST_MAX, Reach, Refused, Stored, check, check_name, check_text};
+use super::{
+    Backend, LIST_MAX, Reach, Refused, Stored, check, check_held, check_name, check_text, is_zero,
+};
 use crate::keyspace::Name;
 
 /// A gateway, under its lease.
@@ -122,16 +124,6 @@ impl Listener {
     pub fn group(&self) -> &str {
         if self.group.is_empty() { &self.name } else { &self.group }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "this is how serde asks")]
-pub(super) const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-pub(super) fn check_held(held: &[String]) -> Result<(), Refused> {
-    check(held.len() <= LIST_MAX, "too much is held back")?;
-    held.iter().try_for_each(|it| check_text(it))
 }
 
 impl Stored for Gateway {

@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gateway::{check_held, is_zero};
-use super::{Refused, Stored, check_name, check_text};
+use super::{Refused, Stored, check_held, check_name, check_text, is_zero};
 
 /// A token service, under its lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::super::judge::{self, Doubt, Gone, Loss, Missing};
-use super::super::reads::{CONFIRM, CONFIRM_KIND, KINDS, Reads};
-use super::super::truth::{Change, Entry, Truth};
+use super::super::reads::{CONFIRM, Reads};
+use super::super::truth::{CONFIRM_KIND, Change, Entry, KINDS, Truth};
 use super::Machine;
 use crate::keyspace::Class;
 use crate::values::Confirmation;
@@ -211,15 +211,15 @@ impl Machine {
         self.note_words(&changes);
         self.changes.extend(changes);
     }
-}
 
-/// The newest words of what is known from before.
-pub(super) fn newest(reads: &Reads, known: &Truth) -> [u64; KINDS] {
-    let mut newest = known.newest;
-    for (key, entry) in &known.entries {
-        if let Some(kind) = Reads::kind(key) {
-            newest[kind] = newest[kind].max(reads.counter(key, &entry.value).unwrap_or(0));
+    /// The newest words of what is known from before.
+    pub(super) fn newest(reads: &Reads, known: &Truth) -> [u64; KINDS] {
+        let mut newest = known.newest;
+        for (key, entry) in &known.entries {
+            if let Some(kind) = Reads::kind(key) {
+                newest[kind] = newest[kind].max(reads.counter(key, &entry.value).unwrap_or(0));
+            }
         }
+        newest
     }
-    newest
 }
