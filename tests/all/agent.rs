@@ -94,8 +94,8 @@ impl Agent {
     }
 }
 
-/// An authority's certificate, and one that it has signed for each of these. What is for 127.0.0.1 is
-/// for this program's own address, too.
+/// An authority's certificate, and one that it has signed for each of these. What is for 127.0.0.1
+/// is for this program's own address, too.
 pub(crate) fn certificates(folder: &Folder, names: &[(&str, &str)]) -> bool {
     let openssl = |arguments: &str| {
         let mut command = Command::new("openssl");

@@ -11,6 +11,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use crate::agent::{NAMES, agent_file, certificates};
 use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
+use crate::own::own_ip;
 
 #[test]
 fn what_bites_decides_the_exit_code() {
@@ -150,7 +151,7 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     if !certificates(&folder, NAMES) {
         return;
     }
-    let gateway = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let gateway = TcpListener::bind((own_ip(), 0)).expect("a port");
     let port = gateway.local_addr().expect("bound").port();
     let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
     let address = server.local_addr().expect("bound");
@@ -162,7 +163,7 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     // Made for two days, and an operator takes some to make another.
     assert!(line(&said, "could  certificate expiry").contains("good for"));
     assert!(line(&said, "could  authority expiry").contains("good for"));
-    assert!(line(&said, "ok     gateway 127.0.0.1:").ends_with("answers over TCP"));
+    assert!(line(&said, &format!("ok     gateway {}:", own_ip())).ends_with("answers over TCP"));
     assert!(line(&said, "ok     backend arena").contains("process"));
     assert!(said.contains("net.core.rmem_max"), "the host is looked at, too: {said}");
 
@@ -171,7 +172,7 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     let ran = doctor(&file);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(line(&ran.stdout, "BITES  certificate ").ends_with("not for host-8"));
-    line(&ran.stdout, "BITES  gateway 127.0.0.1:");
+    line(&ran.stdout, &format!("BITES  gateway {}:", own_ip()));
     assert!(line(&ran.stdout, "could  backend arena").contains("nobody listens"));
     assert!(!ran.stdout.contains("BITES  backend"));
 

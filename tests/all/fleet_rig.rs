@@ -15,6 +15,7 @@ use ringgate_os::clock;
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Text, wait_for};
 use crate::fleet_etcd::{Etcd, is_installed};
+use crate::own::own_ip;
 
 /// No key that anybody else writes.
 const HISTORY_END: &str = "/f/history-ends";
@@ -82,7 +83,7 @@ impl Fleet {
 
     /// Where its etcd answers.
     pub(crate) fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.etcd.members[0].port)
+        format!("http://{}:{}", own_ip(), self.etcd.members[0].port)
     }
 
     fn answers(&self) {

@@ -12,9 +12,7 @@ use ringgate_gate::{Counters, Ended};
 use ringgate_io::Choice;
 use ringgate_os::clock;
 
-use crate::gateway_rig::{
-    Echo, Gateway, Wishes, local, on_both_drivers, reports, socket_toward, until,
-};
+use crate::gateway_rig::{Echo, Gateway, Wishes, local, on_both_drivers, socket_toward, until};
 use crate::own::{own_address, take_again};
 
 on_both_drivers!(
@@ -295,7 +293,7 @@ fn a_busy_worker_waits_for_more_until_it_is_told_not_to(io: Choice) {
     gateway.adopt_delay(BatchDelay::OFF);
     until("it is told", || gateway.gathers().is_some());
     let told = gateway.gathers().expect("as above");
-    let turns = || reports(gateway.fleet())[0].turns;
+    let turns = || gateway.fleet().published()[0].report().turns;
     let enough = turns() + 200;
     until("it has gone on", || turns() > enough);
     assert_eq!(gateway.gathers(), Some(Gathers { delay_ns: 0, ..told }));

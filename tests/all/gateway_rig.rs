@@ -127,9 +127,10 @@ impl Gateway {
         self.fleet().adopt(&self.setup, Vec::new());
     }
 
-    /// What the first worker has waited on purpose, once it goes by the last setup.
+    /// What the first worker has waited on purpose, as it says by itself once it goes by the last
+    /// setup: to be asked would wake it.
     pub(crate) fn gathers(&self) -> Option<Gathers> {
-        let report = &reports(self.fleet())[0];
+        let report = self.fleet().published()[0].report();
         (report.revision == self.setup.revision).then_some(report.gathers)
     }
 

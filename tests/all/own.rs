@@ -37,8 +37,8 @@ pub(crate) fn own_address() -> SocketAddr {
     SocketAddr::from((own_ip(), own_port()))
 }
 
-/// A port for UDP at every address, which only tests of wildcards need: no other program of tests has
-/// one there, and own ports lie above.
+/// A port for UDP at every address, which only tests of wildcards need: no other program of tests
+/// has one there, and own ports lie above.
 pub(crate) fn own_wildcard_port() -> u16 {
     let candidates = CLAIM - WILDCARDS..CLAIM;
     let claim = |port: &u16| {

@@ -107,8 +107,8 @@ pub(super) struct PlayerArgs {
     /// them is exit code 5
     #[arg(long, value_name = "N|P%", default_value = "0")]
     allow_unconnected: Allowance,
-    /// Whoever leaves waits so long for answers that are on their way, and twice the slowest path of
-    /// `--impair`
+    /// Whoever leaves waits so long for answers that are on their way, and twice the slowest path
+    /// of `--impair`
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     linger: Duration,
     /// The gateway's process, to see its CPU time; found by --admin where that is given

@@ -8,7 +8,6 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use ringgate_report::text::put;
 use serde::{Deserialize, Serialize};
 
 /// One thread's CPU time since it began.
@@ -134,10 +133,7 @@ fn in_hex(ip: IpAddr) -> String {
         IpAddr::V6(ip) => ip.octets().to_vec(),
     };
     let words = octets.chunks_exact(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]]));
-    words.fold(String::new(), |mut text, word| {
-        put(&mut text, format_args!("{word:08X}"));
-        text
-    })
+    words.fold(String::new(), |text, word| text + &format!("{word:08X}"))
 }
 
 fn holder(inode: u64) -> Option<u32> {

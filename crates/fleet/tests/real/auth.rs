@@ -15,6 +15,7 @@ use ringgate_fleet::etcd::{Client, Code, Credentials, Error, Options};
 use super::rig::skip;
 use super::rig::{Etcd, is_installed, until};
 use super::watcher::{PREFIX, Watcher};
+use crate::own::own_ip;
 
 fn with_user(options: Options, user: &str, password: &str) -> Client {
     let password = zeroize::Zeroizing::new(password.to_owned());

@@ -2,6 +2,7 @@
 
 use super::rig::{Etcd, is_installed, until};
 use super::watcher::{PREFIX, Watcher};
+use crate::own::own_ip;
 
 #[tokio::test]
 async fn a_member_without_a_quorum_is_not_believed_and_its_fellows_are_found() {
