@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 
 use libfuzzer_sys::fuzz_target;
+use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::{Field, Guard, Order, Width};
-use ringgate_core::proto::replay::{Policy, Refusal};
+use ringgate_core::proto::replay::Policy;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&[how, size, gap, first, offset], steps)) = data.split_first_chunk() else { return };
@@ -19,20 +20,31 @@ fuzz_target!(|data: &[u8]| {
     let mut latest = (1 << 40) + u64::from(first);
     let mut guard = Guard::starting_with((latest % range) as u32, &policy);
     let mut seen = HashSet::from([latest]);
-    for step in steps {
+    let mut awaited = None;
+    for (at, step) in steps.iter().enumerate() {
         // Up to 127 ahead or behind, which is less than half of any range.
         let full = latest.wrapping_add_signed(i64::from(*step as i8).max(-127));
+        let was_silent = at % 4 != 3;
+        let is_doubted = policy.gap_limit() == 0 && full > latest + u64::from(size / 2);
         let expected = if full <= latest && latest - full >= u64::from(size) {
-            Err(Refusal::TooOld)
+            Err(DropReason::ReplayTooOld)
         } else if seen.contains(&full) {
-            Err(Refusal::Duplicate)
+            Err(DropReason::ReplayDuplicate)
         } else if policy.gap_limit() > 0 && full > latest + policy.gap_limit() {
-            Err(Refusal::Gap)
+            Err(DropReason::SequenceGap)
+        } else if is_doubted && !(was_silent && awaited == Some(full)) {
+            Err(DropReason::GapUnconfirmed)
         } else {
             Ok(())
         };
-        assert_eq!(guard.pass((full % range) as u32, width, &policy), expected);
+        let passed = guard.pass_doubtful((full % range) as u32, width, &policy, was_silent);
+        assert_eq!(passed, expected);
+        if expected == Err(DropReason::GapUnconfirmed) {
+            awaited = was_silent.then_some(full + 1);
+        }
+        assert_eq!(guard.awaited(), awaited.filter(|_| expected.is_err()));
         if expected.is_ok() {
+            awaited = None;
             seen.insert(full);
             latest = latest.max(full);
         }

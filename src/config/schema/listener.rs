@@ -179,7 +179,8 @@ pub(in crate::config) const LISTENER: Table = Table {
             Presence::Default("0"),
             "A jump over more than this many sequences ends the session. 0: any jump is fine. Unreal: up to 8191, and by two \
              packets, because nothing proves who has sent one. Plain: it needs sequence, is below half of its numbers, and anybody \
-             who can send in a player's name can end its session.",
+             who can send in a player's name can end its session; with 0 the next number has to continue a jump over more than half \
+             the replay_window.",
         ),
         Field::new(
             "keep_alive",

@@ -7,9 +7,14 @@
 //! numbers.
 //!
 //! Nothing is authenticated. Whoever can send in a player's name can use up numbers, and end a
-//! session by a jump where those are limited.
+//! session by a jump where those are limited. Where they are not, one number far ahead would put
+//! all of the player's own behind the window. So [`Guard::pass_doubtful`] believes a jump over more
+//! than half the window as RFC 3550 does (appendix A.1): when the next number continues it, and
+//! only from a source that was silent before. Two forged jumps over half a window each leave the
+//! player's own numbers in it.
 
 use crate::carry::{Broken, Carry, Reader, Writer};
+use crate::drops::DropReason;
 use crate::proto::replay::{Policy, Refusal, Window};
 use crate::proto::seq::distance;
 
@@ -106,6 +111,8 @@ impl Field {
 pub struct Guard {
     /// Invariant: has a latest sequence, of at least 2^32, once the guard was started.
     window: Window,
+    /// The number that would confirm a jump that was refused, extended; 0 for none.
+    awaited: u64,
 }
 
 impl Guard {
@@ -113,7 +120,7 @@ impl Guard {
     /// come.
     pub fn starting_with(first: u32, policy: &Policy) -> Self {
         // A range of every width, so that there is room behind the first.
-        Self { window: Window::starting_at((1 << 32) + u64::from(first) + 1, policy) }
+        Self { window: Window::starting_at((1 << 32) + u64::from(first) + 1, policy), awaited: 0 }
     }
 
     /// Whether it was started, and can be asked.
@@ -126,14 +133,61 @@ impl Guard {
         self.window.newest()
     }
 
+    /// The number that would confirm a jump, extended.
+    pub const fn awaited(&self) -> Option<u64> {
+        if self.awaited == 0 { None } else { Some(self.awaited) }
+    }
+
+    /// Goes on waiting for a number that would confirm a jump.
+    pub const fn wait_for(&mut self, awaited: Option<u64>) {
+        self.awaited = match awaited {
+            Some(full) => full,
+            None => 0,
+        };
+    }
+
     /// Takes a number that was not seen before, or says why not and changes nothing.
     #[inline]
     pub fn pass(&mut self, number: u32, width: Width, policy: &Policy) -> Result<(), Refusal> {
+        self.window.commit(self.extend(number, width)?, policy)
+    }
+
+    /// The same for numbers that anybody may have made up. Where the policy has no limit, a jump
+    /// over more than half the window is refused until the next number continues it. Unless the
+    /// source `was_silent` before, no such jump is looked at.
+    #[inline]
+    pub fn pass_doubtful(
+        &mut self,
+        number: u32,
+        width: Width,
+        policy: &Policy,
+        was_silent: bool,
+    ) -> Result<(), DropReason> {
+        let full = self.extend(number, width)?;
+        let ahead = full.saturating_sub(self.window.newest());
+        if ahead > u64::from(policy.size_bits() / 2) && policy.gap_limit() == 0 {
+            self.confirm(full, was_silent)?;
+        }
+        self.window.commit(full, policy)?;
+        self.awaited = 0;
+        Ok(())
+    }
+
+    #[cold]
+    const fn confirm(&mut self, full: u64, was_silent: bool) -> Result<(), DropReason> {
+        if was_silent && full == self.awaited {
+            return Ok(());
+        }
+        self.awaited = if was_silent { full.saturating_add(1) } else { 0 };
+        Err(DropReason::GapUnconfirmed)
+    }
+
+    #[inline]
+    fn extend(&self, number: u32, width: Width) -> Result<u64, Refusal> {
         let latest = self.window.newest();
         let steps = distance(width.bits(), u64::from(number), latest);
         // It exists as long as nobody sends 2^63 numbers.
-        let full = latest.checked_add_signed(steps).ok_or(Refusal::TooOld)?;
-        self.window.commit(full, policy)
+        latest.checked_add_signed(steps).ok_or(Refusal::TooOld)
     }
 }
 
@@ -143,7 +197,8 @@ crate::carried_by_number!(Order { Big = 0, Little = 1 });
 
 impl Carry for Guard {
     fn write(&self, out: &mut Writer<'_>) {
-        let Self { window } = self;
+        // What would confirm a jump is in a record of its own: see the gate's hand-over.
+        let Self { window, awaited: _ } = self;
         window.write(out);
     }
 
@@ -153,7 +208,7 @@ impl Carry for Guard {
         if window.newest() < 1 << 32 && window.newest() != 0 {
             return Err(Broken::Invalid("guard"));
         }
-        Ok(Self { window })
+        Ok(Self { window, awaited: 0 })
     }
 }
 
@@ -252,6 +307,50 @@ mod tests {
             if expected.is_ok() {
                 seen.insert(full);
                 latest = latest.max(full);
+            }
+        }
+    }
+
+    fn doubted(guard: &mut Guard, number: u16, was_silent: bool) -> Result<(), DropReason> {
+        guard.pass_doubtful(number.into(), Width::Sixteen, &Policy::NETCODE, was_silent)
+    }
+
+    #[test]
+    fn a_jump_is_believed_when_the_next_number_continues_it() {
+        let mut guard = Guard::starting_with(65_000, &Policy::NETCODE);
+        assert_eq!(doubted(&mut guard, 65_128, false), Ok(()), "half a window");
+        let far = Err(DropReason::GapUnconfirmed);
+        for forged in [32_000, 32_001, 32_002] {
+            assert_eq!(doubted(&mut guard, forged, false), far, "the player is heard");
+        }
+        assert_eq!(doubted(&mut guard, 31_000, true), far);
+        assert_eq!(doubted(&mut guard, 31_002, true), far, "not the next one");
+        assert_eq!(doubted(&mut guard, 31_002, true), far, "a copy continues nothing");
+        assert_eq!(doubted(&mut guard, 65_001, true), Ok(()), "the player's own, meanwhile");
+        assert_eq!(doubted(&mut guard, 31_003, true), far, "which ends the doubt");
+        assert_eq!(doubted(&mut guard, 65_001, true), Err(DropReason::ReplayDuplicate));
+        assert_eq!(doubted(&mut guard, 31_004, true), Ok(()));
+        assert_eq!(
+            doubted(&mut guard, 65_128, true),
+            Err(DropReason::ReplayTooOld),
+            "as it was accepted"
+        );
+    }
+
+    #[test]
+    fn two_forged_jumps_leave_a_players_own_numbers_in_the_window() {
+        for width in [Width::Eight, Width::Sixteen, Width::ThirtyTwo] {
+            let policy = Policy::new(64, 0).expect("a size");
+            for first in [0, 100, (width.half_range() * 2 - 3) as u32] {
+                let number = |ahead: u32| {
+                    (u64::from(first.wrapping_add(ahead)) & (width.half_range() * 2 - 1)) as u32
+                };
+                let mut guard = Guard::starting_with(first, &policy);
+                let mut pass = |ahead| guard.pass_doubtful(number(ahead), width, &policy, false);
+                assert_eq!([pass(32), pass(64)], [Ok(()); 2]);
+                assert!(
+                    (1..200).filter(|ahead| ![32, 64].contains(ahead)).all(|it| pass(it).is_ok())
+                );
             }
         }
     }

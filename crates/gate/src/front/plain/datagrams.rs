@@ -14,7 +14,6 @@ use crate::turn::Turn;
 use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
-use ringgate_core::proto::replay::Refusal;
 
 /// What a datagram that looks as it should is made of.
 #[derive(Clone, Copy)]
@@ -137,7 +136,7 @@ impl PlainFront {
         Ok(())
     }
 
-    /// Lets each number pass once; a jump ends the session.
+    /// Lets each number pass once; a jump ends the session, or has to be continued.
     fn guard(
         &mut self,
         turn: &mut Turn<'_>,
@@ -155,11 +154,14 @@ impl PlainFront {
             self.start_guards(index, rules, number);
             return Ok(());
         }
-        let passed = self.guards[0].of(index).pass(number, sequence.field.width, &sequence.policy);
-        if passed == Err(Refusal::Gap) {
+        let was_silent = turn.now.mono_ns >= session.heard_ns + JUMP_SILENCE_NS;
+        let guard = self.guards[0].of(index);
+        let (width, policy) = (sequence.field.width, &sequence.policy);
+        let passed = guard.pass_doubtful(number, width, policy, was_silent);
+        if passed == Err(DropReason::SequenceGap) {
             self.bar(turn, index);
         }
-        Ok(passed?)
+        passed
     }
 
     pub(crate) fn start_guards(&mut self, index: Entry<Session>, rules: &Plain, first: u32) {
@@ -168,6 +170,10 @@ impl PlainFront {
         }
     }
 }
+
+/// How long nothing has passed of a source of which a jump over more than half a window is looked
+/// at. Players who are heard once a second stay below it.
+const JUMP_SILENCE_NS: u64 = 2_000_000_000;
 
 /// Silence after which a session is over, or a barred source free again.
 pub(crate) const fn patience_ns(rules: &Plain, session: &Session) -> u64 {

@@ -27,6 +27,62 @@ fn each_number_passes_once_and_only_within_the_window() {
     rig.provokes(DropReason::ReplayTooOld, |rig| rig.deliver(home(1), &numbered(358)));
 }
 
+/// Guarded by numbers that may jump.
+fn unlimited() -> (Rig, (LocalIp, usize)) {
+    let policy = Policy::new(256, 0).expect("a size");
+    let mut rig = plain_rig(|rules| {
+        rules.sequence = Some(crate::setup::Sequence { policy, ..unet(false) });
+    });
+    let player = play_with(&mut rig, home(1), [&numbered(353), &numbered(354)]);
+    (rig, player)
+}
+
+#[test]
+fn numbers_that_are_made_up_silence_no_player() {
+    let (mut rig, _) = unlimited();
+    let far = DropReason::GapUnconfirmed;
+    for number in 355..655 {
+        rig.pass(33);
+        // Far ahead alone, in a row, and as a copy; and two that a loss might have brought.
+        let ahead = number + 32_000;
+        for made_up in [ahead, ahead + 1, ahead + 1] {
+            rig.provokes(far, |rig| rig.deliver(home(1), &numbered(made_up)));
+        }
+        if number == 400 {
+            (1..=2).for_each(|it| rig.deliver(home(1), &numbered(number - 1 + it * 128)));
+        }
+        arrived(&mut rig);
+        rig.deliver(home(1), &numbered(number));
+        let passed = arrived(&mut rig).len();
+        // A made-up one has used it up.
+        assert_eq!(passed, usize::from(number != 527), "{number}");
+    }
+    rig.provokes(DropReason::ReplayDuplicate, |rig| rig.deliver(home(1), &numbered(654)));
+}
+
+#[test]
+fn a_player_goes_on_after_a_long_loss_and_old_numbers_stay_refused() {
+    let (mut rig, _) = unlimited();
+    let far = DropReason::GapUnconfirmed;
+    rig.pass(1900);
+    rig.provokes(far, |rig| rig.deliver(home(1), &numbered(20_000)));
+    rig.provokes(far, |rig| rig.deliver(home(1), &numbered(20_001)));
+    rig.pass(200);
+    rig.provokes(far, |rig| rig.deliver(home(1), &numbered(20_002)));
+    rig.deliver(home(1), &numbered(355));
+    rig.pass(2100);
+    rig.provokes(far, |rig| rig.deliver(home(1), &numbered(20_003)));
+    arrived(&mut rig);
+    rig.deliver(home(1), &numbered(20_004));
+    assert_eq!(arrived(&mut rig).len(), 1);
+    rig.deliver(home(1), &numbered(20_003));
+    assert_eq!(arrived(&mut rig).len(), 1, "it was refused, and may come late");
+    for old in [353, 354, 355] {
+        rig.provokes(DropReason::ReplayTooOld, |rig| rig.deliver(home(1), &numbered(old)));
+    }
+    rig.provokes(DropReason::ReplayDuplicate, |rig| rig.deliver(home(1), &numbered(20_004)));
+}
+
 #[test]
 fn a_gap_ends_the_session_and_bars_its_source_for_a_while() {
     let (mut rig, (local, server)) = guarded(false);
@@ -90,8 +146,9 @@ fn a_reload_of_the_guard_begins_anew_and_ends_nothing() {
     rig.mail(Mail::Setup(Arc::new(setup)));
     rig.turn();
     rig.deliver(home(1), &numbered(2000));
-    rig.deliver(home(1), &numbered(20_000));
-    assert_eq!(arrived(&mut rig).len(), 2);
+    rig.deliver(home(1), &numbered(2032));
+    rig.deliver(home(1), &numbered(2064));
+    assert_eq!(arrived(&mut rig).len(), 3);
     rig.provokes(DropReason::ReplayTooOld, |rig| rig.deliver(home(1), &numbered(2000)));
     assert_eq!(rig.sessions(), 1);
 }
