@@ -205,7 +205,11 @@ impl Control {
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let router = http::router(Arc::clone(&view), sender.clone());
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
-        let listeners = Listeners::of(&setup, plan::links(&config));
+        let mut links = plan::links(&config);
+        if let Some(inherited) = &inherited {
+            links.inherit(inherited.facts.has_links, &setup);
+        }
+        let listeners = Listeners::of(&setup, links);
         let known = inherited.as_ref().map(|it| notify::Known {
             notify: it.facts.notify.clone(),
             watchdog_us: it.facts.watchdog_us.clone(),

@@ -29,13 +29,13 @@ use crate::membership;
 use copying::{Offer, converse, note};
 use outcome::{Lap, Pause};
 use ringgate_fleet::lease::Handed;
-use ringgate_gate::{BackendId, LinkKind, Phase};
+use ringgate_gate::{Backend, BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
 use ringgate_worker::handover::{
-    Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, RetiredRow, SocketRow,
+    BackendRow, Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, SocketRow,
     TAKEN_WITHIN,
 };
 use ringgate_worker::{Fleet, Frozen, Gift, PartOfRest};
@@ -257,6 +257,7 @@ impl ControlLoop {
             notify: self.notifier.known().notify.clone(),
             watchdog_us: self.notifier.known().watchdog_us.clone(),
             retired: self.retired(),
+            backends: self.backends_of_players(),
             card: None,
         }
     }
@@ -266,15 +267,23 @@ impl ControlLoop {
         self.config.gateway.run_dir.join(ANNOUNCE_SOCKET)
     }
 
-    fn retired(&self) -> Vec<RetiredRow> {
-        let backends = self.setup.backends.pairs();
+    /// Those for whose players a successor of an earlier release keeps them.
+    fn retired(&self) -> Vec<BackendRow> {
         // The successor knows the fleet's by its own copy, which may be older.
         let file = self.membership.as_ref().map_or(&*self.config, |it| it.file());
         let is_in_file = |name: &str| file.backends.iter().any(|own| own.name == name);
         let has_players = |id: BackendId| self.view.players(id) > 0;
-        let gone =
-            backends.filter(|(id, it)| (it.retired || !is_in_file(&it.name)) && has_players(*id));
-        gone.map(|(_, it)| RetiredRow {
+        self.backend_rows(|id, it| (it.retired || !is_in_file(&it.name)) && has_players(id))
+    }
+
+    /// A player may come to any of them before the barrier, but to none that is retired.
+    fn backends_of_players(&self) -> Vec<BackendRow> {
+        self.backend_rows(|id, it| !it.retired || self.view.players(id) > 0)
+    }
+
+    fn backend_rows(&self, is_meant: impl Fn(BackendId, &Backend) -> bool) -> Vec<BackendRow> {
+        let meant = self.setup.backends.pairs().filter(|(id, it)| is_meant(*id, it));
+        let row = |it: &Backend| BackendRow {
             name: it.name.clone(),
             address: match it.link {
                 LinkKind::Udp { address } => Some(address),
@@ -282,8 +291,8 @@ impl ControlLoop {
             },
             slots: it.slots,
             grace_ns: it.grace_ns,
-        })
-        .collect()
+        };
+        meant.map(|(_, it)| row(it)).collect()
     }
 
     /// The barrier, and everything after it. Returns whether another process has the gateway now.

@@ -104,6 +104,15 @@ pub(super) struct Links {
     pub(super) udp: bool,
 }
 
+impl Links {
+    /// Players of the process before keep theirs, whatever the config needs.
+    pub(super) fn inherit(&mut self, has_bundles: bool, setup: &Setup) {
+        let is_udp = |it: &Backend| matches!(it.link, LinkKind::Udp { .. });
+        self.bundles |= has_bundles;
+        self.udp |= setup.backends.iter().any(is_udp);
+    }
+}
+
 /// Those that a config needs: for its backends, and for those that a fleet may bring.
 pub(super) fn links(config: &Config) -> Links {
     let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));

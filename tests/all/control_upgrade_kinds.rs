@@ -19,6 +19,7 @@ use crate::upgrade_rig::{self, Line};
 
 on_both_drivers!(
     players_of_every_kind_play_on,
+    players_play_on_whatever_the_file_says_of_their_backends,
     a_handshake_that_is_half_done_is_finished_with_the_next_process,
     who_was_denied_stays_out,
     what_is_watched_ends_with_a_word,
@@ -32,9 +33,82 @@ fn config(io: Choice) -> Text {
     upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" })
 }
 
+/// What an operator has made of the backends in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edit {
+    None,
+    /// Others are there, and listeners send players to those.
+    Gone,
+    /// The same, and those before are still there.
+    Unlisted,
+    /// They are called something else.
+    Renamed,
+    /// They are elsewhere, over another kind of link where that can be.
+    Moved,
+    /// They take fewer players than they have.
+    Fewer,
+}
+
+/// The file with such backends: a netcode listener over a bundle link, and one for each server.
+fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Text {
+    let mut text = config(io);
+    let netcode = format!(
+        "protocol = \"netcode\"\nprotocol_id = \"{PROTOCOL_ID:#x}\"\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n"
+    );
+    let slots = if edit == Edit::Fewer { 0 } else { 8 };
+    let named = |name: &str| match edit {
+        Edit::None | Edit::Moved | Edit::Fewer => format!("{name}-1"),
+        Edit::Gone | Edit::Unlisted | Edit::Renamed => format!("{name}-2"),
+    };
+    let udp = |name: String, address: SocketAddr| {
+        format!(
+            "[[backend]]\nname = \"{name}\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = {slots}\n"
+        )
+    };
+    let bundle = |name: &str| {
+        format!("[[backend]]\nname = \"{name}\"\nlink = \"bundle\"\nslots = {slots}\n")
+    };
+    let nowhere = |port: u16| SocketAddr::from(([127, 0, 0, 9], port));
+    let is_other = matches!(edit, Edit::Gone | Edit::Unlisted | Edit::Moved);
+    if edit == Edit::Unlisted {
+        text.more.push_str(&bundle("arena"));
+    }
+    let arena = if edit == Edit::Moved { "arena" } else { &named("arena").replace("-1", "") };
+    text.listener = format!("keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"{arena}\"]\n");
+    text.backends =
+        if edit == Edit::Moved { udp(arena.to_owned(), nowhere(9)) } else { bundle(arena) };
+    for (at, (name, address)) in (10..).zip(servers) {
+        let backend = named(name);
+        let rules = match *name {
+            "any" => format!(
+                "protocol = \"plain\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8, strip = true }}\n\
+                 tokens = [{{ hex = \"{}\", backend = \"{backend}\" }}]\n\
+                 sequence = {{ offset = 0, bits = 16, order = \"big\" }}\nguard = \"up\"\n",
+                hex(&ROUTE)
+            ),
+            "ue" => "protocol = \"unreal\"\n".to_owned(),
+            _ => netcode.clone(),
+        };
+        put(
+            &mut text.more,
+            format_args!(
+                "[[listener]]\nname = \"{name}\"\nbind = [\"127.0.0.1:0\"]\nmax_sessions = 20\n\
+                 {rules}backends = [\"{backend}\"]\n"
+            ),
+        );
+        text.more.push_str(&udp(backend, if is_other { nowhere(at) } else { *address }));
+        if edit == Edit::Unlisted {
+            text.more.push_str(&udp(format!("{name}-1"), *address));
+        }
+    }
+    text
+}
+
 /// Servers of every kind, and a gateway in front of them.
 struct Fleet {
     line: Line,
+    /// Where the servers of each listener are.
+    servers: Vec<(&'static str, SocketAddr)>,
     _game: Game,
     _udp: Echo,
     _plain: Echo,
@@ -64,38 +138,15 @@ impl Fleet {
         let [(udp, udp_at), (plain, plain_at)] = [(); 2].map(|()| bound(loopback));
         let apart = own_address().map(bound);
         let unreal = UnrealServer::start(Framing::default(), 2);
-        let mut text = config(io);
-        let netcode = format!(
-            "protocol = \"netcode\"\nprotocol_id = \"{PROTOCOL_ID:#x}\"\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n"
-        );
-        let by_token = format!(
-            "protocol = \"plain\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8, strip = true }}\n\
-             tokens = [{{ hex = \"{}\", backend = \"any-1\" }}]\n\
-             sequence = {{ offset = 0, bits = 16, order = \"big\" }}\nguard = \"up\"\n",
-            hex(&ROUTE)
-        );
-        let apart_at = apart.as_ref().map(|(_, address)| *address);
-        let mut add = |name: &str, rules: &str, address: SocketAddr| {
-            put(
-                &mut text.more,
-                format_args!(
-                    "[[listener]]\nname = \"{name}\"\nbind = [\"127.0.0.1:0\"]\nmax_sessions = 20\n\
-                     {rules}backends = [\"{name}-1\"]\n[[backend]]\nname = \"{name}-1\"\n\
-                     link = \"udp\"\naddress = \"{address}\"\nslots = 8\n"
-                ),
-            );
-        };
-        add("udp", &netcode, udp_at);
-        add("any", &by_token, plain_at);
-        add("ue", "protocol = \"unreal\"\n", unreal.address);
-        if let Some(address) = apart_at {
-            add("apart", &netcode, address);
-        }
+        let mut servers = vec![("udp", udp_at), ("any", plain_at), ("ue", unreal.address)];
+        servers.extend(apart.as_ref().map(|(_, address)| ("apart", *address)));
+        let text = file(io, &servers, Edit::None);
         let line = Line::start(&text);
         let game = Game::start(&line.daemon, "arena");
         let (udp, plain) = (Echo::udp(udp), Echo::udp(plain));
         let apart = apart.map(|(socket, _)| Echo::udp(socket));
-        let this = Self { line, _game: game, _udp: udp, _plain: plain, _apart: apart, unreal };
+        let this =
+            Self { line, servers, _game: game, _udp: udp, _plain: plain, _apart: apart, unreal };
         this.line.daemon.ready();
         this
     }
@@ -218,6 +269,39 @@ fn players_of_every_kind_play_on(io: Choice) {
     let status = fleet.line.daemon.status();
     assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
     assert_eq!(fleet.line.generation(), 4);
+}
+
+fn players_play_on_whatever_the_file_says_of_their_backends(io: Choice) {
+    let mut fleet = Fleet::start(io);
+    let gateway = |name: &str| fleet.listener(name);
+    let mut netcode = vec![
+        Player::connected(fleet.line.daemon.listener, 1, KEY_HEX),
+        Player::connected(gateway("udp").expect("it is in the config"), 2, KEY_HEX),
+    ];
+    netcode.extend(gateway("apart").map(|address| Player::connected(address, 3, KEY_HEX)));
+    let mut plain = Numbered::new(gateway("any").expect("it is in the config"));
+    let mut unreal = UnrealPlayer::new(Framing::default(), 5, gateway("ue").expect("it is there"));
+    unreal.connect();
+    plain.echo();
+    plain.echo();
+    let players = netcode.len() + 2;
+    for edit in [Edit::Gone, Edit::Unlisted, Edit::Renamed, Edit::Moved, Edit::Fewer] {
+        // What is retired goes on as such, and is back when the file has it again.
+        for edit in [edit, edit, Edit::None] {
+            fleet.line.daemon.rewrite(&file(io, &fleet.servers, edit));
+            fleet.upgrade();
+            for player in &mut netcode {
+                player.echo(b"on it goes");
+            }
+            plain.echo();
+            unreal.echo();
+            assert_eq!(fleet.sessions().len(), players, "{edit:?}");
+        }
+    }
+    let status = fleet.line.daemon.status();
+    assert_eq!(status["totals"]["sessions_opened"], players as u64);
+    assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+    assert_eq!((fleet.unreal.connections(), fleet.unreal.tally().restarts), (1, 0));
 }
 
 fn a_handshake_that_is_half_done_is_finished_with_the_next_process(io: Choice) {

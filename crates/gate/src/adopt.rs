@@ -96,6 +96,9 @@ impl Common {
     /// What is spoken with each backend: what the first listener speaks that sends players there,
     /// but one that asks its servers goes before one that does not.
     fn adopt_fronts(&mut self, setup: &Setup) {
+        for state in &mut self.links.backends {
+            state.is_routed = false;
+        }
         for asks in [false, true] {
             for listener in setup.listeners.iter().rev() {
                 let front = Front::of(&listener.protocol);
@@ -103,9 +106,19 @@ impl Common {
                     continue;
                 }
                 for &backend in &listener.backends {
-                    self.links.backends[backend].front = front;
+                    let state = &mut self.links.backends[backend];
+                    (state.front, state.is_routed) = (front, true);
                 }
             }
+        }
+    }
+
+    /// A session has come from the process before. Where no listener sends players to its backend
+    /// any more, what is spoken there is what such sessions speak.
+    pub(crate) fn go_on_speaking(&mut self, backend: BackendId, front: Front) {
+        let state = &mut self.links.backends[backend];
+        if !state.is_routed && !state.front.asks_servers() {
+            state.front = front;
         }
     }
 }

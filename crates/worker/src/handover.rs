@@ -34,7 +34,7 @@ pub mod steps;
 
 pub use channel::Channel;
 pub use message::{
-    CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded, RetiredRow,
+    BackendRow, CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded,
     SocketRow, Told,
 };
 pub use steps::{Giver, GiverStep, Heard, TAKEN_WITHIN, Taker, TakerStep};

@@ -20,6 +20,7 @@ use crate::handover::{CardGiven, Facts, Given, SocketRow};
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_core::carry::Maps;
 use ringgate_core::crypto::Aead;
+use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::handover::{Arrived, Format, Import, SharedImport};
 use ringgate_gate::{
     Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId, WorkerIndex,
@@ -105,7 +106,7 @@ impl<'a> Heir<'a> {
         let addresses = addresses(plan, facts)?;
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
-        keep_retired(&mut setup, facts);
+        keep_backends(&mut setup, facts, &predecessor)?;
         predecessor.reserve(&mut setup);
         let setup = Arc::new(setup);
         let ours = Format::of(&setup, plan.workers, clock::boot_id());
@@ -115,9 +116,10 @@ impl<'a> Heir<'a> {
         // Replaced by what the predecessor's workers have agreed on.
         let claims = Arc::new(Claims::new(0, &[], setup.claim_limits()));
         let mut start = Start::with(plan, setup, claims, clock, addresses);
-        if let Some(run_dir) = &plan.run_dir {
-            start.link_paths =
-                (0..plan.workers).map(|at| sockets::link_path(run_dir, at)).collect();
+        if facts.has_links {
+            // Also where this config has no such backend: those of players who stay have links.
+            let path = |worker| sockets::link_path(&facts.run_dir, worker);
+            start.link_paths = (0..plan.workers).map(path).collect();
         }
         let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
@@ -474,26 +476,55 @@ fn addresses(plan: &Plan, facts: &Facts) -> Result<Vec<Vec<SocketAddr>>, String>
     Ok(addresses)
 }
 
-/// Backends that no config has any more, and that still have players, are kept for those.
-fn keep_retired(setup: &mut Setup, facts: &Facts) {
-    for row in &facts.retired {
-        let link = match row.address {
-            Some(address) => LinkKind::Udp { address },
-            None => LinkKind::Bundle { allow: Allowed { uids: Vec::new(), gids: Vec::new() } },
-        };
-        let kept = Backend {
-            name: row.name.clone(),
-            link,
-            slots: row.slots,
-            grace_ns: row.grace_ns,
-            retired: true,
-            drained: false,
-            intake: ringgate_gate::Intake::Anybody,
-        };
+/// Backends that the other process has and this config has not are kept for their players, as a
+/// reload keeps them.
+fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Result<(), String> {
+    let own = setup.backends.len();
+    for row in facts.retired.iter().chain(&facts.backends) {
+        let kept = kept(&row.name, row.address, row.slots, row.grace_ns);
         if !setup.backends.iter().any(|known| known.is_same(&kept)) {
             setup.backends.push(kept);
         }
     }
+    let count = setup.backends.len();
+    if count > BACKENDS_MAX {
+        return Err(format!(
+            "the config has {own} backends, and {} more may have players: {BACKENDS_MAX} are the most",
+            count - own
+        ));
+    }
+    if facts.backends.is_empty() {
+        // An earlier release says of them where they are, and no more.
+        for (name, address) in predecessor.backends() {
+            let kept = kept(name, address, OLDER_SLOTS, OLDER_GRACE_NS);
+            let is_known = setup.backends.iter().any(|known| known.is_same(&kept));
+            if !is_known && setup.backends.len() < BACKENDS_MAX {
+                setup.backends.push(kept);
+            }
+        }
+    }
+    Ok(())
 }
+
+fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> Backend {
+    Backend {
+        name: name.to_owned(),
+        link: match address {
+            Some(address) => LinkKind::Udp { address },
+            None => LinkKind::Bundle { allow: Allowed { uids: Vec::new(), gids: Vec::new() } },
+        },
+        slots,
+        grace_ns,
+        retired: true,
+        drained: false,
+        intake: ringgate_gate::Intake::Anybody,
+    }
+}
+
+/// What a backend has where the file says nothing else.
+const OLDER_GRACE_NS: u64 = 30_000_000_000;
+
+/// As many as a netcode server has. Who has a slot beyond them keeps it.
+const OLDER_SLOTS: u32 = 256;
 
 const TOO_FEW: &str = "what was given is not what was announced";

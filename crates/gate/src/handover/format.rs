@@ -97,6 +97,12 @@ impl Format {
         }
     }
 
+    /// The name of each backend, and where it listens; `None` for one that connects to the process.
+    pub fn backends(&self) -> impl Iterator<Item = (&str, Option<SocketAddr>)> {
+        let address = |it: &BackendFormat| it.address.map(SocketAddr::from);
+        self.backends.iter().map(move |it| (it.name.as_str(), address(it)))
+    }
+
     /// Begins the shared stream.
     pub fn write(&self, sink: &mut Sink<'_>) -> Result<(), Refused> {
         sink.begin(Whose::SHARED)?;

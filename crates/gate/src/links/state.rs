@@ -264,9 +264,12 @@ pub(crate) enum Seen {
 }
 
 /// What this worker knows about a backend.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one process")]
 pub(crate) struct BackendState {
     /// What players speak with it.
     pub(crate) front: Front,
+    /// A listener sends players there.
+    pub(crate) is_routed: bool,
     /// The link that has said hello as this backend.
     pub(crate) link: Option<LinkId>,
     /// Counts the links there have been: a session that was announced on an earlier one has to be
@@ -299,6 +302,7 @@ impl BackendState {
             // No process has said hello yet.
             LinkKind::Bundle { .. } => Self {
                 front: Front::Netcode,
+                is_routed: false,
                 link: None,
                 epoch: 0,
                 arrivals: 0,
@@ -315,6 +319,7 @@ impl BackendState {
             // Taken to be there until the kernel says that it is not.
             LinkKind::Udp { address } => Self {
                 front: Front::Netcode,
+                is_routed: false,
                 link: None,
                 epoch: 1,
                 arrivals: 1,
@@ -424,7 +429,9 @@ impl BackendState {
     /// Writes what is known. What the setup says is known there.
     pub(crate) fn hand_over(&self, out: &mut carry::Writer<'_>) {
         let Self {
+            // From the setup, or from the sessions.
             front: _,
+            is_routed: _,
             link,
             epoch,
             arrivals,

@@ -128,7 +128,11 @@ pub struct Facts {
     #[serde(default)]
     pub watchdog_us: Option<String>,
     /// Backends that the config does not have any more, and that still have players.
-    pub retired: Vec<RetiredRow>,
+    pub retired: Vec<BackendRow>,
+    /// Those that may have players at the barrier, whichever config has them. A process of an
+    /// earlier release says none.
+    #[serde(default)]
+    pub backends: Vec<BackendRow>,
     /// The interface that packets come by past the kernel's sockets, if its descriptors are given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<CardRow>,
@@ -167,9 +171,9 @@ pub struct CardGiven {
     pub counted: Vec<u64>,
 }
 
-/// A backend that is kept for its players.
+/// A backend that a successor keeps for its players, where its own config does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetiredRow {
+pub struct BackendRow {
     /// Its name.
     pub name: String,
     /// Where it listens; `None` where it connects to us.

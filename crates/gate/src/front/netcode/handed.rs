@@ -87,6 +87,7 @@ impl NetcodeFront {
             self.put_away(common, entry, unclaimed);
         }
         let entry = self.sessions.put(place, address, session)?;
+        common.go_on_speaking(claim.backend, Front::Netcode);
         if !common.claims.resume(&claim, token) {
             unclaimed.0.insert(entry.number(), token);
         }

@@ -30,7 +30,7 @@ impl PlainFront {
     /// Takes a session in, in the place of whatever was there.
     pub(crate) fn take_session(
         &mut self,
-        common: &Common,
+        common: &mut Common,
         place: Place,
         from: &mut Reader<'_>,
         unclaimed: &mut Unclaimed,
@@ -55,6 +55,7 @@ impl PlainFront {
             self.put_away(common, entry, unclaimed);
         }
         let (is_open, claim) = (session.is_open(), session.claim);
+        common.go_on_speaking(session.backend, Front::Plain);
         let entry = self.sessions.put(place, address, session)?;
         if is_open && !common.claims.resume(&claim, NO_TOKEN) {
             unclaimed.0.insert(entry.number(), NO_TOKEN);

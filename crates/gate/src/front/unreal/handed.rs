@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::front::protocol::Front;
-use crate::front::unreal::probed::Face;
+use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
@@ -63,11 +63,22 @@ impl UnrealFront {
             self.put_away(common, entry, unclaimed);
         }
         let entry = self.sessions.put(place, address, session)?;
+        common.go_on_speaking(claim.backend, Front::Unreal);
+        self.go_on_asking(common, address.listener, claim.backend);
         self.note_come(common, entry);
         if !common.claims.resume(&claim, NO_TOKEN) {
             unclaimed.0.insert(entry.number(), NO_TOKEN);
         }
         Ok(())
+    }
+
+    /// The server of a session is one that is asked, also where no listener sends players there any
+    /// more.
+    fn go_on_asking(&mut self, common: &Common, listener: ListenerId, backend: BackendId) {
+        let Some(rules) = common.setup.listeners[listener].unreal() else { return };
+        let now_ns = common.life.turned_ns;
+        self.probed[backend].get_or_insert_with(|| Probed::new(rules, now_ns));
+        self.has_servers = true;
     }
 
     /// Notes what follows from a session: one that is opening counts, and an open one is known by

@@ -135,5 +135,5 @@ impl Slots {
     }
 }
 
-/// Slots that a session may keep where its backend has fewer now.
-const SLOTS_KEPT: u32 = 1 << 16;
+/// Slots that a session may keep where its backend has fewer now: all that a config can give.
+const SLOTS_KEPT: u32 = 1 << 20;
