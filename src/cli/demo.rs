@@ -122,6 +122,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         run_dir: Some(run_dir.0.clone()),
         expects_udp: false,
         card: None,
+        spent: Vec::new(),
         workers: args.workers,
         pin: false,
         io: Choice::Auto,

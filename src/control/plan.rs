@@ -62,6 +62,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         },
         spin: config.gateway.spin,
         card: card(config),
+        spent: Vec::new(),
     })
 }
 

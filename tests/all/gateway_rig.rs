@@ -246,6 +246,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         run_dir: wishes.udp.is_none().then(|| folder.path().to_owned()),
         expects_udp: false,
         card: None,
+        spent: Vec::new(),
         workers: wishes.workers,
         pin: false,
         io: wishes.io,

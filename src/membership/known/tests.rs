@@ -25,6 +25,7 @@ fn settings() -> Settings {
         instance: "one".to_owned(),
         lease_s: 10,
         copy: None,
+        left: None,
         run_dir: "/run/ringgate".into(),
         max_backends: 9,
     }

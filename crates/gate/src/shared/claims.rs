@@ -15,13 +15,13 @@ pub(crate) mod handed;
 pub(crate) mod history;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{BackendId, IdVec, ListenerId, Slot};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
-use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
+use crate::shared::claims::history::{History, SpentToken, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
 use crate::store::area::Area;
@@ -78,6 +78,8 @@ pub(crate) struct Wanted<'a> {
 /// Shared by all workers of a gateway.
 pub struct Claims {
     inner: Mutex<Inner>,
+    /// Tokens may have been spent that are not written down: read without the lock.
+    has_spent: AtomicBool,
     /// Keys the hashes of client ids and addresses.
     hashes: HashKey,
     /// Players of each backend: read without the lock to route.
@@ -154,6 +156,7 @@ impl Claims {
         };
         Self {
             inner: Mutex::new(inner),
+            has_spent: AtomicBool::new(false),
             hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
@@ -184,7 +187,34 @@ impl Claims {
         if let Some(position) = inner.find_client(hash, &key) {
             let token = inner.clients.at(position).token;
             inner.tokens.spend(token);
+            self.has_spent.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether spent tokens may be there that were not [taken](Self::take_spent).
+    pub fn has_spent(&self) -> bool {
+        self.has_spent.load(Ordering::Acquire)
+    }
+
+    /// Some of the spent tokens that are to be written down, so that they are spent in the next
+    /// process too, however this one ends.
+    pub fn take_spent(&self, count_max: usize) -> Vec<SpentToken> {
+        let mut inner = self.lock();
+        let spent = inner.tokens.take_spent(count_max);
+        self.has_spent.store(spent.len() == count_max, Ordering::Release);
+        spent
+    }
+
+    /// These could not be written down, and are to be taken again.
+    pub fn take_back_spent(&self, spent: &[SpentToken]) {
+        self.lock().tokens.take_back_spent(spent);
+        self.has_spent.store(true, Ordering::Release);
+    }
+
+    /// Remembers a token that a process before this one has written down. False where there is no
+    /// room.
+    pub fn remember_spent(&self, token: &SpentToken, now: Now) -> bool {
+        self.lock().tokens.remember_spent(token, now)
     }
 
     /// Whether a client id has a session at a listener.
@@ -225,6 +255,10 @@ impl Claims {
         inner.sources.enter(&Area::address(listener, &source));
         inner.sources.enter(&Area::block(listener, &source));
         let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
+        if wanted.allows_reuse {
+            // Of one that was spent before, the next numbers are others now.
+            self.has_spent.store(true, Ordering::Release);
+        }
         Ok((Claim { listener, client_id, backend, slot, source }, sequence))
     }
 
