@@ -93,6 +93,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: Vec::new(),
         backends: vec![BackendId(0)],

@@ -131,6 +131,7 @@ fn listener() -> Listener {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: Vec::new(),
         backends: vec![BackendId(1)],

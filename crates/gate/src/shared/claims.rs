@@ -33,6 +33,7 @@ use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_link::bundle::SessionId;
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +112,29 @@ struct Client {
     id: [u8; 8],
     listener: u8,
     token: TokenName,
+    /// A netcode player's session, once that is there.
+    session: [u8; 8],
+    /// The worker that has it has found it silent when it was last asked.
+    is_silent: bool,
 }
 
-const _: () = assert!(size_of::<Client>() == 16 && LISTENERS_MAX <= 1 << 8);
+const _: () = assert!(size_of::<Client>() == 25 && LISTENERS_MAX <= 1 << 8);
+
+/// The session that a client id has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seated {
+    pub(crate) session: SessionId,
+    /// The worker that has it has found it silent, when it was last asked.
+    pub(crate) is_silent: bool,
+    token: TokenName,
+}
+
+impl Seated {
+    /// Whether it was opened with this token.
+    pub(crate) fn is_by(&self, mac: &TokenMac) -> bool {
+        mac.starts_with(&self.token)
+    }
+}
 
 /// The slots of a backend: a bitmap, lowest free first.
 struct Slots {
@@ -222,6 +243,33 @@ impl Claims {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
         self.lock().find_client(hash, &key).is_some()
+    }
+
+    /// The session that a client id has at a listener.
+    pub(crate) fn seated(&self, listener: ListenerId, client_id: u64) -> Option<Seated> {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let inner = self.lock();
+        let &Client { session, is_silent, token, .. } =
+            inner.clients.at(inner.find_client(hash, &key)?);
+        let session = SessionId::from_u64(u64::from_le_bytes(session))?;
+        Some(Seated { session, is_silent, token })
+    }
+
+    /// Says which session a client id has, and whether that is silent.
+    pub(crate) fn seat(
+        &self,
+        listener: ListenerId,
+        client_id: u64,
+        (session, is_silent): (SessionId, bool),
+    ) {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        if let Some(position) = inner.find_client(hash, &key) {
+            let client = inner.clients.at_mut(position);
+            (client.session, client.is_silent) = (session.as_u64().to_le_bytes(), is_silent);
+        }
     }
 
     /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers
@@ -427,7 +475,13 @@ impl Inner {
 
 impl Client {
     const fn new(key: &ClientKey, token: TokenName) -> Self {
-        Self { id: key.client_id.to_le_bytes(), listener: key.listener.0 as u8, token }
+        Self {
+            id: key.client_id.to_le_bytes(),
+            listener: key.listener.0 as u8,
+            token,
+            session: [0; 8],
+            is_silent: false,
+        }
     }
 
     fn listener(&self) -> ListenerId {
