@@ -39,6 +39,7 @@ mod recorder;
 mod reload;
 mod runtime;
 mod sessions;
+mod spent;
 mod status;
 mod streaming;
 #[cfg(test)]
@@ -77,9 +78,11 @@ use recorder::Recorder;
 use ringgate_gate::{IdVec, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_state::SpentFiles;
 use ringgate_worker::handover::{Channel, Facts, Given};
 use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
+use spent::SpentKeeper;
 use view::View;
 use wakes::Events;
 pub use wakes::Signals;
@@ -141,6 +144,8 @@ pub struct Control {
     next: Option<(UnixListener, PathBuf)>,
     recorder: Recorder,
     keeper: Option<Keeper>,
+    /// Where spent tokens are written, or why they cannot be.
+    spent: Result<SpentFiles, String>,
     events: Events,
     joining: Option<Prepared>,
     /// Signals that wait until this process has the gateway.
@@ -156,7 +161,7 @@ impl Control {
             config,
             setup,
             kernel,
-            state,
+            mut state,
             program,
             inherited,
             fleet: joining,
@@ -177,6 +182,7 @@ impl Control {
             .map_err(|why| format!("cannot catch signals: {why}"))?;
         view.live().admin = config.admin.clone().map(Arc::new);
         let has_folder = state.folder.is_ok();
+        let spent = state.spent_files();
         let (mut denials, keeper) = Denials::start(state, view.now_ns());
         let config = Arc::new(config);
         let (joining, membership) = match joining {
@@ -255,6 +261,7 @@ impl Control {
             next,
             recorder,
             keeper,
+            spent,
             events,
             joining,
             unheard: Vec::new(),
@@ -370,6 +377,7 @@ impl Control {
             next,
             mut recorder,
             keeper,
+            spent,
             mut events,
             joining,
             unheard: _,
@@ -384,6 +392,8 @@ impl Control {
             main_loop.notifier.ready();
         }
         main_loop.keep_sockets(&fleet);
+        let (spent, why_not) = SpentKeeper::start(spent, fleet.claims(), fleet.clock())?;
+        main_loop.view.live().why_not_spent = why_not;
         let paths = [socket.as_ref().map(|(_, it)| it), next.as_ref().map(|(_, it)| it)];
         let announce = main_loop.announcements.as_ref().map(|_| main_loop.announce_path());
         let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().chain(announce).collect();
@@ -421,6 +431,9 @@ impl Control {
             main_loop.tell_recorded(runtime.block_on(events.signals.unheard()));
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
+            if let Some(spent) = spent {
+                spent.finish();
+            }
             return parted.map(|()| Some(events.signals));
         }
         // Before the workers stop: who asks from now on should hear that nobody is there.
@@ -430,6 +443,9 @@ impl Control {
         main_loop.denials.close();
         main_loop.leave_fleet(Order::Leave);
         let stopped = fleet.stop();
+        if let Some(spent) = spent {
+            spent.finish();
+        }
         tracing::info!(event = "stop", "stopped");
         runtime.block_on(finish(&mut recorder, keeper));
         // A worker's own error says more than that there was one.

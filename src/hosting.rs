@@ -4,16 +4,15 @@
 //!
 //! `gateways` says which gateways to connect to and `wellness` what becomes of answers; neither
 //! touches anything. `probe` asks game processes, `agones` the SDK server beside one, both over
-//! `http`. `member` has the tasks that speak with etcd, `leases` is what the next start has to know
-//! of the registration, and `handed` what a process has to know that takes the agent over while it
-//! runs. Game processes that register themselves come to the same door as at a gateway
-//! (`crate::membership::announced`).
+//! `http`. `member` has the tasks that speak with etcd, and `handed` what a process has to know
+//! that takes the agent over while it runs. What the next start has to know of the registration
+//! (`crate::membership::leases`) and the door to which game processes come that register themselves
+//! (`crate::membership::announced`) are a gateway's as well.
 
 mod agones;
 mod gateways;
 mod handed;
 mod http;
-mod leases;
 mod member;
 mod probe;
 mod wellness;
@@ -30,6 +29,7 @@ use crate::config::hosted::Hosted;
 use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};
 use crate::membership::copy::COPY_FILE;
 use crate::membership::{Door, Rules};
+use crate::membership::leases::LEASES_FILE;
 use handed::Beginning;
 pub use handed::Heirloom;
 pub use member::{Member, Resting, Shown, Status};
@@ -256,5 +256,3 @@ fn backend(backend: &Backend, own: u32) -> GuestBackend {
     GuestBackend { name: backend.name.clone(), link }
 }
 
-/// The file in `state_dir`.
-pub const LEASES_FILE: &str = "leases";

@@ -14,6 +14,7 @@ pub(crate) mod announced;
 mod claims;
 pub(crate) mod copy;
 mod known;
+pub(crate) mod leases;
 mod merge;
 pub(crate) mod news;
 mod own;
@@ -36,6 +37,8 @@ pub use announced::{Door, OwnedName, Rules};
 pub use copy::COPY_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
+pub use leases::LEASES_FILE;
+use leases::Left;
 pub use merge::{Merged, Refused, merged};
 pub use own::{EntranceRow, Facts, FrontRow};
 pub use players::PlayerCounts;
@@ -49,6 +52,8 @@ pub struct Prepared {
     truth: Truth,
     reading: Reading,
     handed: Option<Inherited>,
+    /// What the processes before have left in `state_dir`.
+    left: Left,
 }
 
 /// What does not change while the daemon runs.
@@ -63,6 +68,8 @@ struct Settings {
     lease_s: i64,
     /// Where the copy is, if there may be one.
     copy: Option<PathBuf>,
+    /// Where leases and instances are written for the next start, if they may be.
+    left: Option<PathBuf>,
     /// Where game processes connect, and which of them are let in when the gateway starts.
     run_dir: PathBuf,
     rules: Rules,
@@ -92,7 +99,8 @@ impl Prepared {
         let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
         let truth = truth.unwrap_or_default();
         let reading = Reading::new(&settings, fleet.key.clone(), &truth);
-        Ok(Some(Self { client, settings, truth, reading, handed: None }))
+        let left = settings.left.as_deref().map(leases::load).unwrap_or_default();
+        Ok(Some(Self { client, settings, truth, reading, handed: None, left }))
     }
 
     /// What the copy says.
@@ -100,9 +108,12 @@ impl Prepared {
         self.reading.known(now_s)
     }
 
-    /// Writes no copy: the folder is another gateway's, or cannot be used.
+    /// Writes nothing, and knows of no process before: the folder is another gateway's, or cannot
+    /// be used.
     pub fn forget_copy(&mut self) {
         self.settings.copy = None;
+        self.settings.left = None;
+        self.left = Left::default();
     }
 
     /// Goes on with the registration of the process before this one.
@@ -143,6 +154,7 @@ impl Settings {
             instance: format!("{random:016x}"),
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: Some(gateway.state_dir.join(COPY_FILE)),
+            left: Some(gateway.state_dir.join(LEASES_FILE)),
             run_dir: gateway.run_dir.clone(),
             rules: Rules::of(fleet, uid),
         })

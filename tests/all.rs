@@ -94,6 +94,8 @@ mod control_rig;
 mod control_second;
 #[path = "all/control_sessions.rs"]
 mod control_sessions;
+#[path = "all/control_spent.rs"]
+mod control_spent;
 #[path = "all/control_trace.rs"]
 mod control_trace;
 #[path = "all/control_upgrade.rs"]

@@ -113,6 +113,23 @@ impl Admin {
         self.ask("POST", path)
     }
 
+    /// Asks for something in which the process that was asked may end: `None` where it has ended
+    /// without an answer.
+    pub(super) fn ask_mortal(&self, path: &str) -> Result<Option<Answer>, Failure> {
+        let (mut stream, host) = self.connect().map_err(|why| self.unreachable(&why))?;
+        let sent = self.send(&mut stream, &host, "POST", path);
+        let mut answer = Vec::new();
+        let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+        if !answer.is_empty() {
+            let text = String::from_utf8_lossy(&answer);
+            return parse(&text).map(Some).ok_or_else(|| self.not_a_gateway());
+        }
+        match sent.and_then(|()| received) {
+            Err(why) if !is_end(&why) => Err(self.unreachable(&why)),
+            _ => Ok(None),
+        }
+    }
+
     /// Begins to read an answer that comes as it is made. Reading fails when nothing has come for
     /// [`ANSWER_TIMEOUT`].
     pub(super) fn stream(&self, path: &str) -> Result<Box<dyn BufRead>, Failure> {
@@ -234,6 +251,12 @@ impl Admin {
         ));
         stream.write_all(head.as_bytes())
     }
+}
+
+/// Whether the other process has closed its end, or its end has closed with it.
+fn is_end(why: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// What a request goes out through.

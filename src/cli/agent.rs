@@ -24,8 +24,8 @@ use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
 use crate::control::{Program, is_at};
-use crate::hosting::{self, LEASES_FILE, Prepared};
-use crate::membership::COPY_FILE;
+use crate::hosting::{self, Prepared};
+use crate::membership::{COPY_FILE, LEASES_FILE};
 use ringgate_state::Folder;
 use ringgate_worker::handover::{self, Channel};
 

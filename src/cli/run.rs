@@ -94,6 +94,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let state = state::open(&config.gateway)?;
     // Before the first worker serves the first player.
     plan.deny(state.denied(fleet.as_ref()));
+    plan.spent = state::spent_tokens(&state);
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
     privileges.give_up_files(&config, &args.config)?;

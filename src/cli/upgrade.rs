@@ -1,10 +1,13 @@
 //! `ringgate upgrade`: has a running gateway start the next release and hand over to it.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Answer, Place};
+use super::admin::{Admin, Answer, Place};
 use super::exit::print;
+use ringgate_os::clock::{self, Clock};
 
 /// Have a running gateway hand its players to the release that is installed now
 #[derive(Debug, clap::Args)]
@@ -24,9 +27,35 @@ struct Outcome {
     why: String,
 }
 
+/// Which process has the gateway, and with how many players.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Owner {
+    pid: u32,
+    /// Another one after each start, the same over an upgrade.
+    incarnation: String,
+    totals: Totals,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+struct Totals {
+    sessions: u64,
+}
+
+impl Owner {
+    /// `None` where no process answers, or not in these words.
+    fn of(admin: &Admin) -> Option<Self> {
+        serde_json::from_str(&admin.get("/status").ok()?).ok()
+    }
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
-    let Answer { status, body } = admin.post("/upgrade")?;
+    let before = Owner::of(&admin);
+    let Some(Answer { status, body }) = admin.ask_mortal("/upgrade")? else {
+        let after = await_owner(&admin);
+        let said = what_became(before.as_ref(), after.as_ref());
+        return said.map_or_else(|why| Err(Failure::failed(why)), |said| print(&said));
+    };
     let unexpected = || admin.unexpected(status, &body);
     let Outcome { upgraded, pid, pause_us, why } =
         serde_json::from_str(&body).map_err(|_| unexpected())?;
@@ -37,5 +66,71 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         }
         (409, false) => Err(Failure::failed(format_args!("the gateway goes on as it is: {why}"))),
         _ => Err(unexpected()),
+    }
+}
+
+/// The process that was asked has ended. Waits for the one that has the gateway now.
+fn await_owner(admin: &Admin) -> Option<Owner> {
+    let clock = Clock::start();
+    loop {
+        let owner = Owner::of(admin);
+        if owner.is_some() || clock.now_ns() >= OWNER_WITHIN.as_nanos() as u64 {
+            return owner;
+        }
+        clock::sleep(LOOK_EVERY);
+    }
+}
+
+/// What has become of the sessions.
+fn what_became(before: Option<&Owner>, after: Option<&Owner>) -> Result<String, String> {
+    let sessions = before.map(|it| it.totals.sessions);
+    let its =
+        sessions.map_or_else(|| "its sessions".to_owned(), |count| format!("its {count} sessions"));
+    let died = before.map_or_else(
+        || "the process that had the gateway has died".to_owned(),
+        |it| format!("process {}, which had the gateway, has died", it.pid),
+    );
+    let Some(after) = after else {
+        return Err(format!("{died}, and no other process answers: {its} are gone"));
+    };
+    let Owner { pid, incarnation, totals: Totals { sessions: left } } = after;
+    match before {
+        Some(before) if before.pid == *pid => Err(format!(
+            "the gateway has given no answer, and goes on as it is: process {pid}, with {left} sessions"
+        )),
+        Some(before) if before.incarnation == *incarnation => Ok(format!(
+            "upgraded: process {pid} goes on, with {left} sessions; {died} before it could say how long players waited\n"
+        )),
+        Some(_) => Err(format!("{died}; process {pid} has started without {its}")),
+        None => Err(format!("{died}; process {pid} has the gateway now, with {left} sessions")),
+    }
+}
+
+/// A successor that finds nothing given begins anew, and waits for the addresses for some seconds.
+const OWNER_WITHIN: Duration = Duration::from_secs(15);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(pid: u32, incarnation: &str, sessions: u64) -> Owner {
+        Owner { pid, incarnation: incarnation.to_owned(), totals: Totals { sessions } }
+    }
+
+    #[test]
+    fn what_has_become_of_the_sessions_is_said_whoever_has_died() {
+        let before = owner(7, "a", 20);
+        let became = |after: Option<Owner>| what_became(Some(&before), after.as_ref());
+        let gone = became(None).expect_err("nobody serves");
+        assert!(gone.contains("process 7,") && gone.contains("its 20 sessions are gone"), "{gone}");
+        let anew = became(Some(owner(8, "b", 0))).expect_err("they are gone");
+        assert!(anew.contains("process 8 has started without its 20 sessions"), "{anew}");
+        let same = became(Some(owner(7, "a", 20))).expect_err("it is no upgrade");
+        assert!(same.contains("goes on as it is: process 7, with 20 sessions"), "{same}");
+        let done = became(Some(owner(8, "a", 19))).expect("it has taken over");
+        assert!(done.starts_with("upgraded: process 8 goes on, with 19 sessions;"), "{done}");
+        let unknown = what_became(None, None).expect_err("nobody serves");
+        assert!(unknown.contains("its sessions are gone"), "{unknown}");
     }
 }

@@ -149,15 +149,17 @@ impl Word for Delivery {
 /// Where nobody else may have a player's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UniqueClients {
-    /// At this gateway's listener: a second login waits for the first session's end.
+    /// At this gateway's listener: a second login waits until the first session is silent.
     Gateway,
     /// At all listeners of the fleet with its group: the newer login wins.
     Fleet,
+    /// At this gateway's listener: the newer login wins.
+    Newest,
 }
 
 impl Word for UniqueClients {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("gateway", Self::Gateway), ("fleet", Self::Fleet)];
+        &[("gateway", Self::Gateway), ("fleet", Self::Fleet), ("newest", Self::Newest)];
 }
 
 /// What a listener speaks, with the fields that only this protocol has.
@@ -204,6 +206,9 @@ pub struct Netcode {
     pub delivery: Delivery,
     /// The group in which nobody else may have a player's id; `None` for this listener alone.
     pub unique_in: Option<Name>,
+    /// How long a session has to be silent for another login of its id to replace it; `None` where
+    /// the newest login wins.
+    pub replace_after: Option<Duration>,
 }
 
 /// The fields of an Unreal listener.

@@ -17,7 +17,9 @@ use super::keeper::{Done, Keeper, Ticket, Wanted};
 use super::{ControlLoop, Joining};
 use ringgate_gate::{self as gate, Denied, Ended, Setup, Survey};
 use ringgate_os::clock;
-use ringgate_state::{Change, Counts, DenyList, Effect, Folder, Kept, Refusal, Whom, text};
+use ringgate_state::{
+    Change, Counts, DenyList, Effect, Folder, Kept, Refusal, SpentFiles, Whom, text,
+};
 use ringgate_worker::Fleet;
 
 /// What a gateway finds at its start.
@@ -27,9 +29,18 @@ pub struct State {
     pub folder: Result<Folder, String>,
     /// What was there.
     pub kept: Kept,
+    /// Where spent tokens are written.
+    pub spent: Option<SpentFiles>,
 }
 
 impl State {
+    /// Where spent tokens are written, or why they cannot be.
+    pub(super) fn spent_files(&mut self) -> Result<SpentFiles, String> {
+        let why_not = self.folder.as_ref().err().cloned();
+        let why_not = why_not.unwrap_or_else(|| "the names in state_dir cannot be read".to_owned());
+        self.spent.take().ok_or(why_not)
+    }
+
     /// What workers start with.
     pub fn denied(&self, fleet: Option<&Joining>) -> Denied {
         match fleet {
@@ -95,7 +106,7 @@ pub(super) struct Denials {
 impl Denials {
     /// What the start has found, and who writes what comes.
     pub(super) fn start(state: State, now_ns: u64) -> (Self, Option<Keeper>) {
-        let State { folder, kept } = state;
+        let State { folder, kept, spent: _ } = state;
         let unix_ns = clock::unix_ns();
         // A clock that was set back, or that nobody has set yet, must not make a ban longer.
         let from_ns = unix_ns.max(kept.saved_unix_s.saturating_mul(NS_PER_S));
@@ -285,7 +296,7 @@ mod tests {
         let whom = vec![Whom::Client(7)];
         let change = Change { whom, is_denied: true, until: Some(until_s), is_whole: false };
         let list = DenyList::default().changed(&change).expect("room").0;
-        State { folder: Err("none".to_owned()), kept: Kept { list, saved_unix_s } }
+        State { folder: Err("none".to_owned()), kept: Kept { list, saved_unix_s }, spent: None }
     }
 
     #[test]

@@ -316,6 +316,12 @@ fn denied(text: &mut Text, snapshot: &Snapshot<'_>) {
         "1 while a restart would forget none of these rules.",
     )
     .sample(&[], u8::from(shown.why_not_kept().is_none()));
+    text.family(
+        "ringgate_spent_tokens_kept",
+        Kind::Gauge,
+        "1 while used tokens are written down, so that a restart makes none good again.",
+    )
+    .sample(&[], u8::from(snapshot.live.why_not_spent.get().is_none()));
 }
 
 /// Listeners that a reload has removed keep their players until they leave; another one may have

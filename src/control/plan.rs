@@ -62,6 +62,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         },
         spin: config.gateway.spin,
         card: card(config),
+        spent: Vec::new(),
     })
 }
 
@@ -187,6 +188,7 @@ fn netcode(rules: &config::Netcode) -> Netcode {
         },
         delivers: rules.delivery == config::Delivery::Gateway,
         unique_in: rules.unique_in.as_ref().map(|group| Arc::from(group.as_str())),
+        replace_after_ns: rules.replace_after.map_or(0, |after| after.as_nanos() as u64),
     }
 }
 

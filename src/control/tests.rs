@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::denying::Shown;
 use super::membership::FleetShown;
+use super::spent::WhyNotKept;
 use super::view::{Facts, Live, Reloads, Snapshot};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
@@ -46,6 +47,7 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
             log_failures: 0,
             admin: None,
             denied: Shown::default(),
+            why_not_spent: WhyNotKept::default(),
             fleet: Some(Arc::new(fleet())),
         },
         reports: vec![report(true), report(false)],
@@ -129,6 +131,7 @@ fn listener() -> Listener {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: Vec::new(),
         backends: vec![BackendId(1)],

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
+use super::spent::WhyNotKept;
 use crate::config::Admin;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
@@ -79,6 +80,8 @@ pub(super) struct Live {
     /// `[admin]`, where there is one.
     pub(super) admin: Option<Arc<Admin>>,
     pub(super) denied: Shown,
+    /// Why a restart would make used tokens good again, if it would.
+    pub(super) why_not_spent: WhyNotKept,
     /// How it stands with the fleet, where the gateway is in one.
     pub(super) fleet: Option<Arc<FleetShown>>,
 }
@@ -150,6 +153,7 @@ impl View {
             log_failures: 0,
             admin: None,
             denied: Shown::default(),
+            why_not_spent: WhyNotKept::default(),
             fleet: None,
         };
         Self {

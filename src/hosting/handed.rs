@@ -21,11 +21,12 @@ use ringgate_os::clock;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
+use super::Settings;
 use super::wellness::{HandedWellness, Watched};
-use super::{Settings, leases};
 use crate::config::hosted::Hosted;
 use crate::membership::announced::{self, Book, Door, Seated};
 use crate::membership::copy as copies;
+use crate::membership::leases;
 
 /// What a member begins with: nothing but its files, or all that another process had.
 pub(super) struct Beginning {
@@ -144,7 +145,10 @@ impl Beginning {
         Self {
             started_s: clock::unix_seconds(),
             // What stands under the leases of the last start is this one's.
-            registration: Handed { former: leases::load(&settings.leases), ..Handed::default() },
+            registration: Handed {
+                former: leases::load(&settings.leases).leases,
+                ..Handed::default()
+            },
             truth: copies::load(&settings.copy, &settings.keyspace.gateways()),
             book: book(settings),
             watched: hosted.into_iter().map(Watched::new).collect(),

@@ -28,11 +28,11 @@ use tokio::time::timeout;
 use super::gateways::Gateways;
 use super::handed::Beginning;
 use super::wellness::Watched;
-use super::{Prepared, Settings, Update, agones, leases, probe};
+use super::{Prepared, Settings, Update, agones, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{self, Book, Counted, Door, Refusal};
 use crate::membership::copy::{self, Copies};
-use crate::membership::news;
+use crate::membership::{leases, news};
 pub use resting::Resting;
 use resting::{Asked, Busy};
 
@@ -669,7 +669,8 @@ impl Part {
         if leases != self.leases {
             self.leases.clone_from(&leases);
             let path = self.settings.leases.clone();
-            if !leases::save(path, leases).await {
+            let left = leases::Left { leases, ..leases::Left::default() };
+            if !leases::save(path, left).await {
                 tracing::warn!(
                     event = "fleet_leases_not_written",
                     "cannot write to state_dir: an agent that is started again at once will wait for the end of this one's lease"

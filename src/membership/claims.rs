@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringgate_fleet::etcd::kv::KeyValue;
+use ringgate_fleet::etcd::kv::{Header, KeyValue};
 use ringgate_fleet::etcd::txn::{Decided, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Place};
@@ -27,6 +27,9 @@ pub(super) struct Claimer {
     tokens: Arc<FleetTokens>,
     /// What says that a token is ours.
     own: TokenClaim,
+    /// The starts of this gateway before this one. What they have spent is known here, so the rest
+    /// of what they have claimed is ours.
+    former: Vec<String>,
     value: Bytes,
     /// By the end of the half minute in which tokens expire.
     leases: BTreeMap<u64, i64>,
@@ -38,16 +41,22 @@ impl Claimer {
         client: Client,
         settings: &Settings,
         tokens: Arc<FleetTokens>,
+        former: Vec<String>,
     ) -> Option<Self> {
         let own =
             TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
         let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
         let value = own.encode().ok()?;
-        Some(Self { client, keyspace, tokens, own, value, leases })
+        Some(Self { client, keyspace, tokens, own, former, value, leases })
     }
 
     /// Goes on until it is dropped. `tell` hears how many were asked about, and had no answer.
-    pub(super) async fn run(mut self, tell: impl Fn(u64, u64) + Send) {
+    /// `trusts` says whether etcd may answer, and whether it may have answered under a header.
+    pub(super) async fn run(
+        mut self,
+        tell: impl Fn(u64, u64) + Send,
+        trusts: impl Fn(Option<&Header>) -> bool + Send + Sync,
+    ) {
         loop {
             if !self.tokens.is_asked() {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -55,7 +64,7 @@ impl Claimer {
             }
             let questions = self.tokens.take_questions(AT_A_TIME);
             let asked = questions.len() as u64;
-            let failed = self.ask_all(questions).await;
+            let failed = self.ask_all(questions, &trusts).await;
             tell(asked, failed);
             if failed > 0 {
                 tokio::time::sleep(AGAIN_AFTER).await;
@@ -64,7 +73,11 @@ impl Claimer {
     }
 
     /// Returns how many had no answer.
-    async fn ask_all(&mut self, questions: Vec<TokenQuestion>) -> u64 {
+    async fn ask_all(
+        &mut self,
+        questions: Vec<TokenQuestion>,
+        trusts: &(impl Fn(Option<&Header>) -> bool + Sync),
+    ) -> u64 {
         let now_s = clock::unix_seconds();
         self.leases.retain(|end_s, _| *end_s > now_s);
         let mut failed = 0;
@@ -76,8 +89,9 @@ impl Claimer {
                 continue;
             }
             // Where one had no answer, the others are not made to wait for theirs.
+            // What etcd has forgotten it would give to whoever asks first.
             let lease = match failed {
-                0 => self.lease(question.expire_s, now_s).await.ok(),
+                0 if trusts(None) => self.lease(question.expire_s, now_s).await.ok(),
                 _ => None,
             };
             if let Some(lease) = lease {
@@ -89,7 +103,13 @@ impl Claimer {
         }
         while let Some(Ok((question, answer))) = asking.join_next().await {
             match answer {
-                Ok(found) => self.tokens.answer(&question.mac, self.whose(found.as_ref())),
+                Ok((header, found)) if trusts(Some(&header)) => {
+                    self.tokens.answer(&question.mac, self.whose(found.as_ref()));
+                }
+                Ok(_) => {
+                    self.tokens.no_answer(&question.mac);
+                    failed += 1;
+                }
                 Err(why) => {
                     if why.is_lease_gone() {
                         self.leases.remove(&end_of(question.expire_s));
@@ -121,7 +141,8 @@ impl Claimer {
         &self,
         question: TokenQuestion,
         lease: i64,
-    ) -> impl Future<Output = (TokenQuestion, Result<Option<KeyValue>, Error>)> + use<> {
+    ) -> impl Future<Output = (TokenQuestion, Result<(Header, Option<KeyValue>), Error>)> + use<>
+    {
         let key = self.keyspace.key(&Place::Token(question.mac));
         let (client, value) = (self.client.clone(), self.value.clone());
         async move {
@@ -132,18 +153,27 @@ impl Claimer {
 
     fn whose(&self, found: Option<&KeyValue>) -> Whose {
         let is_ours =
-            |kv: &KeyValue| TokenClaim::decode(&kv.value).is_ok_and(|claim| claim == self.own);
+            |kv: &KeyValue| TokenClaim::decode(&kv.value).is_ok_and(|claim| self.is_own(&claim));
         if found.is_none_or(is_ours) { Whose::Ours } else { Whose::Others }
+    }
+
+    fn is_own(&self, claim: &TokenClaim) -> bool {
+        let TokenClaim { gateway, instance } = claim;
+        *gateway == self.own.gateway
+            && (*instance == self.own.instance || self.former.contains(instance))
     }
 }
 
 /// What has kept us from writing; nothing if that was done.
-fn found(decided: Decided) -> Result<Option<KeyValue>, Error> {
+fn found(decided: Decided) -> Result<(Header, Option<KeyValue>), Error> {
+    let header = decided.header;
     if decided.held {
-        return Ok(None);
+        return Ok((header, None));
     }
     let found = decided.found.into_iter().next();
-    found.map(Some).ok_or(Error::Malformed("a claim that failed shows nothing"))
+    found
+        .map(|found| (header, Some(found)))
+        .ok_or(Error::Malformed("a claim that failed shows nothing"))
 }
 
 /// The end of the half minute in which a token expires, and a little more: clocks differ.

@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate_fleet::etcd::Client;
+use ringgate_fleet::etcd::kv::Header;
+use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing, Words};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
@@ -24,6 +26,7 @@ use super::announced::{self, Book, Counted, Door, Refusal, Rules};
 use super::claims::Claimer;
 use super::copy::{self, Copies};
 use super::known::{Known, Reading};
+use super::leases::{self, Left};
 use super::news;
 use super::own::{self, Facts, Pace};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
@@ -121,6 +124,8 @@ struct Shared {
     handed: Handed,
     has_news: bool,
     copies: Copies,
+    /// The cluster that has told what is known; 0 while nothing is.
+    cluster_id: u64,
 }
 
 type Orders = mpsc::UnboundedReceiver<Order>;
@@ -128,7 +133,7 @@ type Orders = mpsc::UnboundedReceiver<Order>;
 impl Member {
     /// Starts the thread. `facts` is how the gateway is now.
     pub fn start(prepared: Prepared, facts: Facts, shelf: Shelf) -> std::io::Result<Self> {
-        let Prepared { client, settings, truth, mut reading, handed } = prepared;
+        let Prepared { client, settings, truth, mut reading, handed, left } = prepared;
         let status = Status {
             name: settings.name.to_string(),
             region: settings.region.to_string(),
@@ -145,6 +150,7 @@ impl Member {
             handed: Handed::default(),
             has_news: false,
             copies: Copies::default(),
+            cluster_id: truth.cluster_id,
         }));
         let (facts, told) = watch::channel(facts);
         let (orders, ordered) = mpsc::unbounded_channel();
@@ -168,6 +174,8 @@ impl Member {
             book: entries,
             counts,
             news: Arc::new(news),
+            former: left,
+            written: Left::default(),
         };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
@@ -256,6 +264,10 @@ struct Part {
     counts: watch::Receiver<Counted>,
     /// Counts whenever it stands otherwise with one of them.
     news: Arc<watch::Sender<u64>>,
+    /// What the processes before have left.
+    former: Left,
+    /// What the next one finds.
+    written: Left,
 }
 
 impl Part {
@@ -272,6 +284,8 @@ impl Part {
         let first = facts.borrow().clone();
         let registration = self.start_registration(inherited, &first, said);
         self.pace.wrote(&first, self.clock.now_ns() / NS_PER_MS);
+        // Before this instance claims the first token.
+        self.leave().await;
         let claims = self.start_claims();
         let players_end = Arc::new(AtomicBool::new(false));
         let players = self.start_players(&players_end);
@@ -300,6 +314,7 @@ impl Part {
                     self.register(&facts.borrow().clone(), &say);
                     self.register_announced(&say);
                     self.save().await;
+                    self.leave().await;
                 }
             }
         };
@@ -335,8 +350,11 @@ impl Part {
             shared.status.claims += asked;
             shared.status.claim_failures += failed;
         };
-        let claimer = Claimer::new(self.client.clone(), &self.settings, tokens);
-        Some(tokio::spawn(claimer?.run(tell)))
+        let former = self.former.instances.clone();
+        let claimer = Claimer::new(self.client.clone(), &self.settings, tokens, former);
+        let shared = Arc::clone(&self.shared);
+        let trusts = move |header: Option<&Header>| lock(&shared).trusts(header);
+        Some(tokio::spawn(claimer?.run(tell, trusts)))
     }
 
     fn start_players(&self, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
@@ -372,7 +390,12 @@ impl Part {
         let own = lock(&self.shared).reading.own_key().clone();
         let mut registration = match inherited {
             Some(inherited) => Registration::adopt(self.settings.lease_s, seed, inherited.handed),
-            None => Registration::new(self.settings.lease_s, seed),
+            None => {
+                // What stands under the leases of the last start is this one's.
+                let former = self.former.leases.clone();
+                let handed = Handed { former, ..Handed::default() };
+                Registration::adopt(self.settings.lease_s, seed, handed)
+            }
         };
         if let Some(key) = lock(&self.shared).reading.fleet_key() {
             let began_ms = clock::unix_ns() / NS_PER_MS;
@@ -465,6 +488,32 @@ impl Part {
         book.tell(now_ms, &self.counts.borrow(), &self.settings.keyspace, say);
     }
 
+    /// Writes for the next start which leases and instances there are, where that is news.
+    async fn leave(&mut self) {
+        let Some(path) = self.settings.left.clone() else { return };
+        let leases = {
+            let shared = lock(&self.shared);
+            let Handed { lease, former, .. } = &shared.handed;
+            let known = Some(*lease).filter(|lease| *lease != 0).into_iter();
+            known.chain(former.iter().rev().copied()).collect::<Vec<_>>()
+        };
+        let leases = if leases.is_empty() { self.former.leases.clone() } else { leases };
+        let own = &self.settings.instance;
+        let former = self.former.instances.iter().filter(|it| *it != own);
+        let instances = [own].into_iter().chain(former).cloned().collect();
+        let left = Left { leases, instances };
+        if left == self.written {
+            return;
+        }
+        self.written.clone_from(&left);
+        if !leases::save(path, left).await {
+            tracing::warn!(
+                event = "fleet_leases_not_written",
+                "cannot write to state_dir: a gateway that is started again at once will wait for the end of this one's lease"
+            );
+        }
+    }
+
     /// Writes the copy, where there is another one.
     async fn save(&self) {
         let Some(truth) = lock(&self.shared).copies.take() else { return };
@@ -508,6 +557,18 @@ impl Shared {
         self.status.mirror = status.clone();
         self.status.revision = machine.truth().revision;
         self.status.keys = machine.truth().entries.len();
+        self.cluster_id = machine.truth().cluster_id;
+    }
+
+    /// Whether etcd may say whose something is. One that is doubted, or that answers from another
+    /// history than the one that is known, may have forgotten it.
+    fn trusts(&self, header: Option<&Header>) -> bool {
+        let is_same = |header: &Header| {
+            let is_known = self.cluster_id != 0;
+            !is_known
+                || header.cluster_id == self.cluster_id && header.revision >= self.status.revision
+        };
+        self.status.mirror.doubt.is_none() && header.is_none_or(is_same)
     }
 
     fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {

@@ -1,7 +1,7 @@
 //! Handing a running gateway to the next process, with real processes: players, counters and links
 //! go on, and so does what the operator has said.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
@@ -198,4 +198,42 @@ fn what_the_operator_has_drained_and_denied_stays_so() {
     let (code, said) = line.upgrade();
     assert!(code == Some(1) && said.contains("drains"), "{said}");
     player.echo(b"to the end");
+}
+
+/// Puts a program in the place of the one that the daemon has been started by.
+fn replace_program(daemon: &Daemon, script: &str) {
+    let path = daemon.folder.join("program");
+    // The one that runs is kept open by the kernel.
+    std::fs::remove_file(&path).expect("a link");
+    daemon.folder.file("program", script, 0o700);
+}
+
+#[test]
+fn what_became_of_the_sessions_is_said_when_the_gateway_dies_while_it_hands_over() {
+    let binary = env!("CARGO_BIN_EXE_ringgate");
+    let anew = format!("#!/bin/sh\nkill -9 $PPID\nexec {binary} \"$@\"\n");
+    for (script, why) in [
+        ("#!/bin/sh\nkill -9 $PPID\n".to_owned(), "its 1 sessions are gone"),
+        (anew, "has started without its 1 sessions"),
+    ] {
+        let mut line = Line::of(Daemon::start_with(&text("mmsg"), |command, folder| {
+            let program = folder.join("program");
+            std::os::unix::fs::symlink(binary, &program).expect("a link");
+            let mut linked = Command::new(&program);
+            linked.args(command.get_args());
+            linked.stdout(Stdio::piped()).stderr(Stdio::null());
+            *command = linked;
+        }));
+        let _game = Game::start(&line.daemon, "arena");
+        line.daemon.ready();
+        Player::connected(line.daemon.listener, 1, KEY_HEX).echo(b"here");
+        let pid = line.pid();
+        replace_program(&line.daemon, &script);
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("process {pid}, ")) && said.contains(why), "{said}");
+        if why.starts_with("has started") {
+            line.heirs.push(line.pid());
+        }
+    }
 }

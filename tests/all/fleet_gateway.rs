@@ -340,6 +340,89 @@ fn a_token_of_several_gateways_is_used_at_one() {
     Player::holding(LOCAL, &token(&[second.listener, both[0]], 5, &key(1), 60)).connect();
 }
 
+#[test]
+fn an_etcd_in_doubt_gives_no_used_token_away() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let start = |name: &str| {
+        let daemon = Daemon::start(&in_fleet(&fleet, name));
+        fleet.put_backend(&daemon, &format!("at-{name}"), 4, "ready");
+        let game = Game::start(&daemon, &format!("at-{name}"));
+        backend_is_up(&daemon, &format!("at-{name}"));
+        (daemon, game)
+    };
+    let ((first, game), (second, _game)) = (start("gate-1"), start("gate-2"));
+    let both = [first.listener, second.listener];
+    let used = token(&both, 1, &key(1), 2);
+    let mut player = Player::holding(LOCAL, &used);
+    player.connect();
+    player.echo(b"at the first");
+    player.leave();
+    drop((first, game));
+    fleet.kill();
+    fleet.wipe();
+    fleet.revive();
+    // Etcd has forgotten whose it is. Whether the mirror has noticed yet makes no difference.
+    let mut again = Player::holding(LOCAL, &used);
+    let mut other = Player::holding(LOCAL, &token(&[both[1], both[0]], 2, &key(1), 60));
+    wait_for("refusals", || {
+        again.turn();
+        other.turn();
+        drops(&second, "token_unclaimed").filter(|count| *count > 9 && again.has_ended())
+    });
+    assert!(!other.is_connected(), "of it nobody can say that it was not used elsewhere");
+    assert_eq!(second.status()["totals"]["sessions_opened"], 0);
+}
+
+#[test]
+fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let state = crate::folder::Folder::new();
+    let mut text = in_fleet(&fleet, "gate-1");
+    // Longer than anybody here waits for it.
+    text.backends = text.backends.replace("lease = \"3s\"", "lease = \"60s\"");
+    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.join("state").display()));
+    text.bind = format!("\"127.0.0.1:{}\"", crate::ports::free_port()).leak();
+    let start = || {
+        let daemon = Daemon::start(&text);
+        fleet.put_backend(&daemon, "arena", 4, "ready");
+        let game = Game::start(&daemon, "arena");
+        backend_is_up(&daemon, "arena");
+        wait_for("its registration", || {
+            daemon.status()["fleet"]["registered"].as_bool().filter(|it| *it)
+        });
+        (daemon, game)
+    };
+    let (mut daemon, game) = start();
+    let before = fleet.entry("gate-1").expect("it is registered");
+    let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+    let token = token(&[daemon.listener, elsewhere], 1, &key(1), 60);
+    let mut player = Player::holding(LOCAL, &token);
+    wait_for("its claim", || {
+        player.turn();
+        fleet
+            .ctl(&["get", "--prefix", "--keys-only", "/f/claim/token/"])
+            .contains("/f/")
+            .then_some(())
+    });
+    wait_for("its lease in the folder", || {
+        let left = std::fs::read_to_string(state.join("state").join("leases")).ok()?;
+        left.lines().any(|line| line.parse::<i64>().is_ok()).then_some(())
+    });
+    daemon.signal("KILL");
+    daemon.ended();
+    drop((daemon, game));
+    let (_daemon, _game) = start();
+    let after = fleet.entry("gate-1").expect("it is registered");
+    assert_ne!(after.lease, before.lease);
+    assert_eq!(after.created, before.created, "nobody has seen it go");
+    // The client gives its first session up, and asks again.
+    let mut player = Player::holding(LOCAL, &token);
+    player.connect();
+    player.echo(b"nobody has used it");
+}
+
 fn drops(daemon: &Daemon, reason: &str) -> Option<u64> {
     let series = format!("ringgate_drops_total{{worker=\"0\",reason=\"{reason}\"}}");
     daemon.get("/metrics").value(&series)

@@ -85,6 +85,7 @@ impl Gateway {
             run_dir,
             expects_udp: false,
             card: None,
+            spent: Vec::new(),
             workers: 2,
             pin: false,
             io,

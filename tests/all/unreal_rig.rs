@@ -100,6 +100,7 @@ impl Gateway {
             run_dir: None,
             expects_udp: false,
             card: None,
+            spent: Vec::new(),
             workers: wishes.workers,
             pin: false,
             io: wishes.io,

@@ -76,6 +76,7 @@ pub use setup::{
     TokenReuse, Tokens, Unreal,
 };
 pub use shared::claims::Claims;
+pub use shared::claims::history::SpentToken;
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};
 pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
 pub use survey::{Found, Survey, Wanted};

@@ -40,6 +40,8 @@ pub enum Mail {
     Steer(Steering),
     /// End every session, telling each player.
     Stop,
+    /// A player wants to log in whose client id has this session.
+    Rival(Rivalry),
     /// Look through all sessions.
     Survey(Arc<Survey>),
     /// Tell what is decided about these packets.
@@ -48,6 +50,15 @@ pub enum Mail {
     Undrain,
     /// Datagrams from this address belong to no session any more.
     Unsteer(Steering),
+}
+
+/// A session that is in the way of another login of its client id.
+#[derive(Clone, Copy, Debug)]
+pub struct Rivalry {
+    pub(crate) session: SessionId,
+    /// The other login has proved its address: the session ends if it is silent. Otherwise it is
+    /// only noted whether it is.
+    pub(crate) is_proven: bool,
 }
 
 /// Which worker an address belongs to.

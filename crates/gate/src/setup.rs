@@ -217,6 +217,9 @@ pub struct Netcode {
     /// In which group of the fleet's listeners nobody else may have a player's id, if in any. For
     /// sessions that begin.
     pub unique_in: Option<Arc<str>>,
+    /// How long a session has to be silent for another login of its client id to replace it, where
+    /// that is this gateway's to decide. 0: however lately it was heard.
+    pub replace_after_ns: u64,
 }
 
 /// What becomes of a token whose session has taken something in from its player.

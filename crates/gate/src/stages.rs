@@ -47,6 +47,7 @@ impl Fronts {
                 }
             }
             Mail::Oust(sessions) => self.netcode.oust(turn, &sessions),
+            Mail::Rival(rivalry) => self.netcode.meet_rival(turn, rivalry),
             Mail::Setup(setup) => {
                 self.forget_replaced(turn, &setup);
                 self.turn_over(turn, &setup);

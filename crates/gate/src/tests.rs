@@ -19,6 +19,7 @@ mod places;
 mod plain;
 mod ports;
 mod rig;
+mod rivals;
 mod routing;
 mod sessions;
 mod surveys;

@@ -60,8 +60,24 @@ impl Folder {
         fs::remove_file(path)
     }
 
+    /// The same folder for another owner; the lock is theirs together.
+    pub fn second(&self) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), handle: self.handle.try_clone()? })
+    }
+
+    /// The names of what is in it.
+    pub fn names(&self) -> io::Result<Vec<String>> {
+        let entries = fs::read_dir(&self.path)?;
+        entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
     /// What a file holds; `None` where there is none.
     pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        self.read_up_to(name, FILE_BYTES_MAX)
+    }
+
+    /// The same of one that may have so many bytes.
+    pub fn read_up_to(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         let path = self.path.join(name);
         // A pipe in its place must not keep us waiting, nor a link lead us elsewhere.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -74,11 +90,38 @@ impl Folder {
             return Err(io::Error::other("it is not a plain file"));
         }
         let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > bytes_max {
+            return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
         }
         Ok(Some(bytes))
+    }
+
+    /// Adds to the end of a file, which is made if it is not there. What was added is on the disk
+    /// then; a crash before may leave any part of it.
+    pub fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path.join(name);
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.append(true).custom_flags(flags).mode(FILE_MODE);
+        let (mut file, is_new) = match options.open(&path) {
+            Ok(file) => (file, false),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                (options.create_new(true).open(&path)?, true)
+            }
+            Err(why) => return Err(why),
+        };
+        file.write_all(bytes)?;
+        file.sync_data()?;
+        if is_new { self.handle.sync_all() } else { Ok(()) }
+    }
+
+    /// Removes a file, if it is there.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+            _ => Ok(()),
+        }
     }
 
     /// Puts a file there, readable by its owner. After a crash at any moment there is the old one

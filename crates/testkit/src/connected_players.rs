@@ -445,6 +445,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: vec![SERVER.into()],
         backends: vec![BackendId(0)],

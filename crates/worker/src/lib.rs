@@ -62,8 +62,8 @@ use crate::handover::CardRow;
 use ringgate_batch::{Driver, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{
-    Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, WorkerId,
-    WorkerIndex,
+    Claims, Denied, Gate, LinkKind, ListenerId, Mail, Now, Phase, Seed, Setup, SpentToken,
+    WorkerId, WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, Choice, StartError};
@@ -95,6 +95,8 @@ pub struct Plan {
     pub spin: Duration,
     /// Which listeners are served past the kernel's sockets.
     pub card: Option<CardPlan>,
+    /// Tokens that no session may be opened with.
+    pub spent: Vec<SpentToken>,
 }
 
 impl Plan {
@@ -382,6 +384,16 @@ fn find_memory(setup: &Setup, workers: u16) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Before the first worker serves the first player.
+fn remember(claims: &Claims, spent: &[SpentToken], clock: Clock) {
+    let now = Now { mono_ns: clock.now_ns(), unix_s: clock::unix_seconds() };
+    let is_left_out = |token: &&SpentToken| !claims.remember_spent(token, now);
+    let left_out = spent.iter().filter(|it| it.expire_s() > now.unix_s).filter(is_left_out).count();
+    if left_out > 0 {
+        tracing::warn!("there is no room for {left_out} spent tokens: they are good again");
+    }
+}
+
 /// A fleet that is being started.
 struct Start<'a> {
     plan: &'a Plan,
@@ -406,9 +418,11 @@ impl<'a> Start<'a> {
         let setup = Arc::clone(&plan.setup);
         let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
         let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, limits));
+        let clock = Clock::start();
+        remember(&claims, &plan.spent, clock);
         let addresses = ports.addresses();
         let (claimed, kept) = (Some(ports.players), ports.kept);
-        Self { claimed, kept, ..Self::with(plan, setup, claims, Clock::start(), addresses) }
+        Self { claimed, kept, ..Self::with(plan, setup, claims, clock, addresses) }
     }
 
     /// Without sockets.

@@ -16,6 +16,7 @@ fn plan() -> Plan {
         io: Choice::Mmsg,
         spin: Duration::ZERO,
         card: None,
+        spent: Vec::new(),
     }
 }
 

@@ -8,7 +8,8 @@ use super::Failure;
 use crate::config::{Config, Fleet};
 use crate::confine::Calls;
 use crate::control::{Control, DENIED_FILE, State};
-use crate::membership::COPY_FILE;
+use crate::membership::{COPY_FILE, LEASES_FILE};
+use ringgate_state::SpentFiles;
 
 /// What the config wants given up.
 pub(super) struct Privileges(Common);
@@ -30,7 +31,11 @@ impl Privileges {
     /// Gives what is kept to whom the daemon becomes.
     pub(super) fn give_state(&self, state: &State) -> Result<(), Failure> {
         let (Some(user), Ok(folder)) = (self.0.user(), &state.folder) else { return Ok(()) };
-        folder.give_to(user.uid, user.gid, &[DENIED_FILE, COPY_FILE]).map_err(|why| {
+        let spent: Vec<_> = state.spent.iter().flat_map(SpentFiles::names).collect();
+        let spent = spent.iter().map(String::as_str);
+        let names: Vec<_> =
+            [DENIED_FILE, COPY_FILE, LEASES_FILE].into_iter().chain(spent).collect();
+        folder.give_to(user.uid, user.gid, &names).map_err(|why| {
             let path = folder.path().display();
             Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
         })

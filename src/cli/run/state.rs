@@ -8,8 +8,9 @@ use std::path::Path;
 use super::Failure;
 use crate::config::Gateway;
 use crate::control::{DENIED_FILE, State};
+use ringgate_gate::SpentToken;
 use ringgate_os::clock;
-use ringgate_state::{Folder, Kept, text};
+use ringgate_state::{Folder, FoundSpent, Kept, SpentFiles, text};
 
 /// Takes the folder and reads what is in it. By default that may fail; one that the config names
 /// has to be usable.
@@ -26,8 +27,10 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
             if path != Path::new(STATE_DIR_DEFAULT) {
                 return Err(Failure::failed(why));
             }
-            tracing::info!("{why}; who is denied is forgotten at a restart");
-            return Ok(State { folder: Err(why), kept: Kept::default() });
+            tracing::info!(
+                "{why}; who is denied and which tokens are used is forgotten at a restart"
+            );
+            return Ok(State { folder: Err(why), kept: Kept::default(), spent: None });
         }
     };
     let kept = read(&folder).map_err(|why| {
@@ -37,9 +40,41 @@ pub(super) fn open(gateway: &Gateway) -> Result<State, Failure> {
             "cannot read who is denied from {file}: {why}; correct it, or move it away to start with nobody denied"
         ))
     })?;
-    let mut state = State { folder: Ok(folder), kept };
+    let spent = spent_files(&folder);
+    let mut state = State { folder: Ok(folder), kept, spent };
     tell(&mut state, path);
     Ok(state)
+}
+
+/// Where spent tokens are written. Names that cannot be read are no reason not to start.
+pub(super) fn spent_files(folder: &Folder) -> Option<SpentFiles> {
+    let files = folder.second().and_then(SpentFiles::of);
+    files.map_err(|why| tell_unread(folder, &why)).ok()
+}
+
+/// The tokens that processes before this one have written down.
+pub(super) fn spent_tokens(state: &State) -> Vec<SpentToken> {
+    let (Some(files), Ok(folder)) = (&state.spent, &state.folder) else { return Vec::new() };
+    let FoundSpent { tokens, strange_bytes } =
+        files.read().inspect_err(|why| tell_unread(folder, why)).unwrap_or_default();
+    if strange_bytes > 0 {
+        let path = folder.path().display();
+        tracing::warn!(
+            event = "spent_damaged",
+            strange_bytes,
+            "{strange_bytes} bytes of the spent tokens in {path} are no record: some may be good again"
+        );
+    }
+    tokens
+}
+
+fn tell_unread(folder: &Folder, why: &std::io::Error) {
+    let path = folder.path().display();
+    tracing::error!(
+        event = "spent_not_read",
+        why = %why,
+        "cannot read which tokens are spent from {path}: {why}; those that have not expired are good again"
+    );
 }
 
 fn read(folder: &Folder) -> Result<Kept, String> {

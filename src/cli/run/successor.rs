@@ -22,7 +22,7 @@ use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use crate::hold::hold_point;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
-use ringgate_state::{Folder, text};
+use ringgate_state::{Folder, SpentFiles, text};
 use ringgate_worker::handover::channel::{Packet, why_not};
 use ringgate_worker::handover::{
     self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
@@ -93,6 +93,7 @@ struct Made<'a> {
     announce: Option<OwnedFd>,
     /// The folder of who is denied, or why there is none.
     folder: Result<Folder, String>,
+    spent: Option<SpentFiles>,
     kernel: (Overflows, Usage),
 }
 
@@ -194,6 +195,7 @@ impl<'a> Successor<'a> {
         let announce = facts.announce.as_ref().map(|_| next()).transpose()?;
         let heir = Heir::prepare(self.plan, &facts, &layout, fds.collect())?;
         let folder = self.folder(facts.state_dir.as_deref().zip(state))?;
+        let spent = folder.as_ref().ok().and_then(state::spent_files);
         let sentence = |why: Failure| why.to_string();
         make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;
         // They cannot be opened behind the next line.
@@ -207,7 +209,7 @@ impl<'a> Successor<'a> {
             facts.pid,
             facts.release
         );
-        Ok(Made { facts, heir, streams, doors, announce, folder, kernel })
+        Ok(Made { facts, heir, streams, doors, announce, folder, spent, kernel })
     }
 
     /// The predecessor's folder and its lock, or another one where the config names another.
@@ -226,14 +228,14 @@ impl<'a> Successor<'a> {
         made: Option<Made<'a>>,
         program: &Program,
     ) -> Result<Begun<'a>, String> {
-        let Made { facts, heir, streams, doors, announce, folder, kernel } =
+        let Made { facts, heir, streams, doors, announce, folder, spent, kernel } =
             made.ok_or(TOO_LITTLE)?;
         let (early_bytes, early) = stash.early.take().ok_or(TOO_LITTLE)?;
         let Early { sockets, drained, denied } = read_json(&early, early_bytes)?;
         let sockets = stash.sockets(sockets)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
-        let state = State { folder, kept };
+        let state = State { folder, kept, spent };
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
         let begun = heir.begin(sockets, denied, streams, &stash.extent())?;

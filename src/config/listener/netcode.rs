@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use super::{Surroundings, window};
 use crate::config::mistake::Place;
 use crate::config::schema::LinkWord;
-use crate::config::section::{Noted, Section, number};
+use crate::config::section::{Section, number};
 use crate::config::{Delivery, Netcode, TokenReuse, UniqueClients, source};
 use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::Name;
@@ -27,7 +27,9 @@ pub(super) fn read(
         check_bundled(section, place, backends, around);
         check_tokens_used_once(section, token_reuse.as_ref());
     }
-    let unique_in = read_unique_clients(section, group);
+    let unique = read_unique_clients(section, group);
+    let replace_after = section.duration("replace_after");
+    let (unique, replace_after) = (unique?, replace_after?);
     Some(Netcode {
         protocol_id: protocol_id?.0,
         has_fleet_keys: keys.as_ref()?.is_empty(),
@@ -37,20 +39,21 @@ pub(super) fn read(
         keep_alive: keep_alive?,
         token_reuse: token_reuse?.0,
         delivery: delivery?.0,
-        unique_in: unique_in.ok()?,
+        unique_in: group.filter(|_| unique == UniqueClients::Fleet).cloned(),
+        replace_after: (unique != UniqueClients::Newest).then_some(replace_after),
     })
 }
 
-/// The group in which nobody else may have a player's id, if there is one.
+/// Where nobody else may have a player's id.
 fn read_unique_clients(
     section: &mut Section<'_, '_>,
     group: Option<&Name>,
-) -> Result<Option<Name>, Noted> {
-    let (unique, place) = section.choice::<UniqueClients>("unique_clients").ok_or(Noted)?;
+) -> Option<UniqueClients> {
+    let (unique, place) = section.choice::<UniqueClients>("unique_clients")?;
     if unique == UniqueClients::Fleet && group.is_none() {
         section.report.expected(&place, "\"fleet\", and no group", "a group, whose ids they are");
     }
-    Ok(group.filter(|_| unique == UniqueClients::Fleet).cloned())
+    Some(unique)
 }
 
 /// Whole messages are told on bundle links: a udp link has no words for them.

@@ -216,9 +216,20 @@ pub(in crate::config) const LISTENER: Table = Table {
             Changes::ReloadBut("sessions that are there keep what they began with"),
             Kind::Choice(words::<UniqueClients>),
             Presence::Default("\"gateway\""),
-            "Where nobody else may have a player's id. \"gateway\": at this listener; a second login waits until the first \
-             session is over. \"fleet\": at all listeners of the fleet that have this one's group; the newer login wins, here \
+            "Where nobody else may have a player's id. \"gateway\": at this listener; another login replaces a session that has \
+             been silent for replace_after, and waits while one talks. \"newest\": at this listener, and another login replaces \
+             one that talks, too. \"fleet\": at all listeners of the fleet that have this one's group; the newer login wins, here \
              too, and the older session is closed. Needs a group. Nobody is refused for it while etcd is away.",
+        )
+        .only(&["netcode"]),
+        Field::new(
+            "replace_after",
+            Changes::Reload,
+            Kind::Duration { min: "500ms", max: "10m" },
+            Presence::Default("\"2s\""),
+            "With unique_clients = \"gateway\": a player who logs in with a new token replaces a session of its id from which \
+             nothing has come for so long, as one whose client has crashed. More than the pause between two packets of a \
+             client that is well.",
         )
         .only(&["netcode"]),
         Field::new(

@@ -172,7 +172,7 @@ pub(super) fn listener_fields(
     fields
 }
 
-fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 8] {
+fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 9] {
     let Netcode {
         protocol_id,
         keys,
@@ -183,6 +183,7 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 8] {
         token_reuse,
         delivery,
         unique_in,
+        replace_after,
     } = before;
     [
         ("protocol_id", *protocol_id != after.protocol_id),
@@ -192,7 +193,17 @@ fn netcode_fields(before: &Netcode, after: &Netcode) -> [Compared; 8] {
         ("keep_alive", *keep_alive != after.keep_alive),
         ("token_reuse", *token_reuse != after.token_reuse),
         ("delivery", *delivery != after.delivery),
-        ("unique_clients", unique_in.is_some() != after.unique_in.is_some()),
+        (
+            "unique_clients",
+            unique_in.is_some() != after.unique_in.is_some()
+                || replace_after.is_some() != after.replace_after.is_some(),
+        ),
+        (
+            "replace_after",
+            replace_after.is_some()
+                && after.replace_after.is_some()
+                && *replace_after != after.replace_after,
+        ),
     ]
 }
 

@@ -25,6 +25,7 @@ fn settings() -> Settings {
         instance: "one".to_owned(),
         lease_s: 10,
         copy: None,
+        left: None,
         run_dir: "/run/ringgate".into(),
         rules: crate::membership::Rules::default(),
     }

@@ -17,6 +17,7 @@ pub(crate) mod messages;
 pub(crate) mod players;
 pub(crate) mod port_switch;
 pub(crate) mod residents;
+pub(crate) mod rivals;
 pub(crate) mod send;
 pub(crate) mod session;
 pub(crate) mod session_sockets;

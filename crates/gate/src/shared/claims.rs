@@ -15,13 +15,13 @@ pub(crate) mod handed;
 pub(crate) mod history;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{BackendId, IdVec, ListenerId, Slot};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits};
-use crate::shared::claims::history::{History, TokenMac, TokenName, TokenPast};
+use crate::shared::claims::history::{History, SpentToken, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::Homes;
 use crate::shared::shares::Shares;
@@ -34,6 +34,7 @@ use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_link::bundle::SessionId;
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) struct Wanted<'a> {
 /// Shared by all workers of a gateway.
 pub struct Claims {
     inner: Mutex<Inner>,
+    /// Tokens may have been spent that are not written down: read without the lock.
+    has_spent: AtomicBool,
     /// Keys the hashes of client ids and addresses.
     hashes: HashKey,
     /// Players of each backend: read without the lock to route.
@@ -111,9 +114,29 @@ struct Client {
     id: [u8; 8],
     listener: u8,
     token: TokenName,
+    /// A netcode player's session, once that is there.
+    session: [u8; 8],
+    /// The worker that has it has found it silent when it was last asked.
+    is_silent: bool,
 }
 
-const _: () = assert!(size_of::<Client>() == 16 && LISTENERS_MAX <= 1 << 8);
+const _: () = assert!(size_of::<Client>() == 25 && LISTENERS_MAX <= 1 << 8);
+
+/// The session that a client id has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seated {
+    pub(crate) session: SessionId,
+    /// The worker that has it has found it silent, when it was last asked.
+    pub(crate) is_silent: bool,
+    token: TokenName,
+}
+
+impl Seated {
+    /// Whether it was opened with this token.
+    pub(crate) fn is_by(&self, mac: &TokenMac) -> bool {
+        mac.starts_with(&self.token)
+    }
+}
 
 /// The slots of a backend: a bitmap, lowest free first.
 struct Slots {
@@ -156,6 +179,7 @@ impl Claims {
         };
         Self {
             inner: Mutex::new(inner),
+            has_spent: AtomicBool::new(false),
             hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
@@ -187,7 +211,34 @@ impl Claims {
         if let Some(position) = inner.find_client(hash, &key) {
             let token = inner.clients.at(position).token;
             inner.tokens.spend(token);
+            self.has_spent.store(true, Ordering::Release);
         }
+    }
+
+    /// Whether spent tokens may be there that were not [taken](Self::take_spent).
+    pub fn has_spent(&self) -> bool {
+        self.has_spent.load(Ordering::Acquire)
+    }
+
+    /// Some of the spent tokens that are to be written down, so that they are spent in the next
+    /// process too, however this one ends.
+    pub fn take_spent(&self, count_max: usize) -> Vec<SpentToken> {
+        let mut inner = self.lock();
+        let spent = inner.tokens.take_spent(count_max);
+        self.has_spent.store(spent.len() == count_max, Ordering::Release);
+        spent
+    }
+
+    /// These could not be written down, and are to be taken again.
+    pub fn take_back_spent(&self, spent: &[SpentToken]) {
+        self.lock().tokens.take_back_spent(spent);
+        self.has_spent.store(true, Ordering::Release);
+    }
+
+    /// Remembers a token that a process before this one has written down. False where there is no
+    /// room.
+    pub fn remember_spent(&self, token: &SpentToken, now: Now) -> bool {
+        self.lock().tokens.remember_spent(token, now)
     }
 
     /// Whether a client id has a session at a listener.
@@ -195,6 +246,33 @@ impl Claims {
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
         self.lock().find_client(hash, &key).is_some()
+    }
+
+    /// The session that a client id has at a listener.
+    pub(crate) fn seated(&self, listener: ListenerId, client_id: u64) -> Option<Seated> {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let inner = self.lock();
+        let &Client { session, is_silent, token, .. } =
+            inner.clients.at(inner.find_client(hash, &key)?);
+        let session = SessionId::from_u64(u64::from_le_bytes(session))?;
+        Some(Seated { session, is_silent, token })
+    }
+
+    /// Says which session a client id has, and whether that is silent.
+    pub(crate) fn seat(
+        &self,
+        listener: ListenerId,
+        client_id: u64,
+        (session, is_silent): (SessionId, bool),
+    ) {
+        let key = ClientKey { client_id, listener };
+        let hash = self.hash(&key);
+        let mut inner = self.lock();
+        if let Some(position) = inner.find_client(hash, &key) {
+            let client = inner.clients.at_mut(position);
+            (client.session, client.is_silent) = (session.as_u64().to_le_bytes(), is_silent);
+        }
     }
 
     /// Claims the client id and the lowest free slot of a backend, and a range of sequence numbers
@@ -227,6 +305,10 @@ impl Claims {
         let source = wanted.source;
         inner.enter_source(listener, &source);
         let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
+        if wanted.allows_reuse {
+            // Of one that was spent before, the next numbers are others now.
+            self.has_spent.store(true, Ordering::Release);
+        }
         Ok((Claim { listener, client_id, backend, slot, source }, sequence))
     }
 
@@ -405,7 +487,13 @@ impl Inner {
 
 impl Client {
     const fn new(key: &ClientKey, token: TokenName) -> Self {
-        Self { id: key.client_id.to_le_bytes(), listener: key.listener.0 as u8, token }
+        Self {
+            id: key.client_id.to_le_bytes(),
+            listener: key.listener.0 as u8,
+            token,
+            session: [0; 8],
+            is_silent: false,
+        }
     }
 
     fn listener(&self) -> ListenerId {

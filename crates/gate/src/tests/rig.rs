@@ -88,6 +88,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: vec![PUBLIC.parse().expect("literal")],
         backends: backends.iter().copied().map(BackendId).collect(),

@@ -510,6 +510,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
             token_reuse: reuse,
             delivers,
             unique_in: None,
+            replace_after_ns: 2_000_000_000,
         }),
         public: vec![public.parse().expect("literal")],
         backends: vec![BackendId(0), BackendId(1)],

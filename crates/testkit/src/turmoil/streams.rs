@@ -234,6 +234,7 @@ fn netcode(delivers: bool) -> Netcode {
         token_reuse: TokenReuse::Deny,
         delivers,
         unique_in: None,
+        replace_after_ns: 2_000_000_000,
     }
 }
 

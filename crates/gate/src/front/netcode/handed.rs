@@ -88,7 +88,10 @@ impl NetcodeFront {
         }
         let entry = self.sessions.put(place, address, session)?;
         common.go_on_speaking(claim.backend, Front::Netcode);
-        if !common.claims.resume(&claim, token) {
+        if common.claims.resume(&claim, token) {
+            let id = self.session_id(entry);
+            common.claims.seat(claim.listener, claim.client_id, (id, false));
+        } else {
             unclaimed.0.insert(entry.number(), token);
         }
         if common.setup.listeners[address.listener].follow_port_switch {
@@ -137,7 +140,12 @@ impl NetcodeFront {
         token: TokenName,
     ) -> bool {
         let claim = self.sessions.at(entry).claim(self.sessions.address(entry));
-        common.claims.resume(&claim, token)
+        let is_had = common.claims.resume(&claim, token);
+        if is_had {
+            let id = self.session_id(entry);
+            common.claims.seat(claim.listener, claim.client_id, (id, false));
+        }
+        is_had
     }
 
     /// Writes an unfinished handshake.

@@ -77,9 +77,14 @@ impl NetcodeFront {
             return Err(DropReason::RequestAddressConnected);
         }
         let is_connected = turn.common.claims.is_connected(listener, token.client_id);
+        let is_fleets = unique_in(turn, listener).is_some();
         // Where the newer login wins, its token has to be another one than that of the session.
-        if is_connected && unique_in(turn, listener).is_none() {
-            return Err(DropReason::RequestClientConnected);
+        if is_connected && !is_fleets {
+            let seated = turn.common.claims.seated(listener, token.client_id);
+            let seated = seated.filter(|seated| !seated.is_by(&mac));
+            if !seated.is_some_and(|seated| self.may_yield(turn, origin, &seated)) {
+                return Err(DropReason::RequestClientConnected);
+            }
         }
         self.check_handshakes(turn, origin)?;
         let past =
@@ -89,13 +94,35 @@ impl NetcodeFront {
             self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::TokenSpent);
         }
-        if is_connected {
+        if is_connected && is_fleets {
             // The client asks again, when the session that is in its way has ended.
             if past == TokenPast::Fresh {
                 oust_older(turn, listener, token.client_id);
             }
             return Err(DropReason::RequestClientConnected);
         }
+        if !is_connected {
+            // Who replaces a session may have its room.
+            self.check_room(turn, origin, &token)?;
+        }
+        if past != TokenPast::Fresh && self.is_in_other_handshake(turn, origin, &mac) {
+            return Err(DropReason::TokenSuperseded);
+        }
+        self.check_fleet(turn, origin, &token, (mac, expire_s))?;
+        self.challenge(turn, origin, &token, (mac, expire_s))?;
+        turn.common.counters.handled[PacketKind::Request as usize] += 1;
+        Ok(())
+    }
+
+    /// Whether a player may have a session, as far as that is known before it proves its address.
+    fn check_room(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        token: &PrivateToken,
+    ) -> Result<(), DropReason> {
+        let source = &origin.address;
+        let listener = source.listener;
         if let Err(why) =
             turn.common.find_room(listener, token.client_id, &token.user_data, |backend| {
                 turn.common.speaks_for(listener, backend)
@@ -106,20 +133,12 @@ impl NetcodeFront {
             }
             return Err(why.at_request());
         }
-        let source = &origin.address;
-        let limits = turn.common.limits(source.listener);
-        if let Err(why) = turn.common.claims.has_room_for(source.listener, &source.endpoint, limits)
-        {
+        let limits = turn.common.limits(listener);
+        let room = turn.common.claims.has_room_for(listener, &source.endpoint, limits);
+        if room.is_err() {
             self.deny(turn, origin, &token.server_to_client);
-            return Err(why);
         }
-        if past != TokenPast::Fresh && self.is_in_other_handshake(turn, origin, &mac) {
-            return Err(DropReason::TokenSuperseded);
-        }
-        self.check_fleet(turn, origin, &token, (mac, expire_s))?;
-        self.challenge(turn, origin, &token, (mac, expire_s))?;
-        turn.common.counters.handled[PacketKind::Request as usize] += 1;
-        Ok(())
+        room
     }
 
     /// Whether a token that names other gateways as well is this one's. Asked last: what cannot
@@ -286,8 +305,15 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         turn.common.trace_player(&origin.address, challenge.client_id);
-        if turn.common.claims.is_connected(origin.address.listener, challenge.client_id) {
-            return Err(DropReason::ResponseClientConnected);
+        if turn.common.claims.is_connected(listener, challenge.client_id) {
+            let mac = &self.pending.at(pending).token_mac;
+            let seated = turn.common.claims.seated(listener, challenge.client_id);
+            let seated = seated.filter(|seated| !seated.is_by(mac));
+            let is_fleets = unique_in(turn, listener).is_some();
+            // The client answers again, when another worker has ended the session.
+            if is_fleets || !seated.is_some_and(|seated| self.yields(turn, origin, &seated)) {
+                return Err(DropReason::ResponseClientConnected);
+            }
         }
         if turn.common.setup.denied.holds_client(challenge.client_id) {
             // Since it was challenged.
@@ -356,6 +382,8 @@ impl NetcodeFront {
         }
         turn.common.count_session(listener, claim.backend);
         self.note_unique(turn, index);
+        let id = self.session_id(index);
+        turn.common.claims.seat(listener, claim.client_id, (id, false));
         let (backend, slot) = (claim.backend, claim.slot);
         let session = self.session_id(index).as_u64();
         let took_ns = turn.now.mono_ns.saturating_sub(since_ns);

@@ -78,7 +78,9 @@ impl Claims {
 
     /// Remembers a token as the process before has.
     pub(crate) fn remember_token(&self, used: Use) -> Result<(), Broken> {
-        self.lock().tokens.remember(used)
+        self.lock().tokens.remember(used)?;
+        self.has_spent.store(true, Ordering::Release);
+        Ok(())
     }
 }
 

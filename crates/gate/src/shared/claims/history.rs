@@ -18,7 +18,7 @@ use crate::store::entry::Entry;
 use crate::store::marks::Marks;
 use crate::store::multimap::Multimap;
 use crate::store::wheel::Wheel;
-use ringgate_core::carry::Broken;
+use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::server::SessionSequence;
 
@@ -36,7 +36,42 @@ pub(crate) struct History {
     expiries: Wheel<Entry<Use>, 1>,
     /// Places whose tokens have changed since they were [shown](Self::show_changed).
     changed: Marks,
+    /// Places whose tokens are spent, and have not been [written down](Self::take_spent) so far.
+    unkept: Marks,
 }
+
+/// A token that no other session may be opened with, as it outlives the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpentToken {
+    mac: TokenMac,
+    /// Where a session of it would start its sequence, where tokens may be used again.
+    next_sequence: SessionSequence,
+    expire_s: u32,
+}
+
+impl SpentToken {
+    /// How long one is when it is written down.
+    pub const BYTES: usize = 28;
+
+    /// As it is written down.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        self.write(&mut Writer::new(&mut bytes));
+        bytes
+    }
+
+    /// One that was written down.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        Self::read(&mut Reader::new(bytes, &Maps::default())).ok()
+    }
+
+    /// When it expires, by the wall clock, in seconds since 1970.
+    pub fn expire_s(&self) -> u64 {
+        self.expire_s.into()
+    }
+}
+
+ringgate_core::carried!(SpentToken { mac, next_sequence, expire_s });
 
 /// What a token has been used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +140,7 @@ impl History {
             uses: Multimap::new(tokens_max),
             expiries: Wheel::new(tokens_max, 0),
             changed: Marks::new(tokens_max),
+            unkept: Marks::new(tokens_max),
         }
     }
 
@@ -125,15 +161,13 @@ impl History {
         self.forget_expired(now);
         if let Some(position) = self.find(mac) {
             let used = self.uses.at(position);
-            return if used.source == source {
+            return if used.source == source || used.source == UNKNOWN_SOURCE {
                 Ok(used.fate.past())
             } else {
                 Err(DropReason::TokenUsedElsewhere)
             };
         }
-        // A second more than is left, because both clocks are read in whole seconds.
-        let keep_s = expire_s.saturating_sub(now.unix_s).saturating_add(1);
-        let keep_until_s = seconds(now).saturating_add(keep_s);
+        let keep_until_s = keep_until_s(expire_s, now);
         let fresh = Use {
             mac: *mac,
             source,
@@ -165,7 +199,9 @@ impl History {
         let next = (past != TokenPast::Fresh).then_some(used.next_sequence);
         let sequence = SessionSequence::begin(next, random);
         used.next_sequence = sequence.after();
-        if past != TokenPast::Spent {
+        if past == TokenPast::Spent {
+            self.unkept.mark(position.index());
+        } else {
             used.set_past(TokenPast::InSession);
         }
         sequence
@@ -175,7 +211,54 @@ impl History {
     pub(crate) fn spend(&mut self, name: TokenName) {
         if let Some(position) = self.find_by_name(name) {
             self.change(position).set_past(TokenPast::Spent);
+            self.unkept.mark(position.index());
         }
+    }
+
+    /// Takes some of the spent tokens that were not written down so far.
+    pub(crate) fn take_spent(&mut self, count_max: usize) -> Vec<SpentToken> {
+        let mut spent = Vec::new();
+        let mut from = 0;
+        while spent.len() < count_max {
+            let Some(place) = self.unkept.first_in(from..self.expiries.places()) else { break };
+            self.unkept.clear(place);
+            from = place + 1;
+            let entry = Entry::numbered(place as u32);
+            if self.expiries.is_armed(entry) {
+                let &Use { mac, next_sequence, expire_s, fate, .. } = self.uses.at(entry);
+                if fate.past() == TokenPast::Spent {
+                    spent.push(SpentToken { mac, next_sequence, expire_s });
+                }
+            }
+        }
+        spent
+    }
+
+    /// They could not be written down.
+    pub(crate) fn take_back_spent(&mut self, spent: &[SpentToken]) {
+        for token in spent {
+            if let Some(position) = self.find(&token.mac) {
+                self.unkept.mark(position.index());
+            }
+        }
+    }
+
+    /// Remembers a token that a process before this one has written down. False where there is no
+    /// room.
+    pub(crate) fn remember_spent(&mut self, token: &SpentToken, now: Now) -> bool {
+        let &SpentToken { mac, next_sequence, expire_s } = token;
+        if let Some(position) = self.find(&mac) {
+            // It was written down anew with each of its sessions.
+            self.change(position).next_sequence = next_sequence;
+            return true;
+        }
+        let keep_until_s = keep_until_s(expire_s.into(), now);
+        let fate = Fate::new(TokenPast::Spent, keep_until_s);
+        let used = Use { mac, source: UNKNOWN_SOURCE, next_sequence, expire_s, fate };
+        let Some(position) = self.uses.insert(hash(&mac), used) else { return false };
+        self.expiries.arm(position, keep_until_s);
+        self.changed.mark(position.index());
+        true
     }
 
     /// Records that a session of the token is over, whose player was last at `source`.
@@ -221,14 +304,22 @@ impl History {
 
     /// Remembers a token as another process has, in the place of what is known of it.
     pub(crate) fn remember(&mut self, used: Use) -> Result<(), Broken> {
+        // That process may end before it has written it down.
+        let is_unkept = used.fate.past() == TokenPast::Spent;
         if let Some(position) = self.find(&used.mac) {
             *self.change(position) = used;
+            if is_unkept {
+                self.unkept.mark(position.index());
+            }
             return Ok(());
         }
         let position = self.uses.insert(hash(&used.mac), used);
         let position = position.ok_or(Broken::Invalid("number of used tokens"))?;
         self.expiries.arm(position, used.fate.keep_until_s());
         self.changed.mark(position.index());
+        if is_unkept {
+            self.unkept.mark(position.index());
+        }
         Ok(())
     }
 
@@ -270,6 +361,13 @@ impl History {
 ringgate_core::carried!(Use { mac, source, next_sequence, expire_s, fate });
 ringgate_core::carried_alone!(Fate);
 
+/// Until when a token matters by the monotonic clock: a second more than is left, because both
+/// clocks are read in whole seconds.
+fn keep_until_s(expire_s: u64, now: Now) -> u64 {
+    let keep_s = expire_s.saturating_sub(now.unix_s).saturating_add(1);
+    seconds(now).saturating_add(keep_s)
+}
+
 fn seconds(now: Now) -> u64 {
     now.mono_ns / NS_PER_S
 }
@@ -280,6 +378,9 @@ fn hash(tag: &[u8]) -> u32 {
 }
 
 const NS_PER_S: u64 = 1_000_000_000;
+
+/// Of a token that was spent before this process began. Wherever it is shown again, it is spent.
+const UNKNOWN_SOURCE: u64 = 0;
 
 /// A few microseconds' work.
 const FORGOTTEN_AT_ONCE: usize = 32;

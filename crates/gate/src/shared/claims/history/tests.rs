@@ -165,3 +165,40 @@ fn the_owner_of_a_spent_token_is_where_its_session_has_gone() {
     assert_eq!(old, Err(DropReason::TokenUsedElsewhere));
     assert_eq!(history.use_token(&mac(1), 6, 100, together(10)), Ok(TokenPast::Spent));
 }
+
+#[test]
+fn what_is_spent_is_written_down_once_and_is_spent_in_the_next_process() {
+    let mut history = History::new(8);
+    for n in 0..3 {
+        assert_eq!(history.use_token(&mac(n), 1, 100, together(10)), FRESH);
+        history.begin_session(&mac(n), 7);
+    }
+    assert_eq!(history.take_spent(9), [], "none was heard");
+    history.spend(name(0));
+    history.spend(name(2));
+    let spent = [history.take_spent(1), history.take_spent(9)].concat();
+    assert_eq!((spent.len(), history.take_spent(9).len()), (2, 0));
+    history.take_back_spent(&spent[1..]);
+    assert_eq!(history.take_spent(9), spent[1..]);
+
+    let mut next = History::new(8);
+    for token in &spent {
+        let written = SpentToken::from_bytes(&token.to_bytes()).expect("a record");
+        assert_eq!(written, *token);
+        assert!(next.remember_spent(&written, at(1, 20)));
+    }
+    for source in [1, 2] {
+        assert_eq!(next.use_token(&mac(0), source, 100, at(2, 21)), Ok(TokenPast::Spent));
+    }
+    assert_eq!(next.use_token(&mac(1), 2, 100, at(2, 21)), FRESH, "it was not heard");
+    // Where tokens may be used again, no number is.
+    let sequence = next.begin_session(&mac(2), 9);
+    assert_eq!(sequence, history.begin_session(&mac(2), 9));
+    assert_eq!(next.take_spent(9).len(), 1, "the next one starts behind this one");
+    // A successor writes down what it is given.
+    let mut heir = History::new(8);
+    next.show_changed(0..next.places(), |used| heir.remember(*used).is_ok());
+    assert_eq!(heir.take_spent(9).len(), 2);
+    clear(&mut next, at(100, 200));
+    assert_eq!(next.past(&mac(0)), TokenPast::Fresh, "it has expired");
+}

@@ -1,0 +1,96 @@
+//! Another login of a client id that has a session: a player whose client has crashed comes back
+//! with a new token, and its session, in which nothing is said any more, is in its way.
+//!
+//! A session that is silent for long enough is replaced, once the other login has proved its
+//! address; one that talks stays. What counts is what the session has taken in: packets that have
+//! opened, with numbers that were not used. So neither forged nor repeated packets make a session
+//! look alive, and nothing that anybody sends makes one look silent. The worker that has the
+//! session decides; another one asks it, and the client, which repeats what it sends ten times a
+//! second, hears the outcome.
+
+use crate::arrivals::Origin;
+use crate::counters::Ended;
+use crate::front::netcode::session::Session;
+use crate::front::netcode::state::NetcodeFront;
+use crate::ids::{ListenerId, WorkerId};
+use crate::mail::{Mail, Rivalry};
+use crate::shared::claims::Seated;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+
+impl NetcodeFront {
+    /// Whether a session may have to go for a login that has not proved its address yet.
+    pub(crate) fn may_yield(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        seated: &Seated,
+    ) -> bool {
+        if replace_after_ns(turn, origin.address.listener) == 0 {
+            return true;
+        }
+        match self.session_index(seated.session) {
+            Some(index) => self.is_silent(turn, index),
+            None => {
+                self.ask_rival(turn, origin, Rivalry { session: seated.session, is_proven: false });
+                seated.is_silent
+            }
+        }
+    }
+
+    /// Ends a session that is silent, for a login that has proved its address. Whether it has gone:
+    /// another worker's goes a moment later.
+    pub(crate) fn yields(&mut self, turn: &mut Turn<'_>, origin: &Origin, seated: &Seated) -> bool {
+        match self.session_index(seated.session) {
+            Some(index) => {
+                let is_silent = self.is_silent(turn, index);
+                if is_silent {
+                    self.end_session(turn, index, Ended::NewerLogin);
+                }
+                is_silent
+            }
+            None => {
+                self.ask_rival(turn, origin, Rivalry { session: seated.session, is_proven: true });
+                false
+            }
+        }
+    }
+
+    /// Another worker has such a login.
+    pub(crate) fn meet_rival(&mut self, turn: &mut Turn<'_>, rivalry: Rivalry) {
+        let Rivalry { session, is_proven } = rivalry;
+        let Some(index) = self.session_index(session) else { return };
+        let is_silent = self.is_silent(turn, index);
+        if is_silent && is_proven {
+            return self.end_session(turn, index, Ended::NewerLogin);
+        }
+        let listener = self.sessions.address(index).listener;
+        let client_id = self.sessions.at(index).client_id;
+        turn.common.claims.seat(listener, client_id, (session, is_silent));
+    }
+
+    /// Asks the worker that has the session, as far as this source may have others asked.
+    fn ask_rival(&mut self, turn: &mut Turn<'_>, origin: &Origin, rivalry: Rivalry) {
+        let worker = rivalry.session.worker();
+        if worker == turn.common.worker.id.index() || worker >= turn.common.worker.count.into() {
+            // It has just gone.
+            return;
+        }
+        let block = origin.address.block();
+        if self.port_switches.forwards.take(&block, 1, turn.now.mono_ns) {
+            let worker = WorkerId(worker as u16);
+            turn.common.neighbours.mail_out.push((worker, Mail::Rival(rivalry)));
+        }
+    }
+
+    fn is_silent(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
+        let after_ns = replace_after_ns(turn, self.sessions.address(index).listener);
+        let heard_ns = self.sessions.at(index).last_receive_ns;
+        turn.now.mono_ns.saturating_sub(heard_ns) >= after_ns
+    }
+}
+
+fn replace_after_ns(turn: &Turn<'_>, listener: ListenerId) -> u64 {
+    let rules = turn.common.setup.listeners[listener].netcode();
+    rules.map_or(u64::MAX, |rules| rules.replace_after_ns)
+}

@@ -1,0 +1,139 @@
+//! A player whose client has crashed comes back with a new token, and its session is in its way.
+
+use super::clients::{Scribe, forged};
+use super::rig::{Fleet, home, netcode_rules, plain_setup, udp_backend};
+use crate::counters::Ended;
+use crate::setup::Setup;
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::PacketKind;
+
+/// So many workers in front of a server with one slot.
+fn fleet(workers: u16, replace_after_ns: u64) -> Fleet {
+    let backend = udp_backend("arena", "127.0.0.1:7000", 1);
+    let mut setup = Setup { backends: vec![backend].into(), ..plain_setup() };
+    netcode_rules(&mut setup).replace_after_ns = replace_after_ns;
+    Fleet::new(setup, workers)
+}
+
+/// A session at the first worker, that is heard now.
+fn playing(fleet: &mut Fleet) -> Scribe {
+    let scribe = Scribe::new(&fleet.rigs[0].token(1));
+    scribe.connect(&mut fleet.rigs[0], home(1));
+    fleet.rigs[0].deliver(home(1), &scribe.keep_alive(5));
+    scribe
+}
+
+/// Says at the last worker what is due, as a client does, for half a second. Whether it has a
+/// session then.
+fn logs_in(fleet: &mut Fleet, scribe: &Scribe, from: Endpoint) -> bool {
+    let at = fleet.rigs.len() - 1;
+    let mut answered: Option<Vec<u8>> = None;
+    for _ in 0..5 {
+        let due = match &answered {
+            None => scribe.request(),
+            Some(challenge) => scribe.packet(PacketKind::Response, 1, challenge),
+        };
+        fleet.rigs[at].deliver(from, &due);
+        fleet.deliver_mail();
+        let sent = fleet.rigs[at].take_for(from);
+        let challenge = sent.iter().filter_map(|it| scribe.open(it)).next_back();
+        let challenge = challenge.filter(|(kind, _)| *kind == PacketKind::Challenge);
+        answered = challenge.map(|(_, body)| body).or(answered);
+        fleet.pass(100);
+    }
+    fleet.rigs[at].host.gate().sessions().any(|session| session.address == from)
+}
+
+fn replaced(fleet: &Fleet) -> u64 {
+    fleet.rigs[0].counters().sessions_closed[Ended::NewerLogin as usize]
+}
+
+#[test]
+fn a_login_replaces_a_session_that_is_silent_and_none_that_talks() {
+    for workers in [1, 2] {
+        let mut fleet = fleet(workers, 2_000_000_000);
+        let crashed = playing(&mut fleet);
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        assert!(!logs_in(&mut fleet, &newer, home(2)), "{workers}: it was just heard");
+        // Neither what is forged nor what is repeated is heard.
+        fleet.pass(1_000);
+        fleet.rigs[0].provokes(DropReason::PacketForged, |rig| {
+            rig.deliver(home(1), &forged(crashed.keep_alive(9)));
+        });
+        fleet.rigs[0].provokes(DropReason::ReplayDuplicate, |rig| {
+            rig.deliver(home(1), &crashed.keep_alive(5));
+        });
+        fleet.pass(500);
+        assert!(logs_in(&mut fleet, &newer, home(2)), "{workers}");
+        assert_eq!(replaced(&fleet), 1);
+        assert_eq!(fleet.rigs.iter().map(|rig| rig.sessions()).sum::<usize>(), 1);
+
+        let mut fleet = self::fleet(workers, 2_000_000_000);
+        let talks = playing(&mut fleet);
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        for sequence in 10..18 {
+            fleet.rigs[0].deliver(home(1), &talks.keep_alive(sequence));
+            assert!(!logs_in(&mut fleet, &newer, home(2)), "{workers}: it talks");
+        }
+        assert_eq!(replaced(&fleet), 0);
+    }
+}
+
+#[test]
+fn nothing_but_a_new_token_for_its_id_replaces_a_session() {
+    for workers in [1, 2] {
+        let mut fleet = fleet(workers, 2_000_000_000);
+        let crashed = playing(&mut fleet);
+        fleet.pass(2_500);
+        // Its own token, from elsewhere and from where it was.
+        assert!(!logs_in(&mut fleet, &crashed, home(2)));
+        let other = Scribe::new(&fleet.rigs[0].token(2));
+        assert!(!logs_in(&mut fleet, &other, home(3)));
+        // A login that proves nothing: its request, and the responses of others.
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        let at = fleet.rigs.len() - 1;
+        for _ in 0..3 {
+            fleet.rigs[at].deliver(home(4), &newer.request());
+            fleet.deliver_mail();
+            fleet.rigs[at].deliver(home(4), &newer.packet(PacketKind::Response, 1, &[7; 308]));
+            fleet.pass(100);
+        }
+        assert_eq!((replaced(&fleet), fleet.rigs[0].sessions()), (0, 1), "{workers}");
+    }
+}
+
+#[test]
+fn a_session_that_has_talked_again_since_the_challenge_stays() {
+    for workers in [1, 2] {
+        let mut fleet = fleet(workers, 2_000_000_000);
+        let slow = playing(&mut fleet);
+        fleet.pass(2_500);
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        let at = fleet.rigs.len() - 1;
+        for _ in 0..2 {
+            fleet.rigs[at].deliver(home(2), &newer.request());
+            fleet.deliver_mail();
+        }
+        let challenge = newer.challenge(&mut fleet.rigs[at], home(2));
+        fleet.rigs[0].deliver(home(1), &slow.keep_alive(9));
+        fleet.rigs[at].deliver(home(2), &newer.packet(PacketKind::Response, 1, &challenge));
+        fleet.pass(100);
+        assert_eq!((replaced(&fleet), fleet.rigs[0].sessions()), (0, 1), "{workers}");
+    }
+}
+
+#[test]
+fn where_the_newest_wins_it_wins_over_one_that_talks_and_a_successor_knows_whom_to_ask() {
+    for (workers, is_handed_over) in [(1, false), (2, false), (2, true)] {
+        let mut fleet = fleet(workers, 0);
+        let older = playing(&mut fleet);
+        if is_handed_over {
+            fleet.hand_over();
+        }
+        fleet.rigs[0].deliver(home(1), &older.keep_alive(9));
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        assert!(logs_in(&mut fleet, &newer, home(2)), "{workers}");
+        assert_eq!(replaced(&fleet), 1);
+    }
+}

@@ -1,0 +1,92 @@
+//! The leases of a process's last start, in `state_dir`: an agent or a gateway that is started
+//! again before they end takes over what stands under them, and nobody sees it go. Without the file
+//! its names are another's until then. A gateway writes its instances beside them, because the
+//! tokens that an earlier one has claimed are its own.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The file in `state_dir`.
+pub const LEASES_FILE: &str = "leases";
+
+/// What a process leaves to the next one, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) leases: Vec<i64>,
+    /// Random names of starts.
+    pub(crate) instances: Vec<String>,
+}
+
+/// That of the last start, as far as it can be read.
+pub(crate) fn load(path: &Path) -> Left {
+    let read = || {
+        let mut text = String::new();
+        fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+        Ok::<_, io::Error>(text)
+    };
+    let text = read().unwrap_or_default();
+    let leases = text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id != 0);
+    let instances = text.lines().filter_map(|line| line.strip_prefix(INSTANCE));
+    Left {
+        leases: leases.take(LEASES_MAX).collect(),
+        instances: instances.map(str::to_owned).take(INSTANCES_MAX).collect(),
+    }
+}
+
+/// Writes the file anew. Whether that could be done.
+pub(crate) async fn save(path: PathBuf, left: Left) -> bool {
+    let saved = tokio::task::spawn_blocking(move || write(&path, &left)).await;
+    saved.is_ok_and(|written| written.is_ok())
+}
+
+fn write(path: &Path, left: &Left) -> io::Result<()> {
+    let beside = path.with_extension("new");
+    match fs::remove_file(&beside) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    for id in left.leases.iter().take(LEASES_MAX) {
+        writeln!(file, "{id}")?;
+    }
+    for instance in left.instances.iter().take(INSTANCES_MAX) {
+        writeln!(file, "{INSTANCE}{instance}")?;
+    }
+    file.sync_all()?;
+    fs::rename(&beside, path)
+}
+
+/// Begins a line that is no lease.
+const INSTANCE: &str = "instance ";
+
+const LEASES_MAX: usize = 16;
+/// A process that is started more often while a token lives has other troubles.
+const INSTANCES_MAX: usize = 16;
+const FILE_BYTES_MAX: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else_is() {
+        let dir = std::env::temp_dir().join(format!("ringgate-leases-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("temporary folders can be made");
+        let path = dir.join("lease");
+        assert_eq!(load(&path), Left::default(), "there is none");
+        let instances = vec!["new".to_owned(), "old".to_owned()];
+        let left = Left { leases: vec![7, -8, i64::MAX], instances };
+        write(&path, &left).expect("our own folder");
+        write(&path, &left).expect("in the place of the first");
+        assert_eq!(load(&path), left);
+        for text in ["", "x", "0\n99999999999999999999\n", "\u{0}"] {
+            fs::write(&path, text).expect("our own file");
+            assert_eq!(load(&path), Left::default(), "{text:?}");
+        }
+        fs::write(&path, "5\n".repeat(100_000)).expect("our own file");
+        assert_eq!(load(&path).leases, [5; LEASES_MAX]);
+        fs::remove_dir_all(&dir).expect("our own folder");
+    }
+}
