@@ -28,8 +28,8 @@ use ringgate_os::{host, process};
 use crate::config::hosted::Hosted;
 use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};
 use crate::membership::copy::COPY_FILE;
-use crate::membership::{Door, Rules};
 use crate::membership::leases::LEASES_FILE;
+use crate::membership::{Door, Rules};
 use handed::Beginning;
 pub use handed::Heirloom;
 pub use member::{Member, Resting, Shown, Status};
@@ -255,4 +255,3 @@ fn backend(backend: &Backend, own: u32) -> GuestBackend {
     };
     GuestBackend { name: backend.name.clone(), link }
 }
-

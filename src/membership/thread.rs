@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::Header;
-use ringgate_fleet::keyspace::classify;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing, Words};
 use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;

@@ -7,7 +7,7 @@ use ringgate_report::text::put;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, token, wait_for};
 use crate::folder::Folder;
-use crate::ports::free_port;
+use crate::own::own_address;
 use crate::upgrade_rig::Line;
 
 /// What all starts of one gateway have.
@@ -22,7 +22,7 @@ impl House {
         let mut text = Text::new();
         put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.join("state").display()));
         // Tokens name it, and it is the same at each start.
-        text.bind = format!("\"127.0.0.1:{}\"", free_port()).leak();
+        text.bind = format!("\"{}\"", own_address()).leak();
         Self { state, text }
     }
 

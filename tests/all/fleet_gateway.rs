@@ -383,7 +383,7 @@ fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
     // Longer than anybody here waits for it.
     text.backends = text.backends.replace("lease = \"3s\"", "lease = \"60s\"");
     put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.join("state").display()));
-    text.bind = format!("\"127.0.0.1:{}\"", crate::ports::free_port()).leak();
+    text.bind = format!("\"{}\"", crate::own::own_address()).leak();
     let start = || {
         let daemon = Daemon::start(&text);
         fleet.put_backend(&daemon, "arena", 4, "ready");

@@ -92,11 +92,8 @@ fn openssl(folder: &Path, arguments: &str) -> bool {
 /// An authority, and what it has signed: `server`, with the address as its name, and `client`.
 #[cfg(feature = "tls")]
 fn certificates(folder: &Path) -> bool {
-    std::fs::write(
-        folder.join("server.ext"),
-        format!("subjectAltName=IP:{}", crate::own::own_ip()),
-    )
-    .expect("it is our folder");
+    std::fs::write(folder.join("server.ext"), format!("subjectAltName=IP:{}", own_ip()))
+        .expect("it is our folder");
     std::fs::write(folder.join("client.ext"), "extendedKeyUsage=clientAuth")
         .expect("it is our folder");
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";

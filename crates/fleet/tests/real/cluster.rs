@@ -27,7 +27,7 @@ async fn a_member_without_a_quorum_is_not_believed_and_its_fellows_are_found() {
 
     // The member that it began with is gone for good.
     etcd.members[0].kill();
-    let endpoint = format!("http://{}:{}", crate::own::own_ip(), etcd.members[1].port);
+    let endpoint = format!("http://{}:{}", own_ip(), etcd.members[1].port);
     until("the others have a leader and take a change", async || {
         std::process::Command::new("etcdctl")
             .env("ETCDCTL_API", "3")
