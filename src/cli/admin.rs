@@ -124,7 +124,7 @@ impl Admin {
             let text = String::from_utf8_lossy(&answer);
             return parse(&text).map(Some).ok_or_else(|| self.not_a_gateway());
         }
-        match sent.and_then(|()| received) {
+        match sent.and(received) {
             Err(why) if !is_end(&why) => Err(self.unreachable(&why)),
             _ => Ok(None),
         }

@@ -40,7 +40,7 @@ impl Drop for Ending {
 /// `RINGGATE_PROGRAM` names, so that what ships can be held to them too.
 pub(crate) fn ringgate<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let built = env!("CARGO_BIN_EXE_ringgate");
-    let mut command = Command::new(env::var_os("RINGGATE_PROGRAM").unwrap_or(built.into()));
+    let mut command = Command::new(env::var_os("RINGGATE_PROGRAM").unwrap_or_else(|| built.into()));
     command.args(args).env_remove("RINGGATE_LOG").env_remove("CREDENTIALS_DIRECTORY");
     command
 }

@@ -9,6 +9,7 @@ use ringgate_fleet::etcd::txn::Put;
 use ringgate_fleet::keyspace::Place as Key;
 use ringgate_fleet::values::{Confirmation, Stored};
 use ringgate_os::clock::{self, Clock};
+use ringgate_report::text::put;
 use serde::Deserialize;
 
 use super::super::Failure;
@@ -70,7 +71,10 @@ fn all(file: &Path) -> Result<(), Failure> {
         let after = wait(&fleet, client).await?;
         Ok((survey, after))
     })?;
-    let held: String = before.holders().iter().map(|it| format!("{it}\n")).collect();
+    let mut held = String::new();
+    for holder in before.holders() {
+        put(&mut held, format_args!("{holder}\n"));
+    }
     let left = after.holders();
     if let Some(first) = left.first() {
         return Err(Failure::failed(format_args!(

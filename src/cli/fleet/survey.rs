@@ -116,11 +116,10 @@ impl Survey {
                     self.keys.entry(listener).or_default().push(Epoch { number, validity });
                 })
             }
-            Some(Place::Guard(_)) => Ok(()),
             Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
             Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
-            Some(Place::Confirm | Place::Gone(_)) => Ok(()),
+            Some(Place::Confirm | Place::Gone(_) | Place::Guard(_)) => Ok(()),
             _ => Err("it is no key of a fleet".to_owned()),
         };
         let registers = matches!(

@@ -18,7 +18,7 @@ use super::keyboard::{Key, keys};
 use super::picture::{Line, Style, curve, shown};
 use super::view;
 use ringgate_os::clock::Clock;
-use ringgate_report::text::count;
+use ringgate_report::text::{count, put};
 
 /// Until `q`.
 pub(super) fn watch(
@@ -29,7 +29,7 @@ pub(super) fn watch(
 ) -> Result<(), Failure> {
     let failed = |why: io::Error| Failure::failed(format_args!("cannot use the terminal: {why}"));
     let terminal = Terminal::take().map_err(failed)?;
-    let ended = Screen::new(first).run(&terminal, admin, interval, clock);
+    let ended = Screen::new(first).run(admin, interval, clock);
     drop(terminal);
     ended.map_err(failed)
 }
@@ -60,23 +60,23 @@ impl Terminal {
             give_back(&kept);
             report(panic);
         }));
-        terminal.show(OTHER_SCREEN)?;
+        Self::show(OTHER_SCREEN)?;
         Ok(terminal)
     }
 
-    fn show(&self, bytes: &str) -> io::Result<()> {
+    fn show(bytes: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(bytes.as_bytes())?;
         out.flush()
     }
 
-    fn size(&self) -> io::Result<Size> {
+    fn size() -> io::Result<Size> {
         let size = tcgetwinsize(io::stdout())?;
         Ok(Size { columns: usize::from(size.ws_col), lines: usize::from(size.ws_row) })
     }
 
     /// The keys that were pressed within that time, as soon as there is one.
-    fn keys_within(&self, time: Duration) -> io::Result<Vec<Key>> {
+    fn keys_within(time: Duration) -> io::Result<Vec<Key>> {
         let mut stdin = io::stdin();
         let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
@@ -87,7 +87,7 @@ impl Terminal {
         if heard == 0 {
             return Ok(Vec::new());
         }
-        let mut sent = [0; 256];
+        let mut sent = [0; 8192];
         match stdin.read(&mut sent)? {
             0 => Ok(vec![Key::ControlC]),
             length => Ok(keys(&sent[..length])),
@@ -145,20 +145,14 @@ impl Screen {
         }
     }
 
-    fn run(
-        &mut self,
-        terminal: &Terminal,
-        admin: &Admin,
-        interval: Duration,
-        clock: Clock,
-    ) -> io::Result<()> {
+    fn run(&mut self, admin: &Admin, interval: Duration, clock: Clock) -> io::Result<()> {
         let interval_ns = interval.as_nanos() as u64;
         let mut due_ns = clock.now_ns() + interval_ns;
         loop {
-            let size = terminal.size()?;
-            terminal.show(&shown(&self.draw(size), size.columns))?;
+            let size = Terminal::size()?;
+            Terminal::show(&shown(&self.draw(size), size.columns))?;
             let left = Duration::from_nanos(due_ns.saturating_sub(clock.now_ns()));
-            let keys = terminal.keys_within(left)?;
+            let keys = Terminal::keys_within(left)?;
             if keys.into_iter().any(|key| self.press(key) == Next::End) {
                 return Ok(());
             }
@@ -261,9 +255,9 @@ impl Screen {
         for (name, values) in CURVES.iter().zip(&self.curves) {
             let now = values.last().map_or_else(|| "–".to_owned(), |value| count(*value));
             let title: String = format!("{now} {name}").chars().take(width).collect();
-            titles += &format!("{title:<0$}", width + GAP);
+            put(&mut titles, format_args!("{title:<0$}", width + GAP));
             for (row, blocks) in rows.iter_mut().zip(curve(values, width, CURVE_LINES)) {
-                *row += &format!("{blocks:<0$}", width + GAP);
+                put(row, format_args!("{blocks:<0$}", width + GAP));
             }
         }
         let rows = rows.into_iter().map(|row| Line::new(row, Style::Curve));
@@ -309,7 +303,7 @@ mod tests {
     fn drawn(screen: &mut Screen, lines: usize) -> String {
         let drawn = screen.draw(Size { columns: 90, lines });
         assert_eq!(drawn.len(), lines);
-        drawn.iter().map(|line| format!("{}\n", line.text())).collect()
+        drawn.iter().flat_map(|line| [line.text(), "\n"]).collect()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A player whose client has crashed comes back with a new token, and its session is in its way.
 
 use super::clients::{Scribe, forged};
-use super::rig::{Fleet, home, netcode_rules, plain_setup, udp_backend};
+use super::rig::{Fleet, Rig, home, netcode_rules, plain_setup, udp_backend};
 use crate::counters::Ended;
 use crate::setup::Setup;
 use ringgate_batch::Endpoint;
@@ -67,7 +67,7 @@ fn a_login_replaces_a_session_that_is_silent_and_none_that_talks() {
         fleet.pass(500);
         assert!(logs_in(&mut fleet, &newer, home(2)), "{workers}");
         assert_eq!(replaced(&fleet), 1);
-        assert_eq!(fleet.rigs.iter().map(|rig| rig.sessions()).sum::<usize>(), 1);
+        assert_eq!(fleet.rigs.iter().map(Rig::sessions).sum::<usize>(), 1);
 
         let mut fleet = self::fleet(workers, 2_000_000_000);
         let talks = playing(&mut fleet);

@@ -102,7 +102,7 @@ fn a_variance_alone_or_above_the_lag_leaves_packets_in_time() {
 fn lag_keeps_the_order_unless_it_is_told_otherwise() {
     let arrivals = |text: &str| {
         let (settings, mut path) = (settings(text), Path::new(1, 7));
-        let mut arrival = |fate, now_ns| match fate {
+        let arrival = |fate, now_ns| match fate {
             Fate::Delay(later_ns) => now_ns + later_ns,
             _ => now_ns,
         };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Input;
+use super::super::stage::Input;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::netcode::ConnectToken;
