@@ -80,14 +80,11 @@ impl PlainFront {
         }
     }
 
-    /// Ends those of a listener who have proven nothing.
+    /// Ends what is left of a listener that closes. Some half-open sessions may have no place among
+    /// the unproven any more, after a reload.
     pub(crate) fn end_unproven(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
-        for place in self.listeners[listener].unproven.clear() {
-            if let Some(index) = self.sessions.live(place)
-                && !self.sessions.at(index).is_open()
-            {
-                self.end(turn, index, Ended::ByOperator);
-            }
+        if self.listeners[listener].unproven.clear() {
+            self.end_all(turn, Ended::ByOperator, |address| address.listener == listener);
         }
     }
 

@@ -34,10 +34,10 @@ impl Unproven {
         lost
     }
 
-    /// Forgets all of them. Returns those who have begun; some may have ended or opened since.
-    pub(crate) fn clear(&mut self) -> Vec<Place> {
+    /// Forgets all of them. Returns whether there were any, who may have ended or opened since.
+    pub(crate) fn clear(&mut self) -> bool {
         self.next = 0;
-        self.begun.iter_mut().filter_map(Option::take).collect()
+        self.begun.iter_mut().filter_map(Option::take).count() > 0
     }
 
     /// Gives the next place to one who begins. Returns who had it, and may be there still.

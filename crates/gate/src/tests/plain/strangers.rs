@@ -3,9 +3,11 @@
 use super::super::rig::{Rig, endpoint, home};
 use super::{SERVERS, arrived, plain_rig, plain_setup_with, play};
 use crate::ids::ListenerId;
+use crate::mail::Mail;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// An address that nobody has, of very many.
 fn nobody(n: u32) -> Endpoint {
@@ -168,4 +170,19 @@ fn an_address_has_at_most_so_many_sessions() {
     play(&mut rig, at(3), b"hello");
     rig.provokes(DropReason::AddressFull, |rig| rig.deliver(at(2), b"hello"));
     rig.provokes(DropReason::AddressFull, |rig| rig.deliver(at(4), b"hello"));
+}
+
+#[test]
+fn a_listener_that_closes_leaves_nobody_who_was_half_open() {
+    let mut setup = plain_setup_with(8, |rules| rules.half_open_max = 4);
+    let mut rig = Rig::new(setup.clone());
+    (0..4).for_each(|n| rig.deliver(home(n), b"hello"));
+    // Three have no place any more, and would end by their timers.
+    super::rules_of(&mut setup).half_open_max = 1;
+    rig.mail(Mail::Setup(Arc::new(setup.clone())));
+    rig.turn();
+    setup.listeners[ListenerId(0)] = setup.listeners[ListenerId(0)].closed();
+    rig.mail(Mail::Setup(Arc::new(setup)));
+    rig.turn();
+    assert_eq!((rig.counters().pending, rig.host.gate().fronts.plain.sessions.len()), (0, 0));
 }
