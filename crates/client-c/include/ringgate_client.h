@@ -100,7 +100,8 @@ enum rgc_reason {
     RGC_REASON_DELIVERY_MARKS = 36,
     RGC_REASON_DELIVERY_MESSAGE_LENGTH = 37,
     RGC_REASON_DELIVERY_MEMORY = 38,
-    RGC_REASON_DELIVERY_SILENCE = 39 /* nothing was acknowledged for 30 seconds */
+    RGC_REASON_DELIVERY_SILENCE = 39, /* nothing was acknowledged for 30 seconds */
+    RGC_REASON_DELIVERY_OVERSIZE = 40 /* a message longer than a packet on a channel that is not reliable */
 };
 
 /* How to connect. What is 0 has its default. */

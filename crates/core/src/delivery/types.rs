@@ -171,7 +171,8 @@ macro_rules! faults {
         pub enum Fault { $( $(#[$doc])* $variant ),+ }
 
         impl Fault {
-            /// Every fault, in declaration order.
+            /// Every fault, in declaration order. Their places are numbers of the C interface: a new
+            /// one stands last.
             pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
 
             /// The name for metrics, tables and documents.
@@ -197,8 +198,8 @@ faults! {
     MessageLength = "delivery_message_length",
     /// More is waiting for its turn than an end has to keep.
     Memory = "delivery_memory",
-    /// A message on a channel that is not reliable is longer than 1159 bytes.
-    Oversize = "delivery_oversize",
     /// Nothing has been acknowledged as arrived for half a minute.
     Silence = "delivery_silence",
+    /// A message on a channel that is not reliable is longer than 1159 bytes.
+    Oversize = "delivery_oversize",
 }
