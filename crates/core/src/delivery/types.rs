@@ -171,8 +171,8 @@ macro_rules! faults {
         pub enum Fault { $( $(#[$doc])* $variant ),+ }
 
         impl Fault {
-            /// Every fault, in declaration order. Their places are numbers of the C interface: a new
-            /// one stands last.
+            /// Every fault, in declaration order. Their places are numbers of the C interface: a
+            /// new one stands last.
             pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
 
             /// The name for metrics, tables and documents.
