@@ -142,7 +142,8 @@ impl Gateway {
     pub(crate) fn token(&self, client_id: u64) -> ringgate_core::netcode::ConnectToken {
         let servers = ServerAddresses::new(&[self.address()]).expect("one address");
         let spec = TokenSpec {
-            timeout_seconds: 5,
+            // Longer than a test waits for anything: no player of a rig says something meanwhile.
+            timeout_seconds: 60,
             user_data: user_data_of(client_id),
             ..TokenSpec::new(PROTOCOL_ID, client_id, servers)
         };
