@@ -23,7 +23,7 @@ namespace Ringgate {
     /// <summary>What happened, and which fields of an Event are set besides Kind and Worker.</summary>
     public enum Kind {
         LinkUp = 1,      // Workers, Incarnation, Version
-        Opened = 2,      // Session, ClientId, Address, Slot, SlotsMax, UserData, Listener
+        Opened = 2,      // Session, ClientId, Address, Slot, SlotsMax, UserData, Listener, Delivers
         Payload = 3,     // Session, Bytes
         Closed = 4,      // Session, Reason
         Pong = 5,        // RoundTrip
@@ -119,6 +119,8 @@ namespace Ringgate {
         public bool IsDelivered { get; internal set; }
         public bool IsFull { get; internal set; }
         public uint WaitingBytes { get; internal set; }
+        /// <summary>The player gets messages. Gateways before version 5 do not say so.</summary>
+        public bool Delivers { get; internal set; }
         public double Loss { get; internal set; }
 
         internal readonly byte[] Buffer = new byte[Native.MessageBytesMax];
@@ -203,6 +205,7 @@ namespace Ringgate {
                 e.ClientId = native->ClientId;
                 Marshal.Copy((IntPtr)native->UserData, e.Buffer, 0, Native.UserDataBytes);
                 e.UserData = new ArraySegment<byte>(e.Buffer, 0, Native.UserDataBytes);
+                e.Delivers = native->Delivers != 0;
                 FillPlayer(e, native);
                 break;
             case Kind.OpenedPlain:
@@ -245,7 +248,8 @@ namespace Ringgate {
             e.Listener = Native.Text((IntPtr)native->Listener);
         }
 
-        /// <summary>Takes 1 to 1200 bytes for a player, up to 1472 for one of a plain listener.</summary>
+        /// <summary>Takes 1 to 1200 bytes for a player, up to 1472 for one of a plain listener, up to 1159 for one who gets
+        /// messages.</summary>
         public SendResult Send(ulong session, ArraySegment<byte> payload) {
             if (payload.Count == 0)
                 return SendResult.PayloadLength;
@@ -255,7 +259,8 @@ namespace Ringgate {
 
         public SendResult Send(ulong session, byte[] payload) { return Send(session, new ArraySegment<byte>(payload)); }
 
-        /// <summary>Takes the same 1 to 1200 bytes for several players. Returns for how many.</summary>
+        /// <summary>Takes the same 1 to 1200 bytes for several players. Returns for how many: for none where one of them gets
+        /// messages and there are more than 1159.</summary>
         public int Multicast(ArraySegment<ulong> sessions, ArraySegment<byte> payload) {
             if (sessions.Count == 0 || payload.Count == 0)
                 return 0;
@@ -415,6 +420,7 @@ namespace Ringgate {
             internal ulong VariationNs;
             internal uint LossPerMille;
             internal IntPtr User;
+            internal int Delivers;
         }
 
         [DllImport(Library)] internal static extern uint rg_library_version();

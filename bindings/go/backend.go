@@ -27,7 +27,7 @@ type Kind uint8
 
 const (
 	LinkUp    Kind = iota + 1 // Workers, Incarnation, Version
-	Opened                    // Session, ClientID, Address, Slot, SlotsMax, UserData, Listener
+	Opened                    // Session, ClientID, Address, Slot, SlotsMax, UserData, Listener, Delivers
 	Payload                   // Session, Bytes
 	Closed                    // Session, Reason
 	Pong                      // RoundTrip
@@ -58,6 +58,7 @@ type Event struct {
 	SlotsMax    uint32
 	UserData    []byte // UserDataBytes, the connect token's
 	Listener    string // where the player came in
+	Delivers    bool   // the player gets messages; gateways before version 5 do not say so
 	Bytes       []byte // 1 to LongPayloadBytesMax; of netcode 1 to PayloadBytesMax
 	Reason      CloseReason
 	RoundTrip   time.Duration
@@ -90,7 +91,7 @@ var (
 	ErrLinkFull      = errors.New("the link to the session's worker is full")
 	ErrPayloadLength = errors.New("a payload has 1 to 1200 bytes, or 1472 for a plain listener's player")
 	ErrNotAChoice    = errors.New("only the gateway closes for this reason")
-	ErrMessageLength = errors.New("a message has 1 to 65536 bytes on a reliable channel, to 1159 on another")
+	ErrMessageLength = errors.New("a message has 1 to 65536 bytes on a reliable channel, to 1159 on another, as a payload for a player who gets messages")
 	ErrNoMessages    = errors.New("the gateway is of an earlier version and takes no messages")
 	ErrNoChannel     = errors.New("there is no such channel")
 	ErrFreed         = errors.New("the backend was closed")
@@ -447,10 +448,14 @@ func (b *Backend) takeRecord(event *Event) bool {
 	case kindPayload:
 		event.Kind = Payload
 	case kindOpened:
-		event.Kind, event.Listener = Opened, b.name(r.listener)
+		event.Kind, event.Listener, event.Delivers = Opened, b.name(r.listener), r.flag
+		if r.flag {
+			l.noteDelivering(r.session)
+		}
 	case kindOpenedPlain:
 		event.Kind, event.Listener = OpenedPlain, b.name(r.listener)
 	case kindClosed:
+		delete(l.delivering, r.session)
 		event.Kind, event.Reason = Closed, CloseReason(r.reason)
 		if _, isKnown := closeReasons[event.Reason]; !isKnown {
 			event.Reason = CloseOther
@@ -557,20 +562,21 @@ func (b *Backend) push(l *link, write func(*bundle) bool) bool {
 	return l.isUp() && l.push(write)
 }
 
-// Send takes 1 to 1200 bytes for one player, up to 1472 for one of a plain listener. They leave
-// with the next flush.
+// Send takes 1 to 1200 bytes for one player, up to 1472 for one of a plain listener, up to 1159 for
+// one who gets messages. They leave with the next flush.
 func (b *Backend) Send(session SessionID, payload []byte) error {
 	if len(payload) == 0 || len(payload) > LongPayloadBytesMax {
 		return ErrPayloadLength
 	}
 	l := b.up(session.Worker())
-	switch {
-	case l == nil:
+	if l == nil {
 		b.stats.PayloadsLinkDown++
 		return ErrLinkDown
-	case len(payload) > l.payloadBytesMax():
-		return ErrPayloadLength
-	case !b.push(l, func(bundle *bundle) bool { return bundle.payload(session, payload) }):
+	}
+	if err := l.checkPayload(session, len(payload)); err != nil {
+		return err
+	}
+	if !b.push(l, func(bundle *bundle) bool { return bundle.payload(session, payload) }) {
 		b.stats.PayloadsLinkFull++
 		return ErrLinkFull
 	}
@@ -579,10 +585,18 @@ func (b *Backend) Send(session SessionID, payload []byte) error {
 }
 
 // Multicast takes the same 1 to 1200 bytes for several players; they cross each link once. Returns
-// for how many players it was taken; Stats say what stopped the rest.
+// for how many players it was taken; Stats say what stopped the rest. More than 1159 bytes are taken
+// for none where one of the players gets messages (ErrMessageLength).
 func (b *Backend) Multicast(sessions []SessionID, payload []byte) (taken int, err error) {
 	if len(payload) == 0 || len(payload) > PayloadBytesMax {
 		return 0, ErrPayloadLength
+	}
+	if len(payload) > ShortMessageBytesMax {
+		for _, session := range sessions {
+			if l := b.up(session.Worker()); l != nil && l.checkPayload(session, len(payload)) != nil {
+				return 0, ErrMessageLength
+			}
+		}
 	}
 	for len(b.byWorker) < len(b.links) {
 		b.byWorker = append(b.byWorker, nil)

@@ -455,3 +455,52 @@ func endTurn(t *testing.T, b *Backend, kind Kind) {
 		t.Fatalf("%+v", event)
 	}
 }
+
+func opened(session SessionID, flags byte) []byte {
+	body := append(binary.LittleEndian.AppendUint64(nil, uint64(session)), make([]byte, 38+UserDataBytes)...)
+	record := put(kindOpened, append(body, "eu"...)...)
+	record[3] = flags
+	return record
+}
+
+func TestAPayloadForAPlayerWhoGetsMessagesIsNoLongerThanOne(t *testing.T) {
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(VersionMax, 0, 1))
+	next(t, b)
+	const whole, raw = SessionID(9), SessionID(10)
+	l.send(opened(whole, flagDelivers), opened(raw, 0))
+	for _, want := range []SessionID{whole, raw} {
+		event := next(t, b)
+		if event.Kind != Opened || event.Session != want || event.Delivers != (want == whole) {
+			t.Fatalf("%+v", event)
+		}
+	}
+	longest, longer := make([]byte, ShortMessageBytesMax), make([]byte, ShortMessageBytesMax+1)
+	for _, it := range []struct {
+		session SessionID
+		payload []byte
+		want    error
+	}{{whole, longest, nil}, {whole, longer, ErrMessageLength}, {raw, longer, nil}} {
+		if err := b.Send(it.session, it.payload); err != it.want {
+			t.Fatal(it.session, len(it.payload), err)
+		}
+	}
+	both := []SessionID{raw, whole}
+	if taken, err := b.Multicast(both, longest); taken != 2 || err != nil {
+		t.Fatal(taken, err)
+	}
+	if taken, err := b.Multicast(both, longer); taken != 0 || err != ErrMessageLength {
+		t.Fatal(taken, err)
+	}
+	if taken, err := b.Multicast(both[:1], longer); taken != 1 || err != nil {
+		t.Fatal(taken, err)
+	}
+	l.send(put(kindClosed, append(binary.LittleEndian.AppendUint64(nil, uint64(whole)), byte(CloseKicked))...))
+	if closed := next(t, b); closed.Kind != Closed {
+		t.Fatalf("%+v", closed)
+	}
+	if err := b.Send(whole, longer); err != nil {
+		t.Fatal("the number may be another player's: ", err)
+	}
+}

@@ -21,10 +21,10 @@ const (
 	WorkersMax           = 128
 )
 
-// The versions of the format that this package speaks: all from the first to the fourth.
+// The versions of the format that this package speaks: all from the first to the fifth.
 const (
 	VersionMin = 1
-	VersionMax = 4
+	VersionMax = 5
 )
 
 const (
@@ -74,6 +74,9 @@ const (
 )
 
 const headerBytes = 4
+
+// The flag of an opening: the player gets messages.
+const flagDelivers = 1
 
 // CloseReason says why a session ended. A game may give those from Finished on.
 type CloseReason uint8
@@ -245,7 +248,7 @@ type record struct {
 	leftMs       uint32
 	channel      Channel
 	marks        byte
-	flag         bool // delivered, or full
+	flag         bool // delivered, or full, or the player gets messages
 	waiting      uint32
 	roundTripUs  uint32
 	variationUs  uint32
@@ -272,8 +275,11 @@ func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
 	if kind >= kindFirstSkippable {
 		return rest, ErrorNone
 	}
-	if datagram[3] != 0 {
-		return nil, ErrorFlagsUnknown
+	if flags := datagram[3]; flags != 0 {
+		if kind != kindOpened || flags != flagDelivers {
+			return nil, ErrorFlagsUnknown
+		}
+		out.flag = true
 	}
 	body := body{left: datagram[headerBytes:length:length]}
 	body.read(out)

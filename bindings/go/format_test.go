@@ -54,8 +54,12 @@ func describe(r *record) string {
 	case kindWelcome:
 		return fmt.Sprintf("welcome: version %d, worker %d of %d, incarnation %d", r.version, r.worker, r.workers, r.incarnation)
 	case kindOpened:
-		return fmt.Sprintf("opened: session %v, client %d at %v, slot %d of %d, listener %s, user data %q",
-			r.session, r.clientID, r.address, r.slot, r.slotsMax, r.listener, bytes.TrimRight(r.userData, "\x00"))
+		delivers := ""
+		if r.flag {
+			delivers = ", gets messages"
+		}
+		return fmt.Sprintf("opened: session %v, client %d at %v, slot %d of %d%s, listener %s, user data %q",
+			r.session, r.clientID, r.address, r.slot, r.slotsMax, delivers, r.listener, bytes.TrimRight(r.userData, "\x00"))
 	case kindOpenedPlain:
 		slot := "none yet"
 		if r.slot != NoSlot {
@@ -201,6 +205,9 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 		{"longer than its datagram", []byte{5, 0, 128, 0}, ErrorRecordLength},
 		{"a kind of the other direction", frame(kindPing, 0, session...), ErrorKindUnknown},
 		{"a flag", frame(kindPong, 1, session...), ErrorFlagsUnknown},
+		{"an opening's flag elsewhere", frame(kindOpenedPlain, 1, session...), ErrorFlagsUnknown},
+		{"an opening's flag of a later version", frame(kindOpened, 3, session...), ErrorFlagsUnknown},
+		{"half an opening", frame(kindOpened, 1, session...), ErrorBodyLength},
 		{"a short pong", frame(kindPong, 0, 1, 2), ErrorBodyLength},
 		{"a long pong", frame(kindPong, 0, join(session, []byte{1})...), ErrorBodyLength},
 		{"no session", frame(kindPayload, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), ErrorSessionZero},

@@ -28,6 +28,8 @@ type link struct {
 	late []lateClose
 	// What has come of a message in several parts.
 	assembly assembly
+	// The sessions whose players get messages, as far as the gateway says so.
+	delivering map[SessionID]struct{}
 }
 
 type lateClose struct {
@@ -117,17 +119,33 @@ func (l *link) close() (unsent uint64) {
 	l.bundles = l.bundles[:0]
 	l.late = l.late[:0]
 	l.assembly.session = 0
+	l.delivering = nil
 	l.socket, l.version, l.isSendBroken, l.awaitsRoom = nil, 0, false, false
 	return unsent
 }
 
 func (l *link) isUp() bool { return l.version != 0 && !l.isSendBroken }
 
-func (l *link) payloadBytesMax() int {
-	if l.version >= versionPlain {
-		return LongPayloadBytesMax
+// A player has come who gets messages.
+func (l *link) noteDelivering(session SessionID) {
+	if l.delivering == nil {
+		l.delivering = map[SessionID]struct{}{}
 	}
-	return PayloadBytesMax
+	l.delivering[session] = struct{}{}
+}
+
+// Why a payload of that length cannot go to one player, if it cannot.
+func (l *link) checkPayload(session SessionID, length int) error {
+	if length <= ShortMessageBytesMax {
+		return nil
+	}
+	if _, delivers := l.delivering[session]; delivers {
+		return ErrMessageLength
+	}
+	if l.version < versionPlain && length > PayloadBytesMax {
+		return ErrPayloadLength
+	}
+	return nil
 }
 
 // The bundle that records are appended to; nil where the queue is full.

@@ -40,7 +40,7 @@ class Kind(enum.IntEnum):
     """What happened, and which fields of an Event are set besides `kind` and `worker`."""
 
     LINK_UP = 1  # workers, incarnation, version
-    OPENED = 2  # session, client_id, address, port, slot, slots_max, user_data, listener
+    OPENED = 2  # session, client_id, address, port, slot, slots_max, user_data, listener, delivers
     PAYLOAD = 3  # session, bytes
     CLOSED = 4  # session, reason
     PONG = 5  # round_trip (seconds)
@@ -177,6 +177,7 @@ class _Event(ctypes.Structure):
         ("variation_ns", ctypes.c_uint64),
         ("loss_per_mille", ctypes.c_uint),
         ("user", ctypes.c_void_p),
+        ("delivers", ctypes.c_int),
     ]
 
 
@@ -363,7 +364,8 @@ class Backend:
         }
 
     def _opened(self, event):
-        return {"client_id": event.client_id, "user_data": bytes(event.user_data[:256]), **self._player(event)}
+        user_data = bytes(event.user_data[:256])
+        return {"client_id": event.client_id, "user_data": user_data, "delivers": bool(event.delivers), **self._player(event)}
 
     def _bytes(self, event):
         return {"session": event.session, "bytes": ctypes.string_at(event.bytes, event.bytes_len)}
@@ -401,11 +403,13 @@ class Backend:
             raise SendError(result, self._library.rg_send_result_text(result).decode())
 
     def send(self, session, payload):
-        """Takes 1 to 1200 bytes for a player, up to 1472 for one of a plain listener."""
+        """Takes 1 to 1200 bytes for a player, up to 1472 for one of a plain listener, up to 1159 for one who gets messages
+        (`delivers` of its OPENED)."""
         self._check(self._library.rg_send(self._handle, session, payload, len(payload)))
 
     def multicast(self, sessions, payload):
-        """Takes the same 1 to 1200 bytes for several players. Returns for how many."""
+        """Takes the same 1 to 1200 bytes for several players. Returns for how many: for none where one of them gets messages
+        and there are more than 1159."""
         array = (ctypes.c_uint64 * len(sessions))(*sessions)
         return self._library.rg_multicast(self._handle, array, len(sessions), payload, len(payload))
 

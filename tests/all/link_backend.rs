@@ -7,8 +7,9 @@ use std::time::Duration;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
-    CloseReason, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX, RecordError, SessionId,
-    ToGateway, USER_DATA_BYTES, VERSION_MAX, VERSION_PLAIN, Welcome,
+    CloseReason, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX, Opened, RecordError,
+    SHORT_MESSAGE_BYTES_MAX, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, VERSION_PLAIN,
+    Welcome,
 };
 use ringgate_os::notify;
 
@@ -170,6 +171,42 @@ fn what_cannot_be_sent_is_refused_and_counted() {
     assert_eq!(outbox.close(elsewhere, CloseReason::Kicked), Err(SendError::LinkDown));
     assert_eq!(outbox.stats().payloads_link_down, 2);
     assert_eq!(outbox.stats().payloads_taken, 1);
+}
+
+#[test]
+fn a_payload_for_a_player_who_gets_messages_is_no_longer_than_one() {
+    let (_dir, _gateway, links, mut backend) = connected(1);
+    let [whole, raw] = [1, 2].map(|serial| links[0].session(serial));
+    let announce = |backend: &mut Backend| {
+        links[0].send(|writer| {
+            let user_data = [0; USER_DATA_BYTES];
+            assert!(writer.opened(&Opened { delivers: true, ..opened(whole, &user_data) }));
+            assert!(writer.opened(&opened(raw, &user_data)));
+        });
+        for expected in [whole, raw] {
+            run_until(backend, |event, _| {
+                let Event::Opened(player) = event else { panic!("{event:?}") };
+                assert_eq!((player.session, player.delivers), (expected, expected == whole));
+                true
+            });
+        }
+    };
+    announce(&mut backend);
+    let refused = Err(SendError::MessageLength);
+    let (longest, longer) = ([0; SHORT_MESSAGE_BYTES_MAX], [0; SHORT_MESSAGE_BYTES_MAX + 1]);
+    let outbox = backend.outbox();
+    assert_eq!(outbox.send(whole, &longest), Ok(()));
+    assert_eq!(outbox.send(whole, &longer), refused);
+    assert_eq!(outbox.send(whole, &[0; PAYLOAD_BYTES_MAX]), refused);
+    assert_eq!(outbox.send(raw, &[0; PAYLOAD_BYTES_MAX]), Ok(()));
+    assert_eq!(outbox.multicast(&[raw, whole], &longest), Ok(2));
+    assert_eq!(outbox.multicast(&[raw, whole], &longer).map(|_| ()), refused);
+    assert_eq!(outbox.multicast(&[raw], &longer), Ok(1));
+    assert_eq!(outbox.stats().payloads_taken, 5, "nothing of what was refused");
+    // The number may be another player's once the session is closed.
+    links[0].send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
+    run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
+    assert_eq!(backend.outbox().send(whole, &longer), Ok(()));
 }
 
 #[test]

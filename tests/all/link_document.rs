@@ -58,12 +58,13 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
             welcome.version, welcome.worker, welcome.workers, welcome.incarnation
         ),
         ToGame::Opened(player) => format!(
-            "opened: session {}, client {} at {}, slot {} of {}, listener {}, user data {:?}",
+            "opened: session {}, client {} at {}, slot {} of {}{}, listener {}, user data {:?}",
             player.session,
             player.client_id,
             player.address,
             player.slot,
             player.slots_max,
+            if player.delivers { ", gets messages" } else { "" },
             player.listener,
             text(player.user_data).trim_end_matches('\0'),
         ),

@@ -117,6 +117,7 @@ pub(crate) fn opened(session: SessionId, user_data: &[u8; USER_DATA_BYTES]) -> O
         address: "203.0.113.9:40001".parse().expect("literal"),
         slot: 5,
         slots_max: 64,
+        delivers: false,
         user_data,
         listener: "eu-west",
     }

@@ -11,8 +11,8 @@ use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
-    MessagePart, OpenedPlain, Quality, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
-    Writer,
+    MessagePart, Opened, OpenedPlain, Quality, RecordError, SessionId, ToGame, ToGateway,
+    USER_DATA_BYTES, Writer,
 };
 
 use crate::command::{ringgate, run};
@@ -216,6 +216,33 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
 /// A program that leaves each turn after one event and sleeps on the descriptor misses nothing, and
 /// sleeps when all is taken.
 #[test]
+fn a_payload_in_c_for_a_player_who_gets_messages_is_no_longer_than_one() {
+    let folder = Folder::new();
+    let program = compile(&folder, "tests/all/link_header/delivers.c");
+    let gateway = Gateway::start(folder.path(), 1, 9);
+    let mut game = Game::start(&program, folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    let [whole, raw] = [1, 2].map(|serial| link.session(serial));
+    let user_data = [0; USER_DATA_BYTES];
+    link.send(|writer| {
+        assert!(writer.opened(&Opened { delivers: true, ..opened(whole, &user_data) }));
+        assert!(writer.opened(&opened(raw, &user_data)));
+    });
+    let tried = ["send 0 -5 0", "multicast 2 0 1"];
+    let [sent, cast] = tried;
+    let said = ["opened 1 0", "opened 0 0", sent, cast, sent, cast];
+    said.iter().for_each(|line| assert_eq!(game.line(), *line));
+    assert_eq!(game.line(), "users 0");
+    link.send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
+    assert_eq!(game.line(), "closed -5");
+    // The number may be another player's by now.
+    link.send(|writer| assert!(writer.payload(whole, b"x")));
+    assert_eq!(game.line(), "after 0");
+    drop(link);
+    game.end();
+}
+
+#[test]
 fn the_descriptor_is_readable_while_records_wait() {
     let folder = Folder::new();
     let program = compile(&folder, "tests/all/link_header/partly.c");
@@ -332,13 +359,14 @@ fn describe(record: &ToGame<'_>) -> String {
         ToGame::Opened(player) => {
             let address = Endpoint::from(player.address);
             format!(
-                "opened session={} client={} scope={} port={} slot={} of={} listener={} ip={} user={}",
+                "opened session={} client={} scope={} port={} slot={} of={} delivers={} listener={} ip={} user={}",
                 player.session.as_u64(),
                 player.client_id,
                 address.scope(),
                 address.port(),
                 player.slot,
                 player.slots_max,
+                u8::from(player.delivers),
                 player.listener,
                 hex(address.ip_bytes()),
                 hex(player.user_data),
@@ -425,7 +453,7 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
             8 => writer.undrained(),
             7 => writer.opened_plain(&opened_plain(session, rng.random_range(0..3))),
             6 => writer.frame(later_record(&mut [9; 50], rng)),
-            0 => writer.opened(&opened(session, &user_data)),
+            0 => writer.opened(&Opened { delivers: rng.random(), ..opened(session, &user_data) }),
             1 => writer.payload(session, &payload),
             2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..10)]),
             3 => writer.pong(rng.random()),
@@ -553,6 +581,6 @@ fn named_mistakes() -> Vec<Vec<u8>> {
 
 fn welcomed(gateway: &Gateway, game: &mut Game) -> GatewayLink {
     let link = gateway.accept_and_welcome(0);
-    assert_eq!(game.line(), "up workers=1 incarnation=9 version=4");
+    assert_eq!(game.line(), "up workers=1 incarnation=9 version=5");
     link
 }

@@ -59,9 +59,9 @@ extern "C" {
 /* The version of the library that is linked: major << 16 | minor. */
 RG_API uint32_t rg_library_version(void);
 
-/* The versions of the format that this header speaks: all from the first to the fourth. */
+/* The versions of the format that this header speaks: all from the first to the fifth. */
 #define RG_VERSION_MIN 1
-#define RG_VERSION_MAX 4
+#define RG_VERSION_MAX 5
 
 /* Limits of the format. */
 #define RG_BUNDLE_BYTES_MAX 16384
@@ -141,7 +141,8 @@ enum rg_channel_kind {
 /* What rg_next reports, and which fields of rg_event it sets besides `kind` and `worker`. */
 enum rg_event_kind {
     RG_LINK_UP = 1, /* workers, incarnation, version */
-    RG_OPENED,      /* session, client_id, ip, scope, port, slot, slots_max, user_data, listener */
+    RG_OPENED,      /* session, client_id, ip, scope, port, slot, slots_max, user_data, listener,
+                       delivers */
     RG_PAYLOAD,     /* session, bytes, bytes_len */
     RG_CLOSED,      /* session, reason */
     RG_PONG,        /* round_trip_ns */
@@ -196,6 +197,8 @@ struct rg_event {
     uint64_t variation_ns; /* how far round trips differ from round_trip_ns */
     unsigned loss_per_mille;
     void *user; /* what rg_set_user has given the session, or NULL */
+    int delivers; /* the gateway delivers whole messages to the player, so a payload for it has 1 to
+                     RG_SHORT_MESSAGE_BYTES_MAX bytes. Gateways before version 5 do not say so */
 };
 
 /* What became of payloads, one for each player that a multicast names, and of messages, which count
@@ -220,7 +223,8 @@ enum rg_send_result {
                                     on a link from version 3 on RG_LONG_PAYLOAD_BYTES_MAX */
     RG_SEND_NOT_A_CHOICE = -4,   /* only the gateway closes for this reason */
     RG_SEND_MESSAGE_LENGTH = -5, /* a message has 1 to RG_MESSAGE_BYTES_MAX bytes on a reliable
-                                    channel, to RG_SHORT_MESSAGE_BYTES_MAX on another */
+                                    channel, to RG_SHORT_MESSAGE_BYTES_MAX on another, as a payload
+                                    for a player who gets messages */
     RG_SEND_NO_MESSAGES = -6,    /* the gateway is of an earlier version and takes no messages */
     RG_SEND_NO_CHANNEL = -7      /* no such kind of channel, or a number above 255 */
 };
@@ -309,7 +313,8 @@ static inline int rg_next(rg_backend *backend, struct rg_event *event) {
     return rg_next_sized(backend, event, sizeof *event);
 }
 
-/* Take payloads; they leave with the next flush. rg_multicast returns for how many players. */
+/* Take payloads; they leave with the next flush. rg_multicast returns for how many players: for none
+   where the payload has more than RG_SHORT_MESSAGE_BYTES_MAX bytes and one of them gets messages. */
 RG_API int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len);
 RG_API size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessions_len,
                     const void *bytes, size_t bytes_len);
@@ -455,6 +460,7 @@ enum {
     RG__PART_BYTES_MAX = 16000, /* a longer message takes several records */
     RG__FIRST_PART = 1,
     RG__LAST_PART = 2,
+    RG__DELIVERS = 1, /* the flag of an opening */
     RG__QUEUE_BUNDLES = 16,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
@@ -512,10 +518,11 @@ struct rg__link {
     unsigned message_channel; /* kind and number, as they were read */
 };
 
-/* A session's pointer. */
+/* What is known of a session of which there is anything to know. */
 struct rg__user {
     uint64_t session; /* 0: free */
-    void *user;
+    void *user;       /* the game's pointer, or NULL */
+    int delivers;     /* the player gets messages */
 };
 
 struct rg_backend {
@@ -1322,7 +1329,10 @@ static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uin
     return RG_ERROR_NONE;
 }
 
-static unsigned rg__read_opened(const uint8_t *body, size_t len, struct rg_event *event) {
+static void rg__note_delivering(rg_backend *backend, uint64_t session);
+
+static unsigned rg__read_opened(rg_backend *backend, unsigned flags, const uint8_t *body,
+                                size_t len, struct rg_event *event) {
     size_t name_len;
     if (len < 8)
         return RG_ERROR_BODY_LENGTH;
@@ -1344,6 +1354,9 @@ static unsigned rg__read_opened(const uint8_t *body, size_t len, struct rg_event
     event->user_data = body + 46;
     memcpy(event->listener, body + 46 + RG_USER_DATA_BYTES, name_len);
     event->listener[name_len] = '\0';
+    event->delivers = flags & RG__DELIVERS;
+    if (event->delivers)
+        rg__note_delivering(backend, event->session);
     return RG_ERROR_NONE;
 }
 
@@ -1499,7 +1512,7 @@ static size_t rg__body_bytes(unsigned kind) {
     }
 }
 
-static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kind,
+static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kind, unsigned flags,
                               const uint8_t *body, size_t len, struct rg_event *event) {
     if (kind == RG__PAYLOAD || kind == RG__CLOSED || kind == RG__OPENED ||
         (kind >= RG__OPENED_PLAIN && kind <= RG__QUALITY)) {
@@ -1508,7 +1521,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
             return RG_ERROR_NONE;
         }
         if (kind == RG__OPENED)
-            return rg__read_opened(body, len, event);
+            return rg__read_opened(backend, flags, body, len, event);
         if (kind == RG__OPENED_PLAIN)
             return rg__read_opened_plain(body, len, event);
         if (kind == RG__MESSAGE)
@@ -1561,12 +1574,12 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         return 1;
     } else if (record[2] >= RG__FIRST_SKIPPABLE)
         return rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
-    else if (record[3] != 0)
+    else if (record[3] != 0 && (record[2] != RG__OPENED || record[3] != RG__DELIVERS))
         error = RG_ERROR_FLAGS_UNKNOWN;
     else {
         backend->inbox_at += record_bytes;
         event->kind = (enum rg_event_kind)0;
-        error = rg__read_body(backend, worker, record[2], record + RG__HEADER_BYTES,
+        error = rg__read_body(backend, worker, record[2], record[3], record + RG__HEADER_BYTES,
                               record_bytes - RG__HEADER_BYTES, event);
     }
     if (error != RG_ERROR_NONE)
@@ -1652,7 +1665,7 @@ static int rg__step(rg_backend *backend, struct rg_event *event) {
     }
 }
 
-/* Pointers of the game's: a table that is at most half full, with linear probing. */
+/* What is known of sessions: a table that is at most half full, with linear probing. */
 
 static size_t rg__user_home(const rg_backend *backend, uint64_t session) {
     return (size_t)((session * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (backend->users_room - 1);
@@ -1682,8 +1695,7 @@ static void rg__remove_user(rg_backend *backend, uint64_t session) {
             hole = at;
         }
     }
-    backend->users[hole].session = 0;
-    backend->users[hole].user = NULL;
+    memset(&backend->users[hole], 0, sizeof backend->users[hole]);
 }
 
 static int rg__grow_users(rg_backend *backend) {
@@ -1702,22 +1714,43 @@ static int rg__grow_users(rg_backend *backend) {
     return 0;
 }
 
+/* The place of a session, which is made. NULL: no memory. */
+static struct rg__user *rg__make_user(rg_backend *backend, uint64_t session) {
+    struct rg__user *place;
+    if (2 * (backend->users_len + 1) > backend->users_room && rg__grow_users(backend) < 0)
+        return NULL;
+    place = &backend->users[rg__user_at(backend, session)];
+    backend->users_len += place->session == 0;
+    place->session = session;
+    return place;
+}
+
+/* Without memory for it, the gateway drops what is too long, and counts it. */
+static void rg__note_delivering(rg_backend *backend, uint64_t session) {
+    struct rg__user *place = rg__make_user(backend, session);
+    if (place != NULL)
+        place->delivers = 1;
+}
+
+static int rg__delivers(const rg_backend *backend, uint64_t session) {
+    return session != 0 && backend->users_len > 0 &&
+           backend->users[rg__user_at(backend, session)].delivers;
+}
+
 int rg_set_user(rg_backend *backend, uint64_t session, void *user) {
-    size_t at;
+    struct rg__user *place;
     if (backend == NULL || session == 0) {
         errno = EINVAL;
         return -1;
     }
-    if (user == NULL) {
+    if (user == NULL && !rg__delivers(backend, session)) {
         rg__remove_user(backend, session);
         return 0;
     }
-    if (2 * (backend->users_len + 1) > backend->users_room && rg__grow_users(backend) < 0)
+    place = rg__make_user(backend, session);
+    if (place == NULL)
         return -1;
-    at = rg__user_at(backend, session);
-    backend->users_len += backend->users[at].session == 0;
-    backend->users[at].session = session;
-    backend->users[at].user = user;
+    place->user = user;
     return 0;
 }
 
@@ -1734,7 +1767,7 @@ void rg_each_user(rg_backend *backend, unsigned worker,
         return;
     for (n = 0; n < backend->users_room; n++) {
         uint64_t session = backend->users[n].session;
-        if (session != 0 && rg_worker(session) == worker)
+        if (session != 0 && rg_worker(session) == worker && backend->users[n].user != NULL)
             each(context, session, backend->users[n].user);
     }
 }
@@ -1820,6 +1853,8 @@ int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t byt
     }
     if (bytes_len > RG_PAYLOAD_BYTES_MAX && link->version < 3)
         return RG_SEND_PAYLOAD_LENGTH;
+    if (bytes_len > RG_SHORT_MESSAGE_BYTES_MAX && rg__delivers(backend, session))
+        return RG_SEND_MESSAGE_LENGTH;
     record = rg__push(backend, link, RG__HEADER_BYTES + 8 + bytes_len, RG__PAYLOAD, 1);
     if (record == NULL)
         return RG_SEND_LINK_FULL;
@@ -1850,6 +1885,9 @@ size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessio
     if (backend == NULL || sessions == NULL || bytes == NULL || bytes_len < 1 ||
         bytes_len > RG_PAYLOAD_BYTES_MAX)
         return 0;
+    for (n = 0; bytes_len > RG_SHORT_MESSAGE_BYTES_MAX && n < sessions_len; n++)
+        if (rg__delivers(backend, sessions[n]))
+            return 0;
     /* One pass for each worker needs no memory, and a gateway has few. */
     for (worker = 0; worker < backend->links_len; worker++) {
         struct rg__link *link = &backend->links[worker];
@@ -2150,7 +2188,8 @@ const char *rg_send_result_text(int result) {
     case RG_SEND_NOT_A_CHOICE:
         return "only the gateway closes for this reason";
     case RG_SEND_MESSAGE_LENGTH:
-        return "a message has 1 to 65536 bytes on a reliable channel, to 1159 on another";
+        return "a message has 1 to 65536 bytes on a reliable channel, to 1159 on another, as a "
+               "payload for a player who gets messages";
     case RG_SEND_NO_MESSAGES:
         return "the gateway is of an earlier version and takes no messages";
     case RG_SEND_NO_CHANNEL:

@@ -46,7 +46,7 @@ pub use write::Writer;
 pub const VERSION_MIN: u16 = 1;
 
 /// The highest version of the format that this code speaks.
-pub const VERSION_MAX: u16 = 4;
+pub const VERSION_MAX: u16 = 5;
 
 /// The first version in which a record may be passed over by a reader that does not know its kind.
 pub const VERSION_SKIPPABLE: u16 = 2;
@@ -57,6 +57,9 @@ pub const VERSION_PLAIN: u16 = 3;
 
 /// The first version with whole messages, for players of listeners with `delivery = "gateway"`.
 pub const VERSION_MESSAGES: u16 = 4;
+
+/// The first version in which an opening says whether the player gets messages.
+pub const VERSION_DELIVERS: u16 = 5;
 
 /// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
 /// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
@@ -145,4 +148,10 @@ mod kind {
     pub(super) const PLAYERS: u8 = 130;
 
     pub(super) const INTAKE: u8 = 144;
+}
+
+/// What a record's header says beside its kind.
+mod flags {
+    /// Of an opening: the player gets whole messages.
+    pub(super) const DELIVERS: u8 = 1;
 }

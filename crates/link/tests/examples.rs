@@ -54,6 +54,7 @@ impl Linked {
             address: "203.0.113.9:40001".parse().expect("literal"),
             slot: 5,
             slots_max: 64,
+            delivers: false,
             user_data: &[0; USER_DATA_BYTES],
             listener: "eu-west",
         };

@@ -22,8 +22,9 @@ fn session(serial: u64) -> SessionId {
 fn opened(serial: u64) -> Opened<'static> {
     let address = std::net::SocketAddr::from(([192, 0, 2, 1], 7));
     let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
-    let session = session(serial);
-    Opened { session, client_id: 1, address, slot, slots_max, user_data, listener: "main" }
+    let (session, client_id, listener) = (session(serial), 1, "main");
+    let delivers = false;
+    Opened { session, client_id, address, slot, slots_max, delivers, user_data, listener }
 }
 
 #[test]

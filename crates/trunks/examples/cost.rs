@@ -230,9 +230,17 @@ impl Worker {
             let address = SocketAddr::from(([192, 0, 2, 1], 7));
             let session = SessionId::new(0, serial);
             let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
-            let (client_id, listener) = (serial, "main");
-            let opened =
-                Opened { session, client_id, address, slot, slots_max, user_data, listener };
+            let (client_id, delivers, listener) = (serial, false, "main");
+            let opened = Opened {
+                session,
+                client_id,
+                address,
+                slot,
+                slots_max,
+                delivers,
+                user_data,
+                listener,
+            };
             assert!(writer.opened(&opened), "one fits");
             let len = writer.len();
             assert_eq!(self.say(&bytes[..len]), 0, "there is room");

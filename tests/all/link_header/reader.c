@@ -27,10 +27,10 @@ static void print_event(const struct rg_event *event) {
                (unsigned long long)event->incarnation, event->version);
         break;
     case RG_OPENED:
-        printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u listener=%s",
+        printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u delivers=%d listener=%s",
                session, (unsigned long long)event->client_id, scope_of(event),
                (unsigned)event->port, (unsigned)event->slot, (unsigned)event->slots_max,
-               event->listener);
+               event->delivers, event->listener);
         print_hex("ip", event->ip, 16);
         print_hex("user", event->user_data, RG_USER_DATA_BYTES);
         break;

@@ -11,7 +11,8 @@ fn a_player_comes_talks_and_leaves<L: Library>(rig: &mut Rig, game: &Game, mut p
     player.connect(rig);
     assert_eq!(rig.sessions(), 1);
     let guests = game.guests(rig);
-    let [Guest { session, client_id, address, slot, slots_max, user_data, listener }] = &guests[..]
+    let [Guest { session, client_id, address, slot, slots_max, user_data, listener, .. }] =
+        &guests[..]
     else {
         panic!("one player is announced once: {guests:?}")
     };

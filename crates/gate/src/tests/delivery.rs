@@ -5,7 +5,7 @@ mod faults;
 mod player;
 mod turmoil;
 
-use self::player::{delivering, long_message, messages, playing};
+use self::player::{Player, delivering, long_message, messages, playing};
 use super::clients::Scribe;
 use super::games::{Game, Heard};
 use super::rig::{OUR_USER, Rig, home, netcode_rules};
@@ -147,6 +147,23 @@ fn a_payload_for_such_a_player_is_a_message_on_the_first_unreliable_channel() {
     rig.provokes(DropReason::PayloadLength, |rig| {
         game.say(rig, |writer| writer.payload(session, &[0; SHORT_MESSAGE_BYTES_MAX + 1]));
     });
+}
+
+#[test]
+fn a_game_process_is_told_who_gets_messages_if_it_speaks_of_that() {
+    for (version_max, is_told) in [(4, false), (5, true)] {
+        let mut rig = Rig::new(delivering());
+        let game = Game::connect(&mut rig, OUR_USER);
+        let hello = Hello { version_max, ..Hello::new(1, "arena") };
+        game.say(&mut rig, |writer| writer.hello(&hello));
+        Player::connected(&mut rig, 1);
+        let told: Vec<_> = game.guests(&mut rig).iter().map(|guest| guest.delivers).collect();
+        assert_eq!(told, [is_told]);
+    }
+    let mut raw = Rig::new(super::rig::plain_setup());
+    let game = Game::join(&mut raw, "arena");
+    super::clients::Player::connected(&mut raw, home(2), 2);
+    assert!(game.guests(&mut raw).iter().all(|guest| !guest.delivers));
 }
 
 #[test]

@@ -39,6 +39,7 @@ pub(super) struct Guest {
     pub(super) address: SocketAddr,
     pub(super) slot: u32,
     pub(super) slots_max: u32,
+    pub(super) delivers: bool,
     pub(super) user_data: Box<[u8]>,
     pub(super) listener: String,
 }
@@ -164,6 +165,7 @@ fn owned(record: ToGame<'_>) -> Heard {
             address: opened.address,
             slot: opened.slot,
             slots_max: opened.slots_max,
+            delivers: opened.delivers,
             user_data: Box::from(opened.user_data.as_slice()),
             listener: opened.listener.to_owned(),
         }),

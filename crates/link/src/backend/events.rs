@@ -384,6 +384,9 @@ impl Backend {
                 return Some(Step::Payload { session, at: end - bytes.len()..end });
             }
             ToGame::Opened(_) | ToGame::OpenedPlain(_) => {
+                if let ToGame::Opened(Opened { session, delivers: true, .. }) = record {
+                    self.outbox.links[worker].note_delivering(session);
+                }
                 self.inbox.unread.start = end;
                 return Some(Step::Opened { at: start..end });
             }
@@ -402,7 +405,10 @@ impl Backend {
                 Event::Room { session, is_full, waiting_bytes }
             }
             ToGame::Quality { session, quality } => Event::Quality { session, quality },
-            ToGame::Closed { session, reason } => Event::Closed { session, reason },
+            ToGame::Closed { session, reason } => {
+                self.outbox.links[worker].note_closed(session);
+                Event::Closed { session, reason }
+            }
             ToGame::Pong { token } => {
                 let waited_ns = self.clock.now_ns().saturating_sub(token);
                 Event::Pong { worker, round_trip: Duration::from_nanos(waited_ns) }

@@ -1,5 +1,6 @@
 //! One link: a socket, whether it has been welcomed, and what waits to be sent on it.
 
+use std::collections::HashSet;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -8,9 +9,10 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
     Hello, LONG_PAYLOAD_BYTES_MAX, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
+    SHORT_MESSAGE_BYTES_MAX, SessionId, VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
 };
 use super::SendStats;
+use super::outbox::SendError;
 use super::poller::Poller;
 use super::queue::Queue;
 
@@ -24,6 +26,8 @@ pub(super) struct Link {
     is_watched_for_room: bool,
     /// The gateway was told that it is to send nobody new.
     is_told_closed: bool,
+    /// The sessions to which the gateway delivers messages, as far as it says so.
+    delivering: HashSet<SessionId>,
     queue: Queue,
 }
 
@@ -36,13 +40,14 @@ pub(super) enum Received {
 
 impl Link {
     /// A link that is down.
-    pub(super) const fn new(queue_bundles: usize) -> Self {
+    pub(super) fn new(queue_bundles: usize) -> Self {
         Self {
             socket: None,
             version: None,
             is_send_broken: false,
             is_watched_for_room: false,
             is_told_closed: false,
+            delivering: HashSet::new(),
             queue: Queue::new(queue_bundles),
         }
     }
@@ -79,6 +84,7 @@ impl Link {
         self.is_send_broken = false;
         self.is_watched_for_room = false;
         self.is_told_closed = false;
+        self.delivering.clear();
         self.queue.clear()
     }
 
@@ -98,12 +104,36 @@ impl Link {
         self.version = Some(version);
     }
 
-    /// The longest payload for one player.
-    pub(super) fn payload_bytes_max(&self) -> usize {
-        match self.version {
-            Some(version) if version >= VERSION_PLAIN => LONG_PAYLOAD_BYTES_MAX,
-            _ => PAYLOAD_BYTES_MAX,
+    /// A player has come who gets messages.
+    pub(super) fn note_delivering(&mut self, session: SessionId) {
+        self.delivering.insert(session);
+    }
+
+    /// A session is over.
+    pub(super) fn note_closed(&mut self, session: SessionId) {
+        self.delivering.remove(&session);
+    }
+
+    /// Whether a payload of that length can go to one player. Only one that is longer than every
+    /// player takes is looked at further.
+    #[inline]
+    pub(super) fn check_payload(
+        &self,
+        session: SessionId,
+        bytes_len: usize,
+    ) -> Result<(), SendError> {
+        let is_short = bytes_len <= SHORT_MESSAGE_BYTES_MAX;
+        if is_short { Ok(()) } else { self.check_long_payload(session, bytes_len) }
+    }
+
+    #[cold]
+    fn check_long_payload(&self, session: SessionId, bytes_len: usize) -> Result<(), SendError> {
+        if self.delivering.contains(&session) {
+            return Err(SendError::MessageLength);
         }
+        let takes_long = self.version.is_some_and(|version| version >= VERSION_PLAIN);
+        let bytes_max = if takes_long { LONG_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
+        if bytes_len <= bytes_max { Ok(()) } else { Err(SendError::PayloadLength) }
     }
 
     /// Reads one datagram. A `buf` that is filled to its end has cut one off.

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 
 use super::super::bundle::{
     Channel, CloseReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart,
-    PAYLOAD_BYTES_MAX, SessionId,
+    PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
 };
 use super::link::Link;
 
@@ -28,7 +28,8 @@ pub enum SendError {
     /// A payload of 0 bytes or of more than 1200; to one player, on a link from
     /// [`VERSION_PLAIN`](super::super::bundle::VERSION_PLAIN) on, of more than 1472.
     PayloadLength,
-    /// A message of no byte, or longer than one on its channel may be.
+    /// A message of no byte, or longer than one on its channel may be; also a payload of more than
+    /// 1159 bytes for a player who gets messages.
     MessageLength,
     /// The gateway at the other end of the link is of an earlier version and takes no messages.
     NoMessages,
@@ -57,7 +58,9 @@ pub struct SendStats {
 }
 
 impl Outbox {
-    /// Sends 1 to 1200 bytes to one player; up to 1472 to one of a plain listener.
+    /// Sends 1 to 1200 bytes to one player; up to 1472 to one of a plain listener, up to 1159 to
+    /// one of a listener with `delivery = "gateway"`: that one gets them as a message on the first
+    /// unreliable channel.
     #[inline]
     pub fn send(&mut self, session: SessionId, payload: &[u8]) -> Result<(), SendError> {
         check_payload(payload, LONG_PAYLOAD_BYTES_MAX)?;
@@ -66,7 +69,7 @@ impl Outbox {
             stats.payloads_link_down += 1;
             return Err(SendError::LinkDown);
         };
-        check_payload(payload, link.payload_bytes_max())?;
+        link.check_payload(session, payload.len())?;
         if !link.push(1, stats, |writer| writer.payload(session, payload)) {
             stats.payloads_link_full += 1;
             return Err(SendError::LinkFull);
@@ -74,7 +77,9 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends the same 1 to 1200 bytes to several players; the payload crosses each link once.
+    /// Sends the same 1 to 1200 bytes to several players; the payload crosses each link once. With
+    /// more than 1159, it is taken for none where one of them gets messages
+    /// ([`SendError::MessageLength`]).
     ///
     /// Returns for how many players it was taken. [`stats`](Self::stats) says what stopped the
     /// rest.
@@ -84,6 +89,7 @@ impl Outbox {
         payload: &[u8],
     ) -> Result<usize, SendError> {
         check_payload(payload, PAYLOAD_BYTES_MAX)?;
+        self.check_multicast(sessions, payload.len())?;
         self.by_worker.resize_with(self.links.len(), Vec::new);
         for &session in sessions {
             match self.by_worker.get_mut(session.worker()) {
@@ -110,6 +116,17 @@ impl Outbox {
             list.clear();
         }
         Ok(taken)
+    }
+
+    /// Whether a payload of that length can go to all of these players.
+    fn check_multicast(&self, sessions: &[SessionId], bytes_len: usize) -> Result<(), SendError> {
+        if bytes_len <= SHORT_MESSAGE_BYTES_MAX {
+            return Ok(());
+        }
+        sessions.iter().try_for_each(|session| match self.links.get(session.worker()) {
+            Some(link) => link.check_payload(*session, bytes_len),
+            None => Ok(()),
+        })
     }
 
     /// Sends a whole message to a player of a listener with `delivery = "gateway"`: 1 byte to 64
@@ -182,7 +199,7 @@ impl fmt::Display for SendError {
                 "a payload has 1 to 1200 bytes, or 1472 for a plain listener's player"
             }
             Self::MessageLength => {
-                "a message has 1 byte to 64 KiB on a reliable channel, to 1159 bytes on another"
+                "a message has 1 byte to 64 KiB on a reliable channel, to 1159 bytes on another, as a payload for a player who gets messages"
             }
             Self::NoMessages => "the gateway is too old for messages: update it",
             Self::NotAChoice => "only the gateway closes for this reason",

@@ -3,7 +3,7 @@
 //! Code that moves records and does not read their content (a gateway that must send again what a
 //! full link refused) needs only this much.
 
-use super::{HEADER_BYTES, LONG_PAYLOAD_BYTES_MAX, RecordError, SessionId, kind, message};
+use super::{HEADER_BYTES, LONG_PAYLOAD_BYTES_MAX, RecordError, SessionId, flags, kind, message};
 
 /// One record as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +27,20 @@ impl<'a> Frame<'a> {
             return Err(RecordError::RecordLength);
         };
         let frame = Self { bytes };
-        if header[3] != 0 && !frame.may_be_skipped() {
+        if header[3] != 0 && header[3] & !frame.flags_known() != 0 {
             return Err(RecordError::FlagsUnknown);
         }
         Ok((frame, rest))
+    }
+
+    /// The flags that the record may have.
+    #[inline]
+    fn flags_known(self) -> u8 {
+        match self.kind() {
+            kind::OPENED => flags::DELIVERS,
+            kind::FIRST_SKIPPABLE.. => u8::MAX,
+            _ => 0,
+        }
     }
 
     /// The whole record, header and body.

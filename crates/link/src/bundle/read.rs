@@ -11,8 +11,8 @@ use super::record::is_name_bytes;
 use super::{
     Channel, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX,
     MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, Quality,
-    RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, kind,
-    message,
+    RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, flags,
+    kind, message,
 };
 
 /// The records of one datagram, decoded. An error is the last item.
@@ -39,7 +39,7 @@ impl<'a> ToGame<'a> {
                 bytes: body.take_payload(LONG_PAYLOAD_BYTES_MAX)?,
             },
             kind::WELCOME => Self::Welcome(body.welcome()?),
-            kind::OPENED => Self::Opened(body.opened()?),
+            kind::OPENED => Self::Opened(body.opened(frame.flags())?),
             kind::OPENED_PLAIN => Self::OpenedPlain(body.opened_plain()?),
             kind::MESSAGE => Self::Message(body.take_message()?),
             kind::REPORT => Self::Report {
@@ -262,8 +262,9 @@ impl<'a> Body<'a> {
         Ok(Hello { version_min, version_max, pid, name: self.take_name()? })
     }
 
-    fn opened(&mut self) -> Result<Opened<'a>, RecordError> {
+    fn opened(&mut self, said: u8) -> Result<Opened<'a>, RecordError> {
         Ok(Opened {
+            delivers: said & flags::DELIVERS != 0,
             session: self.session()?,
             client_id: self.u64()?,
             slot: self.u32()?,

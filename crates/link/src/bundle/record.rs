@@ -211,6 +211,10 @@ pub struct Opened<'a> {
     pub slot: u32,
     /// How many slots the backend has.
     pub slots_max: u32,
+    /// The gateway delivers whole messages to the player, so a payload for it has at most
+    /// [`SHORT_MESSAGE_BYTES_MAX`](super::SHORT_MESSAGE_BYTES_MAX) bytes. Said only on links from
+    /// [`VERSION_DELIVERS`](super::VERSION_DELIVERS) on.
+    pub delivers: bool,
     /// The user data of the connect token, also when the session is opened again on a later link.
     pub user_data: &'a [u8; USER_DATA_BYTES],
     /// The listener that the player came in by. Always [a name](is_name).

@@ -19,6 +19,7 @@ fn opened(listener: &str) -> Opened<'_> {
         address: "192.0.2.7:4711".parse().expect("literal"),
         slot: 5,
         slots_max: 64,
+        delivers: false,
         user_data: &USER_DATA,
         listener,
     }
@@ -42,6 +43,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
     vec![
         ToGame::Welcome(Welcome { version: VERSION_MAX, worker: 3, workers: 4, incarnation: 77 }),
         ToGame::Opened(opened("eu-west")),
+        ToGame::Opened(Opened { delivers: true, ..opened("eu-west") }),
         ToGame::OpenedPlain(opened_plain(None)),
         ToGame::OpenedPlain(opened_plain(Some(5))),
         ToGame::Payload { session: session(3, 9), bytes: b"input" },
@@ -268,6 +270,12 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(gateway_error(&raw(kind::OPENED, &[])), Some(RecordError::KindUnknown));
     assert_eq!(game_error(&raw(kind::HELLO, &[])), Some(RecordError::KindUnknown));
     assert_eq!(gateway_error(&[4, 0, 19, 1]), Some(RecordError::FlagsUnknown));
+    assert_eq!(game_error(&[4, 0, kind::OPENED, 1]), Some(RecordError::BodyLength));
+    for flags in [2, 3, 0x80] {
+        let error = Some(RecordError::FlagsUnknown);
+        assert_eq!(game_error(&[4, 0, kind::OPENED, flags]), error);
+        assert_eq!(game_error(&[4, 0, kind::OPENED_PLAIN, flags]), error);
+    }
     assert_eq!(gateway_error(&raw(kind::PING, &[&[0; 7]])), Some(RecordError::BodyLength));
     assert_eq!(gateway_error(&raw(kind::PING, &[&[0; 9]])), Some(RecordError::BodyLength));
     assert_eq!(gateway_error(&raw(kind::PAYLOAD, &[&zero, b"x"])), Some(RecordError::SessionZero));
@@ -518,20 +526,21 @@ proptest! {
         session in any_session(),
         client_id: u64,
         ip: [u8; 16],
-        mapped: bool,
+        mapped_and_delivers: (bool, bool),
         scope: u32,
         ports_and_slots: (u16, u32, u32),
         user_data: [u8; 32],
         listener in "[!-~]{1,32}",
     ) {
         let (port, slot, slots_max) = ports_and_slots;
+        let (mapped, delivers) = mapped_and_delivers;
         let address = match (mapped, ip) {
             (true, [a, b, c, d, ..]) => SocketAddr::from(([a, b, c, d], port)),
             (false, ip) => address::from_fields(ip, scope, port),
         };
         let user_data: [u8; USER_DATA_BYTES] = std::array::from_fn(|at| user_data[at % 32]);
         let opened = Opened {
-            session, client_id, address, slot, slots_max,
+            session, client_id, address, slot, slots_max, delivers,
             user_data: &user_data, listener: &listener,
         };
         let mut buf = [0; 1024];

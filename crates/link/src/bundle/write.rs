@@ -9,7 +9,7 @@ use super::{
     BUNDLE_BYTES_MAX, COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello,
     LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain,
     PART_OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES, SessionId,
-    USER_DATA_BYTES, Welcome, address, kind,
+    USER_DATA_BYTES, Welcome, address, flags, kind,
 };
 
 /// Appends records to a buffer.
@@ -158,7 +158,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// From the gateway: a player is connected.
+    /// From the gateway: a player is connected. That it gets messages may be said only on links
+    /// from [`VERSION_DELIVERS`](super::VERSION_DELIVERS) on.
     #[must_use]
     pub fn opened(&mut self, opened: &Opened<'_>) -> bool {
         let listener = opened.listener.as_bytes();
@@ -167,7 +168,8 @@ impl<'a> Writer<'a> {
         }
         let (ip, interface, port) = address::to_fields(opened.address);
         let fixed_bytes = 8 + 8 + 4 + 4 + 16 + 4 + 2 + USER_DATA_BYTES;
-        self.record(kind::OPENED, fixed_bytes + listener.len(), |body| {
+        let start = self.len;
+        let is_written = self.record(kind::OPENED, fixed_bytes + listener.len(), |body| {
             body.u64(opened.session.as_u64());
             body.u64(opened.client_id);
             body.u32(opened.slot);
@@ -177,7 +179,11 @@ impl<'a> Writer<'a> {
             body.u16(port);
             body.bytes(opened.user_data);
             body.bytes(listener);
-        })
+        });
+        if is_written && opened.delivers {
+            self.buf[start + FLAGS_AT] = flags::DELIVERS;
+        }
+        is_written
     }
 
     /// From the gateway: there is a player of a plain listener. Only on links from
@@ -360,3 +366,6 @@ impl Fields<'_> {
         self.bytes(&value.to_le_bytes());
     }
 }
+
+/// Where a record's flags lie.
+const FLAGS_AT: usize = 3;

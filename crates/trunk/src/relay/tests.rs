@@ -205,6 +205,7 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
         address: "[2001:db8::1]:9".parse().expect("literal"),
         slot: 1,
         slots_max: 4,
+        delivers: true,
         user_data: &user_data,
         listener: "eu",
     };
@@ -259,6 +260,7 @@ fn whoever_finds_no_slot_is_sent_away_and_no_game_process_hears_of_it() {
         address: "[2001:db8::1]:9".parse().expect("literal"),
         slot: 1,
         slots_max: 4,
+        delivers: true,
         user_data: &user_data,
         listener: "eu",
     };

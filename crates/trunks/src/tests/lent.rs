@@ -140,8 +140,17 @@ pub(super) fn begin(
 pub(super) fn announce(writer: &mut Writer<'_>, session: SessionId) -> bool {
     let address = SocketAddr::from(([192, 0, 2, 1], 7));
     let (slot, slots_max, user_data, listener) = (0, 1, &[0; 256], "main");
-    let client_id = session.as_u64();
-    writer.opened(&Opened { session, client_id, address, slot, slots_max, user_data, listener })
+    let (client_id, delivers) = (session.as_u64(), false);
+    writer.opened(&Opened {
+        session,
+        client_id,
+        address,
+        slot,
+        slots_max,
+        delivers,
+        user_data,
+        listener,
+    })
 }
 
 const CHOICES: [Choice; 2] = [Choice::Mmsg, Choice::Uring];

@@ -12,7 +12,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::Opened;
+use ringgate_link::bundle::{Opened, VERSION_DELIVERS};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -139,6 +139,8 @@ impl NetcodeFront {
             address: address.endpoint.into(),
             slot: claim.slot.0,
             slots_max: setup.backends[claim.backend].slots,
+            delivers: self.connections.has(index)
+                && turn.common.links.speaks(link, VERSION_DELIVERS),
             user_data: &self.user_data.whole(index),
             listener: &setup.listeners[address.listener].name,
         };
