@@ -131,7 +131,8 @@ impl UnrealFront {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         let endpoint = origin.address.endpoint;
-        if turn.common.takes_nobody(listener) {
+        // A player whose port has changed begins as a newcomer does, and that one is refused later.
+        if turn.common.takes_nobody(listener) && !may_have_moved(turn, listener) {
             return Err(DropReason::Draining);
         }
         let face = self.faces[listener];
@@ -216,6 +217,12 @@ impl UnrealFront {
         turn.common.trace(&origin.address, None, Fact::AskedToRestart);
         Ok(())
     }
+}
+
+/// Whether a handshake may be that of a player of this listener whose port has changed.
+fn may_have_moved(turn: &Turn<'_>, listener: ListenerId) -> bool {
+    let is_followed = turn.common.setup.listeners[listener].follow_port_switch;
+    is_followed && turn.common.claims.sessions(listener) > 0
 }
 
 /// The first handshake version that has a packet for "your version is not served".

@@ -179,9 +179,14 @@ fn a_draining_gateway_takes_nobody_in_and_a_stopped_one_has_nobody() {
     between.step(&mut arena);
     arena.rig().mail(Mail::Drain { left_ms: 5000 });
     between.step(&mut arena);
-    Player::new(&arena, 3).step(&mut arena);
+    let mut late = Player::new(&arena, 3);
+    late.step(&mut arena);
+    late.step(&mut arena);
     assert_eq!(arena.drops(DropReason::Draining), 2);
     assert!(player.plays(&mut arena), "who is here stays");
+    player.change_port(&mut arena, 0);
+    player.restart(&mut arena);
+    assert!(player.plays(&mut arena), "and is followed to another port");
     arena.rig().mail(Mail::Stop);
     arena.settle();
     assert_eq!(arena.counters().sessions, 0);
