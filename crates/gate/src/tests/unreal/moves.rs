@@ -201,6 +201,37 @@ fn sessions_that_must_not_follow_do_not() {
     assert_eq!(arena.counters().port_switches, 0);
 }
 
+/// The router of two players gives each the other's port: docs/PROTOCOLS.md says what becomes of
+/// them, and why.
+#[test]
+fn of_two_players_whose_ports_are_swapped_one_is_followed_and_the_other_connects_anew() {
+    let mut arena = Arena::new(unreal_setup(1), 1);
+    let (mut one, mut other) = (Player::connected(&mut arena, 1), Player::connected(&mut arena, 2));
+    assert!(one.plays(&mut arena));
+    arena.pass(5000);
+    assert!(other.plays(&mut arena));
+    std::mem::swap(&mut one.home, &mut other.home);
+    let before = [one.packets, other.packets];
+    for _ in 0..40 {
+        arena.pass(1000);
+        for player in [&mut one, &mut other] {
+            if let Some(datagram) = player.game(7) {
+                player.exchange(&mut arena, &datagram);
+            }
+            player.step(&mut arena);
+        }
+    }
+    assert_eq!([one.packets > before[0], other.packets > before[1]], [false, true]);
+    let counters = arena.counters();
+    assert_eq!((counters.port_switches, counters.sessions), (1, 1));
+    let ended = counters.sessions_closed;
+    assert_eq!((ended[Ended::TimedOut as usize], ended[Ended::Replaced as usize]), (1, 0));
+    let mut again = Player::new(&arena, 1);
+    again.home = one.home;
+    again.connect(&mut arena);
+    assert!(again.plays(&mut arena) && other.plays(&mut arena));
+}
+
 impl Player {
     /// As if a request had come: from the gateway, or from anybody.
     fn be_asked_to_restart(&mut self, arena: &mut Arena) {
