@@ -203,7 +203,7 @@ fn the_original_layout_is_served_and_the_silent_are_forgotten() {
     // A machine that stands still for longer than the timeout has the player forgotten before it
     // has said anything: another player comes then.
     let mut forgotten = 0;
-    let mut player = loop {
+    let player = loop {
         let mut player = Player::new(echo.servers[0], framing, Base::default());
         player.until("the handshake", |player| player.peer.is_some());
         player.ahead_ns = LATER_NS;
