@@ -30,7 +30,8 @@ impl Rig {
     pub(crate) fn new() -> Option<Self> {
         let fleet = Fleet::start()?;
         let folder = Folder::new();
-        let names = [("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7")];
+        let names =
+            [("gate-1", "IP:127.0.0.1"), ("host-7", "DNS:host-7"), ("host-8", "DNS:host-8")];
         if !certificates(&folder, &names) {
             return None;
         }

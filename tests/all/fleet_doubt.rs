@@ -12,17 +12,17 @@ use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
 
 /// An operator with the fleet's key.
-struct Operator(Folder);
+pub(crate) struct Operator(Folder);
 
 impl Operator {
-    fn of(fleet: &Fleet) -> Self {
+    pub(crate) fn of(fleet: &Fleet) -> Self {
         let folder = Folder::new();
         std::fs::write(folder.join("fleet.toml"), fleet.table("nobody"))
             .expect("it can be written");
         Self(folder)
     }
 
-    fn does(&self, args: &[&str]) -> Ran {
+    pub(crate) fn does(&self, args: &[&str]) -> Ran {
         let mut command = ringgate(["fleet"]);
         command.args(args).arg("--config").arg(self.0.join("fleet.toml"));
         run(command)

@@ -1,0 +1,136 @@
+//! Half of a small fleet goes, as planned or by a death: nobody who plays is hurt, what operators
+//! say holds at once, and nothing waits for a confirmation.
+//!
+//! Skipped aloud where `etcd` or `openssl` is not installed; `REQUIRE_ETCD=1` makes that a failure.
+
+use ringgate_report::text::put;
+
+use crate::agent::{Agent, Program};
+use crate::control_rig::{Daemon, Player, wait_for};
+use crate::fleet_agent::{Rig, start_server};
+use crate::fleet_doubt::Operator;
+use crate::fleet_gateway::backend_is_up;
+use crate::fleet_rig::key;
+use crate::folder::Folder;
+use crate::own::{own_ip, own_port};
+
+/// A host with an agent before four servers.
+struct Host {
+    agent: Agent,
+    _folder: Folder,
+    _servers: Vec<Program>,
+}
+
+impl Host {
+    fn start(rig: &Rig, name: &str, lease: &str) -> Self {
+        let folder = Folder::new();
+        for file in ["ca.pem".to_owned(), format!("{name}.pem"), format!("{name}.key")] {
+            std::fs::copy(rig.folder.join(&file), folder.join(&file)).expect("it was made");
+        }
+        let (ip, table) = (own_ip(), rig.fleet.agent_table(lease));
+        let table = table.replace("host = \"there\"", &format!("host = \"{name}\""));
+        let mut text = format!(
+            "[agent]\nname = \"{name}\"\nca = \"ca.pem\"\ncertificate = \"{name}.pem\"\nkey = \"{name}.key\"\n\
+             run_dir = \"host\"\nstate_dir = \"state\"\ndrain_timeout = \"1h\"\n\
+             [admin]\nbind = \"127.0.0.1:0\"\n{table}"
+        );
+        let mut servers = Vec::new();
+        for number in 0..4 {
+            let port = own_port();
+            servers.push(start_server(port));
+            let table = format_args!(
+                "[[backend]]\nname = \"{name}-{number}\"\nlink = \"udp\"\naddress = \"{ip}:{port}\"\nslots = 4\n\
+                 group = \"arena\"\n"
+            );
+            put(&mut text, table);
+        }
+        folder.file("agent.toml", text, 0o600);
+        Self { agent: Agent::start(&folder), _folder: folder, _servers: servers }
+    }
+}
+
+/// The backends of a host that the gateway has, and whom they take, as its page says it.
+fn backends(gateway: &Daemon, host: &str) -> Vec<serde_json::Value> {
+    let all = gateway.status()["backends"].as_array().expect("a list").clone();
+    let is_its = |it: &serde_json::Value| {
+        it["name"].as_str().is_some_and(|name| name.starts_with(host)) && it["retired"] == false
+    };
+    all.into_iter().filter(is_its).collect()
+}
+
+fn has_closed(gateway: &Daemon, host: &str) {
+    wait_for("its word", || {
+        let backends = backends(gateway, host);
+        let are_all = backends.len() == 4 && backends.iter().all(|it| it["intake"] == "nobody");
+        are_all.then_some(())
+    });
+}
+
+/// Players, one at each backend, and those of the second host apart.
+fn players(gateway: &Daemon) -> [Vec<Player>; 2] {
+    let all = (1..=8).map(|id| Player::connected(gateway.listener, id, &key(1)));
+    let all: Vec<_> = all.collect();
+    let rows = gateway.ask("/sessions").json()["sessions"].as_array().expect("a list").clone();
+    let mut players = [Vec::new(), Vec::new()];
+    for (id, player) in (1..).zip(all) {
+        let row = rows.iter().find(|row| row["client_id"].as_u64() == Some(id));
+        let backend = row.and_then(|row| row["backend"].as_str()).expect("it plays");
+        players[usize::from(backend.starts_with("host-8"))].push(player);
+    }
+    assert_eq!(players.each_ref().map(Vec::len), [4, 4]);
+    players
+}
+
+fn echo(players: &mut [Player]) {
+    for player in players {
+        player.echo(b"undisturbed");
+    }
+}
+
+fn half_goes(is_planned: bool) {
+    let Some(rig) = Rig::new() else { return };
+    let gateway = rig.gateway("gate-1");
+    let stays = Host::start(&rig, "host-7", "2m");
+    let mut goes = Host::start(&rig, "host-8", if is_planned { "2m" } else { "3s" });
+    for host in ["host-7", "host-8"] {
+        (0..4).for_each(|number| backend_is_up(&gateway, &format!("{host}-{number}")));
+    }
+    let [mut stay, leave] = players(&gateway);
+    if is_planned {
+        goes.agent.signal(libc::SIGTERM);
+        has_closed(&gateway, "host-8");
+        for mut player in leave {
+            player.echo(b"to the end");
+            player.leave();
+        }
+        assert_eq!(goes.agent.ended(), Some(0), "it was empty");
+    } else {
+        goes.agent.signal(libc::SIGKILL);
+    }
+    wait_for("half of the fleet", || backends(&gateway, "host-8").is_empty().then_some(()));
+    echo(&mut stay);
+    let operator = Operator::of(&rig.fleet);
+    let mut banned = stay.pop().expect("four");
+    let local = banned.local();
+    let rows = gateway.ask("/sessions").json()["sessions"].as_array().expect("a list").clone();
+    let row = rows.iter().find(|row| row["address"].as_str() == Some(&local.to_string()));
+    let id = row.and_then(|row| row["client_id"].as_u64()).expect("it plays");
+    let said = operator.does(&["deny", "--client", &id.to_string(), "--wait"]).succeeded();
+    assert!(!said.contains("holds back"), "{said}");
+    banned.ended();
+    operator.does(&["keys", "rotate", "eu", "--wait"]).succeeded();
+    stays.agent.signal(libc::SIGTERM);
+    has_closed(&gateway, "host-7");
+    assert!(gateway.status()["fleet"]["doubt"].is_null(), "nobody has to confirm anything");
+    echo(&mut stay);
+}
+
+#[test]
+fn half_of_a_fleet_drains_as_planned() {
+    half_goes(true);
+}
+
+#[test]
+fn one_of_two_hosts_dies() {
+    half_goes(false);
+}
