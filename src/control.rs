@@ -75,11 +75,11 @@ use main_loop::{ControlLoop, HandingOver, Postponed};
 use membership::Membership;
 pub(crate) use notify::Notifier;
 use recorder::Recorder;
-use ringgate_gate::{IdVec, Setup};
+use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_state::SpentFiles;
-use ringgate_worker::handover::{Channel, Facts, Given};
+use ringgate_worker::handover::{Channel, Facts, Given, LeavingRow};
 use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
 use spent::SpentKeeper;
@@ -126,6 +126,10 @@ pub struct Inherited {
     pub facts: Facts,
     /// Backends that an operator sends nobody to, and until when.
     pub drained: Vec<(String, Option<u64>)>,
+    /// The same of backends that may be in no config any more, with where each listens.
+    pub deadlines: Vec<(String, Option<SocketAddr>, u64)>,
+    /// Listeners that this config does not have, and that drain.
+    pub leaving: Vec<(ListenerId, LeavingRow)>,
     /// The listening sockets of the admin address, the control socket and the next successors, each
     /// where there is one.
     pub doors: [Option<OwnedFd>; 3],

@@ -106,6 +106,8 @@ mod control_upgrade_first;
 mod control_upgrade_hostile;
 #[path = "all/control_upgrade_kinds.rs"]
 mod control_upgrade_kinds;
+#[path = "all/control_upgrade_leaving.rs"]
+mod control_upgrade_leaving;
 #[path = "all/control_upgrade_load.rs"]
 mod control_upgrade_load;
 #[path = "all/control_upgrade_signals.rs"]

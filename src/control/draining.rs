@@ -112,6 +112,12 @@ impl ControlLoop {
         players
     }
 
+    /// A backend that is back in the config does not drain any more.
+    pub(super) fn forget_deadlines(&mut self) {
+        let backends = &self.setup.backends;
+        self.deadlines.retain(|id, _| backends.get(*id).is_some_and(|it| it.drained));
+    }
+
     /// Ends the sessions of backends whose time to drain is over.
     pub(super) fn end_overdue(&mut self, fleet: &Fleet) {
         let now_ns = self.view.now_ns();

@@ -16,6 +16,7 @@ mod recorded;
 
 use std::ffi::OsString;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -161,6 +162,7 @@ impl ControlLoop {
             facts: filled(&facts).map_err(fail)?,
             layout_memory: filled(&layout).map_err(fail)?,
             layout,
+            draining: self.draining(),
             shared: Writing::new(ringgate_worker::window_bytes()).map_err(fail)?,
             workers: streams.collect::<io::Result<_>>().map_err(fail)?,
             early: None,
@@ -181,7 +183,8 @@ impl ControlLoop {
         }
         let denied = self.denials.give(self.view.now_ns())?;
         self.handing_over = HandingOver::Copying;
-        Ok(Early { sockets: Vec::new(), drained: self.drained(), denied })
+        let (drained, deadlines) = (self.drained(), self.deadlines_of_all());
+        Ok(Early { sockets: Vec::new(), drained, deadlines, denied })
     }
 
     /// Obeys, or does so when it cannot change what is being copied.
@@ -231,6 +234,12 @@ impl ControlLoop {
         }
     }
 
+    /// The names of the listeners that drain.
+    fn draining(&self) -> Vec<String> {
+        let all = self.setup.listeners.iter().filter(|it| it.phase == Phase::Draining);
+        all.map(|it| it.name.clone()).collect()
+    }
+
     fn facts(&self, fleet: &Fleet, layout_bytes: usize) -> Facts {
         let facts = self.view.facts();
         let listeners = self.setup.listeners.iter().zip(fleet.addresses());
@@ -245,6 +254,7 @@ impl ControlLoop {
             epoch_ns: fleet.clock().epoch_ns(),
             started_unix_s: facts.started_unix_s,
             listeners: open.map(|(it, addresses)| (it.name.clone(), addresses)).collect(),
+            leaving: Some(self.leaving_rows(fleet)),
             has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),
@@ -286,10 +296,7 @@ impl ControlLoop {
         let meant = self.setup.backends.pairs().filter(|(id, it)| is_meant(*id, it));
         let row = |it: &Backend| BackendRow {
             name: it.name.clone(),
-            address: match it.link {
-                LinkKind::Udp { address } => Some(address),
-                LinkKind::Bundle { .. } => None,
-            },
+            address: address_of(it),
             slots: it.slots,
             grace_ns: it.grace_ns,
         };
@@ -437,6 +444,23 @@ impl ControlLoop {
         let backends = self.setup.backends.pairs();
         let drained = backends.filter(|(_, it)| it.drained && !it.retired);
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
+    }
+
+    /// A backend that has gone from the config goes on draining, too.
+    fn deadlines_of_all(&self) -> Vec<(String, Option<SocketAddr>, u64)> {
+        let all = self.deadlines.iter().map(|(id, until_ns)| {
+            let backend = &self.setup.backends[*id];
+            (backend.name.clone(), address_of(backend), *until_ns)
+        });
+        all.collect()
+    }
+}
+
+/// Where a backend listens; `None` where it connects to us.
+pub(super) const fn address_of(backend: &Backend) -> Option<SocketAddr> {
+    match backend.link {
+        LinkKind::Udp { address } => Some(address),
+        LinkKind::Bundle { .. } => None,
     }
 }
 

@@ -4,18 +4,20 @@
 //! A reload opens what is new before anything is told to a worker, so all of it happens or nothing.
 //! What has gone *drains*: nobody is taken in, and whoever is there stays until `drain_timeout` is
 //! over. A listener without sessions is closed in another setup, with which workers give its
-//! sockets up; its number is free when all of them have taken that in.
+//! sockets up; its number is free when all of them have taken that in. Where the next process takes
+//! over meanwhile, it goes on draining there, up to the same moment.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::ControlLoop;
 use super::draining::survey;
 use super::plan::{Links, card_choice};
-use super::reload::{Known, Next};
+use super::reload::{Known, Next, made_with};
+use super::{ControlLoop, HandingOver};
 use crate::config::{self, Config};
 use ringgate_gate::{Ended, Front, ListenerId, Setup, Wanted as Sessions};
+use ringgate_worker::handover::{LeavingRow, MadeWith};
 use ringgate_worker::{Fleet, NotOpened, Opened, Wanted};
 
 /// What is known of listeners beside what workers were told.
@@ -32,8 +34,8 @@ pub(super) struct Listeners {
 
 /// A listener that drains.
 struct Leaving {
-    /// The last config that had it.
-    config: Arc<Config>,
+    /// What the last config that had it says of its sockets.
+    made_with: MadeWith,
     /// The setup with which it takes nobody in.
     revision: u64,
     until_ns: u64,
@@ -59,14 +61,14 @@ impl ControlLoop {
     /// What a reload asks of the listeners that there are.
     pub(super) fn with_known<T>(&self, fleet: &Fleet, then: impl FnOnce(&Known<'_>) -> T) -> T {
         let Listeners { fronts, links, leaving, closed } = &self.listeners;
-        let left_with = |it: ListenerId| leaving.get(&it).map(|leaving| &*leaving.config);
+        let made_with = |it: ListenerId| leaving.get(&it).map(|leaving| &leaving.made_with);
         let is_vacant = |it: ListenerId| {
             closed.get(&it).is_some_and(|revision| self.view.has_adopted(*revision))
         };
         let holder_of = |address: SocketAddr| fleet.holder_of(address);
         then(&Known {
             fronts,
-            left_with: &left_with,
+            made_with: &made_with,
             is_vacant: &is_vacant,
             links: *links,
             holder_of: &holder_of,
@@ -106,16 +108,17 @@ impl ControlLoop {
     }
 
     /// A reload has been carried out. `before` is the config until now.
-    pub(super) fn note_movements(&mut self, fleet: &Fleet, next: &Next, before: &Arc<Config>) {
+    pub(super) fn note_movements(&mut self, fleet: &Fleet, next: &Next, before: &Config) {
         let now_ns = self.view.now_ns();
         let timeout = self.config.gateway.drain_timeout;
         let until_ns = now_ns + timeout.as_nanos() as u64;
         for &number in &next.removed {
             let revision = self.setup.revision;
-            let config = Arc::clone(before);
-            let leaving = Leaving { config, revision, until_ns, told_ns: None };
-            self.listeners.leaving.insert(number, leaving);
             let listener = &self.setup.listeners[number].name;
+            let known = before.listeners.iter().find(|known| known.name == *listener);
+            let made_with = made_with(known.expect("it was in the config up to now"));
+            let leaving = Leaving { made_with, revision, until_ns, told_ns: None };
+            self.listeners.leaving.insert(number, leaving);
             let (sessions, left_ms) = (self.view.sessions(number), timeout.as_millis() as u64);
             tracing::info!(
                 event = "listener_drain",
@@ -150,6 +153,31 @@ impl ControlLoop {
         self.show_listeners(fleet);
     }
 
+    /// Goes on with those that the process before this one could not wait for.
+    pub(super) fn go_on_draining(&mut self, fleet: &Fleet, inherited: &[(ListenerId, LeavingRow)]) {
+        let revision = self.setup.revision;
+        let leaving = inherited.iter().map(|(number, row)| {
+            let made_with = row.made_with.clone();
+            (*number, Leaving { made_with, revision, until_ns: row.until_ns, told_ns: None })
+        });
+        self.listeners.leaving.extend(leaving);
+        self.show_listeners(fleet);
+    }
+
+    /// Those that drain, for the next process.
+    pub(super) fn leaving_rows(&self, fleet: &Fleet) -> Vec<LeavingRow> {
+        let by_card = |number| fleet.card().is_some_and(|card| card.serves(number));
+        let row = |(number, leaving): (&ListenerId, &Leaving)| LeavingRow {
+            number: number.0,
+            until_ns: leaving.until_ns,
+            by_card: by_card(*number),
+            made_with: leaving.made_with.clone(),
+        };
+        let mut rows: Vec<_> = self.listeners.leaving.iter().map(row).collect();
+        rows.sort_unstable_by_key(|row| row.number);
+        rows
+    }
+
     /// Closes the listeners that have drained, and ends the sessions of those whose time is over.
     pub(super) fn close_drained(&mut self, fleet: &Fleet) {
         if self.listeners.leaving.is_empty() {
@@ -171,7 +199,8 @@ impl ControlLoop {
                 survey(fleet, wanted, Some(Ended::ByOperator), 0);
             }
         }
-        if !drained.is_empty() {
+        // A successor that prepares was told of them, and closes them itself.
+        if !drained.is_empty() && self.handing_over == HandingOver::No {
             self.close(fleet, &drained);
         }
     }

@@ -14,7 +14,7 @@ use super::agents::{self, Agents};
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
-use super::handover::Program;
+use super::handover::{Program, address_of};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::Membership;
@@ -231,9 +231,18 @@ impl ControlLoop {
                 self.deadlines.insert(id, *until_ns);
             }
         }
-        if !inherited.drained.is_empty() {
+        for (name, address, until_ns) in &inherited.deadlines {
+            let is_meant =
+                |it: &Backend| it.retired && it.name == *name && address_of(it) == *address;
+            let found = setup.backends.pairs().find(|(_, it)| is_meant(it)).map(|(id, _)| id);
+            let Some(id) = found else { continue };
+            setup.backends[id].drained = true;
+            self.deadlines.insert(id, *until_ns);
+        }
+        if !(inherited.drained.is_empty() && inherited.deadlines.is_empty()) {
             self.revise(fleet, setup);
         }
+        self.go_on_draining(fleet, &inherited.leaving);
     }
 
     /// Reads the config again, and tells the workers if that is possible; only finds out whether it
@@ -288,6 +297,7 @@ impl ControlLoop {
         self.view.live().setup = Arc::clone(&self.setup);
         self.agents.adopt(agents, self.view.now_ns());
         self.note_movements(fleet, &next, &before);
+        self.forget_deadlines();
         self.note_file(file);
         Ok(next.changes)
     }

@@ -33,11 +33,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     let incarnation =
         getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
     let links = links(config);
-    let listeners = config
-        .listeners
-        .iter()
-        .map(|listener| self::listener(listener, listener_backends(listener)))
-        .collect();
+    let listeners = config.listeners.iter().map(listener_of_a_start).collect();
     let own = confine::becomes(config.gateway.user.as_deref())?;
     let own = own.map_or_else(process::effective_uid, |user| user.uid);
     let backends = config.backends.iter().map(|it| backend(it, own)).collect();
@@ -294,9 +290,9 @@ pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
     }
 }
 
-/// A starting gateway numbers its backends in the order of the file.
-fn listener_backends(listener: &config::Listener) -> Vec<BackendId> {
-    listener.backends.iter().copied().map(BackendId::at).collect()
+/// A listener as a starting gateway has it, which numbers its backends in the order of the file.
+pub(super) fn listener_of_a_start(listener: &config::Listener) -> Listener {
+    self::listener(listener, listener.backends.iter().copied().map(BackendId::at).collect())
 }
 
 /// With nobody named: the gateway's own user.

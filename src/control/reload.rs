@@ -25,8 +25,8 @@ use ringgate_os::process;
 use super::plan;
 pub(super) use fields::{Compared, admin_fields, fleet_fields};
 use fields::{differing, gateway_fields, listener_fields};
-pub(super) use listeners::Known;
 use listeners::{Fate, fates};
+pub(super) use listeners::{Known, made_with};
 
 /// What came of it: what has changed, or why nothing did, a sentence each.
 pub(super) type Outcome = Result<Vec<String>, Vec<String>>;

@@ -21,7 +21,7 @@ fn text(gateway: &str) -> Text {
 }
 
 /// The same with another listener.
-fn with(text: &Text, name: &str, bind: &str) -> Text {
+pub(crate) fn with(text: &Text, name: &str, bind: &str) -> Text {
     let more = format!(
         "{}\n[[listener]]\nname = \"{name}\"\nprotocol = \"netcode\"\nbind = [\"{bind}\"]\n\
          protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 10\n{}",
@@ -30,7 +30,7 @@ fn with(text: &Text, name: &str, bind: &str) -> Text {
     Text { more, ..text.clone() }
 }
 
-fn reload(daemon: &Daemon, text: &Text) -> Value {
+pub(crate) fn reload(daemon: &Daemon, text: &Text) -> Value {
     daemon.rewrite(text);
     let page = daemon.post("/reload");
     assert_eq!(page.status, 200, "{}", page.body);
@@ -45,12 +45,12 @@ fn refusals(daemon: &Daemon, text: &Text) -> Vec<String> {
 }
 
 /// The listeners of a name, as the daemon shows them.
-fn shown(daemon: &Daemon, name: &str) -> Vec<Value> {
+pub(crate) fn shown(daemon: &Daemon, name: &str) -> Vec<Value> {
     let listeners = daemon.status()["listeners"].as_array().expect("a list").clone();
     listeners.into_iter().filter(|listener| listener["name"] == name).collect()
 }
 
-fn address_of(daemon: &Daemon, name: &str) -> SocketAddr {
+pub(crate) fn address_of(daemon: &Daemon, name: &str) -> SocketAddr {
     let listeners = shown(daemon, name);
     let serving = listeners.iter().find(|it| it["state"] == "serving").expect("it serves");
     serving["addresses"][0].as_str().and_then(|it| it.parse().ok()).expect("an address")

@@ -136,7 +136,13 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
     let channel = line.connect();
     channel.say(&Message::Taken, &[]).expect("said");
     assert_eq!(channel.hear(PATIENCE).0, Heard::Refused);
-    let other = Message::Hello { conversation: 77, release: "9".to_owned(), pid: 1, trunks: false };
+    let other = Message::Hello {
+        conversation: 77,
+        release: "9".to_owned(),
+        pid: 1,
+        trunks: false,
+        leaving: true,
+    };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
     let (heard, packet) = channel.hear(PATIENCE);
@@ -284,7 +290,9 @@ const OTHER_FORMATS: [Refused; 4] = [
     (
         |packet| match packet {
             (Message::Hello { release, pid, .. }, fds) => {
-                (Message::Hello { conversation: 99, release, pid, trunks: false }, fds)
+                let hello =
+                    Message::Hello { conversation: 99, release, pid, trunks: false, leaving: true };
+                (hello, fds)
             }
             other => other,
         },

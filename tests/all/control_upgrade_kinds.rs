@@ -27,7 +27,7 @@ on_both_drivers!(
 );
 
 /// What routes plain players, at the end of each datagram.
-const ROUTE: [u8; 8] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
+pub(crate) const ROUTE: [u8; 8] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88];
 
 fn config(io: Choice) -> Text {
     upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" })
@@ -35,7 +35,7 @@ fn config(io: Choice) -> Text {
 
 /// What an operator has made of the backends in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Edit {
+pub(crate) enum Edit {
     None,
     /// Others are there, and listeners send players to those.
     Gone,
@@ -50,7 +50,7 @@ enum Edit {
 }
 
 /// The file with such backends: a netcode listener over a bundle link, and one for each server.
-fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Text {
+pub(crate) fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Text {
     let mut text = config(io);
     let netcode = format!(
         "protocol = \"netcode\"\nprotocol_id = \"{PROTOCOL_ID:#x}\"\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n"
@@ -105,17 +105,17 @@ fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Text {
 }
 
 /// Servers of every kind, and a gateway in front of them.
-struct Fleet {
-    line: Line,
+pub(crate) struct Fleet {
+    pub(crate) line: Line,
     /// Where the servers of each listener are.
-    servers: Vec<(&'static str, SocketAddr)>,
+    pub(crate) servers: Vec<(&'static str, SocketAddr)>,
     _game: Game,
     _udp: Echo,
     _plain: Echo,
     /// At an address of this host that is not loopback, so that each player has a socket of its
     /// own.
     _apart: Option<Echo>,
-    unreal: UnrealServer,
+    pub(crate) unreal: UnrealServer,
 }
 
 fn bound(ip: std::net::IpAddr) -> (UdpSocket, SocketAddr) {
@@ -133,7 +133,7 @@ fn own_address() -> Option<std::net::IpAddr> {
 }
 
 impl Fleet {
-    fn start(io: Choice) -> Self {
+    pub(crate) fn start(io: Choice) -> Self {
         let loopback = [127, 0, 0, 1].into();
         let [(udp, udp_at), (plain, plain_at)] = [(); 2].map(|()| bound(loopback));
         let apart = own_address().map(bound);
@@ -151,7 +151,7 @@ impl Fleet {
         this
     }
 
-    fn listener(&self, name: &str) -> Option<SocketAddr> {
+    pub(crate) fn listener(&self, name: &str) -> Option<SocketAddr> {
         let status = self.line.daemon.status();
         let all = status["listeners"].as_array().expect("a list").clone();
         let found = all.iter().find(|it| it["name"] == name)?;
@@ -159,7 +159,7 @@ impl Fleet {
     }
 
     /// Who is here, without what changes by itself.
-    fn sessions(&self) -> Vec<Value> {
+    pub(crate) fn sessions(&self) -> Vec<Value> {
         let mut all = self.line.daemon.ask("/sessions").json()["sessions"].clone();
         let all = all.as_array_mut().expect("a list");
         all.sort_by_key(|row| row["session"].as_str().map(str::to_owned));
@@ -169,12 +169,12 @@ impl Fleet {
         all.clone()
     }
 
-    fn upgrade(&mut self) {
+    pub(crate) fn upgrade(&mut self) {
         let (code, said) = self.line.upgrade();
         assert_eq!(code, Some(0), "{said}\n{}", self.line.daemon.log());
     }
 
-    fn drops(&self, reason: &str) -> u64 {
+    pub(crate) fn drops(&self, reason: &str) -> u64 {
         let page = self.line.daemon.get("/metrics").body;
         let samples = page.lines().filter(|line| line.starts_with("ringgate_drops_total{"));
         let meant = samples.filter(|line| line.contains(&format!("reason=\"{reason}\"")));
@@ -183,20 +183,20 @@ impl Fleet {
 }
 
 /// A plain game's client, whose datagrams have a number and end with a token.
-struct Numbered {
+pub(crate) struct Numbered {
     socket: UdpSocket,
     next: u16,
 }
 
 impl Numbered {
-    fn new(gateway: SocketAddr) -> Self {
+    pub(crate) fn new(gateway: SocketAddr) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
         socket.connect(gateway).expect("loopback");
         socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
         Self { socket, next: 7 }
     }
 
-    fn send(&self, number: u16) {
+    pub(crate) fn send(&self, number: u16) {
         let datagram = [&number.to_be_bytes()[..], b"play", &ROUTE].concat();
         self.socket.send(&datagram).expect("loopback takes it");
     }
@@ -207,7 +207,7 @@ impl Numbered {
     }
 
     /// Sends on until something comes back.
-    fn echo(&mut self) {
+    pub(crate) fn echo(&mut self) {
         while self.receive().is_some() {}
         wait_for("an echo", || {
             self.send(self.next);

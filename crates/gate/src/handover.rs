@@ -28,6 +28,7 @@ mod export;
 mod fingerprint;
 mod format;
 mod import;
+mod leaving;
 mod parts;
 mod places;
 mod record;
@@ -36,8 +37,9 @@ mod shared;
 mod sockets;
 
 pub use export::{Ahead, Export};
-pub use format::Format;
+pub use format::{Format, Kept};
 pub use import::{Arrived, Import};
+pub use leaving::Leaving;
 pub use parts::Rest;
 pub use record::{Refused, Sink};
 pub use rehearsal::{Rehearsal, Succession, succeed};

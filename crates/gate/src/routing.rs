@@ -77,6 +77,12 @@ impl Common {
             || self.setup.listeners[listener].phase != Phase::Serving
     }
 
+    /// Whether a listener cannot read what newcomers show: its keys are not in the file any more.
+    pub(crate) fn is_without_keys(&self, listener: ListenerId) -> bool {
+        let rules = self.setup.listeners[listener].netcode();
+        self.takes_nobody(listener) && rules.is_some_and(|rules| rules.keys.is_empty())
+    }
+
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
         let (rules, state) = (&self.setup.backends[backend], &self.links.backends[backend]);

@@ -5,6 +5,7 @@
 //! and no player knows any more may become another's, and so may that of a listener that every
 //! worker has closed.
 
+mod made;
 mod plain;
 
 use std::net::SocketAddr;

@@ -19,7 +19,7 @@ use super::ahead::{Lent, Part, Scribe};
 use super::mailbox::Post;
 use crate::handover::{CardGiven, SocketRow};
 use ringgate_gate::Setup;
-use ringgate_gate::handover::{Format, Rest, Sink};
+use ringgate_gate::handover::{Format, Leaving, Rest, Sink};
 use ringgate_os::clock;
 use ringgate_os::publishing::{Request, Roll};
 use ringgate_os::shared::Writing;
@@ -162,12 +162,13 @@ pub struct Frozen<'a> {
     is_written: Vec<bool>,
 }
 
-/// What a successor has to compare itself with: the beginning of the shared stream. There are no
-/// keys in it.
+/// What a successor has to compare itself with: the beginning of the shared stream, and the
+/// listeners that drain. There are no keys in it.
 pub fn write_layout(setup: &Setup, workers: u16) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; LAYOUT_BYTES_MAX];
     let mut sink = Sink::new(&mut bytes);
     let written = Format::of(setup, workers, clock::boot_id()).write(&mut sink);
+    let written = written.and_then(|()| Leaving::write_all(setup, &mut sink));
     let len = sink.len();
     bytes.truncate(len);
     written.map(|()| bytes).map_err(|why| why.to_string())

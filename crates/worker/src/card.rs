@@ -242,8 +242,13 @@ impl FleetCard {
         }
     }
 
+    /// The next listeners are served by it, or not.
+    pub(super) fn serve_more(&self, more: impl Iterator<Item = bool>) {
+        self.listeners().extend(more);
+    }
+
     /// Whether a listener's frames may come by it.
-    pub(super) fn serves(&self, listener: ListenerId) -> bool {
+    pub fn serves(&self, listener: ListenerId) -> bool {
         self.listeners().get(listener.index()).is_some_and(|it| *it)
     }
 

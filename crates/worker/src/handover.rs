@@ -34,8 +34,8 @@ pub mod steps;
 
 pub use channel::Channel;
 pub use message::{
-    BackendRow, CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, Message, Recorded,
-    SocketRow, Told,
+    BackendRow, CardGiven, CardRow, Early, Facts, FleetRow, Given, Latency, LeavingRow, MadeWith,
+    Message, Recorded, SocketRow, Told,
 };
 pub use steps::{Giver, GiverStep, Heard, TAKEN_WITHIN, Taker, TakerStep};
 

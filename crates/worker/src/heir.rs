@@ -5,6 +5,8 @@
 //! [`Arriving::read_rest`] takes in the rest, and [`Arriving::finish`] makes workers of it. Nobody
 //! turns until [`Fleet::set_off`]: up to then the other process may take everything back.
 
+mod listeners;
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,12 +18,13 @@ use super::feed::Feed;
 use super::shell::Shell;
 use super::thread::{Parts, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
-use crate::handover::{CardGiven, Facts, Given, SocketRow};
+use crate::handover::{CardGiven, Facts, Given, LeavingRow, SocketRow};
+use listeners::Found;
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_core::carry::Maps;
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BACKENDS_MAX;
-use ringgate_gate::handover::{Arrived, Format, Import, SharedImport};
+use ringgate_gate::handover::{Arrived, Format, Import, Kept, Leaving, SharedImport};
 use ringgate_gate::{
     Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId, WorkerIndex,
 };
@@ -34,6 +37,9 @@ pub struct Heir<'a> {
     start: Start<'a>,
     drivers: Vec<AnyDriver>,
     predecessor: Format,
+    kept: Kept,
+    /// Listeners that only the predecessor's config had, and that drain.
+    leaving: Vec<(ListenerId, LeavingRow)>,
     /// Of this process.
     generation: u64,
 }
@@ -102,15 +108,25 @@ impl<'a> Heir<'a> {
         layout: &[u8],
         card: Vec<OwnedFd>,
     ) -> Result<Self, String> {
-        let (predecessor, _) = Format::read(layout).map_err(|why| why.to_string())?;
-        let addresses = addresses(plan, facts)?;
+        let (predecessor, len) = Format::read(layout).map_err(|why| why.to_string())?;
+        let Found { mut addresses, mut kept, leaving } = Found::of(plan, facts, &predecessor)?;
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
         keep_backends(&mut setup, facts, &predecessor)?;
+        let maps = Format::of(&setup, plan.workers, clock::boot_id()).map_backends(&predecessor);
+        let rules = Leaving::read_all(&layout[len..], &maps).map_err(|why| why.to_string())?;
+        let leaving = leaving.into_iter().map(|(row, bound)| {
+            let its = rules.iter().find(|it| it.number == row.number).ok_or(TOO_FEW)?;
+            let number = setup.listeners.push(its.listener.clone());
+            kept.insert(row.number, number.0);
+            addresses.push(bound);
+            Ok((number, row))
+        });
+        let leaving = leaving.collect::<Result<Vec<_>, String>>()?;
         predecessor.reserve(&mut setup);
         let setup = Arc::new(setup);
         let ours = Format::of(&setup, plan.workers, clock::boot_id());
-        ours.compatible(&predecessor)?;
+        ours.compatible(&predecessor, &kept)?;
         find_memory(&setup, plan.workers).map_err(|why| why.to_string())?;
         let clock = Clock::since(facts.epoch_ns);
         // Replaced by what the predecessor's workers have agreed on.
@@ -123,7 +139,17 @@ impl<'a> Heir<'a> {
         }
         let drivers = start.adopt_drivers(facts.card.as_ref(), card);
         let drivers = drivers.map_err(|why| why.to_string())?;
-        Ok(Self { start, drivers, predecessor, generation: facts.generation.saturating_add(1) })
+        if let Some(card) = &start.card {
+            card.serve_more(leaving.iter().map(|(_, row)| row.by_card));
+        }
+        let generation = facts.generation.saturating_add(1);
+        Ok(Self { start, drivers, predecessor, kept, leaving, generation })
+    }
+
+    /// Listeners that only the predecessor's config had, with the numbers that they have here:
+    /// they go on draining.
+    pub fn leaving(&self) -> &[(ListenerId, LeavingRow)] {
+        &self.leaving
     }
 
     /// Takes in the first part of each stream: `streams` is their memory, the shared one's first.
@@ -139,7 +165,7 @@ impl<'a> Heir<'a> {
         let setup = Arc::new(Setup { denied: Arc::new(denied), ..setup });
         self.start.setup = Arc::clone(&setup);
         let maps = Format::of(&setup, self.start.plan.workers, clock::boot_id())
-            .compatible(&self.predecessor)?;
+            .compatible(&self.predecessor, &self.kept)?;
         let mut streams = streams.into_iter().map(Feed::new);
         let mut next = || streams.next().ok_or(TOO_FEW)?;
         let (mut shared, mut shared_feed) = (SharedImport::new(Arc::clone(&setup)), next()?);
@@ -329,9 +355,10 @@ impl Job {
             birth.maps.sockets.insert(row.id, id.0);
             players.extend(row.player.map(|_| id));
             if let (Some(seat), Some((listener, bind))) = (&seat, row.player) {
-                let known = addresses.get(usize::from(listener));
+                let number = birth.maps.listeners.get(usize::from(listener)).copied().flatten();
+                let listener = number.map(ListenerId).ok_or(TOO_FEW)?;
+                let known = addresses.get(listener.index());
                 let address = known.and_then(|it| it.get(usize::from(bind))).ok_or(TOO_FEW)?;
-                let listener = ListenerId(listener);
                 let rules = birth.setup.listeners.get(listener).ok_or(TOO_FEW)?;
                 seat.serve(&mut driver, (listener, rules), (id, *address));
             }
@@ -440,40 +467,6 @@ fn is_such(fd: &OwnedFd, kind: SocketKind) -> Result<(), String> {
     } else {
         Err("a socket is not what it should be".to_owned())
     }
-}
-
-/// The predecessor's addresses, if they are what this config asks for.
-fn addresses(plan: &Plan, facts: &Facts) -> Result<Vec<Vec<SocketAddr>>, String> {
-    let names: Vec<_> = plan.setup.listeners.iter().map(|it| it.name.as_str()).collect();
-    for (name, _) in &facts.listeners {
-        if !names.contains(&name.as_str()) {
-            return Err(format!("listener {name} is gone; remove it by a reload first"));
-        }
-    }
-    let mut addresses = Vec::new();
-    for (name, binds) in names.iter().zip(&plan.binds) {
-        let known = facts.listeners.iter().find(|(known, _)| known == name);
-        let Some((_, bound)) = known else {
-            return Err(format!("listener {name} is new; add it by a reload, before or after"));
-        };
-        let is_same = |(wanted, bound): (&SocketAddr, &SocketAddr)| {
-            wanted.ip() == bound.ip() && (wanted.port() == 0 || wanted.port() == bound.port())
-        };
-        if binds.len() != bound.len() || !binds.iter().zip(bound).all(is_same) {
-            return Err(format!("listener {name}: bind has changed; change it by a reload first"));
-        }
-        addresses.push(bound.clone());
-    }
-    match &plan.run_dir {
-        Some(run_dir) if *run_dir != facts.run_dir => {
-            return Err("gateway.run_dir has changed; that needs a restart".to_owned());
-        }
-        Some(_) if !facts.has_links => {
-            return Err("the first bundle backend needs a restart".to_owned());
-        }
-        _ => {}
-    }
-    Ok(addresses)
 }
 
 /// Backends that the other process has and this config has not are kept for their players, as a

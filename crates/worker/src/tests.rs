@@ -4,7 +4,7 @@ use super::*;
 use ringgate_gate::{Ended, Setup, Survey, Wanted};
 use ringgate_io::Wait;
 
-fn plan() -> Plan {
+pub(super) fn plan() -> Plan {
     Plan {
         setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),
         binds: Vec::new(),

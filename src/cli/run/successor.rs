@@ -231,16 +231,17 @@ impl<'a> Successor<'a> {
         let Made { facts, heir, streams, doors, announce, folder, spent, kernel } =
             made.ok_or(TOO_LITTLE)?;
         let (early_bytes, early) = stash.early.take().ok_or(TOO_LITTLE)?;
-        let Early { sockets, drained, denied } = read_json(&early, early_bytes)?;
+        let Early { sockets, drained, deadlines, denied } = read_json(&early, early_bytes)?;
         let sockets = stash.sockets(sockets)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
         let state = State { folder, kept, spent };
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
+        let leaving = heir.leaving().to_vec();
         let begun = heir.begin(sockets, denied, streams, &stash.extent())?;
         let (fleet, arriving) = begun;
-        let inherited = Inherited { facts, drained, doors };
+        let inherited = Inherited { facts, drained, deadlines, leaving, doors };
         let [_, control_door, next_door] = &inherited.doors;
         let [control_door, next_door] =
             [control_door, next_door].map(|door| door.as_ref().map(second).transpose());

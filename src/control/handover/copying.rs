@@ -22,6 +22,8 @@ pub(super) struct Offer {
     /// What the successor compares itself with.
     pub(super) layout: Vec<u8>,
     pub(super) layout_memory: Writing,
+    /// Listeners that drain, by name.
+    pub(super) draining: Vec<String>,
     pub(super) shared: Writing,
     pub(super) workers: Vec<Writing>,
     pub(super) early: Option<Writing>,
@@ -41,6 +43,8 @@ pub(super) fn converse(
     let (mut giver, mut step) = Giver::new();
     let mut why = String::new();
     let mut hello = None;
+    // What drains is handed over since the release after the first.
+    let mut takes_leaving = false;
     loop {
         hold_point!("gateway-gives {step:?}");
         step = match step {
@@ -48,8 +52,9 @@ pub(super) fn converse(
                 let (heard, packet) = channel.hear(time);
                 let message = packet.map(|(message, _)| message);
                 note_heard(&mut why, heard, message.as_ref());
-                if let Some(Message::Hello { conversation, pid, trunks, .. }) = message {
+                if let Some(Message::Hello { conversation, pid, trunks, leaving, .. }) = message {
                     hello = Some((conversation, pid, trunks));
+                    takes_leaving = leaving;
                 }
                 giver.hear(heard)
             }
@@ -77,12 +82,24 @@ pub(super) fn converse(
                 return Command::HandOver(Box::new(prepared));
             }
             _ => {
+                if hello.is_some() && !takes_leaving && !offer.draining.is_empty() {
+                    why = earlier_than_drains(&offer.draining);
+                }
                 let _ = channel.say(&Message::refused(&why), &[]);
                 asked.fail(&why);
                 return Command::HandOverEnded;
             }
         };
     }
+}
+
+/// Why an earlier release has not taken over: it asks for what a reload has done already.
+fn earlier_than_drains(listeners: &[String]) -> String {
+    format!(
+        "the successor is of an earlier release, which does not go on with what drains (listener {}): try again when that has \
+         gone, or put it back",
+        listeners.join(", ")
+    )
 }
 
 /// Has the control thread hold still.

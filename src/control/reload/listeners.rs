@@ -11,17 +11,18 @@ use std::net::SocketAddr;
 use super::fields::{differing, listener_fields};
 use super::{find, needs_restart};
 use crate::config::{self, Config};
-use crate::control::plan::Links;
+use crate::control::plan::{self, Links};
 use ringgate_core::limits::LISTENERS_MAX;
 use ringgate_gate::{Front, ListenerId, Phase, Setup};
+use ringgate_worker::handover::MadeWith;
 
 /// What the control thread knows of listeners beside what workers were told.
 #[derive(Clone, Copy)]
 pub(in crate::control) struct Known<'a> {
     /// Whose tables were made at the start.
     pub(in crate::control) fronts: &'a [Front],
-    /// The config that a listener which drains was last in.
-    pub(in crate::control) left_with: &'a dyn Fn(ListenerId) -> Option<&'a Config>,
+    /// What the sockets of a listener which drains were made with.
+    pub(in crate::control) made_with: &'a dyn Fn(ListenerId) -> Option<&'a MadeWith>,
     /// Whether every worker has closed a listener.
     pub(in crate::control) is_vacant: &'a dyn Fn(ListenerId) -> bool,
     /// Which sockets toward game processes were made at the start.
@@ -62,7 +63,7 @@ pub(super) fn fates(
     for listener in &new.listeners {
         let fate = match stays(old, setup, (new, listener), refusals) {
             Some(number) => Some(Fate::Stays(number)),
-            None => returns(setup, (new, listener), known).map(Fate::Returns),
+            None => returns(setup, listener, known).map(Fate::Returns),
         };
         let fate = fate.or_else(|| {
             refuse_opening(setup, listener, known, refusals);
@@ -96,17 +97,19 @@ fn stays(
 
 /// The listener of this name that drains, where nothing is different that its sockets and sessions
 /// were made with.
-fn returns(
-    setup: &Setup,
-    (new, after): (&Config, &config::Listener),
-    known: &Known<'_>,
-) -> Option<ListenerId> {
+fn returns(setup: &Setup, after: &config::Listener, known: &Known<'_>) -> Option<ListenerId> {
+    let rules = plan::listener_of_a_start(after);
     named(setup, &after.name, Phase::Draining).find(|number| {
-        let Some(left_with) = (known.left_with)(*number) else { return false };
-        let Some(before) = find(left_with, &after.name) else { return false };
-        let fields = listener_fields((left_with, before), (new, after));
-        before.bind == after.bind && differing("listener", &fields, false).next().is_none()
+        let before = &setup.listeners[*number];
+        (known.made_with)(*number) == Some(&made_with(after)) && before.is_made_as(&rules)
     })
+}
+
+/// What the sockets of a listener are made with.
+pub(in crate::control) fn made_with(listener: &config::Listener) -> MadeWith {
+    let config::Listener { bind, filter, xdp, .. } = listener;
+    let card = xdp.as_ref().map(|xdp| format!("{xdp:?}"));
+    MadeWith { binds: bind.clone(), filter: *filter, card }
 }
 
 fn named<'s>(

@@ -87,10 +87,13 @@ impl Running {
             let holds = |binds: &Vec<SocketAddr>| binds.contains(&address);
             self.binds.iter().position(holds).map(ListenerId::at)
         };
-        let left_with = |_| self.left_with.last();
+        let last = self.left_with.last();
+        let made: Vec<_> =
+            self.setup.listeners.iter().map(|it| Some(made_with(find(last?, &it.name)?))).collect();
+        let made_with = |it: ListenerId| made[it.index()].as_ref();
         let known = Known {
             fronts: &[Front::Netcode, Front::Plain],
-            left_with: &left_with,
+            made_with: &made_with,
             is_vacant: &|_| true,
             holder_of: &holder_of,
             links: self.links,
@@ -245,6 +248,44 @@ fn a_listener_that_moves_drains_where_it_was() {
     let back = running.reload(&one_listener()).expect("it is still there");
     assert_eq!(back, ["listener eu removed; it drains", "listener eu is back"]);
     assert_eq!(running.listeners(), [("eu", Phase::Serving), ("eu", Phase::Draining)]);
+}
+
+#[test]
+fn a_listener_that_drains_is_back_only_as_it_was() {
+    let edited = |text: &str, from: &str, to: &str| {
+        let (head, last) = text.rsplit_once("[[listener]]").expect("there are two");
+        let changed = last.replacen(from, to, 1);
+        assert_ne!(last, changed, "{from}");
+        format!("{head}[[listener]]{changed}")
+    };
+    let returns = |first: &str, both: &str, after: &str| {
+        let mut running = Running::start(both);
+        running.reload(first).expect("it drains");
+        running.reload(after)
+    };
+    let us = with_second("us", "127.0.0.1:40001");
+    for live in ["gap_limit = 9", "keep_alive = \"200ms\""] {
+        let after = edited(&us, "route =", &format!("{live}\nroute ="));
+        let changes = returns(&one_listener(), &us, &after).expect("that may change");
+        assert!(changes.contains(&"listener us is back".to_owned()), "{changes:?}");
+    }
+    let plain = plain_text().split("[[backend]]").next().expect("its listener");
+    let any = format!("{plain}{}", plain_text().split_once(plain).expect("as above").1);
+    let other = one_listener().replace("7001", "7003");
+    let other = other.replace("\"a\"", "\"c\"").replace("\"b\"", "\"d\"");
+    let with_plain = format!("{other}{any}");
+    let without = with_plain.replace(plain, "");
+    for (first, both, from, to) in [
+        (one_listener(), &us, "protocol_id = 7", "protocol_id = 8"),
+        (one_listener(), &us, "protocol_id = 7", "protocol_id = 7\nreplay_window = 64"),
+        (one_listener(), &us, "protocol_id = 7", "protocol_id = 7\nfilter = false"),
+        (without.clone(), &with_plain, "bytes = 2", "bytes = 2, strip = false"),
+        (without.clone(), &with_plain, "bits = 16", "bits = 32"),
+        (without, &with_plain, "sequence =", "begins_with = \"07\"\nsequence ="),
+    ] {
+        let refusals = returns(&first, both, &edited(both, from, to)).expect_err(to);
+        assert!(refusals.iter().all(|why| why.contains("which drains")), "{to}: {refusals:?}");
+    }
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl Room {
 }
 
 /// Half-open sessions that a configuration may allow one listener.
-const HALF_OPEN_MAX: usize = 65_536;
+pub(crate) const HALF_OPEN_MAX: usize = 65_536;
 
 /// Half-open sessions and barred sources that listeners may have. None at all where no listener is
 /// a plain one.

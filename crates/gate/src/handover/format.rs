@@ -1,6 +1,7 @@
 //! What a successor has to know of its predecessor before anything else: whether it can read its
 //! state, and what numbers mean.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,6 +47,10 @@ ringgate_core::carried!(Format {
     listeners,
     backends,
 });
+
+/// Listeners that are not found by their names, because they drain: the number here of each, by the
+/// one that it had in the process before.
+pub type Kept = BTreeMap<u16, u16>;
 
 /// What must not change about a listener, for its sessions to be carried.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,6 +108,12 @@ impl Format {
         self.backends.iter().map(move |it| (it.name.as_str(), address(it)))
     }
 
+    /// The number and the name of each listener that has not closed.
+    pub fn listeners(&self) -> impl Iterator<Item = (u16, &str)> {
+        let open = (0..).zip(&self.listeners).filter(|(_, it)| it.protocol != CLOSED);
+        open.map(|(number, it)| (number, it.name.as_str()))
+    }
+
     /// Begins the shared stream.
     pub fn write(&self, sink: &mut Sink<'_>) -> Result<(), Refused> {
         sink.begin(Whose::SHARED)?;
@@ -128,7 +139,7 @@ impl Format {
 
     /// Whether this process can go on with what another one has. Says why not, or what its numbers
     /// mean here; sockets are missing in that.
-    pub fn compatible(&self, predecessor: &Self) -> Result<Maps, String> {
+    pub fn compatible(&self, predecessor: &Self, kept: &Kept) -> Result<Maps, String> {
         let mut why = String::new();
         if self.boot_id != predecessor.boot_id {
             why.push_str("the running process's state is of another boot of the host; ");
@@ -153,29 +164,44 @@ impl Format {
                 mismatch(what, theirs.to_string(), format!("only {ours}"));
             }
         }
-        for theirs in &predecessor.listeners {
-            let ours = self.listeners.iter().find(|ours| ours.name == theirs.name);
+        for (number, theirs) in (0..).zip(&predecessor.listeners) {
+            let ours = self.listener(number, kept, |ours| ours.name == theirs.name);
+            let ours = ours.and_then(|at| self.listeners.get(usize::from(at)));
             if let Some(ours) = ours.filter(|ours| *ours != theirs) {
                 let (theirs, ours) = (theirs.rules(), ours.rules());
                 mismatch(&format!("the rules of listener {:?}", theirs.0), theirs.1, ours.1);
             }
         }
-        if why.is_empty() { Ok(self.maps(predecessor)) } else { Err(sentence(&why)) }
+        if !why.is_empty() {
+            return Err(sentence(&why));
+        }
+        let number = |(number, theirs): (u16, &ListenerFormat)| {
+            let found = self.listener(number, kept, |ours| ours == theirs);
+            found.filter(|_| theirs.protocol != CLOSED)
+        };
+        let listeners = (0..).zip(&predecessor.listeners).map(number).collect();
+        Ok(Maps { listeners, ..self.map_backends(predecessor) })
     }
 
-    fn maps(&self, predecessor: &Self) -> Maps {
-        let listener = |theirs: &ListenerFormat| {
-            let found = self.listeners.iter().position(|ours| ours == theirs);
-            found.filter(|_| theirs.protocol != CLOSED).map(|at| at as u16)
-        };
+    /// What the numbers of another process's backends mean here.
+    pub fn map_backends(&self, predecessor: &Self) -> Maps {
         let backend = |theirs: &BackendFormat| {
             self.backends.iter().position(|ours| ours.is_same(theirs)).map(|at| at as u16)
         };
-        Maps {
-            listeners: predecessor.listeners.iter().map(listener).collect(),
-            backends: predecessor.backends.iter().map(backend).collect(),
-            ..Maps::default()
-        }
+        Maps { backends: predecessor.backends.iter().map(backend).collect(), ..Maps::default() }
+    }
+
+    /// The number of a listener of another process's: the one that was kept for it, or else one
+    /// that is found and was kept for no other.
+    fn listener(
+        &self,
+        theirs: u16,
+        kept: &Kept,
+        is_it: impl Fn(&ListenerFormat) -> bool,
+    ) -> Option<u16> {
+        let is_free = |at: &u16| !kept.values().any(|number| number == at);
+        let found = || (0..).zip(&self.listeners).find(|(at, ours)| is_free(at) && is_it(ours));
+        kept.get(&theirs).copied().or_else(|| found().map(|(at, _)| at))
     }
 }
 

@@ -295,6 +295,7 @@ kinds! {
     BackendWait = 0x8003, "since when a backend is waited for";
     Room = 0x8004, "the room of tables";
     PlainProof = 0x8005, "what is known of a plain source";
+    LeavingListener = 0x8006, "a listener that drains";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

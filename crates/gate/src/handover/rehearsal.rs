@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::Common;
 use crate::gate::Gate;
 use crate::handover::export::{Ahead, Export};
-use crate::handover::format::Format;
+use crate::handover::format::{Format, Kept};
 use crate::handover::import::{Arrived, Import};
 use crate::handover::parts::Rest;
 use crate::handover::record::{Refused, Sink};
@@ -187,7 +187,7 @@ pub fn succeed(
 ) -> Result<Succession, String> {
     let said = |why: Refused| why.to_string();
     let (format, start) = Format::read(shared).map_err(said)?;
-    let maps = Format::of(setup, gates.len() as u16, BOOT_ID).compatible(&format)?;
+    let maps = Format::of(setup, gates.len() as u16, BOOT_ID).compatible(&format, &Kept::new())?;
     let mut claims = SharedImport::new(Arc::clone(setup));
     let taken = claims.take(&shared[start..]).map_err(said)?;
     if start + taken < shared.len() {

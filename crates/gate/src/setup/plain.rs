@@ -85,6 +85,8 @@ impl Default for Credit {
     }
 }
 
+ringgate_core::carried!(Credit { ratio, burst, pause_ns as time });
+
 /// Where a server's datagrams have four bytes that the player's have after them: a player that
 /// sends them back has been where they were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod copied;
 mod fixture;
 mod fronts;
 mod hostile;
+mod leaving;
 mod mapping;
 mod room;
 

@@ -12,12 +12,13 @@ use super::stage::{START, US};
 use crate::Host;
 use ringgate_batch::{Endpoint, SendFailure, TxTarget};
 use ringgate_core::crypto::Aead;
+use ringgate_core::limits::LISTENERS_MAX;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::Key;
-use ringgate_gate::handover::{Format, Import, Maps, Refused, SharedImport};
+use ringgate_gate::handover::{Format, Import, Kept, Leaving, Maps, Refused, SharedImport};
 use ringgate_gate::{
     Allowed, Backend, BackendId, Duplicates, Limits, LinkKind, Listener, Netcode, Now, Phase,
     Plain, Protocol, Route, Seed, Sequence, Setup, TokenReuse, Unreal, WorkerId, WorkerIndex,
@@ -31,13 +32,18 @@ pub fn streams(data: &[u8]) -> Option<usize> {
     let written = &WRITTEN[usize::from(which) % WRITTEN.len()];
     let [mut shared, mut worker] = [written.shared, written.worker].map(beginning);
     let mut rest = records;
+    let mut layout = Vec::new();
     while let Some((kind, says)) = next_record(&mut rest) {
-        let into = if SHARED_KINDS.contains(&kind) { &mut shared } else { &mut worker };
+        let into = match kind {
+            LEAVING_LISTENER => &mut layout,
+            kind if SHARED_KINDS.contains(&kind) => &mut shared,
+            _ => &mut worker,
+        };
         put_record(into, kind, says);
     }
     put_record(&mut shared, END, &[]);
     put_record(&mut worker, END, &[]);
-    let gate = import(&shared, &worker, written.delivers).ok()?;
+    let gate = import(&layout, &shared, &worker, written.delivers).ok()?;
     let mut host = Host::new(gate).with_secrets(1);
     let sessions = host.gate().sessions().count();
     play(&mut host);
@@ -102,6 +108,7 @@ const END: u16 = 1;
 const FORMAT: u16 = 2;
 const SHARED_KEYS: u16 = 3;
 const WORKER_KEYS: u16 = 16;
+const LEAVING_LISTENER: u16 = 0x8006;
 /// Used tokens and cookies.
 const SHARED_KINDS: [u16; 2] = [4, 5];
 
@@ -146,11 +153,26 @@ fn put_record(into: &mut Vec<u8>, kind: u16, says: &[u8]) {
     into.extend(says);
 }
 
-fn import(shared: &[u8], worker: &[u8], delivers: bool) -> Result<ringgate_gate::Gate, Refused> {
+/// What the layout says of a listener counts in place of the one that was there.
+fn import(
+    layout: &[u8],
+    shared: &[u8],
+    worker: &[u8],
+    delivers: bool,
+) -> Result<ringgate_gate::Gate, Refused> {
     let (format, start) = Format::read(shared)?;
-    let setup = Arc::new(setup(format.incarnation, delivers));
+    let mut setup = setup(format.incarnation, delivers);
     let boot_id = format.boot_id;
-    let maps = Format::of(&setup, 1, boot_id).compatible(&format).expect("it has all of it");
+    let backends = Format::of(&setup, 1, boot_id).map_backends(&format);
+    let mut kept = Kept::new();
+    for Leaving { number, listener } in Leaving::read_all(layout, &backends)? {
+        if setup.listeners.len() < LISTENERS_MAX {
+            kept.insert(number, setup.listeners.push(listener).0);
+        }
+    }
+    let setup = Arc::new(setup);
+    let maps = Format::of(&setup, 1, boot_id).compatible(&format, &kept);
+    let maps = maps.map_err(|_| Refused::Stranger)?;
     let mut claims = SharedImport::new(Arc::clone(&setup));
     claims.take(&shared[start..])?;
     let claims = claims.finish()?;

@@ -24,6 +24,9 @@ pub enum Message {
         /// Whether it can go on with connections of agents.
         #[serde(default)]
         trunks: bool,
+        /// Whether it can go on with listeners that drain.
+        #[serde(default)]
+        leaving: bool,
     },
     /// It may prepare. Comes with descriptors: the facts, then the memory of each stream.
     Welcome {
@@ -105,6 +108,9 @@ pub struct Facts {
     pub started_unix_s: u64,
     /// The name and the addresses of each listener, with the ports that the kernel has chosen.
     pub listeners: Vec<(String, Vec<SocketAddr>)>,
+    /// Those of them that drain. A process of an earlier release says nothing.
+    #[serde(default)]
+    pub leaving: Option<Vec<LeavingRow>>,
     /// Where the sockets for game processes and operators are.
     pub run_dir: PathBuf,
     /// Whether game processes can connect there.
@@ -171,6 +177,30 @@ pub struct CardGiven {
     pub counted: Vec<u64>,
 }
 
+/// A listener that drains. What it tells its workers stands in the layout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeavingRow {
+    /// Its number in the layout.
+    pub number: u16,
+    /// When those who are left are told to leave, on the workers' clock.
+    pub until_ns: u64,
+    /// Its frames come by the interface.
+    pub by_card: bool,
+    /// What its last config said.
+    pub made_with: MadeWith,
+}
+
+/// What a listener's sockets were made with, as its config said it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeWith {
+    /// Its addresses. A port of 0 had the kernel choose one.
+    pub binds: Vec<SocketAddr>,
+    /// They refuse in the kernel what cannot be its.
+    pub filter: bool,
+    /// The interface that was asked for, as text: only compared.
+    pub card: Option<String>,
+}
+
 /// A backend that a successor keeps for its players, where its own config does not have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendRow {
@@ -192,6 +222,10 @@ pub struct Early {
     pub sockets: Vec<SocketRow>,
     /// Backends that an operator sends nobody to, and until when, on the workers' clock.
     pub drained: Vec<(String, Option<u64>)>,
+    /// When the players of backends have to leave that may be in no config any more: the name of
+    /// each, and where it listens.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deadlines: Vec<(String, Option<SocketAddr>, u64)>,
     /// Who is denied, as the file would have it.
     pub denied: String,
 }
@@ -311,7 +345,13 @@ impl Message {
     /// A first word of this release.
     pub fn hello() -> Self {
         let release = env!("CARGO_PKG_VERSION").to_owned();
-        Self::Hello { conversation: CONVERSATION, release, pid: std::process::id(), trunks: true }
+        Self::Hello {
+            conversation: CONVERSATION,
+            release,
+            pid: std::process::id(),
+            trunks: true,
+            leaving: true,
+        }
     }
 
     /// A refusal that fits a packet.

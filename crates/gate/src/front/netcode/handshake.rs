@@ -56,7 +56,10 @@ impl NetcodeFront {
             Verdict::Done => Some(0),
             _ => open_with_older_keys(turn, listener, &mut parts),
         };
-        let key = key.ok_or(DropReason::RequestForged)?;
+        // A listener that drains may have come from another process, without its keys.
+        let is_without_keys = turn.common.is_without_keys(listener);
+        let why = if is_without_keys { DropReason::Draining } else { DropReason::RequestForged };
+        let key = key.ok_or(why)?;
         let private = RequestParts::split(bytes).ok_or(DropReason::RequestLength)?.private;
         let token = PrivateToken::decode(private);
         // The slot goes back to the kernel, and must not hold a session's keys until the next

@@ -32,6 +32,9 @@ impl PlainFront {
         origin: &Origin,
         parts: &Parts<'_>,
     ) -> Result<(), DropReason> {
+        if turn.common.takes_nobody(origin.address.listener) {
+            return Err(DropReason::Draining);
+        }
         let wanted = wanted_backend(turn, rules, origin, parts)?;
         self.admit_start(turn, rules, origin)?;
         let backend = choose_backend(turn, origin, wanted)?;

@@ -6,7 +6,7 @@ use super::super::rig::{Rig, home, listener, plain_setup};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::{STREAM_BYTES, rehearse};
 use crate::gate::Gate;
-use crate::handover::{Format, Rehearsal, succeed};
+use crate::handover::{Format, Kept, Rehearsal, succeed};
 use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::setup::Setup;
@@ -103,7 +103,7 @@ fn a_stream_that_is_not_this_releases_or_not_this_workers_is_refused_by_name() {
     assert_eq!(said, "the state has records of an unknown kind, 291");
     // Another boot's moments mean nothing here.
     let gate_of = Format::of(&plain_setup(), 1, [8; 16]);
-    let said = gate_of.compatible(&Format::of(&plain_setup(), 1, [7; 16]));
+    let said = gate_of.compatible(&Format::of(&plain_setup(), 1, [7; 16]), &Kept::new());
     assert_eq!(
         said.err().as_deref(),
         Some("the running process's state is of another boot of the host")

@@ -1,0 +1,228 @@
+//! Listeners and backends that drain while the gateway is handed over: their players play on in the
+//! next process, and have as long as was said.
+
+use ringgate_core::netcode::State;
+use ringgate_core::proto::unreal::prefix::Framing;
+use ringgate_io::Choice;
+use ringgate_worker::handover::Message;
+
+use crate::control_listeners::{address_of, reload, shown, with};
+use crate::control_rig::{Game, KEY_HEX, Player, Text, wait_for};
+use crate::control_upgrade_kinds::{Edit, Fleet, Numbered, file};
+use crate::gateway_rig::on_both_drivers;
+use crate::unreal_rig::Player as UnrealPlayer;
+use crate::upgrade_rig::{Line, is_root, text};
+
+on_both_drivers!(players_of_removed_listeners_play_on);
+
+/// The file without its further listeners, and what is left of their backends.
+fn without_listeners(text: &Text, keeps_backends: bool) -> Text {
+    let is_kept = |table: &&str| keeps_backends && table.starts_with("[[backend]]");
+    let tables = text.more.split_inclusive('\n').fold(Vec::<String>::new(), |mut all, line| {
+        match all.last_mut() {
+            Some(table) if !line.starts_with("[[") => table.push_str(line),
+            _ => all.push(line.to_owned()),
+        }
+        all
+    });
+    let more = tables.iter().map(String::as_str).filter(is_kept).collect();
+    Text { more, ..text.clone() }
+}
+
+fn players_of_removed_listeners_play_on(io: Choice) {
+    let mut fleet = Fleet::start(io);
+    let all = file(io, &fleet.servers, Edit::None);
+    let gateway = |name: &str| fleet.listener(name);
+    let udp = gateway("udp").expect("it is in the config");
+    let mut resident = Player::connected(fleet.line.daemon.listener, 1, KEY_HEX);
+    let mut netcode = vec![Player::connected(udp, 2, KEY_HEX)];
+    netcode.extend(gateway("apart").map(|address| Player::connected(address, 3, KEY_HEX)));
+    let mut plain = Numbered::new(gateway("any").expect("it is in the config"));
+    let mut unreal = UnrealPlayer::new(Framing::default(), 5, gateway("ue").expect("it is there"));
+    unreal.connect();
+    plain.echo();
+    plain.echo();
+    let (players, leaving) = (netcode.len() + 3, netcode.len() + 2);
+    reload(&fleet.line.daemon, &without_listeners(&all, true));
+    let left_ms = |fleet: &Fleet, name: &str| {
+        let listener = shown(&fleet.line.daemon, name).pop().expect("it drains");
+        assert_eq!(listener["state"], "draining", "{listener}");
+        listener["drain_left_ms"].as_u64().expect("a number")
+    };
+    let mut last_ms = left_ms(&fleet, "udp");
+    // With backends and without: then they are retired, too.
+    for keeps_backends in [true, true, false] {
+        fleet.line.daemon.rewrite(&without_listeners(&all, keeps_backends));
+        let before = fleet.sessions();
+        assert_eq!(before.len(), players);
+        fleet.upgrade();
+        assert_eq!(fleet.sessions(), before, "places, slots and addresses are what they were");
+        let metrics = fleet.line.daemon.get("/metrics");
+        assert_eq!(metrics.value("ringgate_removed_listener_sessions"), Some(leaving as u64));
+        for name in ["any", "ue"] {
+            assert!(left_ms(&fleet, name) <= last_ms, "as long as was said");
+        }
+        last_ms = left_ms(&fleet, "udp");
+        resident.echo(b"at home");
+        for player in &mut netcode {
+            player.echo(b"on it goes");
+        }
+        plain.echo();
+        unreal.echo();
+        if keeps_backends {
+            unreal.change_port();
+            unreal.ahead_ns += 11_000_000_000;
+            unreal.echo();
+        }
+    }
+    // A newcomer is refused.
+    let newcomer = Numbered::new(fleet.listener("any").expect("it drains"));
+    let refused = fleet.drops("draining");
+    newcomer.send(1);
+    wait_for("the newcomer's end", || (fleet.drops("draining") > refused).then_some(()));
+    let mut stranger = Player::new(udp, 9, KEY_HEX);
+    wait_for("the stranger's end", || {
+        stranger.turn();
+        (fleet.drops("draining") > refused + 1).then_some(())
+    });
+
+    // The file has one of them again: by a reload, and by the next process.
+    let changes = reload(&fleet.line.daemon, &all);
+    let changes = changes.as_array().expect("a list");
+    for name in ["udp", "any", "ue"] {
+        assert!(changes.contains(&format!("listener {name} is back").into()), "{changes:?}");
+    }
+    Player::connected(udp, 4, KEY_HEX).echo(b"a newcomer");
+    reload(&fleet.line.daemon, &without_listeners(&all, true));
+    fleet.line.daemon.rewrite(&all);
+    fleet.upgrade();
+    assert_eq!(shown(&fleet.line.daemon, "udp")[0]["state"], "serving");
+    Player::connected(udp, 6, KEY_HEX).echo(b"a newcomer");
+    for player in &mut netcode {
+        player.echo(b"on it goes");
+    }
+    plain.echo();
+    unreal.echo();
+    let status = fleet.line.daemon.status();
+    assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+    assert_eq!((fleet.unreal.connections(), fleet.unreal.tally().restarts), (1, 0));
+}
+
+/// With a further netcode listener in front of the same backend.
+fn with_second(text: &Text) -> Text {
+    with(text, "us", "127.0.0.1:0")
+}
+
+#[test]
+fn the_next_process_ends_a_removed_listener_when_its_time_is_over() {
+    let text = text("mmsg");
+    let mut line = Line::start(&with_second(&text));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let address = address_of(&line.daemon, "us");
+    let mut resident = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let mut guest = Player::connected(address, 2, KEY_HEX);
+    let mut short = text;
+    short.gateway = short.gateway.replace("\"1h\"", "\"4s\"");
+    reload(&line.daemon, &short);
+    // The time of those that drain is not that of the file as it is by then.
+    short.gateway = short.gateway.replace("\"4s\"", "\"1h\"");
+    line.daemon.rewrite(&short);
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+    assert_eq!(guest.ended(), State::Disconnected);
+    wait_for("the listener's end", || shown(&line.daemon, "us").is_empty().then_some(()));
+    assert!(line.daemon.log().contains("listener us has gone"), "{}", line.daemon.log());
+    resident.echo(b"at home");
+    // Its address is free for another one.
+    let again = with(&short, "asia", &address.to_string());
+    assert_eq!(reload(&line.daemon, &again), serde_json::json!(["listener asia added"]));
+    Player::connected(address, 3, KEY_HEX).echo(b"at the same address");
+    let status = line.daemon.status();
+    assert_eq!(status["sessions_closed"]["by_operator"], 1);
+    assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+}
+
+#[test]
+fn an_earlier_release_is_told_why_it_cannot_have_what_drains() {
+    if !is_root() {
+        return;
+    }
+    let text = text("mmsg");
+    let line = Line::start(&with_second(&text));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut guest = Player::connected(address_of(&line.daemon, "us"), 2, KEY_HEX);
+    reload(&line.daemon, &text);
+    let gateway = line.connect();
+    let hello = br#"{"say":"hello","conversation":1,"release":"0.1.0","pid":1,"trunks":true}"#;
+    let hello = Message::decode(hello).expect("as the first release says it");
+    gateway.say(&hello, &[]).expect("it listens");
+    let hear = || wait_for("a word", || gateway.hear(std::time::Duration::from_millis(10)).1).0;
+    assert!(matches!(hear(), Message::Welcome { .. }));
+    let why = "listener us is gone; remove it by a reload first";
+    gateway.say(&Message::refused(&why), &[]).expect("it listens");
+    wait_for("the refusal", || line.daemon.log().contains("hand_over_refused").then_some(()));
+    let log = line.daemon.log();
+    assert!(log.contains("does not go on with what drains (listener us)"), "{log}");
+    guest.echo(b"still here");
+}
+
+/// What a reload has taken out of the config drains until the moment that an operator has named.
+#[test]
+fn players_of_a_removed_backend_have_to_leave_when_its_drain_is_over() {
+    let text = text("mmsg");
+    let mut line = Line::start(&text);
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let other = Text {
+        listener: text.listener.replace("arena", "other"),
+        backends: text.backends.replace("arena", "other"),
+        ..text.clone()
+    };
+    for is_reloaded in [true, false] {
+        let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+        line.daemon.post("/drain?backend=arena&deadline_ms=4000");
+        if is_reloaded {
+            reload(&line.daemon, &other);
+        } else {
+            line.daemon.rewrite(&other);
+        }
+        let (code, said) = line.upgrade();
+        assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+        assert_eq!(player.ended(), State::Disconnected);
+        reload(&line.daemon, &text);
+        line.daemon.ready();
+    }
+}
+
+/// A backend that is back in the config takes players again, and tells none of them to leave.
+#[test]
+fn a_backend_that_is_back_does_not_drain_any_more() {
+    let text = text("mmsg");
+    let line = Line::start(&text);
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let other = Text {
+        listener: text.listener.replace("arena", "other"),
+        backends: text.backends.replace("arena", "other"),
+        ..text.clone()
+    };
+    let drain = |backend: &str| {
+        let page = line.daemon.post(&format!("/drain?backend={backend}&deadline_ms=8000"));
+        assert_eq!(page.status, 200, "{}", page.body);
+    };
+    drain("arena");
+    reload(&line.daemon, &other);
+    reload(&line.daemon, &text);
+    // Another drain's end shows that the first one's time is over.
+    let mut both = text;
+    both.backends.push_str(&other.backends);
+    reload(&line.daemon, &both);
+    drain("other");
+    wait_for("the other's end", || {
+        line.daemon.log().contains("the drain of backend other is over").then_some(())
+    });
+    player.echo(b"still here");
+}
