@@ -231,7 +231,9 @@ fn a_payload_in_c_for_a_player_who_gets_messages_is_no_longer_than_one() {
     let tried = ["send 0 -5 0", "multicast 2 0 1"];
     let [sent, cast] = tried;
     let said = ["opened 1 0", "opened 0 0", sent, cast, sent, cast];
-    said.iter().for_each(|line| assert_eq!(game.line(), *line));
+    for line in said {
+        assert_eq!(game.line(), line);
+    }
     assert_eq!(game.line(), "users 0");
     link.send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
     assert_eq!(game.line(), "closed -5");
