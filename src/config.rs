@@ -86,6 +86,31 @@ pub struct Config {
     pub histograms: Option<Histograms>,
 }
 
+impl Config {
+    /// Keys that are as they were when the config was read before stay where they are in memory:
+    /// each has one place there.
+    pub fn keep_keys(&mut self, before: &Self) {
+        if let (Some(own), Some(before)) = (&mut self.fleet, &before.fleet)
+            && own.key == before.key
+        {
+            own.key.clone_from(&before.key);
+        }
+        let keys = |listener: &Listener| match &listener.protocol {
+            Protocol::Netcode(rules) => rules.keys.clone(),
+            _ => Vec::new(),
+        };
+        let kept: Vec<_> = before.listeners.iter().flat_map(keys).collect();
+        for listener in &mut self.listeners {
+            let Protocol::Netcode(rules) = &mut listener.protocol else { continue };
+            for key in &mut rules.keys {
+                if let Some(same) = kept.iter().find(|it| *it == key) {
+                    key.clone_from(same);
+                }
+            }
+        }
+    }
+}
+
 /// The daemon as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gateway {

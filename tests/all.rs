@@ -181,6 +181,8 @@ mod io_path;
 mod io_rig;
 #[path = "all/io_udp.rs"]
 mod io_udp;
+#[path = "all/key_copies.rs"]
+mod key_copies;
 #[path = "all/link_backend.rs"]
 mod link_backend;
 #[path = "all/link_document.rs"]

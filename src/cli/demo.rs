@@ -87,7 +87,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         name: "demo".to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL_ID,
-            keys: vec![key],
+            keys: vec![key.into()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,

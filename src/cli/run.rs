@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::logging::{self, LogArgs};
@@ -70,13 +69,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         None
     };
     if let Some(channel) = predecessor {
-        let (file, plan, privileges) = (&*args.config, &plan, &privileges);
-        let joining = fleet.take();
-        let mut successor = Successor { config: Some(config), joining, file, plan, privileges };
+        let (joining, file, privileges) = (fleet.take(), &*args.config, &privileges);
+        let mut successor =
+            Successor { config: Some(config), joining, file, plan: &plan, privileges };
         if let Some(control) = successor.take_over(&channel, &program)? {
             drop(stored);
             control.hear_recorded(channel);
-            return serve(control, privileges, &plan.setup);
+            drop(successor);
+            return serve(control, privileges, plan);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
         drop(successor);
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     tell_driver(&fleet);
     // With the addresses that were bound.
-    let setup = Arc::clone(fleet.setup());
+    let setup = fleet.setup();
     privileges.give_state(&state)?;
     let config_file = args.config.clone();
     let settings = Settings {
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     privileges.become_user(&run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
     open_announce_socket(&mut control, &run_dir);
-    serve(control, &privileges, &plan.setup)
+    serve(control, &privileges, plan)
 }
 
 /// What the workers have to do without.
@@ -169,10 +169,12 @@ pub(super) const DEATH_WITHIN: Duration = Duration::from_secs(5);
 
 pub(super) const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-fn serve(control: Control, privileges: &Privileges, setup: &Setup) -> Result<(), Failure> {
+fn serve(control: Control, privileges: &Privileges, plan: Plan) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
-    exit::print(&announcement(setup, &control))?;
-    tell_start(setup, &control);
+    exit::print(&announcement(&plan.setup, &control))?;
+    tell_start(&plan.setup, &control);
+    // Keys are in it that a reload may take away.
+    drop(plan);
     match control.serve().map_err(Failure::failed)? {
         Some(unheard) if first::is_this() => first::outlive(unheard, "run"),
         _ => Ok(()),

@@ -10,7 +10,7 @@ pub(super) use inspect::read;
 
 use super::Failure;
 use crate::config::keys;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 
 /// Make and explain netcode connect tokens
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The key that `--key` names.
-pub(super) fn key(text: &str) -> Result<Key, Failure> {
+pub(super) fn key(text: &str) -> Result<SharedKey, Failure> {
     keys::hex_or_file(text).map_err(|error| Failure::bad_input(format_args!("--key: {error}")))
 }
 

@@ -14,7 +14,7 @@ use super::section::{Noted, Section};
 use super::source::{self, Secret};
 use super::values::Word;
 use super::{Allowed, backend};
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::etcd::{Credentials, Endpoint, Options, TlsFiles};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
@@ -159,7 +159,7 @@ pub(super) fn read(
     let host = section.text_or("host", None, |text| Name::new(text).map(Some));
     let key = match section.node("key") {
         Some(node) => {
-            let key = source::read::<Key>(node, sources, base, section.report);
+            let key = source::read::<SharedKey>(node, sources, base, section.report);
             key.map(|key| Some(FleetKey::new(key)))
         }
         None => Some(None),

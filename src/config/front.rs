@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::values::Word;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
 
@@ -191,7 +191,7 @@ pub struct Netcode {
     pub protocol_id: u64,
     /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: at
     /// most 8, all different, and at least one where they are not the fleet's.
-    pub keys: Vec<Key>,
+    pub keys: Vec<SharedKey>,
     /// Whether the fleet has the keys.
     pub has_fleet_keys: bool,
     /// Sequences that a session remembers. Invariant: a power of two, 64 to 1024.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use ringgate_core::secret::{KEY_BYTES, Key};
+use ringgate_core::secret::{KEY_BYTES, Key, SharedKey};
 
 /// Why there is no key. `Display` is "found …, expected …".
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl<'a> KeySources<'a> {
     }
 
     /// The key in an environment variable, as hex.
-    pub fn environment(&self, name: &str) -> Result<Key, KeyError> {
+    pub fn environment(&self, name: &str) -> Result<SharedKey, KeyError> {
         let bytes = self.variable(name, "one that holds 64 hex digits")?;
         hex(str::from_utf8(&bytes).unwrap_or_default())
     }
@@ -84,7 +84,7 @@ impl<'a> KeySources<'a> {
     }
 
     /// The key in a credential of the service.
-    pub fn credential(&self, name: &str) -> Result<Key, KeyError> {
+    pub fn credential(&self, name: &str) -> Result<SharedKey, KeyError> {
         key_in(&mut self.open_credential(name)?)
     }
 
@@ -104,7 +104,7 @@ impl<'a> KeySources<'a> {
 }
 
 /// The key in a file that nobody but its owner may read.
-pub fn file(path: &Path) -> Result<Key, KeyError> {
+pub fn file(path: &Path) -> Result<SharedKey, KeyError> {
     key_in(&mut open_closed(path)?)
 }
 
@@ -123,14 +123,14 @@ pub(super) fn open_closed(path: &Path) -> Result<File, KeyError> {
 }
 
 /// The key that 64 hex digits spell.
-pub fn hex(text: &str) -> Result<Key, KeyError> {
-    let key = Key::from_hex(text)
+pub fn hex(text: &str) -> Result<SharedKey, KeyError> {
+    let key = SharedKey::from_hex(text)
         .ok_or_else(|| KeyError::new(shape(text.trim().as_bytes()), "64 hex digits"))?;
     refuse_zeros(key)
 }
 
 /// A key as 64 hex digits, or the path of a file that holds one: what the command line takes.
-pub fn hex_or_file(text: &str) -> Result<Key, KeyError> {
+pub fn hex_or_file(text: &str) -> Result<SharedKey, KeyError> {
     let path = Path::new(text);
     let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match (is_hex, text.len() == 2 * KEY_BYTES) {
@@ -143,18 +143,24 @@ pub fn hex_or_file(text: &str) -> Result<Key, KeyError> {
 }
 
 /// The key that an open file holds, in either form.
-fn key_in(opened: &mut File) -> Result<Key, KeyError> {
+fn key_in(opened: &mut File) -> Result<SharedKey, KeyError> {
     const EXPECTED: &str = "64 hex digits or 32 raw bytes";
     let bytes = &read_short(opened, EXPECTED)?[..];
     let text = str::from_utf8(bytes).unwrap_or_default();
-    if let Some(key) = Key::from_hex(text) {
+    if let Some(key) = SharedKey::from_hex(text) {
         return refuse_zeros(key);
     }
     // 32 hex digits fit the raw form by length, but are half a key.
-    if bytes.len() == KEY_BYTES && !bytes.iter().all(u8::is_ascii_hexdigit) {
-        let mut raw = Zeroizing::new([0; KEY_BYTES]);
-        raw.copy_from_slice(bytes);
-        return refuse_zeros(Key::from_bytes(*raw));
+    let raw = <&[u8; KEY_BYTES]>::try_from(bytes).ok();
+    let raw = raw.filter(|raw| !raw.iter().all(u8::is_ascii_hexdigit));
+    let write = |raw: &[u8; KEY_BYTES]| {
+        SharedKey::written(|key| {
+            key.copy_from_slice(raw);
+            Some(())
+        })
+    };
+    if let Some(key) = raw.and_then(write) {
+        return refuse_zeros(key);
     }
     Err(KeyError::new(format!("a file with {}", shape(bytes.trim_ascii())), EXPECTED))
 }
@@ -189,8 +195,8 @@ fn fill(opened: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// A key of zeros is a file that nobody filled.
-fn refuse_zeros(key: Key) -> Result<Key, KeyError> {
-    if key == Key::from_bytes([0; KEY_BYTES]) {
+fn refuse_zeros(key: SharedKey) -> Result<SharedKey, KeyError> {
+    if *key == Key::from_bytes([0; KEY_BYTES]) {
         return Err(KeyError::new("a key of zeros", "a random one (ringgate keygen makes one)"));
     }
     Ok(key)

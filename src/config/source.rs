@@ -8,7 +8,7 @@ use super::keys::{KeyError, KeySources};
 use super::mistake::{Place, Report};
 use super::section::{Node, kind_of};
 use super::{Token, keys, values};
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 
 /// A secret that has such a source.
 pub(super) trait Secret: Sized {
@@ -22,7 +22,7 @@ pub(super) trait Secret: Sized {
     fn of_credential(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError>;
 }
 
-impl Secret for Key {
+impl Secret for SharedKey {
     fn of_file(path: &Path) -> Result<Self, KeyError> {
         keys::file(path)
     }

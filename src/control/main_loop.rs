@@ -304,7 +304,8 @@ impl ControlLoop {
 
     /// Does everything of a reload that may fail, and nothing that shows.
     fn prepare(&self, fleet: &Fleet) -> Result<Reloading, Vec<String>> {
-        let read = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        let mut read = Config::load(&self.config_file).map_err(|why| sentences(&why))?;
+        read.keep_keys(&self.config);
         let (config, file) = self.with_fleet(read);
         let is_free = |id| self.is_free(id);
         let next = self.with_known(fleet, |known| {

@@ -125,7 +125,7 @@ fn listener() -> Listener {
         name: "eu-west".to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: 1,
-            keys: vec![Key::from_bytes([7; 32])],
+            keys: vec![Key::from_bytes([7; 32]).into()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::epochs::{self, Epoch, Validity};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Change, Reads, Truth};
@@ -26,7 +26,7 @@ pub struct Known {
     /// Agents that connect to this gateway, in order.
     pub agents: Vec<String>,
     /// Of each listener that has any, newest first, with their epochs.
-    pub keys: BTreeMap<String, Vec<(u32, Key)>>,
+    pub keys: BTreeMap<String, Vec<(u32, SharedKey)>>,
     /// Who is denied; moments are seconds since 1970.
     pub bans: Arc<DenyList>,
     /// Gateways of the fleet.
@@ -67,7 +67,7 @@ pub(super) struct Reading {
     agents: BTreeSet<String>,
     gateways: BTreeSet<String>,
     /// Of each epoch what stands there, and before it what has stood there and is not over.
-    keys: BTreeMap<(String, u32), Vec<(Validity, Key)>>,
+    keys: BTreeMap<(String, u32), Vec<(Validity, SharedKey)>>,
     bans: BTreeMap<Whom, u64>,
     /// As of the last time it was asked for, and until when.
     deny_list: Arc<DenyList>,
@@ -194,9 +194,12 @@ impl Reading {
                 let (Some(value), Some(fleet_key)) = (value, &self.fleet_key) else {
                     return Ok(());
                 };
-                let found = open(fleet_key, key, value)?;
+                let mut found = open(fleet_key, key, value)?;
                 let all = self.keys.entry((listener.as_str().to_owned(), *epoch)).or_default();
-                all.retain(|known| known.1 != found.1);
+                if let Some(at) = all.iter().position(|known| known.1 == found.1) {
+                    // It has one place in memory, and others know it by that.
+                    found.1 = all.remove(at).1;
+                }
                 all.insert(0, found);
                 all.truncate(KEYS_MAX);
                 Ok(())
@@ -322,7 +325,7 @@ impl Reading {
     }
 
     /// The keys that are not over, of each listener.
-    fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, Key)>> {
+    fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, SharedKey)>> {
         let mut all: BTreeMap<&str, Vec<Epoch>> = BTreeMap::new();
         for ((listener, number), keys) in &self.keys {
             let epochs = keys.iter().map(|(validity, _)| *validity);
@@ -346,7 +349,7 @@ impl Reading {
     }
 }
 
-fn open(fleet_key: &FleetKey, place: &[u8], value: &[u8]) -> Result<(Validity, Key), String> {
+fn open(fleet_key: &FleetKey, place: &[u8], value: &[u8]) -> Result<(Validity, SharedKey), String> {
     let stored = ListenerKey::decode(value).map_err(|why| why.to_string())?;
     let key = fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
     Ok((stored.validity, key))

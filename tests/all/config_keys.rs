@@ -23,7 +23,7 @@ fn load(folder: &Folder, keys: &str) -> Result<Config, Mistakes> {
 fn keys_of(folder: &Folder, keys: &str) -> Vec<Key> {
     let config = load(folder, keys).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     match config.listeners.into_iter().next().map(|listener| listener.protocol) {
-        Some(Protocol::Netcode(netcode)) => netcode.keys,
+        Some(Protocol::Netcode(rules)) => rules.keys.iter().map(|key| (**key).clone()).collect(),
         other => panic!("not a netcode listener: {other:?}"),
     }
 }

@@ -46,6 +46,11 @@ impl Service {
         Self { child, address: address.expect("an address"), _folder: folder }
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A token for a backend, or the name of the reason why there is none.
     pub(crate) fn token(&self, client_id: u64, backend: &str) -> Result<ConnectToken, String> {
         let body = serde_json::json!({ "client_id": client_id, "backend": backend }).to_string();

@@ -20,7 +20,9 @@ use crate::own::own_ip;
 /// No key that anybody else writes.
 const HISTORY_END: &str = "/f/history-ends";
 
-const FLEET_KEY: &str = "0909090909090909090909090909090909090909090909090909090909090909";
+/// Bytes that nothing else in memory is made of.
+pub(crate) const FLEET_KEY: &str =
+    "9d0c61f3a85e7b24d6903e1fc7425ab8196ef083b4d72c5a680f9be341c27d56";
 
 /// The key of a listener of this epoch, as hex.
 pub(crate) fn key(epoch: u32) -> String {
@@ -96,10 +98,15 @@ impl Fleet {
 
     /// Makes a listener's key of an epoch.
     pub(crate) fn put_key(&self, listener: &str, epoch: u32) {
+        self.put_key_until(listener, epoch, clock::unix_seconds() + 7200);
+    }
+
+    /// One that ends then.
+    pub(crate) fn put_key_until(&self, listener: &str, epoch: u32, accept_until: u64) {
         let at = format!("/f/truth/key/{listener}/{epoch}");
         let now_s = clock::unix_seconds();
         let validity =
-            Validity { from: now_s - 1, mint_until: now_s + 3600, accept_until: now_s + 7200 };
+            Validity { from: now_s - 1, mint_until: accept_until.min(now_s + 3600), accept_until };
         let fleet_key = FleetKey::new(Key::from_hex(FLEET_KEY).expect("hex"));
         let own = Key::from_hex(&key(epoch)).expect("hex");
         let sealed = fleet_key.seal(at.as_bytes(), validity, &own).expect("random numbers");

@@ -233,7 +233,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
         name: "test".to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL_ID,
-            keys: vec![key.clone()],
+            keys: vec![key.clone().into()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,

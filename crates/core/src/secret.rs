@@ -4,6 +4,8 @@
 //! neither may know the other.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -31,14 +33,8 @@ impl Key {
 
     /// Reads 64 hex digits, surrounding white space allowed.
     pub fn from_hex(text: &str) -> Option<Self> {
-        let digits = text.trim().as_bytes();
-        if digits.len() != 2 * KEY_BYTES {
-            return None;
-        }
         let mut key = Self([0; KEY_BYTES]);
-        for (byte, pair) in key.0.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
-        }
+        read_hex(text, &mut key.0)?;
         Some(key)
     }
 
@@ -81,6 +77,52 @@ impl PartialEq for Key {
 
 impl Eq for Key {}
 
+/// A key that lives as long as a config, or longer: it has one place in memory, however often what
+/// holds it is cloned, moved and compared, and is wiped there when the last of its holders goes. A
+/// [`Key`] leaves its bytes behind wherever it was moved from.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedKey(Arc<Key>);
+
+impl SharedKey {
+    /// A key that is written where it stays. Nothing is left of one that cannot be written.
+    pub fn written(write: impl FnOnce(&mut [u8; KEY_BYTES]) -> Option<()>) -> Option<Self> {
+        let mut key = Arc::new(Key([0; KEY_BYTES]));
+        write(&mut Arc::get_mut(&mut key)?.0)?;
+        Some(Self(key))
+    }
+
+    /// Reads 64 hex digits, surrounding white space allowed.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        Self::written(|bytes| read_hex(text, bytes))
+    }
+}
+
+impl From<Key> for SharedKey {
+    fn from(key: Key) -> Self {
+        let mut shared = Arc::new(Key([0; KEY_BYTES]));
+        // Written, not moved: `key` is wiped where it is.
+        if let Some(to) = Arc::get_mut(&mut shared) {
+            to.overwrite(&key);
+        }
+        Self(shared)
+    }
+}
+
+impl Deref for SharedKey {
+    type Target = Key;
+
+    #[inline]
+    fn deref(&self) -> &Key {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as
 /// it is. Unprintable, and wiped on drop.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -117,6 +159,18 @@ impl fmt::Debug for CookieSecret {
 }
 
 crate::carried_alone!(Key, CookieSecret);
+
+/// Writes what 64 hex digits say.
+fn read_hex(text: &str, bytes: &mut [u8; KEY_BYTES]) -> Option<()> {
+    let digits = text.trim().as_bytes();
+    if digits.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = hex_digit(pair[0])? << 4 | hex_digit(pair[1])?;
+    }
+    Some(())
+}
 
 fn hex_digit(digit: u8) -> Option<u8> {
     (digit as char).to_digit(16).map(|value| value as u8)

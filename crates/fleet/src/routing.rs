@@ -5,7 +5,6 @@
 //! is the same for as long as the backend has its name.
 
 use ringgate_core::crypto::cookie::{COOKIE_BYTES, CookieMac};
-use ringgate_core::secret::CookieSecret;
 
 use crate::keyspace::Name;
 use crate::seal::FleetKey;
@@ -17,7 +16,7 @@ pub struct RoutingTokens(CookieMac);
 impl RoutingTokens {
     /// Those of a fleet.
     pub fn new(key: &FleetKey) -> Self {
-        Self(CookieMac::new(&CookieSecret::from_bytes(key.derive(PURPOSE))))
+        Self(key.derive(PURPOSE, CookieMac::new))
     }
 
     /// The token by which a listener leads to a backend.

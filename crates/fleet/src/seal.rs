@@ -15,15 +15,15 @@ use bytes::Bytes;
 use chacha20poly1305::aead::AeadInOut;
 use chacha20poly1305::aead::inout::InOutBuf;
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
-use ringgate_core::secret::{COOKIE_SECRET_BYTES, KEY_BYTES, Key};
-use zeroize::Zeroizing;
+use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret, KEY_BYTES, Key, SharedKey};
+use zeroize::{Zeroizing, zeroize_stack};
 
 use crate::epochs::Validity;
 use crate::values::{ListenerKey, VALUE_BYTES_MAX};
 
 /// The key that opens the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetKey(Key);
+pub struct FleetKey(SharedKey);
 
 /// A sealed key that does not open: of another fleet, of another place, or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ impl std::error::Error for NotOurs {}
 
 impl FleetKey {
     /// Takes a key over.
-    pub const fn new(key: Key) -> Self {
-        Self(key)
+    pub fn new(key: impl Into<SharedKey>) -> Self {
+        Self(key.into())
     }
 
     /// Seals a listener's key for the place in etcd where it will stand.
@@ -52,33 +52,33 @@ impl FleetKey {
     ) -> Result<ListenerKey, getrandom::Error> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)?;
-        let mut bytes = Zeroizing::new(*key.as_bytes());
-        let buffer = InOutBuf::from(&mut bytes[..]);
-        let tag = self
-            .cipher()
-            .encrypt_inout_detached(&nonce.into(), &bound(place, validity), buffer)
-            .expect("32 bytes are not too many");
-        let sealed = STANDARD.encode([&nonce[..], &bytes[..], &tag[..]].concat());
+        let bound = bound(place, validity);
+        let sealed = self.with_cipher(|cipher| {
+            let mut bytes = Zeroizing::new(*key.as_bytes());
+            let buffer = InOutBuf::from(&mut bytes[..]);
+            let tag = cipher
+                .encrypt_inout_detached(&nonce.into(), &bound, buffer)
+                .expect("32 bytes are not too many");
+            STANDARD.encode([&nonce[..], &bytes[..], &tag[..]].concat())
+        });
         Ok(ListenerKey { validity, sealed })
     }
 
     /// Opens what stands at a place in etcd.
-    pub fn open(&self, place: &[u8], stored: &ListenerKey) -> Result<Key, NotOurs> {
+    pub fn open(&self, place: &[u8], stored: &ListenerKey) -> Result<SharedKey, NotOurs> {
         let sealed = STANDARD.decode(&stored.sealed).map_err(|_| NotOurs)?;
         let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(NotOurs)?;
         let (key, tag) = rest.split_first_chunk::<KEY_BYTES>().ok_or(NotOurs)?;
         let tag: [u8; TAG_BYTES] = tag.try_into().map_err(|_| NotOurs)?;
-        let mut bytes = Zeroizing::new(*key);
-        let buffer = InOutBuf::from(&mut bytes[..]);
-        self.cipher()
-            .decrypt_inout_detached(
-                &(*nonce).into(),
-                &bound(place, stored.validity),
-                buffer,
-                &tag.into(),
-            )
-            .map_err(|_| NotOurs)?;
-        Ok(Key::from_bytes(*bytes))
+        let bound = bound(place, stored.validity);
+        let opened = self.with_cipher(|cipher| {
+            SharedKey::written(|bytes| {
+                *bytes = *key;
+                let buffer = InOutBuf::from(&mut bytes[..]);
+                cipher.decrypt_inout_detached(&(*nonce).into(), &bound, buffer, &tag.into()).ok()
+            })
+        });
+        opened.ok_or(NotOurs)
     }
 
     /// Vouches for a value, a JSON object, at a place in etcd: this is the fleet's word, and
@@ -98,14 +98,13 @@ impl FleetKey {
         if said.len() + VOUCHED_BYTES > VALUE_BYTES_MAX {
             return Ok(whole);
         }
-        let tag = self
-            .cipher()
-            .encrypt_inout_detached(
-                &nonce.into(),
-                &vouched_for(place, said, counter),
-                InOutBuf::from(&mut [][..]),
-            )
-            .expect("no bytes are not too many");
+        let vouched_for = vouched_for(place, said, counter);
+        let tag = self.with_cipher(|cipher| {
+            let nothing = InOutBuf::from(&mut [][..]);
+            cipher
+                .encrypt_inout_detached(&nonce.into(), &vouched_for, nothing)
+                .expect("no bytes are not too many")
+        });
         let code = STANDARD.encode([&nonce[..], &tag[..]].concat());
         let end = format!("{VOUCHED_BEGIN}{counter:016x}{code}\"}}");
         Ok([said, end.as_bytes()].concat().into())
@@ -121,30 +120,43 @@ impl FleetKey {
         let code = STANDARD.decode(code).ok()?;
         let (nonce, tag) = code.split_first_chunk::<NONCE_BYTES>()?;
         let tag: [u8; TAG_BYTES] = tag.try_into().ok()?;
-        self.cipher()
-            .decrypt_inout_detached(
-                &(*nonce).into(),
-                &vouched_for(place, said, counter),
-                InOutBuf::from(&mut [][..]),
-                &tag.into(),
-            )
-            .ok()
-            .map(|()| counter)
+        let vouched_for = vouched_for(place, said, counter);
+        let is_ours = self.with_cipher(|cipher| {
+            let nothing = InOutBuf::from(&mut [][..]);
+            cipher
+                .decrypt_inout_detached(&(*nonce).into(), &vouched_for, nothing, &tag.into())
+                .is_ok()
+        });
+        is_ours.then_some(counter)
     }
 
-    /// A secret for another purpose, which tells nothing of this key: the cipher's stream under a
-    /// nonce that is used for nothing else. (Nonces of seals are random and 24 bytes long.)
-    pub(crate) fn derive(&self, purpose: &[u8; NONCE_BYTES]) -> [u8; COOKIE_SECRET_BYTES] {
-        let mut secret = [0; COOKIE_SECRET_BYTES];
-        let buffer = InOutBuf::from(&mut secret[..]);
-        self.cipher()
-            .encrypt_inout_detached(&(*purpose).into(), b"", buffer)
-            .expect("64 bytes are not too many");
-        secret
+    /// Makes something of a secret for another purpose, which tells nothing of this key: the
+    /// cipher's stream under a nonce that is used for nothing else. (Nonces of seals are random and
+    /// 24 bytes long.)
+    pub(crate) fn derive<T>(
+        &self,
+        purpose: &[u8; NONCE_BYTES],
+        make: impl FnOnce(&CookieSecret) -> T,
+    ) -> T {
+        self.with_cipher(|cipher| {
+            let mut secret = Zeroizing::new([0; COOKIE_SECRET_BYTES]);
+            cipher
+                .encrypt_inout_detached(&(*purpose).into(), b"", InOutBuf::from(&mut secret[..]))
+                .expect("64 bytes are not too many");
+            make(&CookieSecret::from_bytes(*secret))
+        })
     }
 
-    fn cipher(&self) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new(self.0.as_bytes().into())
+    /// The cipher has the key by value, and leaves it where it worked: that part of the stack is
+    /// wiped.
+    fn with_cipher<T>(&self, act: impl FnOnce(&XChaCha20Poly1305) -> T) -> T {
+        #[inline(never)]
+        fn below<T>(key: &Key, act: impl FnOnce(&XChaCha20Poly1305) -> T) -> T {
+            act(&XChaCha20Poly1305::new(key.as_bytes().into()))
+        }
+        let done = below(&self.0, act);
+        zeroize_stack::<STACK_BYTES>();
+        done
     }
 }
 
@@ -165,6 +177,9 @@ const VOUCHED_BEGIN: &str = ",\"seal\":\"";
 const COUNTER_DIGITS: usize = 16;
 /// Of what stands behind a value that is vouched for: 40 bytes are 56 of base64.
 const VOUCHED_BYTES: usize = VOUCHED_BEGIN.len() + COUNTER_DIGITS + 56 + 2;
+/// What the cipher takes of the stack, with room to spare.
+const STACK_BYTES: usize = 16 << 10;
+
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
@@ -182,7 +197,7 @@ mod tests {
     fn what_is_sealed_is_opened_at_its_place() {
         let key = Key::from_bytes([7; KEY_BYTES]);
         let sealed = fleet(1).seal(b"/f/truth/key/main/1", VALIDITY, &key).unwrap();
-        assert_eq!(fleet(1).open(b"/f/truth/key/main/1", &sealed), Ok(key.clone()));
+        assert_eq!(fleet(1).open(b"/f/truth/key/main/1", &sealed), Ok(key.clone().into()));
         let again = fleet(1).seal(b"/f/truth/key/main/1", VALIDITY, &key).unwrap();
         assert_ne!(again, sealed, "a nonce is used once");
     }

@@ -22,7 +22,7 @@ pub use plain::{Credit, Echo, Plain, Sequence, Token, TokenPlace, Tokens};
 pub use ringgate_batch::Credentials;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::Framing;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 
 /// Everything a worker's gate needs to know.
 #[derive(Clone, Debug)]
@@ -205,7 +205,7 @@ pub struct Netcode {
     /// What tokens and packets are bound to.
     pub protocol_id: u64,
     /// Private keys of connect tokens, the current one first.
-    pub keys: Vec<Key>,
+    pub keys: Vec<SharedKey>,
     /// The replay window and the gap rule.
     pub replay: Policy,
     /// Players who are sent nothing else for so long are sent a keep-alive.

@@ -439,7 +439,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
         name: "crowd".to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL,
-            keys: vec![Key::from_bytes([1; 32])],
+            keys: vec![Key::from_bytes([1; 32]).into()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
@@ -79,7 +79,7 @@ pub struct Placed {
     /// How long the players may take to come.
     pub expire_s: u64,
     /// The key for tokens, and its epoch; `None` where tokens are not spoken of.
-    pub key: Option<(u32, Key)>,
+    pub key: Option<(u32, SharedKey)>,
     /// By what a plain listener knows the backend.
     pub routing_token: Option<Vec<u8>>,
 }
@@ -260,7 +260,7 @@ impl Desk {
         now.ms.saturating_add(lives_ms) <= self.leased_until_ms
     }
 
-    fn placed(&self, chosen: Chosen, expire_s: u64, key: Option<(u32, Key)>) -> Placed {
+    fn placed(&self, chosen: Chosen, expire_s: u64, key: Option<(u32, SharedKey)>) -> Placed {
         let routing_token = (chosen.token_bytes > 0).then(|| {
             self.known.routing_token(&chosen.listener, &chosen.backend, chosen.token_bytes)
         });
@@ -274,7 +274,7 @@ impl Desk {
         chosen: &Chosen,
         now_s: u64,
         expire_s: u64,
-    ) -> Result<Option<(u32, Key)>, Refusal> {
+    ) -> Result<Option<(u32, SharedKey)>, Refusal> {
         if matches!(speaks, Speaks::Unsealed(_)) {
             return Ok(None);
         }

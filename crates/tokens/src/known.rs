@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
@@ -39,7 +39,8 @@ pub struct Known {
 #[derive(Debug)]
 struct Opened {
     epoch: Epoch,
-    key: Key,
+    /// Wiped once no gateway accepts it any more.
+    key: Option<SharedKey>,
 }
 
 /// A backend has begun to take players.
@@ -145,7 +146,8 @@ impl Known {
         let stored: Option<ListenerKey> = read(value)?;
         let open = |stored: ListenerKey| {
             let key = self.fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
-            Ok::<_, String>(Opened { epoch: Epoch { number, validity: stored.validity }, key })
+            let epoch = Epoch { number, validity: stored.validity };
+            Ok::<_, String>(Opened { epoch, key: Some(key) })
         };
         let opened = stored.map(open).transpose()?;
         self.set_key(listener, number, opened);
@@ -263,17 +265,25 @@ impl Known {
     }
 
     /// The key to mint with for a listener, its epoch, and until when it is accepted.
-    pub fn key(&mut self, listener: &Name, now_s: u64) -> Option<(u32, u64, Key)> {
+    pub fn key(&mut self, listener: &Name, now_s: u64) -> Option<(u32, u64, SharedKey)> {
         let number = match self.minted.get(listener) {
             Some((found_s, number)) if *found_s == now_s => *number,
             _ => {
+                self.forget_over(now_s);
                 let number = self.find_epoch(listener, now_s);
                 self.minted.insert(listener.clone(), (now_s, number));
                 number
             }
         };
         let opened = self.keys.get(listener)?.get(&number?)?;
-        Some((opened.epoch.number, opened.epoch.validity.accept_until, opened.key.clone()))
+        Some((opened.epoch.number, opened.epoch.validity.accept_until, opened.key.clone()?))
+    }
+
+    fn forget_over(&mut self, now_s: u64) {
+        let all = self.keys.values_mut().flat_map(BTreeMap::values_mut);
+        for opened in all.filter(|it| now_s >= it.epoch.validity.accept_until) {
+            opened.key = None;
+        }
     }
 
     fn find_epoch(&self, listener: &Name, now_s: u64) -> Option<u32> {

@@ -142,8 +142,8 @@ pub struct Fleet {
     kernel: &'static str,
     failed: Arc<AtomicBool>,
     clock: Clock,
-    /// As the workers were made with it.
-    setup: Arc<Setup>,
+    /// As the workers were last given it: an older one has keys that are nobody's any more.
+    setup: Mutex<Arc<Setup>>,
     /// Tells the workers which udp backends are there. Ends before they do.
     watch: Option<Watch>,
     /// Past the kernel's sockets.
@@ -283,6 +283,7 @@ impl Fleet {
         if let Some(watch) = &self.watch {
             watch.adopt(&setup);
         }
+        *self.setup.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&setup);
         setup
     }
 
@@ -312,9 +313,9 @@ impl Fleet {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the workers were made with.
-    pub fn setup(&self) -> &Arc<Setup> {
-        &self.setup
+    /// What the workers were given last.
+    pub fn setup(&self) -> Arc<Setup> {
+        Arc::clone(&self.setup.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether a worker has ended with an error.
@@ -574,7 +575,7 @@ impl<'a> Start<'a> {
             kernel,
             failed,
             clock: self.clock,
-            setup: self.setup,
+            setup: Mutex::new(self.setup),
             watch,
             card: self.shared_card,
         }

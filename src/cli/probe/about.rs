@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use ringgate_core::netcode::{self, ConnectToken, OpenError, PrivateToken};
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_os::{clock, utc};
 
 /// What a token is held against, as far as it is known.
@@ -12,7 +12,7 @@ pub(super) struct Rules<'a> {
     /// Whose rules they are.
     pub(super) whose: &'a str,
     /// None: not known.
-    pub(super) keys: &'a [Key],
+    pub(super) keys: &'a [SharedKey],
     pub(super) protocol_id: Option<u64>,
     /// The addresses that tokens have to name one of. None: not known.
     pub(super) named: &'a [SocketAddr],

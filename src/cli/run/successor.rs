@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
@@ -249,7 +248,7 @@ impl<'a> Successor<'a> {
         let settings = Settings {
             config_file: self.file.to_owned(),
             config: self.config.take().ok_or(TOO_LITTLE)?,
-            setup: Arc::clone(fleet.setup()),
+            setup: fleet.setup(),
             kernel,
             state,
             program: program.clone(),

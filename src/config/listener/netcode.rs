@@ -7,7 +7,7 @@ use crate::config::mistake::Place;
 use crate::config::schema::LinkWord;
 use crate::config::section::{Section, number};
 use crate::config::{Delivery, Netcode, TokenReuse, UniqueClients, source};
-use ringgate_core::secret::Key;
+use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::Name;
 
 /// `backends` are whom it sends players to, where these could be read, or those of a group.
@@ -86,7 +86,7 @@ fn check_tokens_used_once(section: &mut Section<'_, '_>, reuse: Option<&(TokenRe
 
 /// All keys of a listener; none where the fleet has them. Every source is tried, so that all that
 /// is wrong is known.
-fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Vec<Key>> {
+fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Vec<SharedKey>> {
     let nodes = section.nodes("keys")?;
     if nodes.is_empty() && !around.has_fleet_key {
         let (place, form) = (section.place_of("keys"), section.form("keys"));
@@ -98,7 +98,7 @@ fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option
         let expected = format_args!("at most {KEYS_MAX}");
         section.report.expected(&place, format_args!("{} keys", nodes.len()), expected);
     }
-    let mut keys: Vec<(usize, Key)> = Vec::with_capacity(nodes.len());
+    let mut keys: Vec<(usize, SharedKey)> = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.into_iter().enumerate() {
         let place = node.place.clone();
         let Some(key) = source::read(node, around.keys, around.base, section.report) else {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ringgate_core::secret::Key;
+use ringgate_core::secret::{Key, SharedKey};
 use ringgate_fleet::values::Reach;
 use ringgate_gate::Intake;
 
@@ -189,12 +189,12 @@ fn an_agent_with_a_list_may_serve_no_more() {
 
 #[test]
 fn keys_are_those_of_the_listeners_name() {
-    let keys =
-        [("main".to_owned(), vec![(2, Key::from_bytes([2; 32])), (1, Key::from_bytes([1; 32]))])];
+    let key = |byte| SharedKey::from(Key::from_bytes([byte; 32]));
+    let keys = [("main".to_owned(), vec![(2, key(2)), (1, key(1))])];
     let known = Known { keys: keys.into(), ..Known::default() };
     let config = merged(&file(), &known).config;
     let Protocol::Netcode(rules) = &config.listeners[0].protocol else { panic!("it is netcode") };
-    assert_eq!(rules.keys, [Key::from_bytes([2; 32]), Key::from_bytes([1; 32])]);
+    assert_eq!(rules.keys, [key(2), key(1)]);
     assert!(rules.has_fleet_keys);
 }
 

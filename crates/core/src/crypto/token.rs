@@ -9,7 +9,7 @@
 //! count. [`Aead::derive`](super::Aead::derive) computes the blocks of many tokens side by side and
 //! takes the addition back.
 
-use zeroize::Zeroize;
+use zeroize::{Zeroize, zeroize_stack};
 
 #[cfg(target_arch = "x86_64")]
 use super::wide::{SIGMA, Source};
@@ -21,11 +21,21 @@ pub type TokenNonce = [u8; 24];
 /// The key and nonce under which a token is an ordinary job. For one token; a batch has
 /// [`Aead::derive`](super::Aead::derive).
 pub fn derive(key: &Key, nonce: &TokenNonce) -> (Key, Nonce) {
+    let derived = derive_on_the_stack(key, nonce);
+    zeroize_stack::<STACK_BYTES>();
+    derived
+}
+
+#[inline(never)]
+fn derive_on_the_stack(key: &Key, nonce: &TokenNonce) -> (Key, Nonce) {
     use chacha20::{R20, hchacha};
     let (head, tail) = split(nonce);
     let subkey = hchacha::<R20>(key.as_bytes().into(), head.into());
     (Key::from_bytes(subkey.into()), nonce_of(tail))
 }
+
+/// What the derivation takes of the stack, with room to spare: it leaves the key there.
+const STACK_BYTES: usize = 4 << 10;
 
 /// What the subkey depends on, and the rest.
 pub(super) fn split(nonce: &TokenNonce) -> (&[u8; 16], [u8; 8]) {

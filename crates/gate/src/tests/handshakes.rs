@@ -156,13 +156,13 @@ fn while_keys_are_rotated_tokens_of_both_are_taken() {
     rig.provokes(DropReason::RequestForged, |rig| rig.deliver(home(2), &newer.request()));
 
     let mut setup = plain_setup();
-    netcode_rules(&mut setup).keys = vec![key(3), key(2), key(1)];
+    netcode_rules(&mut setup).keys = [3, 2, 1].map(|it| key(it).into()).into();
     rig.mail(Mail::Setup(setup.clone().into()));
     old.connect(&mut rig, home(1));
     newer.connect(&mut rig, home(2));
     assert_eq!(rig.sessions(), 2);
 
-    netcode_rules(&mut setup).keys = vec![key(3)];
+    netcode_rules(&mut setup).keys = vec![key(3).into()];
     rig.mail(Mail::Setup(setup.into()));
     let late = Scribe::new(&rig.token_under(&spec(3), &key(1)));
     rig.provokes(DropReason::RequestForged, |rig| rig.deliver(home(3), &late.request()));

@@ -82,7 +82,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
         name: name.to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL,
-            keys: vec![key(1)],
+            keys: vec![key(1).into()],
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: TokenReuse::Deny,

@@ -128,7 +128,7 @@ fn what_names_no_player_is_counted_for_who_asks_by_player() {
 #[test]
 fn a_token_under_an_older_key_is_told_and_so_is_what_follows_from_its_player() {
     let mut setup = plain_setup();
-    super::rig::netcode_rules(&mut setup).keys = vec![key(2), key(1)];
+    super::rig::netcode_rules(&mut setup).keys = vec![key(2).into(), key(1).into()];
     setup.backends[crate::ids::BackendId(0)].slots = 1;
     let mut rig = Rig::new(setup);
     let _game = Game::join(&mut rig, "arena");

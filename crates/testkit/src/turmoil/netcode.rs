@@ -384,7 +384,7 @@ impl Cast {
                     continue;
                 }
                 let newest = (keys.saturating_sub(1).max(1)..=keys).rev();
-                rules.keys = newest.map(|key| Key::from_bytes([key; 32])).collect();
+                rules.keys = newest.map(|key| Key::from_bytes([key; 32]).into()).collect();
             }
         });
     }
@@ -504,7 +504,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
         name: name.to_owned(),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL,
-            keys: vec![Key::from_bytes([1; 32])],
+            keys: vec![Key::from_bytes([1; 32]).into()],
             replay: Policy::new(64, 1000).expect("a power of two"),
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: reuse,

@@ -250,7 +250,7 @@ fn setup(incarnation: u64, delivers: bool) -> Setup {
 fn netcode(delivers: bool) -> Netcode {
     Netcode {
         protocol_id: 0x1122_3344_5566_7788,
-        keys: vec![Key::from_bytes([1; 32])],
+        keys: vec![Key::from_bytes([1; 32]).into()],
         replay: Policy::NETCODE,
         keep_alive_ns: SEND_INTERVAL_NS,
         token_reuse: TokenReuse::Deny,

@@ -197,7 +197,7 @@ fn setup(plan: &Plan) -> Setup {
         name: listener_name(ListenerId(at)),
         protocol: Protocol::Netcode(Netcode {
             protocol_id: PROTOCOL,
-            keys: listener_keys().to_vec(),
+            keys: listener_keys().map(Into::into).into(),
             replay: Policy::NETCODE,
             keep_alive_ns: SEND_INTERVAL_NS,
             token_reuse: plan.token_reuse,

@@ -209,7 +209,7 @@ impl NetcodeFront {
                 continue;
             };
             let rules = setup.listeners[listener].netcode();
-            let key = rules.and_then(|rules| rules.keys.first());
+            let key = rules.and_then(|rules| rules.keys.first()).map(|key| &**key);
             let (Some(parts), Some(key)) = (RequestParts::split(bytes), key) else {
                 continue;
             };
