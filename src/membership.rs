@@ -7,12 +7,14 @@
 //! `announced` are the game processes that come to this gateway (or to an agent, see
 //! `crate::hosting`) and have it register them.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
-//! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away.
-//! Nothing of this is on the way of a packet.
+//! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away,
+//! `kept` are the keys of listeners that were known, for a start after a restore. Nothing of this
+//! is on the way of a packet.
 
 pub(crate) mod announced;
 mod claims;
 pub(crate) mod copy;
+mod kept;
 mod known;
 pub(crate) mod leases;
 mod merge;
@@ -35,6 +37,7 @@ use crate::config::{self, Config};
 use announced::Book;
 pub use announced::{Door, OwnedName, Rules};
 pub use copy::COPY_FILE;
+pub use kept::KEYS_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
 pub use leases::LEASES_FILE;
@@ -70,6 +73,8 @@ struct Settings {
     copy: Option<PathBuf>,
     /// Where leases and instances are written for the next start, if they may be.
     left: Option<PathBuf>,
+    /// Where the keys of listeners are written for the next start, if they may be.
+    kept: Option<PathBuf>,
     /// Where game processes connect, and which of them are let in when the gateway starts.
     run_dir: PathBuf,
     rules: Rules,
@@ -98,7 +103,10 @@ impl Prepared {
         let prefix = settings.keyspace.truth();
         let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
         let truth = truth.unwrap_or_default();
-        let reading = Reading::new(&settings, fleet.key.clone(), &truth);
+        let mut reading = Reading::new(&settings, fleet.key.clone(), &truth);
+        if let Some(path) = &settings.kept {
+            reading.recall(path);
+        }
         let left = settings.left.as_deref().map(leases::load).unwrap_or_default();
         Ok(Some(Self { client, settings, truth, reading, handed: None, left }))
     }
@@ -113,6 +121,7 @@ impl Prepared {
     pub fn forget_copy(&mut self) {
         self.settings.copy = None;
         self.settings.left = None;
+        self.settings.kept = None;
         self.left = Left::default();
     }
 
@@ -155,6 +164,7 @@ impl Settings {
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: Some(gateway.state_dir.join(COPY_FILE)),
             left: Some(gateway.state_dir.join(LEASES_FILE)),
+            kept: Some(gateway.state_dir.join(KEYS_FILE)),
             run_dir: gateway.run_dir.clone(),
             rules: Rules::of(fleet, uid),
         })

@@ -3,20 +3,23 @@
 //! Whoever may write there may write anything. What cannot be read is left out, counted and told
 //! once; it never takes anything else along.
 
+mod keys;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ringgate_core::secret::SharedKey;
-use ringgate_fleet::epochs::{self, Epoch, Validity};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Change, Reads, Truth};
-use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::{self, Ban, ListenerKey, Reach, State, Stored};
+use ringgate_fleet::values::{self, Ban, Reach, State, Stored};
 use ringgate_gate::{Intake, Prefix};
 use ringgate_state::{DenyList, Rule, Whom};
 
+use super::kept::{Refused, Stood};
 use super::{MaybeKey, Settings};
+use keys::Keys;
 
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,8 +69,7 @@ pub(super) struct Reading {
     backends: BTreeMap<String, Backend>,
     agents: BTreeSet<String>,
     gateways: BTreeSet<String>,
-    /// Of each epoch what stands there, and before it what has stood there and is not over.
-    keys: BTreeMap<(String, u32), Vec<(Validity, SharedKey)>>,
+    keys: Keys,
     bans: BTreeMap<Whom, u64>,
     /// As of the last time it was asked for, and until when.
     deny_list: Arc<DenyList>,
@@ -98,7 +100,7 @@ impl Reading {
             backends: BTreeMap::new(),
             agents: BTreeSet::new(),
             gateways: BTreeSet::new(),
-            keys: BTreeMap::new(),
+            keys: Keys::default(),
             bans: BTreeMap::new(),
             deny_list: Arc::default(),
             deny_list_until_s: 0,
@@ -117,6 +119,28 @@ impl Reading {
         reading.has_backends = false;
         reading.has_bans = false;
         reading
+    }
+
+    /// Takes the keys besides that the last process has written down.
+    pub(super) fn recall(&mut self, path: &Path) {
+        if let Some(fleet_key) = &self.fleet_key {
+            self.keys.recall(&self.keyspace, fleet_key, path);
+        }
+    }
+
+    /// What is to be written down of the keys, where that has become otherwise.
+    pub(super) fn take_keys(&mut self) -> Option<Vec<Stood>> {
+        self.keys.take_news(&self.keyspace)
+    }
+
+    /// What was to be written down of them could not be.
+    pub(super) const fn has_unwritten_keys(&mut self) {
+        self.keys.are_unwritten();
+    }
+
+    /// What the last process has left of them that could not be used.
+    pub(super) const fn refused_keys(&self) -> Refused {
+        self.keys.refused()
     }
 
     /// The instance is that of the process before this one.
@@ -194,15 +218,7 @@ impl Reading {
                 let (Some(value), Some(fleet_key)) = (value, &self.fleet_key) else {
                     return Ok(());
                 };
-                let mut found = open(fleet_key, key, value)?;
-                let all = self.keys.entry((listener.as_str().to_owned(), *epoch)).or_default();
-                if let Some(at) = all.iter().position(|known| known.1 == found.1) {
-                    // It has one place in memory, and others know it by that.
-                    found.1 = all.remove(at).1;
-                }
-                all.insert(0, found);
-                all.truncate(KEYS_MAX);
-                Ok(())
+                self.keys.learn(fleet_key, key, (listener, *epoch), value)
             }
             Place::BanClient(id) => self.take_ban(Whom::Client(*id), value),
             Place::BanPrefix(prefix) => {
@@ -305,17 +321,13 @@ impl Reading {
             let rules = self.bans.iter().map(|(whom, until)| (*whom, rule(*until)));
             self.deny_list = Arc::new(DenyList::of_rules(rules));
         }
-        self.keys.retain(|_, keys| {
-            keys.retain(|(validity, _)| now_s < validity.accept_until);
-            !keys.is_empty()
-        });
-        let ends = self.keys.values().flatten().map(|(validity, _)| validity.accept_until);
-        let ends = ends.chain([self.deny_list_until_s]);
+        self.keys.forget_over(now_s);
+        let ends = self.keys.ends().chain([self.deny_list_until_s]);
         self.next_s = ends.filter(|end| *end > now_s).min().unwrap_or(u64::MAX);
         Known {
             backends: self.backends.values().filter(|it| self.may_reach(it)).cloned().collect(),
             agents: self.agents.iter().cloned().collect(),
-            keys: self.accepted(now_s),
+            keys: self.keys.accepted(now_s),
             bans: Arc::clone(&self.deny_list),
             gateways: self.gateways.len(),
             unreadable: self.unreadable.len(),
@@ -324,39 +336,11 @@ impl Reading {
         }
     }
 
-    /// The keys that are not over, of each listener.
-    fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, SharedKey)>> {
-        let mut all: BTreeMap<&str, Vec<Epoch>> = BTreeMap::new();
-        for ((listener, number), keys) in &self.keys {
-            let epochs = keys.iter().map(|(validity, _)| *validity);
-            let epochs = epochs.map(|validity| Epoch { number: *number, validity });
-            all.entry(listener).or_default().extend(epochs);
-        }
-        let newest = |(listener, epochs): (&str, Vec<Epoch>)| {
-            let numbers = epochs::accepted(now_s, &epochs);
-            let keys = numbers.iter().rev().filter_map(|number| {
-                let keys = self.keys.get(&(listener.to_owned(), *number))?;
-                Some(keys.iter().map(|(_, key)| (*number, key.clone())))
-            });
-            (listener.to_owned(), keys.flatten().take(KEYS_MAX).collect())
-        };
-        all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
-    }
-
     /// When what was known last becomes otherwise by itself, in seconds since 1970.
     pub(super) const fn next_s(&self) -> u64 {
         self.next_s
     }
 }
-
-fn open(fleet_key: &FleetKey, place: &[u8], value: &[u8]) -> Result<(Validity, SharedKey), String> {
-    let stored = ListenerKey::decode(value).map_err(|why| why.to_string())?;
-    let key = fleet_key.open(place, &stored).map_err(|why| why.to_string())?;
-    Ok((stored.validity, key))
-}
-
-/// Each request is tried under every key.
-const KEYS_MAX: usize = 8;
 
 /// As in the config.
 const SLOTS_MAX: u32 = 1_000_000;

@@ -3,10 +3,11 @@
 //! its names are another's until then. A gateway writes its instances beside them, because the
 //! tokens that an earlier one has claimed are its own.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use ringgate_fleet::copy;
 
 /// The file in `state_dir`.
 pub const LEASES_FILE: &str = "leases";
@@ -42,20 +43,14 @@ pub(crate) async fn save(path: PathBuf, left: Left) -> bool {
 }
 
 fn write(path: &Path, left: &Left) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    match fs::remove_file(&beside) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+    let mut text = Vec::new();
     for id in left.leases.iter().take(LEASES_MAX) {
-        writeln!(file, "{id}")?;
+        writeln!(text, "{id}")?;
     }
     for instance in left.instances.iter().take(INSTANCES_MAX) {
-        writeln!(file, "{INSTANCE}{instance}")?;
+        writeln!(text, "{INSTANCE}{instance}")?;
     }
-    file.sync_all()?;
-    fs::rename(&beside, path)
+    copy::replace(path, &text)
 }
 
 /// Begins a line that is no lease.

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::announced::{self, Book, Counted, Door, Refusal, Rules};
 use super::claims::Claimer;
 use super::copy::{self, Copies};
+use super::kept;
 use super::known::{Known, Reading};
 use super::leases::{self, Left};
 use super::news;
@@ -89,6 +90,10 @@ pub struct Status {
     pub lacks_space: bool,
     /// Copies that were written, and that could not be.
     pub copies: [u64; 2],
+    /// Times the keys of listeners were written down, and could not be.
+    pub keys_kept: [u64; 2],
+    /// What the last process has left of them that could not be used, by the names of the reasons.
+    pub keys_refused: Vec<(&'static str, u64)>,
     /// Tokens that etcd was asked about.
     pub claims: u64,
     /// Times it did not answer.
@@ -140,6 +145,7 @@ impl Member {
             keys: truth.entries.len(),
             revision: truth.revision,
             away_since_ms: Some(0),
+            keys_refused: reading.refused_keys().counts().collect(),
             ..Status::default()
         };
         let (tell, known) = watch::channel(Arc::new(reading.known(clock::unix_seconds())));
@@ -175,6 +181,7 @@ impl Member {
             news: Arc::new(news),
             former: left,
             written: Left::default(),
+            keys_again_ms: 0,
         };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
@@ -267,6 +274,8 @@ struct Part {
     former: Left,
     /// What the next one finds.
     written: Left,
+    /// When keys that could not be written down are to be tried again.
+    keys_again_ms: u64,
 }
 
 impl Part {
@@ -313,6 +322,7 @@ impl Part {
                     self.register(&facts.borrow().clone(), &say);
                     self.register_announced(&say);
                     self.save().await;
+                    self.keep_keys().await;
                     self.leave().await;
                 }
             }
@@ -339,6 +349,8 @@ impl Part {
             lock(&self.shared).copies.finish(machine.truth());
         }
         self.save().await;
+        self.keys_again_ms = 0;
+        self.keep_keys().await;
     }
 
     fn start_claims(&self) -> Option<Task<()>> {
@@ -509,6 +521,32 @@ impl Part {
             tracing::warn!(
                 event = "fleet_leases_not_written",
                 "cannot write to state_dir: a gateway that is started again at once will wait for the end of this one's lease"
+            );
+        }
+    }
+
+    /// Writes down which keys are known, where that is news.
+    async fn keep_keys(&mut self) {
+        let Some(path) = self.settings.kept.clone() else { return };
+        let now_ms = self.clock.now_ns() / NS_PER_MS;
+        if now_ms < self.keys_again_ms {
+            return;
+        }
+        let Some(stood) = lock(&self.shared).reading.take_keys() else { return };
+        let is_saved = kept::save(path, stood).await;
+        let mut shared = lock(&self.shared);
+        let [done, failed] = &mut shared.status.keys_kept;
+        if is_saved {
+            *done += 1;
+            return;
+        }
+        *failed += 1;
+        shared.reading.has_unwritten_keys();
+        self.keys_again_ms = now_ms + SAVE_EVERY_MS;
+        if shared.status.keys_kept[1] == 1 {
+            tracing::warn!(
+                event = "fleet_keys_not_written",
+                "cannot write to state_dir: after a restore of etcd a gateway that is started again may refuse keys that token services still mint with"
             );
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use ringgate_report::text::put;
 use serde_json::json;
 
 use crate::command::{Ran, ringgate, run};
@@ -89,4 +90,42 @@ fn game_processes_that_are_announced_and_hang_up_put_nothing_in_doubt() {
         (daemon.get("/metrics").value("ringgate_fleet_bans") == Some(1)).then_some(())
     });
     banned.ended();
+}
+
+#[test]
+fn a_key_that_etcd_has_forgotten_is_accepted_by_the_next_process_too() {
+    let Some(fleet) = Fleet::start() else { return };
+    let state = Folder::new();
+    let mut text = in_fleet(&fleet, "gate-1");
+    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.path().display()));
+    fleet.put_key("eu", 1);
+    fleet.put_key("eu", 2);
+    let accepts = |epochs: &[u32]| {
+        let list = json!(epochs);
+        wait_for("its keys", || {
+            (fleet.gateway("gate-1")?["listeners"][0]["epochs"] == list).then_some(())
+        });
+    };
+    let mut daemon = Daemon::start(&text);
+    accepts(&[1, 2]);
+    let kept = "ringgate_fleet_keys_kept_total{result=\"done\"}";
+    wait_for("the keys on disk", || daemon.get("/metrics").value(kept).filter(|it| *it > 0));
+    // A backup from before the second key is believed, by a token service not yet.
+    fleet.ctl(&["del", "/f/truth/key/eu/2"]);
+    wait_for("a copy without it", || {
+        let copy = std::fs::read(state.join("fleet")).ok()?;
+        let has = |place: &[u8]| copy.windows(place.len()).any(|it| it == place);
+        (has(b"/f/truth/key/eu/1") && !has(b"/f/truth/key/eu/2")).then_some(())
+    });
+    daemon.signal("KILL");
+    daemon.ended();
+
+    let daemon = Daemon::start(&text);
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    Player::connected(daemon.listener, 1, &key(1)).leave();
+    Player::connected(daemon.listener, 2, &key(2)).echo(b"minted by a service that waits");
+    let refused = "ringgate_fleet_kept_keys_refused_total{reason=\"not_ours\"}";
+    assert_eq!(daemon.get("/metrics").value(refused), Some(0));
 }

@@ -28,6 +28,11 @@ pub struct Copy {
 
 /// Writes a copy to `path`, in place of an earlier one.
 pub fn save(path: &Path, prefix: &Bytes, truth: &Truth, now_s: u64) -> io::Result<()> {
+    replace(path, &encode(prefix, truth, now_s))
+}
+
+/// Writes a file that only its owner may read, in place of an earlier one.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or_else(|| Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
@@ -37,7 +42,7 @@ pub fn save(path: &Path, prefix: &Bytes, truth: &Truth, now_s: u64) -> io::Resul
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-    file.write_all(&encode(prefix, truth, now_s))?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&beside, path)?;
     File::open(folder)?.sync_all()

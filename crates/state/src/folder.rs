@@ -78,23 +78,7 @@ impl Folder {
 
     /// The same of one that may have so many bytes.
     pub fn read_up_to(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        let path = self.path.join(name);
-        // A pipe in its place must not keep us waiting, nor a link lead us elsewhere.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-            Ok(file) => file,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(why),
-        };
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a plain file"));
-        }
-        let mut bytes = Vec::new();
-        file.take(bytes_max + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > bytes_max {
-            return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
-        }
-        Ok(Some(bytes))
+        read_plain(&self.path.join(name), bytes_max)
     }
 
     /// Adds to the end of a file, which is made if it is not there. What was added is on the disk
@@ -171,6 +155,26 @@ impl Folder {
         let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
         Ok((path, file))
     }
+}
+
+/// What a plain file holds, of at most so many bytes; `None` where there is none.
+pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    // A pipe in its place must not keep us waiting, nor a link lead us elsewhere.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(why),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a plain file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+    }
+    Ok(Some(bytes))
 }
 
 /// The last part closed to everybody else; the folders above as the system makes them.

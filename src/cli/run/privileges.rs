@@ -8,7 +8,7 @@ use super::Failure;
 use crate::config::{Config, Fleet};
 use crate::confine::Calls;
 use crate::control::{Control, DENIED_FILE, State};
-use crate::membership::{COPY_FILE, LEASES_FILE};
+use crate::membership::{COPY_FILE, KEYS_FILE, LEASES_FILE};
 use ringgate_state::SpentFiles;
 
 /// What the config wants given up.
@@ -34,7 +34,7 @@ impl Privileges {
         let spent: Vec<_> = state.spent.iter().flat_map(SpentFiles::names).collect();
         let spent = spent.iter().map(String::as_str);
         let names: Vec<_> =
-            [DENIED_FILE, COPY_FILE, LEASES_FILE].into_iter().chain(spent).collect();
+            [DENIED_FILE, COPY_FILE, KEYS_FILE, LEASES_FILE].into_iter().chain(spent).collect();
         folder.give_to(user.uid, user.gid, &names).map_err(|why| {
             let path = folder.path().display();
             Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))

@@ -124,6 +124,7 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         by_use.sample(&[("state", state)], *count);
     }
     refused_and_copied(text, &status.announcements_refused, status.copies);
+    keys_kept(text, status.keys_kept, &status.keys_refused);
     let mut ousted = text.family(
         "ringgate_fleet_players_ousted_total",
         Kind::Counter,
@@ -151,6 +152,27 @@ pub(in crate::control) fn limits(text: &mut Text, mirror: &mirror::Status, lacks
     one("ringgate_fleet_no_space", space, lacks_space.into());
     let left_out = "Bans that are not obeyed, because there are more than are copied.";
     one("ringgate_fleet_bans_left_out", left_out, mirror.bans_left_out as u64);
+}
+
+/// The keys of listeners in `state_dir`: times they were written and could not be, and what of them
+/// was left out at the start, by reason.
+fn keys_kept(text: &mut Text, kept: [u64; 2], refusals: &[(&'static str, u64)]) {
+    let mut times = text.family(
+        "ringgate_fleet_keys_kept_total",
+        Kind::Counter,
+        "Times the keys that are known were written to state_dir.",
+    );
+    for (result, count) in ["done", "failed"].into_iter().zip(kept) {
+        times.sample(&[("result", result)], count);
+    }
+    let mut refused = text.family(
+        "ringgate_fleet_kept_keys_refused_total",
+        Kind::Counter,
+        "Keys in state_dir that were left out when the gateway started, by reason.",
+    );
+    for (reason, count) in refusals {
+        refused.sample(&[("reason", reason)], *count);
+    }
 }
 
 /// What agents in a fleet count as well: game processes that were refused, by reason, and copies

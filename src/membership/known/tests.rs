@@ -8,6 +8,7 @@ use ringgate_fleet::mirror::{Change, Truth};
 use ringgate_fleet::seal::FleetKey;
 
 use super::*;
+use crate::membership::kept;
 
 const NOW_S: u64 = 1_800_000_000;
 
@@ -26,6 +27,7 @@ fn settings() -> Settings {
         lease_s: 10,
         copy: None,
         left: None,
+        kept: None,
         run_dir: "/run/ringgate".into(),
         rules: crate::membership::Rules::default(),
     }
@@ -206,4 +208,62 @@ fn a_key_that_was_known_is_accepted_until_its_own_end_whatever_stands_there() {
     assert_eq!(keys(&mut reading, NOW_S), [2, 1]);
     assert_eq!(reading.next_s(), NOW_S + 60);
     assert!(keys(&mut reading, NOW_S + 60).is_empty());
+}
+
+#[test]
+fn a_key_that_was_known_is_accepted_by_the_next_process_and_no_other_is() {
+    let dir = std::env::temp_dir().join(format!("ringgate-recall-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("temporary folders can be made");
+    let path = dir.join(kept::KEYS_FILE);
+    let at = "/f/truth/key/main/1";
+    let sealed = |byte: u8, accept_until: u64| {
+        let validity = Validity { from: NOW_S - 9, mint_until: NOW_S, accept_until };
+        let key = Key::from_bytes([byte; 32]);
+        let sealed = fleet_key().seal(at.as_bytes(), validity, &key).expect("random numbers");
+        String::from_utf8(sealed.encode().expect("sound").to_vec()).expect("JSON")
+    };
+    let keys = |reading: &mut Reading, now_s| {
+        let known = reading.known(now_s).keys;
+        let keys = known.get("main").map_or(&[][..], Vec::as_slice);
+        keys.iter().map(|(_, key)| key.as_bytes()[0]).collect::<Vec<_>>()
+    };
+    let mut first = reading();
+    put(&mut first, at, &sealed(1, NOW_S + 60));
+    put(&mut first, at, &sealed(2, NOW_S + 30));
+    delete(&mut first, at);
+    let stood = first.take_keys().expect("they are news");
+    assert!(first.take_keys().is_none(), "once");
+    kept::write(&path, &stood).expect("our own folder");
+
+    let mut next = reading();
+    next.recall(&path);
+    assert_eq!(keys(&mut next, NOW_S), [2, 1]);
+    assert_eq!(keys(&mut next, NOW_S + 30), [1], "to its own end");
+    assert_eq!(next.take_keys().map(|stood| stood.len()), Some(1));
+    // What stands in etcd now is the later word about the same key.
+    let mut next = reading();
+    put(&mut next, at, &sealed(1, NOW_S + 5));
+    next.recall(&path);
+    assert_eq!(keys(&mut next, NOW_S), [1, 2]);
+    assert_eq!(keys(&mut next, NOW_S + 5), [2]);
+
+    // Each line stands for itself, and opens at its own place only.
+    let (place, value) = &stood[0];
+    let [place, value] = [place, value].map(|it| str::from_utf8(it).expect("text"));
+    let other = value.replacen("sealed\":\"", "sealed\":\"AAAA", 1);
+    let text = format!(
+        "{place} {value}\n/f/truth/key/main/2 {value}\n/f/truth/ban/client/7 {value}\n{place} {other}\n{}",
+        &format!("{place} {value}")[..60]
+    );
+    std::fs::write(&path, text).expect("our own file");
+    let mut next = reading();
+    next.recall(&path);
+    assert_eq!(keys(&mut next, NOW_S), [2]);
+    let refused: Vec<_> = next.refused_keys().counts().collect();
+    assert_eq!(refused, [("malformed", 2), ("not_ours", 2), ("unreadable", 0)]);
+    let mut stranger =
+        Reading::new(&settings(), Some(FleetKey::new(Key::from_bytes([8; 32]))), &Truth::default());
+    stranger.recall(&path);
+    assert!(stranger.known(NOW_S).keys.is_empty());
+    std::fs::remove_dir_all(&dir).expect("our own folder");
 }

@@ -1,0 +1,139 @@
+//! The keys of listeners that are known: what stands in etcd, and what has stood there or was known
+//! to the process before and is not over. None of them goes before its own sealed end.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ringgate_core::secret::SharedKey;
+use ringgate_fleet::epochs::{self, Epoch};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::{ListenerKey, Stored};
+
+use super::super::kept::{self, Refused, Stood};
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Keys {
+    /// Of each epoch what stands there, and behind it what has stood there.
+    known: BTreeMap<(Name, u32), Vec<Held>>,
+    /// They have become otherwise since they were written down.
+    are_news: bool,
+    /// What the last process has left that could not be used.
+    refused: Refused,
+}
+
+/// A key that is known.
+struct Held {
+    /// What it was opened from.
+    sealed: ListenerKey,
+    key: SharedKey,
+}
+
+impl Keys {
+    /// This stands in etcd.
+    pub(super) fn learn(
+        &mut self,
+        fleet_key: &FleetKey,
+        place: &[u8],
+        (listener, epoch): (&Name, u32),
+        value: &[u8],
+    ) -> Result<(), String> {
+        let sealed = ListenerKey::decode(value).map_err(|why| why.to_string())?;
+        let key = fleet_key.open(place, &sealed).map_err(|why| why.to_string())?;
+        self.hold(listener.clone(), epoch, Held { sealed, key }, true);
+        Ok(())
+    }
+
+    /// Takes those besides that the last process has written down.
+    pub(super) fn recall(&mut self, keyspace: &Keyspace, fleet_key: &FleetKey, path: &Path) {
+        let mut refused = Refused::default();
+        for (place, value) in kept::load(path, &mut refused) {
+            let (at, sealed) = (keyspace.place(&place), ListenerKey::decode(&value));
+            let (Some(Place::Key(listener, epoch)), Ok(sealed)) = (at, sealed) else {
+                refused.add(kept::Refusal::Malformed);
+                continue;
+            };
+            match fleet_key.open(&place, &sealed) {
+                Ok(key) => self.hold(listener, epoch, Held { sealed, key }, false),
+                Err(_) => refused.add(kept::Refusal::NotOurs),
+            }
+        }
+        refused.tell(path);
+        self.refused = refused;
+    }
+
+    /// A key is known, which is what stands there now or was known before that.
+    fn hold(&mut self, listener: Name, epoch: u32, mut held: Held, stands: bool) {
+        let all = self.known.entry((listener, epoch)).or_default();
+        match all.iter().position(|known| known.key == held.key) {
+            Some(_) if !stands => return,
+            // It has one place in memory, and others know it by that.
+            Some(at) => held.key = all.remove(at).key,
+            None => {}
+        }
+        let at = if stands { 0 } else { all.len() };
+        all.insert(at, held);
+        all.truncate(KEYS_MAX);
+        self.are_news = true;
+    }
+
+    /// What is to be written down, where that has become otherwise.
+    pub(super) fn take_news(&mut self, keyspace: &Keyspace) -> Option<Vec<Stood>> {
+        let stood = |((listener, epoch), keys): (&(Name, u32), &Vec<Held>)| {
+            let place = keyspace.key(&Place::Key(listener.clone(), *epoch));
+            let values = keys.iter().filter_map(|held| held.sealed.encode().ok());
+            values.map(|value| (place.clone(), value)).collect::<Vec<_>>()
+        };
+        let all = std::mem::take(&mut self.are_news).then(|| self.known.iter().flat_map(stood));
+        all.map(Iterator::collect)
+    }
+
+    /// What was to be written down could not be.
+    pub(super) const fn are_unwritten(&mut self) {
+        self.are_news = true;
+    }
+
+    /// What the last process has left that could not be used.
+    pub(super) const fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    /// Forgets those that are over.
+    pub(super) fn forget_over(&mut self, now_s: u64) {
+        let Self { known, are_news, .. } = self;
+        known.retain(|_, keys| {
+            let before = keys.len();
+            keys.retain(|held| now_s < held.sealed.validity.accept_until);
+            *are_news |= keys.len() != before;
+            !keys.is_empty()
+        });
+    }
+
+    /// When each of them is over, in seconds since 1970.
+    pub(super) fn ends(&self) -> impl Iterator<Item = u64> {
+        self.known.values().flatten().map(|held| held.sealed.validity.accept_until)
+    }
+
+    /// Those that are not over, of each listener.
+    pub(super) fn accepted(&self, now_s: u64) -> BTreeMap<String, Vec<(u32, SharedKey)>> {
+        let mut all: BTreeMap<&Name, Vec<Epoch>> = BTreeMap::new();
+        for ((listener, number), keys) in &self.known {
+            let epochs = keys.iter().map(|held| held.sealed.validity);
+            let epochs = epochs.map(|validity| Epoch { number: *number, validity });
+            all.entry(listener).or_default().extend(epochs);
+        }
+        let newest = |(listener, epochs): (&Name, Vec<Epoch>)| {
+            let numbers = epochs::accepted(now_s, &epochs);
+            let keys = numbers.iter().rev().filter_map(|number| {
+                let keys = self.known.get(&(listener.clone(), *number))?;
+                Some(keys.iter().map(|held| (*number, held.key.clone())))
+            });
+            (listener.to_string(), keys.flatten().take(KEYS_MAX).collect())
+        };
+        all.into_iter().map(newest).filter(|(_, keys): &(_, Vec<_>)| !keys.is_empty()).collect()
+    }
+}
+
+/// Each request is tried under every key.
+const KEYS_MAX: usize = 8;
