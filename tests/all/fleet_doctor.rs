@@ -123,6 +123,24 @@ fn a_fleet_that_is_well_is_said_to_be() {
 }
 
 #[test]
+fn an_etcd_without_space_is_told_by_the_doctor_and_by_whoever_has_to_write() {
+    let Some(fleet) = Fleet::start_with(&["--quota-backend-bytes", "1000000"]) else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    wait_for("its registration", || fleet.entry("gate-1"));
+    let shown = || daemon.get("/metrics").value("ringgate_fleet_no_space");
+    assert_eq!(shown(), Some(0));
+    fleet.fill();
+    fleet.revoke("/f/truth/gateway/gate-1");
+    wait_for("the gauge", || shown().filter(|it| *it == 1));
+    let ready = daemon.ask("/readyz").body;
+    assert!(ready.contains("fleet: etcd takes no writes, it has no space left"), "{ready}");
+    let ward = Ward { fleet, lease: String::new() };
+    let (findings, bites) = ward.examine("0s");
+    assert!(bites && of(&findings, "etcd's space").1.contains("space"), "{findings:?}");
+}
+
+#[test]
 fn versions_leases_and_values_that_are_amiss_are_found() {
     let Some(ward) = Ward::open() else { return };
     ward.put_gateway("g1", &json!({}));

@@ -59,10 +59,16 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// `None` where there is no etcd, which is said aloud.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with an etcd that is told more.
+    pub(crate) fn start_with(arguments: &[&str]) -> Option<Self> {
         if !is_installed() {
             return None;
         }
-        let fleet = Self { etcd: Etcd::launch(1, "http", |_| Vec::new()) };
+        let more = |_: &_| arguments.iter().map(|&it| it.to_owned()).collect();
+        let fleet = Self { etcd: Etcd::launch(1, "http", more) };
         fleet.answers();
         Some(fleet)
     }
@@ -94,6 +100,12 @@ impl Fleet {
 
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
         self.etcd.ctl(arguments)
+    }
+
+    /// Writes until etcd has no space left.
+    pub(crate) fn fill(&self) {
+        let value = "x".repeat(100_000);
+        wait_for("etcd is full", || self.etcd.try_ctl(&["put", "/fill", &value]).err());
     }
 
     /// Makes a listener's key of an epoch.

@@ -154,7 +154,10 @@ async fn write(client: &Client, put: &Put) -> Result<i64, Error> {
 /// More bans than everybody copies would be obeyed by nobody.
 async fn has_room(client: &Client, fleet: &Fleet, more: usize) -> Result<(), Failure> {
     let bans = Range { count_only: true, ..Range::prefix(&fleet.keyspace.bans()) };
-    let there = client.range(&bans).await.map_err(|why| away(&why))?.count;
+    room_for(client.range(&bans).await.map_err(|why| away(&why))?.count, more)
+}
+
+fn room_for(there: i64, more: usize) -> Result<(), Failure> {
     if there.saturating_add(more as i64) > BANS_MAX as i64 {
         return Err(Failure::failed(format_args!(
             "there are {} bans already, and {} is the most that are obeyed: lift some \
@@ -257,3 +260,18 @@ fn json(survey: &Survey, now_s: u64) -> String {
 
 const SECOND: Duration = Duration::from_secs(1);
 const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bans_that_nobody_would_obey_are_refused() {
+        let most = BANS_MAX as i64;
+        assert!(room_for(0, BANS_MAX).is_ok() && room_for(most - 1, 1).is_ok());
+        for (there, more) in [(most, 1), (most - 1, 2), (0, BANS_MAX + 1), (i64::MAX, 1)] {
+            let why = room_for(there, more).expect_err("too many").to_string();
+            assert!(why.contains("lift some"), "{why}");
+        }
+    }
+}

@@ -54,6 +54,11 @@ impl Options {
         }
     }
 
+    /// What the keys of bans begin with.
+    pub(super) fn bans(&self) -> Bytes {
+        [&self.prefix[..], b"ban/"].concat().into()
+    }
+
     /// Whether one ban more may be copied, with which there are so many bytes of them.
     pub(super) const fn has_room_for_ban(&self, bans: usize, bytes: usize) -> bool {
         bans < self.bans_max && bytes <= self.ban_bytes_max

@@ -25,7 +25,7 @@ use bytes::Bytes;
 
 use super::face::{Ask, Options, Status};
 use super::judge::{self, Doubt, Recent};
-use super::staging::Staging;
+use super::staging::{Listed, Staging};
 use super::truth::{Change, Truth};
 use crate::backoff::Backoff;
 use crate::etcd::Error;
@@ -251,10 +251,15 @@ impl Machine {
         match &mut self.phase {
             Phase::Listing(staging) => match staging.add(&self.options, &ranged) {
                 Err(why) => self.rest(now_ms, why.to_owned()),
-                Ok(()) if ranged.more => {}
+                Ok(()) if ranged.more && !staging.is_whole(&self.options) => {}
                 Ok(()) => {
-                    let (next, left_out) = std::mem::take(staging).into_truth();
-                    self.adopt(now_ms, next, left_out);
+                    let Listed { truth, left_out, is_of_bans } =
+                        std::mem::take(staging).into_listed();
+                    if is_of_bans {
+                        self.adopt_bans(now_ms, truth, left_out);
+                    } else {
+                        self.adopt(now_ms, truth, left_out);
+                    }
                 }
             },
             Phase::Checking => match judge::doubt_header(&asked.known, &ranged.header) {
@@ -304,15 +309,38 @@ impl Machine {
         self.confirmed = None;
         self.differing = None;
         self.status.bans_left_out = left_out;
+        self.take_over(next);
+        self.is_too_much = false;
+        self.agree(now_ms);
+        self.phase = Phase::Opening { asked: false, until_ms: now_ms };
+    }
+
+    /// More is there than may be copied: who is banned holds as of now, the rest as it was.
+    fn adopt_bans(&mut self, now_ms: u64, next: Truth, left_out: usize) {
+        if let Some(doubt) = self.doubt_in(&next)
+            && !judge::is_believed(self.confirmed.as_ref(), &doubt)
+        {
+            return self.hold(now_ms, doubt, &next);
+        }
+        let mut entries = self.truth.entries.clone();
+        entries.retain(|key, _| Class::of(key) != Some(Class::Bans));
+        entries.extend(next.entries);
+        let Truth { cluster_id, revision, raft_term, newest, .. } = self.truth;
+        let next = Truth { cluster_id, revision, raft_term, newest, entries };
+        self.status.bans_left_out = left_out;
+        self.take_over(next);
+        self.is_too_much = true;
+        self.rest(now_ms, TOO_MUCH.into());
+    }
+
+    /// This is known now.
+    fn take_over(&mut self, next: Truth) {
         let changes = self.truth.replace(next);
         self.note_words(&changes);
         self.changes.extend(changes);
         let there = self.truth.entries.keys().filter(|key| !self.held.contains_key(*key));
         self.recent.reset(there);
         [self.bytes, self.ban_bytes] = self.truth.bytes();
-        self.is_too_much = false;
-        self.agree(now_ms);
-        self.phase = Phase::Opening { asked: false, until_ms: now_ms };
     }
 
     /// What the headers of a list say against what is known.
@@ -475,6 +503,8 @@ impl Machine {
 
 const BACKOFF_FIRST_MS: u64 = 100;
 const BACKOFF_LAST_MS: u64 = 10_000;
+/// Why a copy is not continued.
+const TOO_MUCH: &str = "there are more keys than this mirror may copy: only bans are heard of";
 /// How long a watch may take to begin.
 const OPEN_WITHIN_MS: u64 = 5_000;
 /// How soon after its begin a watch is checked for the first time.

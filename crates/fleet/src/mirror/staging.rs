@@ -22,15 +22,29 @@ pub(super) struct Staging {
     bans: usize,
     ban_bytes: usize,
     left_out: usize,
+    /// There is more besides bans than may be copied: only they are read on.
+    is_of_bans: bool,
+}
+
+/// What was listed.
+#[derive(Debug)]
+pub(super) struct Listed {
+    /// All of it, or only its bans.
+    pub(super) truth: Truth,
+    /// Bans for which there was no room.
+    pub(super) left_out: usize,
+    /// There is more besides bans than may be copied.
+    pub(super) is_of_bans: bool,
 }
 
 impl Staging {
     /// What to ask for next. All pages are as of the first one's revision.
     pub(super) fn next_page(&self, options: &Options) -> Range {
-        let last = self.last.as_ref();
+        let part = if self.is_of_bans { options.bans() } else { options.prefix.clone() };
+        let last = self.last.as_ref().filter(|last| **last > part);
         Range {
-            key: last.map_or_else(|| options.prefix.clone(), |key| key_after(key)),
-            end: end_of_prefix(&options.prefix),
+            end: end_of_prefix(&part),
+            key: last.map_or(part, |key| key_after(key)),
             limit: options.page_keys,
             revision: self.header.map_or(0, |header| header.revision),
             count_only: false,
@@ -61,6 +75,8 @@ impl Staging {
                 }
                 self.bans += 1;
                 self.ban_bytes += bytes;
+            } else if self.is_of_bans {
+                continue;
             } else {
                 self.bytes += bytes;
             }
@@ -68,13 +84,21 @@ impl Staging {
         }
         let others = self.entries.len() - self.bans;
         if others > options.keys_max || self.bytes > options.bytes_max {
-            return Err("there are more keys than this mirror may copy");
+            self.is_of_bans = true;
+            self.bytes = 0;
+            self.entries.retain(|key, _| Class::of(key) == Some(Class::Bans));
         }
         Ok(())
     }
 
-    /// What was listed, and how many bans were left out.
-    pub(super) fn into_truth(self) -> (Truth, usize) {
+    /// Whether nothing is to be asked for any more, after a page behind which there are others.
+    pub(super) fn is_whole(&self, options: &Options) -> bool {
+        let end = end_of_prefix(&options.bans());
+        self.is_of_bans && self.last.as_ref().is_some_and(|last| *last >= end)
+    }
+
+    /// What was listed.
+    pub(super) fn into_listed(self) -> Listed {
         let header = self.header.unwrap_or_default();
         let truth = Truth {
             cluster_id: header.cluster_id,
@@ -83,6 +107,6 @@ impl Staging {
             entries: self.entries,
             ..Truth::default()
         };
-        (truth, self.left_out)
+        Listed { truth, left_out: self.left_out, is_of_bans: self.is_of_bans }
     }
 }

@@ -450,6 +450,47 @@ fn bans_beyond_what_is_copied_take_nothing_else_along() {
 }
 
 #[test]
+fn bans_hold_however_much_there_is_of_everything_else() {
+    let ban = |index: usize| format!("{PREFIX}ban/client/{index}").into_bytes();
+    let before = |index: usize| format!("{PREFIX}agent/{index}").into_bytes();
+    let behind = |index: usize| format!("{PREFIX}service/{index}").into_bytes();
+    let bounds = Options { keys_max: 9, page_keys: 4, ..options() };
+    for other in [&before as &dyn Fn(usize) -> Vec<u8>, &behind] {
+        let mut pair = Pair::new(store_of(5));
+        pair.machine = Machine::new(bounds.clone(), Truth::default());
+        pair.stream = 0;
+        (0..6).for_each(|index| pair.store.put(&ban(index), "x"));
+        pair.settle();
+        pair.assert_same();
+        let bans = |pair: &Pair| {
+            let keys = pair.machine.truth().entries.keys();
+            keys.filter(|key| Class::of(key) == Some(Class::Bans)).count()
+        };
+        (0..40).for_each(|index| pair.store.put(&other(index), "x"));
+        (6..12).for_each(|index| pair.store.put(&ban(index), "x"));
+        pair.wait(60_000);
+        assert!(!pair.machine.status().is_current);
+        assert_eq!(bans(&pair), 12, "all of them");
+        assert!(pair.machine.truth().entries.contains_key(&backend(1)[..]), "what was known stays");
+        (0..9).for_each(|index| pair.store.delete(&ban(index)));
+        pair.store.put(&ban(20), "x");
+        pair.wait(60_000);
+        assert_eq!(bans(&pair), 4);
+        // One that begins with so much knows who is banned, and nothing else.
+        let mut late = Machine::new(bounds.clone(), Truth::default());
+        std::mem::swap(&mut late, &mut pair.machine);
+        pair.stream = 0;
+        pair.wait(60_000);
+        assert_eq!((bans(&pair), pair.machine.truth().entries.len()), (4, 4));
+        std::mem::swap(&mut late, &mut pair.machine);
+        pair.stream = 0;
+        (0..40).for_each(|index| pair.store.delete(&other(index)));
+        pair.wait(60_000);
+        pair.assert_same();
+    }
+}
+
+#[test]
 fn hostile_answers_end_in_a_wait_and_not_in_the_copy() {
     let listing = |pair: &mut Pair| {
         pair.machine = Machine::new(options(), Truth::default());

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use super::super::truth::{Change, Entry};
-use super::Machine;
+use super::{Machine, TOO_MUCH};
 use crate::etcd::watch::Event;
 use crate::keyspace::Class;
 
@@ -44,7 +44,7 @@ impl Machine {
         }
         if self.is_too_much {
             self.close_watch();
-            self.rest(now_ms, "there are more keys than this mirror may copy".into());
+            self.rest(now_ms, TOO_MUCH.into());
         }
     }
 
