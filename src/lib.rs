@@ -10,6 +10,5 @@ pub mod cli;
 pub mod config;
 pub mod confine;
 pub mod control;
-mod hold;
 pub mod hosting;
 pub mod membership;

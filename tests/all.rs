@@ -6,6 +6,8 @@ mod agent;
 mod agent_certificates;
 #[path = "all/agent_fixture.rs"]
 mod agent_fixture;
+#[path = "all/agent_killed.rs"]
+mod agent_killed;
 #[path = "all/agent_privileges.rs"]
 mod agent_privileges;
 #[path = "all/agent_records.rs"]

@@ -26,13 +26,13 @@ use tokio::sync::oneshot;
 
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
-use crate::hold::hold_point;
 use crate::membership;
 use copying::{Offer, converse, note};
 use outcome::{Lap, Pause};
 use ringgate_fleet::lease::Handed;
 use ringgate_gate::{Backend, BackendId, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
+use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;

@@ -148,12 +148,17 @@ pub(crate) fn gateway(folder: &Folder, port: u16) -> Daemon {
 
 /// One whose config is changed.
 pub(crate) fn gateway_with(folder: &Folder, port: u16, change: impl FnOnce(&mut Text)) -> Daemon {
+    Daemon::start(&gateway_text(folder, port, change))
+}
+
+/// Its config.
+pub(crate) fn gateway_text(folder: &Folder, port: u16, change: impl FnOnce(&mut Text)) -> Text {
     let mut text = Text::new();
     change(&mut text);
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
     text.backends.push_str("grace = \"1m\"\n");
     text.more = at_gateway(folder, port);
-    Daemon::start(&text)
+    text
 }
 
 const LOCAL: &str = "IP:127.0.0.1";

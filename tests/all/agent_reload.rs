@@ -11,6 +11,7 @@ use crate::agent::{Agent, Heir, NAMES, Program, agent_upgrade, certificates, ech
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
+use crate::hold::Hold;
 use crate::own::{own_address, own_ip, own_port};
 
 /// An agent's file, which a test changes part by part.
@@ -209,6 +210,35 @@ fn a_file_that_cannot_be_gone_by_is_refused_with_every_reason_and_changes_nothin
     good.write(&folder);
     assert_eq!(reload(&folder, &[]).succeeded(), "reloaded; nothing has changed\n");
     agent.shows("ringgate_config_last_reload_ok", 1);
+}
+
+#[test]
+fn an_agent_is_killed_where_it_changes_and_the_next_one_goes_by_the_new_file() {
+    for step in ["Gateways", "Backends", "Done"] {
+        let (folder, port) = (Folder::new(), own_port());
+        if !certificates(&folder, NAMES) {
+            return;
+        }
+        let mut file = File::new(port);
+        file.write(&folder);
+        let (gateway, mut hold) = (gateway(&folder, port), None);
+        let first = Agent::start_with(&folder, |command| {
+            hold = Some(Hold::at(command, &format!("agent-changes {step}")));
+        });
+        let _games = [game(&folder, "arena"), game(&folder, "plaza")];
+        takes_players(&gateway, "arena", true);
+        let mut player = Player::connected(gateway.listener, 1, KEY_HEX);
+        player.echo(b"before");
+        file.backends.push(bundle("plaza"));
+        file.write(&folder);
+        first.signal(libc::SIGHUP);
+        assert_eq!(hold.expect("it is held").kill(), first.id(), "{step}");
+        drop(first);
+        let _next = Agent::start(&folder);
+        takes_players(&gateway, "plaza", true);
+        takes_players(&gateway, "arena", true);
+        player.echo(b"after");
+    }
 }
 
 /// Takes what a game process is told, and says nothing; which sessions have sent something.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use ringgate_io::Bell;
 use ringgate_link::bundle::GoodbyeReason;
 use ringgate_os::clock::Clock;
+use ringgate_os::hold_point;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::publishing::{self, Request};
 use ringgate_trunk::control::{Reason, Welcome};
@@ -398,6 +399,7 @@ impl Desk {
             match self.noted[at] {
                 Noted::Begun(welcome) => self.begin(welcome, now_ns),
                 Noted::Up(lane) => {
+                    hold_point!("agent-trunk Rise");
                     self.one_station(usize::from(lane), now_ns, |station, around, wish| {
                         station.rise(lane, around, wish);
                     });
@@ -419,6 +421,7 @@ impl Desk {
 
     /// The gateway has let the agent in: each of its lanes is a local worker from now on.
     fn begin(&mut self, welcome: Welcome, now_ns: u64) {
+        hold_point!("agent-trunk Begin");
         let lanes = usize::from(welcome.lanes);
         let missing = lanes.saturating_sub(self.stations.len());
         let numbers = self.shared.book.take(missing);
@@ -544,6 +547,7 @@ impl Desk {
                     self.last_end = Some(("name", why));
                 }
                 Step::Connect(to) => {
+                    hold_point!("agent-trunk Connect");
                     self.address = Some(to.to_string());
                     match connect(&self.shared.options, gateway, to, &self.epoll, now_ns) {
                         Ok(trunk) => self.trunk = Some(trunk),

@@ -5,6 +5,7 @@
 pub mod capabilities;
 pub mod clock;
 pub mod diag;
+pub mod hold;
 pub mod host;
 pub mod memory;
 pub mod message;

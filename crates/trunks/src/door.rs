@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringgate_core::carry::Carry;
+use ringgate_os::hold_point;
 use ringgate_os::notify::{self, Epoll, Ready};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::{Door, End, Guest, Hello};
@@ -222,6 +223,7 @@ impl Porter {
     fn let_in(&mut self, guest: Guest, agent: String, version: u16) -> io::Result<()> {
         let mailbox = Arc::new(Mailbox::new()?);
         let guest = guest.leave(&self.epoll)?;
+        hold_point!("gateway-trunk Enter");
         let number = match self.shared.enter(&agent, &mailbox) {
             Ok(number) => number,
             Err(why) => {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ringgate_lanes::{Back, Left, Outcome};
 use ringgate_link::bundle::{Frames, Goodbye, Writer};
 use ringgate_os::clock;
+use ringgate_os::hold_point;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::publishing::{self, Request};
 use ringgate_trunk::control::{Reason, Welcome};
@@ -43,6 +44,7 @@ pub(crate) fn run(shared: &Arc<Shared>, arrival: Arrival) {
     shared.wait_for_gone(&agent, number);
     match Site::new(Arc::clone(shared), arrival) {
         Ok(site) => {
+            hold_point!("gateway-trunk Begin");
             let peer = site.trunk.peer();
             tracing::info!(event = "agent_up", agent, %peer, "agent {agent} is connected from {peer}");
             site.run();
@@ -102,6 +104,7 @@ impl Site {
             incarnation: shared.settings.incarnation,
         };
         let settings = Settings { rekey: shared.settings.rekey, token: BELL + 1 };
+        hold_point!("gateway-trunk Welcome");
         let trunk = guest.welcome(welcome, settings, &epoll, now_ns)?;
         let rules = shared.rules();
         let allowed = rules.find(&agent).map(|rule| rule.backends.clone()).unwrap_or_default();
@@ -209,6 +212,7 @@ impl Site {
                     links.take_back(lane, epoll);
                     return None;
                 };
+                hold_point!("gateway-trunk Lend");
                 desk.lend(*number, lent, known);
                 Some(())
             });

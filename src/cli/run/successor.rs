@@ -18,7 +18,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
-use crate::hold::hold_point;
+use ringgate_os::hold_point;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_state::{Folder, SpentFiles, text};

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::http::Command;
 use super::{Asked, Prepared, pass, say};
-use crate::hold::hold_point;
+use ringgate_os::hold_point;
 use ringgate_os::shared::Writing;
 use ringgate_worker::Scribe;
 use ringgate_worker::handover::message::CONVERSATION;

@@ -20,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use ringgate_agent::handed::Heir;
 use ringgate_agent::options::Options;
 use ringgate_os::clock::Clock;
+use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
 use ringgate_trunks::AtRest;
@@ -33,7 +34,6 @@ use super::super::handover::{
 };
 use super::super::status::SCHEMA;
 use super::Shared;
-use crate::hold::hold_point;
 use crate::hosting::{Heirloom, Prepared, Resting};
 use ringgate_worker::handover::channel::why_not;
 use ringgate_worker::handover::message::CONVERSATION;

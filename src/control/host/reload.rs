@@ -23,6 +23,7 @@ use crate::control::status::SCHEMA;
 use crate::control::view::Reloads;
 use crate::hosting::{self, Update};
 use ringgate_os::clock;
+use ringgate_os::hold_point;
 
 /// The file that is in force.
 #[derive(Debug)]
@@ -125,6 +126,7 @@ impl Shared {
     fn adopt(&self, prepared: Prepared) -> Outcome {
         let Prepared { config, accepted, changes } = prepared;
         let before = self.agent.patience();
+        hold_point!("agent-changes Gateways");
         self.agent.set_patience(config.agent.drain_timeout);
         let update = config.fleet.as_ref().map(|fleet| Update::of(&config, fleet));
         if update.is_none() {
@@ -133,11 +135,13 @@ impl Shared {
                 vec![format!("agent.gateways: cannot connect to others: {why}")]
             })?;
         }
+        hold_point!("agent-changes Backends");
         self.accepted.replace(&accepted);
         self.agent.set_backends(hosting::backends(&config));
         if let (Some(member), Some(update)) = (self.fleet.get(), update) {
             member.reload(update);
         }
+        hold_point!("agent-changes Done");
         self.live().config = Arc::new(config);
         Ok(changes)
     }

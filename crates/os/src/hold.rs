@@ -16,14 +16,13 @@ use std::{
 };
 
 /// A point, whose name is made as `format!` makes it.
+#[macro_export]
 macro_rules! hold_point {
     ($($name:tt)+) => {
         #[cfg(debug_assertions)]
         $crate::hold::reach(&format!($($name)+));
     };
 }
-
-pub(crate) use hold_point;
 
 /// What this process was told.
 #[cfg(debug_assertions)]
@@ -36,7 +35,7 @@ struct Told {
 
 /// The process has come to a point.
 #[cfg(debug_assertions)]
-pub(crate) fn reach(point: &str) {
+pub fn reach(point: &str) {
     static TOLD: OnceLock<Option<Told>> = OnceLock::new();
     let told = TOLD.get_or_init(|| read(&std::env::var("RINGGATE_HOLD").ok()?));
     let Some(told) = told.as_ref().filter(|told| told.point == point) else { return };
