@@ -104,7 +104,7 @@ impl Before {
         bind: SocketAddr,
         identity: Option<&Identity>,
         place: &Place,
-        report: &mut Report<'_>,
+        report: &mut Report,
     ) {
         let first = self.binds.iter().find(|(at, ..)| *at == bind);
         let Some((_, known, at)) = first else {

@@ -17,7 +17,7 @@ impl<T> Default for Distinct<T> {
 
 impl<T: PartialEq + Debug> Distinct<T> {
     /// Notes a mistake where `value` was seen before.
-    pub(super) fn check(&mut self, report: &mut Report<'_>, place: &Place, value: T) {
+    pub(super) fn check(&mut self, report: &mut Report, place: &Place, value: T) {
         if let Some((_, first)) = self.seen.iter().find(|(seen, _)| *seen == value) {
             let line = report.line(*first);
             let expected = format_args!("it once (line {line} has it)");

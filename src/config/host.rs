@@ -149,7 +149,7 @@ impl HostConfig {
 }
 
 fn read<'a>(
-    report: &mut Report<'a>,
+    report: &mut Report,
     text: &'a str,
     file: &Path,
     sources: &KeySources<'_>,
@@ -202,7 +202,7 @@ fn read<'a>(
 }
 
 /// Players have loopback addresses towards a server, so it has to be there.
-fn check_address(backend: &Backend, place: &Place, report: &mut Report<'_>) {
+fn check_address(backend: &Backend, place: &Place, report: &mut Report) {
     let Link::Udp(address) = backend.link else { return };
     let is_local = matches!(address, SocketAddr::V4(v4) if v4.ip().is_loopback());
     if !is_local {

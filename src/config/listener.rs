@@ -240,7 +240,7 @@ fn read_backends(
 }
 
 /// Nothing that the gateway could say on a bundle link is known of an Unreal player.
-fn check_unbundled(name: &str, place: &Place, backend: &KnownBackend, report: &mut Report<'_>) {
+fn check_unbundled(name: &str, place: &Place, backend: &KnownBackend, report: &mut Report) {
     if backend.link == Some(LinkWord::Bundle) {
         let found = format_args!("{name:?}, which has link = \"bundle\"");
         report.expected(place, found, "a backend with link = \"udp\" (unreal)");
@@ -253,7 +253,7 @@ fn check_local(
     place: &Place,
     backend: &KnownBackend,
     protocol: &str,
-    report: &mut Report<'_>,
+    report: &mut Report,
 ) {
     if let Some(address) = backend.address.filter(|address| !is_ipv4_loopback(address)) {
         let found = format_args!("{name:?}, which is at {address}");
@@ -266,7 +266,7 @@ fn is_ipv4_loopback(address: &SocketAddr) -> bool {
     address.is_ipv4() && address.ip().is_loopback()
 }
 
-fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report<'_>) {
+fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report) {
     report.note(place, known.unknown(name));
 }
 

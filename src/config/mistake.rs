@@ -58,14 +58,16 @@ impl Place {
 }
 
 /// Collects mistakes while a text is read.
-pub(super) struct Report<'a> {
-    text: &'a str,
+pub(super) struct Report {
+    /// Where lines of the text end.
+    ends: Vec<usize>,
     found: Vec<(usize, Mistake)>,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { text, found: Vec::new() }
+impl Report {
+    pub(super) fn new(text: &str) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { ends, found: Vec::new() }
     }
 
     /// Notes "found …, expected …".
@@ -95,7 +97,7 @@ impl<'a> Report<'a> {
 
     /// The line of an offset, from 1.
     pub(super) fn line(&self, at: usize) -> usize {
-        1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+        1 + self.ends.partition_point(|end| *end < at)
     }
 
     pub(super) fn is_clean(&self) -> bool {

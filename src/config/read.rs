@@ -63,7 +63,7 @@ pub fn fleet(file: &Path, keys: &KeySources<'_>) -> Result<Option<Fleet>, LoadEr
     if report.is_clean() { Ok(fleet) } else { Err(LoadError::Mistakes(report.into_mistakes(file))) }
 }
 
-pub(super) fn syntax<'a>(text: &'a str, report: &mut Report<'a>) -> DeTable<'a> {
+pub(super) fn syntax<'a>(text: &'a str, report: &mut Report) -> DeTable<'a> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let at = error.span().map_or(text.len(), |span| span.start);
@@ -76,7 +76,7 @@ fn read<'a>(
     mut root: DeTable<'a>,
     file: &Path,
     keys: &KeySources<'_>,
-    report: &mut Report<'a>,
+    report: &mut Report,
 ) -> Option<Config> {
     let base = file.parent().unwrap_or_else(|| Path::new(""));
     let gateway = table(&mut root, &schema::GATEWAY, report)
@@ -144,7 +144,7 @@ fn read<'a>(
 }
 
 /// Notes where the sessions of all listeners become too many.
-fn sum_sessions(sum: &mut usize, listener: &Listener, place: &Place, report: &mut Report<'_>) {
+fn sum_sessions(sum: &mut usize, listener: &Listener, place: &Place, report: &mut Report) {
     let before = *sum;
     *sum = before.saturating_add(listener.max_sessions);
     if before <= SESSIONS_MAX && *sum > SESSIONS_MAX {
@@ -243,7 +243,7 @@ fn read_histograms(mut section: Section<'_, '_>, base: &Path) -> Option<Histogra
 pub(super) type Found<'a> = (Place, DeTable<'a>);
 
 pub(super) fn open<'r, 'a>(
-    report: &'r mut Report<'a>,
+    report: &'r mut Report,
     description: &'static Table,
     (place, values): Found<'a>,
 ) -> Section<'r, 'a> {
@@ -254,7 +254,7 @@ pub(super) fn open<'r, 'a>(
 pub(super) fn table<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
-    report: &mut Report<'a>,
+    report: &mut Report,
 ) -> Option<Found<'a>> {
     let name = description.name;
     let value = root.remove(name)?;
@@ -273,7 +273,7 @@ pub(super) fn optional_tables<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
     count_max: usize,
-    report: &mut Report<'a>,
+    report: &mut Report,
 ) -> Vec<Found<'a>> {
     let is_there = root.contains_key(description.name);
     if is_there { tables(root, description, count_max, report) } else { Vec::new() }
@@ -284,7 +284,7 @@ pub(super) fn tables<'a>(
     root: &mut DeTable<'a>,
     description: &Table,
     count_max: usize,
-    report: &mut Report<'a>,
+    report: &mut Report,
 ) -> Vec<Found<'a>> {
     let name = description.name;
     let Some(value) = root.remove(name) else {

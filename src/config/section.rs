@@ -27,7 +27,7 @@ pub(super) struct Noted;
 
 /// A table that is being read.
 pub(super) struct Section<'r, 'a> {
-    pub(super) report: &'r mut Report<'a>,
+    pub(super) report: &'r mut Report,
     description: &'static Table,
     place: Place,
     values: DeTable<'a>,
@@ -39,7 +39,7 @@ pub(super) struct Section<'r, 'a> {
 
 impl<'r, 'a> Section<'r, 'a> {
     pub(super) fn new(
-        report: &'r mut Report<'a>,
+        report: &'r mut Report,
         description: &'static Table,
         place: Place,
         values: DeTable<'a>,
@@ -316,13 +316,7 @@ impl<'r, 'a> Section<'r, 'a> {
 
 impl Table {
     /// Notes that a field exists nowhere, or in another variant only.
-    fn judge(
-        &self,
-        name: &str,
-        place: &Place,
-        variant: Option<&'static str>,
-        report: &mut Report<'_>,
-    ) {
+    fn judge(&self, name: &str, place: &Place, variant: Option<&'static str>, report: &mut Report) {
         let fits = |field: &Field| variant.is_none_or(|variant| field.applies_to(variant));
         match (self.fields.iter().find(|field| field.name == name), variant) {
             (None, _) => {

@@ -63,7 +63,7 @@ pub(super) fn read<S: Secret>(
     node: Node<'_>,
     sources: &KeySources<'_>,
     base: &Path,
-    report: &mut Report<'_>,
+    report: &mut Report,
 ) -> Option<S> {
     let DeValue::Table(table) = node.value else {
         report.expected(&node.place, kind_of(&node.value), FORMS);
@@ -87,7 +87,7 @@ pub(super) fn read<S: Secret>(
 fn source<'v>(
     table: &'v DeTable<'v>,
     place: &Place,
-    report: &mut Report<'_>,
+    report: &mut Report,
 ) -> Option<(Source, &'v DeValue<'v>, Place)> {
     let mut sources = Vec::new();
     for (key, value) in table {

@@ -125,7 +125,7 @@ impl TokensConfig {
 }
 
 fn read<'a>(
-    report: &mut Report<'a>,
+    report: &mut Report,
     text: &'a str,
     file: &Path,
     sources: &KeySources<'_>,
