@@ -1,23 +1,17 @@
 //! Giving up what the daemon does not need any more: its user, the rest of the file system, most
 //! system calls.
 //!
-//! The order is the kernel's. [`files`] binds the calling thread and those it starts later, so it
-//! comes before there are any. [`become_user`] comes once every socket is bound. [`system_calls`]
-//! reaches all threads and comes last.
+//! The order is the kernel's. Giving up files (`ringgate_os::landlock`) binds the calling thread
+//! and those it starts later, so it comes before there are any. [`become_user`] comes once every
+//! socket is bound. [`system_calls`] reaches all threads and comes last.
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::path::PathBuf;
 use std::ptr::null_mut;
 
-use landlock::{
-    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    path_beneath_rules,
-};
 use ringgate_os::process;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -90,49 +84,6 @@ pub fn become_user(user: User) -> io::Result<()> {
     check(unsafe { libc::setresgid(user.gid, user.gid, user.gid) })?;
     // SAFETY: as above.
     check(unsafe { libc::setresuid(user.uid, user.uid, user.uid) })
-}
-
-/// How far a confinement reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Everything that was asked for.
-    Full,
-    /// The kernel is too old for some of it.
-    Partial,
-    /// The kernel knows nothing of it.
-    None,
-}
-
-impl fmt::Display for Reach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full => "full",
-            Self::Partial => "partial",
-            Self::None => "none",
-        })
-    }
-}
-
-/// From here on the calling thread, and every thread it starts, may read below the first folders,
-/// read, write, make and remove below the second, and touch no other file. Folders that are not
-/// there are left out.
-pub fn files(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Reach> {
-    // File rights of Linux 6.2, which older kernels grant in part.
-    let abi = ABI::V3;
-    let confine = || -> Result<_, RulesetError> {
-        Ruleset::default()
-            .handle_access(AccessFs::from_all(abi))?
-            .create()?
-            .add_rules(path_beneath_rules(read, AccessFs::from_read(abi)))?
-            .add_rules(path_beneath_rules(write, AccessFs::from_all(abi)))?
-            .restrict_self()
-    };
-    let status = confine().map_err(io::Error::other)?;
-    Ok(match status.ruleset {
-        RulesetStatus::FullyEnforced => Reach::Full,
-        RulesetStatus::PartiallyEnforced => Reach::Partial,
-        RulesetStatus::NotEnforced => Reach::None,
-    })
 }
 
 /// Whose system calls are meant.
@@ -309,8 +260,6 @@ const AGENT_CALLS: &[i64] = &[libc::SYS_fchmod, libc::SYS_umask];
 
 #[cfg(test)]
 mod tests {
-    use std::slice;
-
     use super::*;
 
     #[test]
@@ -360,42 +309,6 @@ mod tests {
         });
         let outcome = filtered.join();
         std::fs::remove_dir_all(&folder).expect("this thread is free");
-        outcome.expect("it has not panicked");
-    }
-
-    /// Landlock binds one thread, so a test may confine one.
-    #[test]
-    fn a_confined_thread_reads_and_writes_where_it_may_only() {
-        let root = std::env::temp_dir().join(format!("ringgate-confine-{}", std::process::id()));
-        let (read, write, other) = (root.join("read"), root.join("write"), root.join("other"));
-        for folder in [&read, &write, &other] {
-            std::fs::create_dir_all(folder).expect("temporary folders");
-            std::fs::write(folder.join("file"), "text").expect("temporary files");
-        }
-        let confined = std::thread::spawn({
-            let (read, write, other) = (read.clone(), write.clone(), other.clone());
-            move || {
-                let reach = files(slice::from_ref(&read), slice::from_ref(&write))
-                    .expect("a sane rule set");
-                if reach == Reach::None {
-                    eprintln!("SKIPPED: this kernel has no Landlock");
-                    return;
-                }
-                let is_refused = |result: io::Result<()>| {
-                    result.is_err_and(|why| why.kind() == io::ErrorKind::PermissionDenied)
-                };
-                assert_eq!(std::fs::read(read.join("file")).expect("may be read"), b"text");
-                assert!(is_refused(std::fs::write(read.join("file"), "new")));
-                std::fs::write(write.join("new"), "text").expect("may be written");
-                std::fs::remove_file(write.join("new")).expect("and removed");
-                assert!(is_refused(std::fs::read(other.join("file")).map(drop)));
-                // What it starts is bound too.
-                let child = std::thread::spawn(move || std::fs::read(other.join("file")).is_err());
-                assert!(child.join().expect("it has not panicked"));
-            }
-        });
-        let outcome = confined.join();
-        std::fs::remove_dir_all(&root).expect("this thread is free");
         outcome.expect("it has not panicked");
     }
 }

@@ -47,6 +47,7 @@ mod tests;
 mod trace;
 mod view;
 mod wakes;
+mod web;
 
 use std::io;
 use std::net::SocketAddr;
@@ -56,7 +57,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 
@@ -141,7 +141,7 @@ pub struct Control {
     runtime: Runtime,
     fleet: Fleet,
     main_loop: ControlLoop,
-    router: Router,
+    pages: web::Pages,
     admin: Option<(TcpListener, SocketAddr)>,
     socket: Option<(UnixListener, PathBuf)>,
     /// Where successors come to.
@@ -214,7 +214,7 @@ impl Control {
                 .map_err(|why| format!("cannot serve the admin address {}: {why}", admin.bind))
         };
         let admin = config.admin.as_ref().map(bind).transpose()?;
-        let router = http::router(Arc::clone(&view), sender.clone());
+        let pages = http::pages(Arc::clone(&view), sender.clone());
         let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
         let mut links = plan::links(&config);
         if let Some(inherited) = &inherited {
@@ -259,7 +259,7 @@ impl Control {
             runtime,
             fleet,
             main_loop,
-            router,
+            pages,
             admin,
             socket,
             next,
@@ -375,7 +375,7 @@ impl Control {
             runtime,
             fleet,
             mut main_loop,
-            router,
+            pages,
             admin,
             socket,
             next,
@@ -405,10 +405,10 @@ impl Control {
             let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
             let mut doors = Vec::new();
             if let Some((listener, _)) = admin {
-                doors.push(tokio::spawn(door::serve_tcp(listener, router.clone())));
+                doors.push(tokio::spawn(door::serve_tcp(listener, Arc::clone(&pages))));
             }
             if let Some((listener, _)) = socket {
-                doors.push(tokio::spawn(door::serve_unix(listener, router)));
+                doors.push(tokio::spawn(door::serve_unix(listener, pages)));
             }
             if let Some((listener, _)) = next {
                 let commands = main_loop.commands.clone();

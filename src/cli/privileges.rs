@@ -8,7 +8,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use super::Failure;
-use crate::confine::{self, Calls, Reach, User};
+use crate::confine::{self, Calls, User};
+use ringgate_os::landlock::{self, Reach};
 use ringgate_os::process;
 
 /// What the config wants given up.
@@ -41,7 +42,7 @@ impl Privileges {
         if !self.confine {
             return Ok(());
         }
-        let reach = confine::files(read, write).map_err(|why| {
+        let reach = landlock::confine(read, write).map_err(|why| {
             Failure::failed(format_args!("cannot give up the file system (`confine`): {why}"))
         })?;
         match reach {

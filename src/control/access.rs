@@ -12,14 +12,12 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use axum::extract::{Request, State};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, Version, header, request};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use hyper::http::request::Parts;
+use hyper::http::uri::Authority;
+use hyper::{HeaderMap, StatusCode, Version, header};
 use tokio::net::UnixStream;
 
-use super::http::AdminState;
+use super::web::{Response, text};
 use crate::config::{Admin, Token};
 use ringgate_os::process;
 
@@ -61,71 +59,32 @@ pub(super) fn of_peer(stream: &UnixStream) -> Option<Visitor> {
     is_entitled.then(|| Visitor::Unix { uid: peer.uid(), pid: peer.pid() })
 }
 
-/// Decides before any page is made, and leaves the [`Right`] for the pages.
-pub(super) async fn admit(
-    State(state): State<AdminState>,
-    request: Request,
-    next: Next,
-) -> Response {
-    admit_by(state.rules().as_deref(), request, next).await
-}
-
-/// The same by these rules.
-pub(super) async fn admit_by(rules: Option<&Admin>, request: Request, next: Next) -> Response {
-    let (mut parts, body) = request.into_parts();
-    match judge(rules, &parts) {
-        Ok(right) => {
-            parts.extensions.insert(right);
-            next.run(Request::from_parts(parts, body)).await
-        }
-        Err(refusal) => refusal.into_response(),
+/// For what only the entitled may have: refuses web pages, and who may only read.
+pub(super) fn permit(head: &Parts, right: Right, not_entitled: Refusal) -> Result<(), Refusal> {
+    if head.headers.contains_key(header::ORIGIN) {
+        return Err(Refusal::WebPage);
     }
+    if right == Right::Change { Ok(()) } else { Err(not_entitled) }
 }
 
-/// For what changes something: refuses who may only read, and web pages.
-pub(super) async fn may_change(request: Request, next: Next) -> Response {
-    match refusal(&request, Refusal::OnlyReads) {
-        None => next.run(request).await,
-        Some(refusal) => refusal.into_response(),
-    }
-}
-
-/// For what shows players' addresses: refuses who may only read, and web pages.
-pub(super) async fn may_see_players(request: Request, next: Next) -> Response {
-    match refusal(&request, Refusal::ShowsPlayers) {
-        None => next.run(request).await,
-        Some(refusal) => refusal.into_response(),
-    }
-}
-
-/// For what has every thread publish: the refusal for who may only read, and for web pages.
-pub(super) fn refusal_of_now(request: &Request) -> Option<Response> {
-    refusal(request, Refusal::AsksAll).map(IntoResponse::into_response)
-}
-
-/// Why a request may not do what only the entitled may.
-fn refusal(request: &Request, not_entitled: Refusal) -> Option<Refusal> {
-    match request.extensions().get::<Right>() {
-        _ if request.headers().contains_key(header::ORIGIN) => Some(Refusal::WebPage),
-        Some(Right::Change) => None,
-        _ => Some(not_entitled),
-    }
-}
-
-fn judge(rules: Option<&Admin>, parts: &request::Parts) -> Result<Right, Refusal> {
+/// What a request may do by these rules. Decided before any page is made.
+pub(super) fn judge(
+    rules: Option<&Admin>,
+    visitor: &Visitor,
+    head: &Parts,
+) -> Result<Right, Refusal> {
     let (hosts, token) = rules.map_or((&[][..], None), |it| (&it.hosts[..], it.token.as_ref()));
-    match parts.extensions.get::<Visitor>() {
-        Some(Visitor::Unix { .. }) => Ok(Right::Change),
-        Some(Visitor::Tcp(_)) => {
-            judge_host(hosts, parts)?;
-            judge_token(token, &parts.headers, parts.method.is_safe())
+    match visitor {
+        Visitor::Unix { .. } => Ok(Right::Change),
+        Visitor::Tcp(_) => {
+            judge_host(hosts, head)?;
+            judge_token(token, &head.headers, head.method.is_safe())
         }
-        None => Err(Refusal::OnlyReads),
     }
 }
 
 /// Every name that the request gives its host has to be one of ours.
-fn judge_host(hosts: &[String], parts: &request::Parts) -> Result<(), Refusal> {
+fn judge_host(hosts: &[String], parts: &Parts) -> Result<(), Refusal> {
     let mut named = parts.headers.get_all(header::HOST).iter();
     let host = match (named.next(), named.next()) {
         (Some(host), None) => Some(host.to_str().map_err(|_| Refusal::HostUnclear)?),
@@ -194,7 +153,7 @@ pub(super) const NOT_ENTITLED: &str =
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+pub(super) enum Refusal {
     AsksAll,
     HostForeign,
     HostUnclear,
@@ -204,40 +163,40 @@ enum Refusal {
     WebPage,
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let (status, why) = match self {
-            Self::AsksAll => (
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Self {
+        let (status, why) = match refusal {
+            Refusal::AsksAll => (
                 StatusCode::FORBIDDEN,
                 "a page as of now has all workers publish: ask through the control socket (control.sock in run_dir), or send \
                  the token of [admin] token as a bearer token\n",
             ),
-            Self::HostForeign => (
+            Refusal::HostForeign => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "this gateway is not called so: use its IP address or localhost, or add the name to [admin] hosts\n",
             ),
-            Self::HostUnclear => (
+            Refusal::HostUnclear => (
                 StatusCode::BAD_REQUEST,
                 "the request names no host, or not one host:port: send one Host header with an IP address\n",
             ),
-            Self::OnlyReads => (
+            Refusal::OnlyReads => (
                 StatusCode::FORBIDDEN,
                 "here you may only read: change things through the control socket (`ringgate drain` and `reload` use \
                  control.sock in run_dir), or set [admin] token and send it as a bearer token\n",
             ),
-            Self::ShowsPlayers => (
+            Refusal::ShowsPlayers => (
                 StatusCode::FORBIDDEN,
                 "this shows where players are: ask through the control socket (control.sock in run_dir), or send the token \
                  of [admin] token as a bearer token\n",
             ),
-            Self::TokenWrong => (
+            Refusal::TokenWrong => (
                 StatusCode::UNAUTHORIZED,
                 "a change needs the token of [admin] token: send it as `Authorization: Bearer TOKEN`, or use the control \
                  socket (control.sock in run_dir)\n",
             ),
-            Self::WebPage => (StatusCode::FORBIDDEN, "requests from web pages are refused\n"),
+            Refusal::WebPage => (StatusCode::FORBIDDEN, "requests from web pages are refused\n"),
         };
-        let mut response = (status, why).into_response();
+        let mut response = text(status, why);
         if status == StatusCode::UNAUTHORIZED {
             let challenge = header::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

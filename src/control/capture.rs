@@ -12,18 +12,17 @@ mod file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::Visitor;
 use super::http::{AdminState, Command, note};
-use super::query::{Query, Refusal, wrong};
+use super::query::{Query, wrong};
 use super::sessions::{answer, number};
 use super::streaming::{Then, stream};
 use super::view::View;
+use super::web::{Refusal, Reply, Visit};
 use file::File;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -31,15 +30,8 @@ use ringgate_gate::{Capture, Ledger, ListenerId, Meant, Phase, Wanted};
 use ringgate_report::text::put;
 
 /// `GET /capture?listener=&client=&address=&reason=&reason=&decrypted&packets=&for_ms=&snaplen=`.
-pub(super) async fn show(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_show(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_show(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, FIELDS)?;
     let asked = Asked::read(state, &query)?;
     let place = state.capture_place().ok_or_else(|| {

@@ -2,46 +2,33 @@
 
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::{StatusCode, Uri};
 use serde::Serialize;
 use serde_json::json;
 
 use super::access::Visitor;
 use super::denying::{Changed, Wish};
 use super::http::{AdminState, Command, as_json, note};
-use super::query::{Query, Refusal, wrong};
+use super::query::{Query, wrong};
 use super::sessions::answer;
 use super::status::SCHEMA;
+use super::web::{Refusal, Reply, Visit};
 use ringgate_os::{clock, utc};
 use ringgate_state::denylist::client_id;
 use ringgate_state::{Counts, DenyList, Rule, Whom};
 
 /// `POST /deny?prefix=&client=&for_ms=&whole=`; prefixes and clients any number of times.
-pub(super) async fn deny(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    change(&state, &visitor, &uri, true).await.unwrap_or_else(IntoResponse::into_response)
+pub(super) async fn deny(visit: Visit<AdminState>) -> Reply {
+    change(&visit, true).await
 }
 
 /// `POST /allow`, with the same fields.
-pub(super) async fn allow(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    change(&state, &visitor, &uri, false).await.unwrap_or_else(IntoResponse::into_response)
+pub(super) async fn allow(visit: Visit<AdminState>) -> Reply {
+    change(&visit, false).await
 }
 
-async fn change(
-    state: &AdminState,
-    visitor: &Visitor,
-    uri: &Uri,
-    is_denied: bool,
-) -> Result<Response, Refusal> {
+async fn change(visit: &Visit<AdminState>, is_denied: bool) -> Reply {
+    let Visit { site: state, visitor, uri } = visit;
     let wish = wish(uri, is_denied)?;
     let (whom, lasts) = (listed(&wish.whom), wish.lasts);
     let word = if is_denied { "denial" } else { "permission" };
@@ -186,11 +173,8 @@ impl Summary {
 }
 
 /// `GET /denied?address=` or `?client=`, `&limit=`.
-pub(super) async fn show(State(state): State<AdminState>, uri: Uri) -> Response {
-    try_show(&state, &uri).unwrap_or_else(IntoResponse::into_response)
-}
-
-fn try_show(state: &AdminState, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, uri, .. } = &visit;
     let query = Query::of(uri, &["address", "client", "limit"])?;
     let limit = query.read("limit", "a number up to 100000", |text| {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)

@@ -16,28 +16,26 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::HttpBody;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::access::{self, Visitor};
+use super::web::Pages;
 
 /// Takes connections of a TCP address for ever.
-pub(super) async fn serve_tcp(listener: TcpListener, router: Router) {
+pub(super) async fn serve_tcp(listener: TcpListener, pages: Pages) {
     let places = Places::new(TCP_PLACES, TCP_BYTES_MAX);
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let visitor = Visitor::Tcp(peer);
-                places.admit(stream, visitor, &router, TCP_TIMEOUT);
+                places.admit(stream, visitor, &pages, TCP_TIMEOUT);
             }
             Err(_) => places.make_do().await,
         }
@@ -45,12 +43,12 @@ pub(super) async fn serve_tcp(listener: TcpListener, router: Router) {
 }
 
 /// Takes connections of the control socket for ever.
-pub(super) async fn serve_unix(listener: UnixListener, router: Router) {
+pub(super) async fn serve_unix(listener: UnixListener, pages: Pages) {
     let places = Places::new(UNIX_PLACES, UNIX_BYTES_MAX);
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match access::of_peer(&stream) {
-                Some(visitor) => places.admit(stream, visitor, &router, UNIX_TIMEOUT),
+                Some(visitor) => places.admit(stream, visitor, &pages, UNIX_TIMEOUT),
                 None => turn_away(stream),
             },
             Err(_) => places.make_do().await,
@@ -106,14 +104,14 @@ impl Places {
     }
 
     /// Serves a connection, if need be in the place of another.
-    fn admit<S>(self: &Arc<Self>, stream: S, visitor: Visitor, router: &Router, timeout: Duration)
+    fn admit<S>(self: &Arc<Self>, stream: S, visitor: Visitor, pages: &Pages, timeout: Duration)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Some(id) = self.taken().enter(self.count_max) else { return };
         let (begun, streams) = (Notify::new(), OnceLock::new());
         let place = Arc::new(Place { places: Arc::clone(self), id, begun, streams });
-        let task = tokio::spawn(converse(stream, visitor, router.clone(), place, timeout));
+        let task = tokio::spawn(converse(stream, visitor, Arc::clone(pages), place, timeout));
         // On one thread it has not begun yet.
         if let Some(entry) = self.taken().entry(id) {
             entry.task = Some(task.abort_handle());
@@ -215,7 +213,7 @@ impl Drop for Place {
 async fn converse<S>(
     stream: S,
     visitor: Visitor,
-    router: Router,
+    pages: Pages,
     place: Arc<Place>,
     timeout: Duration,
 ) where
@@ -225,17 +223,15 @@ async fn converse<S>(
         Visitor::Tcp(_) => HEAD_BYTES_MAX,
         Visitor::Unix { .. } => UNIX_HEAD_BYTES_MAX,
     };
-    let pages = TowerToHyperService::new(router);
     let of_connection = Arc::clone(&place);
-    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+    let service = service_fn(|request: hyper::Request<Incoming>| {
         if !request.method().is_safe() {
             place.works();
         }
-        request.extensions_mut().insert(visitor.clone());
-        let answer = pages.call(request);
+        let answer = pages(request.into_parts().0, visitor.clone());
         let place = Arc::clone(&place);
         async move {
-            let answer = answer.await?;
+            let answer = answer.await;
             let bytes = answer.body().size_hint().exact().unwrap_or_default() as usize;
             place.answers(bytes, answer.extensions().get().copied());
             Ok::<_, std::convert::Infallible>(answer)

@@ -10,16 +10,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::http::request::Parts;
 use tokio::sync::{Mutex, oneshot};
 use tokio::time::timeout;
 
-use super::access;
+use super::access::{self, Right};
 use super::http::{AdminState, Command};
 use super::query::wrong;
+use super::web::{Response, Site, text};
 use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 
@@ -34,7 +33,7 @@ pub(super) struct Rounds {
 impl Rounds {
     /// Goes through a round that begins after this was asked for: its own or another request's.
     /// Those who did not publish in it.
-    async fn join(&self, round: impl Future<Output = Vec<String>>) -> Vec<String> {
+    pub(super) async fn join(&self, round: impl Future<Output = Vec<String>>) -> Vec<String> {
         let begun_before = self.begun.load(Ordering::Relaxed);
         let mut last = self.last.lock().await;
         if last.0 <= begun_before {
@@ -46,35 +45,26 @@ impl Rounds {
 }
 
 /// Goes through a round of publishing first, where the request is for a page as of now.
-pub(super) async fn see_to(
-    rounds: &Rounds,
-    round: impl Future<Output = Vec<String>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let mut asked = request.uri().query().unwrap_or_default().split('&');
+pub(super) async fn see_to(site: &impl Site, head: &Parts, right: Right) -> Result<(), Response> {
+    let mut asked = head.uri.query().unwrap_or_default().split('&');
     match asked.find_map(|pair| pair.strip_prefix("as_of=")) {
-        None => {}
+        None => Ok(()),
         Some("now") => {
-            if let Some(refusal) = access::refusal_of_now(&request) {
-                return refusal;
-            }
-            let silent = rounds.join(round).await;
-            if !silent.is_empty() {
-                return not_now(&silent);
-            }
+            access::permit(head, right, access::Refusal::AsksAll)?;
+            let silent = site.publish().await;
+            if silent.is_empty() { Ok(()) } else { Err(not_now(&silent)) }
         }
         Some(other) => {
-            return wrong(format_args!("as_of: found {other:?}, expected now")).into_response();
+            let (status, why) = wrong(format_args!("as_of: found {other:?}, expected now"));
+            Err(text(status, why))
         }
     }
-    next.run(request).await
 }
 
 fn not_now(silent: &[String]) -> Response {
     let (within, who) = (DEADLINE.as_secs(), silent.join(", "));
     let why = format!("there is no page as of now: {who} did not publish within {within} s\n");
-    (StatusCode::SERVICE_UNAVAILABLE, why).into_response()
+    text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 /// A round at a gateway: what is known of the fleet, then workers, then trunks, whose lanes are the

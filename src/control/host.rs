@@ -17,22 +17,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri, header};
-use axum::middleware::from_fn;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use hyper::StatusCode;
+use hyper::http::request::Parts;
 use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 
+use super::access::{Right, Visitor};
 use super::fresh::{self, Rounds};
-use super::http::as_json;
+use super::http::{JSON, as_json};
 use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
 use super::view::Reloads;
+use super::web::{self, For, Page, Pages, Reply, Site, Visit, text, typed};
 use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
@@ -202,9 +200,9 @@ impl Control {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
-            let unix = tokio::spawn(door::serve_unix(socket, router(&shared, false)));
-            let tcp = admin
-                .map(|listener| tokio::spawn(door::serve_tcp(listener, router(&shared, true))));
+            let pages: Pages = web::pages(Arc::clone(&shared));
+            let unix = tokio::spawn(door::serve_unix(socket, Arc::clone(&pages)));
+            let tcp = admin.map(|listener| tokio::spawn(door::serve_tcp(listener, pages)));
             if let Some(listener) = next {
                 tokio::spawn(handing::serve(listener, Arc::clone(&shared)));
             }
@@ -286,34 +284,29 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often it is looked whether players have left gateways that are none of the agent's any more.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 
-/// `is_tcp` where rules of `[admin]` hold.
-fn router(shared: &Arc<Shared>, is_tcp: bool) -> Router {
-    let of_rules = Arc::clone(shared);
-    let admit = move |request, next| {
-        let config = Arc::clone(&of_rules.live().config);
-        async move {
-            let rules = config.admin.as_ref().filter(|_| is_tcp);
-            access::admit_by(rules, request, next).await
-        }
-    };
-    let of_rounds = Arc::clone(shared);
-    let see_to_now = move |request, next| {
-        let shared = Arc::clone(&of_rounds);
-        async move { fresh::see_to(&shared.rounds, round(&shared), request, next).await }
-    };
-    Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/status", get(show_status))
-        .route("/metrics", get(show_metrics))
-        .route("/reload", post(reload::answer).route_layer(from_fn(access::may_change)))
-        .route("/drain", post(draining::drain).route_layer(from_fn(access::may_change)))
-        .route("/undrain", post(draining::undrain).route_layer(from_fn(access::may_change)))
-        .route("/fleet/confirm", post(confirm).route_layer(from_fn(access::may_change)))
-        .route("/upgrade", post(handing::upgrade).route_layer(from_fn(access::may_change)))
-        .layer(from_fn(see_to_now))
-        .layer(from_fn(admit))
-        .with_state(Arc::clone(shared))
+impl Site for Arc<Shared> {
+    fn pages() -> Vec<Page<Self>> {
+        vec![
+            Page::new("/healthz", For::Everybody, healthz),
+            Page::new("/readyz", For::Everybody, readyz),
+            Page::new("/status", For::Everybody, show_status),
+            Page::new("/metrics", For::Everybody, show_metrics),
+            Page::new("/reload", For::Changing, reload::answer),
+            Page::new("/drain", For::Changing, draining::drain),
+            Page::new("/undrain", For::Changing, draining::undrain),
+            Page::new("/fleet/confirm", For::Changing, confirm),
+            Page::new("/upgrade", For::Changing, handing::upgrade),
+        ]
+    }
+
+    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
+        let config = Arc::clone(&self.live().config);
+        access::judge(config.admin.as_ref(), visitor, head)
+    }
+
+    async fn publish(&self) -> Vec<String> {
+        self.rounds.join(round(self)).await
+    }
 }
 
 /// A round of publishing: every thread, and then what is made of what they show. Those who did not
@@ -331,16 +324,16 @@ async fn round(shared: &Shared) -> Vec<String> {
     silent
 }
 
-async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
-    if shared.agent.is_healthy() {
-        (StatusCode::OK, "ok\n").into_response()
+async fn healthz(visit: Visit<Arc<Shared>>) -> Reply {
+    if visit.site.agent.is_healthy() {
+        Ok(text(StatusCode::OK, "ok\n"))
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "a thread has ended\n").into_response()
+        Err((StatusCode::SERVICE_UNAVAILABLE, "a thread has ended\n".to_owned()))
     }
 }
 
 /// Ready is an agent that a gateway has let in, and that does not end.
-async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
+async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     let view = shared.agent.view();
     let why = if shared.is_draining() {
         "it is draining"
@@ -348,35 +341,29 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
         "no gateway is connected"
     } else {
         let detail = shared.fleet.get().map(|it| pages::detail(&it.status())).unwrap_or_default();
-        return (StatusCode::OK, format!("ok\n{detail}")).into_response();
+        return Ok(text(StatusCode::OK, format!("ok\n{detail}")));
     };
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
+    Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")))
 }
 
-async fn show_status(State(shared): State<Arc<Shared>>) -> Response {
+async fn show_status(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     let fleet = shared.fleet.get().map(Member::status);
     let page = pages::status(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
-    ([(header::CONTENT_TYPE, "application/json")], page).into_response()
+    Ok(typed(StatusCode::OK, JSON, page))
 }
 
-async fn show_metrics(State(shared): State<Arc<Shared>>) -> Response {
+async fn show_metrics(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     let fleet = shared.fleet.get().map(Member::status);
     let page = pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+    Ok(typed(StatusCode::OK, metrics::CONTENT_TYPE, page))
 }
 
 /// `POST /fleet/confirm?doubt=NUMBER`, as at a gateway.
-async fn confirm(State(shared): State<Arc<Shared>>, uri: Uri) -> Response {
-    let doubt = Query::of(&uri, &["doubt"])
-        .and_then(|query| query.read("doubt", "a number", |text| text.parse().ok()))
-        .and_then(|doubt| doubt.ok_or_else(|| wrong("expected doubt=NUMBER")));
-    match doubt {
-        Ok(doubt) => {
-            let confirmed = shared.fleet.get().is_some_and(|member| member.confirm(doubt));
-            as_json(StatusCode::OK, &json!({ "schema": 1, "confirmed": confirmed }))
-        }
-        Err(why) => why.into_response(),
-    }
+async fn confirm(Visit { site: shared, uri, .. }: Visit<Arc<Shared>>) -> Reply {
+    let doubt = Query::of(&uri, &["doubt"])?.read("doubt", "a number", |it| it.parse().ok())?;
+    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
+    let confirmed = shared.fleet.get().is_some_and(|member| member.confirm(doubt));
+    Ok(as_json(StatusCode::OK, &json!({ "schema": 1, "confirmed": confirmed })))
 }
 
 impl Shared {

@@ -1,28 +1,24 @@
 //! The pages, and what changes the gateway: the same for the admin address and the control socket.
 //!
-//! `access` says who may do what, `door` how many connections there are and for how long. What is
-//! left here is small on purpose: request bodies are not read, and all of it runs on the control
-//! thread, which no packet passes.
+//! `access` says who may do what, `door` how many connections there are and for how long, `web` what
+//! a page is. All of it runs on the control thread, which no packet passes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::{Extension, Request, State};
-use axum::http::{StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use hyper::StatusCode;
+use hyper::http::request::Parts;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::access::{self, Visitor};
+use super::access::{self, Right, Visitor};
 use super::denying::{Changed, Wish};
 use super::fresh::{self, Rounds};
-use super::query::{Query, Refusal};
+use super::query::Query;
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
+use super::web::{self, For, Page, Pages, Refusal, Reply, Response, Site, Visit, text, typed};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
@@ -101,106 +97,73 @@ pub(super) struct AdminState {
     captures: Arc<Semaphore>,
 }
 
-/// Whom a path is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
-    /// Everybody who reaches an address: it changes nothing and shows no player's address.
-    Everybody,
-    /// Those who may see where players are.
-    Trusted,
-    /// Those who may change the gateway.
-    Changing,
-}
+impl Site for AdminState {
+    fn pages() -> Vec<Page<Self>> {
+        vec![
+            Page::new("/", For::Everybody, page::show),
+            Page::new("/metrics", For::Everybody, show_metrics),
+            Page::new("/healthz", For::Everybody, healthz),
+            Page::new("/readyz", For::Everybody, readyz),
+            Page::new("/status", For::Everybody, show_status),
+            Page::new("/sessions", For::Trusted, sessions::show),
+            Page::new("/trace", For::Trusted, trace::show),
+            Page::new("/capture", For::Trusted, capture::show),
+            Page::new("/denied", For::Trusted, deny::show),
+            Page::new("/drain", For::Changing, drain),
+            Page::new("/undrain", For::Changing, undrain),
+            Page::new("/kick", For::Changing, sessions::kick),
+            Page::new("/deny", For::Changing, deny::deny),
+            Page::new("/allow", For::Changing, deny::allow),
+            Page::new("/reload", For::Changing, reload),
+            Page::new("/upgrade", For::Changing, upgrade),
+            Page::new("/fleet/confirm", For::Changing, membership::confirm),
+        ]
+    }
 
-/// Every path that there is. One that is not here does not exist, so a test that walks through
-/// this list has seen all.
-fn routes() -> Vec<(&'static str, For, MethodRouter<AdminState>)> {
-    vec![
-        ("/", For::Everybody, get(page::show)),
-        ("/metrics", For::Everybody, get(show_metrics)),
-        ("/healthz", For::Everybody, get(healthz)),
-        ("/readyz", For::Everybody, get(readyz)),
-        ("/status", For::Everybody, get(show_status)),
-        ("/sessions", For::Trusted, get(sessions::show)),
-        ("/trace", For::Trusted, get(trace::show)),
-        ("/capture", For::Trusted, get(capture::show)),
-        ("/denied", For::Trusted, get(deny::show)),
-        ("/drain", For::Changing, post(drain)),
-        ("/undrain", For::Changing, post(undrain)),
-        ("/kick", For::Changing, post(sessions::kick)),
-        ("/deny", For::Changing, post(deny::deny)),
-        ("/allow", For::Changing, post(deny::allow)),
-        ("/reload", For::Changing, post(reload)),
-        ("/upgrade", For::Changing, post(upgrade)),
-        ("/fleet/confirm", For::Changing, post(membership::confirm)),
-    ]
+    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
+        access::judge(self.rules().as_deref(), visitor, head)
+    }
+
+    async fn publish(&self) -> Vec<String> {
+        self.rounds.join(fresh::of_gateway(self)).await
+    }
 }
 
 /// All pages.
-pub(super) fn router(view: Arc<View>, commands: mpsc::Sender<Command>) -> Router {
+pub(super) fn pages(view: Arc<View>, commands: mpsc::Sender<Command>) -> Pages {
     let places = |count| Arc::new(Semaphore::new(count));
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
     let (turn, rounds) = (places(1), Arc::default());
-    let state = AdminState { view, commands, turn, rounds, traces, captures };
-    let with_route = |router: Router<AdminState>, (path, whom, methods)| {
-        let methods: MethodRouter<AdminState> = methods;
-        router.route(
-            path,
-            match whom {
-                For::Everybody => methods,
-                For::Trusted => methods.route_layer(from_fn(access::may_see_players)),
-                For::Changing => methods.route_layer(from_fn(access::may_change)),
-            },
-        )
-    };
-    let router = routes().into_iter().fold(Router::new(), with_route);
-    router
-        .fallback(nothing)
-        .layer(from_fn_with_state(state.clone(), see_to_now))
-        .layer(from_fn_with_state(state.clone(), access::admit))
-        .with_state(state)
+    web::pages(AdminState { view, commands, turn, rounds, traces, captures })
 }
 
-/// Before any page that is asked for as of now.
-async fn see_to_now(State(state): State<AdminState>, request: Request, next: Next) -> Response {
-    fresh::see_to(&state.rounds, fresh::of_gateway(&state), request, next).await
+async fn healthz(visit: Visit<AdminState>) -> Reply {
+    verdict(health::is_healthy(&visit.site.view.snapshot()), "")
 }
 
-async fn healthz(State(state): State<AdminState>) -> Response {
-    verdict(health::is_healthy(&state.view.snapshot()), "")
-}
-
-async fn readyz(State(state): State<AdminState>, uri: Uri) -> Response {
+async fn readyz(Visit { site: state, uri, .. }: Visit<AdminState>) -> Reply {
     let snapshot = state.view.snapshot();
     let mut asked = uri.query().unwrap_or_default().split('&');
     match asked.find_map(|pair| pair.strip_prefix("listener=")) {
         None => verdict(health::is_ready(&snapshot), &membership::detail(&snapshot)),
         Some(name) => match health::is_listener_ready(&snapshot, name) {
             Some(ready) => verdict(ready, &membership::detail(&snapshot)),
-            None => (StatusCode::NOT_FOUND, "there is no listener of that name\n").into_response(),
+            None => Err((StatusCode::NOT_FOUND, "there is no listener of that name\n".to_owned())),
         },
     }
 }
 
-async fn show_status(State(state): State<AdminState>) -> Response {
-    let page = state.make(status::render).await;
-    ([(header::CONTENT_TYPE, JSON)], page).into_response()
+async fn show_status(visit: Visit<AdminState>) -> Reply {
+    Ok(typed(StatusCode::OK, JSON, visit.site.make(status::render).await))
 }
 
-async fn show_metrics(State(state): State<AdminState>) -> Response {
-    let page = state.make(metrics::render).await;
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response()
+async fn show_metrics(visit: Visit<AdminState>) -> Reply {
+    let page = visit.site.make(metrics::render).await;
+    Ok(typed(StatusCode::OK, metrics::CONTENT_TYPE, page))
 }
 
-async fn drain(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_drain(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_drain(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+async fn drain(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["backend", "deadline_ms"])?;
     let deadline = query.read("deadline_ms", "milliseconds, at most a day", |text| {
         text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
@@ -222,19 +185,8 @@ async fn try_drain(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<R
     Ok(as_json(StatusCode::OK, &answer))
 }
 
-async fn undrain(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_undrain(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_undrain(
-    state: &AdminState,
-    visitor: &Visitor,
-    uri: &Uri,
-) -> Result<Response, Refusal> {
+async fn undrain(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["backend"])?;
     let Some(name) = query.text("backend") else {
         note(visitor, "undrain");
@@ -243,7 +195,7 @@ async fn try_undrain(
                 StatusCode::OK,
                 &json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining }),
             ),
-            Err(why) => (StatusCode::CONFLICT, format!("{why}\n")).into_response(),
+            Err(why) => text(StatusCode::CONFLICT, format!("{why}\n")),
         });
     };
     let backend = sessions::backend_named(state, name)?;
@@ -254,15 +206,8 @@ async fn try_undrain(
     Ok(as_json(StatusCode::OK, &answer))
 }
 
-async fn reload(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_reload(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_reload(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+async fn reload(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["dry_run"])?;
     let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
     note(visitor, if is_dry { "dry run of a reload" } else { "reload" });
@@ -280,41 +225,27 @@ async fn try_reload(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<
 
 /// Only through the control socket: a token that a page may change things with should start no
 /// program.
-async fn upgrade(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-) -> Response {
+async fn upgrade(Visit { site: state, visitor, .. }: Visit<AdminState>) -> Reply {
     if !matches!(visitor, Visitor::Unix { .. }) {
         let why = "an upgrade is asked for through the control socket\n";
-        return (StatusCode::FORBIDDEN, why).into_response();
+        return Err((StatusCode::FORBIDDEN, why.to_owned()));
     }
     note(&visitor, "upgrade");
-    match state.ask(Command::Upgrade).await {
-        Ok(Ok(handover::HandedOver { pid, pause_us })) => as_json(
+    Ok(match state.ask(Command::Upgrade).await? {
+        Ok(handover::HandedOver { pid, pause_us }) => as_json(
             StatusCode::OK,
             &json!({ "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }),
         ),
-        Ok(Err(why)) => {
+        Err(why) => {
             let answer = json!({ "schema": SCHEMA, "upgraded": false, "why": why });
             as_json(StatusCode::CONFLICT, &answer)
         }
-        Err(refusal) => refusal.into_response(),
-    }
+    })
 }
 
 /// Who asks for what goes into the log before it is done.
 pub(super) fn note(visitor: &Visitor, what: &str) {
     tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
-}
-
-async fn nothing() -> Response {
-    let paths = |changes: bool| {
-        let routes =
-            routes().into_iter().filter(move |(_, whom, _)| (*whom == For::Changing) == changes);
-        routes.map(|(path, ..)| path).collect::<Vec<_>>().join(" ")
-    };
-    let text = format!("nothing is here; GET {}, POST {}\n", paths(false), paths(true));
-    (StatusCode::NOT_FOUND, text).into_response()
 }
 
 impl AdminState {
@@ -364,18 +295,18 @@ impl AdminState {
 }
 
 /// `detail` is what is worth knowing either way, as lines.
-fn verdict(verdict: Result<(), String>, detail: &str) -> Response {
+fn verdict(verdict: Result<(), String>, detail: &str) -> Reply {
     match verdict {
-        Ok(()) => (StatusCode::OK, format!("ok\n{detail}")).into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{detail}")).into_response(),
+        Ok(()) => Ok(text(StatusCode::OK, format!("ok\n{detail}"))),
+        Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{detail}"))),
     }
 }
 
 pub(super) fn as_json(status: StatusCode, answer: &serde_json::Value) -> Response {
-    (status, [(header::CONTENT_TYPE, JSON)], format!("{answer}\n")).into_response()
+    typed(status, JSON, format!("{answer}\n"))
 }
 
 /// A drain is over after a day at the most.
 pub(super) const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";

@@ -7,20 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::access::Visitor;
 use super::agents::entrances;
 use super::http::{AdminState, Command, as_json, note};
-use super::query::{Query, Refusal, wrong};
+use super::query::{Query, wrong};
 use super::reload::{self, Next};
 use super::status::SCHEMA;
 use super::view::{Snapshot, is_closed, is_up};
+use super::web::{Reply, Visit};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::{self, Config, Link, Protocol, WhenAway};
 use crate::membership::{
@@ -612,19 +610,8 @@ pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
 }
 
 /// `POST /fleet/confirm?doubt=NUMBER`.
-pub(super) async fn confirm(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_confirm(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_confirm(
-    state: &AdminState,
-    visitor: &Visitor,
-    uri: &Uri,
-) -> Result<Response, Refusal> {
+pub(super) async fn confirm(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["doubt"])?;
     let doubt = query.read("doubt", "a number", |text| text.parse().ok())?;
     let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;

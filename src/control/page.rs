@@ -5,24 +5,28 @@
 //! The policy that comes with it lets the browser run its one script, and nothing that found its
 //! way into the page.
 
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use hyper::header::{self, HeaderValue};
 use ringgate_report::page::{self, Page};
 
+use super::http::AdminState;
+use super::web::{Reply, Visit, typed};
+
 /// The page.
-pub(super) async fn show() -> Response {
-    let Ok(number) = getrandom::u64() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "no randomness\n").into_response();
-    };
+pub(super) async fn show(_: Visit<AdminState>) -> Reply {
+    let unavailable = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
+    let number = getrandom::u64().map_err(|_| unavailable("no randomness"))?;
     let nonce = format!("{number:016x}");
-    let headers = [
-        (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
-        (header::CACHE_CONTROL, "no-store".to_owned()),
-        (header::CONTENT_SECURITY_POLICY, page::policy(&nonce)),
-        (header::REFERRER_POLICY, "no-referrer".to_owned()),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-    ];
-    (headers, PAGE.document(&nonce)).into_response()
+    let policy = HeaderValue::try_from(page::policy(&nonce));
+    let policy = policy.map_err(|_| unavailable("no policy"))?;
+    let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.document(&nonce));
+    response.headers_mut().extend([
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ]);
+    Ok(response)
 }
 
 const PAGE: Page = Page {

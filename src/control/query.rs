@@ -1,9 +1,8 @@
 //! What a request asks for behind its `?`.
 
-use axum::http::{StatusCode, Uri};
+use hyper::{StatusCode, Uri};
 
-/// What a request is answered that is not done.
-pub(super) type Refusal = (StatusCode, String);
+use super::web::Refusal;
 
 /// Names and values, decoded.
 #[derive(Debug)]

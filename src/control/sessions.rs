@@ -7,17 +7,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 
-use super::access::Visitor;
 use super::http::{AdminState, Command, as_json, note};
-use super::query::{Query, Refusal, wrong};
+use super::query::{Query, wrong};
 use super::status::SCHEMA;
 use super::view::Snapshot;
+use super::web::{Refusal, Reply, Visit};
 use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
 
 #[derive(Serialize)]
@@ -50,11 +48,8 @@ pub(super) struct Row<'a> {
 }
 
 /// `GET /sessions?client=&session=&address=&backend=&limit=`.
-pub(super) async fn show(State(state): State<AdminState>, uri: Uri) -> Response {
-    try_show(&state, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_show(state: &AdminState, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, uri, .. } = &visit;
     let query = Query::of(uri, &["client", "session", "address", "backend", "limit"])?;
     let limit = query.read("limit", "a number up to 10000", |text| {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
@@ -75,15 +70,8 @@ async fn try_show(state: &AdminState, uri: &Uri) -> Result<Response, Refusal> {
 }
 
 /// `POST /kick?client=` or `?session=`.
-pub(super) async fn kick(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_kick(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_kick(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["client", "session"])?;
     let wanted = wanted(state, &query)?;
     let whom = match (wanted.client_id, wanted.session) {

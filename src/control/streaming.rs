@@ -6,13 +6,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use hyper::body::Frame;
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::body::{Body as HttpBody, Frame};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::door::Streams;
+use super::web::{Body, Response, typed};
 
 /// An answer that lasts so long at the most, and is looked after that often. `fill` appends what
 /// there is to be sent, and says whether more is to come.
@@ -26,9 +26,8 @@ where
 {
     let mut every = interval(every);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let body = Body::new(Streamed { fill, every, then: Then::GoOn });
-    let mut response =
-        (StatusCode::OK, [(header::CONTENT_TYPE, content_type)], body).into_response();
+    let body = Body::GoesOn(Box::pin(Streamed { fill, every, then: Then::GoOn }));
+    let mut response = typed(StatusCode::OK, content_type, body);
     response.extensions_mut().insert(Streams(lasts));
     response
 }

@@ -12,34 +12,25 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use axum::extract::{Extension, State};
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::access::Visitor;
 use super::http::{AdminState, Command, note};
-use super::query::{Query, Refusal, wrong};
+use super::query::{Query, wrong};
 use super::sessions::{answer, number};
 use super::status::SCHEMA;
 use super::streaming::{Then, stream};
 use super::view::View;
+use super::web::{Refusal, Reply, Visit};
 use lines::Lines;
 use ringgate_core::drops::DropCounts;
 use ringgate_gate::{Record, Trace, Wanted, Watched};
 use ringgate_os::clock;
 
 /// `GET /trace?client=` or `?address=`, `&for_ms=`.
-pub(super) async fn show(
-    State(state): State<AdminState>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_show(&state, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_show(state: &AdminState, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["client", "address", "for_ms"])?;
     let lasts = query.read("for_ms", "milliseconds, at most an hour", |text| {
         text.parse().ok().filter(|ms| *ms <= LASTS_MAX_MS).map(Duration::from_millis)

@@ -14,7 +14,7 @@ pub const KEY_BYTES: usize = 32;
 
 /// A 32-byte symmetric key. `Debug` shows no byte of it, comparison is constant-time, and its
 /// memory is wiped on drop.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub struct Key([u8; KEY_BYTES]);
 
 impl Key {
@@ -125,7 +125,7 @@ impl fmt::Debug for SharedKey {
 
 /// A secret of Unreal's stateless cookies: exactly one block of SHA-1, so the MAC uses all of it as
 /// it is. Unprintable, and wiped on drop.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone)]
 pub struct CookieSecret([u8; COOKIE_SECRET_BYTES]);
 
 /// Bytes of a [`CookieSecret`].
@@ -171,6 +171,27 @@ fn read_hex(text: &str, bytes: &mut [u8; KEY_BYTES]) -> Option<()> {
     }
     Some(())
 }
+
+/// What is wiped on demand, and when dropped.
+macro_rules! wiped {
+    ($($secret:ty),+) => {$(
+        impl Zeroize for $secret {
+            fn zeroize(&mut self) {
+                self.0.zeroize();
+            }
+        }
+
+        impl Drop for $secret {
+            fn drop(&mut self) {
+                self.zeroize();
+            }
+        }
+
+        impl ZeroizeOnDrop for $secret {}
+    )+};
+}
+
+wiped!(Key, CookieSecret);
 
 fn hex_digit(digit: u8) -> Option<u8> {
     (digit as char).to_digit(16).map(|value| value as u8)

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use crossbeam::queue::SegQueue;
+use crossbeam_queue::SegQueue;
 use ringgate_io::Bell;
 use ringgate_trunk_io::{Known, Lease, Way};
 

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod diag;
 pub mod hold;
 pub mod host;
+pub mod landlock;
 pub mod memory;
 pub mod message;
 pub mod notify;

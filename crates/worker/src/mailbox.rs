@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use crossbeam::queue::{ArrayQueue, SegQueue};
+use crossbeam_queue::{ArrayQueue, SegQueue};
 
 use super::opened::NewSockets;
 use ringgate_gate::Mail;

@@ -3,17 +3,14 @@
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use serde_json::json;
 
 use super::Shared;
-use crate::control::access::Visitor;
 use crate::control::http::{DEADLINE_MAX_MS, as_json, note};
-use crate::control::query::{Query, Refusal};
+use crate::control::query::Query;
 use crate::control::status::SCHEMA;
+use crate::control::web::{Reply, Visit};
 
 /// Whether the agent waits for its end.
 #[derive(Debug, Default)]
@@ -25,15 +22,8 @@ pub(super) struct Drain {
 }
 
 /// `POST /drain`, as at a gateway.
-pub(super) async fn drain(
-    State(shared): State<Arc<Shared>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_drain(&shared, &visitor, &uri).unwrap_or_else(IntoResponse::into_response)
-}
-
-fn try_drain(shared: &Shared, visitor: &Visitor, uri: &Uri) -> Result<Response, Refusal> {
+pub(super) async fn drain(visit: Visit<Arc<Shared>>) -> Reply {
+    let Visit { site: shared, visitor, uri } = &visit;
     let query = Query::of(uri, &["deadline_ms"])?;
     let deadline = query.read("deadline_ms", "milliseconds, at most a day", |text| {
         text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
@@ -46,19 +36,13 @@ fn try_drain(shared: &Shared, visitor: &Visitor, uri: &Uri) -> Result<Response, 
 }
 
 /// `POST /undrain`, as at a gateway.
-pub(super) async fn undrain(
-    State(shared): State<Arc<Shared>>,
-    Extension(visitor): Extension<Visitor>,
-) -> Response {
+pub(super) async fn undrain(visit: Visit<Arc<Shared>>) -> Reply {
+    let Visit { site: shared, visitor, .. } = visit;
     note(&visitor, "undrain");
-    match shared.end_drain() {
-        Ok(was_draining) => {
-            let answer =
-                json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining });
-            as_json(StatusCode::OK, &answer)
-        }
-        Err(why) => (StatusCode::CONFLICT, format!("{why}\n")).into_response(),
-    }
+    let was_draining = shared.end_drain();
+    let was_draining = was_draining.map_err(|why| (StatusCode::CONFLICT, format!("{why}\n")))?;
+    let answer = json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining });
+    Ok(as_json(StatusCode::OK, &answer))
 }
 
 impl Shared {

@@ -14,9 +14,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use ringgate_agent::handed::Heir;
 use ringgate_agent::options::Options;
 use ringgate_os::clock::Clock;
@@ -32,7 +30,9 @@ use zeroize::Zeroizing;
 use super::super::handover::{
     CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
 };
+use super::super::http::JSON;
 use super::super::status::SCHEMA;
+use super::super::web::{Reply, Visit, typed};
 use super::Shared;
 use crate::hosting::{Heirloom, Prepared, Resting};
 use ringgate_worker::handover::channel::why_not;
@@ -83,8 +83,8 @@ pub struct Taken {
 pub type Plan = (Options, Option<Prepared>);
 
 /// `POST /upgrade`.
-pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
-    let (status, answer) = match hand_over(&shared, None).await {
+pub(super) async fn upgrade(visit: Visit<Arc<Shared>>) -> Reply {
+    let (status, answer) = match hand_over(&visit.site, None).await {
         Ok((pid, pause_us)) => {
             let answer = json!(
                 { "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }
@@ -95,7 +95,7 @@ pub(super) async fn upgrade(State(shared): State<Arc<Shared>>) -> Response {
             (StatusCode::CONFLICT, json!({ "schema": SCHEMA, "upgraded": false, "why": why }))
         }
     };
-    (status, [(header::CONTENT_TYPE, "application/json")], answer.to_string()).into_response()
+    Ok(typed(status, JSON, answer.to_string()))
 }
 
 /// Takes successors that come by themselves, one after the other.

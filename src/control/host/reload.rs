@@ -7,20 +7,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
 use serde_json::json;
 
 use super::Shared;
 use crate::config::{Accepted, Changes, HostAgent, HostConfig, Link, LoadError, changes_of_host};
-use crate::control::access::Visitor;
 use crate::control::http::{as_json, note};
-use crate::control::query::{Query, Refusal};
+use crate::control::query::Query;
 use crate::control::reload::{Compared, Outcome, admin_fields, fleet_fields};
 use crate::control::status::SCHEMA;
 use crate::control::view::Reloads;
+use crate::control::web::{Reply, Visit};
 use crate::hosting::{self, Update};
 use ringgate_os::clock;
 use ringgate_os::hold_point;
@@ -40,22 +37,10 @@ impl Live {
 }
 
 /// `POST /reload`, as at a gateway.
-pub(super) async fn answer(
-    State(shared): State<Arc<Shared>>,
-    Extension(visitor): Extension<Visitor>,
-    uri: Uri,
-) -> Response {
-    try_answer(shared, &visitor, &uri).await.unwrap_or_else(IntoResponse::into_response)
-}
-
-async fn try_answer(
-    shared: Arc<Shared>,
-    visitor: &Visitor,
-    uri: &Uri,
-) -> Result<Response, Refusal> {
-    let query = Query::of(uri, &["dry_run"])?;
+pub(super) async fn answer(Visit { site: shared, visitor, uri }: Visit<Arc<Shared>>) -> Reply {
+    let query = Query::of(&uri, &["dry_run"])?;
     let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
-    note(visitor, if is_dry { "dry run of a reload" } else { "reload" });
+    note(&visitor, if is_dry { "dry run of a reload" } else { "reload" });
     Ok(match run(shared, is_dry).await {
         Ok(changes) => {
             let answer = json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes });
