@@ -14,7 +14,7 @@ pub(crate) fn shown(url: &str) -> Option<String> {
         let why = "Chromium is not there";
         let required = std::env::var_os("REQUIRE_CHROMIUM").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_CHROMIUM=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
         return None;
     };
     let output = Command::new("timeout")

@@ -129,7 +129,7 @@ fn tshark(path: &Path) -> Option<Vec<Dissected>> {
         let why = "tshark is not there (Debian has it in the package tshark)";
         let required = std::env::var_os("REQUIRE_TSHARK").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_TSHARK=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);

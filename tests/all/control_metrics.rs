@@ -17,7 +17,7 @@ pub(crate) fn promtool(page: &str) -> Option<String> {
         let why = "promtool is not there (Debian has it in the package prometheus)";
         let required = std::env::var_os("REQUIRE_PROMTOOL").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_PROMTOOL=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
         return None;
     };
     let mut stdin = child.stdin.take().expect("piped");

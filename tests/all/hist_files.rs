@@ -249,7 +249,7 @@ fn another_implementation_reads_the_same_numbers() {
         let why = "python3 with the package hdrhistogram is not there (pip install hdrhistogram)";
         let required = std::env::var_os("REQUIRE_HDRHISTOGRAM_PY").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_HDRHISTOGRAM_PY=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
         return;
     }
     let (_folder, file) = recorded();

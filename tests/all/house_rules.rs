@@ -10,6 +10,8 @@ mod circles;
 mod citations;
 #[path = "house_rules/columns.rs"]
 mod columns;
+#[path = "house_rules/lacking.rs"]
+mod lacking;
 #[path = "house_rules/paths.rs"]
 mod paths;
 #[path = "house_rules/source.rs"]

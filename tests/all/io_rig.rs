@@ -52,7 +52,7 @@ impl Rig {
             Err(why) => {
                 let required = std::env::var_os("REQUIRE_URING").is_some_and(|v| v == "1");
                 assert!(!required, "REQUIRE_URING=1, but: {why}");
-                eprintln!("skipped: {why}");
+                eprintln!("SKIPPED: {why}");
                 None
             }
         }

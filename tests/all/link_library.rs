@@ -170,7 +170,7 @@ fn build_systems_find_what_make_installs() {
             std::env::var_os("REQUIRE_LANGUAGES").is_none(),
             "make and pkg-config are required"
         );
-        return eprintln!("skipped: make or pkg-config is missing");
+        return eprintln!("SKIPPED: make or pkg-config is missing");
     }
     let (built, root) = (Folder::new(), Folder::new());
     let prefix = root.join("usr");
@@ -208,7 +208,7 @@ fn build_systems_find_what_make_installs() {
 fn the_debian_package_holds_all_of_it() {
     let works = |name: &str| Command::new(name).arg("--version").output().is_ok();
     if !works("dpkg-deb") || !works("make") {
-        return eprintln!("skipped: dpkg-deb or make is missing");
+        return eprintln!("SKIPPED: dpkg-deb or make is missing");
     }
     let (out, root) = (Folder::new(), Folder::new());
     let mut build = Command::new("make");
@@ -231,7 +231,7 @@ fn the_debian_package_holds_all_of_it() {
 
 fn cmake_finds_it(prefix: &Path) {
     if Command::new("cmake").arg("--version").output().is_err() {
-        return eprintln!("skipped: cmake is missing");
+        return eprintln!("SKIPPED: cmake is missing");
     }
     let folder = Folder::new();
     let source = repository().join("tests/all/link_header/linked.c");
@@ -254,7 +254,7 @@ fn cmake_finds_it(prefix: &Path) {
 #[test]
 fn a_program_in_cpp_can_name_what_was_counted() {
     if Command::new("c++").arg("--version").output().is_err() {
-        return eprintln!("skipped: there is no C++ compiler");
+        return eprintln!("SKIPPED: there is no C++ compiler");
     }
     let folder = Folder::new();
     let uses = "#include \"ringgate_backend.h\"\n\
@@ -291,7 +291,7 @@ fn compilers_and_analysers_have_nothing_to_say() {
     ] {
         if Command::new(compiler).arg("--version").output().is_err() {
             assert!(std::env::var_os("REQUIRE_LANGUAGES").is_none(), "{compiler} is required");
-            eprintln!("skipped: {compiler} is missing");
+            eprintln!("SKIPPED: {compiler} is missing");
             continue;
         }
         for source in sources {

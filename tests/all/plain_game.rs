@@ -33,7 +33,7 @@ fn server_binary() -> Option<PathBuf> {
         let why = "teeworlds-server is not there (Debian has it in a package of that name)";
         let required = std::env::var_os("REQUIRE_GAMES").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_GAMES=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
     }
     found
 }

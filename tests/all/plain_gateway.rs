@@ -321,7 +321,7 @@ fn a_game_process_on_a_bundle_link_has_plain_players(io: Choice) {
 /// goes past it.
 fn iperf_measures_through_the_gateway(io: Choice) {
     if Command::new("iperf3").arg("--version").stdout(Stdio::null()).status().is_err() {
-        eprintln!("skipped: iperf3 is not installed");
+        eprintln!("SKIPPED: iperf3 is not installed");
         return;
     }
     // The tool dials one number for TCP and UDP alike, at either end.

@@ -10,7 +10,7 @@ use ringgate_gate::{Ended, PACKET_KIND_NAMES};
 use ringgate_impair::Impairments;
 use ringgate_testkit::{Plan, Report, SETTINGS, World};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 40;
 
 /// Seeds are dealt to this many tests, which run side by side.
 const HANDS: u64 = 4;

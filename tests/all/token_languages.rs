@@ -20,7 +20,7 @@ fn example(file: &str) -> PathBuf {
 /// Says aloud that a language is not tested here, unless it has to be.
 pub(crate) fn skip(language: &str, what: &str) {
     assert!(std::env::var_os("REQUIRE_LANGUAGES").is_none(), "{language} is required: {what}");
-    eprintln!("skipped: {language} is not tested: {what}");
+    eprintln!("SKIPPED: {language} is not tested: {what}");
 }
 
 /// Where Go keeps what it has compiled: one place for all tests, which it knows how to share.

@@ -142,7 +142,7 @@ fn promtool_accepts_the_rules_and_each_alert_fires_when_it_should() {
             let why = "promtool is not there (Debian has it in the package prometheus)";
             let required = std::env::var_os("REQUIRE_PROMTOOL").is_some_and(|v| v == "1");
             assert!(!required, "REQUIRE_PROMTOOL=1, but {why}");
-            eprintln!("skipped: {why}");
+            eprintln!("SKIPPED: {why}");
             return;
         };
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -184,7 +184,7 @@ fn the_manifests_are_what_kubernetes_reads() {
             "kubernetes-validate is not there (it is a package for Python, with the schemas in it)";
         let required = std::env::var_os("REQUIRE_KUBERNETES").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_KUBERNETES=1, but {why}");
-        eprintln!("skipped: {why}");
+        eprintln!("SKIPPED: {why}");
         return;
     };
     let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
@@ -278,7 +278,7 @@ fn the_containers_profile_is_one_that_runtimes_read_and_names_calls_that_there_a
     assert!(named.is_sorted(), "in order, so that one can be found");
     assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), named.len(), "each once");
     let Some(calls) = system_calls().filter(|_| cfg!(target_arch = "x86_64")) else {
-        eprintln!("skipped: there is no C compiler to tell the names of system calls");
+        eprintln!("SKIPPED: there is no C compiler to tell the names of system calls");
         return;
     };
     assert!(calls.len() > 300, "{calls:?}");

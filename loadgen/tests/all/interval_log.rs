@@ -31,7 +31,7 @@ fn another_implementation_reads_the_same_counts_and_maxima() {
     if !has_package {
         let required = std::env::var_os("REQUIRE_HDRHISTOGRAM_PY").is_some_and(|v| v == "1");
         assert!(!required, "REQUIRE_HDRHISTOGRAM_PY=1, but python3 has no package hdrhistogram");
-        eprintln!("skipped: python3 has no package hdrhistogram (pip install hdrhistogram)");
+        eprintln!("SKIPPED: python3 has no package hdrhistogram (pip install hdrhistogram)");
         return;
     }
     let folder = folder("hlog");

@@ -343,7 +343,7 @@ fn on_a_terminal_a_view_is_drawn_again_and_again_and_elsewhere_lines_are_printed
         .output()
         .is_ok_and(|o| o.status.success())
     {
-        eprintln!("skipped: no python3 to make a terminal with");
+        eprintln!("SKIPPED: no python3 to make a terminal with");
         return;
     }
     let (server, key) = (gateway.address.to_string(), gateway.folder.join("key"));
@@ -401,7 +401,7 @@ impl Drop for Namespace {
 #[test]
 fn a_gateway_beyond_a_wire_gets_a_socket_for_each_player_and_the_books_balance() {
     let Some(namespace) = Namespace::new() else {
-        eprintln!("skipped: no network namespace can be made here (it takes root and `ip`)");
+        eprintln!("SKIPPED: no network namespace can be made here (it takes root and `ip`)");
         return;
     };
     let before = ["ip", "netns", "exec", &namespace.name];

@@ -64,7 +64,7 @@ mod memory {
 fn on_kernel(kernel: Kernel, test: fn(&mut Aead)) {
     match Aead::with_kernel(kernel) {
         Ok(mut aead) => test(&mut aead),
-        Err(why) => eprintln!("skipped: {why}"),
+        Err(why) => eprintln!("SKIPPED: {why}"),
     }
 }
 

@@ -15,7 +15,7 @@ fn ring_is_missing() -> bool {
     if let Some(why) = &missing {
         let required = std::env::var_os("REQUIRE_URING").is_some_and(|value| value == "1");
         assert!(!required, "REQUIRE_URING=1, but io_uring does not work: {why}");
-        eprintln!("skipped: io_uring does not work here: {why}");
+        eprintln!("SKIPPED: io_uring does not work here: {why}");
     }
     missing.is_some()
 }

@@ -152,7 +152,7 @@ mod tests {
         for width in [Width::Ymm, Width::Zmm] {
             match Ifma::detect(width) {
                 Some(ifma) => agrees_with_ordinary_integers(ifma),
-                None => eprintln!("skipped: this CPU has no IFMA"),
+                None => eprintln!("SKIPPED: this CPU has no IFMA"),
             }
         }
     }
