@@ -148,9 +148,9 @@ impl HostConfig {
     }
 }
 
-fn read<'a>(
+fn read(
     report: &mut Report,
-    text: &'a str,
+    text: &str,
     file: &Path,
     sources: &KeySources<'_>,
 ) -> Option<HostConfig> {

@@ -72,8 +72,8 @@ pub(super) fn syntax<'a>(text: &'a str, report: &mut Report) -> DeTable<'a> {
     root.into_inner()
 }
 
-fn read<'a>(
-    mut root: DeTable<'a>,
+fn read(
+    mut root: DeTable<'_>,
     file: &Path,
     keys: &KeySources<'_>,
     report: &mut Report,

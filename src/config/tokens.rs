@@ -124,9 +124,9 @@ impl TokensConfig {
     }
 }
 
-fn read<'a>(
+fn read(
     report: &mut Report,
-    text: &'a str,
+    text: &str,
     file: &Path,
     sources: &KeySources<'_>,
 ) -> Option<TokensConfig> {

@@ -1,7 +1,7 @@
 //! The pages, and what changes the gateway: the same for the admin address and the control socket.
 //!
-//! `access` says who may do what, `door` how many connections there are and for how long, `web` what
-//! a page is. All of it runs on the control thread, which no packet passes.
+//! `access` says who may do what, `door` how many connections there are and for how long, `web`
+//! what a page is. All of it runs on the control thread, which no packet passes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,13 +2,14 @@
 //! format that every tool of that family reads.
 //!
 //! Values are nanoseconds; the column for people (the longest of an interval) is in milliseconds,
-//! as the reference writer has it. The `hdrhistogram` crate knows the histograms' encoding and
-//! splits a log into its lines. What is here is what it lacks: lines for a log that grows for weeks
-//! (its writer borrows its output for life), histograms and real times out of lines, and a word on
-//! what is wrong with a file.
+//! as the reference writer has it. A log may grow for weeks, so it is written line by line, and
+//! read with a word on what is wrong with it.
 //!
 //! A file may come from a stranger, or from a disk that was full: a line that is broken is left out
 //! and told, and what a line unfolds to is bounded before memory is asked for.
+
+mod encoding;
+mod line;
 
 use std::fmt::{self, Write};
 use std::io::{self, Read};
@@ -17,9 +18,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::ZlibDecoder;
-use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry, LogIteratorError};
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use flate2::write::ZlibEncoder;
 use hdrhistogram::{Counter, Histogram};
+
+use encoding::{COOKIE_PLAIN, HEAD_BYTES};
+use line::Line;
 
 /// The head of a log whose times count from `unix`. `writer` is who writes it, in one line.
 pub fn head(unix: Duration, writer: &str) -> String {
@@ -44,10 +47,13 @@ pub fn write_line<C: Counter>(
     histogram: &Histogram<C>,
 ) -> io::Result<()> {
     debug_assert!(!tag.contains([',', ' ', '\r', '\n']), "a tag is a word");
-    let mut encoded = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut encoded)
-        .map_err(|why| io::Error::other(why.to_string()))?;
+    let plain = encoding::encode(histogram).ok_or_else(|| io::Error::other("a count too large"))?;
+    let mut encoder = ZlibEncoder::new(vec![0; 8], flate2::Compression::default());
+    io::Write::write_all(&mut encoder, &plain)?;
+    let mut encoded = encoder.finish()?;
+    let packed_bytes = (encoded.len() - 8) as u32;
+    encoded[..4].copy_from_slice(&COOKIE_DEFLATED.to_be_bytes());
+    encoded[4..8].copy_from_slice(&packed_bytes.to_be_bytes());
     if !tag.is_empty() {
         text.push_str("Tag=");
         text.push_str(tag);
@@ -150,23 +156,23 @@ fn read_line(
     if line.len() > LINE_BYTES_MAX {
         return Err(format!("a line of {} bytes", line.len()));
     }
-    match IntervalLogIterator::new(line).next() {
-        None => Ok(None),
-        Some(Ok(LogEntry::StartTime(start))) => {
+    match line::parse(line.strip_suffix(b"\n").unwrap_or(line)) {
+        None => Err("another line".to_owned()),
+        Some(Line::Nothing) => Ok(None),
+        Some(Line::Start(start)) => {
             epoch.start = Some(start);
             Ok(None)
         }
-        Some(Ok(LogEntry::BaseTime(base))) => {
+        Some(Line::Base(base)) => {
             epoch.base = Some(base);
             Ok(None)
         }
-        Some(Ok(LogEntry::Interval(line))) => Ok(Some(Interval {
-            tag: line.tag().map_or("", |tag| tag.as_str()).to_owned(),
-            start: epoch.place(line.start_timestamp()),
-            length: line.duration(),
-            histogram: decode(line.encoded_histogram(), counts_left)?,
+        Some(Line::Interval { tag, start, length, histogram }) => Ok(Some(Interval {
+            tag: tag.to_owned(),
+            start: epoch.place(start),
+            length,
+            histogram: decode(histogram, counts_left)?,
         })),
-        Some(Err(LogIteratorError::ParseError { .. })) => Err("another line".to_owned()),
     }
 }
 
@@ -198,8 +204,7 @@ fn decode(text: &str, counts_left: &mut usize) -> Result<Histogram<u64>, String>
         return Err(bad("its length"));
     }
     *counts_left = counts_left.checked_sub(counts).ok_or("more histograms than fit a file")?;
-    let decoded = Deserializer::new().deserialize(&mut plain.as_slice());
-    decoded.map_err(|why| bad(&why.to_string()))
+    encoding::decode(&plain, counts).map_err(bad)
 }
 
 /// How many counts a histogram with this head keeps: for each power of two that its values span,
@@ -221,12 +226,8 @@ fn counts_of(plain: &[u8]) -> Option<usize> {
     (counts <= COUNTS_MAX).then_some(counts)
 }
 
-/// The encodings' first four bytes (`HdrHistogram`, V2).
-const COOKIE_PLAIN: u32 = 0x1C84_9303 | 0x10;
+/// The first four bytes of the encoding that is deflated.
 const COOKIE_DEFLATED: u32 = 0x1C84_9304 | 0x10;
-
-/// Cookie, length of the payload, offset, digits, lowest and highest value, ratio.
-const HEAD_BYTES: usize = 40;
 
 /// A count is a number of at most 64 bits, in groups of seven.
 const COUNT_BYTES_MAX: usize = 9;
@@ -350,8 +351,7 @@ mod tests {
         plain.extend(payload);
         if deflated {
             let mut packed = COOKIE_DEFLATED.to_be_bytes().to_vec();
-            let mut encoder =
-                flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+            let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::best());
             io::Write::write_all(&mut encoder, &plain).expect("memory");
             let body = encoder.finish().expect("memory");
             packed.extend((body.len() as u32).to_be_bytes());
@@ -393,10 +393,7 @@ mod tests {
         {
             let mut text = String::new();
             let histogram = Histogram::<u64>::new_with_bounds(1, high, digits).expect("bounds");
-            let mut encoded = Vec::new();
-            hdrhistogram::serialization::V2Serializer::new()
-                .serialize(&histogram, &mut encoded)
-                .expect("memory");
+            let encoded = encoding::encode(&histogram).expect("nothing is counted");
             let counts = counts_of(&encoded).expect("in bounds");
             assert_eq!(counts, histogram.distinct_values(), "{digits} digits up to {high}");
             write_line(&mut text, "", Duration::ZERO, Duration::ZERO, &histogram).expect("memory");

@@ -64,7 +64,7 @@ impl fmt::Display for Origin {
 
 impl Reader<'_> {
     /// One element of the list; `None` where it is wrong, which was noted.
-    fn read<'a>(&mut self, index: usize, node: Node<'a>, report: &mut Report) -> Option<()> {
+    fn read(&mut self, index: usize, node: Node<'_>, report: &mut Report) -> Option<()> {
         let Node { place, value } = node;
         let DeValue::Table(table) = value else {
             report.expected(&place, kind_of(&value), FORMS);
