@@ -83,7 +83,7 @@ impl Shape {
 
     const fn index_of(self, value: u64) -> usize {
         let mask = ((2 << self.half) - 1) << self.unit;
-        let doublings = 63 - (value | mask).leading_zeros() - self.half - self.unit;
+        let doublings = (value | mask).ilog2() - self.half - self.unit;
         let within = (value >> (doublings + self.unit)) as usize;
         ((doublings as usize) << self.half) + within
     }
