@@ -90,14 +90,15 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
 ];
 
-/// Crates whose files may not import each other in a circle.
-const WITHOUT_CIRCLES: &[&str] = &[
-    "crates/agent/src",
-    "crates/fleet/src",
-    "crates/gate/src",
-    "crates/testkit/src",
-    "crates/trunk/src",
-    "loadgen/src",
+/// Packages whose files still import each other in a circle, as those of the daemon itself do. No
+/// other may.
+const WITH_CIRCLES: &[&str] = &[
+    "crates/client",
+    "crates/client-c",
+    "crates/link",
+    "crates/tokens",
+    "crates/trunks",
+    "crates/worker",
 ];
 
 /// Where `allow(unsafe_code)` may stand: the files and folders in which it cannot be avoided.
@@ -162,10 +163,14 @@ fn dependencies_point_one_way() {
 #[test]
 fn files_import_each_other_one_way() {
     let mut found = Vec::new();
-    for folder in WITHOUT_CIRCLES {
-        let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), &[folder], "rs");
+    for (package, _) in NEEDS {
+        let folder = format!("{package}/src");
+        let sources = Source::read_all(Path::new(env!("CARGO_MANIFEST_DIR")), &[&folder], "rs");
         assert!(!sources.is_empty(), "{folder} is not there");
-        found.extend(circles(&sources).iter().map(ToString::to_string));
+        let circles = circles(&sources);
+        let is_known = WITH_CIRCLES.contains(package);
+        assert!(!is_known || !circles.is_empty(), "{package} has no circle any more: say so");
+        found.extend(circles.iter().filter(|_| !is_known).map(ToString::to_string));
     }
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }

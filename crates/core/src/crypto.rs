@@ -12,6 +12,7 @@ mod avx512;
 mod batch;
 pub mod cookie;
 mod in_use;
+mod job;
 mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod poly;
@@ -23,50 +24,9 @@ pub mod token;
 mod wide;
 
 use self::in_use::KernelInUse;
+pub use self::job::{Job, Nonce, Verdict};
 pub use self::kernel::{ENV as KERNEL_ENV, Kernel, KernelError};
-use crate::limits::TAG_BYTES;
 pub use crate::secret::Key;
-
-/// Nonce of ChaCha20-Poly1305.
-pub type Nonce = [u8; 12];
-
-/// What became of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Not done yet.
-    Pending,
-    /// Sealed, or opened and authentic.
-    Done,
-    /// The tag does not verify; the buffer is as it was.
-    Forged,
-}
-
-/// One packet to seal or to open in place.
-#[derive(Debug)]
-pub struct Job<'a> {
-    /// The session's key for this direction.
-    pub key: &'a Key,
-    /// Never used twice under `key` when sealing.
-    pub nonce: Nonce,
-    /// Authenticated, not encrypted.
-    pub aad: &'a [u8],
-    /// Payload followed by 16 bytes of tag (which sealing writes and opening checks).
-    pub buf: &'a mut [u8],
-    /// Set by [`Aead::seal`] and [`Aead::open`].
-    pub verdict: Verdict,
-}
-
-impl<'a> Job<'a> {
-    /// A job that has not been done yet.
-    ///
-    /// # Panics
-    /// Where `buf` has no room for the tag.
-    #[inline]
-    pub fn new(key: &'a Key, nonce: Nonce, aad: &'a [u8], buf: &'a mut [u8]) -> Self {
-        assert!(buf.len() >= TAG_BYTES, "a job's buffer ends with its tag");
-        Self { key, nonce, aad, buf, verdict: Verdict::Pending }
-    }
-}
 
 /// Seals and opens batches. Each worker owns one.
 #[derive(Debug)]

@@ -5,12 +5,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use super::StartError;
+use super::bell::Bell;
 use super::card::{Card, CardStats, GivenQueue};
 use super::filter::Filter;
+use super::interface::{Interface, SocketKind};
 use super::mmsg::Mmsg;
+use super::options::DriverOptions;
 use super::socket::{self, UdpOptions};
 use super::uring::Uring;
-use super::{Bell, DriverOptions, Interface, SocketKind, StartError};
+
 use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, RxBatch, SocketId, TxBatch, Wait};
 use ringgate_xdp::queue::{Mode, Statistics};
 

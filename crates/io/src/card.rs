@@ -34,9 +34,11 @@ pub use self::base::{
 };
 pub use self::drops::{CardCounts, CardDrop};
 use self::hops::Hops;
-use super::IoStats;
+use super::options::DriverOptions;
 use super::slots::Slots;
-use ringgate_batch::{Arena, Endpoint, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxEntry};
+use ringgate_batch::{
+    Arena, Endpoint, IoStats, LocalIp, RxBatch, RxMeta, SocketId, TxBatch, TxEntry,
+};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES, TX_SLOT_BYTES};
 use ringgate_os::clock;
 use ringgate_xdp::frame::{self, HEADERS_MAX, Leaving, Leg, Refusal, SUM_AT, UDP_BYTES};
@@ -46,8 +48,6 @@ use ringgate_xdp::queue::{
     Frame, LeftSum, Mode, NOTE_ROOM, Notes, Queue, QueueOptions, Received, Statistics,
 };
 use ringgate_xdp::routes::{Hop, Routes};
-
-use super::DriverOptions;
 
 /// Which queue of an interface a driver serves beside its sockets.
 #[derive(Clone, Debug)]

@@ -3,9 +3,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::interface::{Interface, SocketKind};
 use super::table::Registered;
-use super::{Interface, IoStats, SocketKind, cmsg, errno, sockaddr, socket};
-use ringgate_batch::{Credentials, IoEvent, RxBatch, SocketId};
+use super::{cmsg, errno, sockaddr, socket};
+use ringgate_batch::{Credentials, IoEvent, IoStats, RxBatch, SocketId};
 use ringgate_os::{message, notify};
 
 /// Empties a socket's error queue. Each unreachable peer becomes an event, once per row of the

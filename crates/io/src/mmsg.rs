@@ -12,14 +12,17 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::bell::Bell;
 use super::error::{StartError, Step};
 use super::events::Reserve;
+use super::interface::{Interface, SocketKind};
+use super::options::DriverOptions;
 use super::receive::{self, Arrival, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::Table;
-use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, errno, events};
-use ringgate_batch::{Arena, IoEvent, RxBatch, SocketId, TxBatch};
+use super::{errno, events};
+use ringgate_batch::{Arena, IoEvent, IoStats, RxBatch, SocketId, TxBatch, Wait};
 use ringgate_os::message::{Beside, Incoming, MESSAGES_MAX, Receiver};
 use ringgate_os::notify::{self, Epoll, Ready};
 

@@ -3,10 +3,11 @@
 
 use super::cmsg::Received;
 use super::errno::{self, ReceiveTrouble};
+use super::interface::SocketKind;
 use super::slots::{SlotSize, Slots};
 use super::table::Registered;
-use super::{IoStats, SocketKind, events, sockaddr};
-use ringgate_batch::{Endpoint, RxBatch, RxMeta, SocketId};
+use super::{events, sockaddr};
+use ringgate_batch::{Endpoint, IoStats, RxBatch, RxMeta, SocketId};
 
 /// A datagram in a slot.
 #[derive(Clone, Copy, Debug)]

@@ -17,10 +17,10 @@ use arrayvec::ArrayVec;
 use self::plan::{Ability, Message, Plan, SEGMENTS_MAX};
 use super::cmsg::Control;
 use super::errno::{self, SendTrouble};
+use super::interface::SocketKind;
 use super::sockaddr::{Family, Name};
 use super::table::{Registered, Table};
-use super::{IoStats, SocketKind};
-use ringgate_batch::{SendFailure, SocketId, TxBatch};
+use ringgate_batch::{IoStats, SendFailure, SocketId, TxBatch};
 use ringgate_os::message::{self, MESSAGES_MAX, Outgoing};
 
 /// Sends batches. Holds memory that is used again, and the sockets whose error queues should be

@@ -9,7 +9,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{DriverOptions, SocketKind};
+use super::interface::SocketKind;
+use super::options::DriverOptions;
 use ringgate_batch::{Arena, RxBatch};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, RX_DATAGRAM_BYTES};
 use ringgate_os::message::{CONTROL_BYTES, NAME_BYTES};

@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::interface::SocketKind;
 use super::sockaddr::Family;
-use super::{SocketKind, socket};
+use super::socket;
 use ringgate_batch::SocketId;
 
 /// A registered socket, with whatever else (`S`) the driver keeps about each.

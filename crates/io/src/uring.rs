@@ -46,14 +46,17 @@ use self::header::Headers;
 use self::op::{Handle, Op};
 use self::receiving::{Receiving, State, patience};
 use self::ring::{Entered, Ring};
+use super::bell::Bell;
 use super::error::{StartError, Step};
+use super::events;
 use super::events::Reserve;
+use super::interface::{Interface, SocketKind};
+use super::options::DriverOptions;
 use super::receive::{self, Next};
 use super::send::Sender;
 use super::slots::{SlotSize, Slots};
 use super::table::{Registered, Table, index_of};
-use super::{Bell, DriverOptions, Interface, IoStats, SocketKind, Wait, events};
-use ringgate_batch::{Arena, IoEvent, RxBatch, SocketId, TxBatch};
+use ringgate_batch::{Arena, IoEvent, IoStats, RxBatch, SocketId, TxBatch, Wait};
 
 /// Receives with io_uring. Belongs to the thread that takes its first turn; until then it may move
 /// between threads.

@@ -10,8 +10,15 @@ use crate::lanes::Lanes;
 /// A worker's driver, and the lanes beside its sockets.
 #[derive(Debug)]
 pub struct Over<'d> {
-    pub(crate) driver: &'d mut AnyDriver,
-    pub(crate) lanes: &'d mut Lanes,
+    driver: &'d mut AnyDriver,
+    lanes: &'d mut Lanes,
+}
+
+impl Lanes {
+    /// The driver with these lanes.
+    pub const fn over<'d>(&'d mut self, driver: &'d mut AnyDriver) -> Over<'d> {
+        Over { driver, lanes: self }
+    }
 }
 
 /// What sends the outgoing batch of an [`Over`].

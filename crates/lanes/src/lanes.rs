@@ -22,7 +22,6 @@ use ringgate_os::{publishing, segments};
 use ringgate_trunk_io::{Buffers, Known, Lease, Way, Word};
 
 use crate::desk::{Back, Desk, Inbox, Left, News};
-use crate::driver::Over;
 use crate::links::{Bound, Called, Links, Numbers};
 
 /// A worker's lanes.
@@ -106,11 +105,6 @@ impl Lanes {
     /// Where trunks' threads leave things for it. The bell is that of its driver.
     pub fn desk(&self, bell: Bell) -> Desk {
         Desk::new(Arc::clone(&self.inbox), bell)
-    }
-
-    /// The driver with these lanes.
-    pub const fn over<'d>(&'d mut self, driver: &'d mut AnyDriver) -> Over<'d> {
-        Over { driver, lanes: self }
     }
 
     /// Whether it has yet to come across links of lanes that it was lent.

@@ -8,7 +8,8 @@
 mod blocks;
 pub mod udp;
 
-pub use blocks::{Block, blocks};
+pub use self::blocks::{Block, blocks};
+use self::blocks::{COMMENT, INTERFACE, LOST, MATCHED, PACKET, SECTION, STATISTICS};
 
 /// Which way a packet went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,11 +148,6 @@ fn time(out: &mut Vec<u8>, unix_ns: u64) {
     out.extend((unix_ns as u32).to_le_bytes());
 }
 
-const SECTION: u32 = 0x0a0d_0d0a;
-const INTERFACE: u32 = 1;
-const STATISTICS: u32 = 5;
-const PACKET: u32 = 6;
-
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
 /// The link type of packets that begin with an IPv4 or IPv6 header.
@@ -161,7 +157,6 @@ const RAW_IP: u16 = 101;
 const NANOSECONDS: u8 = 9;
 
 const END: u16 = 0;
-const COMMENT: u16 = 1;
 /// Of the section.
 const PROGRAM: u16 = 4;
 /// Of an interface.
@@ -172,8 +167,6 @@ const FLAGS: u16 = 2;
 /// Of an interface's counts.
 const BEGAN: u16 = 2;
 const ENDED: u16 = 3;
-const MATCHED: u16 = 4;
-const LOST: u16 = 5;
 
 #[cfg(test)]
 mod tests {

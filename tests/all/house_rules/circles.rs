@@ -3,7 +3,8 @@
 //!
 //! An import is any path to another file of the crate: `crate::…`, `self::…`, `super::…`, or one
 //! that begins with a child module. A path to what a file only re-exports is an import from where
-//! that is defined, and a re-export alone imports nothing: what makes a circle is use.
+//! that is defined, and a re-export alone imports nothing: what makes a circle is use. Nor does a
+//! path that says how far an item is visible.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -108,6 +109,9 @@ impl<'a> Modules<'a> {
         let mut paths = Vec::new();
         for (head, base) in heads {
             for Named { offset, segments } in paths_after(&code, &head) {
+                if code[..offset].ends_with("pub(in ") {
+                    continue;
+                }
                 let is_reexport = stands_in_reexport(&code[..offset]);
                 paths.push((Named { offset, segments: joined(&base, segments) }, is_reexport));
             }
@@ -208,6 +212,13 @@ mod tests {
         assert_eq!(found(&[facade, through_facade, sibling]), Vec::<String>::new());
         let user = ("src/a.rs", "mod b; pub use self::b::B; pub struct A(B);");
         assert_eq!(found(&[user, ("src/a/b.rs", "use crate::a::A;")]).len(), 1);
+    }
+
+    #[test]
+    fn how_far_an_item_is_visible_makes_no_circle() {
+        let files =
+            [("src/a.rs", "mod b; use b::B;"), ("src/a/b.rs", "pub(in crate::a) struct B;")];
+        assert_eq!(found(&files), Vec::<String>::new());
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 use zeroize::{optimization_barrier, zeroize_stack};
 
-use self::order::Order;
+use self::order::{Order, Packets};
 use super::token::{self, TokenNonce};
 use super::wide::{
     BLOCK_BYTES, CHUNK, Input, LANES, OneTimeKeys, Packet, ROWS, Rows, Source, Tags, Wide,
@@ -48,8 +48,6 @@ pub(super) struct Batch<W> {
     wide: W,
     scratch: Box<Scratch>,
 }
-
-type Packets<'a> = ArrayVec<Packet<'a>, CHUNK>;
 
 impl<W: Wide> Batch<W> {
     pub(super) fn new(wide: W) -> Self {

@@ -1,5 +1,8 @@
 //! The cipher kernel in use: the only place that names them all.
 
+use std::sync::OnceLock;
+
+use super::kernel::{ENV, KernelError};
 use super::token::{self, TokenNonce};
 use super::{Job, Kernel, Key, Nonce, portable};
 #[cfg(target_arch = "x86_64")]
@@ -11,6 +14,30 @@ use super::{
     },
     batch::Batch,
 };
+
+impl Kernel {
+    /// Whether this CPU can run it.
+    pub fn is_available(self) -> bool {
+        KernelInUse::new(self).is_some()
+    }
+
+    /// The best kernel that this CPU can run. Found out once: asking takes a kernel's memory, and
+    /// every token that is minted or read alone makes an [`Aead`](super::Aead).
+    pub fn best() -> Self {
+        static BEST: OnceLock<Kernel> = OnceLock::new();
+        let find = || Self::ALL.into_iter().find(|kernel| kernel.is_available());
+        *BEST.get_or_init(|| find().unwrap_or(Self::Portable))
+    }
+
+    /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is
+    /// asked for.
+    pub fn from_env() -> Result<Self, KernelError> {
+        match std::env::var_os(ENV) {
+            None => Ok(Self::best()),
+            Some(name) => name.to_str().ok_or(KernelError::Unknown)?.parse(),
+        }
+    }
+}
 
 /// A cipher kernel that this CPU can run, with its memory.
 #[derive(Debug)]

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::OnceLock;
 
 /// Environment variable that forces a kernel by name.
 pub const ENV: &str = "RINGGATE_AEAD";
@@ -46,28 +45,6 @@ impl Kernel {
             Self::Avx512Ifma => "avx512-ifma",
             Self::Avx512Ifma256 => "avx512-ifma256",
             Self::Portable => "portable",
-        }
-    }
-
-    /// Whether this CPU can run it.
-    pub fn is_available(self) -> bool {
-        super::in_use::KernelInUse::new(self).is_some()
-    }
-
-    /// The best kernel that this CPU can run. Found out once: asking takes a kernel's memory, and
-    /// every token that is minted or read alone makes an [`Aead`](super::Aead).
-    pub fn best() -> Self {
-        static BEST: OnceLock<Kernel> = OnceLock::new();
-        let find = || Self::ALL.into_iter().find(|kernel| kernel.is_available());
-        *BEST.get_or_init(|| find().unwrap_or(Self::Portable))
-    }
-
-    /// What [`ENV`] asks for, whether this CPU can run it or not; the best kernel where nothing is
-    /// asked for.
-    pub fn from_env() -> Result<Self, KernelError> {
-        match std::env::var_os(ENV) {
-            None => Ok(Self::best()),
-            Some(name) => name.to_str().ok_or(KernelError::Unknown)?.parse(),
         }
     }
 }

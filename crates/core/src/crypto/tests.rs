@@ -9,7 +9,8 @@ mod forgery;
 mod residue;
 mod vectors;
 
-use super::{Aead, Job, Kernel, Key, Nonce, TAG_BYTES, Verdict};
+use super::{Aead, Job, Kernel, Key, Nonce, Verdict};
+use crate::limits::TAG_BYTES;
 
 /// Makes a module per kernel with a `#[test]` per function; the functions take the [`Aead`] to
 /// test.

@@ -38,7 +38,8 @@
 //! borrow checker does, and needs `unsafe` for two things only: to move bytes between slices and
 //! registers, and to call across target features.
 
-use super::{Job, Nonce, TAG_BYTES};
+use super::{Job, Nonce};
+use crate::limits::TAG_BYTES;
 
 /// Blocks that one wide call computes.
 pub(super) const LANES: usize = 16;

@@ -1,7 +1,7 @@
 //! How far the receiving from one socket is, and how much of it the socket deserves.
 
 use super::op::Handle;
-use crate::SocketKind;
+use crate::interface::SocketKind;
 
 /// How far the receiving from a socket is.
 #[derive(Clone, Copy, Debug)]

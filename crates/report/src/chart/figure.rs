@@ -1,8 +1,8 @@
 //! A chart as a figure of a page. The page has [`super::style`] in its style sheet.
 
 use super::colours::{DASHES, LINES};
+use super::content::{Chart, escape};
 use super::panel::{Panel, draw};
-use super::{Chart, escape};
 use crate::text::put;
 
 impl Chart {

@@ -1,8 +1,8 @@
 //! A picture in a file of its own: title, notes, charts below each other, and their legends.
 
 use super::colours::{DASHES, INK, LINES, PAPER, SOFT, dark};
+use super::content::{Chart, Line, escape};
 use super::panel::{Panel, draw};
-use super::{Chart, Line, escape};
 use crate::text::put;
 
 /// What stands above the charts.

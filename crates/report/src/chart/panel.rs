@@ -1,7 +1,7 @@
 //! The drawing itself: axes, heat, marks and lines in a field of a given size.
 
 use super::colours::{DASHES, GRID, HEAT, INK, LINES, SOFT};
-use super::{Cell, Chart, Line, Mark, escape};
+use super::content::{Cell, Chart, Line, Mark, escape};
 use crate::text::put;
 
 /// How large the drawing is, with the numbers at its axes.

@@ -1,7 +1,16 @@
 //! Walks through the blocks of a capture, as far as they are whole: what comes in pieces can be
 //! passed on without ever leaving half a block behind.
 
-use super::{COMMENT, INTERFACE, LOST, MATCHED, PACKET, SECTION, STATISTICS};
+// Kinds of blocks.
+pub(super) const SECTION: u32 = 0x0a0d_0d0a;
+pub(super) const INTERFACE: u32 = 1;
+pub(super) const STATISTICS: u32 = 5;
+pub(super) const PACKET: u32 = 6;
+
+// Options: of any block, and of an interface's counts.
+pub(super) const COMMENT: u16 = 1;
+pub(super) const MATCHED: u16 = 4;
+pub(super) const LOST: u16 = 5;
 
 /// One block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,6 +26,7 @@ mod ymm;
 mod zmm;
 
 use self::plan::Step;
+pub(in crate::crypto) use self::plan::Width;
 use super::Avx512;
 use crate::crypto::poly;
 use crate::crypto::wide::{
@@ -38,15 +39,6 @@ use crate::crypto::wide::{
 pub(in crate::crypto) struct Ifma {
     avx512: Avx512,
     width: Width,
-}
-
-/// The registers that multiply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::crypto) enum Width {
-    /// Pairs of 256 bits.
-    Ymm,
-    /// 512 bits.
-    Zmm,
 }
 
 impl Ifma {

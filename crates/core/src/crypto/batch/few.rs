@@ -5,8 +5,9 @@
 //! ([`lone`](super::lone)), which is faster for long packets. Where the limit lies depends on the
 //! kernel ([`Wide::TOGETHER_MAX`]). From five packets on, together is faster.
 
-use super::{BLOCK_BYTES, Packet, ROWS, Wide};
-use crate::crypto::{Job, TAG_BYTES};
+use crate::crypto::Job;
+use crate::crypto::wide::{BLOCK_BYTES, Packet, ROWS, Wide};
+use crate::limits::TAG_BYTES;
 
 /// Whether each packet of this batch is better worked on alone.
 #[inline]

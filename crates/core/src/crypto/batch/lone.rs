@@ -17,7 +17,8 @@
 use super::Batch;
 use crate::crypto::poly::Running;
 use crate::crypto::wide::{BLOCK_BYTES, Meanwhile, Packet, ROWS_MAX, Rows, Wide};
-use crate::crypto::{Job, TAG_BYTES, Verdict};
+use crate::crypto::{Job, Verdict};
+use crate::limits::TAG_BYTES;
 
 impl<W: Wide> Batch<W> {
     /// Whether a packet is short enough for what follows.

@@ -3,9 +3,13 @@
 //!
 //! Lengths are public, so sorting by them may branch on them.
 
-use super::{CHUNK, Packets};
+use arrayvec::ArrayVec;
+
 use crate::crypto::Job;
-use crate::crypto::wide::Packet;
+use crate::crypto::wide::{CHUNK, Packet};
+
+/// A chunk's jobs, taken apart.
+pub(super) type Packets<'a> = ArrayVec<Packet<'a>, CHUNK>;
 
 /// The rank of every job of a chunk.
 pub(super) struct Order {

@@ -19,9 +19,9 @@ mod connections;
 
 use std::io::Write;
 
+pub use self::connections::Connection;
 use self::connections::Connections;
 
-use super::PacketSeq;
 use super::bits::BitReader;
 use super::bunch::{Bunch, behind_packet_info};
 use super::client::Profile;
@@ -29,7 +29,7 @@ use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
 use super::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
 use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
 use super::peer::Peer;
-use super::prefix::{Framing, Ids, Prefix};
+use super::prefix::{Framing, Prefix};
 use super::timing::NS_PER_S;
 use crate::drops::DropReason;
 use crate::endpoint::Endpoint;
@@ -87,22 +87,6 @@ pub struct StandIn {
     keep_alive_next: usize,
     /// What happened so far.
     pub tally: Tally,
-}
-
-/// One player.
-#[derive(Debug)]
-pub struct Connection {
-    /// Where the player is.
-    pub address: Endpoint,
-    /// What its packets begin with.
-    pub ids: Ids,
-    /// What the connection was opened with.
-    pub cookie: Cookie,
-    base: Base,
-    peer: Peer,
-    seen: Box<Seen>,
-    sent_ns: u64,
-    heard_ns: u64,
 }
 
 impl StandIn {
@@ -422,43 +406,6 @@ impl StandIn {
     }
 }
 
-impl Connection {
-    /// The build that the player said it has.
-    pub const fn network_version(&self) -> u32 {
-        self.base.network_version
-    }
-}
-
-/// Which numbers have arrived, in the half of the range that is not ahead.
-#[derive(Debug)]
-struct Seen([u64; 256]);
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self([0; 256])
-    }
-}
-
-impl Seen {
-    const fn contains(&self, sequence: PacketSeq) -> bool {
-        self.0[sequence.value() as usize / 64] >> (sequence.value() % 64) & 1 == 1
-    }
-
-    fn insert(&mut self, sequence: PacketSeq) {
-        self.0[sequence.value() as usize / 64] |= 1 << (sequence.value() % 64);
-    }
-
-    /// Forgets what is half a range away now, and remembers the newest.
-    fn advance(&mut self, before: PacketSeq, to: PacketSeq) {
-        let steps = to.distance_from(before).unsigned_abs();
-        for step in 1..=steps {
-            let ahead = before.wrapping_add(step + HALF_RANGE - 1);
-            self.0[ahead.value() as usize / 64] &= !(1 << (ahead.value() % 64));
-        }
-        self.insert(to);
-    }
-}
-
 /// The bunches behind a packet info that is not there, and how many bits that is.
 fn echo(bunches: BitReader<'_>) -> ([u8; crate::limits::UNREAL_BYTES_MAX + 1], usize) {
     let mut bytes = [0; crate::limits::UNREAL_BYTES_MAX + 1];
@@ -482,7 +429,6 @@ const SECRET_PERIOD_S: f64 = 15.0;
 const SECRET_VARIANCE_S: f64 = 5.0;
 const COOKIE_LIFETIME_S: f64 = 2.0 * (SECRET_PERIOD_S + SECRET_VARIANCE_S);
 const KEEP_ALIVE_NS: u64 = NS_PER_S / 5;
-const HALF_RANGE: u64 = 0x2000;
 
 /// Timestamp, length, and the longest address that is not a mapped one: 39 characters, a colon, a
 /// port, NUL.

@@ -13,8 +13,16 @@
 
 use std::ops::Range;
 
-use super::Width;
 use crate::crypto::wide::Packet;
+
+/// The registers that multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::crypto) enum Width {
+    /// Pairs of 256 bits.
+    Ymm,
+    /// 512 bits.
+    Zmm,
+}
 
 /// A part of the work, by index of packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

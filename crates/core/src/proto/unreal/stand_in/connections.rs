@@ -2,9 +2,68 @@
 
 use std::collections::HashMap;
 
-use super::Connection;
 use crate::endpoint::Endpoint;
+use crate::proto::unreal::PacketSeq;
 use crate::proto::unreal::cookie::Cookie;
+use crate::proto::unreal::handshake::Base;
+use crate::proto::unreal::peer::Peer;
+use crate::proto::unreal::prefix::Ids;
+
+/// One player.
+#[derive(Debug)]
+pub struct Connection {
+    /// Where the player is.
+    pub address: Endpoint,
+    /// What its packets begin with.
+    pub ids: Ids,
+    /// What the connection was opened with.
+    pub cookie: Cookie,
+    pub(super) base: Base,
+    pub(super) peer: Peer,
+    pub(super) seen: Box<Seen>,
+    pub(super) sent_ns: u64,
+    pub(super) heard_ns: u64,
+}
+
+impl Connection {
+    /// The build that the player said it has.
+    pub const fn network_version(&self) -> u32 {
+        self.base.network_version
+    }
+}
+
+/// Which numbers have arrived, in the half of the range that is not ahead.
+#[derive(Debug)]
+pub(super) struct Seen([u64; 256]);
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self([0; 256])
+    }
+}
+
+impl Seen {
+    pub(super) const fn contains(&self, sequence: PacketSeq) -> bool {
+        self.0[sequence.value() as usize / 64] >> (sequence.value() % 64) & 1 == 1
+    }
+
+    pub(super) fn insert(&mut self, sequence: PacketSeq) {
+        self.0[sequence.value() as usize / 64] |= 1 << (sequence.value() % 64);
+    }
+
+    /// Forgets what is half a range away now, and remembers the newest.
+    pub(super) fn advance(&mut self, before: PacketSeq, to: PacketSeq) {
+        let steps = to.distance_from(before).unsigned_abs();
+        for step in 1..=steps {
+            let ahead = before.wrapping_add(step + HALF_RANGE - 1);
+            self.0[ahead.value() as usize / 64] &= !(1 << (ahead.value() % 64));
+        }
+        self.insert(to);
+    }
+}
+
+/// Half of all numbers.
+pub(super) const HALF_RANGE: u64 = 0x2000;
 
 /// All players of a server.
 #[derive(Debug)]

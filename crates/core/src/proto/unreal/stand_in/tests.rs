@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::UNREAL_BYTES_MAX;
 use crate::proto::unreal::client::{Client, Event};
 use crate::proto::unreal::handshake::HANDSHAKE_BYTES_MAX;
-use crate::proto::unreal::prefix::Layout;
+use crate::proto::unreal::prefix::{Ids, Layout};
 use crate::proto::unreal::vectors::{BASE, ORIGINAL, VERSIONED, tail};
 
 const S: u64 = NS_PER_S;
