@@ -175,6 +175,27 @@ fn files_import_each_other_one_way() {
     assert!(found.is_empty(), "\n{}\n", found.join("\n"));
 }
 
+/// Less is better: a change that makes the product longer says so where contributors read it.
+#[test]
+fn the_product_is_no_longer_than_its_contributors_are_told() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let not_product = ["tests", "benches", "examples", "testkit"];
+    let is_product = |it: &&Source| {
+        !it.is_unit_test() && !it.path.split('/').any(|part| not_product.contains(&part))
+    };
+    let lines: usize = Source::read_all(root, &["src", "crates"], "rs")
+        .iter()
+        .filter(is_product)
+        .map(Source::shipped_lines)
+        .sum();
+    let said = std::fs::read_to_string(root.join("CONTRIBUTING.md")).expect("it is there");
+    let figure = said.split_once("The product has at most ").expect("a figure").1;
+    let figure = figure.split_once(" lines").expect("of lines").0.replace(',', "");
+    let figure: usize = figure.parse().expect("a number");
+    assert!(lines <= figure, "{lines} lines, and CONTRIBUTING.md says {figure}");
+    assert!(figure - lines < 500, "{lines} lines are fewer than CONTRIBUTING.md's {figure}");
+}
+
 #[test]
 fn packages_need_only_what_they_may() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

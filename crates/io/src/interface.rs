@@ -22,8 +22,8 @@ pub enum SocketKind {
     Link,
 }
 
-/// An interface of the kernel that moves the datagrams of an [`AnyDriver`](crate::AnyDriver), between
-/// batches that it is lent.
+/// An interface of the kernel that moves the datagrams of an [`AnyDriver`](crate::AnyDriver),
+/// between batches that it is lent.
 pub(crate) trait Interface {
     /// Takes a socket over. It must be non-blocking.
     fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId>;

@@ -15,7 +15,11 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), code: blank_out(text) }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            code: blank_out(text, Blanked::CommentsAndLiterals),
+        }
     }
 
     /// All files of one kind below the folders, which are relative to `root`. Folders that do not
@@ -51,12 +55,24 @@ impl Source {
 
     /// The code without its unit tests, which may use what the code may not.
     pub(crate) fn shipped_code(&self) -> String {
-        let mut code = self.code.clone();
-        while let Some(start) = code.find("#[cfg(test)]") {
-            let end = end_of_item(&code, start);
-            blank(&mut code, start, end);
+        self.without_unit_tests(self.code.clone())
+    }
+
+    /// How many lines have code on them, literals included, outside unit tests.
+    pub(crate) fn shipped_lines(&self) -> usize {
+        let text = self.without_unit_tests(blank_out(&self.text, Blanked::Comments));
+        text.lines().filter(|line| !line.trim().is_empty()).count()
+    }
+
+    /// Blanks in a text what the source's unit tests are in it.
+    fn without_unit_tests(&self, mut text: String) -> String {
+        let mut at = 0;
+        while let Some(found) = self.code[at..].find("#[cfg(test)]") {
+            let start = at + found;
+            at = end_of_item(&self.code, start);
+            blank(&mut text, start, at);
         }
-        code
+        text
     }
 
     /// Whether the whole file is unit tests: `foo/tests.rs`, and what lies below `foo/tests/`.
@@ -101,18 +117,26 @@ fn blank(code: &mut String, start: usize, end: usize) {
     code.replace_range(start..end, &spaces);
 }
 
-/// Blanks comments, strings and characters.
-fn blank_out(text: &str) -> String {
+/// What of a text that is no code is blanked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blanked {
+    Comments,
+    CommentsAndLiterals,
+}
+
+/// Blanks comments, and strings and characters where that is wanted.
+fn blank_out(text: &str, blanked: Blanked) -> String {
     let mut code = text.to_owned();
     let mut at = 0;
     while at < text.len() {
-        match literal_or_comment(text, at) {
-            Some(end) => {
-                blank(&mut code, at, end);
-                at = end;
-            }
-            None => at += 1,
+        let Some(end) = literal_or_comment(text, at) else {
+            at += 1;
+            continue;
+        };
+        if blanked == Blanked::CommentsAndLiterals || text[at..].starts_with('/') {
+            blank(&mut code, at, end);
         }
+        at = end;
     }
     code
 }
@@ -214,6 +238,12 @@ mod tests {
         let text = "#[cfg(test)]\nmod tests;\nuse a;\n#[cfg(test)]\nmod tests { fn x() { b } }\nc";
         let code = Source::new("a.rs", text).shipped_code();
         assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["use", "a;", "c"]);
+    }
+
+    #[test]
+    fn lines_with_code_or_literals_are_counted_and_no_others() {
+        let text = "//! Why.\n\nuse a; // b\nlet a = \"\n//\n\";\n/* c\n*/\n#[cfg(test)]\nmod t {\n\"d\"\n}";
+        assert_eq!(Source::new("a.rs", text).shipped_lines(), 4);
     }
 
     #[test]
