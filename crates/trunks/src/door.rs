@@ -281,13 +281,6 @@ impl Porter {
     }
 }
 
-/// Under what connections that became no trunk and datagrams that went no further are counted here.
-pub(crate) const NAMES: [&str; 7] =
-    ["no_descriptor", "slow", "crowded", "foreign", "elsewhere", "overflow", UNPROVEN];
-
-/// An address that is not where datagrams say that they come from.
-pub(crate) const UNPROVEN: &str = "address_unproven";
-
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Connections at a time that have not said who they are.

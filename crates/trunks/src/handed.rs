@@ -1,6 +1,5 @@
 //! All trunks and doors of a gateway on their way to the next process, or from the one before.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -14,13 +13,6 @@ use crate::trunks::Trunks;
 use ringgate_trunk_io::rest::{
     AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
 };
-
-/// What the process before had, until rules are adopted.
-#[derive(Default)]
-pub(crate) struct Inherited {
-    pub(crate) doors: BTreeMap<SocketAddr, Door>,
-    pub(crate) sites: Vec<Site>,
-}
 
 impl Trunks {
     /// Has all threads rest. Who does not do so in time is left out, and its agent connects again

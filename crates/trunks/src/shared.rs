@@ -12,11 +12,12 @@ use ringgate_trunk::datagram::Header;
 use ringgate_trunk::tls::Failure;
 use ringgate_trunk_io::End;
 
-use crate::door;
 use crate::mailbox::{Mail, Mailbox};
 use crate::rules::Rules;
-use crate::shown::{AgentShown, DoorShown, LinkCounts, Shown, TrunkShown, add_lanes};
-use crate::trunks::Settings;
+use crate::settings::Settings;
+use crate::shown::{
+    AgentShown, DoorShown, LinkCounts, REFUSED_AT_DOORS, Shown, TrunkShown, UNPROVEN, add_lanes,
+};
 use ringgate_trunk_io::rest::Order;
 
 #[derive(Debug)]
@@ -168,12 +169,12 @@ impl Shared {
     /// Datagrams of an agent's lane have come from an address that did not prove to be the agent's.
     pub(crate) fn count_unproven(&self, agent: &str, from: SocketAddr) {
         let Some(bind) = self.rules().find(agent).map(|rule| rule.bind) else { return };
-        self.at_door(bind, |shown| *shown.refused.entry(door::UNPROVEN).or_default() += 1);
+        self.at_door(bind, |shown| *shown.refused.entry(UNPROVEN).or_default() += 1);
         tracing::warn!(
             event = "agent_refused",
             %bind,
             peer = %from,
-            reason = door::UNPROVEN,
+            reason = UNPROVEN,
             "datagrams of agent {agent} come from {from}, which is not where it is"
         );
     }
@@ -294,7 +295,8 @@ fn write_counts(counts: &BTreeMap<&'static str, u64>, out: &mut Writer<'_>) {
 /// Counts whose names are known here; what is counted under others is not shown any more.
 fn read_counts(from: &mut Reader<'_>) -> Result<BTreeMap<&'static str, u64>, Broken> {
     let counts = Vec::<(String, u64)>::read(from)?;
-    let known = || Reason::ALL.iter().map(|it| it.name()).chain(Failure::NAMES).chain(door::NAMES);
+    let known =
+        || Reason::ALL.iter().map(|it| it.name()).chain(Failure::NAMES).chain(REFUSED_AT_DOORS);
     let named = |(name, count): (String, u64)| Some((known().find(|it| *it == name)?, count));
     Ok(counts.into_iter().filter_map(named).collect())
 }

@@ -214,3 +214,10 @@ pub(crate) fn add_lanes(sum: &mut Vec<LaneShown>, more: &[LaneShown]) {
     }
     sum.iter_mut().zip(more).for_each(|(one, other)| one.add(other));
 }
+
+/// Under what connections that became no trunk and datagrams that went no further are counted at doors.
+pub(crate) const REFUSED_AT_DOORS: [&str; 7] =
+    ["no_descriptor", "slow", "crowded", "foreign", "elsewhere", "overflow", UNPROVEN];
+
+/// An address that is not where datagrams say that they come from.
+pub(crate) const UNPROVEN: &str = "address_unproven";

@@ -6,38 +6,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::fchown;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ringgate_lanes::Desk;
-use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
-use ringgate_trunk::keys::Rekey;
 use ringgate_trunk_io::Door;
 
 use crate::door::{Porter, Stop};
-use crate::handed::Inherited;
 use crate::rules::{Rule, Rules};
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::shown::Shown;
+use crate::site::Site;
 
-/// What does not change while the gateway runs.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where the workers' sockets are.
-    pub run_dir: PathBuf,
-    /// How many workers there are.
-    pub workers: usize,
-    /// Their desks, by which they are lent lanes; a worker that has none is reached by its socket
-    /// alone.
-    pub desks: Vec<Desk>,
-    /// Differs from one start of the gateway to the next.
-    pub incarnation: u64,
-    /// The gateway's clock.
-    pub clock: Clock,
-    /// When keys are moved on.
-    pub rekey: Rekey,
+/// What the process before had, until rules are adopted.
+#[derive(Default)]
+pub(crate) struct Inherited {
+    pub(crate) doors: BTreeMap<SocketAddr, Door>,
+    pub(crate) sites: Vec<Site>,
 }
 
 /// Addresses that were bound for rules that are not in force yet.

@@ -17,8 +17,9 @@ use rustls::pki_types::ServerName;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::rules::{NO_AGENT, Rule};
+use crate::settings::Settings;
 use crate::shown::{AgentShown, DoorShown};
-use crate::trunks::{Settings, Trunks};
+use crate::trunks::Trunks;
 
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
