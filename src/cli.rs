@@ -82,11 +82,6 @@ enum Command {
     Upgrade(upgrade::Args),
 }
 
-use ringgate_worker::handover::CONTROL_SOCKET;
-
-/// `run_dir` where the config does not say.
-const RUN_DIR_DEFAULT: &str = "/run/ringgate";
-
 /// Runs the command that the arguments name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
     let result = match Cli::try_parse_from(args) {

@@ -17,8 +17,9 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 use zeroize::Zeroizing;
 
-use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT};
+use super::Failure;
 use crate::config::{self, Token, values};
+use ringgate_worker::handover::CONTROL_SOCKET;
 
 /// Where the gateway is: by default the control socket in `run_dir`'s default.
 #[derive(Clone, Debug, clap::Args)]
@@ -270,6 +271,9 @@ fn parse(answer: &str) -> Option<Answer> {
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
     Some(Answer { status, body: body.to_owned() })
 }
+
+/// `run_dir` where the config does not say.
+pub(super) const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 

@@ -19,7 +19,7 @@ use ringgate_os::process;
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
 use super::run::{CLAIM_AGAIN_AFTER, DEATH_WITHIN, SUCCESSORS_MODE, program, successor};
-use super::{CONTROL_SOCKET, Failure, exit, first};
+use super::{Failure, exit, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
@@ -27,6 +27,7 @@ use crate::control::{Program, is_at};
 use crate::hosting::{self, Prepared};
 use crate::membership::{COPY_FILE, LEASES_FILE};
 use ringgate_state::Folder;
+use ringgate_worker::handover::CONTROL_SOCKET;
 use ringgate_worker::handover::{self, Channel};
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM

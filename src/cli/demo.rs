@@ -18,8 +18,8 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Counters, Limits, LinkKind, Listener, Netcode, Phase, Protocol,
-    Route, Setup, TokenReuse,
+    Allowed, Backend, BackendId, Limits, LinkKind, Listener, Netcode, Phase, Protocol, Route,
+    Setup, TokenReuse,
 };
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
@@ -28,6 +28,7 @@ use ringgate_worker::{Fleet, Plan, Stages};
 
 use super::logging::{self, LogArgs};
 use players::{Outcome, Swarm};
+use table::Facts;
 
 /// Shows the main job in about 12 seconds, without arguments and without privileges.
 #[derive(Debug, clap::Args)]
@@ -73,13 +74,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         Err(Failure::failed("the demo did not go as it should: see the table"))
     }
-}
-
-/// What the gateway says of itself at the end.
-pub(super) struct Facts {
-    workers: Vec<Counters>,
-    stages: Stages,
-    socket_drops: u64,
 }
 
 fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {

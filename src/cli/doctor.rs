@@ -9,6 +9,7 @@ mod agent;
 mod card;
 mod certificate;
 mod cpu;
+pub(super) mod finding;
 mod fleet;
 mod host;
 mod kernel;
@@ -18,14 +19,13 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-
 use super::Failure;
 use super::exit::print;
 use crate::config::{self, Config, HostConfig, IoChoice};
+use finding::json;
+pub(super) use finding::{Finding, conclude, render};
 use host::Host;
 use ringgate_io::{Choice, DriverOptions};
-use ringgate_report::text::put;
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
 #[derive(Debug, clap::Args)]
@@ -36,45 +36,6 @@ pub(super) struct Args {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-}
-
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Severity {
-    /// As it should be.
-    Ok,
-    /// The gateway works; it could do better.
-    Could,
-    /// Players will notice, or do already.
-    Bites,
-}
-
-/// What was looked at, and what is to be done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
-    pub(super) severity: Severity,
-    pub(super) what: String,
-    pub(super) found: String,
-    /// Why it matters; empty where all is well.
-    pub(super) why: &'static str,
-    /// What to do, as a command where there is one; empty where all is well.
-    pub(super) change: String,
-}
-
-impl Finding {
-    pub(super) fn ok(what: impl Into<String>, found: impl Into<String>) -> Self {
-        let (what, found) = (what.into(), found.into());
-        Self { severity: Severity::Ok, what, found, why: "", change: String::new() }
-    }
-
-    pub(super) fn could(self, why: &'static str, change: impl Into<String>) -> Self {
-        Self { severity: Severity::Could, why, change: change.into(), ..self }
-    }
-
-    pub(super) fn bites(self, why: &'static str, change: impl Into<String>) -> Self {
-        Self { severity: Severity::Bites, why, change: change.into(), ..self }
-    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -100,16 +61,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
     print(&if as_json { json(findings) } else { render(findings) })?;
     conclude(findings)
-}
-
-/// Fails where something bites.
-pub(super) fn conclude(findings: &[Finding]) -> Result<(), Failure> {
-    let bites = findings.iter().filter(|it| it.severity == Severity::Bites).count();
-    match bites {
-        0 => Ok(()),
-        1 => Err(Failure::failed("one finding bites")),
-        n => Err(Failure::failed(format_args!("{n} findings bite"))),
-    }
 }
 
 /// Everything that files can tell.
@@ -161,44 +112,4 @@ fn driver(wanted: Option<IoChoice>) -> Finding {
             "see what the error says; `io = \"mmsg\"` says that you know",
         ),
     }
-}
-
-fn json(findings: &[Finding]) -> String {
-    let report = serde_json::json!({ "schema": SCHEMA, "findings": findings });
-    let mut text = serde_json::to_string_pretty(&report).expect("findings are plain data");
-    text.push('\n');
-    text
-}
-
-/// Of the report in JSON.
-const SCHEMA: u32 = 1;
-
-/// Findings as text.
-pub(super) fn render(findings: &[Finding]) -> String {
-    let mut text = String::new();
-    let width = findings.iter().map(|it| it.what.chars().count()).max().unwrap_or(0);
-    for Finding { severity, what, found, why, change } in findings {
-        let mark = match severity {
-            Severity::Ok => "ok   ",
-            Severity::Could => "could",
-            Severity::Bites => "BITES",
-        };
-        put(&mut text, format_args!("{mark}  {what:width$}  {found}\n"));
-        for (label, line) in [("why", *why), ("do", change.as_str())] {
-            if !line.is_empty() {
-                put(&mut text, format_args!("       {label}: {line}\n"));
-            }
-        }
-    }
-    let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    put(
-        &mut text,
-        format_args!(
-            "\n{} ok, {} could be better, {} bite\n",
-            count(Severity::Ok),
-            count(Severity::Could),
-            count(Severity::Bites)
-        ),
-    );
-    text
 }

@@ -62,6 +62,3 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Top(args) => top::run(args),
     }
 }
-
-/// Of everything that these commands print as JSON.
-const SCHEMA: u32 = 1;

@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::admin::RUN_DIR_DEFAULT;
 use super::logging::{self, LogArgs};
-use super::{CONTROL_SOCKET, Failure, RUN_DIR_DEFAULT, exit, first};
+use super::{Failure, exit, first};
 use crate::config::Config;
 use crate::confine;
 use crate::control::{Control, Joining, Program, Settings, plan};
@@ -27,6 +28,7 @@ use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_report::text::put;
 use ringgate_worker::handover;
+use ringgate_worker::handover::CONTROL_SOCKET;
 use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
 use successor::Successor;
 

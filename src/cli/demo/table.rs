@@ -4,10 +4,16 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
-use super::Facts;
 use super::players::{Outcome, Swarm};
 use ringgate_gate::{Counters, Imbalance};
-use ringgate_worker::Stage;
+use ringgate_worker::{Stage, Stages};
+
+/// What the gateway says of itself at the end.
+pub(super) struct Facts {
+    pub(super) workers: Vec<Counters>,
+    pub(super) stages: Stages,
+    pub(super) socket_drops: u64,
+}
 
 /// One line a second.
 pub(super) fn progress(second: u64, sessions: u64, swarm: &Swarm) -> String {

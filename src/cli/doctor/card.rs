@@ -237,7 +237,7 @@ const MTU_MAX: u32 = 3000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::doctor::Severity;
+    use crate::cli::doctor::finding::Severity;
 
     fn xdp() -> Xdp {
         Xdp { interface: "eth0".to_owned(), queues: None, mode: XdpMode::Auto, fallback: false }

@@ -40,7 +40,7 @@ pub(super) fn name(what: &str, is_for: bool, name: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
+    use super::super::finding::Severity;
     use super::*;
 
     const ENDS_S: u64 = 4_701_974_400;

@@ -17,8 +17,7 @@ use serde_json::json;
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::SCHEMA;
-use super::survey::{Survey, Whom};
+use super::survey::{SCHEMA, Survey, Whom};
 use super::target::{Fleet, Target, away};
 use super::wait::WaitArgs;
 use crate::config::values;

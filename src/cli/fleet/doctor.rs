@@ -21,9 +21,8 @@ use serde_json::json;
 use super::super::Failure;
 use super::super::doctor::{Finding, conclude, render};
 use super::super::exit::print;
-use super::SCHEMA;
 use super::keys::rows;
-use super::survey::{Holder, Survey};
+use super::survey::{Holder, SCHEMA, Survey};
 use super::target::{Fleet, Target, runtime};
 use crate::config::values;
 

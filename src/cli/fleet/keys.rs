@@ -13,8 +13,7 @@ use serde_json::json;
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::SCHEMA;
-use super::survey::Survey;
+use super::survey::{SCHEMA, Survey};
 use super::target::{Fleet, Target, away};
 use crate::config::values;
 

@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::SCHEMA;
 use super::keys::{Row, rows, word};
-use super::survey::Survey;
+use super::survey::{SCHEMA, Survey};
 use super::target::Target;
 
 /// Show every gateway, group of backends, key and token service of a fleet

@@ -210,3 +210,6 @@ fn read<T: Stored>(value: &[u8]) -> Result<T, String> {
 }
 
 const PAGE_KEYS: i64 = 1000;
+
+/// Of everything that the commands of a fleet print as JSON.
+pub(super) const SCHEMA: u32 = 1;

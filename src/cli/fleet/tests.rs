@@ -9,7 +9,7 @@ use ringgate_fleet::values::{
     State, Stored,
 };
 
-use super::super::doctor::Severity;
+use super::super::doctor::finding::Severity;
 use super::events::Teller;
 use super::survey::Survey;
 use super::{deny, doctor, status, top};

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::{Loaded, by_tag, load, named};
+use super::files::{Loaded, by_tag, load, named};
 use blocks::{Verdict, compare};
 use ringgate_report::hlog::Interval;
 use ringgate_report::text::{Side, Table, count, put, time};
@@ -111,7 +111,7 @@ const LEGEND: &str = "significant: each file is cut into stretches of time, and 
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
     use ringgate_report::hlog::Log;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::super::Failure;
 use super::super::exit::print;
+use super::files::{Files, Loaded};
 use super::slots::Slots;
-use super::{Files, Loaded};
 use ringgate_report::hlog;
 
 /// Add the intervals of several files up into one file
@@ -48,7 +48,7 @@ const SLOTS_MAX: u128 = u128::MAX;
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
     use ringgate_report::hlog::{Interval, Log};
 

@@ -46,7 +46,7 @@ fn moment_at(text: &str, now: Duration) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
 
     #[test]

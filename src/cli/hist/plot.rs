@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::{Files, Loaded, by_tag, named};
+use super::files::{Files, Loaded, by_tag, named, notes};
 use hdrhistogram::Histogram;
 use ringgate_report::chart::{Axis, Chart, Head, Line, Scale, file};
 use ringgate_report::text::{round_time, time};
@@ -47,16 +47,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let Some(out) = &args.out else { return print(&svg) };
     std::fs::write(out, svg)
         .map_err(|why| Failure::failed(format_args!("cannot write {}: {why}", out.display())))
-}
-
-/// Which files a picture is of.
-fn notes(logs: &[Loaded]) -> Vec<String> {
-    let name = |it: &Loaded| it.origin_of(it.path.file_name().unwrap_or_default().as_ref());
-    let mut notes: Vec<String> = logs.iter().take(FILES_NAMED).map(name).collect();
-    if let Some(more) = logs.len().checked_sub(FILES_NAMED).filter(|more| *more > 0) {
-        notes.push(format!("and {more} more files"));
-    }
-    notes
 }
 
 fn draw(logs: &[Loaded]) -> String {
@@ -125,14 +115,11 @@ fn line(Series { name, colour, dash, sum }: &Series) -> Line {
 
 const TITLE: &str = "Latency by percentile";
 
-/// More would fill the page.
-const FILES_NAMED: usize = 6;
-
 const CURVE_STEPS: u32 = 300;
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
     use ringgate_report::hlog::Log;
 

@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::{Files, Loaded, by_tag, named};
+use super::files::{Files, Loaded, by_tag, named};
 use ringgate_report::text::{Side, Table, count, put, time};
 
 /// Print the percentiles of each tag over all files
@@ -51,7 +51,7 @@ const QUANTILES: [(&str, f64); 6] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
     use ringgate_report::hlog::Log;
 

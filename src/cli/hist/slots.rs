@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::{Loaded, add, empty_like};
+use super::files::{Loaded, add, empty_like};
 use ringgate_report::hlog::Interval;
 
 /// What was recorded, by time and tag.
@@ -52,7 +52,7 @@ fn usual_length(mut lengths: Vec<Duration>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::interval;
+    use super::super::files::tests::interval;
     use super::*;
     use ringgate_report::hlog::Log;
 

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use super::super::Failure;
 use super::about::Rules;
-use super::{Args, Report, netcode, plain, unreal};
+use super::args::Args;
+use super::report::Report;
+use super::{netcode, plain, unreal};
 use crate::config::{Config, Listener, Protocol, Unreal};
 use crate::control::plan;
 use ringgate_core::proto::unreal::client::Profile;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::super::Failure;
 use super::super::token::{key, read};
 use super::about::{About, Rules};
+use super::args::Args;
 use super::line::Line;
-use super::{Args, Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
 use ringgate_core::netcode::{
     self, Client, ConnectToken, Notice, ServerAddresses, State, TokenSpec,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Failure;
 use super::line::Line;
-use super::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
 use crate::config::values;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};

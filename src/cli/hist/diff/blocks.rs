@@ -7,7 +7,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::super::{add, empty_like};
+use super::super::files::{add, empty_like};
 use ringgate_report::hlog::Interval;
 
 /// What a comparison has shown.
@@ -88,7 +88,7 @@ const DEVIATIONS: f64 = 2.576;
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::interval;
+    use super::super::super::files::tests::interval;
     use super::*;
 
     /// Numbers that look random, the same each time.

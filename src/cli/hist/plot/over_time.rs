@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::super::files::{Loaded, named, notes};
 use super::super::slots::Slots;
-use super::super::{Loaded, named};
-use super::notes;
 use ringgate_os::utc;
 use ringgate_report::chart::{Axis, Cell, Chart, Head, Line, Scale, file};
 use ringgate_report::text::round_time;
@@ -118,7 +117,7 @@ const FAINTEST: f64 = 0.06;
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::interval;
+    use super::super::super::files::tests::interval;
     use super::super::tests::loaded;
     use super::*;
 
