@@ -6,6 +6,7 @@
 //! closes the connection after the body.
 
 pub(super) mod page;
+mod patience;
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,6 +18,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 use zeroize::Zeroizing;
 
+use self::patience::{ANSWER_WITHIN, LOOK_EVERY, Patient, Silence};
 use super::Failure;
 use crate::config::{self, Token, values};
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -132,7 +134,7 @@ impl Admin {
     }
 
     /// Begins to read an answer that comes as it is made. Reading fails when nothing has come for
-    /// [`ANSWER_TIMEOUT`].
+    /// [`ANSWER_WITHIN`].
     pub(super) fn stream(&self, path: &str) -> Result<Box<dyn BufRead>, Failure> {
         let stream = self.connect().and_then(|(mut stream, host)| {
             self.send(&mut stream, &host, "GET", path)?;
@@ -191,6 +193,9 @@ impl Admin {
     }
 
     fn unreachable(&self, why: &io::Error) -> Failure {
+        if let Some(silence) = why.get_ref().and_then(|it| it.downcast_ref::<Silence>()) {
+            return Failure::failed(silence);
+        }
         let hint = match (&self.target, why.kind()) {
             (Target::Tcp(_), _) => "is it running, and does its config have [admin]?",
             (Target::Socket(_), io::ErrorKind::PermissionDenied) => {
@@ -217,21 +222,27 @@ impl Admin {
     }
 
     /// A connection, and what its gateway is called.
-    fn connect(&self) -> io::Result<(Box<dyn Connection>, String)> {
+    fn connect(&self) -> io::Result<(Patient, String)> {
+        let place = self.target.to_string();
         match &self.target {
             Target::Socket(at) => {
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
                 // It bounds the wait for a place in a queue that is full, too.
-                socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-                socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                socket.connect(&SockAddr::unix(at)?)?;
-                Ok((Box::new(UnixStream::from(socket)), "localhost".to_owned()))
+                socket.set_write_timeout(Some(ANSWER_WITHIN))?;
+                socket.set_read_timeout(Some(LOOK_EVERY))?;
+                socket.connect(&SockAddr::unix(at)?).map_err(|why| match why.kind() {
+                    io::ErrorKind::WouldBlock => io::Error::other(Silence(format!(
+                        "the process that holds {place} does not answer, and more commands wait for it than may"
+                    ))),
+                    _ => why,
+                })?;
+                Ok((Patient::local(UnixStream::from(socket), place), "localhost".to_owned()))
             }
             Target::Tcp(address) => {
                 let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-                Ok((Box::new(stream), address.to_string()))
+                stream.set_read_timeout(Some(LOOK_EVERY))?;
+                stream.set_write_timeout(Some(ANSWER_WITHIN))?;
+                Ok((Patient::new(stream, place), address.to_string()))
             }
         }
     }
@@ -260,11 +271,6 @@ fn is_end(why: &io::Error) -> bool {
     matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// What a request goes out through.
-trait Connection: Read + Write {}
-
-impl<T: Read + Write> Connection for T {}
-
 /// Status and body. HTTP/1.0 has neither chunks nor a connection that stays.
 fn parse(answer: &str) -> Option<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -276,9 +282,6 @@ fn parse(answer: &str) -> Option<Answer> {
 pub(super) const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// A reload reads files, and a busy machine may keep the control thread waiting.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Far more than any line of our heads.
 const HEAD_BYTES_MAX: u64 = 8192;

@@ -98,12 +98,20 @@ fn name_of(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
+fn is_alive(pid: u32) -> bool {
+    state_of(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Whether a signal or a debugger has stopped the process.
+pub fn is_stopped(pid: u32) -> bool {
+    state_of(pid).is_some_and(|state| matches!(state, 'T' | 't'))
+}
+
 /// In `/proc/PID/stat` the state stands behind the name, which is in parentheses and may contain
 /// any.
-fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+fn state_of(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
+use socket2::SockRef;
 
 use super::privileges::Privileges;
 use super::{
@@ -333,6 +334,9 @@ fn open_doors(
     let sentence = |why: Failure| why.to_string();
     let Some(door) = door else { return open_socket(control, run_dir).map_err(sentence) };
     let path = run_dir.join(handover::CONTROL_SOCKET);
+    // Commands are told which process holds the socket: from now on this one.
+    let listens = SockRef::from(&door).listen(BACKLOG);
+    listens.map_err(|why| format!("cannot listen at the control socket: {why}"))?;
     let served = control.serve_socket(UnixListener::from(door), path);
     served.map_err(|why| format!("cannot serve the control socket: {why}"))?;
     let Some(next) = next else { return open_next_socket(control, run_dir).map_err(sentence) };
@@ -395,5 +399,8 @@ fn read_json<T: DeserializeOwned>(fd: &OwnedFd, bytes: u64) -> Result<T, String>
 fn second(fd: &OwnedFd) -> Result<OwnedFd, String> {
     fd.try_clone().map_err(|why| format!("too few descriptors: {why}"))
 }
+
+/// Commands that may wait to be let in: as many as the system allows.
+const BACKLOG: i32 = i32::MAX;
 
 const TOO_LITTLE: &str = "the gateway that runs has given too little";
