@@ -49,6 +49,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/tokens", "core fleet os report"),
     ("crates/trunk", "core link"),
     ("crates/trunk-io", "core link os trunk"),
+    ("crates/trunks", "core lanes link os trunk trunk-io"),
     ("crates/worker", "batch core gate io lanes os"),
     ("crates/xdp", "batch os"),
     ("loadgen", "batch client core impair io link os report"),

@@ -215,7 +215,8 @@ pub(crate) fn add_lanes(sum: &mut Vec<LaneShown>, more: &[LaneShown]) {
     sum.iter_mut().zip(more).for_each(|(one, other)| one.add(other));
 }
 
-/// Under what connections that became no trunk and datagrams that went no further are counted at doors.
+/// Under what connections that became no trunk and datagrams that went no further are counted at
+/// doors.
 pub(crate) const REFUSED_AT_DOORS: [&str; 7] =
     ["no_descriptor", "slow", "crowded", "foreign", "elsewhere", "overflow", UNPROVEN];
 

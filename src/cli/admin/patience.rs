@@ -1,5 +1,6 @@
 //! How long a command waits for the answer of a process, and what it says meanwhile: a process that
-//! was stopped never answers, and a person at a terminal does not look at nothing for half a minute.
+//! was stopped never answers, and a person at a terminal does not look at nothing for half a
+//! minute.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
