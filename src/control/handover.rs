@@ -113,6 +113,9 @@ impl ControlLoop {
 
     fn check_no_drain(&self) -> Result<(), String> {
         match self.view.live().drain {
+            Some(_) if self.terms > 0 => {
+                Err("the gateway drains and ends then: a signal has begun that".to_owned())
+            }
             Some(_) => Err("the gateway drains; `ringgate undrain` takes that back".to_owned()),
             None => Ok(()),
         }

@@ -3,6 +3,8 @@
 
 use std::process::{Command, Stdio};
 
+use ringgate_os::process;
+
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::upgrade_rig::{Line, drivers, text};
@@ -196,7 +198,12 @@ fn what_the_operator_has_drained_and_denied_stays_so() {
     line.daemon.post("/undrain?backend=arena");
     assert_eq!(line.daemon.post("/drain").status, 200);
     let (code, said) = line.upgrade();
-    assert!(code == Some(1) && said.contains("drains"), "{said}");
+    assert!(code == Some(1) && said.contains("`ringgate undrain` takes that back"), "{said}");
+    assert_eq!(line.daemon.post("/undrain").status, 200);
+    process::signal(line.pid(), libc::SIGTERM).expect("it runs");
+    wait_for("the drain", || (line.daemon.status()["state"] == "draining").then_some(()));
+    let (code, said) = line.upgrade();
+    assert!(code == Some(1) && said.contains("a signal has begun that"), "{said}");
     player.echo(b"to the end");
 }
 
