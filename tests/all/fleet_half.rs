@@ -8,6 +8,7 @@ use ringgate_report::text::put;
 use crate::agent::{Agent, Program};
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_agent::{Rig, start_server};
+use crate::fleet_announce::value;
 use crate::fleet_doubt::Operator;
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::key;
@@ -89,11 +90,16 @@ fn echo(players: &mut [Player]) {
 
 fn half_goes(is_planned: bool) {
     let Some(rig) = Rig::new() else { return };
-    let gateway = rig.gateway("gate-1");
     let stays = Host::start(&rig, "host-7", "2m");
     let mut goes = Host::start(&rig, "host-8", if is_planned { "2m" } else { "3s" });
-    for host in ["host-7", "host-8"] {
-        (0..4).for_each(|number| backend_is_up(&gateway, &format!("{host}-{number}")));
+    let all = || ["host-7", "host-8"].into_iter().flat_map(|host| (0..4).map(move |it| (host, it)));
+    // What has just come is no loss when it goes: the gateway finds them as they have been.
+    for (host, number) in all() {
+        wait_for("its registration", || value(&rig.fleet, &format!("{host}-{number}")));
+    }
+    let gateway = rig.gateway("gate-1");
+    for (host, number) in all() {
+        backend_is_up(&gateway, &format!("{host}-{number}"));
     }
     let [mut stay, leave] = players(&gateway);
     if is_planned {
