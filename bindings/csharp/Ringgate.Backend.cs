@@ -34,7 +34,8 @@ namespace Ringgate {
         Message = 10,    // Session, ChannelKind, Channel, Bytes: of a listener with delivery = "gateway"
         Report = 11,     // Session, Token, IsDelivered
         Room = 12,       // Session, IsFull, WaitingBytes
-        Quality = 13     // Session, RoundTrip, Variation, Loss, WaitingBytes
+        Quality = 13,    // Session, RoundTrip, Variation, Loss, WaitingBytes
+        Lingered = 14    // Session, WaitingBytes, IsDelivered: what became of one that was closed with CloseSessionAfter
     }
 
     /// <summary>Why a session ended. A game may give those from Finished on.</summary>
@@ -49,7 +50,7 @@ namespace Ringgate {
     /// <summary>Whether something was taken, and why not.</summary>
     public enum SendResult {
         Ok = 0, LinkDown = -1, LinkFull = -2, PayloadLength = -3, NotAChoice = -4, MessageLength = -5, NoMessages = -6,
-        NoChannel = -7
+        NoChannel = -7, FarewellLength = -8
     }
 
     /// <summary>What a game process is ready for.</summary>
@@ -186,7 +187,7 @@ namespace Ringgate {
             do {
                 if (!Found(Native.rg_next_sized(handle, &native, (UIntPtr)sizeof(Native.Event))))
                     return false;
-            } while (native.Kind < (int)Kind.LinkUp || native.Kind > (int)Kind.Quality); // those of later libraries
+            } while (native.Kind < (int)Kind.LinkUp || native.Kind > (int)Kind.Lingered); // those of later libraries
             Fill(e, &native);
             return true;
         }
@@ -288,6 +289,21 @@ namespace Ringgate {
             return (SendResult)Native.rg_close_session(handle, session, (uint)reason);
         }
 
+        /// <summary>Ends a session of a player who gets messages when everything that was sent on reliable channels has arrived,
+        /// or after so long, of which more than 30 s count as that. The player's library has the reason and the text, at most 200
+        /// bytes, if it is of this release or later. Lingered and Closed answer. Other players, and those of an earlier gateway,
+        /// are closed at once.</summary>
+        public SendResult CloseSessionAfter(ulong session, CloseReason reason, TimeSpan linger, byte[] text = null) {
+            double ms = Math.Min(Math.Max(0, linger.TotalMilliseconds), uint.MaxValue);
+            // One more than there is, because an empty array cannot be pointed at.
+            var copy = new byte[(text == null ? 0 : text.Length) + 1];
+            if (text != null)
+                text.CopyTo(copy, 0);
+            fixed (byte* bytes = copy)
+                return (SendResult)Native.rg_close_session_after(handle, session, (uint)reason, (uint)ms, bytes,
+                                                                 (UIntPtr)(copy.Length - 1));
+        }
+
         /// <summary>Registers this process with the fleet of its gateway, which leads players to it from then on, and says
         /// anew what it is whenever that has changed. It stays registered as long as it runs, and a gateway that restarts is
         /// told again. Costs a message to the gateway, so a few times a second at the most. A gateway knows nobody of this name
@@ -365,7 +381,7 @@ namespace Ringgate {
         // Linux looks for this name with "lib" in front; Unity takes the file from Plugins.
         const string Library = "libringgate_backend.so.1";
         internal const int LibraryMajor = 1;
-        internal const int LibraryMinor = 1;
+        internal const int LibraryMinor = 2;
         internal const int InvalidArgument = 22; // EINVAL
         internal const int MessageBytesMax = 65536;
         internal const int UserDataBytes = 256;
@@ -433,6 +449,7 @@ namespace Ringgate {
         [DllImport(Library)] internal static extern int rg_send_message(IntPtr backend, ulong session, uint kind, uint channel, byte* bytes, UIntPtr len, ulong token);
         [DllImport(Library)] internal static extern int rg_ask_quality(IntPtr backend, ulong session);
         [DllImport(Library)] internal static extern int rg_close_session(IntPtr backend, ulong session, uint reason);
+        [DllImport(Library)] internal static extern int rg_close_session_after(IntPtr backend, ulong session, uint reason, uint lingerMs, byte* text, UIntPtr len);
         [DllImport(Library)] internal static extern uint rg_ping(IntPtr backend);
         [DllImport(Library)] internal static extern void rg_flush(IntPtr backend);
         [DllImport(Library)] internal static extern int rg_is_up(IntPtr backend);

@@ -42,6 +42,10 @@ const (
 	Report  // Session, Token, IsDelivered: one for each message that was sent with a token
 	Room    // Session, IsFull, Waiting: no more should be sent on reliable channels, or more may be again
 	Quality // Session, RoundTrip, Variation, PacketLoss, Waiting
+	// What became of a session that was closed with CloseSessionAfter: Session, Waiting (so much is not
+	// known to have arrived), IsDelivered (the player's library has the reason and the text). Right
+	// before its Closed, whoever ended it.
+	Lingered
 )
 
 // Event is what happened. Slices are valid until the next call of Next.
@@ -94,6 +98,7 @@ var (
 	ErrMessageLength = errors.New("a message has 1 to 65536 bytes on a reliable channel, to 1159 on another, as a payload for a player who gets messages")
 	ErrNoMessages    = errors.New("the gateway is of an earlier version and takes no messages")
 	ErrNoChannel     = errors.New("there is no such channel")
+	ErrFarewell      = errors.New("a player is told at most 200 bytes")
 	ErrFreed         = errors.New("the backend was closed")
 )
 
@@ -484,6 +489,8 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.RoundTrip = time.Duration(r.roundTripUs) * time.Microsecond
 		event.Variation = time.Duration(r.variationUs) * time.Microsecond
 		event.PacketLoss = float64(r.lossPerMille) / 1000
+	case kindLingered:
+		event.Kind, event.Waiting, event.IsDelivered = Lingered, int(r.waiting), r.flag
 	default:
 		// Of a later version, and to be skipped.
 		return false
@@ -687,9 +694,43 @@ func (b *Backend) CloseSession(session SessionID, reason CloseReason) error {
 	if l == nil {
 		return ErrLinkDown
 	}
-	l.pushClose(session, reason)
+	l.pushLate(func(b *bundle) bool { return b.close(session, reason) })
 	return nil
 }
+
+// CloseSessionAfter ends a session of a player who gets messages when everything that was sent on
+// reliable channels has arrived, or after linger, of which more than 30 s count as that. The player's
+// library has the reason and the text, if it is of this release or later. From then on nothing more
+// is sent to the player; what it still sends comes. It is not lost while the link lives, and needs
+// the link no more once the gateway has read it. Lingered and Closed answer. Other players, and those
+// of an earlier gateway, are closed at once.
+func (b *Backend) CloseSessionAfter(session SessionID, reason CloseReason, linger time.Duration, text []byte) error {
+	switch {
+	case !reason.isGamesChoice():
+		return ErrNotAChoice
+	case len(text) > FarewellBytesMax:
+		return ErrFarewell
+	}
+	l := b.up(session.Worker())
+	switch {
+	case l == nil:
+		return ErrLinkDown
+	case l.version < versionFarewell:
+		return b.CloseSession(session, reason)
+	case linger < 0:
+		linger = 0
+	case linger > lingerMax:
+		linger = lingerMax
+	}
+	text = append([]byte(nil), text...)
+	l.pushLate(func(b *bundle) bool {
+		return b.closeAfter(session, reason, uint32(linger/time.Millisecond), text)
+	})
+	return nil
+}
+
+// The gateway waits no longer for what was sent to arrive.
+const lingerMax = 30 * time.Second
 
 // Ping asks every worker for a Pong. Returns how many were asked.
 func (b *Backend) Ping() (asked int) {

@@ -504,3 +504,50 @@ func TestAPayloadForAPlayerWhoGetsMessagesIsNoLongerThanOne(t *testing.T) {
 		t.Fatal("the number may be another player's: ", err)
 	}
 }
+
+func TestASessionIsClosedAfterDelivery(t *testing.T) {
+	const session = SessionID(9)
+	close := func(version uint16, text []byte, linger time.Duration) ([]byte, *Backend, *gatewayLink) {
+		g := listen(t, t.TempDir(), 1)
+		b, l := connect(t, g)
+		l.send(welcome(version, 0, 1))
+		next(t, b)
+		if err := b.CloseSessionAfter(session, CloseKicked, linger, make([]byte, FarewellBytesMax+1)); err != ErrFarewell {
+			t.Fatal(err)
+		}
+		if err := b.CloseSessionAfter(session, CloseShutdown, linger, text); err != ErrNotAChoice {
+			t.Fatal(err)
+		}
+		if err := b.CloseSessionAfter(1<<56|9, CloseKicked, linger, text); err != ErrLinkDown {
+			t.Fatal(err)
+		}
+		if err := b.CloseSessionAfter(session, CloseKicked, linger, text); err != nil {
+			t.Fatal(err)
+		}
+		b.Flush()
+		return l.receive(), b, l
+	}
+	id := binary.LittleEndian.AppendUint64(nil, uint64(session))
+	join := func(parts ...[]byte) (all []byte) {
+		for _, part := range parts {
+			all = append(all, part...)
+		}
+		return all
+	}
+	old, _, _ := close(versionMessages, []byte("bye"), time.Hour)
+	if want := put(kindClose, join(id, []byte{byte(CloseKicked)})...); string(old) != string(want) {
+		t.Fatalf("% x to a gateway that knows nothing else", old)
+	}
+	said, b, l := close(VersionMax, []byte("bye"), time.Hour)
+	want := put(kindCloseAfter, join(id, []byte{byte(CloseKicked), 0x30, 0x75, 0, 0}, []byte("bye"))...)
+	if string(said) != string(want) {
+		t.Fatalf("% x", said)
+	}
+	l.send(put(kindLingered, join(id, []byte{7, 0, 0, 0, 1})...), put(kindClosed, join(id, []byte{byte(CloseKicked)})...))
+	if event := next(t, b); event.Kind != Lingered || event.Session != session || event.Waiting != 7 || !event.IsDelivered {
+		t.Fatalf("%+v", event)
+	}
+	if event := next(t, b); event.Kind != Closed || event.Reason != CloseKicked {
+		t.Fatalf("%+v", event)
+	}
+}

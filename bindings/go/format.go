@@ -18,6 +18,7 @@ const (
 	MulticastSessionsMax = 1024
 	MessageBytesMax      = 65536 // on a reliable channel
 	ShortMessageBytesMax = 1159  // on another one
+	FarewellBytesMax     = 200   // of the text that a player is told last
 	WorkersMax           = 128
 )
 
@@ -32,6 +33,8 @@ const (
 	versionPlain = 3
 	// The version that brought whole messages.
 	versionMessages = 4
+	// The version in which a session can be closed after delivery.
+	versionFarewell = 5
 )
 
 // A longer message takes several records.
@@ -69,8 +72,12 @@ const (
 	kindPing        = 19
 	kindAskQuality  = 20
 	kindUndrained   = 128
+	kindLingered    = 131
+	kindCloseAfter  = 145
 	// Who does not know one from here on passes over it.
 	kindFirstSkippable = 128
+	// None of a gateway's.
+	kindUnknown = 255
 )
 
 const headerBytes = 4
@@ -173,6 +180,7 @@ const (
 	ErrorChannelUnknown  RecordError = 13
 	ErrorMessageLength   RecordError = 14
 	ErrorMessageMarks    RecordError = 15
+	ErrorFarewellLength  RecordError = 16
 )
 
 var recordErrors = map[RecordError]string{
@@ -192,6 +200,7 @@ var recordErrors = map[RecordError]string{
 	ErrorChannelUnknown:  "unknown kind of channel",
 	ErrorMessageLength:   "message length out of range",
 	ErrorMessageMarks:    "message begins or ends where it cannot",
+	ErrorFarewellLength:  "farewell too long",
 }
 
 func (e RecordError) String() string { return textOr(recordErrors, e, "an unknown error") }
@@ -248,7 +257,7 @@ type record struct {
 	leftMs       uint32
 	channel      Channel
 	marks        byte
-	flag         bool // delivered, or full, or the player gets messages
+	flag         bool // delivered, or full, or the player gets messages, or was told
 	waiting      uint32
 	roundTripUs  uint32
 	variationUs  uint32
@@ -273,6 +282,9 @@ func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
 	*out = record{kind: kind}
 	rest = datagram[length:]
 	if kind >= kindFirstSkippable {
+		if kind == kindLingered {
+			out.lingered(datagram[3], datagram[headerBytes:length])
+		}
 		return rest, ErrorNone
 	}
 	if flags := datagram[3]; flags != 0 {
@@ -290,6 +302,18 @@ func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
 		body.err = ErrorWorkerInvalid
 	}
 	return rest, body.err
+}
+
+// What is not exactly this is of a later version, and means something else.
+func (r *record) lingered(flags byte, body []byte) {
+	const length = 8 + 4 + 1
+	if flags != 0 || len(body) != length || body[length-1] > 1 || binary.LittleEndian.Uint64(body) == 0 {
+		r.kind = kindUnknown
+		return
+	}
+	r.session = SessionID(binary.LittleEndian.Uint64(body))
+	r.waiting = binary.LittleEndian.Uint32(body[8:])
+	r.flag = body[length-1] == 1
 }
 
 func isWorkers(welcome *record) bool {
@@ -551,6 +575,18 @@ func (b *bundle) close(session SessionID, reason CloseReason) bool {
 	}
 	binary.LittleEndian.PutUint64(body, uint64(session))
 	body[8] = byte(reason)
+	return true
+}
+
+func (b *bundle) closeAfter(session SessionID, reason CloseReason, lingerMs uint32, text []byte) bool {
+	body := b.begin(kindCloseAfter, 13+len(text))
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	body[8] = byte(reason)
+	binary.LittleEndian.PutUint32(body[9:], lingerMs)
+	copy(body[13:], text)
 	return true
 }
 

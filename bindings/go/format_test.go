@@ -99,6 +99,12 @@ func describe(r *record) string {
 	case kindQuality:
 		return fmt.Sprintf("quality: session %v, round trip %d us, variation %d us, loss %d per mille, %d bytes wait",
 			r.session, r.roundTripUs, r.variationUs, r.lossPerMille, r.waiting)
+	case kindLingered:
+		told := "not told"
+		if r.flag {
+			told = "told"
+		}
+		return fmt.Sprintf("lingered: session %v, %d bytes undelivered, %s", r.session, r.waiting, told)
 	case kindGoodbye:
 		if r.error != ErrorNone {
 			return fmt.Sprintf("goodbye: %v (%v)", GoodbyeReason(r.reason), r.error)
@@ -120,6 +126,8 @@ func written(meaning string) []byte {
 		b.multicast([]SessionID{3<<56 | 9, 3<<56 | 10}, []byte("state"))
 	case "close":
 		b.close(3<<56|9, CloseKicked)
+	case "close_after":
+		b.closeAfter(3<<56|9, CloseKicked, 5000, []byte("be nice"))
 	case "message":
 		b.message(3<<56|9, Channel{Reliable, 2}, markFirst, 5, []byte("long"))
 	case "ask_quality":
@@ -158,6 +166,9 @@ func TestExamplesOfTheDocument(t *testing.T) {
 
 func isNewer(record []byte) bool {
 	kind := record[2]
+	if kind == kindLingered || kind == kindCloseAfter {
+		return false
+	}
 	return kind > kindQuality && kind < kindHello || kind > kindAskQuality && kind < kindFirstSkippable || kind > kindUndrained
 }
 
@@ -222,6 +233,7 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 		{"a part of an unreliable message", frame(kindMessage, 0, join(session, []byte{3, 0, 1}, session, []byte{1})...), ErrorMessageMarks},
 		{"a long unreliable message", frame(kindMessage, 0, join(session, []byte{3, 0, 3}, session, make([]byte, ShortMessageBytesMax+1))...), ErrorMessageLength},
 		{"half a report", frame(kindReport, 0, session...), ErrorBodyLength},
+		{"a lingered of a later version", frame(kindLingered, 0, join(session, []byte{1, 0, 0, 0, 1, 1})...), ErrorNone},
 		{"a later hint", frame(200, 255, 1, 2, 3), ErrorNone},
 		{"an undrained of a later version", frame(kindUndrained, 7, 1, 2, 3), ErrorNone},
 	}

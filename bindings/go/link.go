@@ -25,16 +25,11 @@ type link struct {
 	spare      []*bundle
 	bundlesMax int
 	// Ends of sessions that found no room: they must arrive, and hold payloads back until they do.
-	late []lateClose
+	late []func(*bundle) bool
 	// What has come of a message in several parts.
 	assembly assembly
 	// The sessions whose players get messages, as far as the gateway says so.
 	delivering map[SessionID]struct{}
-}
-
-type lateClose struct {
-	session SessionID
-	reason  CloseReason
 }
 
 // A connection's socket, and the goroutine that reads it.
@@ -208,9 +203,10 @@ func (l *link) pushMessage(session SessionID, channel Channel, token uint64, mes
 	return true
 }
 
-func (l *link) pushClose(session SessionID, reason CloseReason) {
-	if !l.push(func(b *bundle) bool { return b.close(session, reason) }) {
-		l.late = append(l.late, lateClose{session, reason})
+// Appends a record that must arrive.
+func (l *link) pushLate(write func(*bundle) bool) {
+	if !l.push(write) {
+		l.late = append(l.late, write)
 	}
 }
 
@@ -239,7 +235,7 @@ func (l *link) pop() {
 	l.bundles = append(l.bundles[:0], l.bundles[1:]...)
 	taken := 0
 	for _, late := range l.late {
-		if !l.pushNow(func(b *bundle) bool { return b.close(late.session, late.reason) }) {
+		if !l.pushNow(late) {
 			break
 		}
 		taken++

@@ -31,8 +31,9 @@ PAYLOAD_BYTES_MAX = 1200
 LONG_PAYLOAD_BYTES_MAX = 1472
 MESSAGE_BYTES_MAX = 65536
 SHORT_MESSAGE_BYTES_MAX = 1159
+FAREWELL_BYTES_MAX = 200
 LIBRARY_MAJOR = 1
-LIBRARY_MINOR = 1
+LIBRARY_MINOR = 2
 LONGEST = 2**63 // 10**9
 
 
@@ -52,6 +53,7 @@ class Kind(enum.IntEnum):
     REPORT = 11  # session, token, is_delivered
     ROOM = 12  # session, is_full, waiting_bytes
     QUALITY = 13  # session, round_trip, variation (seconds), loss (0 to 1), waiting_bytes
+    LINGERED = 14  # session, waiting_bytes, is_told: what became of one that was closed with close_session_after
 
 
 class CloseReason(enum.IntEnum):
@@ -142,7 +144,7 @@ class SendError(Exception):
         self.result = result
 
     LINK_DOWN, LINK_FULL, PAYLOAD_LENGTH, NOT_A_CHOICE = -1, -2, -3, -4
-    MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL = -5, -6, -7
+    MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL, FAREWELL_LENGTH = -5, -6, -7, -8
 
 
 class _Event(ctypes.Structure):
@@ -269,6 +271,7 @@ def _load(path):
         "rg_send_message": (ctypes.c_int, [handle, session, number, number, bytes_in, size, ctypes.c_uint64]),
         "rg_ask_quality": (ctypes.c_int, [handle, session]),
         "rg_close_session": (ctypes.c_int, [handle, session, number]),
+        "rg_close_session_after": (ctypes.c_int, [handle, session, number, ctypes.c_uint32, bytes_in, size]),
         "rg_ping": (number, [handle]),
         "rg_flush": (None, [handle]),
         "rg_is_up": (ctypes.c_int, [handle]),
@@ -396,6 +399,9 @@ class Backend:
             "session": e.session, "round_trip": e.round_trip_ns / 1e9, "variation": e.variation_ns / 1e9,
             "loss": e.loss_per_mille / 1e3, "waiting_bytes": e.waiting_bytes,
         },
+        Kind.LINGERED: lambda self, e: {
+            "session": e.session, "waiting_bytes": e.waiting_bytes, "is_told": bool(e.is_delivered),
+        },
     }
 
     def _check(self, result):
@@ -426,6 +432,15 @@ class Backend:
     def close_session(self, session, reason=CloseReason.FINISHED):
         """Ends a session; CLOSED with the same reason answers."""
         self._check(self._library.rg_close_session(self._handle, session, reason))
+
+    def close_session_after(self, session, reason=CloseReason.FINISHED, linger=30.0, text=b""):
+        """Ends a session of a player who gets messages when everything that was sent on reliable channels has arrived, or after
+        so many seconds, of which more than 30 count as that. The player's library has the reason and the text (bytes, or a str as
+        UTF-8, at most 200 bytes), if it is of this release or later. LINGERED and CLOSED answer. Other players, and those of an
+        earlier gateway, are closed at once."""
+        text = text.encode() if isinstance(text, str) else bytes(text)
+        linger_ms = min(max(0, _nanoseconds(linger)) // 10**6, 0xFFFFFFFF)
+        self._check(self._library.rg_close_session_after(self._handle, session, reason, linger_ms, text, len(text)))
 
     def announce(self, group, slots, state=State.READY, *, players=None, labels=None):
         """Registers this process with the fleet of its gateway, which leads players to it from then on, and says anew what it is

@@ -1,7 +1,7 @@
 //! Two ends of the delivery layer over a network that the input drives: it loses, repeats,
 //! reorders and waits, and in some runs it changes bytes. Without that, every message on a reliable
-//! channel comes once, in order and as it was, and every report is true; with it, nothing panics or
-//! grows.
+//! channel comes once, in order and as it was, every report is true, and a farewell comes to
+//! whoever takes one; with it, nothing panics or grows.
 #![no_main]
 
 use std::collections::{HashSet, VecDeque};
@@ -19,6 +19,10 @@ struct World {
     sides: [Side; 2],
     now_ns: u64,
     is_honest: bool,
+    /// The second end does.
+    takes_farewell: bool,
+    /// The first end has said one.
+    has_said: bool,
 }
 
 /// What one end has sent.
@@ -40,6 +44,7 @@ fuzz_target!(|data: &[u8]| {
         first_received: first(1 - own),
         packet_bytes: if choice & 1 == 0 { 1200 } else { 200 },
         keep_alive_ns: (1 + u64::from(choice >> 4)) * 100 * MS,
+        takes_farewell: own == 1 && choice & 4 != 0,
         ..Options::default()
     };
     let mut world = World {
@@ -47,6 +52,8 @@ fuzz_target!(|data: &[u8]| {
         sides: Default::default(),
         now_ns: 0,
         is_honest: choice & 2 == 0,
+        takes_farewell: choice & 4 != 0,
+        has_said: false,
     };
     for step in steps.chunks_exact(2) {
         world.step(step[0], step[1]);
@@ -66,6 +73,10 @@ impl World {
             3 => self.arrive(from, usize::from(how), true),
             4 => drop(self.sides[from].under_way.pop_front()),
             5 => self.change(from, how),
+            6 if how >= 0xf0 && from == 0 => {
+                self.ends[0].say_farewell(how, &[7; 200]);
+                self.has_said = true;
+            }
             _ => (0..=how & 7).for_each(|_| self.arrive(from, 0, false)),
         }
         self.transmit(from);
@@ -141,6 +152,7 @@ impl World {
     fn settle(&mut self) {
         let is_done =
             |sides: &[Side; 2]| sides.iter().all(|side| side.reported.len() as u64 == side.sent);
+        let has_said = self.has_said;
         for _ in 0..100_000 {
             for from in [0, 1] {
                 self.transmit(from);
@@ -148,7 +160,13 @@ impl World {
                     self.arrive(from, 0, false);
                 }
             }
-            if is_done(&self.sides) || self.ends.iter().any(|end| end.fault().is_some()) {
+            if self.ends.iter().any(|end| end.fault().is_some()) {
+                return;
+            }
+            if is_done(&self.sides) && (!has_said || self.ends[0].has_said_all()) {
+                let is_heard = self.ends[1].farewell().is_some();
+                assert_eq!(self.ends[0].has_told_farewell(), has_said && self.takes_farewell);
+                assert_eq!(is_heard, has_said && self.takes_farewell);
                 return;
             }
             let next_ns = self.ends.iter().filter_map(End::poll_timeout).min();

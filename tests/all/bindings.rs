@@ -6,9 +6,10 @@ use std::process::Command;
 
 use ringgate_io::Choice;
 use ringgate_link::announce::{Announced, Announcement, Standing, State};
+use ringgate_link::bundle::{CloseAfter, CloseReason, Opened, ToGateway, USER_DATA_BYTES};
 
 use crate::folder::Folder;
-use crate::link_gateway::{GatewayLink, listen};
+use crate::link_gateway::{Gateway, GatewayLink, listen, opened};
 use crate::link_header::waits_as_it_should;
 use crate::link_library::build_todays_library;
 use crate::link_program::Game;
@@ -75,7 +76,8 @@ impl Examples {
     pub(crate) fn in_csharp() -> Option<Self> {
         let built = Folder::new();
         let examples = ["Echo", "Snapshots", "Match"].map(|it| format!("examples/{it}.cs"));
-        for source in examples.into_iter().chain([format!("{TESTED}Waits.cs")]) {
+        let tested = ["Waits", "Farewell"].map(|it| format!("{TESTED}{it}.cs"));
+        for source in examples.into_iter().chain(tested) {
             let source = binding("csharp").join(source);
             let program = built.join("").join(source.file_name().expect("a file"));
             let mut build = Command::new("mcs");
@@ -153,6 +155,37 @@ fn a_deadline_that_has_passed_is_not_waited_for_in_python_and_csharp() {
     if let Some(csharp) = Examples::in_csharp() {
         waits_as_it_should(csharp.run("waits"));
     }
+}
+
+#[test]
+fn a_session_is_closed_after_delivery_in_python_and_csharp() {
+    if let Some(python) = Examples::in_python() {
+        closes_after_delivery(python.run(&format!("../{TESTED}farewell")));
+    }
+    if let Some(csharp) = Examples::in_csharp() {
+        closes_after_delivery(csharp.run("farewell"));
+    }
+}
+
+/// A program that closes the first player who comes.
+fn closes_after_delivery(program: Command) {
+    let folder = Folder::new();
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::run(program, folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    let (session, user_data, reason) = (link.session(1), [0; USER_DATA_BYTES], CloseReason::Kicked);
+    link.send(|writer| {
+        assert!(writer.opened(&Opened { delivers: true, ..opened(session, &user_data) }));
+    });
+    assert_eq!((game.line(), game.line()), ("opened True".to_owned(), "refused -8".to_owned()));
+    let close = CloseAfter { session, reason, linger_ms: 5000, text: "adé".as_bytes() };
+    let said = link.receive().expect("the end");
+    assert!(ToGateway::read(&said).eq([Ok(ToGateway::CloseAfter(close))]), "{said:02x?}");
+    link.send(|writer| {
+        assert!(writer.lingered(session, 7, true) && writer.closed(session, reason));
+    });
+    assert_eq!((game.line(), game.line()), ("lingered 7 True".to_owned(), "closed 129".to_owned()));
+    game.end();
 }
 
 /// The match of a language with a gateway that only registers.

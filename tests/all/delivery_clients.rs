@@ -1,22 +1,26 @@
 //! Games' clients against a running gateway: the Rust client, and the C library over it, with a
 //! game server that sends each message back.
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use ringgate_client::{Channel, Client, Event, Options, Reason};
+use ringgate_client::{Channel, Client, Connection, Event, Options, Reason};
 use ringgate_core::netcode::{self, ConnectToken, TokenSpec};
 use ringgate_core::secret::Key;
 use ringgate_io::Choice;
-use ringgate_os::clock;
+use ringgate_link::backend;
+use ringgate_link::bundle::{self, CloseReason};
+use ringgate_os::clock::{self, Clock};
 
 use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, KEY_HEX, PATIENCE, PROTOCOL_ID, Text};
-use crate::gateway_rig::on_both_drivers;
+use crate::gateway_rig::{on_both_drivers, until};
 use crate::upgrade_rig;
 
 on_both_drivers!(
+    what_a_game_sends_before_it_closes_arrives,
     a_rust_client_sends_and_gets_messages_of_every_kind,
     a_program_in_c_sends_and_gets_messages,
 );
@@ -28,10 +32,14 @@ struct Rig {
 }
 
 impl Rig {
-    fn start(io: Choice) -> Self {
+    fn daemon(io: Choice) -> Daemon {
         let mut config: Text = upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" });
         config.listener.push_str("delivery = \"gateway\"\n");
-        let daemon = Daemon::start(&config);
+        Daemon::start(&config)
+    }
+
+    fn start(io: Choice) -> Self {
+        let daemon = Self::daemon(io);
         let mut echo = ringgate(["echo", "--name", "arena", "--socket"]);
         echo.arg(daemon.run_dir()).stdout(Stdio::null());
         let echo = Ending(echo.spawn().expect("the binary was built"));
@@ -40,11 +48,112 @@ impl Rig {
     }
 
     fn token(&self, client_id: u64) -> ConnectToken {
-        let servers = self.daemon.listener.to_string().parse().expect("an address");
+        Self::token_for(&self.daemon, client_id)
+    }
+
+    fn token_for(daemon: &Daemon, client_id: u64) -> ConnectToken {
+        let servers = daemon.listener.to_string().parse().expect("an address");
         let spec = TokenSpec::new(PROTOCOL_ID, client_id, servers);
         let key = Key::from_hex(KEY_HEX).expect("a key");
         netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes")
     }
+}
+
+/// A player behind a network that loses every fourth datagram, each way.
+struct Unlucky {
+    connection: Connection,
+    socket: UdpSocket,
+    clock: Clock,
+    seen: u64,
+    messages: Vec<Vec<u8>>,
+    is_in: bool,
+    is_over: bool,
+}
+
+impl Unlucky {
+    fn connect(token: &ConnectToken) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        let connection = Connection::new(token, &Options::default(), 0).expect("random bytes");
+        let (clock, messages) = (Clock::start(), Vec::new());
+        Self { connection, socket, clock, seen: 0, messages, is_in: false, is_over: false }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.seen += 1;
+        // Not the handshake, which is netcode's to repeat.
+        self.is_in && self.seen.is_multiple_of(4)
+    }
+
+    fn step(&mut self) {
+        let (now_ns, mut bytes) = (self.clock.now_ns(), [0; 2048]);
+        self.connection.handle_timeout(now_ns);
+        while let Some((to, datagram)) = self.connection.poll_transmit(now_ns, &mut bytes) {
+            let datagram = datagram.to_vec();
+            if !self.is_lost() {
+                let _ = self.socket.send_to(&datagram, to);
+            }
+        }
+        while let Ok((len, from)) = self.socket.recv_from(&mut bytes) {
+            if self.is_lost() {
+                continue;
+            }
+            let (datagram, messages) = (&mut bytes[..len], &mut self.messages);
+            let on_message = |_, message: &[u8]| messages.push(message.to_vec());
+            let _ = self.connection.handle_datagram(now_ns, from, datagram, on_message);
+        }
+        while let Some(event) = self.connection.poll_event() {
+            self.is_in |= matches!(event, Event::Connected { .. });
+            self.is_over |= matches!(event, Event::Closed(_));
+        }
+    }
+}
+
+/// Sixty messages and the end in one turn, as a server that throws a player out does.
+fn what_a_game_sends_before_it_closes_arrives(io: Choice) {
+    let daemon = Rig::daemon(io);
+    let start = backend::Options::new(daemon.run_dir(), "arena").start();
+    let mut game = start.expect("descriptors are left");
+    until("the game is there", || {
+        game.wait(Some(TURN)).expect("links work");
+        let mut events = game.poll().expect("links work");
+        while events.next().is_some() {}
+        game.is_up()
+    });
+    daemon.ready();
+    let mut player = Unlucky::connect(&Rig::token_for(&daemon, 1));
+    let sent: Vec<_> = (0..60_usize).map(|n| vec![n as u8; 1 + 60 * n]).collect();
+    let mut heard = Vec::new();
+    until("both have heard of the end", || {
+        player.step();
+        game.wait(Some(Duration::ZERO)).expect("links work");
+        let mut events = game.poll().expect("links work");
+        while let Some((event, outbox)) = events.next() {
+            match event {
+                backend::Event::Opened(opened) => {
+                    assert!(opened.delivers);
+                    let (session, reliable) = (opened.session, bundle::Channel::Reliable(0));
+                    for message in &sent {
+                        outbox.send_message(session, reliable, message, None).expect("room");
+                    }
+                    let (reason, linger) = (CloseReason::Refused, Duration::from_secs(25));
+                    outbox.close_after(session, reason, linger, b"old version").expect("up");
+                }
+                backend::Event::Lingered { undelivered_bytes, is_told, .. } => {
+                    heard.push(format!("{undelivered_bytes} {is_told}"));
+                }
+                backend::Event::Closed { reason, .. } => heard.push(reason.to_string()),
+                _ => {}
+            }
+        }
+        game.flush();
+        player.is_over && heard.len() == 2
+    });
+    assert!(player.messages == sent, "{} of 60", player.messages.len());
+    assert_eq!(heard, ["0 true", CloseReason::Refused.text()]);
+    let farewell = player.connection.farewell().expect("it was told why");
+    let said = (farewell.reason, &*farewell.text);
+    assert_eq!(said, (CloseReason::Refused.as_u8(), &b"old version"[..]));
 }
 
 fn a_rust_client_sends_and_gets_messages_of_every_kind(io: Choice) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
-    CloseReason, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX, Opened, RecordError,
-    SHORT_MESSAGE_BYTES_MAX, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, VERSION_PLAIN,
-    Welcome,
+    CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello, LINGER_MS_MAX,
+    LONG_PAYLOAD_BYTES_MAX, Opened, RecordError, SHORT_MESSAGE_BYTES_MAX, SessionId, ToGateway,
+    USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX, VERSION_PLAIN, Welcome,
 };
 use ringgate_os::notify;
 
@@ -207,6 +207,54 @@ fn a_payload_for_a_player_who_gets_messages_is_no_longer_than_one() {
     links[0].send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
     run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
     assert_eq!(backend.outbox().send(whole, &longer), Ok(()));
+}
+
+#[test]
+fn a_session_is_closed_after_delivery_and_by_an_earlier_gateway_at_once() {
+    let close = |outbox: &mut Outbox, session, text: &[u8]| {
+        outbox.close_after(session, CloseReason::Kicked, Duration::from_secs(3600), text)
+    };
+    let (_dir, _gateway, links, mut backend) = connected(1);
+    let session = links[0].session(1);
+    let outbox = backend.outbox();
+    let too_long = close(outbox, session, &[b'x'; FAREWELL_BYTES_MAX + 1]);
+    assert_eq!(too_long, Err(SendError::FarewellLength));
+    let not_a_choice =
+        outbox.close_after(session, CloseReason::TimedOut, Duration::from_secs(1), b"");
+    assert_eq!(not_a_choice, Err(SendError::NotAChoice));
+    assert_eq!(close(outbox, SessionId::new(1, 1), b""), Err(SendError::LinkDown));
+    let text = [b'x'; FAREWELL_BYTES_MAX];
+    assert_eq!(close(outbox, session, &text), Ok(()));
+    backend.flush();
+    let reason = CloseReason::Kicked;
+    let said = CloseAfter { session, reason, linger_ms: LINGER_MS_MAX, text: &text };
+    let bundle = links[0].receive().expect("the end");
+    assert!(ToGateway::read(&bundle).eq([Ok(ToGateway::CloseAfter(said))]));
+    links[0].send(|writer| {
+        assert!(writer.lingered(session, 7, true) && writer.closed(session, reason));
+    });
+    let (undelivered_bytes, is_told) = (7, true);
+    for expected in
+        [Event::Lingered { session, undelivered_bytes, is_told }, Event::Closed { session, reason }]
+    {
+        run_until(&mut backend, |event, _| {
+            assert_eq!(event, expected);
+            true
+        });
+    }
+
+    let dir = Folder::new();
+    let gateway = Gateway::start(dir.path(), 1, 7);
+    let mut backend = Backend::connect(dir.path(), "arena-1").expect("the gateway listens");
+    let link = gateway.accept(0);
+    link.receive().expect("hello");
+    let version = VERSION_FAREWELL - 1;
+    link.send(|writer| assert!(writer.welcome(&Welcome { version, ..gateway.welcome(0) })));
+    run_until(&mut backend, |event, _| matches!(event, Event::LinkUp { .. }));
+    assert_eq!(close(backend.outbox(), session, b"bye"), Ok(()));
+    backend.flush();
+    let bundle = link.receive().expect("the end");
+    assert!(ToGateway::read(&bundle).eq([Ok(ToGateway::Close { session, reason })]));
 }
 
 #[test]

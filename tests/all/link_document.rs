@@ -95,6 +95,10 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
             quality.loss_per_mille,
             quality.waiting_bytes
         ),
+        ToGame::Lingered { session, undelivered_bytes, is_told } => {
+            let told = if *is_told { "told" } else { "not told" };
+            format!("lingered: session {session}, {undelivered_bytes} bytes undelivered, {told}")
+        }
         ToGame::Closed { session, reason } => format!("closed: session {session}, {reason}"),
         ToGame::Pong { token } => format!("pong: token {token}"),
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
@@ -127,6 +131,13 @@ fn describe_to_gateway(record: &ToGateway<'_>) -> String {
         ToGateway::Message(part) => describe_message(part),
         ToGateway::AskQuality { session } => format!("ask_quality: session {session}"),
         ToGateway::Close { session, reason } => format!("close: session {session}, {reason}"),
+        ToGateway::CloseAfter(close) => format!(
+            "close_after: session {}, {}, within {} ms, {:?}",
+            close.session,
+            close.reason,
+            close.linger_ms,
+            text(close.text)
+        ),
         ToGateway::Ping { token } => format!("ping: token {token}"),
         ToGateway::Intake { is_open: true } => "intake: open".to_owned(),
         ToGateway::Intake { is_open: false } => "intake: closed".to_owned(),
@@ -307,5 +318,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 19, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 21, "ping and pong share a section, draining and undrained too");
 }

@@ -42,6 +42,8 @@ fn the_header_has_the_numbers_of_the_codec() {
     add("RG_NAME_BYTES_MAX", bundle::NAME_BYTES_MAX);
     add("RG_MULTICAST_SESSIONS_MAX", bundle::MULTICAST_SESSIONS_MAX);
     add("RG_WORKERS_MAX", WORKERS_MAX);
+    add("RG_FAREWELL_BYTES_MAX", bundle::FAREWELL_BYTES_MAX);
+    add("RG_LINGER_MS_MAX", bundle::LINGER_MS_MAX as usize);
     add("rg_worker(UINT64_C(0x7f00000000000001))", SessionId::new(127, 1).worker());
     for reason in CloseReason::ALL {
         add(&c_name("RG_CLOSE", &format!("{reason:?}")), reason.as_u8().into());
@@ -190,6 +192,7 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     let gateway = Gateway::start(folder.path(), 2, 7);
     let mut game = Game::start(&program, folder.path(), "arena-1");
     let links: Vec<_> = (0..2).map(|worker| gateway.accept_and_welcome(worker)).collect();
+    assert_eq!(game.line(), "-8 -4");
     assert_eq!(game.line(), "-3 -3 -1 -1 -4");
     assert_eq!(game.line(), "1", "of a multicast to four, one is reachable and not stuck");
     let answer = links[1].receive().expect("the other link's payloads");
@@ -201,6 +204,12 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
             match record.expect("valid") {
                 ToGateway::Payload { .. } if closed.is_empty() => payloads += 1,
                 ToGateway::Close { session, reason: CloseReason::Finished } => closed.push(session),
+                ToGateway::CloseAfter(close) => {
+                    let serial = closed.len() + 1;
+                    let text_bytes = (serial % 2 == 0).then_some(serial % 201);
+                    assert_eq!((Some(close.text.len()), close.linger_ms), (text_bytes, 30_000));
+                    closed.push(close.session);
+                }
                 record => panic!("out of order: {record:?}"),
             }
         }
@@ -416,6 +425,10 @@ fn describe(record: &ToGame<'_>) -> String {
             quality.loss_per_mille,
             quality.waiting_bytes,
         ),
+        ToGame::Lingered { session, undelivered_bytes, is_told } => {
+            let (session, is_told) = (session.as_u64(), u8::from(*is_told));
+            format!("lingered session={session} waiting={undelivered_bytes} is_told={is_told}")
+        }
         ToGame::Closed { session, reason } => {
             format!("closed session={} reason={}", session.as_u64(), reason.as_u8())
         }
@@ -445,7 +458,8 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..16) {
+        assert!(match rng.random_range(0..17) {
+            16 => writer.lingered(session, rng.random(), rng.random()),
             15 => writer.players(rng.random(), rng.random()),
             14 => writer.taken_over(rng.random()),
             13 => writer.report(session, rng.random(), rng.random()),

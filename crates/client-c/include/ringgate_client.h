@@ -204,9 +204,19 @@ RGC_API int rgc_send(rgc_client *client, uint32_t kind, uint8_t channel, const v
 /* The longest message that a channel of that kind takes; 0 without a connection. */
 RGC_API size_t rgc_message_bytes_max(const rgc_client *client, uint32_t kind);
 
-/* Leaves: says goodbye, and gives up what is under way. Who wants that to arrive takes turns until
-   rgc_has_delivered_all, first. */
+/* Leaves: says goodbye, and gives up what is under way. */
 RGC_API int rgc_disconnect(rgc_client *client);
+
+/* Leaves when everything that was sent on reliable channels has arrived, or after so long: from now
+   on nothing more can be sent, and turns are taken until RGC_CLOSED comes. */
+RGC_API int rgc_disconnect_after(rgc_client *client, int64_t linger_ns);
+
+/* What the game server has said last on the connection that has just ended, from its RGC_CLOSED or
+   RGC_NEXT_SERVER on. 1: `*reason` is why (128 the game is over, 129 kicked, 130 refused, 131 the
+   game shuts down), and `text` has what it has for the player, cut to `text_bytes` and with a zero
+   at its end. 0: it has said nothing. Both may be NULL. */
+#define RGC_FAREWELL_BYTES 201
+RGC_API int rgc_farewell(const rgc_client *client, uint32_t *reason, char *text, size_t text_bytes);
 
 /* 1 or 0: whether messages can be sent; whether it is over, and all events were taken; whether every
    message on reliable channels has been acknowledged. */

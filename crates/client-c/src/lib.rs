@@ -180,6 +180,40 @@ pub unsafe extern "C" fn rgc_disconnect(client: *mut Handle) -> c_int {
 /// # Safety
 /// As [`rgc_free`].
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgc_disconnect_after(client: *mut Handle, linger_ns: i64) -> c_int {
+    let linger = Duration::from_nanos(u64::try_from(linger_ns).unwrap_or(0));
+    // SAFETY: as our own caller promises.
+    with(unsafe { client.as_mut() }, |handle| {
+        handle.client.disconnect_after(linger);
+        OK
+    })
+}
+
+/// # Safety
+/// As [`rgc_free`], `reason` points at a number, or is null, and `text` at `text_bytes` bytes, or
+/// is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rgc_farewell(
+    client: *const Handle,
+    reason: *mut u32,
+    text: *mut c_char,
+    text_bytes: usize,
+) -> c_int {
+    // SAFETY: as our own caller promises.
+    let Some(handle) = (unsafe { client.as_ref() }) else { return ERROR_NULL };
+    let Some(farewell) = handle.client.farewell() else { return 0 };
+    // SAFETY: as our own caller promises.
+    if let Some(reason) = unsafe { reason.as_mut() } {
+        *reason = farewell.reason.into();
+    }
+    // SAFETY: as our own caller promises.
+    unsafe { raw::write_text(text, text_bytes, &farewell.text) };
+    1
+}
+
+/// # Safety
+/// As [`rgc_free`].
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn rgc_is_connected(client: *const Handle) -> c_int {
     // SAFETY: as our own caller promises.
     let handle = unsafe { client.as_ref() };

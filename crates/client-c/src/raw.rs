@@ -3,7 +3,7 @@
 //! Structures that may grow begin with their size, as the caller's header had it. An older caller
 //! gets as much of ours as it knows; what a newer one knows beyond ours is zero.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::{ptr, slice};
 
 use crate::types::{ERROR_NULL, ERROR_SIZE, OK};
@@ -99,3 +99,18 @@ pub(crate) unsafe fn answer<T: SizedByCaller>(to: *mut T, value: &T) -> c_int {
 
 /// A structure that is longer is not one: its size was not set.
 const SIZE_MAX: usize = 4096;
+
+/// Writes as much of a text as there is room for, and a zero behind it.
+///
+/// # Safety
+/// The pointer is null, or that many bytes can be written there.
+pub(crate) unsafe fn write_text(to: *mut c_char, room: usize, text: &[u8]) {
+    if to.is_null() || room == 0 || room > isize::MAX as usize {
+        return;
+    }
+    // SAFETY: as our caller promises, and characters are bytes.
+    let to = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), room) };
+    let len = text.len().min(room - 1);
+    to[..len].copy_from_slice(&text[..len]);
+    to[len] = 0;
+}

@@ -9,7 +9,7 @@ use ringgate_core::limits::DATAGRAM_BYTES_MAX;
 use ringgate_core::netcode::{ConnectToken, State};
 
 use crate::connection::{Connection, Statistics};
-use crate::event::Event;
+use crate::event::{Event, Farewell};
 use crate::inbox::Inbox;
 use crate::session::Options;
 use crate::sockets::Sockets;
@@ -93,8 +93,23 @@ impl Client {
         self.connection.send(channel, message, token)
     }
 
-    /// Leaves: says goodbye, and gives up what is under way. Who wants that to arrive waits until
-    /// [`has_delivered_all`](Self::has_delivered_all).
+    /// What the game server has said last on the connection that has just ended: there from its
+    /// [`Event::Closed`] or [`Event::NextServer`] on, where the game server closed the session
+    /// after delivery.
+    pub fn farewell(&self) -> Option<&Farewell> {
+        self.connection.farewell()
+    }
+
+    /// Leaves when everything that was sent on reliable channels has arrived, or after so long:
+    /// from now on nothing more can be sent, and [`turn`](Self::turn) is called until
+    /// [`Event::Closed`] comes.
+    pub fn disconnect_after(&mut self, linger: Duration) {
+        self.connection.disconnect_at(self.now_ns().saturating_add(nanoseconds(linger)));
+        self.send_due();
+    }
+
+    /// Leaves: says goodbye, and gives up what is under way.
+    /// [`disconnect_after`](Self::disconnect_after) gives that time to arrive.
     pub fn disconnect(&mut self) {
         self.connection.disconnect();
         self.send_due();

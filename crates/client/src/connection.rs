@@ -6,7 +6,7 @@ use ringgate_core::delivery::{Channel, Quality, SendError};
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::{self, Cipher, ConnectToken, State};
 
-use crate::event::Event;
+use crate::event::{Event, Farewell};
 use crate::session::{Options, Session};
 
 /// A player's end without socket and clock.
@@ -154,6 +154,16 @@ impl Connection {
     /// What has happened, messages aside.
     pub fn poll_event(&mut self) -> Option<Event<'static>> {
         self.session.poll_event().map(Event::from)
+    }
+
+    /// What the game server has said last, as [`Session::farewell`].
+    pub fn farewell(&self) -> Option<&Farewell> {
+        self.session.farewell()
+    }
+
+    /// Leaves when everything has arrived, as [`Session::disconnect_at`].
+    pub fn disconnect_at(&mut self, at_ns: u64) {
+        self.session.disconnect_at(at_ns);
     }
 
     /// Leaves. What is under way is reported as not delivered; the goodbye comes out of

@@ -43,6 +43,23 @@ pub enum Reason {
     Fault(Fault),
 }
 
+/// What a game server has said last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Farewell {
+    /// Why it has closed the session: 128 the game is over, 129 kicked, 130 refused by the game,
+    /// 131 the game shuts down, as docs/PROTOCOLS.md has them.
+    pub reason: u8,
+    /// What the game server has for the player: at most 200 bytes, or none. Of what form is for the
+    /// game to know.
+    pub text: Box<[u8]>,
+}
+
+impl Farewell {
+    pub(crate) fn of((reason, text): (u8, &[u8])) -> Self {
+        Self { reason, text: text.into() }
+    }
+}
+
 impl Reason {
     /// A few words for tables and messages.
     pub const fn name(self) -> &'static str {

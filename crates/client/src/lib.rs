@@ -37,6 +37,10 @@
 //! }
 //! ```
 //!
+//! **Endings.** A game server may close a session after delivery: then everything that it had sent
+//! before has come, and [`Client::farewell`] has its reason and its text beside [`Event::Closed`].
+//! A player who leaves with [`Client::disconnect_after`] does the same to its server.
+//!
 //! **Failing over.** A token names up to 32 servers. Where one denies, falls silent while the
 //! client asks, or says goodbye, the client turns to the next. Nothing of the connection before is
 //! carried over: what was queued or under way is reported as not delivered, if a report was asked
@@ -52,7 +56,7 @@ mod sockets;
 
 pub use client::Client;
 pub use connection::{Connection, Statistics};
-pub use event::{Event, Reason};
+pub use event::{Event, Farewell, Reason};
 pub use session::{Options, Session, SessionEvent};
 
 pub use ringgate_core::delivery::{Channel, Fault, Quality, Report, SendError};

@@ -13,7 +13,7 @@ use ringgate_core::netcode::{self, ConnectToken, State};
 use ringgate_core::proto::netcode::client::{Client as Machine, Event, OpenWork, Transmit};
 use ringgate_core::secret::Key;
 
-use crate::event::Reason;
+use crate::event::{Farewell, Reason};
 
 /// How a player's end behaves. The default is what games want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,9 @@ pub struct Session {
     options: delivery::Options,
     /// Invariant: there while connected, and then only.
     end: Option<Box<End>>,
+    /// The player leaves when everything has arrived, or then.
+    leaves_at_ns: Option<u64>,
+    farewell: Option<Farewell>,
     news: VecDeque<SessionEvent>,
 }
 
@@ -68,8 +71,14 @@ impl Session {
         now_ns: u64,
     ) -> Self {
         let machine = Machine::new(token, now_ns, netcode);
-        let mut session =
-            Self { machine, options: options.delivery, end: None, news: VecDeque::new() };
+        let mut session = Self {
+            machine,
+            options: options.delivery,
+            end: None,
+            leaves_at_ns: None,
+            farewell: None,
+            news: VecDeque::new(),
+        };
         if session.state().is_closed() {
             session.news.push_back(SessionEvent::Closed(Reason::Ended(session.state())));
         }
@@ -111,6 +120,12 @@ impl Session {
         self.quality().is_none_or(|quality| quality.reliable_bytes == 0)
     }
 
+    /// What the game server has said last on the connection that has just ended, if it closed the
+    /// session after delivery and has said anything.
+    pub fn farewell(&self) -> Option<&Farewell> {
+        self.farewell.as_ref()
+    }
+
     /// Queues a message. With a token there will be a report about it.
     pub fn send(
         &mut self,
@@ -118,7 +133,8 @@ impl Session {
         message: &[u8],
         token: Option<u64>,
     ) -> Result<(), SendError> {
-        self.end.as_mut().map_or(Err(SendError::Closed), |end| end.send(channel, message, token))
+        let end = self.end.as_mut().filter(|_| self.leaves_at_ns.is_none());
+        end.map_or(Err(SendError::Closed), |end| end.send(channel, message, token))
     }
 
     /// Decides whether a datagram is worth opening. Changes nothing.
@@ -162,6 +178,11 @@ impl Session {
 
     /// Ends an attempt or the connection whose time is up.
     pub fn handle_timeout(&mut self, now_ns: u64) {
+        let has_said_all = self.end.as_ref().is_none_or(|end| end.has_said_all());
+        let is_time = self.leaves_at_ns.is_some_and(|at_ns| has_said_all || at_ns <= now_ns);
+        if is_time && !self.state().is_closed() {
+            return self.close(Reason::Left);
+        }
         if let Some(event) = self.machine.handle_timeout(now_ns) {
             self.handle_change(now_ns, event);
         }
@@ -171,7 +192,8 @@ impl Session {
     /// at once, `None` means never.
     pub fn poll_timeout(&self) -> Option<u64> {
         let end_ns = self.end.as_ref().and_then(|end| end.poll_timeout());
-        [self.machine.poll_timeout(), end_ns].into_iter().flatten().min()
+        let leaves_ns = self.leaves_at_ns.filter(|_| !self.state().is_closed());
+        [self.machine.poll_timeout(), end_ns, leaves_ns].into_iter().flatten().min()
     }
 
     /// Writes the next datagram that is due into `out`, which has at least 1225 bytes.
@@ -189,6 +211,12 @@ impl Session {
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn disconnect(&mut self) {
         self.close(Reason::Left);
+    }
+
+    /// Leaves when everything that was sent on reliable channels has arrived, or at that moment:
+    /// from now on nothing more can be sent.
+    pub fn disconnect_at(&mut self, at_ns: u64) {
+        self.leaves_at_ns = Some(self.leaves_at_ns.map_or(at_ns, |before| before.min(at_ns)));
     }
 
     fn handle_payload(
@@ -218,7 +246,9 @@ impl Session {
         let server = self.machine.server();
         match event {
             Event::Connected(keep_alive) => {
-                self.end = Some(Box::new(End::new(&self.options, now_ns)));
+                let options = delivery::Options { takes_farewell: true, ..self.options };
+                self.end = Some(Box::new(End::new(&options, now_ns)));
+                self.farewell = None;
                 let (slot, slots) = (keep_alive.slot, keep_alive.slots);
                 self.news.push_back(SessionEvent::Connected { server, slot, slots });
             }
@@ -261,6 +291,7 @@ impl Session {
 
     fn close_end(&mut self) {
         let Some(mut end) = self.end.take() else { return };
+        self.farewell = end.farewell().map(Farewell::of);
         end.close();
         while let Some(report) = end.poll_report() {
             self.news.push_back(SessionEvent::Reported(report));

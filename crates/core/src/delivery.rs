@@ -11,6 +11,9 @@
 //!   comes never leaves.
 //! - *unreliable*: a message leaves once, and arrives or does not.
 //!
+//! An end may say why it ends ([`End::say_farewell`]); the other end hears that with what was sent
+//! before ([`End::farewell`]).
+//!
 //! Packets that come late are dropped whole, so the last two differ only in what waits to be sent.
 //! A caller that has to know what became of a message asks for a [`Report`].
 //!
@@ -57,6 +60,7 @@ mod buffers;
 mod channels;
 mod congestion;
 mod end;
+mod farewell;
 mod flight;
 mod held;
 mod incoming;

@@ -203,6 +203,10 @@ counters! {
         /// Messages queued for players.
         messages_down: counter, Accounted in MessagesDown,
             "ringgate_messages_down_total", "Whole messages queued for players.";
+        /// Messages that were queued for players and had not arrived in time.
+        messages_undelivered: counter,
+            "ringgate_messages_undelivered_total",
+            "Messages on reliable channels that had not arrived when a session ended that its game process had closed after delivery.";
         /// Datagrams received from links.
         link_datagrams_in: counter,
             "ringgate_link_datagrams_in_total", "Datagrams from game processes.";
@@ -334,6 +338,8 @@ named_list! {
         DeliveryWindow = "delivery_window",
         /// The player's address is denied, or its id.
         Denied = "denied",
+        /// The game process closed it after delivery, and not everything had arrived in time.
+        LingerExpired = "linger_expired",
         /// The player has logged in again, here or at another gateway.
         NewerLogin = "newer_login",
         /// It could not be carried into the process that has taken the gateway over.
@@ -374,7 +380,7 @@ impl Ended {
     pub(crate) const fn close_reason(self) -> CloseReason {
         match self {
             Self::BackendGone | Self::NotCarried => CloseReason::Unconfigured,
-            Self::ByBackend => CloseReason::Finished,
+            Self::ByBackend | Self::LingerExpired => CloseReason::Finished,
             Self::ByOperator | Self::Denied => CloseReason::Operator,
             Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,
             Self::DeliveryAcknowledgement

@@ -74,6 +74,8 @@ RG_API uint32_t rg_library_version(void);
 #define RG_NAME_BYTES_MAX 32
 #define RG_MULTICAST_SESSIONS_MAX 1024
 #define RG_WORKERS_MAX 128
+#define RG_FAREWELL_BYTES_MAX 200 /* of the text that a player is told last */
+#define RG_LINGER_MS_MAX 30000
 
 /* Why a session ended. A game may give those from 128 on. */
 enum rg_close_reason {
@@ -128,7 +130,8 @@ enum rg_record_error {
     RG_ERROR_DATAGRAM_TOO_LONG = 12,
     RG_ERROR_CHANNEL_UNKNOWN = 13,
     RG_ERROR_MESSAGE_LENGTH = 14,
-    RG_ERROR_MESSAGE_MARKS = 15
+    RG_ERROR_MESSAGE_MARKS = 15,
+    RG_ERROR_FAREWELL_LENGTH = 16
 };
 
 /* The kinds of a player's channels, of each of which there are 256. */
@@ -161,7 +164,11 @@ enum rg_event_kind {
                    it was sent when the gateway had ended the session: that one was not delivered */
     RG_ROOM,    /* session, is_full, waiting_bytes: so much waits at the gateway that no more should
                    be sent on reliable channels, or it has become less again */
-    RG_QUALITY  /* session, round_trip_ns, variation_ns, loss_per_mille, waiting_bytes */
+    RG_QUALITY, /* session, round_trip_ns, variation_ns, loss_per_mille, waiting_bytes */
+    RG_LINGERED /* session, waiting_bytes, is_delivered: what became of a session that was closed with
+                   rg_close_session_after. So much is not known to have arrived of what was sent on
+                   reliable channels, and is_delivered says whether the player's library has the
+                   reason and the text. Right before its RG_CLOSED, whoever ended it */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -226,7 +233,8 @@ enum rg_send_result {
                                     channel, to RG_SHORT_MESSAGE_BYTES_MAX on another, as a payload
                                     for a player who gets messages */
     RG_SEND_NO_MESSAGES = -6,    /* the gateway is of an earlier version and takes no messages */
-    RG_SEND_NO_CHANNEL = -7      /* no such kind of channel, or a number above 255 */
+    RG_SEND_NO_CHANNEL = -7,     /* no such kind of channel, or a number above 255 */
+    RG_SEND_FAREWELL_LENGTH = -8 /* a player is told at most RG_FAREWELL_BYTES_MAX bytes */
 };
 
 /* What a game process is ready for. */
@@ -333,6 +341,15 @@ RG_API int rg_ask_quality(rg_backend *backend, uint64_t session);
 /* Ends a session; `reason` is an enum rg_close_reason from 128 on. While the link lives this is not
    lost, however full it is. RG_CLOSED with the same reason answers. */
 RG_API int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason);
+
+/* Ends a session of a player who gets messages when everything that was sent on reliable channels has
+   arrived, or after `linger_ms`, of which more than RG_LINGER_MS_MAX count as that. The player's
+   library has the reason and the text, if it is of this release or later. From then on nothing more
+   is sent to the player; what it still sends comes. While the link lives this is not lost, and it
+   needs the link no more once the gateway has read it. RG_LINGERED and RG_CLOSED answer. Other
+   players, and those of an earlier gateway, are closed at once. */
+RG_API int rg_close_session_after(rg_backend *backend, uint64_t session, unsigned reason,
+                           uint32_t linger_ms, const void *text, size_t text_len);
 
 /* Says whether new players may be sent to this process, which they may until it says otherwise (0):
    who is there stays. Leaves with the next flush, and is said again on links that come up later.
@@ -450,12 +467,16 @@ enum {
     RG__ASK_QUALITY = 20,
     RG__FIRST_SKIPPABLE = 128, /* from here on, what is not known is passed over */
     RG__UNDRAINED = 128,
-    RG__INTAKE = 144
+    RG__LINGERED = 131,
+    RG__INTAKE = 144,
+    RG__CLOSE_AFTER = 145
 };
 
 enum {
     RG__HEADER_BYTES = 4,
     RG__CLOSE_BYTES = RG__HEADER_BYTES + 8 + 1,
+    RG__CLOSE_AFTER_BYTES_MIN = RG__HEADER_BYTES + 8 + 1 + 4,
+    RG__LINGERED_BYTES = RG__HEADER_BYTES + 8 + 4 + 1,
     RG__PART_OVERHEAD_BYTES = RG__HEADER_BYTES + 8 + 3 + 8,
     RG__PART_BYTES_MAX = 16000, /* a longer message takes several records */
     RG__FIRST_PART = 1,
@@ -662,31 +683,43 @@ static void rg__put_close(uint8_t *record, uint64_t session, unsigned reason) {
 static void rg__take_late(const rg_backend *backend, struct rg__link *link) {
     size_t taken = 0;
     while (taken < link->late_len) {
-        uint8_t *record = rg__reserve(backend, link, RG__CLOSE_BYTES, RG__CLOSE, 0);
+        const uint8_t *late = link->late + taken;
+        size_t len = (size_t)rg__get(late, 2);
+        uint8_t *record = rg__reserve(backend, link, len, late[2], 0);
         if (record == NULL)
             break;
-        memcpy(record, link->late + taken, RG__CLOSE_BYTES);
-        taken += RG__CLOSE_BYTES;
+        memcpy(record, late, len);
+        taken += len;
     }
     link->late_len -= taken;
     if (taken > 0 && link->late_len > 0)
         memmove(link->late, link->late + taken, link->late_len);
 }
 
-/* Appends a close to those that wait for room. 0: no memory. */
-static int rg__keep_late(struct rg__link *link, uint64_t session, unsigned reason) {
-    if (link->late_room - link->late_len < RG__CLOSE_BYTES) {
+/* Room for a close among those that wait for it, with its header written. NULL: no memory. */
+static uint8_t *rg__keep_late(struct rg__link *link, size_t record_bytes, unsigned kind) {
+    uint8_t *record;
+    if (link->late_room - link->late_len < record_bytes) {
         size_t room = link->late_room > 0 ? 2 * link->late_room : 64 * RG__CLOSE_BYTES;
         uint8_t *late = (uint8_t *)realloc(link->late, room);
         if (late == NULL)
-            return 0;
+            return NULL;
         link->late = late;
         link->late_room = room;
     }
-    rg__put_header(link->late + link->late_len, RG__CLOSE_BYTES, RG__CLOSE);
-    rg__put_close(link->late + link->late_len, session, reason);
-    link->late_len += RG__CLOSE_BYTES;
-    return 1;
+    record = link->late + link->late_len;
+    rg__put_header(record, record_bytes, kind);
+    link->late_len += record_bytes;
+    return record;
+}
+
+/* Room for a record that must arrive, with its header written. NULL: no memory. */
+static uint8_t *rg__push_late(const rg_backend *backend, struct rg__link *link,
+                              size_t record_bytes, unsigned kind) {
+    uint8_t *record = NULL;
+    if (link->late_len == 0)
+        record = rg__reserve(backend, link, record_bytes, kind, 0);
+    return record != NULL ? record : rg__keep_late(link, record_bytes, kind);
 }
 
 /* Sends what waits, as far as the kernel has room. */
@@ -1538,7 +1571,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
         return rg__read_welcome(backend, worker, body, event);
     if (kind == RG__GOODBYE) {
         rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_RECORD_INVALID),
-                 rg__known(body[1], RG_ERROR_MESSAGE_MARKS), event);
+                 rg__known(body[1], RG_ERROR_FAREWELL_LENGTH), event);
         return RG_ERROR_NONE;
     }
     if (!backend->links[worker].is_welcomed) {
@@ -1555,6 +1588,18 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
     return RG_ERROR_NONE;
 }
 
+/* What is not exactly this is of a later version, and means something else: no event. */
+static int rg__read_lingered(const uint8_t *record, size_t record_bytes, struct rg_event *event) {
+    if (record[3] != 0 || record_bytes != RG__LINGERED_BYTES || record[16] > 1 ||
+        rg__get(record + 4, 8) == 0)
+        return 0;
+    event->kind = RG_LINGERED;
+    event->session = rg__get(record + 4, 8);
+    event->waiting_bytes = (uint32_t)rg__get(record + 12, 4);
+    event->is_delivered = record[16];
+    return 1;
+}
+
 /* Takes one record off the datagram. 0: it is no event, being of a later version or a part of a
    message that others follow. */
 static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event *event) {
@@ -1568,6 +1613,8 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         error = RG_ERROR_RECORD_LENGTH;
     else if (record[2] >= RG__FIRST_SKIPPABLE && backend->links[worker].is_welcomed) {
         backend->inbox_at += record_bytes;
+        if (record[2] == RG__LINGERED)
+            return rg__read_lingered(record, record_bytes, event);
         if (record[2] != RG__UNDRAINED)
             return 0;
         event->kind = RG_UNDRAINED;
@@ -1985,16 +2032,37 @@ int rg_ask_quality(rg_backend *backend, uint64_t session) {
 
 int rg_close_session(rg_backend *backend, uint64_t session, unsigned reason) {
     struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
-    uint8_t *record = NULL;
+    uint8_t *record;
     if (reason < RG_CLOSE_FINISHED || reason > RG_CLOSE_GAME_SHUTDOWN)
         return RG_SEND_NOT_A_CHOICE;
     if (link == NULL)
         return RG_SEND_LINK_DOWN;
-    if (link->late_len == 0)
-        record = rg__reserve(backend, link, RG__CLOSE_BYTES, RG__CLOSE, 0);
+    record = rg__push_late(backend, link, RG__CLOSE_BYTES, RG__CLOSE);
     if (record == NULL)
-        return rg__keep_late(link, session, reason) ? RG_SEND_OK : RG_SEND_LINK_FULL;
+        return RG_SEND_LINK_FULL;
     rg__put_close(record, session, reason);
+    return RG_SEND_OK;
+}
+
+int rg_close_session_after(rg_backend *backend, uint64_t session, unsigned reason,
+                           uint32_t linger_ms, const void *text, size_t text_len) {
+    struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
+    uint8_t *record;
+    if (text_len > RG_FAREWELL_BYTES_MAX || (text == NULL && text_len > 0))
+        return RG_SEND_FAREWELL_LENGTH;
+    if (link == NULL || link->version < 5)
+        return rg_close_session(backend, session, reason);
+    if (reason < RG_CLOSE_FINISHED || reason > RG_CLOSE_GAME_SHUTDOWN)
+        return RG_SEND_NOT_A_CHOICE;
+    record =
+        rg__push_late(backend, link, RG__CLOSE_AFTER_BYTES_MIN + text_len, RG__CLOSE_AFTER);
+    if (record == NULL)
+        return RG_SEND_LINK_FULL;
+    rg__put_close(record, session, reason);
+    rg__put(record + RG__CLOSE_BYTES, linger_ms < RG_LINGER_MS_MAX ? linger_ms : RG_LINGER_MS_MAX,
+            4);
+    if (text_len > 0)
+        memcpy(record + RG__CLOSE_AFTER_BYTES_MIN, text, text_len);
     return RG_SEND_OK;
 }
 
@@ -2170,6 +2238,8 @@ const char *rg_record_error_text(unsigned error) {
         return "message length out of range";
     case RG_ERROR_MESSAGE_MARKS:
         return "message begins or ends where it cannot";
+    case RG_ERROR_FAREWELL_LENGTH:
+        return "farewell too long";
     default:
         return "an unknown error";
     }
@@ -2194,6 +2264,8 @@ const char *rg_send_result_text(int result) {
         return "the gateway is of an earlier version and takes no messages";
     case RG_SEND_NO_CHANNEL:
         return "there is no such channel";
+    case RG_SEND_FAREWELL_LENGTH:
+        return "a player is told at most 200 bytes";
     default:
         return "an unknown result";
     }

@@ -37,7 +37,8 @@ pub use message::{Assembly, Channel, MessagePart};
 pub use read::Reader;
 pub use reason::{CloseReason, GoodbyeReason, RecordError};
 pub use record::{
-    Goodbye, Hello, Opened, OpenedPlain, Quality, Sessions, ToGame, ToGateway, Welcome, is_name,
+    CloseAfter, Goodbye, Hello, Opened, OpenedPlain, Quality, Sessions, ToGame, ToGateway, Welcome,
+    is_name,
 };
 pub use session::SessionId;
 pub use write::Writer;
@@ -61,6 +62,9 @@ pub const VERSION_MESSAGES: u16 = 4;
 /// The first version in which an opening says whether the player gets messages.
 pub const VERSION_DELIVERS: u16 = 5;
 
+/// The first version in which a session can be closed after what was sent has arrived.
+pub const VERSION_FAREWELL: u16 = 5;
+
 /// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
 /// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
 pub const BUNDLE_BYTES_MAX: usize = 16 * 1024;
@@ -79,6 +83,13 @@ pub const SHORT_MESSAGE_BYTES_MAX: usize = 1159;
 
 /// Longest part of a message in a record. A longer message takes several records.
 pub const PART_BYTES_MAX: usize = 16_000;
+
+/// Longest text that a player is told when its session is closed.
+pub const FAREWELL_BYTES_MAX: usize = 200;
+
+/// Longest time in which what was sent may arrive after a session was closed, in milliseconds. More
+/// counts as this.
+pub const LINGER_MS_MAX: u32 = 30_000;
 
 /// Bytes of a part's record that are not message: header, session, channel, marks and token.
 pub const PART_OVERHEAD_BYTES: usize = HEADER_BYTES + SESSION_BYTES + 3 + 8;
@@ -105,6 +116,9 @@ pub const MULTICAST_SESSIONS_MAX: usize = 1024;
 
 const SESSION_BYTES: usize = 8;
 const COUNT_BYTES: usize = 2;
+
+/// A [`CloseAfter`] without a text: header, session, reason and time.
+pub(crate) const CLOSE_AFTER_BYTES_MIN: usize = HEADER_BYTES + SESSION_BYTES + 1 + 4;
 
 const _: () = assert!(WORKERS_MAX <= 1 << 8, "a session id keeps its worker in eight bits");
 const _: () = assert!(BUNDLE_BYTES_MAX <= u16::MAX as usize, "a record's length is 16 bits");
@@ -146,8 +160,10 @@ mod kind {
     pub(super) const UNDRAINED: u8 = 128;
     pub(super) const TAKEN_OVER: u8 = 129;
     pub(super) const PLAYERS: u8 = 130;
+    pub(super) const LINGERED: u8 = 131;
 
     pub(super) const INTAKE: u8 = 144;
+    pub(super) const CLOSE_AFTER: u8 = 145;
 }
 
 /// What a record's header says beside its kind.

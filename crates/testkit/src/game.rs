@@ -260,7 +260,8 @@ impl Game {
             | ToGame::TakenOver { .. }
             | ToGame::Players { .. }
             | ToGame::Goodbye(_) => {}
-            ToGame::Unknown(_) => {
+            // None of these game processes closes a session after delivery.
+            ToGame::Lingered { .. } | ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));
             }
         }

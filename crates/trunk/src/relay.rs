@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 use ringgate_core::netcode::destination::{self, Join};
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
+    BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
     MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
-    VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
+    VERSION_FAREWELL, VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
 
 use crate::rolls::Rolls;
@@ -112,7 +112,8 @@ struct Said {
     name: String,
     pid: u32,
     version_min: u16,
-    /// What is spoken on the local link. The gateway is offered nothing higher.
+    /// What is spoken on the local link, and is offered to the gateway; what that one has chosen
+    /// once it has.
     version: u16,
 }
 
@@ -438,7 +439,7 @@ impl Relay {
                 self.tell_intake(game, act);
             }
             record => match (link.zip(self.lane), &record) {
-                (Some((link, lane)), _) => self.pass_on(link, lane, record, act),
+                (Some((link, lane)), _) => self.pass_on((game, link), lane, record, act),
                 (None, ToGateway::Ping { token }) => {
                     let frame = write(&mut self.scratch, |writer| writer.pong(*token));
                     act(Action::Deliver(game, frame.expect("a pong is short")));
@@ -470,12 +471,15 @@ impl Relay {
     #[inline]
     fn pass_on(
         &mut self,
-        link: u16,
+        (game, link): (Game, u16),
         lane: u8,
         record: ToGateway<'_>,
         act: &mut impl FnMut(Action<'_>),
     ) {
-        let Self { worker, scratch, sessions, dropped, .. } = self;
+        let Self { worker, places, scratch, sessions, dropped, .. } = self;
+        let taken = places[game.place()].taken.as_ref();
+        let said = taken.and_then(|taken| taken.hello.as_ref());
+        let knows_farewells = said.is_some_and(|said| said.version >= VERSION_FAREWELL);
         let there = |session: SessionId| {
             let is_ours = session.worker() == *worker;
             is_ours.then(|| renumbered(session, lane.into())).flatten()
@@ -497,6 +501,14 @@ impl Relay {
             }
             ToGateway::Close { session, reason } => there(session)
                 .and_then(|session| write(scratch, |writer| writer.close(session, reason))),
+            ToGateway::CloseAfter(close) => there(close.session).and_then(|session| {
+                let close = CloseAfter { session, ..close };
+                if knows_farewells {
+                    write(scratch, |writer| writer.close_after(&close))
+                } else {
+                    write(scratch, |writer| writer.close(session, close.reason))
+                }
+            }),
             ToGateway::AskQuality { session } => there(session)
                 .and_then(|session| write(scratch, |writer| writer.ask_quality(session))),
             ToGateway::Ping { token } => write(scratch, |writer| writer.ping(token)),
@@ -559,6 +571,10 @@ impl Relay {
                 }
                 write(scratch, |writer| writer.opened_plain(&opened))
             }
+            ToGame::Lingered { session, undelivered_bytes, is_told } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.lingered(session, undelivered_bytes, is_told))
+            }
             ToGame::Closed { session, reason } => {
                 let session = here(session)?;
                 if taken.leave(session, rolls) {
@@ -608,12 +624,17 @@ impl Relay {
         }
     }
 
-    /// The gateway chooses among the versions that it was offered.
+    /// The gateway chooses among the versions that it was offered. What the game process may say
+    /// all the same because its own link is newer is said to the gateway in older words.
     fn handle_welcome(&mut self, game: Game, welcome: Welcome) -> Result<(), Broken> {
         let taken = self.places[usize::from(game.0)].taken.as_mut().ok_or(Broken)?;
-        let is_offered = |said: &Said| (said.version_min..=said.version).contains(&welcome.version);
-        taken.is_let_in = taken.hello.as_ref().is_some_and(is_offered);
-        if taken.is_let_in { Ok(()) } else { Err(Broken) }
+        let said = taken.hello.as_mut().ok_or(Broken)?;
+        taken.is_let_in = (said.version_min..=said.version).contains(&welcome.version);
+        if !taken.is_let_in {
+            return Err(Broken);
+        }
+        said.version = welcome.version;
+        Ok(())
     }
 
     /// Ends a link with a reason.

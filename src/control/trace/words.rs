@@ -82,6 +82,7 @@ pub(super) const fn ended(why: Ended) -> &'static str {
         Ended::DeliverySilence => "the player acknowledged nothing for half a minute",
         Ended::DeliveryWindow => "a part of a message of the player's was too far ahead",
         Ended::Denied => "an operator has denied the player's address or id",
+        Ended::LingerExpired => "the game process closed it, and not all had arrived in time",
         Ended::NewerLogin => "the player has logged in again, here or at another gateway",
         Ended::NotCarried => "it could not be carried into the process that has taken over",
         Ended::Replaced => "another handshake from the same address took its place",

@@ -27,6 +27,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     run_until(backend, RG_LINK_UP);
+    printf("%d %d\n",
+           rg_close_session_after(backend, stuck, RG_CLOSE_KICKED, 0, payload,
+                                  RG_FAREWELL_BYTES_MAX + 1),
+           rg_close_session_after(backend, stuck, RG_CLOSE_TIMED_OUT, 0, NULL, 0));
     printf("%d %d %d %d %d\n", rg_send(backend, stuck, payload, 0),
            rg_send(backend, stuck, payload, sizeof payload),
            rg_send(backend, elsewhere, payload, 1), rg_send(backend, 0, payload, 1),
@@ -34,7 +38,9 @@ int main(int argc, char **argv) {
     while (rg_send(backend, stuck, payload, RG_PAYLOAD_BYTES_MAX) == RG_SEND_OK)
         ;
     for (serial = 1; serial <= 3000; serial++)
-        if (rg_close_session(backend, serial, RG_CLOSE_FINISHED) != RG_SEND_OK)
+        if (serial % 2 != 0 ? rg_close_session(backend, serial, RG_CLOSE_FINISHED)
+                            : rg_close_session_after(backend, serial, RG_CLOSE_FINISHED, 40000,
+                                                     payload, (size_t)serial % 201))
             return 2;
     printf("%u\n", (unsigned)rg_multicast(backend, everyone, 4, "still here", 10));
     rg_send(backend, other, "and well", 8);

@@ -63,6 +63,10 @@ static void print_event(const struct rg_event *event) {
                (unsigned long long)event->variation_ns, event->loss_per_mille,
                (unsigned)event->waiting_bytes);
         break;
+    case RG_LINGERED:
+        printf("lingered session=%llu waiting=%u is_told=%d", session,
+               (unsigned)event->waiting_bytes, event->is_delivered);
+        break;
     case RG_CLOSED:
         printf("closed session=%llu reason=%u", session, event->reason);
         break;

@@ -34,6 +34,8 @@ static void null_is_answered(void) {
     CHECK(rgc_send(NULL, RGC_RELIABLE, 0, "x", 1, 0) == RGC_ERROR_NULL);
     CHECK(rgc_message_bytes_max(NULL, RGC_RELIABLE) == 0);
     CHECK(rgc_disconnect(NULL) == RGC_ERROR_NULL);
+    CHECK(rgc_disconnect_after(NULL, 1) == RGC_ERROR_NULL);
+    CHECK(rgc_farewell(NULL, NULL, NULL, 0) == RGC_ERROR_NULL);
     CHECK(rgc_is_connected(NULL) == 0 && rgc_is_finished(NULL) == 1);
     CHECK(rgc_has_delivered_all(NULL) == 0);
     CHECK(rgc_quality(NULL, &quality) == RGC_ERROR_NULL);
@@ -174,8 +176,11 @@ int main(int argc, char **argv) {
     CHECK(rgc_is_connected(client));
     sizes_are_kept_to(client);
     messages_go_and_come(client);
-    CHECK(rgc_disconnect(client) == RGC_OK && !rgc_is_connected(client));
+    /* What waits is waited for. */
+    CHECK(rgc_disconnect_after(client, INT64_C(60000000000)) == RGC_OK && rgc_is_connected(client));
+    CHECK(rgc_send(client, RGC_RELIABLE, 0, "x", 1, 0) == RGC_ERROR_CLOSED);
     event = wait_for(client, RGC_CLOSED);
+    CHECK(rgc_farewell(client, NULL, NULL, 0) == 0);
     CHECK(event.reason == RGC_REASON_LEFT && rgc_is_finished(client));
     CHECK(rgc_turn(client, -1) == RGC_OK && rgc_next(client, &event) == 0);
     rgc_free(client);

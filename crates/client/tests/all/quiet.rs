@@ -1,6 +1,6 @@
 //! What a quiet player sends: on a clock that the test turns, without cipher and sockets.
 
-use ringgate_client::{Options, Session, State};
+use ringgate_client::{Channel, Options, Reason, Report, SendError, Session, SessionEvent, State};
 use ringgate_core::delivery::{self, End};
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
 use ringgate_core::netcode;
@@ -18,6 +18,8 @@ struct Pair {
     speaks: bool,
     now_ns: u64,
     sequence: u64,
+    /// Bytes of messages that have come at the server.
+    came: usize,
 }
 
 impl Pair {
@@ -27,7 +29,7 @@ impl Pair {
         let token = token(1, &[address], timeout_seconds);
         let player = Session::new(&token, &Options::default(), netcode::Options::default(), 0);
         let server = End::new(&delivery::Options::default(), 0);
-        let mut pair = Self { player, server, speaks: false, now_ns: 0, sequence: 0 };
+        let mut pair = Self { player, server, speaks: false, now_ns: 0, sequence: 0, came: 0 };
         pair.run_until(0);
         pair.receive(PacketKind::Challenge, &[7; 308]);
         pair.receive(PacketKind::KeepAlive, &KeepAlive { slot: 0, slots: 4 }.encode());
@@ -50,20 +52,25 @@ impl Pair {
         let mut sent = 0;
         loop {
             let mut out = [0; DATAGRAM_BYTES_MAX];
+            self.player.handle_timeout(self.now_ns);
             while let Some(transmit) = self.player.poll_transmit(self.now_ns, &mut out) {
                 sent += 1;
                 if PacketKind::of_prefix(out[0]) == Some(PacketKind::Payload) {
                     let sealed = &out[transmit.sealed()];
                     let packet = &sealed[..sealed.len() - TAG_BYTES];
-                    self.server.handle_packet(self.now_ns, packet, |_, _| ()).expect("honest");
+                    let came = &mut self.came;
+                    let on_message = |_, message: &[u8]| *came += message.len();
+                    self.server.handle_packet(self.now_ns, packet, on_message).expect("honest");
                 }
             }
             while self.speaks
+                && self.player.state() == State::Connected
                 && let Some(len) = self.server.poll_transmit(self.now_ns, &mut out)
             {
                 self.receive(PacketKind::Payload, &out[..len]);
             }
-            let server_ns = self.server.poll_timeout().filter(|_| self.speaks);
+            let speaks = self.speaks && self.player.state() == State::Connected;
+            let server_ns = self.server.poll_timeout().filter(|_| speaks);
             let next_ns = self.player.poll_timeout().into_iter().chain(server_ns).min();
             let next_ns = next_ns.unwrap_or(u64::MAX).max(self.now_ns);
             if next_ns > end_ns {
@@ -89,4 +96,51 @@ fn a_quiet_player_sends_once_a_second_when_it_has_heard_its_gateway() {
         assert!((expected - 2..=expected + 2).contains(&sent), "{timeout_seconds}: {sent}");
         assert_eq!(pair.player.state(), State::Connected);
     }
+}
+
+#[test]
+fn a_player_whose_server_acknowledges_nothing_is_not_over_for_that() {
+    let mut pair = Pair::connected(-1);
+    pair.run_until(60 * SECOND);
+    assert_eq!(pair.player.state(), State::Connected);
+}
+
+#[test]
+fn what_a_server_says_last_is_there_when_it_is_over() {
+    let mut pair = Pair::connected(10);
+    pair.speaks = true;
+    pair.run_until(SECOND / 10);
+    assert_eq!(pair.player.farewell(), None);
+    pair.server.send(Channel::Reliable(0), b"last words", None).expect("there is room");
+    pair.server.say_farewell(129, b"be nice");
+    pair.run_until(SECOND / 2);
+    assert!(pair.server.has_said_all() && pair.server.has_told_farewell());
+    assert_eq!(pair.player.farewell(), None, "not before the end");
+    pair.receive(PacketKind::Disconnect, &[]);
+    let farewell = pair.player.farewell().expect("it was said");
+    assert_eq!((farewell.reason, &*farewell.text), (129, &b"be nice"[..]));
+}
+
+#[test]
+fn a_player_leaves_when_all_has_arrived_or_its_time_is_up() {
+    let mut pair = Pair::connected(10);
+    pair.speaks = true;
+    pair.run_until(SECOND / 10);
+    pair.player.send(Channel::Reliable(0), &vec![7; 50_000], None).expect("there is room");
+    pair.player.disconnect_at(20 * SECOND);
+    let late = pair.player.send(Channel::Reliable(0), b"late", None);
+    assert_eq!((late, pair.player.state()), (Err(SendError::Closed), State::Connected));
+    pair.run_until(2 * SECOND);
+    assert_eq!((pair.player.state(), pair.came), (State::Disconnected, 50_000));
+
+    let mut pair = Pair::connected(10);
+    pair.player.send(Channel::Reliable(0), b"x", Some(1)).expect("there is room");
+    pair.player.disconnect_at(SECOND);
+    pair.run_until(SECOND - 1);
+    assert_eq!(pair.player.state(), State::Connected);
+    pair.run_until(SECOND);
+    assert_eq!(pair.player.state(), State::Disconnected);
+    let lost = SessionEvent::Reported(Report { token: 1, is_delivered: false });
+    let events: Vec<_> = std::iter::from_fn(|| pair.player.poll_event()).collect();
+    assert_eq!(events[1..], [lost, SessionEvent::Closed(Reason::Left)]);
 }

@@ -54,6 +54,10 @@ impl<T: Numbered> Channels<T> {
         self.place(channel).ok().map(|place| &self.used[place])
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.used.iter()
+    }
+
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.used.iter_mut()
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::congestion::Congestion;
+use super::farewell::Farewells;
 use super::flight::{DATA_PACKETS_MAX, Flight, Item, Packet};
 use super::held::Held;
 use super::incoming::Incoming;
@@ -13,7 +14,8 @@ use super::types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, Se
 use super::unreliable::Unreliable;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::proto::delivery::{
-    Frame, MESSAGE_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, part_bytes_max, read_header, write_header,
+    FAREWELL_BYTES_MAX, Frame, MESSAGE_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, part_bytes_max,
+    read_header, write_header,
 };
 use crate::proto::notify::{HISTORY_PACKETS_MAX, Header, Notify, PacketSeq};
 
@@ -28,6 +30,7 @@ pub struct End {
     incoming: Incoming,
     /// What has overtaken packets that may still come.
     held: Held,
+    farewells: Farewells,
     reports: VecDeque<Report>,
     congestion: Congestion,
     round_trip: RoundTrip,
@@ -73,6 +76,7 @@ impl End {
             unreliable: Unreliable::default(),
             incoming: Incoming::new(),
             held: Held::default(),
+            farewells: Farewells::new(options.takes_farewell),
             reports: VecDeque::new(),
             congestion: Congestion::new(options.packet_bytes, options.first_sent),
             round_trip: RoundTrip::default(),
@@ -102,6 +106,39 @@ impl End {
         }
         self.outgoing.give_up(&mut self.reports);
         self.unreliable.give_up(&mut self.reports);
+    }
+
+    /// Says why this end is about to end, with a text of at most 200 bytes, as far as the other end
+    /// takes that. From then on nothing more can be sent; what was sent before goes on. A text that
+    /// is longer than that, or than packets are, is cut.
+    pub fn say_farewell(&mut self, reason: u8, text: &[u8]) {
+        let len_max = part_bytes_max(self.options.packet_bytes).min(FAREWELL_BYTES_MAX);
+        self.farewells.say(reason, &text[..text.len().min(len_max)]);
+    }
+
+    /// Whether a farewell was said and has arrived.
+    pub fn has_told_farewell(&self) -> bool {
+        self.farewells.has_arrived()
+    }
+
+    /// Why the other end has said that it ends, if it has.
+    pub fn farewell(&self) -> Option<(u8, &[u8])> {
+        self.farewells.heard()
+    }
+
+    /// Whether all that was sent has come to its end: what is reliable has arrived, everything else
+    /// has left and was reported where that was asked for, and a farewell has arrived or finds no
+    /// ear.
+    pub fn has_said_all(&self) -> bool {
+        self.outgoing.queued_bytes() == 0
+            && self.unreliable.is_empty()
+            && !self.flight.carries_anything()
+            && self.farewells.is_settled()
+    }
+
+    /// How many messages on reliable channels are not known to have arrived.
+    pub fn undelivered(&self) -> usize {
+        self.outgoing.messages()
     }
 
     /// Whether the caller has [closed](Self::close) it.
@@ -157,7 +194,7 @@ impl End {
         message: &[u8],
         token: Option<u64>,
     ) -> Result<(), SendError> {
-        if self.is_over() {
+        if self.is_over() || self.farewells.is_said() {
             return Err(SendError::Closed);
         }
         if message.is_empty() {
@@ -243,11 +280,11 @@ impl End {
         }
         let out = &mut out[..self.options.packet_bytes];
         let head = write_header(&self.notify, out);
-        let frames = match cause {
-            Cause::Empty => 0,
+        let (frames, asks) = match cause {
+            Cause::Empty => (self.write_mark(&mut out[head..]), false),
             Cause::Data | Cause::Overdue => self.write_frames(&mut out[head..], cause),
         };
-        self.handle_sent(now_ns, head + frames, frames > 0);
+        self.handle_sent(now_ns, head + frames, asks);
         Some(head + frames)
     }
 
@@ -270,6 +307,7 @@ impl End {
             + self.unreliable.heap_bytes()
             + self.incoming.heap_bytes()
             + self.held.heap_bytes()
+            + self.farewells.heap_bytes()
             + self.reports.capacity() * size_of::<Report>()
     }
 
@@ -288,12 +326,18 @@ impl End {
         let steps = self.check(&header)?;
         let asks = !frames.is_empty();
         let mut is_busy = false;
+        let mut pings = 0;
         self.handle_header(now_ns, &header);
         while !frames.is_empty() {
             let frame = Frame::read(&mut frames).ok_or(Refusal::Fault(Fault::Malformed))?;
-            is_busy |= !matches!(frame, Frame::Ping);
+            if matches!(frame, Frame::Ping) {
+                pings += 1;
+                continue;
+            }
+            is_busy = true;
             self.handle_frame(&frame, on_message).map_err(Refusal::Fault)?;
         }
+        self.farewells.handle_packet(pings >= PINGS_OF_A_MARK);
         if asks {
             self.timers.handle_asked(now_ns, steps > 1, self.options.ack_delay_ns);
         }
@@ -319,9 +363,11 @@ impl End {
 
     fn handle_header(&mut self, now_ns: u64, header: &Header) {
         let mut news = News { now_ns, ..News::default() };
-        let Self { notify, flight, outgoing, reports, congestion, loss, counts, .. } = self;
+        let Self { notify, flight, outgoing, farewells, reports, congestion, loss, counts, .. } =
+            self;
         let taken = notify.handle_header(header, true, |number, arrived| {
             let Some(packet) = flight.take_packet() else { return };
+            farewells.handle_report(number, arrived);
             for _ in 0..packet.items {
                 let Some(item) = flight.take_item() else { return };
                 match item {
@@ -364,6 +410,7 @@ impl End {
     ) -> Result<(), Fault> {
         match *frame {
             Frame::Ping => {}
+            Frame::Farewell { reason, text } => return self.farewells.hear(reason, text),
             Frame::Sequenced { bytes, .. } | Frame::Unreliable { bytes, .. }
                 if bytes.len() > SHORT_MESSAGE_BYTES_MAX =>
             {
@@ -421,7 +468,7 @@ impl End {
     }
 
     pub(super) fn has_data(&self) -> bool {
-        !self.unreliable.is_empty() || self.outgoing.is_ready()
+        !self.unreliable.is_empty() || self.outgoing.is_ready() || self.farewells.is_due()
     }
 
     /// Whether an answer is missed when none comes.
@@ -443,11 +490,13 @@ impl End {
         self.outgoing.give_up_oldest(&self.flight, self.options.packet_bytes);
     }
 
-    /// Fills a packet, and returns how much of it.
-    fn write_frames(&mut self, frames: &mut [u8], cause: Cause) -> usize {
+    /// Fills a packet, and returns how much of it, and whether its acknowledgement is waited for:
+    /// that this end takes a farewell is said again with what leaves anyhow.
+    fn write_frames(&mut self, frames: &mut [u8], cause: Cause) -> (usize, bool) {
         let number = self.notify.next();
         let part_bytes_max = part_bytes_max(self.options.packet_bytes);
         let mut packet = Filling { number, frames, len: 0, part_bytes_max, repeated: 0 };
+        self.farewells.begin(&mut packet);
         if self.is_unreliable_turn {
             self.unreliable.fill(&mut packet, &mut self.flight);
             self.outgoing.fill(&mut packet, &mut self.flight);
@@ -457,9 +506,19 @@ impl End {
         }
         self.is_unreliable_turn = !self.is_unreliable_turn;
         self.counts.parts_repeated += packet.repeated;
+        let asks = packet.len > 0 || cause == Cause::Overdue;
+        self.farewells.end(&mut packet);
         if cause == Cause::Overdue && packet.len == 0 {
             packet.write(&Frame::Ping);
         }
+        (packet.len, asks)
+    }
+
+    /// A packet that says nothing else says that this end takes a farewell, until that is known.
+    fn write_mark(&mut self, frames: &mut [u8]) -> usize {
+        let number = self.notify.next();
+        let mut packet = Filling { number, frames, len: 0, part_bytes_max: 0, repeated: 0 };
+        self.farewells.end(&mut packet);
         packet.len
     }
 
@@ -521,6 +580,9 @@ const fn smoothed(loss: u32, arrived: bool) -> u32 {
 }
 
 const LOSS_SMOOTHING: u32 = 16;
+
+/// So many in one packet say that their sender takes a farewell.
+const PINGS_OF_A_MARK: u32 = 2;
 
 /// Headers and heads of frames are not worth it in shorter ones.
 const PACKET_BYTES_MIN: usize = 200;

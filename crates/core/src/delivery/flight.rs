@@ -93,6 +93,11 @@ impl Flight {
         self.items.drain(..).filter_map(tokens)
     }
 
+    /// Whether anything is under way that something depends on.
+    pub(super) fn carries_anything(&self) -> bool {
+        !self.items.is_empty()
+    }
+
     /// Everything that is carried, oldest first.
     pub(super) fn items(&self) -> impl Iterator<Item = Item> + '_ {
         self.items.iter().copied()

@@ -182,6 +182,11 @@ impl Outgoing {
         }
     }
 
+    /// How many messages have not arrived.
+    pub(super) fn messages(&self) -> usize {
+        self.channels.iter().map(OutChannel::messages).sum()
+    }
+
     /// Drops everything, and says so of messages with a token.
     pub(super) fn give_up(&mut self, reports: &mut VecDeque<Report>) {
         for out in self.channels.iter_mut() {

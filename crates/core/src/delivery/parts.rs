@@ -281,6 +281,11 @@ impl OutChannel {
         None
     }
 
+    /// How many messages are not done.
+    pub(super) fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Tokens of messages that are not done, oldest first.
     pub(super) fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
         self.messages.iter().filter_map(|message| message.token)

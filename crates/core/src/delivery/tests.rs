@@ -1,6 +1,7 @@
 //! Two ends, and what is between them.
 
 mod basics;
+mod farewell;
 mod handed;
 mod hostile;
 mod model;

@@ -37,6 +37,8 @@ pub struct Options {
     /// come late before; 0 for not at all. Otherwise [`End::handle_held`](super::End::handle_held)
     /// has to be called when [`End::poll_timeout`](super::End::poll_timeout) says so.
     pub reorder_ns: u64,
+    /// The other end may say why it ends, and is told that it may.
+    pub takes_farewell: bool,
     /// The most that waits on all reliable channels, what is not acknowledged yet included.
     pub reliable_bytes_max: usize,
     /// The most that waits on all other channels. What is too much takes the place of the oldest.
@@ -52,6 +54,7 @@ impl Default for Options {
             keep_alive_ns: 1_000_000_000,
             ack_delay_ns: 5_000_000,
             reorder_ns: 0,
+            takes_farewell: false,
             reliable_bytes_max: 256 * 1024,
             unreliable_bytes_max: 32 * 1024,
         }

@@ -28,6 +28,9 @@ pub const HEADER_BYTES_MIN: usize = WORD_BYTES * 2;
 /// the longest packet.
 pub const SHORT_MESSAGE_BYTES_MAX: usize = part_bytes_max(PAYLOAD_BYTES_MAX);
 
+/// The longest text of a farewell.
+pub const FAREWELL_BYTES_MAX: usize = 200;
+
 /// The most that a frame needs beside its bytes: head, channel, number, length.
 pub const FRAME_HEAD_BYTES_MAX: usize = 1 + 1 + 1 + 2;
 
@@ -73,7 +76,15 @@ pub fn write_header(end: &Notify, out: &mut [u8]) -> usize {
 /// One frame of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// Asks for an acknowledgement and says nothing.
+    /// Why the connection is about to end. Only for an end that has said that it takes one.
+    Farewell {
+        /// A number that the layer gives no meaning to.
+        reason: u8,
+        /// At most 200 bytes, or none.
+        text: &'a [u8],
+    },
+    /// Asks for an acknowledgement and says nothing. Two, one behind the other, say that their
+    /// sender takes a farewell.
     Ping,
     /// A message, or a part of one, of a reliable channel.
     Reliable(Part<'a>),
@@ -112,6 +123,7 @@ impl<'a> Frame<'a> {
     /// How many bytes the frame has.
     pub const fn wire_bytes(&self) -> usize {
         match self {
+            Self::Farewell { text, .. } => FAREWELL_HEAD_BYTES + text.len(),
             Self::Ping => 1,
             Self::Reliable(part) => part_bytes(part.channel, part.bytes.len()),
             Self::Sequenced { channel, bytes } | Self::Unreliable { channel, bytes } => {
@@ -128,6 +140,7 @@ impl<'a> Frame<'a> {
     pub fn write(&self, out: &mut [u8]) -> usize {
         let mut out = Writer { out, at: 0 };
         match *self {
+            Self::Farewell { reason, text } => out.farewell(reason, text),
             Self::Ping => out.byte(PING),
             Self::Reliable(part) => out.part(&part),
             Self::Sequenced { channel, bytes } => out.message(SEQUENCED, channel, bytes),
@@ -143,6 +156,7 @@ impl<'a> Frame<'a> {
         let head = byte(rest)?;
         let kind = head & KIND_MASK;
         match kind {
+            PING if head == FAREWELL => farewell(rest),
             PING => (head == PING).then_some(Self::Ping),
             RELIABLE => Part::read(head, rest).map(Self::Reliable),
             _ if head & !(KIND_MASK | HAS_CHANNEL) != 0 => None,
@@ -220,6 +234,15 @@ impl Writer<'_> {
         self.at += bytes.len();
     }
 
+    fn farewell(&mut self, reason: u8, text: &[u8]) {
+        debug_assert!(text.len() <= FAREWELL_BYTES_MAX, "a text that can be written");
+        self.byte(FAREWELL);
+        self.byte(reason);
+        self.byte(text.len() as u8);
+        self.out[self.at..self.at + text.len()].copy_from_slice(text);
+        self.at += text.len();
+    }
+
     fn message(&mut self, kind: u8, channel: u8, bytes: &[u8]) {
         self.head(kind, channel);
         self.bytes(bytes);
@@ -249,6 +272,14 @@ fn byte(rest: &mut &[u8]) -> Option<u8> {
     Some(*byte)
 }
 
+#[cold]
+fn farewell<'a>(rest: &mut &'a [u8]) -> Option<Frame<'a>> {
+    let (reason, len) = (byte(rest)?, usize::from(byte(rest)?));
+    let (text, after) = rest.split_at_checked(len).filter(|_| len <= FAREWELL_BYTES_MAX)?;
+    *rest = after;
+    Some(Frame::Farewell { reason, text })
+}
+
 /// Channel 0 is not written.
 #[inline]
 fn channel(head: u8, rest: &mut &[u8]) -> Option<u8> {
@@ -269,6 +300,9 @@ fn bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
+/// Head, reason and length.
+const FAREWELL_HEAD_BYTES: usize = 3;
+
 const WORD_BYTES: usize = 4;
 const COUNT_MASK: u32 = 15;
 const ACKED_AT: u32 = 4;
@@ -277,6 +311,7 @@ const SEQUENCE_AT: u32 = 18;
 // The head of a frame: kind (2), first, last, channel follows, zero, upper bits of the number (2).
 const KIND_MASK: u8 = 3;
 const PING: u8 = 0;
+const FAREWELL: u8 = PING | RESERVED;
 const RELIABLE: u8 = 1;
 const SEQUENCED: u8 = 2;
 const UNRELIABLE: u8 = 3;

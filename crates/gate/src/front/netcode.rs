@@ -12,6 +12,7 @@ pub(crate) mod filter;
 pub(crate) mod handed;
 pub(crate) mod handshake;
 pub(crate) mod lineup;
+pub(crate) mod linger;
 pub(crate) mod listener;
 pub(crate) mod messages;
 pub(crate) mod players;

@@ -11,7 +11,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{CloseReason, MessagePart, SessionId};
+use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
 
 impl Fronts {
     /// A datagram from a game process.
@@ -120,6 +120,18 @@ impl Players for Fronts {
         match turn.common.server_front(backend) {
             Front::Netcode => self.netcode.tell_quality(turn, backend, session),
             Front::Unreal | Front::Plain => {}
+            #[cfg(test)]
+            Front::Third => {}
+        }
+    }
+
+    fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>) {
+        match turn.common.server_front(backend) {
+            Front::Netcode => self.netcode.close_after_for_backend(turn, backend, close),
+            // What was sent is under way, and nothing is known of it.
+            Front::Unreal | Front::Plain => {
+                self.close(turn, backend, close.session, close.reason);
+            }
             #[cfg(test)]
             Front::Third => {}
         }

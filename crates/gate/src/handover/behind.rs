@@ -20,6 +20,8 @@ pub(crate) struct Behind {
     handshakes: u32,
     /// Places of players whose messages are delivered here.
     connections: u32,
+    /// The same places, for what their players are told last.
+    farewells: u32,
     /// Records of what is small.
     small: usize,
 }
@@ -27,7 +29,7 @@ pub(crate) struct Behind {
 impl Behind {
     /// Goes on where it has stopped.
     pub(crate) fn write(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        let Self { handshakes, connections, small } = self;
+        let Self { handshakes, connections, farewells, small } = self;
         let netcode = &gate.fronts.netcode;
         while *handshakes < netcode.pending.places() {
             let entry = Entry::numbered(*handshakes);
@@ -43,6 +45,14 @@ impl Behind {
                 sink.append(Kind::NetcodeConnection, write)?;
             }
             *connections += 1;
+        }
+        while *farewells < netcode.connections.places() {
+            let entry = Entry::numbered(*farewells);
+            if netcode.connections.has(entry) {
+                let write = |out: &mut Writer<'_>| netcode.hand_over_farewell(entry, out);
+                sink.append(Kind::NetcodeFarewell, write)?;
+            }
+            *farewells += 1;
         }
         sink.append_behind(small, |sink| {
             write_free(gate, sink)?;

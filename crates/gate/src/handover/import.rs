@@ -205,6 +205,7 @@ impl Import {
             Kind::PlainProof => fronts.plain.take_proof(common, &mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
+            Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),
             Kind::UnrealListener => fronts.unreal.take_listener(&mut from),
             Kind::UnrealServer => fronts.unreal.take_server(&mut from),

@@ -296,6 +296,7 @@ kinds! {
     Room = 0x8004, "the room of tables";
     PlainProof = 0x8005, "what is known of a plain source";
     LeavingListener = 0x8006, "a listener that drains";
+    NetcodeFarewell = 0x8007, "what a player is told last";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -14,8 +14,8 @@ use crate::turn::Turn;
 use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
-    Frame, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_MESSAGES,
-    Welcome,
+    Frame, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_FAREWELL,
+    VERSION_MESSAGES, Welcome,
 };
 
 impl Turn<'_> {
@@ -74,6 +74,12 @@ impl Turn<'_> {
             }
             (&ToGateway::Close { session, reason }, Some(backend)) => {
                 players.close(self, backend, session, reason);
+            }
+            (ToGateway::CloseAfter(close), Some(backend)) => {
+                // On an earlier version's link it is a record of a later one.
+                if self.common.links.speaks(link, VERSION_FAREWELL) {
+                    players.close_after(self, backend, close);
+                }
             }
             // A payload was taken as such. A record of a later version can be skipped, and no
             // payload is lost by it.

@@ -3,7 +3,7 @@
 use crate::ids::{BackendId, WorkerId};
 use crate::store::table::Place;
 use crate::turn::Turn;
-use ringgate_link::bundle::{CloseReason, MessagePart, SessionId};
+use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
 
 /// What links know a session by: its worker and its place, with the place's tenant.
 #[inline]
@@ -43,6 +43,9 @@ pub(crate) trait Players {
 
     /// Answers how good the way to a player is, if messages are delivered to it.
     fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId);
+
+    /// Ends a session, if there is one, when what was sent to it has arrived.
+    fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>);
 
     /// Ends a session, if there is one.
     fn close(

@@ -1,6 +1,7 @@
 //! Listeners that deliver messages: whole ones between players and game processes, over packets.
 
 mod drops;
+mod farewell;
 mod faults;
 mod player;
 mod turmoil;

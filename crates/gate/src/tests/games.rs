@@ -17,6 +17,7 @@ use super::rig::{OUR_USER, Rig};
 pub(super) enum Heard {
     Closed(SessionId, CloseReason),
     Draining(u32),
+    Lingered(SessionId, u32, bool),
     Undrained,
     TakenOver(u32),
     Goodbye(Goodbye),
@@ -177,6 +178,9 @@ fn owned(record: ToGame<'_>) -> Heard {
         }
         ToGame::Room { session, is_full, .. } => Heard::Room(session, is_full),
         ToGame::Quality { session, quality } => Heard::Quality(session, quality),
+        ToGame::Lingered { session, undelivered_bytes, is_told } => {
+            Heard::Lingered(session, undelivered_bytes, is_told)
+        }
         ToGame::Closed { session, reason } => Heard::Closed(session, reason),
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),

@@ -78,6 +78,16 @@ pub enum Event<'a> {
         /// How good the way to the player is.
         quality: Quality,
     },
+    /// What became of a session that was [closed after delivery](Outbox::close_after). Right before
+    /// its [`Closed`](Self::Closed), whoever ended it.
+    Lingered {
+        /// Which.
+        session: SessionId,
+        /// How much of what was sent on reliable channels is not known to have arrived.
+        undelivered_bytes: u32,
+        /// The player's library has the reason and the text.
+        is_told: bool,
+    },
     /// A session is over. The last event about it.
     Closed {
         /// Which.
@@ -405,6 +415,9 @@ impl Backend {
                 Event::Room { session, is_full, waiting_bytes }
             }
             ToGame::Quality { session, quality } => Event::Quality { session, quality },
+            ToGame::Lingered { session, undelivered_bytes, is_told } => {
+                Event::Lingered { session, undelivered_bytes, is_told }
+            }
             ToGame::Closed { session, reason } => {
                 self.outbox.links[worker].note_closed(session);
                 Event::Closed { session, reason }

@@ -9,7 +9,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
     Hello, LONG_PAYLOAD_BYTES_MAX, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    SHORT_MESSAGE_BYTES_MAX, SessionId, VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
+    SHORT_MESSAGE_BYTES_MAX, SessionId, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_PLAIN,
+    VERSION_SKIPPABLE, Writer,
 };
 use super::SendStats;
 use super::outbox::SendError;
@@ -174,6 +175,11 @@ impl Link {
     /// Whether messages may be sent.
     pub(super) fn takes_messages(&self) -> bool {
         self.version.is_some_and(|version| version >= VERSION_MESSAGES)
+    }
+
+    /// Whether sessions can be closed after delivery.
+    pub(super) fn takes_farewells(&self) -> bool {
+        self.version.is_some_and(|version| version >= VERSION_FAREWELL)
     }
 
     /// Appends all parts of a message, or none of them.

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use super::super::bundle::{
-    Channel, CloseReason, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart,
-    PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
+    Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX,
+    MULTICAST_SESSIONS_MAX, MessagePart, PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
 };
 use super::link::Link;
 
@@ -35,6 +36,8 @@ pub enum SendError {
     NoMessages,
     /// A reason that is not [a game's choice](CloseReason::is_games_choice).
     NotAChoice,
+    /// A text of more than 200 bytes for a player whose session is closed.
+    FarewellLength,
 }
 
 /// What became of payloads, one for each player that a multicast names, and of messages, which
@@ -184,6 +187,39 @@ impl Outbox {
         Ok(())
     }
 
+    /// Ends a session of a player who gets messages when everything that was sent on reliable
+    /// channels has arrived, or after `linger`, of which more than 30 s count as that. The player's
+    /// library has the reason and the text, at most 200 bytes, if it is of this release or later.
+    /// From then on nothing more is sent to the player; what it still sends comes.
+    ///
+    /// Is not lost while the link lives, and needs the link no more once the gateway has read it.
+    /// The gateway answers with [`Event::Lingered`](super::Event::Lingered), which says what has
+    /// not arrived, and [`Event::Closed`](super::Event::Closed). Other players, and those of an
+    /// earlier gateway, are [closed](Self::close) at once.
+    pub fn close_after(
+        &mut self,
+        session: SessionId,
+        reason: CloseReason,
+        linger: Duration,
+        text: &[u8],
+    ) -> Result<(), SendError> {
+        if !reason.is_games_choice() {
+            return Err(SendError::NotAChoice);
+        }
+        if text.len() > FAREWELL_BYTES_MAX {
+            return Err(SendError::FarewellLength);
+        }
+        let link = up(&mut self.links, session.worker()).ok_or(SendError::LinkDown)?;
+        let linger_ms = u32::try_from(linger.as_millis()).unwrap_or(u32::MAX).min(LINGER_MS_MAX);
+        let close = CloseAfter { session, reason, linger_ms, text };
+        if link.takes_farewells() {
+            link.push_late(|writer| writer.close_after(&close));
+        } else {
+            link.push_late(|writer| writer.close(session, reason));
+        }
+        Ok(())
+    }
+
     /// What became of all payloads so far.
     pub const fn stats(&self) -> SendStats {
         self.stats
@@ -203,6 +239,7 @@ impl fmt::Display for SendError {
             }
             Self::NoMessages => "the gateway is too old for messages: update it",
             Self::NotAChoice => "only the gateway closes for this reason",
+            Self::FarewellLength => "a player is told at most 200 bytes",
         })
     }
 }

@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use super::super::bundle::{BUNDLE_BYTES_MAX, Frame, Frames, Writer};
+use super::super::bundle::{
+    BUNDLE_BYTES_MAX, CLOSE_AFTER_BYTES_MIN, FAREWELL_BYTES_MAX, Frame, Frames, Writer,
+};
 
 /// A bounded queue of bundles. Buffers are allocated when first needed and used again.
 #[derive(Debug)]
@@ -158,8 +160,8 @@ impl Bundle {
     }
 }
 
-/// `close`, the only record that a game process sends and that must arrive, has 13 bytes.
-const LATE_RECORD_BYTES_MAX: usize = 16;
+/// The longest record that a game process sends and that must arrive is an end with a text.
+const LATE_RECORD_BYTES_MAX: usize = CLOSE_AFTER_BYTES_MIN + FAREWELL_BYTES_MAX;
 
 /// Of records that come encoded: as much as may wait for the stream of a trunk.
 const LATE_BYTES_MAX: usize = 4 << 20;

@@ -9,10 +9,10 @@ use std::net::SocketAddr;
 
 use super::record::is_name_bytes;
 use super::{
-    Channel, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX,
-    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, Quality,
-    RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, flags,
-    kind, message,
+    Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason,
+    Hello, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain,
+    PAYLOAD_BYTES_MAX, Quality, RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX,
+    Welcome, address, flags, kind, message,
 };
 
 /// The records of one datagram, decoded. An error is the last item.
@@ -77,6 +77,16 @@ impl<'a> ToGame<'a> {
                     _ => Self::Unknown(frame),
                 });
             }
+            // What is not exactly this is of a later version, and means something else.
+            kind::LINGERED => {
+                let read = (body.session(), body.u32(), body.u8());
+                return Ok(match (frame.flags(), read, body.0) {
+                    (0, (Ok(session), Ok(undelivered_bytes), Ok(told @ (0 | 1))), []) => {
+                        Self::Lingered { session, undelivered_bytes, is_told: told == 1 }
+                    }
+                    _ => Self::Unknown(frame),
+                });
+            }
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
@@ -116,6 +126,7 @@ impl<'a> ToGateway<'a> {
                     _ => Self::Unknown(frame),
                 });
             }
+            kind::CLOSE_AFTER if frame.flags() == 0 => Self::CloseAfter(body.take_close_after()?),
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
@@ -216,6 +227,15 @@ impl<'a> Body<'a> {
             return Err(RecordError::MessageMarks);
         }
         part.check().map(|()| part)
+    }
+
+    fn take_close_after(&mut self) -> Result<CloseAfter<'a>, RecordError> {
+        let (session, reason) = (self.session()?, self.games_reason()?);
+        let (linger_ms, text) = (self.u32()?, std::mem::take(&mut self.0));
+        if text.len() > FAREWELL_BYTES_MAX {
+            return Err(RecordError::FarewellLength);
+        }
+        Ok(CloseAfter { session, reason, linger_ms, text })
     }
 
     fn quality(&mut self) -> Result<Quality, RecordError> {

@@ -145,6 +145,8 @@ wire_reasons! {
     MessageLength = 14, "message length out of range";
     /// A part of a message where no part of it can be.
     MessageMarks = 15, "message begins or ends where it cannot";
+    /// A text of more than 200 bytes for a player whose session is closed.
+    FarewellLength = 16, "farewell too long";
 }
 
 impl std::error::Error for RecordError {}

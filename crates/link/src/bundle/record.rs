@@ -53,6 +53,16 @@ pub enum ToGame<'a> {
         /// How good the way to the player is.
         quality: Quality,
     },
+    /// What became of a session that was [closed after delivery](ToGateway::CloseAfter). Right
+    /// before its [`Closed`](Self::Closed), whoever ended it.
+    Lingered {
+        /// Which.
+        session: SessionId,
+        /// How much of what was sent on reliable channels is not known to have arrived.
+        undelivered_bytes: u32,
+        /// The player's library has the reason and the text.
+        is_told: bool,
+    },
     /// A session is over. The last record about it, and the answer to [`ToGateway::Close`].
     Closed {
         /// Which.
@@ -124,6 +134,8 @@ pub enum ToGateway<'a> {
         /// Why; always [a game's choice](CloseReason::is_games_choice).
         reason: CloseReason,
     },
+    /// Ends a session when what was sent has arrived.
+    CloseAfter(CloseAfter<'a>),
     /// Measures the link.
     Ping {
         /// Comes back in the [`ToGame::Pong`].
@@ -137,6 +149,20 @@ pub enum ToGateway<'a> {
     },
     /// A record of a later version, to be passed over.
     Unknown(Frame<'a>),
+}
+
+/// How a session is to end: what was sent before arrives first, as far as there is time, and the
+/// player is told why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CloseAfter<'a> {
+    /// Which.
+    pub session: SessionId,
+    /// Why; always [a game's choice](CloseReason::is_games_choice).
+    pub reason: CloseReason,
+    /// So long at the most; more than 30,000 counts as that.
+    pub linger_ms: u32,
+    /// For the player: at most 200 bytes, or none.
+    pub text: &'a [u8],
 }
 
 /// How good the way to a player is, as the gateway sees it.

@@ -53,6 +53,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Report { session: session(3, 9), token: 8, is_delivered: true },
         ToGame::Room { session: session(3, 9), is_full: true, waiting_bytes: 150_000 },
         ToGame::Quality { session: session(3, 9), quality: QUALITY },
+        ToGame::Lingered { session: session(3, 9), undelivered_bytes: 7, is_told: true },
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
         ToGame::Draining { left_ms: 30_000 },
@@ -80,6 +81,9 @@ fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
             writer.room(*session, *is_full, *waiting_bytes)
         }
         ToGame::Quality { session, quality } => writer.quality(*session, quality),
+        ToGame::Lingered { session, undelivered_bytes, is_told } => {
+            writer.lingered(*session, *undelivered_bytes, *is_told)
+        }
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
@@ -101,6 +105,7 @@ fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
         ToGateway::Message(part) => writer.message(part),
         ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
+        ToGateway::CloseAfter(close) => writer.close_after(close),
         ToGateway::Ping { token } => writer.ping(*token),
         ToGateway::Intake { is_open } => writer.intake(*is_open),
         ToGateway::Unknown(frame) => writer.frame(*frame),
@@ -120,6 +125,10 @@ fn bundle_to_gateway() -> Vec<u8> {
     assert!(writer.message(&part));
     assert!(writer.ask_quality(session(3, 9)));
     assert!(writer.intake(false) && writer.intake(true));
+    for text in [&b"bye"[..], b""] {
+        let (session, reason) = (session(3, 9), CloseReason::Kicked);
+        assert!(writer.close_after(&CloseAfter { session, reason, linger_ms: 5000, text }));
+    }
     writer.bytes().to_vec()
 }
 
@@ -151,7 +160,12 @@ fn every_record_to_the_gateway_comes_back() {
     let part = MessagePart { token: 5, ..message(Channel::Reliable(1), b"map") };
     let asked = ToGateway::AskQuality { session: session(3, 9) };
     let intakes = [false, true].map(|is_open| ToGateway::Intake { is_open });
-    assert_eq!(read[5..], [ToGateway::Message(part), asked, intakes[0], intakes[1]]);
+    assert_eq!(read[5..9], [ToGateway::Message(part), asked, intakes[0], intakes[1]]);
+    let ends = [&b"bye"[..], b""].map(|text| {
+        let (session, reason) = (session(3, 9), CloseReason::Kicked);
+        ToGateway::CloseAfter(CloseAfter { session, reason, linger_ms: 5000, text })
+    });
+    assert_eq!(read[9..], ends);
 }
 
 #[test]
@@ -325,6 +339,16 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(close(CloseReason::Kicked.as_u8()), None);
     assert_eq!(close(CloseReason::TimedOut.as_u8()), Some(RecordError::ReasonUnknown));
     assert_eq!(close(255), Some(RecordError::ReasonUnknown));
+    let close_after = |reason: CloseReason, text: &[u8]| {
+        gateway_error(&raw(kind::CLOSE_AFTER, &[&one, &[reason.as_u8()], &[0; 4], text]))
+    };
+    assert_eq!(close_after(CloseReason::Kicked, &[7; FAREWELL_BYTES_MAX]), None);
+    let too_long = close_after(CloseReason::Kicked, &[7; FAREWELL_BYTES_MAX + 1]);
+    assert_eq!(too_long, Some(RecordError::FarewellLength));
+    let not_a_choice = close_after(CloseReason::Shutdown, b"");
+    assert_eq!(not_a_choice, Some(RecordError::ReasonUnknown));
+    let short = raw(kind::CLOSE_AFTER, &[&one, &[129], &[0; 3]]);
+    assert_eq!(gateway_error(&short), Some(RecordError::BodyLength));
 }
 
 #[test]
@@ -337,7 +361,7 @@ fn a_hello_of_the_first_release_offers_one_version() {
 
 #[test]
 fn a_record_of_a_later_version_can_be_skipped_whatever_it_holds() {
-    for kind in [131, 200, 255] {
+    for kind in [140, 200, 255] {
         for (flags, body) in [(0, &b""[..]), (0x80, b"x"), (0xff, &[0; 4000])] {
             let mut record = raw(kind, &[body]);
             record[3] = flags;
@@ -557,7 +581,7 @@ proptest! {
 
     #[test]
     fn no_record_body_makes_a_reader_panic(
-        kind in prop_oneof![0_u8..=21, 127_u8..=130],
+        kind in prop_oneof![0_u8..=21, 127_u8..=132, 144_u8..=146],
         body in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         let record = raw(kind, &[&body]);

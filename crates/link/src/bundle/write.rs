@@ -6,10 +6,11 @@
 
 use super::record::is_name_bytes;
 use super::{
-    BUNDLE_BYTES_MAX, COUNT_BYTES, CloseReason, Frame, Goodbye, HEADER_BYTES, Hello,
-    LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain,
-    PART_OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES, SessionId,
-    USER_DATA_BYTES, Welcome, address, flags, kind,
+    BUNDLE_BYTES_MAX, CLOSE_AFTER_BYTES_MIN, COUNT_BYTES, CloseAfter, CloseReason,
+    FAREWELL_BYTES_MAX, Frame, Goodbye, HEADER_BYTES, Hello, LONG_PAYLOAD_BYTES_MAX,
+    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, PART_OVERHEAD_BYTES,
+    PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome,
+    address, flags, kind,
 };
 
 /// Appends records to a buffer.
@@ -213,6 +214,17 @@ impl<'a> Writer<'a> {
         self.session_and_reason(kind::CLOSED, session, reason)
     }
 
+    /// From the gateway: what became of a session that was closed after delivery. Only on links
+    /// from [`VERSION_FAREWELL`](super::VERSION_FAREWELL) on.
+    #[must_use]
+    pub fn lingered(&mut self, session: SessionId, undelivered_bytes: u32, is_told: bool) -> bool {
+        self.record(kind::LINGERED, SESSION_BYTES + 4 + 1, |body| {
+            body.u64(session.as_u64());
+            body.u32(undelivered_bytes);
+            body.bytes(&[is_told.into()]);
+        })
+    }
+
     /// From the gateway: the answer to a ping.
     #[must_use]
     pub fn pong(&mut self, token: u64) -> bool {
@@ -296,6 +308,23 @@ impl<'a> Writer<'a> {
     pub fn close(&mut self, session: SessionId, reason: CloseReason) -> bool {
         is_sendable(reason.is_games_choice())
             && self.session_and_reason(kind::CLOSE, session, reason)
+    }
+
+    /// From the game process: end this session when what was sent has arrived. Only on links from
+    /// [`VERSION_FAREWELL`](super::VERSION_FAREWELL) on.
+    #[must_use]
+    pub fn close_after(&mut self, close: &CloseAfter<'_>) -> bool {
+        let fits = close.text.len() <= FAREWELL_BYTES_MAX;
+        if !is_sendable(fits && close.reason.is_games_choice()) {
+            return false;
+        }
+        let fixed_bytes = CLOSE_AFTER_BYTES_MIN - HEADER_BYTES;
+        self.record(kind::CLOSE_AFTER, fixed_bytes + close.text.len(), |body| {
+            body.u64(close.session.as_u64());
+            body.bytes(&[close.reason.as_u8()]);
+            body.u32(close.linger_ms);
+            body.bytes(close.text);
+        })
     }
 
     /// From the game process: send this back.

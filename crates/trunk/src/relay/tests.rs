@@ -1,7 +1,9 @@
 //! Game processes at an agent, and what the gateway gets to hear of them.
 
 use proptest::prelude::*;
-use ringgate_link::bundle::{Channel, CloseReason, Quality, VERSION_MAX};
+use ringgate_link::bundle::{
+    Channel, CloseAfter, CloseReason, Quality, VERSION_FAREWELL, VERSION_MAX,
+};
 
 use super::*;
 
@@ -234,6 +236,30 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
         writer.payload(stranger, b"x") && writer.multicast(&[stranger], b"x")
     });
     assert_eq!((acts.len(), relay.dropped().session_unknown), (0, 3));
+}
+
+#[test]
+fn an_end_after_delivery_is_said_to_an_earlier_gateway_in_its_words() {
+    for version in [VERSION_FAREWELL - 1, VERSION_FAREWELL] {
+        let mut relay = relay();
+        let (game, link) = let_in(&mut relay);
+        let welcome = Welcome { version, worker: 0, workers: 1, incarnation: 7 };
+        let (taken, _) = from_gateway(&mut relay, link, |writer| writer.welcome(&welcome));
+        assert_eq!(taken, Ok(()));
+        let [here, there] = [HERE, THERE].map(|worker| SessionId::new(worker, 42));
+        let (reason, text) = (CloseReason::Kicked, &b"bye"[..]);
+        let close = |session| CloseAfter { session, reason, linger_ms: 5000, text };
+        let acts = from_game(&mut relay, game, |writer| writer.close_after(&close(here)));
+        let told = match version {
+            VERSION_FAREWELL => ToGateway::CloseAfter(close(there)),
+            _ => ToGateway::Close { session: there, reason },
+        };
+        assert_eq!(acts, [format!("told on {link}: {told:?}")]);
+        let lingered = |session| ToGame::Lingered { session, undelivered_bytes: 7, is_told: true };
+        let (taken, acts) =
+            from_gateway(&mut relay, link, |writer| writer.lingered(there, 7, true));
+        assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {:?}", lingered(here))]));
+    }
 }
 
 /// A relay that counts players, for a game process with one slot.

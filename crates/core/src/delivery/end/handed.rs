@@ -1,6 +1,7 @@
 //! One end of a connection on its way to the next process, which goes on with the next packet.
 
 use super::super::congestion::Congestion;
+use super::super::farewell::Farewells;
 use super::super::flight::Flight;
 use super::super::held::Held;
 use super::super::incoming::Incoming;
@@ -29,6 +30,8 @@ impl End {
             // What waits for others is not acknowledged: reliable parts leave again, as they do
             // after any packet that is lost.
             held: _,
+            // In a record of its own.
+            farewells: _,
             reports,
             congestion,
             round_trip,
@@ -56,6 +59,17 @@ impl End {
         counts.write(out);
     }
 
+    /// Writes what is known of farewells, which releases before them do not read.
+    pub fn hand_over_farewells(&self, out: &mut Writer<'_>) {
+        self.farewells.hand_over(out);
+    }
+
+    /// Goes on with that.
+    pub fn take_farewells(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.farewells = Farewells::take_over(from)?;
+        Ok(())
+    }
+
     /// Reads what [`hand_over`](Self::hand_over) has written. The options are those of the process
     /// that reads; packets must be as long as they were.
     pub fn take_over(options: &Options, from: &mut Reader<'_>) -> Result<Self, Broken> {
@@ -70,6 +84,7 @@ impl End {
             unreliable: Unreliable::take_over(len_max, from)?,
             incoming: Incoming::take_over(from)?,
             held: Held::default(),
+            farewells: Farewells::new(options.takes_farewell),
             reports: Carry::read(from)?,
             congestion: Congestion::take_over(options.packet_bytes, &flight, from)?,
             round_trip: RoundTrip::read(from)?,

@@ -26,9 +26,30 @@ fn read(options: &Options, bytes: &[u8]) -> Result<End, Broken> {
 /// The same end, as another process has it.
 pub(super) fn handed_over(end: &End, options: &Options) -> End {
     let bytes = written(end);
-    let after = read(options, &bytes).expect("what was written is read");
+    let mut after = read(options, &bytes).expect("what was written is read");
     assert!(written(&after) == bytes, "what was read is what was written");
+    if !options.takes_farewell {
+        let farewells = written_farewells(end);
+        take_farewells(&mut after, &farewells).expect("what was written is read");
+        assert!(written_farewells(&after) == farewells, "what was read is what was written");
+    }
     after
+}
+
+pub(super) fn written_farewells(end: &End) -> Vec<u8> {
+    let mut memory = vec![0; 1000];
+    let mut out = Writer::new(&mut memory);
+    end.hand_over_farewells(&mut out);
+    let len = out.len();
+    memory.truncate(len);
+    memory
+}
+
+pub(super) fn take_farewells(end: &mut End, bytes: &[u8]) -> Result<(), Broken> {
+    let maps = Maps::default();
+    let mut from = Reader::new(bytes, &maps);
+    end.take_farewells(&mut from)?;
+    from.end()
 }
 
 /// A world in the middle of something, over a bad network.

@@ -7,6 +7,9 @@ use super::*;
 
 fn frame(choice: u8, channel: u8, sequence: u16, bytes: &[u8]) -> Frame<'_> {
     match choice & 3 {
+        0 if choice & 16 != 0 => {
+            Frame::Farewell { reason: choice, text: &bytes[..bytes.len().min(FAREWELL_BYTES_MAX)] }
+        }
         0 => Frame::Ping,
         1 => Frame::Reliable(Part {
             channel,

@@ -9,6 +9,7 @@ use crate::store::alarms::Alarms;
 use crate::store::entry::Entry;
 use ringgate_core::delivery::{Counts, End, Options};
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
+use ringgate_link::bundle::CloseReason;
 
 /// What a session has whose messages are delivered here.
 pub(crate) struct Connection {
@@ -17,8 +18,17 @@ pub(crate) struct Connection {
     pub(crate) counted: Counts,
     /// The game process was told that no more should be sent.
     pub(crate) is_full: bool,
+    /// The game process has closed the session.
+    pub(crate) linger: Option<Linger>,
     /// It is looked after at the end of the turn.
     is_touched: bool,
+}
+
+/// That its game process has closed a session, until when it goes on, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linger {
+    pub(crate) until_ns: u64,
+    pub(crate) reason: CloseReason,
 }
 
 /// All of them.
@@ -35,7 +45,7 @@ pub(crate) struct Connections {
 impl Connection {
     pub(crate) const fn new(end: End) -> Self {
         let counted = end.counts();
-        Self { end, counted, is_full: false, is_touched: false }
+        Self { end, counted, is_full: false, linger: None, is_touched: false }
     }
 }
 

@@ -14,6 +14,7 @@
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::connection::Connection;
+use crate::front::netcode::linger::Lingered;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::{BackendId, LinkId, ListenerId};
@@ -65,7 +66,8 @@ impl NetcodeFront {
         turn.common.counters.payloads_up += 1;
         let address = *self.sessions.address(index);
         let Session { backend, client_id, .. } = *self.sessions.at(index);
-        let taken = match self.link_with_room(turn, index) {
+        let is_lingering = self.is_lingering(index);
+        let taken = match self.way_for_messages(turn, index, is_lingering) {
             Ok(link) => self.open_packet(turn, index, link, packet),
             Err(why) => Err((why, None)),
         };
@@ -82,6 +84,20 @@ impl NetcodeFront {
                 }
             }
         }
+    }
+
+    /// Where a session's messages go now; nowhere where the game process has closed the session and
+    /// is gone.
+    fn way_for_messages(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        is_lingering: bool,
+    ) -> Result<Option<LinkId>, DropReason> {
+        if is_lingering && self.has_lost_its_link(turn, index) {
+            return Ok(None);
+        }
+        self.link_with_room(turn, index).map(Some)
     }
 
     /// The link that a session's messages go to, if it takes any now.
@@ -112,7 +128,7 @@ impl NetcodeFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        link: LinkId,
+        link: Option<LinkId>,
         packet: &[u8],
     ) -> Result<(), (DropReason, Option<Fault>)> {
         let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
@@ -176,7 +192,11 @@ impl NetcodeFront {
             return Err(DropReason::SessionUnknown);
         };
         let sent = connection.end.send(Channel::Unreliable(0), payload, None);
-        sent.map_err(|_| DropReason::PayloadLength)?;
+        sent.map_err(|why| match why {
+            // The game process has closed it.
+            SendError::Closed => DropReason::SessionUnknown,
+            SendError::Empty | SendError::Full | SendError::TooLong => DropReason::PayloadLength,
+        })?;
         self.connections.touch(index);
         Ok(())
     }
@@ -208,29 +228,54 @@ impl NetcodeFront {
     fn look_after(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if !self.sessions.is_live(index) || !self.sessions.at(index).is_confirmed() {
             // The player drops payloads until it knows that it is connected.
-            return;
+            return self.wait_unconfirmed(turn, index);
         }
         let Some(mut connection) = self.connections.take(index) else { return };
-        self.take_held(turn, index, &mut connection.end);
+        self.take_held(turn, index, &mut connection);
         self.transmit(turn, index, &mut connection.end);
         self.tell_news(turn, index, &mut connection);
         let (fault, due_ns) = (connection.end.fault(), connection.end.poll_timeout());
+        let until_ns = connection.linger.map(|linger| linger.until_ns);
         self.connections.put_back(index, connection);
-        match (fault, due_ns) {
-            (Some(fault), _) => self.end_session(turn, index, Ended::of_fault(fault)),
-            (None, Some(due_ns)) => self.connections.alarms.set(index, due_ns),
-            (None, None) => self.connections.alarms.clear(index),
+        if let Some(fault) = fault {
+            return self.end_session(turn, index, Ended::of_fault(fault));
+        }
+        if until_ns.is_some() && self.end_linger(turn, index) {
+            return;
+        }
+        match due_ns.into_iter().chain(until_ns).min() {
+            Some(due_ns) => self.connections.alarms.set(index, due_ns),
+            None => self.connections.alarms.clear(index),
+        }
+    }
+
+    /// A session that was closed before its player knew of it is not waited for without an end.
+    fn wait_unconfirmed(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        if !self.sessions.is_live(index) || self.end_linger(turn, index) {
+            return;
+        }
+        let linger = self.connections.get(index).and_then(|connection| connection.linger);
+        if let Some(linger) = linger {
+            self.connections.alarms.set(index, linger.until_ns);
         }
     }
 
     /// Takes packets of a player that have waited long enough for others before them, if the game
     /// process has room for what they say.
-    fn take_held(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, end: &mut End) {
-        let now_ns = turn.now.mono_ns;
+    fn take_held(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        connection: &mut Connection,
+    ) {
+        let (now_ns, is_lingering) = (turn.now.mono_ns, connection.linger.is_some());
+        let end = &mut connection.end;
         if !end.has_held(now_ns) {
             return;
         }
-        let Ok(link) = self.link_with_room(turn, index) else { return end.hold_longer(now_ns) };
+        let Ok(link) = self.way_for_messages(turn, index, is_lingering) else {
+            return end.hold_longer(now_ns);
+        };
         let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         // A fault is the end's from now on, and is seen there.
@@ -244,9 +289,13 @@ impl NetcodeFront {
     pub(crate) fn close_connection(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if let Some(mut connection) = self.connections.take(index) {
             connection.end.wait_no_more();
-            self.take_held(turn, index, &mut connection.end);
+            self.take_held(turn, index, &mut connection);
+            let lingered = Lingered::of(&connection);
             connection.end.close();
             self.tell_news(turn, index, &mut connection);
+            if let Some(lingered) = lingered {
+                self.tell_lingered(turn, index, &lingered);
+            }
             self.connections.put_back(index, connection);
         }
         self.connections.close(index);
@@ -295,12 +344,15 @@ impl Turn<'_> {
     /// Hands a whole message to a game process.
     fn hand_message(
         &mut self,
-        (backend, link): (BackendId, LinkId),
+        (backend, link): (BackendId, Option<LinkId>),
         session: SessionId,
         channel: Channel,
         message: &[u8],
     ) {
         self.common.counters.messages_up += 1;
+        let Some(link) = link else {
+            return self.common.drop_payload(backend, DropReason::MessageNotTaken);
+        };
         let channel = bundle_channel_of(channel);
         let mut parts = MessagePart::of(session, channel, 0, message);
         let is_handed = if channel.is_reliable() {

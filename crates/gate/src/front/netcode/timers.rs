@@ -42,13 +42,15 @@ impl NetcodeFront {
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end_session(turn, index, Ended::TimedOut);
         }
-        if turn.common.links.backends[backend]
-            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
+        let is_delivered = self.connections.has(index);
+        let needs_backend = !is_delivered || !self.is_lingering(index);
+        if needs_backend
+            && turn.common.links.backends[backend]
+                .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
         {
             return self.end_session(turn, index, Ended::BackendGone);
         }
-        let is_delivered = self.connections.has(index);
-        if is_delivered && self.has_lost_its_link(turn, index) {
+        if is_delivered && needs_backend && self.has_lost_its_link(turn, index) {
             return self.end_session(turn, index, Ended::BackendGone);
         }
         if session.keep_alive_at_ns(self.keep_alive_ns(turn.common, index)) <= turn.now.mono_ns {
@@ -59,7 +61,9 @@ impl NetcodeFront {
                 self.keep_alive(turn, index);
             }
         }
-        self.announce(turn, index);
+        if needs_backend {
+            self.announce(turn, index);
+        }
         self.arm(turn, index);
     }
 

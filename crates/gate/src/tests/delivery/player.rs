@@ -28,8 +28,13 @@ pub(super) struct Player {
 impl Player {
     /// A player who is connected.
     pub(super) fn connected(rig: &mut Rig, n: u16) -> Self {
+        Self::connected_with(rig, n, &Options::default())
+    }
+
+    /// One whose end behaves so.
+    pub(super) fn connected_with(rig: &mut Rig, n: u16, options: &Options) -> Self {
         let raw = Raw::connected(rig, home(n), n.into());
-        let end = End::new(&Options::default(), rig.now.mono_ns);
+        let end = End::new(options, rig.now.mono_ns);
         let (messages, reports) = (Vec::new(), Vec::new());
         Self { raw, end, messages, reports, loses_every: 0, seen: 0 }
     }
@@ -37,7 +42,9 @@ impl Player {
     /// What is due leaves, and what has come is taken.
     pub(super) fn exchange(&mut self, rig: &mut Rig) {
         let (now_ns, mut packet) = (rig.now.mono_ns, [0; 1200]);
-        while let Some(len) = self.end.poll_transmit(now_ns, &mut packet) {
+        while !self.raw.library.is_over()
+            && let Some(len) = self.end.poll_transmit(now_ns, &mut packet)
+        {
             let datagram = self.raw.library.payload(now_ns, &packet[..len]);
             rig.push(self.raw.home, &datagram);
         }

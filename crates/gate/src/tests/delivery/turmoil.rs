@@ -1,6 +1,7 @@
 //! Players behind networks that lose, repeat and delay, a game process that does not always read,
 //! and gates that are handed over: every reliable message once, in order and as it was, in both
-//! directions, and every report right.
+//! directions, and every report right, also of those whose sessions the game process closes after
+//! delivery in the middle of it.
 //!
 //! `RINGGATE_DELIVERY_SEEDS=500` runs more seeds, `RINGGATE_DELIVERY_SEED=17` only that one.
 
@@ -15,7 +16,7 @@ use ringgate_batch::SendFailure;
 use ringgate_core::delivery::{Channel, End, Options};
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::Client;
-use ringgate_link::bundle::{self, SessionId};
+use ringgate_link::bundle::{self, CloseAfter, CloseReason, LINGER_MS_MAX, SessionId};
 
 /// How many seeds there are by default.
 const SEEDS: u64 = 6;
@@ -68,6 +69,11 @@ struct Gamer {
     reliable: HashSet<u64>,
     unreported: HashMap<u64, bool>,
     is_full: bool,
+    /// What had not arrived of what was sent before it was closed, and whether it was told why.
+    lingered: Option<(u32, bool)>,
+    /// Its library takes a farewell.
+    takes: bool,
+    is_over: bool,
 }
 
 struct World {
@@ -79,6 +85,7 @@ struct World {
     lag_ms: u64,
     next_token: u64,
     serial: u64,
+    is_closing: bool,
 }
 
 impl World {
@@ -88,7 +95,8 @@ impl World {
         let game = Game::join(&mut rig, "arena");
         let gamer = |n| {
             let raw = Raw::connected(&mut rig, home(n), n.into());
-            let end = End::new(&Options::default(), rig.now.mono_ns);
+            let options = Options { takes_farewell: n > 1, ..Options::default() };
+            let end = End::new(&options, rig.now.mono_ns);
             let session = rig.session_at(home(n));
             Gamer {
                 raw,
@@ -101,13 +109,26 @@ impl World {
                 reliable: HashSet::new(),
                 unreported: HashMap::new(),
                 is_full: false,
+                lingered: None,
+                takes: n > 1,
+                is_over: false,
             }
         };
         let gamers = (1..=PLAYERS).map(gamer).collect();
         game.hear(&mut rig);
         let loss_percent = [0, 5, 20, 40][random.below(4) as usize];
         let lag_ms = 1 + random.below(80);
-        Self { rig, game, gamers, random, loss_percent, lag_ms, next_token: 1, serial: 0 }
+        Self {
+            rig,
+            game,
+            gamers,
+            random,
+            loss_percent,
+            lag_ms,
+            next_token: 1,
+            serial: 0,
+            is_closing: false,
+        }
     }
 
     fn run(mut self) {
@@ -128,6 +149,9 @@ impl World {
             self.step();
         }
         self.rig.obstacles.clear();
+        if self.random.percent(50) {
+            self.close_all();
+        }
         for _ in 0..20_000 {
             if self.is_settled() {
                 return self.check();
@@ -142,6 +166,9 @@ impl World {
     fn is_settled(&self) -> bool {
         let is_empty =
             |messages: &HashMap<u8, VecDeque<_>>| messages.values().all(VecDeque::is_empty);
+        if self.is_closing {
+            return self.gamers.iter().all(|gamer| gamer.is_over);
+        }
         self.gamers.iter().all(|gamer| {
             is_empty(&gamer.to_game)
                 && is_empty(&gamer.to_player)
@@ -152,8 +179,20 @@ impl World {
 
     fn check(&self) {
         let drops = &self.rig.counters().drops;
-        assert_eq!((self.rig.sessions(), drops.of(DropReason::MessageUnknown)), (3, 0));
+        let sessions = self.gamers.iter().filter(|gamer| !gamer.is_over).count();
+        assert_eq!((self.rig.sessions(), drops.of(DropReason::MessageUnknown)), (sessions, 0));
         assert_eq!(drops.of(DropReason::DeliveryFault), 0);
+    }
+
+    /// Everybody is closed after delivery, and the gate is handed over.
+    fn close_all(&mut self) {
+        self.is_closing = true;
+        for gamer in &self.gamers {
+            let (session, reason, text) = (gamer.session, CloseReason::Finished, &b"over"[..]);
+            let close = CloseAfter { session, reason, linger_ms: LINGER_MS_MAX, text };
+            self.game.say(&mut self.rig, |writer| writer.close_after(&close));
+        }
+        self.rig.hand_over();
     }
 
     /// Somebody sends a message.
@@ -210,7 +249,9 @@ impl World {
         let (now_ns, mut packet) = (self.rig.now.mono_ns, [0; 1200]);
         let gamer = &mut self.gamers[at];
         let mut datagrams = gamer.raw.library.poll(now_ns);
-        while let Some(len) = gamer.end.poll_transmit(now_ns, &mut packet) {
+        while !gamer.raw.library.is_over()
+            && let Some(len) = gamer.end.poll_transmit(now_ns, &mut packet)
+        {
             datagrams.push(gamer.raw.library.payload(now_ns, &packet[..len]));
         }
         for datagram in datagrams {
@@ -269,6 +310,19 @@ impl World {
             }
             Heard::Room(session, is_full) => {
                 self.gamers.iter_mut().find(of(session)).expect("a player").is_full = is_full;
+            }
+            Heard::Lingered(session, undelivered_bytes, is_told) => {
+                let gamer = self.gamers.iter_mut().find(of(session)).expect("a player");
+                gamer.lingered = Some((undelivered_bytes, is_told));
+            }
+            Heard::Closed(session, reason) => {
+                let gamer = self.gamers.iter_mut().find(of(session)).expect("a player");
+                let (undelivered_bytes, is_told) = gamer.lingered.expect("it was said before");
+                assert_eq!((reason, undelivered_bytes), (CloseReason::Finished, 0));
+                assert_eq!((is_told, gamer.end.farewell().is_some()), (gamer.takes, gamer.takes));
+                assert!(gamer.to_player.values().all(VecDeque::is_empty), "something was lost");
+                assert!(gamer.reliable.is_empty() && gamer.unreported.is_empty());
+                gamer.is_over = true;
             }
             heard => panic!("{heard:?}"),
         }
