@@ -69,7 +69,7 @@ fn place(desk: &mut Desk, wanted: &WantedToken) -> bool {
 
 fn token(desk: &mut Desk, wanted: &WantedToken) -> String {
     let placed = ask(desk, wanted);
-    mint::token(wanted, &placed, NOW.unix_s).expect("random bytes")
+    mint::token(wanted, (&placed, 0), NOW.unix_s).expect("random bytes")
 }
 
 /// A service that knows a fleet, with slots that were leased already.
@@ -108,6 +108,7 @@ fn gateway(at: u32) -> Gateway {
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,
+        tags: false,
     };
     Gateway {
         instance: "i".into(),

@@ -31,6 +31,7 @@ use ringgate_fleet::lease::Handed;
 use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Reach;
+pub use ringgate_fleet::values::joined::Join;
 use ringgate_os::host;
 
 use crate::config::{self, Config};
@@ -91,6 +92,8 @@ pub struct Inherited {
     pub announced: Vec<Vec<u8>>,
     /// Whose names are whose.
     pub owned: Vec<OwnedName>,
+    /// By name: whose players have come lately.
+    pub joined: Vec<(String, Vec<u64>)>,
 }
 
 impl Prepared {
@@ -140,6 +143,7 @@ impl Settings {
         let mut book = Book::new(self.host.clone(), reach, self.rules.clone(), file.to_vec());
         if let Some(inherited) = handed {
             book.inherit(&inherited.announced, &inherited.owned, LEFT_ALONE_MS);
+            book.inherit_joined(&inherited.joined);
         }
         book
     }

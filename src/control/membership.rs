@@ -27,7 +27,9 @@ use crate::membership::{
 };
 use ringgate_fleet::mirror;
 use ringgate_fleet::values::gateway::SHUT_MAX;
-use ringgate_gate::{Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup};
+use ringgate_gate::{
+    Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup, TokenReuse,
+};
 use ringgate_os::process;
 use ringgate_os::publishing::{self, Roll};
 use ringgate_report::text::put;
@@ -143,11 +145,12 @@ impl ControlLoop {
     /// Starts to speak with etcd.
     pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
         let facts = self.fleet_facts();
-        let door = self.announce_door();
+        let (door, used) = (self.announce_door(), self.players_of_backends());
         let Some(membership) = &mut self.membership else { return Ok(()) };
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
-        let shelf = Shelf { tokens, players, door, file: backend_names(&membership.file) };
+        let file = backend_names(&membership.file);
+        let shelf = Shelf { tokens, players, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);
@@ -175,7 +178,9 @@ impl ControlLoop {
 
     /// What a successor goes on with.
     pub(super) fn heirloom(&self) -> Option<Inherited> {
-        Some(self.membership.as_ref()?.member.as_ref()?.heirloom())
+        let member = self.membership.as_ref()?.member.as_ref()?;
+        self.count_players(member);
+        Some(member.heirloom())
     }
 
     /// A config that was read, with what the fleet knows, and as it was read.
@@ -340,9 +345,18 @@ impl ControlLoop {
         if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
             member.tell(facts);
             if has_announced {
-                member.count(self.players_of_backends(), self.linked_backends());
+                self.count_players(member);
             }
         }
+    }
+
+    /// Tells how many players each backend has, and who has come: those who have come first, so
+    /// that each of them is counted.
+    fn count_players(&self, member: &Member) {
+        let name = |backend: BackendId| self.setup.backends.get(backend).map(|it| it.name.clone());
+        let joins = self.view.take_joins().into_iter();
+        let joined = joins.filter_map(|(backend, it)| Some((name(backend)?, it))).collect();
+        member.count(self.players_of_backends(), self.linked_backends(), joined);
     }
 
     /// Asks for what is known to be told.
@@ -432,6 +446,7 @@ impl ControlLoop {
                 group: group.map_or(String::new(), ToString::to_string),
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
                 token_bytes: token.map_or(0, |token| token.bytes),
+                tags: listener.netcode().is_some_and(|it| it.token_reuse == TokenReuse::Deny),
             });
         }
         facts

@@ -15,6 +15,7 @@ use super::latency::Latencies;
 use super::membership::FleetShown;
 use super::spent::WhyNotKept;
 use crate::config::Admin;
+use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
     BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, ListenerId, ListenerTraffic,
@@ -261,6 +262,11 @@ impl View {
     /// Whether every worker goes by this setup or a later one.
     pub(super) fn has_adopted(&self, revision: u64) -> bool {
         self.published.iter().all(|worker| worker.report().revision >= revision)
+    }
+
+    /// Whose players have come since the last time.
+    pub(super) fn take_joins(&self) -> Vec<(BackendId, Join)> {
+        self.claims.take_joins()
     }
 
     /// Players of a backend.

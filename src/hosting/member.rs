@@ -413,6 +413,8 @@ impl Part {
     /// Tells the fleet what is due.
     fn register(&mut self, view: &View, say: &Say) {
         let now_ms = self.now_ms();
+        // Before the count, in which each of them is.
+        let joins = self.agent.rolls().take_joins();
         let counted = self.counted(view);
         self.register_own(now_ms, say);
         let send = |command| say.try_send(command).is_ok();
@@ -420,6 +422,7 @@ impl Part {
         if book.admit_refused() {
             self.news.send_modify(|count| *count += 1);
         }
+        book.note_joins(joins);
         book.tell(now_ms, &counted, &self.settings.keyspace, send);
         drop(book);
         if now_ms >= self.doubted_ms + DOUBT_EVERY_MS {

@@ -13,9 +13,11 @@ mod rights;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringgate_fleet::joins::Joins;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::run::Command;
 use ringgate_fleet::lease::{Registration, Standing as Held};
+use ringgate_fleet::values::joined::Join;
 use ringgate_fleet::values::{self, Reach, Stored};
 use ringgate_gate::Credentials;
 use ringgate_link::announce::{Announced, Standing, State};
@@ -58,6 +60,8 @@ struct Row {
     uid: Option<u32>,
     /// Whether it has been linked. It is not ready before.
     has_linked: bool,
+    /// Whose players have come.
+    joins: Joins,
 }
 
 /// Who says what a game process is.
@@ -277,10 +281,12 @@ impl Book {
             Speaker::Process(connection) => self.rights.uid(connection),
             Speaker::Before { .. } | Speaker::File => None,
         };
-        let (written, standing) =
-            before.map_or((None, Standing::Waiting), |row| (row.written, row.standing));
+        let (written, standing, joins) = before
+            .map_or((None, Standing::Waiting, Joins::default()), |row| {
+                (row.written, row.standing, row.joins)
+            });
         let name = what.name.clone();
-        self.rows.insert(name, Row { what, by, written, standing, uid, has_linked });
+        self.rows.insert(name, Row { what, by, written, standing, uid, has_linked, joins });
         standing
     }
 
@@ -341,6 +347,30 @@ impl Book {
         }
     }
 
+    /// These players have come, and are among those who are counted from now on.
+    pub(crate) fn note_joins(&mut self, joined: impl IntoIterator<Item = (String, Join)>) {
+        for (name, join) in joined {
+            if let Some(row) = self.rows.get_mut(&name) {
+                row.joins.note(join);
+            }
+        }
+    }
+
+    /// Whose players have come lately, as it goes to a successor.
+    pub(crate) fn joined(&self) -> Vec<(String, Vec<u64>)> {
+        let all = self.rows.iter().map(|(name, row)| (name.clone(), row.joins.all()));
+        all.filter(|(_, joins)| !joins.is_empty()).collect()
+    }
+
+    /// Goes on with that.
+    pub(crate) fn inherit_joined(&mut self, joined: &[(String, Vec<u64>)]) {
+        for (name, joins) in joined {
+            if let Some(row) = self.rows.get_mut(name) {
+                row.joins.go_on(joins);
+            }
+        }
+    }
+
     /// Everybody who is spoken for.
     pub(crate) fn all_names(&self) -> impl Iterator<Item = &str> {
         self.rows.keys().map(String::as_str)
@@ -371,6 +401,7 @@ impl Book {
             self.gone.iter().filter_map(|name| Some(Wish::Remove(Name::new(name)?))).collect();
         for (name, row) in &mut self.rows {
             row.has_linked |= counted.linked.contains(name);
+            row.show_joins(now_ms);
             let mut value = row.value(&self.host, &self.reach, counted);
             if self.is_draining {
                 value.state = values::State::Draining;
@@ -455,7 +486,11 @@ impl Wish {
     fn command(&self, keyspace: &Keyspace) -> Option<Command> {
         let key = |name: &Name| keyspace.key(&Place::Backend(name.clone()));
         Some(match self {
-            Self::Set(name, value) => Command::Set(key(name), value.encode().ok()?),
+            // Without those who have come where the value has no room for them.
+            Self::Set(name, value) => {
+                let short = || values::Backend { joined: None, ..value.clone() }.encode();
+                Command::Set(key(name), value.encode().or_else(|_| short()).ok()?)
+            }
             Self::Remove(name) => Command::Remove(key(name)),
         })
     }
@@ -482,7 +517,20 @@ impl Row {
                 State::Ready => values::State::Ready,
                 State::Allocated => values::State::Allocated,
             },
+            // A process that counts by itself may count them later.
+            joined: what.players.is_none().then(|| self.joins.shown().clone()),
             labels: what.labels.iter().cloned().collect(),
+        }
+    }
+
+    /// The next who have come are told, once those before them were, and as often as loads are.
+    fn show_joins(&mut self, now_ms: u64) {
+        let is_due = self.written.as_ref().is_none_or(|(written, at_ms)| {
+            let is_told = written.joined.as_ref().is_none_or(|it| it == self.joins.shown());
+            is_told && now_ms >= at_ms + LOAD_EVERY_MS
+        });
+        if is_due {
+            self.joins.show_next();
         }
     }
 
@@ -493,7 +541,8 @@ impl Row {
         if value == written {
             return false;
         }
-        let is_load = values::Backend { used: written.used, ..value.clone() } == *written;
+        let values::Backend { used, joined, .. } = written.clone();
+        let is_load = values::Backend { used, joined, ..value.clone() } == *written;
         !is_load || now_ms >= at_ms + LOAD_EVERY_MS
     }
 }

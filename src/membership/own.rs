@@ -64,6 +64,8 @@ pub struct FrontRow {
     pub protocol_id: u64,
     /// How long the tokens are that it routes by; 0 where it does not.
     pub token_bytes: u8,
+    /// Whether its tokens may have a tag, and open one session each.
+    pub tags: bool,
 }
 
 /// Says when to write.
@@ -109,6 +111,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         group: row.group.clone(),
         protocol_id: row.protocol_id,
         token_bytes: row.token_bytes.into(),
+        tags: row.tags,
     };
     let entrance = |row: &EntranceRow| {
         let EntranceRow { name, at, grace_ms } = row.clone();

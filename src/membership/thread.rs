@@ -30,7 +30,7 @@ use super::leases::{self, Left};
 use super::news;
 use super::own::{self, Facts, Pace};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
-use super::{Inherited, Prepared, Settings};
+use super::{Inherited, Join, Prepared, Settings};
 
 /// The control thread's end.
 pub struct Member {
@@ -118,6 +118,8 @@ pub struct Shelf {
     pub door: Option<Door>,
     /// Backends of the config file, whose names are taken.
     pub file: Vec<String>,
+    /// How many players each backend has that connects to us.
+    pub used: BTreeMap<String, u32>,
 }
 
 /// What the tasks of the thread share.
@@ -165,7 +167,9 @@ impl Member {
         let shown = Arc::clone(&shared);
         let book = settings.book(&shelf.file, handed.as_ref());
         let book = Arc::new(Mutex::new(book));
-        let (counted, counts) = watch::channel(Counted::default());
+        // A successor has players from its first word on.
+        let players = shelf.used.clone();
+        let (counted, counts) = watch::channel(Counted { players, ..Counted::default() });
         let (news, _) = watch::channel(0);
         let entries = Arc::clone(&book);
         let part = Part {
@@ -198,9 +202,16 @@ impl Member {
         self.facts.send_replace(facts);
     }
 
-    /// How many players each backend has, and which are linked.
-    pub fn count(&self, players: BTreeMap<String, u32>, linked: BTreeSet<String>) {
+    /// How many players each backend has, which are linked, and whose have come, who are counted.
+    pub fn count(
+        &self,
+        players: BTreeMap<String, u32>,
+        linked: BTreeSet<String>,
+        joined: Vec<(String, Join)>,
+    ) {
         self.counted.send_replace(Counted { players, linked, ..Counted::default() });
+        // Behind that: whoever finds them in the book has counts in which they are.
+        lock(&self.book).note_joins(joined);
     }
 
     /// The config file was read again: these are its backends, and the rules for others.
@@ -237,11 +248,11 @@ impl Member {
     /// What a successor goes on with.
     pub fn heirloom(&self) -> Inherited {
         let handed = lock(&self.shared).handed.clone();
-        let (announced, owned) = {
+        let (announced, owned, joined) = {
             let book = lock(&self.book);
-            (book.handed(), book.owned())
+            (book.handed(), book.owned(), book.joined())
         };
-        Inherited { instance: self.instance.clone(), handed, announced, owned }
+        Inherited { instance: self.instance.clone(), handed, announced, owned, joined }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -418,7 +429,7 @@ impl Part {
             registration.set(own.clone(), value);
         }
         let mut book = lock(&self.book);
-        book.tell(0, &Counted::default(), &self.settings.keyspace, |command| {
+        book.tell(0, &self.counts.borrow(), &self.settings.keyspace, |command| {
             if let lease::run::Command::Set(key, value) = command {
                 registration.set(key, value);
             }

@@ -240,11 +240,20 @@ fn a_process_stays_registered_while_its_gateway_is_upgraded() {
     backend_is_up(&daemon, "arena-1");
     let mut player = Player::connected(daemon.listener, 1, &key(1));
     player.echo(b"hello");
-    let since = || fleet.created("/f/truth/backend/arena-1");
+    has(&fleet, "arena-1", "used", 1);
+    let (key, revision) = ("/f/truth/backend/arena-1", fleet.revision());
+    let since = || fleet.created(key);
     let before = since().expect("it stands there");
     let heir = Heir::of(&daemon);
     process.stands(Standing::Registered);
     player.echo(b"still here");
+    let used = |value: Option<String>| {
+        let value: serde_json::Value = serde_json::from_str(&value?).ok()?;
+        value["used"].as_u64()
+    };
+    let history = fleet.history(revision).into_iter().filter(|(at, _)| at == key);
+    let used: Vec<_> = history.map(|(_, value)| used(value)).collect();
+    assert!(used.iter().all(|it| *it == Some(1)), "its player was there all the time: {used:?}");
     process.announce(Announcement::new("arena", 8));
     has(&fleet, "arena-1", "slots", 8);
     assert_eq!(since(), Some(before), "nobody has seen it go");

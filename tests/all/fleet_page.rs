@@ -53,7 +53,16 @@ impl Service {
 
     /// A token for a backend, or the name of the reason why there is none.
     pub(crate) fn token(&self, client_id: u64, backend: &str) -> Result<ConnectToken, String> {
-        let body = serde_json::json!({ "client_id": client_id, "backend": backend }).to_string();
+        self.token_for(&serde_json::json!({ "client_id": client_id, "backend": backend }))
+    }
+
+    /// The same for any backend of a group.
+    pub(crate) fn token_in(&self, group: &str, client_id: u64) -> Result<ConnectToken, String> {
+        self.token_for(&serde_json::json!({ "client_id": client_id, "group": group }))
+    }
+
+    fn token_for(&self, wanted: &serde_json::Value) -> Result<ConnectToken, String> {
+        let body = wanted.to_string();
         let head = format!(
             "Authorization: Bearer an-eye-for-the-fleet\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
@@ -66,7 +75,13 @@ impl Service {
         Ok(ConnectToken::decode(&bytes).expect("a token"))
     }
 
-    fn get(&self, path: &str, secret: &str) -> Page {
+    /// Tells it to end, and waits for that.
+    pub(crate) fn end(mut self) {
+        process::signal(self.child.id(), libc::SIGTERM).expect("it runs");
+        assert!(self.child.wait().expect("it is ours").success());
+    }
+
+    pub(crate) fn get(&self, path: &str, secret: &str) -> Page {
         let head = format!("Authorization: Bearer {secret}\r\n");
         request(self.address, "GET", path, &head).expect("it answers")
     }

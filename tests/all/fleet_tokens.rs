@@ -3,10 +3,12 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use ringgate_core::netcode::ConnectToken;
 use ringgate_link::announce::Announcement;
 
+use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Player, wait_for};
-use crate::fleet_announce::{Process, is_gone};
+use crate::fleet_announce::{Process, has, is_gone};
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet};
 
@@ -16,6 +18,89 @@ fn gateway(fleet: &Fleet) -> Daemon {
     let mut text = in_fleet(fleet, "gate-1");
     "group = \"arena\"\nroute = \"user-data\"\n".clone_into(&mut text.listener);
     Daemon::start(&text)
+}
+
+#[test]
+fn a_login_counts_once_as_soon_as_its_player_plays() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let service = Service::start(&fleet, &["tokens"]);
+    let _process = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 2));
+    let token = |client: u64| wait_for("a token", || service.token(client, "arena-1").ok());
+    let is_full = |client: u64| {
+        wait_for("the refusal", || {
+            let refused = service.token(client, "arena-1").err()?;
+            (refused == "backend_full").then_some(())
+        });
+    };
+    let play = |token: &ConnectToken| {
+        let mut player = Player::holding([127, 0, 0, 1], token);
+        wait_for("the session", || {
+            player.turn();
+            player.is_connected().then_some(())
+        });
+        player.echo(b"hello");
+        player
+    };
+    // Both slots are promised, and nobody has come.
+    let (first, second) = (token(1), token(2));
+    is_full(3);
+    // Who has come and gone leaves a slot, long before the token would end.
+    play(&first).leave();
+    let third = token(3);
+    is_full(4);
+    let (mut second, mut third) = (play(&second), play(&third));
+    has(&fleet, "arena-1", "used", 2);
+    is_full(4);
+    let promised = || service.get("/metrics", "").value("ringgate_tokens_slots_promised");
+    wait_for("nothing is promised", || (promised() == Some(0)).then_some(()));
+    second.echo(b"here");
+    third.echo(b"here");
+}
+
+/// What stands in `ringgate fleet status` of slots that services hold: for each start of one which
+/// it is, and how many.
+fn blocks(fleet: &Fleet) -> Vec<(String, u64)> {
+    let mut command = ringgate(["fleet", "status", "--json"]);
+    command.args(["--endpoint", &fleet.endpoint(), "--fleet", "/f"]);
+    let status: serde_json::Value =
+        serde_json::from_str(&run(command).succeeded()).expect("JSON");
+    let block = |it: &serde_json::Value| Some((it["is"].as_str()?.into(), it["slots"].as_u64()?));
+    status["blocks"].as_array().expect("a list").iter().filter_map(block).collect()
+}
+
+#[test]
+fn slots_of_a_service_that_was_killed_are_shown_and_promised_by_no_other() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let _process = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 8));
+    let service = Service::start(&fleet, &["tokens"]);
+    for client_id in 1..=3 {
+        wait_for("a token", || service.token(client_id, "arena-1").ok());
+    }
+    // Killed: nobody knows which of its tokens are on their way.
+    drop(service);
+    let next = Service::start(&fleet, &["tokens"]);
+    wait_for("the next start", || next.token(11, "arena-1").ok());
+    let others = (12..30).filter(|client_id| next.token(*client_id, "arena-1").is_ok()).count();
+    let gone = wait_for("its block", || {
+        let blocks = blocks(&fleet);
+        blocks.iter().find(|(is, _)| is == "gone").map(|(_, slots)| *slots as usize)
+    });
+    assert!(gone >= 3 && 1 + others + gone == 8, "{others} of 8 beside {gone}");
+    // One that is told to end leaves its promises, and the next start has them in its own block.
+    next.end();
+    let third = Service::start(&fleet, &["tokens"]);
+    wait_for("a full server", || {
+        let refused = third.token(40, "arena-1").expect_err("all slots are promised");
+        (refused == "backend_full").then_some(())
+    });
+    wait_for("one block beside that of the killed one", || {
+        let mut blocks = blocks(&fleet);
+        blocks.sort();
+        let expected = [("gone".to_owned(), gone as u64), ("serving".to_owned(), 8 - gone as u64)];
+        (blocks == expected).then_some(())
+    });
 }
 
 /// Has the first token that there is for this backend open a session.

@@ -44,5 +44,6 @@ pub use token::{
 
 pub use crate::proto::netcode::address::{AddressError, ServerAddresses};
 pub use crate::proto::netcode::client::{Options, State};
+pub use crate::proto::netcode::destination;
 pub use crate::proto::netcode::token::{ConnectToken, PrivateToken, TokenError};
 pub use crate::proto::netcode::{USER_DATA_BYTES, UserData};

@@ -99,6 +99,7 @@ fn backend(keyspace: &Keyspace, index: u32, used: u32) -> Result<Put, Box<dyn st
         slots: 64,
         used,
         state: State::Ready,
+        joined: None,
         labels: labels
             .map(|(name, value)| (name.into(), value.into()))
             .into_iter()
@@ -117,6 +118,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         group: String::new(),
         protocol_id: 0,
         token_bytes: 0,
+        tags: false,
     };
     let value = Gateway {
         instance: format!("{index:016x}"),

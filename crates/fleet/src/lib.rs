@@ -2,7 +2,8 @@
 //!
 //! `etcd` speaks to the servers, `mirror` keeps a copy of one prefix true, `lease` registers a
 //! process under a name, `values` and `keyspace` say what stands where, `seal` and `epochs` are
-//! about the keys of listeners, `routing` about the tokens of plain ones, `copy` is the last known
+//! about the keys of listeners, `routing` about the tokens of plain ones, `joins` about who
+//! has come, `copy` is the last known
 //! truth on disk. What decides takes time and randomness as arguments; only the shells
 //! (`mirror::run`, `lease::run`) and the client touch the network. Nothing of this is on the way of
 //! a packet.
@@ -12,6 +13,7 @@ pub mod backoff;
 pub mod copy;
 pub mod epochs;
 pub mod etcd;
+pub mod joins;
 pub mod keyspace;
 pub mod lease;
 pub mod mirror;

@@ -6,6 +6,7 @@ use crate::setup::{Intake, Phase, Route};
 use crate::shared::claims::{Claim, Wanted};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::destination::named_backend;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 
 impl Common {
@@ -155,14 +156,6 @@ impl NoRoom {
             Self::SessionsFull => DropReason::ResponseSessionsFull,
         }
     }
-}
-
-/// The first 32 bytes of the user data, without their padding.
-fn named_backend(user_data: &UserData) -> Option<&[u8]> {
-    let field = &user_data[..32];
-    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    let (name, padding) = field.split_at(end);
-    (!name.is_empty() && padding.iter().all(|byte| *byte == 0)).then_some(name)
 }
 
 fn mix(client_id: u64, backend: BackendId) -> u64 {

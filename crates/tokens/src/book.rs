@@ -8,11 +8,17 @@
 //!
 //! A client has one promise in a group, unless it is sent to another backend by name. Whoever asks
 //! for it again gets the same server, and the promise then lasts as long as the last of its tokens.
+//!
+//! Where a backend tells whose players have come, a promise leaves the book with its slot as soon
+//! as its player is among those whom the backend has ([`Held::settle`]), and only then.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
+use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::values::{Block, LIST_MAX};
+use ringgate_fleet::values::{Backend, Block, LIST_MAX};
+
+use crate::promise::Promise;
 
 /// All blocks.
 #[derive(Debug, Default)]
@@ -22,17 +28,6 @@ pub struct Book {
     clients: HashMap<Name, HashMap<u64, (Name, u64)>>,
 }
 
-/// A slot that is promised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Promise {
-    /// When no player can come any more, in seconds since 1970.
-    until_s: u64,
-    /// The client; `None` where there are no tokens, or where an earlier start has promised it.
-    client: Option<u64>,
-    /// There is more than one token: who has come with the first may leave and come again.
-    is_renewed: bool,
-}
-
 /// What is to be promised at a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
@@ -40,6 +35,8 @@ pub struct Wish<'a> {
     pub group: &'a Name,
     /// The clients, each of them once. Those that have a promise there already keep that one.
     pub clients: &'a [u64],
+    /// Their tokens: whose each is, and what is told when it is used.
+    pub tokens: &'a [(u64, Option<Join>)],
     /// Players without a client id.
     pub nameless: u32,
     /// How many slots have to be free for that.
@@ -69,7 +66,8 @@ pub struct Held {
     pub instance: String,
     /// Whether nobody else held slots there then.
     pub alone_then: bool,
-    /// Promises that have ended since then: their players may be among those who have come.
+    /// Promises that have ended since then, and tokens that were used: their players may be among
+    /// those who have come.
     pub ended_since: u32,
     /// Nothing could be leased; until then there is no sense in asking again.
     pub dry_until_ms: u64,
@@ -117,6 +115,26 @@ impl Held {
         });
     }
 
+    /// What a backend tells of who has come: promises whose last token was used are forgotten, with
+    /// their slots, because their players are among the backend's.
+    pub fn settle(&mut self, backend: &Backend, now_s: u64) {
+        let Some(joined) = backend.joined.as_ref().filter(|_| self.is_tagged()) else { return };
+        let joined: HashSet<_> = joined.all().iter().copied().collect();
+        let before = self.pending();
+        for promise in &mut self.pending {
+            self.ended_since += promise.settle(&joined, now_s);
+        }
+        self.pending.retain(|it| !it.is_settled());
+        self.granted = self.granted.saturating_sub(before - self.pending());
+        // Of some the last token is over sooner now.
+        self.pending.make_contiguous().sort_by_key(|it| it.until_s);
+    }
+
+    /// Whether there are promises of which a backend may tell that they were kept.
+    pub fn is_tagged(&self) -> bool {
+        self.pending.iter().any(Promise::is_tagged)
+    }
+
     /// How many promises go where so many players have come.
     pub fn settling(&self, count: u32) -> u32 {
         let renewed = self.pending.iter().filter(|it| it.is_renewed).count() as u32;
@@ -131,18 +149,16 @@ impl Held {
     /// Promises what is wished. A promise that a client has already lasts longer.
     fn fulfil(&mut self, wish: &Wish<'_>) {
         for client in wish.clients {
-            let client = Some(*client);
-            let mut promise = Promise { until_s: wish.until_s, client, is_renewed: false };
-            if let Some(at) = self.pending.iter().position(|it| it.client == promise.client)
-                && let Some(before) = self.pending.remove(at)
-            {
-                promise.until_s = promise.until_s.max(before.until_s);
-                promise.is_renewed = true;
+            let at = self.pending.iter().position(|it| it.client == Some(*client));
+            let before = at.and_then(|at| self.pending.remove(at));
+            let mut promise = before.unwrap_or_else(|| Promise::to(*client));
+            for (_, tag) in wish.tokens.iter().filter(|(of, _)| of == client) {
+                promise.add(*tag, wish.until_s);
             }
             self.promise(promise);
         }
         for _ in 0..wish.nameless {
-            self.promise(Promise { until_s: wish.until_s, client: None, is_renewed: false });
+            self.promise(Promise::untold(wish.until_s));
         }
     }
 
@@ -155,7 +171,9 @@ impl Held {
     pub fn inherit(&mut self, owner: &Name, block: &Block, now_s: u64) {
         for (until_s, count) in block.promised.iter().filter(|(until_s, _)| *until_s > now_s) {
             for _ in 0..*count {
-                self.promise(Promise { until_s: *until_s, client: None, is_renewed: true });
+                let mut promise = Promise::untold(*until_s);
+                promise.is_renewed = true;
+                self.promise(promise);
             }
             self.granted = self.granted.saturating_add(*count);
         }
@@ -245,14 +263,22 @@ impl Book {
         }
     }
 
-    /// Blocks that are larger than they have to be and were not used for a while: so many.
-    pub fn idle(&mut self, now: Now, idle_ms: u64, count_max: usize) -> Vec<Name> {
+    /// Blocks that are larger than they have to be: so many, and how many free slots each is to
+    /// have. Those that were not used for a while have none; of those of whose players many have
+    /// come, the slots of these go.
+    pub fn idle(&mut self, now: Now, idle_ms: u64, count_max: usize) -> Vec<(Name, u32)> {
         let mut idle = Vec::new();
         for (name, held) in &mut self.held {
             held.expire(now.unix_s);
-            let is_idle = now.ms.saturating_sub(held.touched_ms) >= idle_ms && !held.is_leasing;
-            if is_idle && held.written > held.pending() && idle.len() < count_max {
-                idle.push(name.clone());
+            let is_idle = now.ms.saturating_sub(held.touched_ms) >= idle_ms;
+            let spare = held.written.saturating_sub(held.granted);
+            let is_large = if is_idle {
+                held.written > held.pending()
+            } else {
+                spare > 0 && spare >= held.written / 4
+            };
+            if is_large && !held.is_leasing && idle.len() < count_max {
+                idle.push((name.clone(), if is_idle { 0 } else { held.free() }));
             }
         }
         self.held.retain(|_, it| it.granted > 0 || it.written > 0 || it.is_leasing);
@@ -261,6 +287,14 @@ impl Book {
         }
         self.clients.retain(|_, clients| !clients.is_empty());
         idle
+    }
+
+    /// A backend has told something: [`Held::settle`]. A decision that is under way has counted all
+    /// promises into the block, so it is to be told again behind that.
+    pub fn settle(&mut self, name: &Name, backend: &Backend, now_s: u64) {
+        if let Some(held) = self.held.get_mut(name).filter(|it| !it.is_leasing) {
+            held.settle(backend, now_s);
+        }
     }
 
     /// All blocks as they stay behind when the service ends: with what is promised, and no more.

@@ -40,6 +40,8 @@ pub struct Chosen {
     pub protocol_id: u64,
     /// How long its routing tokens are.
     pub token_bytes: usize,
+    /// Whether all of these gateways take tokens with a tag.
+    pub takes_tags: bool,
     /// The gateways, in the order in which they are tried, each with one address.
     pub gateways: Vec<(Name, SocketAddr)>,
 }
@@ -298,6 +300,7 @@ impl Search<'_> {
             protocol: listener.protocol.clone(),
             protocol_id: listener.protocol_id,
             token_bytes: listener.token_bytes as usize,
+            takes_tags: fronts.iter().all(|it| it.listener.tags),
             gateways: gateways.collect(),
         })
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use ringgate_core::netcode::destination::{self, Join};
 use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::Change;
@@ -14,7 +15,7 @@ use crate::choose::{Chooser, Chosen, Speaks};
 use crate::known::Known;
 use crate::random::Random;
 use crate::refusal::Refusal;
-use crate::wanted::Where;
+use crate::wanted::{OWN_BYTES, Where, user_data};
 
 /// The rules of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,9 @@ pub struct Placed {
     pub expire_s: u64,
     /// The key for tokens, and its epoch; `None` where tokens are not spoken of.
     pub key: Option<(u32, SharedKey)>,
+    /// For each client's token a number, which user data is marked with; none where the gateways
+    /// would not know what that is.
+    pub tags: Vec<u64>,
     /// By what a plain listener knows the backend.
     pub routing_token: Option<Vec<u8>>,
 }
@@ -113,6 +117,22 @@ impl Desk {
     /// The same for what has changed just now, where that is known.
     pub fn hear(&mut self, change: &Change, now: Now) {
         self.known.hear(change, now.ms);
+        self.settle(&change.key, now);
+    }
+
+    /// A backend may have told whose players have come.
+    fn settle(&mut self, key: &Bytes, now: Now) {
+        if let Some((name, backend)) = self.known.backend_at(key) {
+            self.book.settle(&name, backend, now.unix_s);
+        }
+    }
+
+    /// A decision about a backend's slots is over. What was heard meanwhile was not looked at.
+    pub fn end_leasing(&mut self, name: &Name, now: Now) {
+        self.book.open(name, now.unix_s).is_leasing = false;
+        if let Some(backend) = self.known.backend(name) {
+            self.book.settle(name, backend, now.unix_s);
+        }
     }
 
     /// How the mirror is.
@@ -191,7 +211,10 @@ impl Desk {
         let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
         // A player may come in the last second, and be told of a little later.
         let until_s = now.unix_s.saturating_add(expire_s).saturating_add(TOLD_WITHIN_S);
-        let wish = Wish { group: &chosen.group, clients: &clients, nameless, count, until_s };
+        let tags = self.tags(&chosen, request.clients.len());
+        let tokens = joins(&chosen.backend, request.clients, &tags);
+        let (group, clients, tokens) = (&chosen.group, &clients[..], &tokens[..]);
+        let wish = Wish { group, clients, tokens, nameless, count, until_s };
         let has_block =
             self.is_leased_for(expire_s, now) && self.book.take(&chosen.backend, &wish, now);
         if !has_block && !self.is_away(now) {
@@ -207,7 +230,7 @@ impl Desk {
         if !has_block {
             self.book.take_unleased(&chosen.backend, &wish, now);
         }
-        Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key))))
+        Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key, tags))))
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
@@ -260,11 +283,23 @@ impl Desk {
         now.ms.saturating_add(lives_ms) <= self.leased_until_ms
     }
 
-    fn placed(&self, chosen: Chosen, expire_s: u64, key: Option<(u32, SharedKey)>) -> Placed {
+    /// Numbers for so many tokens.
+    fn tags(&mut self, chosen: &Chosen, count: usize) -> Vec<u64> {
+        let count = if chosen.takes_tags { count } else { 0 };
+        (0..count).map(|_| self.random.number()).collect()
+    }
+
+    fn placed(
+        &self,
+        chosen: Chosen,
+        expire_s: u64,
+        key: Option<(u32, SharedKey)>,
+        tags: Vec<u64>,
+    ) -> Placed {
         let routing_token = (chosen.token_bytes > 0).then(|| {
             self.known.routing_token(&chosen.listener, &chosen.backend, chosen.token_bytes)
         });
-        Placed { chosen, expire_s, key, routing_token }
+        Placed { chosen, expire_s, key, tags, routing_token }
     }
 
     /// What tokens are sealed with. No token outlives its key.
@@ -303,6 +338,16 @@ impl Desk {
             held.dry_until_ms = now.ms + DRY_MS;
         }
     }
+}
+
+/// Whose each token is, and what is told of it when it is used.
+fn joins(backend: &Name, clients: &[u64], tags: &[u64]) -> Vec<(u64, Option<Join>)> {
+    let tags = tags.iter().map(Some).chain(std::iter::repeat(None));
+    let join = |(&client, tag): (&u64, Option<&u64>)| {
+        let data = user_data(backend.as_str(), &[0; OWN_BYTES], tag.copied());
+        (client, destination::join(client, &data))
+    };
+    clients.iter().zip(tags).map(join).collect()
 }
 
 /// How long it may take until a backend tells of a player who has come: longer than the lease of a

@@ -153,8 +153,8 @@ pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
 
 /// Gives back what is free in these blocks, one after the other: slots of a block whose turn has
 /// not come can still be promised.
-async fn give_up(shared: &Shared, client: &Client, blocks: Vec<Name>) {
-    for backend in blocks {
+async fn give_up(shared: &Shared, client: &Client, blocks: Vec<(Name, u32)>) {
+    for (backend, wanted) in blocks {
         let now = shared.now();
         let is_decided_already = {
             let mut desk = shared.desk();
@@ -162,7 +162,7 @@ async fn give_up(shared: &Shared, client: &Client, blocks: Vec<Name>) {
             std::mem::replace(&mut held.is_leasing, true)
         };
         if !is_decided_already {
-            decide(shared, client, &backend, 0).await;
+            decide(shared, client, &backend, wanted).await;
         }
     }
 }
@@ -200,7 +200,7 @@ struct Mark<'a> {
 impl Drop for Mark<'_> {
     fn drop(&mut self) {
         let now = self.shared.now();
-        self.shared.desk().book_mut().open(self.backend, now.unix_s).is_leasing = false;
+        self.shared.desk().end_leasing(self.backend, now);
         self.shared.leased.notify_waiters();
     }
 }
@@ -223,6 +223,7 @@ async fn attempt(
     let decision: Decision = {
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
+        grounds.settle(held, now.unix_s);
         let decision = grounds.decide(held, wanted, now.unix_s);
         decision.venture(held, now.unix_s);
         decision

@@ -214,6 +214,13 @@ impl Known {
         }
     }
 
+    /// The backend that stands at a key.
+    pub fn backend_at(&self, key: &[u8]) -> Option<(Name, &Backend)> {
+        let Some(Place::Backend(name)) = self.keyspace.place(key) else { return None };
+        let backend = self.backends.get(&name)?;
+        Some((name, backend))
+    }
+
     /// A backend.
     pub fn backend(&self, name: &Name) -> Option<&Backend> {
         self.backends.get(name)

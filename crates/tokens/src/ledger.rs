@@ -13,9 +13,10 @@
 //! A service that ends leaves its blocks behind *closed*: with the ends of its promises, which
 //! count for others until then. The next start of that name takes them into its own block.
 //!
-//! A block shrinks before its tokens have expired where that is certain: if nobody else holds
-//! slots there, nobody did at our last decision, and nobody has decided since, then the players
-//! who have come since are ours. Those of them come first whose promise has ended since.
+//! A block shrinks before its tokens have expired where that is certain. A backend that tells whose
+//! players have come settles just their promises. Of one that does not: if nobody else holds slots
+//! there, nobody did at our last decision, and nobody has decided since, then the players who have
+//! come since are ours. Those of them come first whose promise has ended since.
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
@@ -105,6 +106,13 @@ impl Grounds {
         before + held(block) <= INHERITED_MAX
     }
 
+    /// Forgets the promises whose players are among those whom the backend has by these grounds.
+    pub fn settle(&self, held: &mut Held, now_s: u64) {
+        if let Some(backend) = &self.backend {
+            held.settle(backend, now_s);
+        }
+    }
+
     /// What to do, where so many free slots are wanted. More are taken if there are many, so that
     /// not every player costs a decision; none, to give back what is free.
     pub fn decide(&self, held: &Held, wanted: u32, now_s: u64) -> Decision {
@@ -137,7 +145,9 @@ impl Grounds {
             && held.alone_then
             && self.own.is_some()
             && self.guard == Some(held.decided_at)
-            && backend.instance == held.instance;
+            && backend.instance == held.instance
+            // Else who has come is known by name, and is settled by name.
+            && !(backend.joined.is_some() && held.is_tagged());
         let came = backend.used.saturating_sub(held.used_then);
         let came = came.saturating_sub(held.ended_since);
         if is_alone { held.settling(came) } else { 0 }

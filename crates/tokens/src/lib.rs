@@ -21,6 +21,7 @@ pub mod limits;
 pub mod memory;
 pub mod mint;
 pub mod openapi;
+mod promise;
 pub mod random;
 pub mod refusal;
 pub mod service;

@@ -12,18 +12,24 @@ use crate::desk::Placed;
 use crate::refusal::Refusal;
 use crate::wanted::{WantedToken, user_data};
 
-/// The answer to a request for a token, as JSON. Names and addresses need no escapes.
-pub fn token(wanted: &WantedToken, placed: &Placed, now_s: u64) -> Result<String, Refusal> {
+/// The answer to a request for a token, as JSON: the one with this index of those that were placed
+/// together. Names and addresses need no escapes.
+pub fn token(
+    wanted: &WantedToken,
+    (placed, index): (&Placed, usize),
+    now_s: u64,
+) -> Result<String, Refusal> {
     let chosen = &placed.chosen;
     let (epoch, key) = placed.key.as_ref().ok_or(Refusal::NoKey)?;
     let told = Some(chosen.protocol_id).filter(|id| *id != 0);
     let protocol_id = wanted.protocol_id.or(told).ok_or(Refusal::ProtocolIdWrong)?;
     let addresses: Vec<_> = chosen.gateways.iter().map(|(_, address)| *address).collect();
     let servers = ServerAddresses::new(&addresses).map_err(|_| Refusal::NoGateway)?;
+    let tag = placed.tags.get(index).copied();
     let spec = TokenSpec {
         lifetime_seconds: Some(placed.expire_s),
         timeout_seconds: wanted.timeout_s,
-        user_data: user_data(chosen.backend.as_str(), &wanted.user_data),
+        user_data: user_data(chosen.backend.as_str(), &wanted.user_data, tag),
         ..TokenSpec::new(protocol_id, wanted.client_id, servers)
     };
     let token = netcode::mint(&spec, key, now_s).map_err(|_| Refusal::NoRandomness)?;

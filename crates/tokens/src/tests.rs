@@ -4,4 +4,5 @@
 mod agents;
 mod desk;
 mod fleet;
+mod joins;
 mod slots;

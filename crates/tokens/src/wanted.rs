@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ringgate_core::netcode::{USER_DATA_BYTES, UserData};
+use ringgate_core::netcode::{USER_DATA_BYTES, UserData, destination};
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::Backend;
 use serde::de::{self, Deserializer, Visitor};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{ADDRESSES_MAX, BATCH_MAX, LABELS_MAX, REGIONS_MAX, TEXT_BYTES_MAX};
 
 /// The bytes of user data that name the backend.
-pub const BACKEND_BYTES: usize = 32;
+pub const BACKEND_BYTES: usize = destination::DESTINATION_BYTES;
 /// The bytes of user data that callers have.
 pub const OWN_BYTES: usize = USER_DATA_BYTES - BACKEND_BYTES;
 /// The longest name that user data can carry, with a zero byte behind it.
@@ -285,15 +285,19 @@ fn own_data(text: &str) -> Result<[u8; OWN_BYTES], Unfit> {
     Ok(data)
 }
 
-/// The user data of a token: the backend's name, and behind it what the caller wants.
+/// The user data of a token: the backend's name, a tag of this number where the gateways know what
+/// that is and the name leaves room for it, and behind it what the caller wants.
 ///
 /// # Panics
 /// Where the name is longer than [`BACKEND_NAME_MAX`].
-pub fn user_data(backend: &str, own: &[u8; OWN_BYTES]) -> UserData {
+pub fn user_data(backend: &str, own: &[u8; OWN_BYTES], tag: Option<u64>) -> UserData {
     assert!(backend.len() <= BACKEND_NAME_MAX, "backends with long names are not chosen");
     let mut data = [0; USER_DATA_BYTES];
     data[..backend.len()].copy_from_slice(backend.as_bytes());
     data[BACKEND_BYTES..].copy_from_slice(own);
+    if let Some(number) = tag {
+        destination::mark(&mut data, number);
+    }
     data
 }
 
@@ -444,7 +448,7 @@ mod tests {
         assert_eq!((much.client_id, much.protocol_id), (u64::MAX, Some(17)));
         assert_eq!((much.place.regions.len(), much.place.addresses), (2, 2));
         assert_eq!(&much.user_data[..6], b"hello\0");
-        let data = user_data("arena-1", &much.user_data);
+        let data = user_data("arena-1", &much.user_data, None);
         assert_eq!((&data[..8], &data[32..38]), (&b"arena-1\0"[..], &b"hello\0"[..]));
     }
 

@@ -13,9 +13,10 @@ mod carried;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use ringgate_core::netcode::destination::{self, Join};
 use ringgate_link::bundle::{
     BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
     MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
@@ -102,6 +103,8 @@ struct Taken {
     players: HashSet<SessionId>,
     /// Who was not, for want of a slot, until the gateway has ended the session.
     refused: HashSet<SessionId>,
+    /// Who has said nothing yet: until then the token may open another session.
+    silent: HashMap<SessionId, Join>,
 }
 
 #[derive(Debug)]
@@ -540,6 +543,7 @@ impl Relay {
                 if taken.is_refused(session, rolls) {
                     return Ok(());
                 }
+                taken.hear(session, rolls);
                 write(scratch, |writer| writer.payload(session, bytes))
             }
             ToGame::Opened(opened) => {
@@ -549,6 +553,9 @@ impl Relay {
                     let frame = write(scratch, |writer| writer.close(there, CloseReason::Refused));
                     act(Action::Tell(link, frame.ok_or(Broken)?));
                     return Ok(());
+                }
+                if let Some(join) = destination::join(opened.client_id, opened.user_data) {
+                    taken.silent.insert(opened.session, join);
                 }
                 write(scratch, |writer| writer.opened(&opened))
             }
@@ -580,6 +587,7 @@ impl Relay {
                 if taken.is_refused(part.session, rolls) {
                     return Ok(());
                 }
+                taken.hear(part.session, rolls);
                 write(scratch, |writer| writer.message(&part))
             }
             ToGame::Report { session, token, is_delivered } => {
@@ -665,7 +673,24 @@ impl Taken {
         {
             rolls.close(&said.name, gateway);
         }
+        self.silent.remove(&session);
         self.refused.remove(&session)
+    }
+
+    /// A player says something. The first time, its gateway has spent the token.
+    #[inline]
+    fn hear(&mut self, session: SessionId, counted: Option<&Counted>) {
+        if !self.silent.is_empty() {
+            self.hear_first(session, counted);
+        }
+    }
+
+    fn hear_first(&mut self, session: SessionId, counted: Option<&Counted>) {
+        let join = self.silent.remove(&session);
+        if let (Some(join), Some(Counted { rolls, .. }), Some(said)) = (join, counted, &self.hello)
+        {
+            rolls.join(&said.name, join);
+        }
     }
 
     /// Whether a player has no slot, so that what it says goes no further.

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ringgate_core::netcode::destination::Join;
+
 /// The players of all game processes of an agent, as its threads count them together.
 #[derive(Debug, Default)]
 pub struct Rolls {
@@ -54,6 +56,8 @@ struct Roll {
     gateways: BTreeMap<Arc<str>, Part>,
     /// All gateways have said how many there are, and what has happened since is known.
     is_known: bool,
+    /// Whose players have come, until the fleet is told.
+    joins: Vec<Join>,
 }
 
 /// One gateway's players at one game process.
@@ -215,6 +219,26 @@ impl Rolls {
         part.there = part.there.saturating_sub(1);
     }
 
+    /// A player has used its token for good, and is here. Of more than there is room for, the fleet
+    /// keeps slots until their tokens end.
+    pub fn join(&self, name: &str, join: Join) {
+        let mut all = self.lock();
+        let roll = all.rolls.get_mut(name).filter(|roll| roll.slots.is_some());
+        if let Some(roll) = roll.filter(|roll| roll.joins.len() < JOINS_MAX) {
+            roll.joins.push(join);
+        }
+    }
+
+    /// Those who have come since the last time. Whoever asks for [`used`](Self::used) afterwards
+    /// has each of them counted, or gone.
+    pub fn take_joins(&self) -> Vec<(String, Join)> {
+        let mut all = self.lock();
+        let of = |(name, roll): (&String, &mut Roll)| {
+            std::mem::take(&mut roll.joins).into_iter().map(|it| (name.clone(), it)).collect()
+        };
+        all.rolls.iter_mut().flat_map(|it| -> Vec<_> { of(it) }).collect()
+    }
+
     /// A payload of a player for whom there was no slot goes no further.
     pub fn drop_payload(&self) {
         self.unheard.fetch_add(1, Ordering::Relaxed);
@@ -365,6 +389,9 @@ impl All {
 }
 
 const NS_PER_MS: u64 = 1_000_000;
+
+/// Whose players may have come to a game process between two looks.
+const JOINS_MAX: usize = 2048;
 
 /// What the grace time is where nobody says otherwise.
 const GRACE_UNTOLD_MS: u32 = 5_000;

@@ -33,6 +33,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,
+        tags: false,
     };
     Gateway {
         instance: "i".into(),
@@ -65,6 +66,7 @@ fn backend(host: &str) -> Backend {
         slots: 64,
         used: 12,
         state: State::Ready,
+        joined: None,
         labels: Labels::new(),
     }
 }

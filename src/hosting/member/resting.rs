@@ -152,6 +152,7 @@ impl Part {
     }
 
     fn record(&self, registration: &Registration) -> Record {
+        lock(&self.book).note_joins(self.agent.rolls().take_joins());
         let Handed { lease, former, keys } = registration.handed();
         let shared = lock(&self.shared);
         let chosen = shared.gateways.chosen().iter();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ringgate_fleet::joins::Joins;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::run::Command;
 use ringgate_fleet::values::{self, Stored};
@@ -38,6 +39,9 @@ struct HandedRow {
     /// What the registration was told last.
     written: Option<values::Backend>,
     standing: u8,
+    /// Whose players have come lately.
+    #[serde(default)]
+    joined: Vec<u64>,
 }
 
 impl Book {
@@ -52,7 +56,7 @@ impl Book {
             };
             let written = row.written.as_ref().map(|(value, _)| value.clone());
             let (record, standing) = (record(&row.what)?, row.standing as u8);
-            Some(HandedRow { record, connection, written, standing })
+            Some(HandedRow { record, connection, written, standing, joined: row.joins.all() })
         };
         Handed {
             rows: self.rows.values().filter_map(row).collect(),
@@ -78,7 +82,10 @@ impl Book {
             let is_one = connections.contains(&connection) && speakers.insert(connection);
             is_one.then_some(()).ok_or("connection")
         };
-        for HandedRow { record, connection, written, standing } in rows {
+        for HandedRow { record, connection, written, standing, joined } in rows {
+            let mut joins = Joins::default();
+            joins.go_on(&joined);
+            joins.show_next();
             let what = Announced::decode(&record).ok_or("announcement")?;
             if let Some(value) = &written {
                 value.check().map_err(|_| "value")?;
@@ -99,6 +106,7 @@ impl Book {
                     standing,
                     uid: None,
                     has_linked: true,
+                    joins,
                 },
                 filed,
             )?;

@@ -306,3 +306,67 @@ fn other_rules_are_news_for_those_who_are_there() {
     book.set_rules(Rules { allowed: Allowed { uids: vec![2], gids: Vec::new() }, ..rules(9) });
     assert!(book.admit_refused() && !book.admits(1));
 }
+
+/// Whose players are told of at a process, and how many it has.
+fn joins(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<(u32, Option<Vec<u64>>)> {
+    let wishes = book.wishes(now_ms, counted);
+    let told = wishes.iter().filter_map(|wish| match wish {
+        Wish::Set(_, value) => Some((
+            value.used,
+            value.joined.as_ref().map(|it| it.all().iter().map(|it| it.0).collect()),
+        )),
+        Wish::Remove(_) => None,
+    });
+    let told = told.collect();
+    wishes.iter().for_each(|wish| book.told(wish, now_ms));
+    told
+}
+
+#[test]
+fn who_has_come_is_told_with_the_players_once_in_a_second() {
+    let mut book = book(9);
+    enter(&mut book, 1, "a");
+    let with = |players: u32| Counted { players: [("a".to_owned(), players)].into(), ..none() };
+    assert_eq!(joins(&mut book, 0, &with(0)), [(0, Some(Vec::new()))]);
+    let note = |book: &mut Book, numbers: std::ops::Range<u64>| {
+        book.note_joins(numbers.map(|it| ("a".to_owned(), Join(it))));
+    };
+    note(&mut book, 0..2);
+    book.note_joins([("nobody".to_owned(), Join(9))]);
+    assert!(joins(&mut book, 999, &with(2)).is_empty());
+    assert_eq!(joins(&mut book, 1_000, &with(2)), [(2, Some(vec![0, 1]))]);
+    assert!(joins(&mut book, 5_000, &with(2)).is_empty());
+    // As many as there were before, of whom one is another.
+    note(&mut book, 2..3);
+    assert_eq!(joins(&mut book, 6_000, &with(2)), [(2, Some(vec![0, 1, 2]))]);
+    // More than a value has room for: one after the other, and none is passed over unsaid.
+    note(&mut book, 3..603);
+    assert_eq!(joins(&mut book, 7_000, &with(300))[0].1.as_ref().map(Vec::len), Some(256));
+    let wishes = book.wishes(8_000, &with(300));
+    assert_eq!(book.wishes(9_000, &with(301)).len(), wishes.len(), "it was not told");
+    let last =
+        |told: &[(u32, Option<Vec<u64>>)]| told[0].1.as_ref().and_then(|it| it.last().copied());
+    assert_eq!(last(&joins(&mut book, 9_000, &with(301))), Some(514));
+    assert_eq!(last(&joins(&mut book, 10_000, &with(301))), Some(602));
+    // A process that counts by itself may not have counted them yet.
+    book.announce(1, arena("a", ready().players(5))).expect("it is there");
+    assert_eq!(joins(&mut book, 11_000, &with(301)), [(5, None)]);
+}
+
+#[test]
+fn a_successor_tells_again_who_has_come_and_how_many_there_are() {
+    let mut before = book(9);
+    enter(&mut before, 1, "a");
+    before.note_joins([("a".to_owned(), Join(7))]);
+    let _ = joins(&mut before, 0, &none());
+    before.note_joins([("a".to_owned(), Join(8))]);
+    let counted = Counted { players: [("a".to_owned(), 3)].into(), ..none() };
+    let mut book = book(9);
+    book.inherit(&before.handed(), &before.owned(), 1_000);
+    book.inherit_joined(&before.joined());
+    assert_eq!(joins(&mut book, 0, &counted), [(3, Some(vec![7, 8]))]);
+    let handed = before.hand_over();
+    let mut heir = super::tests::book(9);
+    heir.go_on_with(handed, &[1].into(), &[]).expect("sound");
+    assert_eq!(joins(&mut heir, 1_000, &counted), [(3, Some(vec![7, 8]))]);
+}

@@ -91,6 +91,7 @@ impl Game {
             slots: self.slots,
             used,
             state: State::Ready,
+            joined: None,
             labels: Labels::new(),
         };
         value.encode().expect("it can be read again")

@@ -10,6 +10,7 @@
 //! - [`address`], [`token`], [`request`], [`challenge`], [`packet`]: codecs over the caller's
 //!   buffers.
 //! - [`client`]: the client as a state machine.
+//! - [`destination`]: what user data says of a token's backend.
 //! - [`server`]: the server's decisions, without its tables.
 //! - [`timing`]: paces and timeouts that both sides share.
 //!
@@ -18,6 +19,7 @@
 pub mod address;
 pub mod challenge;
 pub mod client;
+pub mod destination;
 pub mod packet;
 pub mod request;
 pub mod server;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::agent::check_gateways;
-use super::{Labels, Refused, Stored, check, check_labels, check_name, check_text};
+use super::{Joined, Labels, Refused, Stored, check, check_labels, check_name, check_text};
 
 /// A game process, under its own lease or its agent's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +27,9 @@ pub struct Backend {
     /// Behind an agent: the gateways that it is connected to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<String>,
+    /// Whose players have come lately; `None` where that is not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Joined>,
     /// What it can be chosen by.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     pub labels: Labels,

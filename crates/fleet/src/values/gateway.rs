@@ -91,6 +91,10 @@ pub struct Listener {
     /// How long routing tokens are, of plain listeners that have them; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub token_bytes: u64,
+    /// Whether user data may have a tag behind the backend's name, and a token opens one session:
+    /// then it can be told who has come.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tags: bool,
 }
 
 impl Gateway {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::epochs::Validity;
+use ringgate_core::netcode::destination::Join;
 
 fn backend() -> Backend {
     Backend {
@@ -13,6 +14,7 @@ fn backend() -> Backend {
         used: 3,
         state: State::Ready,
         gateways: Vec::new(),
+        joined: None,
         labels: Labels::from([("map".into(), "de_dust2".into())]),
     }
 }
@@ -26,6 +28,7 @@ fn gateway() -> Gateway {
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,
+        tags: false,
     };
     Gateway {
         instance: "i".into(),
@@ -65,6 +68,10 @@ fn values_are_read_as_they_were_written() {
     let gateways = vec!["gate-1".to_owned(), "gate-2".to_owned()];
     let reach = Reach::Agent("host-7".into());
     comes_back(&Backend { reach, gateways: gateways.clone(), ..backend() });
+    for count in [0, 1, 256] {
+        let all: Vec<_> = (u64::MAX - count..u64::MAX).map(Join).collect();
+        comes_back(&Backend { joined: Some(Joined::new(&all)), ..backend() });
+    }
     let (instance, host) = ("i".to_owned(), "h".to_owned());
     let (region, version) = ("eu".to_owned(), "0.1.0".to_owned());
     comes_back(&Agent {
@@ -106,6 +113,27 @@ fn a_value_is_text_that_others_can_write() {
         "reach":{"udp":"127.0.0.1:7777"},"slots":64,"used":3,"state":"ready",
         "labels":{"map":"de_dust2"},"a field of another program":[1]}"#;
     assert_eq!(Backend::decode(text.as_bytes()), Ok(backend()));
+}
+
+#[test]
+fn joins_that_cannot_be_are_refused_by_name() {
+    let of = |joined: &str| {
+        let text = format!(
+            r#"{{"v":1,"instance":"a1","host":"host-1","group":"main",
+            "reach":{{"udp":"127.0.0.1:7"}},"slots":64,"used":3,"state":"ready","joined":{joined}}}"#
+        );
+        Backend::decode(text.as_bytes()).map(|it| it.joined.map(|it| it.all().to_vec()))
+    };
+    assert_eq!(of("null"), Ok(None));
+    assert_eq!(of("\"\""), Ok(Some(Vec::new())));
+    assert_eq!(of("\"00000000000000fF\""), Ok(Some(vec![Join(255)])));
+    let text = |digits: &str| format!("\"{digits}\"");
+    assert!(of(&text(&"0".repeat(16 * 256))).is_ok());
+    let wrong = ["0".repeat(15), "0".repeat(16 * 257), format!("+{}", "0".repeat(15))];
+    for wrong in wrong.iter().map(|it| text(it)).chain([text("é00000000000000"), "7".to_owned()]) {
+        let Err(Refused::Malformed(why)) = of(&wrong) else { panic!("{wrong}") };
+        assert!(why.contains("joins: at most 256 times 16 hexadecimal digits"), "{why}");
+    }
 }
 
 #[test]

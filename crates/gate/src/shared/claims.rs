@@ -33,8 +33,12 @@ use crate::store::multimap::Multimap;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
+use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_link::bundle::SessionId;
+
+/// Whose players may have come between two looks.
+const JOINS_MAX: usize = 4096;
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +86,8 @@ pub struct Claims {
     inner: Mutex<Inner>,
     /// Tokens may have been spent that are not written down: read without the lock.
     has_spent: AtomicBool,
+    /// A fleet is told whose players have come.
+    tells_joins: AtomicBool,
     /// Keys the hashes of client ids and addresses.
     hashes: HashKey,
     /// Players of each backend: read without the lock to route.
@@ -99,6 +105,8 @@ struct Inner {
     slots: IdVec<BackendId, Slots>,
     /// Sessions of each address, site and block.
     sources: Census,
+    /// Whose players have come, by their tokens, until a fleet is told.
+    joins: Vec<(BackendId, Join)>,
 }
 
 /// A client id, and the listener where it has a session.
@@ -176,10 +184,12 @@ impl Claims {
             tokens: History::new(limits.tokens_max),
             slots: backend_slots.iter().map(|&max| Slots::new(max)).collect(),
             sources: Census::new(3 * limits.sessions_max, key),
+            joins: Vec::with_capacity(JOINS_MAX),
         };
         Self {
             inner: Mutex::new(inner),
             has_spent: AtomicBool::new(false),
+            tells_joins: AtomicBool::new(false),
             hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
@@ -239,6 +249,30 @@ impl Claims {
     /// room.
     pub fn remember_spent(&self, token: &SpentToken, now: Now) -> bool {
         self.lock().tokens.remember_spent(token, now)
+    }
+
+    /// Whether a fleet is told whose players have come.
+    pub(crate) fn tells_joins(&self) -> bool {
+        self.tells_joins.load(Ordering::Relaxed)
+    }
+
+    /// A session has spent a token that a fleet has made, and is counted among its backend's. Of
+    /// more than there is room for, the promises last until the tokens end.
+    pub(crate) fn note_join(&self, backend: BackendId, join: Join) {
+        let mut inner = self.lock();
+        if inner.joins.len() < JOINS_MAX {
+            inner.joins.push((backend, join));
+        }
+    }
+
+    /// Those that were noted since the last time, for a fleet. Each of their players is counted by
+    /// whoever asks for [`players`](Self::players) afterwards, or has left.
+    pub fn take_joins(&self) -> Vec<(BackendId, Join)> {
+        self.tells_joins.store(true, Ordering::Relaxed);
+        let mut inner = self.lock();
+        let taken = inner.joins.clone();
+        inner.joins.clear();
+        taken
     }
 
     /// Whether a client id has a session at a listener.

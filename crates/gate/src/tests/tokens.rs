@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use super::clients::Scribe;
+use super::clients::{Player, Scribe};
 use super::games::{Game, Heard};
-use super::rig::{Fleet, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
+use super::rig::{
+    Fleet, Rig, bundle_backend, claims_for, home, listener, netcode_rules, plain_setup,
+};
 use crate::counters::Ended;
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
-use crate::setup::Setup;
+use crate::setup::{Setup, TokenReuse};
 use crate::shared::fleet_players::FleetPlayers;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
+use ringgate_core::netcode::destination::{self, Join};
+use ringgate_core::netcode::{ConnectToken, user_data};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::replay::Policy;
 use ringgate_link::bundle::CloseReason;
@@ -264,4 +268,54 @@ fn the_newer_login_ends_the_older_session_where_ids_are_the_fleets() {
     rig.mail(Mail::Oust(Arc::new([session])));
     rig.turn();
     assert_eq!((rig.sessions(), players.len()), (1, 1));
+}
+
+/// A token of a fleet for the only backend, with a tag.
+fn tagged(rig: &mut Rig, client_id: u64, number: u64) -> (ConnectToken, Option<Join>) {
+    let mut data = user_data(b"arena").expect("short");
+    assert!(destination::mark(&mut data, number));
+    let token = rig.token_with(client_id, |spec| spec.user_data = data);
+    (token, destination::join(client_id, &data))
+}
+
+#[test]
+fn a_fleet_is_told_of_a_token_once_it_can_open_no_other_session() {
+    let setup = plain_setup();
+    let claims = claims_for(&setup, setup.claim_limits());
+    let mut rig = Rig::with_claims(setup, Arc::clone(&claims));
+    let _game = Game::join(&mut rig, "arena");
+    assert!(claims.take_joins().is_empty());
+    let (token, join) = tagged(&mut rig, 1, 5);
+    let scribe = Scribe::new(&token);
+    let open = |rig: &mut Rig| {
+        rig.deliver(home(1), &scribe.request());
+        let challenge = scribe.challenge(rig, home(1));
+        rig.deliver(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+    };
+    open(&mut rig);
+    assert_eq!((rig.sessions(), claims.take_joins()), (1, Vec::new()), "it may come again");
+    rig.deliver(home(1), &scribe.payload(2, b"here"));
+    assert_eq!(claims.take_joins(), [(BackendId(0), join.expect("it is tagged"))]);
+    rig.deliver(home(1), &scribe.payload(3, b"still"));
+    assert!(claims.take_joins().is_empty(), "once");
+    let untagged = rig.token(2);
+    let mut player = Player::new(&rig, home(2), &untagged);
+    player.connect(&mut rig);
+    player.send(&mut rig, b"here");
+    assert!(claims.take_joins().is_empty());
+}
+
+#[test]
+fn no_fleet_is_told_of_tokens_that_may_be_used_again() {
+    let mut setup = plain_setup();
+    netcode_rules(&mut setup).token_reuse = TokenReuse::Allow;
+    let claims = claims_for(&setup, setup.claim_limits());
+    let mut rig = Rig::with_claims(setup, Arc::clone(&claims));
+    let game = Game::join(&mut rig, "arena");
+    assert!(claims.take_joins().is_empty());
+    let (token, _) = tagged(&mut rig, 1, 5);
+    let mut player = Player::new(&rig, home(1), &token);
+    player.connect(&mut rig);
+    player.send(&mut rig, b"here");
+    assert_eq!((game.payloads(&mut rig).len(), claims.take_joins()), (1, Vec::new()));
 }

@@ -46,6 +46,7 @@ fn an_agent_is_told_with_what_stands_behind_it_and_who_has_let_it_in() {
         used: 1,
         state: State::Ready,
         gateways: gateways.iter().map(|&it| it.to_owned()).collect(),
+        joined: None,
         labels: Labels::new(),
     };
     let behind = || Reach::Agent("host-7".into());

@@ -238,10 +238,14 @@ struct Asking<'a> {
 
 async fn one_token(asking: &Asking<'_>, wanted: &WantedToken) -> Result<String, Refusal> {
     let placed = place_for(asking, std::slice::from_ref(wanted)).await?;
-    mint_one(asking.shared, wanted, &placed)
+    mint_one(asking.shared, wanted, (&placed, 0))
 }
 
-fn mint_one(shared: &Shared, wanted: &WantedToken, placed: &Placed) -> Result<String, Refusal> {
+fn mint_one(
+    shared: &Shared,
+    wanted: &WantedToken,
+    placed: (&Placed, usize),
+) -> Result<String, Refusal> {
     let text = mint::token(wanted, placed, shared.now().unix_s)?;
     add(&shared.counters.tokens, 1);
     Ok(text)
@@ -278,7 +282,7 @@ async fn batch(asking: &Asking<'_>, wanted: &WantedBatch) -> Result<String, Refu
         let placed = place_for(asking, &wanted.tokens).await?;
         for (index, token) in wanted.tokens.iter().enumerate() {
             text.push_str(if index == 0 { "" } else { "," });
-            text.push_str(&Zeroizing::new(mint_one(asking.shared, token, &placed)?));
+            text.push_str(&Zeroizing::new(mint_one(asking.shared, token, (&placed, index))?));
         }
     } else {
         for (index, token) in wanted.tokens.iter().enumerate() {

@@ -9,9 +9,10 @@ use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::etcd::kv::KeyValue;
 use ringgate_fleet::etcd::txn::{Compare, Op, Txn};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Gateway, Guard, Labels, Listener, Reach, Service, State, Stored,
+    Backend, Ban, Gateway, Guard, Joined, Labels, Listener, Reach, Service, State, Stored,
 };
 
 use crate::book::Now;
@@ -50,6 +51,7 @@ pub(super) fn backend(host: &str, slots: u32) -> Backend {
         slots,
         used: 0,
         state: State::Ready,
+        joined: None,
         labels: Labels::new(),
     }
 }
@@ -63,6 +65,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         group: String::new(),
         protocol_id: PROTOCOL_ID,
         token_bytes: 0,
+        tags: false,
     };
     Gateway {
         instance: "i".into(),
@@ -140,7 +143,12 @@ impl Store {
 
     /// One player more or less at a backend, as its owner tells it.
     pub(super) fn tell(&mut self, backend: &Name, used: u32) {
-        let told = Backend { used, ..self.backend(backend).expect("it is there") };
+        self.tell_joined(backend, used, None);
+    }
+
+    /// The same of one that may tell whose players have come.
+    pub(super) fn tell_joined(&mut self, backend: &Name, used: u32, joined: Option<Joined>) {
+        let told = Backend { used, joined, ..self.backend(backend).expect("it is there") };
         self.put(&Place::Backend(backend.clone()), &told);
     }
 
@@ -234,6 +242,14 @@ impl Office {
         office
     }
 
+    /// The same as news of this moment: what backends tell settles promises.
+    pub(super) fn mirror_at(&mut self, store: &Store, now: Now) {
+        for (key, (value, _)) in &store.keys {
+            let (key, value) = (key.clone(), Some(value.clone()));
+            self.desk.hear(&Change { key, value, revision: None }, now);
+        }
+    }
+
     /// Learns everything that there is, and what is gone.
     pub(super) fn mirror(&mut self, store: &Store) {
         let gone = |place: Place| keyspace().key(&place);
@@ -275,9 +291,25 @@ impl Office {
     }
 
     pub(super) fn lease(&mut self, store: &mut Store, backend: &Name, wanted: u32, now: Now) {
+        let grounds = self.read(store, backend, now);
+        self.write(store, backend, (grounds, wanted), now);
+    }
+
+    pub(super) fn read(&self, store: &mut Store, backend: &Name, now: Now) -> Grounds {
         let (found, _) = store.txn(&reading(&keyspace(), backend));
-        let grounds = Grounds::of(&found, &keyspace(), &self.owner, now.unix_s);
+        Grounds::of(&found, &keyspace(), &self.owner, now.unix_s)
+    }
+
+    /// A decision on these grounds about so many slots.
+    pub(super) fn write(
+        &mut self,
+        store: &mut Store,
+        backend: &Name,
+        (grounds, wanted): (Grounds, u32),
+        now: Now,
+    ) {
         let held = self.desk.book_mut().open(backend, now.unix_s);
+        grounds.settle(held, now.unix_s);
         let decision = grounds.decide(held, wanted, now.unix_s);
         decision.venture(held, now.unix_s);
         let writing = grounds.writing(&decision, &keyspace(), backend, &self.owner, 1);
@@ -291,8 +323,8 @@ impl Office {
                 }
             }
         }
-        held.is_leasing = false;
         Desk::settle_dry(held, now, wanted);
+        self.desk.end_leasing(backend, now);
     }
 
     /// The service is told to end, and does.
@@ -308,8 +340,8 @@ impl Office {
 
     /// Gives back what is idle.
     pub(super) fn tidy(&mut self, store: &mut Store, now: Now) {
-        for backend in self.desk.book_mut().idle(now, 5000, 64) {
-            self.lease(store, &backend, 0, now);
+        for (backend, wanted) in self.desk.book_mut().idle(now, 5000, 64) {
+            self.lease(store, &backend, wanted, now);
         }
     }
 }

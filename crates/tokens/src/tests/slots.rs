@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use proptest::prelude::*;
+use ringgate_core::netcode::destination::Join;
+use ringgate_fleet::joins::Joins;
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::{Backend, Block, State, Stored};
 
 use super::fleet::{
-    Fate, NOW, Office, RULES, Store, anywhere, backend as made, host, name, with_key,
+    Fate, NOW, Office, RULES, Store, anywhere, backend as made, gateway, host, name, with_key,
 };
+use super::joins::join;
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Request, Rules};
@@ -241,7 +244,8 @@ fn players_who_go_together_stay_together() {
 /// have it, and may leave and come again for as long as it has tokens.
 struct Player {
     by: (Name, u64, u32),
-    tokens: Vec<u64>,
+    /// Until when each can be used, and what is told then.
+    tokens: Vec<(u64, Option<Join>)>,
     has_come: bool,
 }
 
@@ -276,6 +280,9 @@ struct World {
     slots: u32,
     /// Backends that are cut off from etcd, and since when they have something to tell.
     untold: BTreeMap<u32, u64>,
+    /// What those who count the players of each backend tell of who has come; `None` where they are
+    /// of an earlier release.
+    joins: BTreeMap<u32, Option<Joins>>,
     /// Services that have died, and until when the leases of their blocks live.
     dead: Vec<(u64, Name)>,
     starts: u32,
@@ -286,6 +293,9 @@ impl World {
         let mut store = Store::default();
         with_key(&mut store);
         host(&mut store, "one", 0..backends, slots);
+        let mut gateway = gateway("one", "192.0.2.1:40000");
+        gateway.listeners[0].tags = true;
+        store.put(&Place::Gateway(name("g-one")), &gateway);
         let offices =
             SERVICES[..services].iter().map(|service| Office::open(service, &mut store)).collect();
         Self {
@@ -296,6 +306,7 @@ impl World {
             now: NOW,
             slots,
             untold: BTreeMap::new(),
+            joins: (0..backends).map(|at| (at, Some(Joins::default()))).collect(),
             dead: Vec::new(),
             starts: 1,
         }
@@ -308,7 +319,8 @@ impl World {
             20..28 => self.come(),
             28..32 => self.leave(),
             32 => self.restart(),
-            33..36 => {
+            33 => self.kill_gateway(),
+            34..36 => {
                 self.now.unix_s += 3;
                 self.now.ms += 3000;
                 self.end_cuts();
@@ -319,9 +331,21 @@ impl World {
             }
             _ => {
                 let at = self.random.below(self.offices.len());
-                self.offices[at].mirror(&self.store);
+                self.offices[at].mirror_at(&self.store, self.now);
             }
         }
+    }
+
+    /// A gateway dies with its players, and another one goes on, perhaps of another release. What
+    /// the first has not told is never heard.
+    fn kill_gateway(&mut self) {
+        let backend = self.random.below(self.joins.len()) as u32;
+        let is_told = self.random.below(3) > 0;
+        self.joins.insert(backend, is_told.then(Joins::default));
+        let own = self.players.iter_mut().filter(|it| it.by.2 == backend);
+        own.for_each(|it| it.has_come = false);
+        self.untold.remove(&backend);
+        self.tell(backend);
     }
 
     /// A service dies, and another start of it knows nothing of what it has promised. Its blocks
@@ -379,10 +403,10 @@ impl World {
         let Ok(placed) = office.ask_for(&mut self.store, &request, self.now) else { return };
         let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
         let by = (office.owner.clone(), client, backend);
-        let until_s = self.now.unix_s + placed.expire_s;
+        let token = (self.now.unix_s + placed.expire_s, join(&placed, client));
         match self.players.iter_mut().find(|it| it.by == by) {
-            Some(player) => player.tokens.push(until_s),
-            None => self.players.push(Player { by, tokens: vec![until_s], has_come: false }),
+            Some(player) => player.tokens.push(token),
+            None => self.players.push(Player { by, tokens: vec![token], has_come: false }),
         }
     }
 
@@ -392,10 +416,14 @@ impl World {
         }
         let at = self.random.below(self.players.len());
         let player = &mut self.players[at];
-        let token = player.tokens.iter().position(|until_s| self.now.unix_s < *until_s);
+        let token = player.tokens.iter().position(|(until_s, _)| self.now.unix_s < *until_s);
         let Some(token) = token.filter(|_| !player.has_come) else { return };
-        player.tokens.swap_remove(token);
+        let (_, join) = player.tokens.swap_remove(token);
         player.has_come = true;
+        let joins = self.joins.get_mut(&player.by.2).and_then(Option::as_mut);
+        if let Some((joins, join)) = joins.zip(join) {
+            joins.note(join);
+        }
         self.tell_in_time(at);
     }
 
@@ -431,13 +459,17 @@ impl World {
 
     fn tell(&mut self, backend: u32) {
         let used = self.clients(backend, |it| it.has_come);
-        self.store.tell(&name(&format!("b{backend}")), used);
+        let joined = self.joins.get_mut(&backend).and_then(Option::as_mut).map(|joins| {
+            joins.show_next();
+            joins.shown().clone()
+        });
+        self.store.tell_joined(&name(&format!("b{backend}")), used, joined);
     }
 
     /// Players who are there or may still come.
     fn outstanding(&self, backend: u32) -> u32 {
         let now_s = self.now.unix_s;
-        self.clients(backend, |it| it.has_come || it.tokens.iter().any(|end_s| now_s < *end_s))
+        self.clients(backend, |it| it.has_come || it.tokens.iter().any(|(end_s, _)| now_s < *end_s))
     }
 
     fn clients(&self, backend: u32, is_meant: impl Fn(&Player) -> bool) -> u32 {

@@ -83,6 +83,7 @@ impl Fleet {
             group: String::new(),
             protocol_id: PROTOCOL_ID,
             token_bytes: 0,
+            tags: false,
         };
         let now_s = clock::unix_seconds();
         let gateway = Gateway {
@@ -117,6 +118,7 @@ impl Fleet {
             slots,
             used,
             state: State::Ready,
+            joined: None,
             labels: Labels::new(),
         };
         self.put(&Place::Backend(name(backend)), &value).await;

@@ -1,6 +1,6 @@
 //! A local worker that goes on in another process.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
@@ -13,8 +13,10 @@ ringgate_core::carried!(Place { turn, taken });
 
 impl Carry for Taken {
     fn write(&self, out: &mut Writer<'_>) {
-        // What the gateway was told is told again, and those who were refused it ends by itself.
-        let Self { hello, link, is_let_in, has_closed, told_open: _, players, refused: _ } = self;
+        // What the gateway was told is told again, those who were refused it ends by itself, and
+        // slots of those who were silent are kept by the fleet until their tokens end.
+        let Self { hello, link, is_let_in, has_closed, players, .. } = self;
+        let Self { told_open: _, refused: _, silent: _, .. } = self;
         hello.write(out);
         link.write(out);
         let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
@@ -33,8 +35,8 @@ impl Carry for Taken {
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         let players = players.ok_or(Broken::Invalid("session"))?;
-        let (told_open, refused) = (None, HashSet::new());
-        Ok(Self { hello, link, is_let_in, has_closed, told_open, players, refused })
+        let (told_open, refused, silent) = (None, HashSet::new(), HashMap::new());
+        Ok(Self { hello, link, is_let_in, has_closed, told_open, players, refused, silent })
     }
 }
 

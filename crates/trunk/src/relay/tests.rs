@@ -544,3 +544,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_player_has_come_once_it_says_something() {
+    let (mut relay, rolls) = counting();
+    rolls.set_slots([("arena-1", 4)]);
+    let (_, link) = let_in(&mut relay);
+    let mut user_data = [0; 256];
+    user_data[..7].copy_from_slice(b"arena-1");
+    assert!(destination::mark(&mut user_data, 77));
+    let [one, other, untold] = [42, 43, 44].map(|serial| SessionId::new(THERE, serial));
+    let comes = |session, client_id, user_data| Opened {
+        session,
+        client_id,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        user_data,
+        listener: "eu",
+    };
+    let mut say = |write: &dyn Fn(&mut Writer<'_>) -> bool| {
+        assert_eq!(from_gateway(&mut relay, link, write).0, Ok(()));
+    };
+    say(&|writer| writer.opened(&comes(one, 5, &user_data)));
+    say(&|writer| writer.opened(&comes(other, 6, &user_data)));
+    say(&|writer| writer.opened(&comes(untold, 7, &[0; 256])));
+    assert!(rolls.take_joins().is_empty(), "the token may open another session");
+    say(&|writer| writer.closed(other, CloseReason::TimedOut));
+    for _ in 0..2 {
+        say(&|writer| writer.payload(one, b"me"));
+        say(&|writer| writer.payload(untold, b"me"));
+    }
+    let join = destination::join(5, &user_data).expect("it is tagged");
+    assert_eq!(rolls.take_joins(), [("arena-1".to_owned(), join)]);
+    assert!(rolls.take_joins().is_empty());
+    // It is announced again on another link, and told again: it is still there.
+    say(&|writer| writer.opened(&comes(one, 5, &user_data)));
+    say(&|writer| writer.payload(one, b"me"));
+    assert_eq!(rolls.take_joins().len(), 1);
+}

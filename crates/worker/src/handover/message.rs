@@ -316,6 +316,9 @@ pub struct FleetRow {
     /// Names, whose each is, and whether its process has been linked.
     #[serde(default)]
     pub owned: Vec<(String, u32, bool)>,
+    /// By name: whose players have come to them lately.
+    #[serde(default)]
+    pub joined: Vec<(String, Vec<u64>)>,
 }
 
 /// One descriptor.

@@ -526,7 +526,7 @@ fn open_with_older_keys(
     None
 }
 
-fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
+pub(super) fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
     let rules = turn.common.setup.listeners[listener].netcode();
     rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
 }

@@ -12,6 +12,7 @@ use crate::arrivals::{Origin, Source};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
+use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::{Heard, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -25,6 +26,7 @@ use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{DATAGRAM_BYTES_MAX, TAG_BYTES};
+use ringgate_core::netcode::destination;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
@@ -349,7 +351,15 @@ impl NetcodeFront {
         let listener = self.sessions.address(index).listener;
         let session = self.sessions.at_mut(index);
         session.heard = Heard::Something;
-        turn.common.claims.spend_token(listener, session.client_id);
+        let (client_id, backend) = (session.client_id, session.backend);
+        turn.common.claims.spend_token(listener, client_id);
+        // A token that opens others says nothing of who may still come.
+        if turn.common.claims.tells_joins() && !allows_token_reuse(turn, listener) {
+            let user_data = self.user_data.whole(index);
+            if let Some(join) = destination::join(client_id, &user_data) {
+                turn.common.claims.note_join(backend, join);
+            }
+        }
     }
 
     #[inline]
