@@ -81,6 +81,36 @@ fn a_login_replaces_a_session_that_is_silent_and_none_that_talks() {
 }
 
 #[test]
+fn a_client_that_comes_back_with_the_port_that_it_had_replaces_its_silent_session() {
+    for replace_after_ns in [2_000_000_000, 0] {
+        let mut fleet = fleet(1, replace_after_ns);
+        let crashed = playing(&mut fleet);
+        let before = fleet.rigs[0].session_at(home(1));
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        if replace_after_ns > 0 {
+            logs_in(&mut fleet, &newer, home(1));
+            assert_eq!(fleet.rigs[0].session_at(home(1)), before, "it was just heard");
+            fleet.pass(2_500);
+        }
+        // Another player behind the same address, and its own token once more.
+        let other = Scribe::new(&fleet.rigs[0].token(2));
+        logs_in(&mut fleet, &other, home(1));
+        logs_in(&mut fleet, &crashed, home(1));
+        assert_eq!((fleet.rigs[0].session_at(home(1)), replaced(&fleet)), (before, 0));
+        assert!(logs_in(&mut fleet, &newer, home(1)));
+        let after = fleet.rigs[0].session_at(home(1));
+        assert_ne!(after, before);
+        assert_eq!((fleet.rigs[0].sessions(), replaced(&fleet)), (1, 1));
+        // It is the newer one's: what the old one says there is nobody's.
+        fleet.rigs[0].provokes(DropReason::PacketForged, |rig| {
+            rig.deliver(home(1), &crashed.keep_alive(20));
+        });
+        fleet.rigs[0].deliver(home(1), &newer.keep_alive(20));
+        assert_eq!(fleet.rigs[0].session_at(home(1)), after);
+    }
+}
+
+#[test]
 fn nothing_but_a_new_token_for_its_id_replaces_a_session() {
     for workers in [1, 2] {
         let mut fleet = fleet(workers, 2_000_000_000);

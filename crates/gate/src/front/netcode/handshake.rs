@@ -75,8 +75,10 @@ impl NetcodeFront {
             self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::ClientDenied);
         }
-        if self.sessions.find(origin.hash, &origin.address).is_some() {
-            // It was connected earlier in this turn.
+        if let Some(index) = self.sessions.find(origin.hash, &origin.address)
+            && !self.is_in_own_way(turn, index, token.client_id)
+        {
+            // Another one's, or it was connected earlier in this turn.
             return Err(DropReason::RequestAddressConnected);
         }
         let is_connected = turn.common.claims.is_connected(listener, token.client_id);

@@ -112,13 +112,21 @@ impl NetcodeFront {
             common.check_denied(&address.endpoint)?;
         }
         if Request::is_claimed_by(bytes) {
-            look_at_request(common, now, address, session.is_some(), bytes)?;
+            let is_in_use = session.is_some_and(|index| !self.is_silent(common, now, index));
+            look_at_request(common, now, address, is_in_use, bytes)?;
             self.take_request(source.hash, address)?;
             return Ok(Target::Request);
         }
         if let Some(index) = session {
             Header::check(bytes, Receiver::Server)?;
-            self.check_window(index, address.listener, Header::read(bytes))?;
+            let header = Header::read(bytes);
+            if header.kind == PacketKind::Response
+                && let Some(index) = self.pending.find(source.hash, address)
+            {
+                // Its client has come back, and logs in again.
+                return Ok(Target::Pending(index));
+            }
+            self.check_window(index, address.listener, header)?;
             return Ok(Target::Session(index));
         }
         if let Some(index) = self.pending.find(source.hash, address) {

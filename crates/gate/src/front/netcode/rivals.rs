@@ -9,11 +9,13 @@
 //! second, hears the outcome.
 
 use crate::arrivals::Origin;
+use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::{ListenerId, WorkerId};
 use crate::mail::{Mail, Rivalry};
+use crate::now::Now;
 use crate::shared::claims::Seated;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
@@ -26,11 +28,11 @@ impl NetcodeFront {
         origin: &Origin,
         seated: &Seated,
     ) -> bool {
-        if replace_after_ns(turn, origin.address.listener) == 0 {
+        if replace_after_ns(turn.common, origin.address.listener) == 0 {
             return true;
         }
         match self.session_index(seated.session) {
-            Some(index) => self.is_silent(turn, index),
+            Some(index) => self.is_silent(turn.common, turn.now, index),
             None => {
                 self.ask_rival(turn, origin, Rivalry { session: seated.session, is_proven: false });
                 seated.is_silent
@@ -43,7 +45,7 @@ impl NetcodeFront {
     pub(crate) fn yields(&mut self, turn: &mut Turn<'_>, origin: &Origin, seated: &Seated) -> bool {
         match self.session_index(seated.session) {
             Some(index) => {
-                let is_silent = self.is_silent(turn, index);
+                let is_silent = self.is_silent(turn.common, turn.now, index);
                 if is_silent {
                     self.end_session(turn, index, Ended::NewerLogin);
                 }
@@ -60,7 +62,7 @@ impl NetcodeFront {
     pub(crate) fn meet_rival(&mut self, turn: &mut Turn<'_>, rivalry: Rivalry) {
         let Rivalry { session, is_proven } = rivalry;
         let Some(index) = self.session_index(session) else { return };
-        let is_silent = self.is_silent(turn, index);
+        let is_silent = self.is_silent(turn.common, turn.now, index);
         if is_silent && is_proven {
             return self.end_session(turn, index, Ended::NewerLogin);
         }
@@ -83,14 +85,26 @@ impl NetcodeFront {
         }
     }
 
-    fn is_silent(&self, turn: &Turn<'_>, index: Entry<Session>) -> bool {
-        let after_ns = replace_after_ns(turn, self.sessions.address(index).listener);
+    /// Whether a login of the same client may come from where a session is: its client came back
+    /// with the port that it had.
+    pub(crate) fn is_in_own_way(
+        &self,
+        turn: &Turn<'_>,
+        index: Entry<Session>,
+        client_id: u64,
+    ) -> bool {
+        let is_own = self.sessions.at(index).client_id == client_id;
+        is_own && self.is_silent(turn.common, turn.now, index)
+    }
+
+    pub(crate) fn is_silent(&self, common: &Common, now: Now, index: Entry<Session>) -> bool {
+        let after_ns = replace_after_ns(common, self.sessions.address(index).listener);
         let heard_ns = self.sessions.at(index).last_receive_ns;
-        turn.now.mono_ns.saturating_sub(heard_ns) >= after_ns
+        now.mono_ns.saturating_sub(heard_ns) >= after_ns
     }
 }
 
-fn replace_after_ns(turn: &Turn<'_>, listener: ListenerId) -> u64 {
-    let rules = turn.common.setup.listeners[listener].netcode();
+fn replace_after_ns(common: &Common, listener: ListenerId) -> u64 {
+    let rules = common.setup.listeners[listener].netcode();
     rules.map_or(u64::MAX, |rules| rules.replace_after_ns)
 }
