@@ -143,6 +143,8 @@ mod fleet_etcd;
 mod fleet_example;
 #[path = "all/fleet_gateway.rs"]
 mod fleet_gateway;
+#[path = "all/fleet_guests.rs"]
+mod fleet_guests;
 #[path = "all/fleet_half.rs"]
 mod fleet_half;
 #[path = "all/fleet_large.rs"]

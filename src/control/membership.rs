@@ -353,7 +353,10 @@ impl ControlLoop {
     /// Tells how many players each backend has, and who has come: those who have come first, so
     /// that each of them is counted.
     fn count_players(&self, member: &Member) {
-        let name = |backend: BackendId| self.setup.backends.get(backend).map(|it| it.name.clone());
+        let name = |backend: BackendId| {
+            let backend = self.setup.backends.get(backend).filter(|it| !it.retired)?;
+            Some(backend.name.clone())
+        };
         let joins = self.view.take_joins().into_iter();
         let joined = joins.filter_map(|(backend, it)| Some((name(backend)?, it))).collect();
         member.count(self.players_of_backends(), self.linked_backends(), joined);

@@ -63,8 +63,7 @@ fn a_login_counts_once_as_soon_as_its_player_plays() {
 fn blocks(fleet: &Fleet) -> Vec<(String, u64)> {
     let mut command = ringgate(["fleet", "status", "--json"]);
     command.args(["--endpoint", &fleet.endpoint(), "--fleet", "/f"]);
-    let status: serde_json::Value =
-        serde_json::from_str(&run(command).succeeded()).expect("JSON");
+    let status: serde_json::Value = serde_json::from_str(&run(command).succeeded()).expect("JSON");
     let block = |it: &serde_json::Value| Some((it["is"].as_str()?.into(), it["slots"].as_u64()?));
     status["blocks"].as_array().expect("a list").iter().filter_map(block).collect()
 }

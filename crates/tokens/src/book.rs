@@ -120,10 +120,14 @@ impl Held {
     pub fn settle(&mut self, backend: &Backend, now_s: u64) {
         let Some(joined) = backend.joined.as_ref().filter(|_| self.is_tagged()) else { return };
         let joined: HashSet<_> = joined.all().iter().copied().collect();
-        let before = self.pending();
+        let (before, mut came) = (self.pending(), 0);
         for promise in &mut self.pending {
-            self.ended_since += promise.settle(&joined, now_s);
+            came += promise.settle(&joined, now_s);
         }
+        if came == 0 {
+            return;
+        }
+        self.ended_since += came;
         self.pending.retain(|it| !it.is_settled());
         self.granted = self.granted.saturating_sub(before - self.pending());
         // Of some the last token is over sooner now.

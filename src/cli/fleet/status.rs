@@ -288,8 +288,10 @@ fn json(survey: &Survey, now_s: u64) -> Value {
     let value = |it: Result<Value, serde_json::Error>| it.unwrap_or(Value::Null);
     let gateways =
         survey.gateways.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
-    let backends =
-        survey.backends.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    // Whose players have come says nothing to people.
+    let backends = survey.backends.iter().map(|(name, it)| {
+        named(name, value(serde_json::to_value(Backend { joined: None, ..it.clone() })))
+    });
     let services =
         survey.services.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
     let agents =

@@ -560,6 +560,7 @@ fn a_player_has_come_once_it_says_something() {
         address: "[2001:db8::1]:9".parse().expect("literal"),
         slot: 1,
         slots_max: 4,
+        delivers: false,
         user_data,
         listener: "eu",
     };

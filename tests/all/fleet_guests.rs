@@ -1,0 +1,186 @@
+//! Processes that come to a gateway's announce socket and mean no good, or are somebody else's: as
+//! processes of their own, because quotas and names go by what the kernel says of them.
+//!
+//! Skipped aloud where `etcd` is not installed (`REQUIRE_ETCD=1` makes that a failure), and where
+//! only root could become another user.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+
+use ringgate_link::announce::{ANNOUNCE_SOCKET, Announcement, Standing};
+use ringgate_os::process;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::command::Ending;
+use crate::control_rig::{Daemon, Player, Text, wait_for};
+use crate::fleet_announce::{Process, has, is_gone, value};
+use crate::fleet_page::Service;
+use crate::fleet_rig::{Fleet, in_fleet};
+
+const STRANGER: u32 = 65_534;
+
+/// What a process of this program is to do, and where.
+const TASK: &str = "RINGGATE_TEST_GUEST";
+const RUN_DIR: &str = "RINGGATE_TEST_RUN_DIR";
+
+/// A process of this program that is a guest of a gateway, until it is dropped.
+struct Guest {
+    child: Ending,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Guest {
+    /// One that does this, as that user where it is another one.
+    fn start(daemon: &Daemon, task: &str, uid: Option<u32>) -> Self {
+        let mut command = Command::new(std::env::current_exe().expect("it runs"));
+        command.args(["--exact", "fleet_guests::a_guest_does_as_it_is_told", "--nocapture"]);
+        command.env(TASK, task).env(RUN_DIR, daemon.run_dir()).current_dir("/");
+        uid.map(|uid| command.uid(uid));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = Ending(child.spawn().expect("this program runs"));
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    /// Waits until it says this.
+    fn says(&mut self, wanted: &str) {
+        let is_it = |line: std::io::Result<String>| line.is_ok_and(|it| it.ends_with(wanted));
+        assert!(self.lines.by_ref().any(is_it), "it ends without a word of {wanted}");
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("it is ours");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+/// Nothing but what another test starts this program for.
+#[test]
+fn a_guest_does_as_it_is_told() {
+    let (Ok(task), Ok(run_dir)) = (std::env::var(TASK), std::env::var(RUN_DIR)) else { return };
+    if task == "flood" {
+        let held = flood(Path::new(&run_dir));
+        println!("\n{} are held", if held.is_empty() { "none" } else { "all" });
+        loop {
+            std::thread::park();
+        }
+    }
+    let process = Process::start_at(run_dir.into(), &task, Announcement::new("arena", 4));
+    loop {
+        process.heard().iter().for_each(|standing| println!("\nstands {standing:?}"));
+        std::thread::yield_now();
+    }
+}
+
+/// As many connections as a process may have descriptors for, and 200 names that nothing links.
+fn flood(run_dir: &Path) -> Vec<Socket> {
+    let at = SockAddr::unix(run_dir.join(ANNOUNCE_SOCKET)).expect("a path");
+    let connect = |number: usize| {
+        let socket = Socket::new(Domain::UNIX, Type::SEQPACKET, None).ok()?;
+        socket.connect(&at).ok()?;
+        if number < 200 {
+            let what = Announcement::new("arena", 1000);
+            let record = what.encode(&format!("flood-{number}"), 9).expect("it can be said");
+            let _ = socket.send(&record);
+        }
+        Some(socket)
+    };
+    (0..1090).map_while(connect).collect()
+}
+
+/// A gateway at which these users may announce themselves.
+fn text(fleet: &Fleet, uids: &[u32]) -> Text {
+    let mut text = in_fleet(fleet, "gate-1");
+    "group = \"arena\"\nroute = \"user-data\"\n".clone_into(&mut text.listener);
+    text.backends += &format!("allow_uids = {uids:?}\ngrace = \"2s\"\n");
+    text
+}
+
+/// The same for this user and another one; `None` where nobody can become another one.
+fn two_users(fleet: &Fleet) -> Option<(Daemon, u32)> {
+    let own = process::effective_uid();
+    if own != 0 {
+        eprintln!("SKIPPED: only root can become somebody else");
+        return None;
+    }
+    let daemon = Daemon::start(&text(fleet, &[own, STRANGER]));
+    for folder in [daemon.folder.path(), &daemon.run_dir()] {
+        let open = PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder, open).expect("our folder");
+    }
+    Some((daemon, own))
+}
+
+#[test]
+fn a_process_that_announces_200_names_keeps_nobody_from_playing() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&text(&fleet, &[process::effective_uid()]));
+    let service = Service::start(&fleet, &["tokens"]);
+    let mut flood = Guest::start(&daemon, "flood", None);
+    flood.says("all are held");
+    let _arena = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 64));
+    has(&fleet, "arena-1", "state", "ready");
+    wait_for("the quota", || {
+        let refused = "ringgate_fleet_announcements_refused_total{reason=\"process_quota\"}";
+        daemon.get("/metrics").value(refused).filter(|count| *count > 1000)
+    });
+    for client_id in 1..=40 {
+        let token = wait_for("a token", || service.token_in("arena", client_id).ok());
+        let mut player = Player::holding([127, 0, 0, 1], &token);
+        wait_for("the session", || {
+            player.turn();
+            assert!(!player.is_denied(), "{client_id}: {}", daemon.log());
+            player.is_connected().then_some(())
+        });
+        player.echo(b"hello");
+    }
+    // It is let in, and stands there without players.
+    let standing = value(&fleet, "flood-0").expect("it is one of the first");
+    assert_eq!((&standing["state"], &standing["used"]), (&"starting".into(), &0.into()));
+}
+
+#[test]
+fn a_reload_changes_who_may_announce_itself() {
+    let Some(fleet) = Fleet::start() else { return };
+    let Some((daemon, own)) = two_users(&fleet) else { return };
+    let reload = |uids: &[u32]| {
+        daemon.rewrite(&text(&fleet, uids));
+        let page = daemon.post("/reload");
+        assert_eq!(page.status, 200, "{}", page.body);
+    };
+    let mut stranger = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    stranger.says("stands Registered");
+    reload(&[own]);
+    stranger.says("stands Unauthorised");
+    is_gone(&fleet, "arena-1");
+    let mut late = Guest::start(&daemon, "arena-2", Some(STRANGER));
+    late.says("stands Unauthorised");
+    reload(&[own, STRANGER]);
+    stranger.says("stands Registered");
+    late.says("stands Registered");
+}
+
+#[test]
+fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
+    let Some(fleet) = Fleet::start() else { return };
+    let Some((daemon, _)) = two_users(&fleet) else { return };
+    let mut first = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    first.says("stands Registered");
+    let thief = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 99));
+    thief.stands(Standing::NameTaken);
+    // It waits for the name, and does not get it when its process starts anew.
+    first.kill();
+    is_gone(&fleet, "arena-1");
+    let mut next = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    next.says("stands Registered");
+    assert!(!thief.heard().contains(&Standing::Registered));
+    has(&fleet, "arena-1", "slots", 4);
+    // It does once nobody of that user wants it any more.
+    next.kill();
+    thief.stands(Standing::Registered);
+    has(&fleet, "arena-1", "slots", 99);
+}
