@@ -54,7 +54,9 @@ impl Joins {
 
     /// Those of another process. They are told again, which settles nothing twice.
     pub fn go_on(&mut self, all: &[u64]) {
-        all.iter().for_each(|number| self.note(Join(*number)));
+        for number in all {
+            self.note(Join(*number));
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub struct Desk {
     is_current: bool,
     /// Until when the lease of our blocks lives for certain.
     leased_until_ms: u64,
+    /// That is asked for, and not answered yet: nobody knows what is free.
+    awaits_lease: bool,
 }
 
 /// What is asked for.
@@ -106,6 +108,7 @@ impl Desk {
             is_told: false,
             is_current: false,
             leased_until_ms: 0,
+            awaits_lease: true,
         }
     }
 
@@ -140,9 +143,15 @@ impl Desk {
         (self.is_told, self.is_current) = (is_told, is_current);
     }
 
-    /// Until when the lease of our blocks lives for certain.
+    /// Until when the lease of our blocks lives for certain; 0 for one that is gone.
     pub const fn set_leased(&mut self, until_ms: u64) {
         self.leased_until_ms = until_ms;
+        self.awaits_lease = until_ms == 0;
+    }
+
+    /// There is no lease, for now.
+    pub const fn miss_lease(&mut self) {
+        self.awaits_lease = false;
     }
 
     /// What this service is called.
@@ -175,9 +184,15 @@ impl Desk {
         !self.is_current || now.ms >= self.leased_until_ms
     }
 
+    /// Whether the fleet is known, and whether slots can be leased. While etcd is there, a service
+    /// that has just started does not guess what others have promised.
+    const fn knows_enough(&self) -> bool {
+        self.is_told && !(self.is_current && self.awaits_lease)
+    }
+
     /// Whether this service can serve, and why not.
     pub const fn readiness(&self, now: Now) -> Result<(), Refusal> {
-        if !self.is_told {
+        if !self.knows_enough() {
             return Err(Refusal::NotKnownYet);
         }
         if self.is_away(now) && !self.rules.serves_away {
@@ -194,7 +209,7 @@ impl Desk {
 
     /// Finds a place and promises its slots.
     pub fn place(&mut self, request: &Request<'_>, now: Now) -> Result<Step, Refusal> {
-        if !self.is_told {
+        if !self.knows_enough() {
             return Err(Refusal::NotKnownYet);
         }
         let expire_s = request.expire_s.unwrap_or(self.rules.expire_default_s);

@@ -124,6 +124,8 @@ pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
             Err(why) => {
                 if why.is_lease_gone() {
                     lose_lease(&shared);
+                } else {
+                    shared.desk().miss_lease();
                 }
                 waits.next_wait_ms()
             }

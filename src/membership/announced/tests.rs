@@ -318,7 +318,9 @@ fn joins(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<(u32, Option<Ve
         Wish::Remove(_) => None,
     });
     let told = told.collect();
-    wishes.iter().for_each(|wish| book.told(wish, now_ms));
+    for wish in &wishes {
+        book.told(wish, now_ms);
+    }
     told
 }
 

@@ -193,6 +193,24 @@ fn what_is_heard_while_slots_are_leased_frees_none_that_the_decision_has_counted
 }
 
 #[test]
+fn a_service_that_has_just_started_guesses_nothing_while_etcd_is_there() {
+    let mut fleet = Fleet::new(1, 2);
+    let mut before = Office::open("t", &mut fleet.store);
+    assert!((1..3).all(|client| fleet.ask(&mut before, client, NOW).is_ok()));
+    let mut next = Office::start("t", 2, &mut fleet.store);
+    // It knows the fleet, and has no lease yet; or it has lost the one that it had.
+    next.desk.set_leased(0);
+    assert_eq!(fleet.ask(&mut next, 3, NOW).unwrap_err(), Refusal::NotKnownYet);
+    assert_eq!(next.desk.readiness(NOW), Err(Refusal::NotKnownYet));
+    next.desk.set_leased(u64::MAX);
+    assert_eq!(fleet.ask(&mut next, 3, NOW).unwrap_err(), Refusal::NoSlot);
+    // Where etcd grants none it is as good as away, and the operator wants tokens all the same.
+    next.desk.set_leased(0);
+    next.desk.miss_lease();
+    assert!(fleet.ask(&mut next, 3, NOW).is_ok());
+}
+
+#[test]
 fn where_not_every_gateway_knows_tags_tokens_have_none() {
     let mut fleet = Fleet::new(1, 9);
     let mut office = Office::open("t", &mut fleet.store);
@@ -219,7 +237,9 @@ fn a_full_server_is_full_again_within_two_timeouts_after_its_gateway_has_died() 
     }
     let rolls = Rolls::default();
     rolls.set_slots([("it", slots)]);
-    GATES.iter().for_each(|gate| rolls.hear("it", &(*gate).into(), 0, grace_s * 1000));
+    for gate in GATES {
+        rolls.hear("it", &gate.into(), 0, grace_s * 1000);
+    }
     let mut joins = Joins::default();
     let tell = |store: &mut Store, joins: &mut Joins, gates: &[&str], now: Now| {
         rolls.keep(now.unix_s * 1_000_000_000, &GATES);
@@ -243,7 +263,9 @@ fn a_full_server_is_full_again_within_two_timeouts_after_its_gateway_has_died() 
     for second in 0..10 {
         for client in second * 10..second * 10 + 10 {
             let came = come(&mut office, &mut store, GATES[0], client, later(second));
-            came.into_iter().for_each(|it| joins.note(it));
+            if let Some(join) = came {
+                joins.note(join);
+            }
         }
         tell(&mut store, &mut joins, &GATES[..1], later(second));
         office.mirror_at(&store, later(second));
@@ -259,7 +281,9 @@ fn a_full_server_is_full_again_within_two_timeouts_after_its_gateway_has_died() 
         if second >= timeout_s {
             waiting.retain(|client| {
                 let came = come(&mut office, &mut store, GATES[1], *client, now);
-                came.into_iter().for_each(|it| joins.note(it));
+                if let Some(join) = came {
+                    joins.note(join);
+                }
                 came.is_none()
             });
         }
