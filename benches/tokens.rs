@@ -141,6 +141,7 @@ fn game(at: u32) -> Backend {
         slots: SLOTS,
         used: at % 100,
         state: State::Ready,
+        joined: None,
         labels: Labels::new(),
     }
 }

@@ -281,10 +281,9 @@ impl Book {
             Speaker::Process(connection) => self.rights.uid(connection),
             Speaker::Before { .. } | Speaker::File => None,
         };
-        let (written, standing, joins) = before
-            .map_or((None, Standing::Waiting, Joins::default()), |row| {
-                (row.written, row.standing, row.joins)
-            });
+        let before = before.map(|row| (row.written, row.standing, row.joins));
+        let (written, standing, joins) =
+            before.unwrap_or_else(|| (None, Standing::Waiting, Joins::default()));
         let name = what.name.clone();
         self.rows.insert(name, Row { what, by, written, standing, uid, has_linked, joins });
         standing

@@ -95,7 +95,8 @@ fn flood(run_dir: &Path) -> Vec<Socket> {
 fn text(fleet: &Fleet, uids: &[u32]) -> Text {
     let mut text = in_fleet(fleet, "gate-1");
     "group = \"arena\"\nroute = \"user-data\"\n".clone_into(&mut text.listener);
-    text.backends += &format!("allow_uids = {uids:?}\ngrace = \"2s\"\n");
+    let more = format!("allow_uids = {uids:?}\ngrace = \"2s\"\n");
+    text.backends.push_str(&more);
     text
 }
 

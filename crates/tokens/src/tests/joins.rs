@@ -54,7 +54,9 @@ impl Fleet {
     fn come(&mut self, placed: &Placed, client: u64) {
         let counter = self.counters.entry(placed.chosen.backend.clone()).or_default();
         counter.used += 1;
-        join(placed, client).into_iter().for_each(|it| counter.joins.note(it));
+        if let Some(join) = join(placed, client) {
+            counter.joins.note(join);
+        }
     }
 
     fn leave(&mut self, backend: &Name) {
