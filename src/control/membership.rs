@@ -353,10 +353,7 @@ impl ControlLoop {
     /// Tells how many players each backend has, and who has come: those who have come first, so
     /// that each of them is counted.
     fn count_players(&self, member: &Member) {
-        let name = |backend: BackendId| {
-            let backend = self.setup.backends.get(backend).filter(|it| !it.retired)?;
-            Some(backend.name.clone())
-        };
+        let name = |backend: BackendId| self.setup.backends.get(backend).map(|it| it.name.clone());
         let joins = self.view.take_joins().into_iter();
         let joined = joins.filter_map(|(backend, it)| Some((name(backend)?, it))).collect();
         member.count(self.players_of_backends(), self.linked_backends(), joined);
@@ -382,11 +379,15 @@ impl ControlLoop {
         }
     }
 
-    /// How many players each backend has that connects to us.
+    /// How many players each backend has that connects to us, or did: one that is retired may come
+    /// back by its name, as all do in a successor that has not heard of the fleet yet.
     fn players_of_backends(&self) -> BTreeMap<String, u32> {
-        let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. }) && !it.retired;
-        let backends = self.setup.backends.pairs().filter(|(_, it)| bundles(it));
-        backends.map(|(id, it)| (it.name.clone(), self.view.players(id))).collect()
+        let mut players = BTreeMap::new();
+        let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. });
+        for (id, it) in self.setup.backends.pairs().filter(|(_, it)| bundles(it)) {
+            *players.entry(it.name.clone()).or_default() += self.view.players(id);
+        }
+        players
     }
 
     /// Backends that every worker is linked to.
