@@ -212,7 +212,7 @@ fn a_payload_for_a_player_who_gets_messages_is_no_longer_than_one() {
 #[test]
 fn a_session_is_closed_after_delivery_and_by_an_earlier_gateway_at_once() {
     let close = |outbox: &mut Outbox, session, text: &[u8]| {
-        outbox.close_after(session, CloseReason::Kicked, Duration::from_secs(3600), text)
+        outbox.close_after(session, CloseReason::Kicked, Duration::from_hours(1), text)
     };
     let (_dir, _gateway, links, mut backend) = connected(1);
     let session = links[0].session(1);
