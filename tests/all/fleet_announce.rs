@@ -247,6 +247,8 @@ fn a_process_stays_registered_while_its_gateway_is_upgraded() {
     let heir = Heir::of(&daemon);
     process.stands(Standing::Registered);
     player.echo(b"still here");
+    process.announce(Announcement::new("arena", 8));
+    has(&fleet, "arena-1", "slots", 8);
     let used = |value: Option<String>| {
         let value: serde_json::Value = serde_json::from_str(&value?).ok()?;
         value["used"].as_u64()
@@ -254,8 +256,6 @@ fn a_process_stays_registered_while_its_gateway_is_upgraded() {
     let history = fleet.history(revision).into_iter().filter(|(at, _)| at == key);
     let used: Vec<_> = history.map(|(_, value)| used(value)).collect();
     assert!(used.iter().all(|it| *it == Some(1)), "its player was there all the time: {used:?}");
-    process.announce(Announcement::new("arena", 8));
-    has(&fleet, "arena-1", "slots", 8);
     assert_eq!(since(), Some(before), "nobody has seen it go");
     drop(process);
     is_gone(&fleet, "arena-1");

@@ -4,11 +4,12 @@
 //! Skipped aloud where `etcd` is not installed (`REQUIRE_ETCD=1` makes that a failure), and where
 //! only root could become another user.
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use ringgate_link::announce::{ANNOUNCE_SOCKET, Announcement, Standing};
 use ringgate_os::process;
@@ -29,7 +30,7 @@ const RUN_DIR: &str = "RINGGATE_TEST_RUN_DIR";
 /// A process of this program that is a guest of a gateway, until it is dropped.
 struct Guest {
     child: Ending,
-    lines: Lines<BufReader<ChildStdout>>,
+    lines: Receiver<String>,
 }
 
 impl Guest {
@@ -41,14 +42,18 @@ impl Guest {
         uid.map(|uid| command.uid(uid));
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = Ending(child.spawn().expect("this program runs"));
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (said, lines) = channel();
+        // It ends with the guest, or once nobody listens.
+        std::thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
         Self { child, lines }
     }
 
     /// Waits until it says this.
-    fn says(&mut self, wanted: &str) {
-        let is_it = |line: std::io::Result<String>| line.is_ok_and(|it| it.ends_with(wanted));
-        assert!(self.lines.by_ref().any(is_it), "it ends without a word of {wanted}");
+    fn says(&self, wanted: &str) {
+        wait_for(wanted, || self.lines.try_iter().find(|line| line.ends_with(wanted)));
     }
 
     fn kill(mut self) {
@@ -121,7 +126,7 @@ fn a_process_that_announces_200_names_keeps_nobody_from_playing() {
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&text(&fleet, &[process::effective_uid()]));
     let service = Service::start(&fleet, &["tokens"]);
-    let mut flood = Guest::start(&daemon, "flood", None);
+    let flood = Guest::start(&daemon, "flood", None);
     flood.says("all are held");
     let _arena = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 64));
     has(&fleet, "arena-1", "state", "ready");
@@ -153,12 +158,12 @@ fn a_reload_changes_who_may_announce_itself() {
         let page = daemon.post("/reload");
         assert_eq!(page.status, 200, "{}", page.body);
     };
-    let mut stranger = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    let stranger = Guest::start(&daemon, "arena-1", Some(STRANGER));
     stranger.says("stands Registered");
     reload(&[own]);
     stranger.says("stands Unauthorised");
     is_gone(&fleet, "arena-1");
-    let mut late = Guest::start(&daemon, "arena-2", Some(STRANGER));
+    let late = Guest::start(&daemon, "arena-2", Some(STRANGER));
     late.says("stands Unauthorised");
     reload(&[own, STRANGER]);
     stranger.says("stands Registered");
@@ -169,14 +174,14 @@ fn a_reload_changes_who_may_announce_itself() {
 fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     let Some(fleet) = Fleet::start() else { return };
     let Some((daemon, _)) = two_users(&fleet) else { return };
-    let mut first = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    let first = Guest::start(&daemon, "arena-1", Some(STRANGER));
     first.says("stands Registered");
     let thief = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 99));
     thief.stands(Standing::NameTaken);
     // It waits for the name, and does not get it when its process starts anew.
     first.kill();
     is_gone(&fleet, "arena-1");
-    let mut next = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    let next = Guest::start(&daemon, "arena-1", Some(STRANGER));
     next.says("stands Registered");
     assert!(!thief.heard().contains(&Standing::Registered));
     has(&fleet, "arena-1", "slots", 4);
