@@ -163,7 +163,7 @@ fn idle_players_stay_in_by_keep_alives_alone() {
 #[test]
 fn a_bad_network_is_counted_on_both_sides_and_nothing_is_left_over() {
     let scenario = format!(
-        "{PLAY}[impair]\nPktLag = 40\nPktLagVariance = 30\nPktLoss = 3\nPktIncomingLoss = 2\n"
+        "{PLAY}[impair]\nPktLag = 40\nPktLagVariance = 30\nLagReorders = 1\nPktLoss = 3\nPktIncomingLoss = 2\n"
     );
     let (tally, seen) = Rig::new(&scenario).finish();
     let c = |count| tally.counters.of(count);
