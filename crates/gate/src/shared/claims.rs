@@ -29,7 +29,7 @@ use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
-use crate::store::multimap::Multimap;
+use crate::store::multimap::{Multimap, Record};
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
@@ -129,6 +129,16 @@ struct Client {
 }
 
 const _: () = assert!(size_of::<Client>() == 25 && LISTENERS_MAX <= 1 << 8);
+
+impl Record for Client {
+    fn vacate(&mut self, next: u32) {
+        self.id = u64::from(next).to_le_bytes();
+    }
+
+    fn next_vacant(&self) -> u32 {
+        u64::from_le_bytes(self.id) as u32
+    }
+}
 
 /// The session that a client id has.
 #[derive(Clone, Copy, Debug)]

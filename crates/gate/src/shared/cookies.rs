@@ -20,7 +20,7 @@ use crate::ids::{ListenerId, WorkerId};
 use crate::setup::ClaimLimits;
 use crate::shared::upgrades::Upgrades;
 use crate::store::entry::Entry;
-use crate::store::multimap::Multimap;
+use crate::store::multimap::{Multimap, Record};
 use crate::store::table::Place;
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
@@ -296,6 +296,27 @@ impl Keyring {
         } else {
             Err(DropReason::CookieForged)
         }
+    }
+}
+
+impl Record for Owner {
+    fn vacate(&mut self, next: u32) {
+        self.cookie.vacate(next);
+    }
+
+    fn next_vacant(&self) -> u32 {
+        self.cookie.next_vacant()
+    }
+}
+
+impl Record for Cookie {
+    fn vacate(&mut self, next: u32) {
+        self.0[..4].copy_from_slice(&next.to_le_bytes());
+    }
+
+    /// Where its [hash](hash) is taken from.
+    fn next_vacant(&self) -> u32 {
+        hash(self)
     }
 }
 

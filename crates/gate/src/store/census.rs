@@ -7,7 +7,7 @@
 use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
-use crate::store::multimap::Multimap;
+use crate::store::multimap::{Multimap, Record};
 
 pub(crate) struct Census {
     key: HashKey,
@@ -19,11 +19,21 @@ pub(crate) struct Census {
 struct Count {
     prefix: u64,
     tag: u32,
-    /// Invariant: at least 1.
+    /// Invariant: at least 1 in a record that is in use.
     things: u32,
 }
 
 const _: () = assert!(size_of::<Count>() == 16);
+
+impl Record for Count {
+    fn vacate(&mut self, next: u32) {
+        self.things = next;
+    }
+
+    fn next_vacant(&self) -> u32 {
+        self.things
+    }
+}
 
 impl Census {
     /// A census of at most `counted_max` things, each in one area.

@@ -10,29 +10,41 @@ use crate::ids::Id;
 use crate::store::entry::Entry;
 use crate::store::index::Index;
 
+/// A record that can stand at an entry which is not in use, and then names another such entry.
+pub(crate) trait Record: Copy {
+    /// Makes it a record that is not in use, and names the next of those.
+    fn vacate(&mut self, next: u32);
+
+    /// What [`vacate`](Self::vacate) has named.
+    fn next_vacant(&self) -> u32;
+}
+
 /// A bounded multimap of `T` by hash. Records with equal keys may lie in it side by side.
 pub(crate) struct Multimap<T> {
     index: Index,
-    /// Invariant: the records at the entries in `free` are not in use.
     records: Vec<T>,
-    free: Vec<Entry<T>>,
+    /// How many records are not in use. Invariant: `vacant` is the first of them, and each names
+    /// the next.
+    vacant_count: usize,
+    vacant: u32,
     capacity: usize,
 }
 
-impl<T: Copy> Multimap<T> {
+impl<T: Record> Multimap<T> {
     /// One for so many records.
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             index: Index::new(capacity * 8 / 7 + 1),
             records: Vec::with_capacity(capacity),
-            free: Vec::with_capacity(capacity),
+            vacant_count: 0,
+            vacant: 0,
             capacity,
         }
     }
 
     /// How many records there are.
     pub(crate) fn len(&self) -> usize {
-        self.records.len() - self.free.len()
+        self.records.len() - self.vacant_count
     }
 
     /// Whether there is no room for another.
@@ -51,15 +63,16 @@ impl<T: Copy> Multimap<T> {
         if self.is_full() {
             return None;
         }
-        let entry = match self.free.pop() {
-            Some(entry) => {
-                self.records[entry.index()] = record;
-                entry
-            }
-            None => {
-                self.records.push(record);
-                Entry::at(self.records.len() - 1)
-            }
+        let entry = if self.vacant_count > 0 {
+            let entry = Entry::numbered(self.vacant);
+            let place = &mut self.records[entry.index()];
+            self.vacant = place.next_vacant();
+            self.vacant_count -= 1;
+            *place = record;
+            entry
+        } else {
+            self.records.push(record);
+            Entry::at(self.records.len() - 1)
         };
         self.index.insert(hash, entry.number());
         Some(entry)
@@ -68,8 +81,12 @@ impl<T: Copy> Multimap<T> {
     /// Takes a record out that was found.
     pub(crate) fn remove(&mut self, hash: u32, entry: Entry<T>) -> T {
         self.index.remove(hash, entry.number());
-        self.free.push(entry);
-        self.records[entry.index()]
+        let place = &mut self.records[entry.index()];
+        let removed = *place;
+        place.vacate(self.vacant);
+        self.vacant = entry.number();
+        self.vacant_count += 1;
+        removed
     }
 
     /// The record of an entry that was found.
@@ -88,6 +105,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashMap;
+
+    impl Record for u32 {
+        fn vacate(&mut self, next: u32) {
+            *self = next;
+        }
+
+        fn next_vacant(&self) -> u32 {
+            *self
+        }
+    }
 
     fn hash(n: u32) -> u32 {
         n.wrapping_mul(0x9e37_79b9)

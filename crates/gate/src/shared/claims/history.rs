@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::now::Now;
 use crate::store::entry::Entry;
 use crate::store::marks::Marks;
-use crate::store::multimap::Multimap;
+use crate::store::multimap::{Multimap, Record};
 use crate::store::wheel::Wheel;
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::drops::DropReason;
@@ -98,6 +98,16 @@ pub(crate) struct Use {
     /// By the wall clock, in seconds since 1970. What expires after 2106 does so in 2106.
     expire_s: u32,
     fate: Fate,
+}
+
+impl Record for Use {
+    fn vacate(&mut self, next: u32) {
+        self.expire_s = next;
+    }
+
+    fn next_vacant(&self) -> u32 {
+        self.expire_s
+    }
 }
 
 /// What a token was used for, and until when it is remembered whatever the wall clock says. One
