@@ -34,6 +34,11 @@ fn bundle(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
     writer.bytes().to_vec()
 }
 
+/// As a library said it when the seeds were written: a process of that time is still understood.
+const fn hello(pid: u32, name: &str) -> Hello<'_> {
+    Hello { version_max: 4, ..Hello::new(pid, name) }
+}
+
 fn section(kind: u8, body: &[u8]) -> Vec<u8> {
     let bytes = (4 + body.len()) as u16;
     [&bytes.to_le_bytes()[..], &[kind, 0], body].concat()
@@ -89,7 +94,7 @@ fn lane() -> Lane {
 fn relay() -> Relay {
     let mut relay = Relay::new(2, 3, 4, vec!["a".to_owned()]);
     let game = relay.connect().expect("there is room");
-    let hello = bundle(|writer| writer.hello(&Hello::new(1, "a")));
+    let hello = bundle(|writer| writer.hello(&hello(1, "a")));
     relay.handle_bundle(game, &hello, |_| ());
     relay.handle_lane(LANE, |_| ());
     relay
@@ -122,7 +127,7 @@ fn from_agent() -> Vec<u8> {
     let mut outbox = Outbox::default();
     outbox.hello((1, 9), "host-7").expect("there is room");
     tell(&mut outbox, |writer| {
-        writer.hello(&Hello::new(4711, "arena"))
+        writer.hello(&hello(4711, "arena"))
             && writer.intake(false)
             && writer.close(session(), CloseReason::Kicked)
             && writer.ask_quality(session())
