@@ -97,12 +97,26 @@ impl Attacker {
             let skipped = behind.saturating_sub(self.options.rate / 20 + 1);
             self.stats.unsent += skipped;
             self.made += skipped;
-            self.send((behind - skipped).min(BATCH as u64) as usize);
+            let datagrams = (behind - skipped).min(BATCH as u64);
+            self.take_tokens(self.made + datagrams)?;
+            self.send(datagrams as usize);
         }
         while !orders.stop_listening.load(Ordering::Relaxed) {
             self.listen(Duration::from_millis(10))?;
         }
         Ok(self.stats)
+    }
+
+    /// Has a request for each of the first so many slow handshakes. All of them at once would take
+    /// longer than a short attack lasts.
+    fn take_tokens(&mut self, datagrams: u64) -> io::Result<()> {
+        if self.options.kind == Kind::SlowHandshake {
+            let packets = &mut self.recording.packets;
+            for client in packets.len() as u64..datagrams.min(SLOW_TOKENS) {
+                packets.push(netcode::request(&self.options.protocol, client)?);
+            }
+        }
+        Ok(())
     }
 
     fn listen(&mut self, at_most: Duration) -> io::Result<()> {
@@ -189,14 +203,12 @@ impl Attacker {
             Kind::ReplayedToken => {
                 self.recording.packets.push(netcode::request(&self.options.protocol, 1)?);
             }
-            Kind::SlowHandshake => {
-                for client in 0..SLOW_TOKENS {
-                    let request = netcode::request(&self.options.protocol, client)?;
-                    self.recording.packets.push(request);
-                }
-            }
             Kind::ReplayedCapture => self.record()?,
-            Kind::Junk | Kind::ForgedRequest | Kind::ForgedPayload | Kind::ForgedDisconnect => {}
+            Kind::SlowHandshake
+            | Kind::Junk
+            | Kind::ForgedRequest
+            | Kind::ForgedPayload
+            | Kind::ForgedDisconnect => {}
             kind if kind.is_plain() => {}
             _ => self.learn()?,
         }
