@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use ringgate_core::splitmix;
 use ringgate_io::Bell;
 
 use crate::options::Gateway;
@@ -104,14 +105,10 @@ impl Dial {
         self.state = State::Waiting(now_ns + self.jittered(step));
     }
 
-    /// Between half of it and all, by splitmix64: hundreds of agents do not come back to a gateway
+    /// Between half of it and all: hundreds of agents do not come back to a gateway
     /// in one moment.
     const fn jittered(&mut self, ns: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ns / 2 + (mixed ^ (mixed >> 31)) % (ns / 2 + 1)
+        ns / 2 + splitmix::next(&mut self.random) % (ns / 2 + 1)
     }
 }
 

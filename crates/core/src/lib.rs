@@ -16,6 +16,7 @@ pub mod limits;
 pub mod netcode;
 pub mod proto;
 pub mod secret;
+pub mod splitmix;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,6 +1,8 @@
 //! How long to wait before the next attempt: twice as long each time, and never the same for two
 //! gateways, so that hundreds of them do not come back to a restarted server in one moment.
 
+use ringgate_core::splitmix;
+
 /// Waits that grow.
 #[derive(Clone, Debug)]
 pub struct Backoff {
@@ -34,13 +36,9 @@ impl Backoff {
         self.failures
     }
 
-    /// A number for jitter (splitmix64). Nothing secret depends on it.
+    /// A number for jitter. Nothing secret depends on it.
     pub fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        splitmix::next(&mut self.random)
     }
 }
 

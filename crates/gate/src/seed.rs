@@ -2,6 +2,7 @@
 
 use crate::ids::WorkerId;
 use ringgate_core::secret::Key;
+use ringgate_core::splitmix;
 
 /// Randomness that a gate starts from.
 #[derive(Debug)]
@@ -32,21 +33,17 @@ pub struct WorkerIndex {
     pub count: u16,
 }
 
-/// Random numbers from a seed: `SplitMix64` over a random start. Unpredictability is not needed
+/// Random numbers from a seed, over a random start. Unpredictability is not needed
 /// where they are used (first sequence numbers), only that two runs do not meet.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// Leaves out more numbers than another process with the same seed has drawn meanwhile.
     pub(crate) fn skip(&mut self) {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(1 << 32));
+        self.0 = self.0.wrapping_add(splitmix::STEP.wrapping_mul(1 << 32));
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        splitmix::next(&mut self.0)
     }
 }

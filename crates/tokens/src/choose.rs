@@ -7,12 +7,13 @@
 
 use std::net::SocketAddr;
 
+use ringgate_core::splitmix::mixed;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, State};
 
 use crate::book::{Book, Held, Now};
 use crate::known::{Front, Known, NETCODE};
-use crate::random::{Random, mixed, of_text};
+use crate::random::{Random, of_text};
 use crate::refusal::Refusal;
 use crate::wanted::{BACKEND_NAME_MAX, Family, Unsealed, Where};
 

@@ -1,6 +1,8 @@
 //! Numbers to choose by. Nothing secret depends on them: secrets of tokens come from the operating
 //! system.
 
+use ringgate_core::splitmix::{self, mixed};
+
 /// A generator (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -13,21 +15,13 @@ impl Random {
 
     /// Any number.
     pub const fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.0)
+        splitmix::next(&mut self.0)
     }
 
     /// A number below this one, which is not 0.
     pub const fn below(&mut self, end: usize) -> usize {
         ((self.number() as u128 * end as u128) >> 64) as usize
     }
-}
-
-/// A number that depends on every bit of another.
-pub const fn mixed(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// A number for a text, the same in every process (FNV-1a, mixed).

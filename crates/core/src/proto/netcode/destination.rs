@@ -6,6 +6,7 @@
 //! knows the tag can do nothing with it. The longest names leave no room for one.
 
 use super::UserData;
+use crate::splitmix;
 
 /// Which token has been used, among all that may come to a backend: its client and its tag, mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,8 +38,8 @@ pub fn join(client_id: u64, user_data: &UserData) -> Option<Join> {
     let has_tag = tag_place(name.len()).is_some() && tag.iter().any(|byte| *byte != 0);
     let words = user_data[..DESTINATION_BYTES].chunks_exact(8);
     let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")));
-    let mixed = words.fold(mixed(client_id), |sum, word| mixed(sum ^ word));
-    has_tag.then_some(Join(mixed))
+    let mixed = |number: u64| splitmix::mixed(number.wrapping_add(splitmix::STEP));
+    has_tag.then(|| Join(words.fold(mixed(client_id), |sum, word| mixed(sum ^ word))))
 }
 
 /// The name and the tag, where that is all there is.
@@ -55,13 +56,6 @@ fn split(user_data: &UserData) -> Option<(&[u8], &[u8])> {
 fn tag_place(name_bytes: usize) -> Option<std::ops::Range<usize>> {
     let room = DESTINATION_BYTES.checked_sub(name_bytes + 1)?.min(TAG_BYTES_MAX);
     (room >= TAG_BYTES_MIN).then_some(DESTINATION_BYTES - room..DESTINATION_BYTES)
-}
-
-const fn mixed(number: u64) -> u64 {
-    let number = (number.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ (number >> 30))
-        .wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 const TAG_BYTES_MAX: usize = 8;
