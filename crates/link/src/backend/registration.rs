@@ -105,9 +105,12 @@ impl Registration {
                         self.standing = standing;
                     }
                 }
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.close(),
+                Err(why) => match why.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    // As for a link: the kernel reports first that our record was left unread.
+                    io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted => {}
+                    _ => self.close(),
+                },
             }
         }
         self.standing != before
@@ -119,5 +122,31 @@ impl Registration {
         if self.standing == Standing::Registered {
             self.standing = Standing::Waiting;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_heard_from_a_gateway_that_left_what_was_said_unread() {
+        let name = format!("ringgate-registration-{}", std::process::id());
+        let run_dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&run_dir).expect("temporary folders can be made");
+        let gateway = Socket::new(Domain::UNIX, Type::SEQPACKET, None).expect("a descriptor");
+        let at = SockAddr::unix(run_dir.join(ANNOUNCE_SOCKET)).expect("a path");
+        gateway.bind(&at).and_then(|()| gateway.listen(1)).expect("our own folder");
+        let poller = Poller::new().expect("a descriptor");
+        let mut registration = Registration::new(run_dir.clone(), 1);
+        registration.set(&Announcement::new("arena", 4), "arena-1").expect("it can be said");
+        assert!(registration.say(&poller));
+        let (guest, _) = gateway.accept().expect("it has connected");
+        guest.send(&Standing::Unauthorised.encode()).expect("there is room");
+        drop(guest);
+        assert!(registration.hear());
+        assert_eq!(registration.standing(), Standing::Unauthorised);
+        assert!(registration.is_down());
+        std::fs::remove_dir_all(run_dir).expect("our own folder");
     }
 }
