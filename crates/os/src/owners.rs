@@ -145,8 +145,9 @@ mod tests {
     fn a_process_that_has_ended_does_not_live() {
         let mut child = Command::new("sleep").arg("100").spawn().expect("a program");
         let pid = child.id();
-        // A program has its name a moment before its arguments.
-        while command_line(pid).is_empty() {
+        // Until it is another program it has our name, and after that no arguments for a moment.
+        let is_begun = || matches!(name_of(pid), Some(name) if name == "sleep");
+        while !is_begun() || command_line(pid).is_empty() {
             crate::clock::sleep(std::time::Duration::from_millis(1));
         }
         assert_eq!(command_line(pid), ["sleep", "100"]);

@@ -308,8 +308,9 @@ fn a_trunk_ends_when_its_authority_is_taken_away_and_no_sooner() {
     });
     // Who has one of the new authority is let in, and nobody else.
     let mut again = rig.agent(AGENT);
-    rig.until(&mut again, "it is refused", |rig, agent| {
-        agent.trunk.over().is_some() && rig.door().refused.get("certificate_unknown") == Some(&1)
+    rig.until(&mut again, "it is refused", |_, agent| agent.trunk.over().is_some());
+    rig.until(&mut again, "that is counted", |rig, _| {
+        rig.door().refused.get("certificate_unknown") == Some(&1)
     });
 }
 
