@@ -10,9 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use ringgate_link::announce::{ANNOUNCE_SOCKET, Announcement, Standing};
-use ringgate_os::process;
+use ringgate_os::{clock, process};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::command::Ending;
@@ -76,7 +77,7 @@ fn a_guest_does_as_it_is_told() {
     let process = Process::start_at(run_dir.into(), &task, Announcement::new("arena", 4));
     loop {
         process.heard().iter().for_each(|standing| println!("\nstands {standing:?}"));
-        std::thread::yield_now();
+        clock::sleep(Duration::from_millis(1));
     }
 }
 
