@@ -3,9 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use libc::{SIGCONT, SIGSTOP};
+use ringgate_os::process;
+
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::own::own_address;
+use crate::upgrade_rig::Line;
 
 /// Runs a command against a daemon's control socket.
 fn ask(daemon: &Daemon, command: &[&str]) -> Ran {
@@ -38,6 +42,27 @@ fn status_and_top_show_the_gateway_on_a_screen() {
     let screen = ask(&daemon, &["top", "--once", "--interval", "10ms"]).succeeded();
     assert!(screen.contains("1 sessions, 0 handshakes under way"), "{screen}");
     assert!(screen.contains("kernel drops/s") && !screen.contains('\x1b'), "{screen}");
+}
+
+#[test]
+fn a_process_that_was_stopped_is_named_by_commands_that_ask_it() {
+    let mut line = Line::start(&Text::new());
+    let stopped = |line: &Line| {
+        let pid = line.pid();
+        process::signal(pid, SIGSTOP).expect("our process");
+        let said = ask(&line.daemon, &["status"]);
+        process::signal(pid, SIGCONT).expect("our process");
+        let control = line.daemon.control();
+        let expected =
+            format!("process {pid} holds {} and does not answer (stopped)", control.display());
+        assert!(said.code == Some(1) && said.stderr.contains(&expected), "{}", said.stderr);
+        ask(&line.daemon, &["status"]).succeeded();
+    };
+    stopped(&line);
+    // The kernel remembers who began to listen at a socket, and successors are given theirs.
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}");
+    stopped(&line);
 }
 
 #[test]
