@@ -1,7 +1,7 @@
-//! Who has come to a backend, on the way to etcd: a value has room for some, so they are told one
-//! value after the other. What is told too late settles a promise later; what is told before its
-//! player is counted would have a slot promised twice, so callers note who has come before they
-//! count.
+//! Players who have come to a backend, on the way to etcd: a value has room for some of them, so
+//! several values tell them, one after the other. What is told too late settles a promise later;
+//! what is told before its player is counted would have a slot promised twice, so callers note the
+//! players who have come before they count.
 
 use std::collections::VecDeque;
 

@@ -2,7 +2,7 @@
 //!
 //! Ends of earlier releases refuse a frame that they do not know. So an end that takes farewells
 //! says so in what all of them read: two pings, one behind the other, in every packet from the
-//! first on, until one of those is acknowledged. Whoever has not said it in its first packet is
+//! first on, until one of those is acknowledged. An end that has not said it in its first packet is
 //! told nothing. A farewell leaves at once, before what is queued, and again whenever its packet is
 //! lost.
 

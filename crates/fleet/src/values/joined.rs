@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, Serializer};
 /// The most of them.
 pub const JOINED_MAX: usize = 256;
 
-/// Tokens that were used there, the last one last: text of 16 hexadecimal digits for each. Whoever
-/// came with one of them is among the players of the same value, or has left; the token opens
+/// Tokens that were used there, the last one last: text of 16 hexadecimal digits for each. The
+/// player of such a token is among those that the same value counts, or has left; the token opens
 /// nothing any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined(Arc<[Join]>);

@@ -2,8 +2,8 @@
 //! of their rules goes along, behind the format.
 //!
 //! Neither the private keys of tokens nor the table of routing tokens goes: both are for newcomers,
-//! and such a listener takes nobody in. What is read is checked as a config is, as far as anything
-//! depends on it.
+//! and such a listener takes no player in. What is read is checked as a config is, as far as
+//! anything depends on it.
 
 use crate::front::room::HALF_OPEN_MAX;
 use crate::handover::record::{Kind, Refused, Sink, take_records};

@@ -275,8 +275,8 @@ impl Claims {
         }
     }
 
-    /// Those that were noted since the last time, for a fleet. Each of their players is counted by
-    /// whoever asks for [`players`](Self::players) afterwards, or has left.
+    /// Tokens that were noted since the last time, for a fleet. A caller that asks for
+    /// [`players`](Self::players) afterwards finds each of their players counted, or gone.
     pub fn take_joins(&self) -> Vec<(BackendId, Join)> {
         self.tells_joins.store(true, Ordering::Relaxed);
         let mut inner = self.lock();
