@@ -11,7 +11,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use crate::agent::{NAMES, agent_file, certificates};
 use crate::command::{Ran, ringgate, run};
 use crate::folder::Folder;
-use crate::own::own_ip;
+use crate::own::{own_address, own_ip};
 
 #[test]
 fn what_bites_decides_the_exit_code() {
@@ -92,17 +92,18 @@ fn a_port_in_use_bites_and_its_holder_is_named() {
 #[test]
 fn the_gateway_that_runs_from_the_file_is_in_nobodys_way() {
     let folder = Folder::new();
-    let port = UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
-    let file = config(&folder, "", &port.to_string());
+    let address = own_address();
+    let file = config(&folder, "", &address.to_string());
     let mut command = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
     let mut daemon = command.stdout(Stdio::piped()).spawn().expect("the binary was built");
     let mut lines = BufReader::new(daemon.stdout.take().expect("piped")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
     let said = doctor(&file).stdout;
     let elsewhere = Folder::new();
-    let other = doctor(&config(&elsewhere, "", &port.to_string()));
+    let other = doctor(&config(&elsewhere, "", &address.to_string()));
     daemon.kill().and_then(|()| daemon.wait()).expect("ours");
-    let served = format!("served from this file: UDP {port}: process {} (ringgate)", daemon.id());
+    let served =
+        format!("served from this file: UDP {address}: process {} (ringgate)", daemon.id());
     assert!(said.contains(&served), "{said}");
     assert_eq!(other.code, Some(1));
     assert!(other.stdout.contains("BITES  addresses"), "{}", other.stdout);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, PROTOCOL_ID, Player, Text};
 use crate::folder::Folder;
+use crate::own::own_address;
 
 /// A probe with a token made on the spot.
 fn probe(server: SocketAddr, words: &[&str]) -> Ran {
@@ -51,12 +52,11 @@ fn a_player_who_is_let_in_says_how_long_each_step_took_and_leaves() {
 
 #[test]
 fn the_config_is_all_that_a_probe_needs() {
-    let port =
-        UdpSocket::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port();
+    let deserted = own_address();
     let folder = Folder::new();
     let config = format!(
         "[gateway]\nworkers = 1\npin = false\nrun_dir = \"{}\"\n[[listener]]\nname = \"eu\"\n\
-         protocol = \"netcode\"\nbind = [\"127.0.0.1:{port}\"]\nprotocol_id = 7\n\
+         protocol = \"netcode\"\nbind = [\"{deserted}\"]\nprotocol_id = 7\n\
          keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n\
          [[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\nslots = 4\n",
         folder.join("run").display()

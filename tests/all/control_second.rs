@@ -1,7 +1,7 @@
 //! A daemon at the addresses of one that runs, or of one that was killed a moment ago.
 
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{ChildStdout, Stdio};
 
@@ -140,15 +140,16 @@ fn any_socket_in_the_way_is_named() {
     let v6 = |one_family: bool, address: &str| {
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok()?;
         socket.set_only_v6(one_family).ok()?;
-        socket.bind(&address.parse::<SocketAddr>().expect("literal").into()).ok()?;
+        let ip: Ipv6Addr = address.parse().expect("literal");
+        socket.bind(&SocketAddr::from((ip, own_wildcard_port())).into()).ok()?;
         Some(socket)
     };
-    let v4 = UdpSocket::bind("127.0.0.1:0").expect("a port").into();
+    let v4 = UdpSocket::bind((Ipv4Addr::LOCALHOST, own_wildcard_port())).expect("ours").into();
     let strangers = [
         (Some(v4), "0.0.0.0"),
-        (v6(false, "[::]:0"), "127.0.0.1"),
-        (v6(true, "[::1]:0"), "[::]"),
-        (v6(true, "[::]:0"), "[::1]"),
+        (v6(false, "::"), "127.0.0.1"),
+        (v6(true, "::1"), "[::]"),
+        (v6(true, "::"), "[::1]"),
     ];
     let admin = "127.0.0.1:0".parse().expect("literal");
     for (stranger, ours) in strangers {

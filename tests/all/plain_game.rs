@@ -19,6 +19,7 @@ use ringgate_io::Choice;
 use crate::command::{Ending, ringgate};
 use crate::folder::Folder;
 use crate::gateway_rig::{on_both_drivers, socket_toward, until};
+use crate::own::own_address;
 
 on_both_drivers!(two_servers_behind_one_listener_are_played);
 
@@ -75,17 +76,15 @@ impl Program {
     }
 }
 
-/// A game server of this name, at a free port.
+/// A game server of this name.
 fn start_server(binary: &PathBuf, name: &str, folder: &Folder) -> (Program, SocketAddr) {
     let home = folder.join(name);
     std::fs::create_dir(&home).expect("a temporary folder");
-    let free = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("bound");
-    drop(free);
+    let address = own_address();
     let mut server = Program::start(Command::new(binary).env("HOME", home).args([
         &format!("sv_name {name}"),
         &format!("sv_port {}", address.port()),
-        "bindaddr 127.0.0.1",
+        &format!("bindaddr {}", address.ip()),
         "sv_register 0",
         "sv_map dm1",
         "console_output_level 1",

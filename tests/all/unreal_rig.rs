@@ -29,6 +29,7 @@ use ringgate_os::clock::Clock;
 use ringgate_worker::{Fleet, Plan};
 
 use crate::gateway_rig::{counters, local, reports, socket_toward, stop, until};
+use crate::own::{own_address, take_again};
 
 pub(crate) const BASE: Base = Base {
     version_min: 3,
@@ -153,7 +154,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(framing: Framing, session: u8) -> Self {
-        Self::start_at(local("127.0.0.1:0"), framing, session)
+        Self::start_at(own_address(), framing, session)
     }
 
     pub(crate) fn start_at(address: SocketAddr, framing: Framing, session: u8) -> Self {
@@ -162,7 +163,7 @@ impl Server {
 
     /// A server of another version or build.
     pub(crate) fn speaking(address: SocketAddr, framing: Framing, base: Base, session: u8) -> Self {
-        let socket = UdpSocket::bind(address).expect("a free port");
+        let socket = take_again(|| UdpSocket::bind(address));
         let address = socket.local_addr().expect("bound");
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket option");
         let clock = Clock::start();

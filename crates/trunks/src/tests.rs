@@ -4,6 +4,9 @@
 mod address;
 mod fixture;
 mod lent;
+#[allow(dead_code, reason = "the gateway's own tests use all of it")]
+#[path = "../../../tests/all/own.rs"]
+mod own;
 mod rig;
 
 use std::net::SocketAddr;

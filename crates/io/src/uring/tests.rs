@@ -7,7 +7,12 @@ use io_uring::opcode;
 use super::ring::FLAGS;
 use super::*;
 use crate::socket::{self, UdpOptions};
+use own::own_address;
 use ringgate_os::clock;
+
+#[allow(dead_code, reason = "the gateway's own tests use all of it")]
+#[path = "../../../../tests/all/own.rs"]
+mod own;
 
 /// Tests of the ring itself need one. The skip is loud, and a failure where a ring is required.
 fn ring_is_missing() -> bool {
@@ -20,10 +25,9 @@ fn ring_is_missing() -> bool {
     missing.is_some()
 }
 
-/// A registered socket, at an address where no other test asks for a port.
+/// A registered socket, at an address that no other test is given.
 fn player(driver: &mut Uring) -> (SocketId, std::net::SocketAddr) {
-    let address = "127.8.8.8:0".parse().expect("literal");
-    let socket = socket::player(address, &UdpOptions::default()).expect("loopback can be bound");
+    let socket = socket::player(own_address(), &UdpOptions::default()).expect("it is ours");
     (driver.register(socket.fd, SocketKind::Datagram).expect("registers"), socket.local)
 }
 

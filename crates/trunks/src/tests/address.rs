@@ -2,8 +2,7 @@
 //! sends the copies from an address of its own: the agent stays where it is.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +11,8 @@ use ringgate_link::bundle::Hello;
 use ringgate_os::clock::{self, Clock};
 
 use super::lent;
-use super::rig::{AGENT, Agent, Rig};
+use super::own::own_address;
+use super::rig::{AGENT, Agent, Rig, pass_the_stream_on};
 use super::{WELCOME, session};
 
 /// How much later than their copies datagrams of the agent come.
@@ -65,22 +65,14 @@ fn udp(ip: [u8; 4]) -> UdpSocket {
 impl Between {
     /// Datagrams come from `back`, copies from `thief`.
     fn start(gateway: SocketAddr, back: [u8; 4], thief: [u8; 4]) -> (SocketAddr, Arc<Marks>) {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let address = listener.local_addr().expect("bound");
-        let front = UdpSocket::bind(address).expect("nobody has that number");
+        let address = own_address();
+        let front = UdpSocket::bind(address).expect("it is ours");
         front.set_nonblocking(true).expect("an option");
         let (backs, waiting) = (HashMap::new(), VecDeque::new());
         let mut between = Self { gateway, back, thief: udp(thief), front, backs, waiting };
         let marks = Arc::<Marks>::default();
         let is_over = Arc::downgrade(&marks);
-        std::thread::spawn(move || {
-            let Ok((one, _)) = listener.accept() else { return };
-            let other = TcpStream::connect(gateway).expect("it listens");
-            let [mut from, mut to] = [&one, &other].map(|it| it.try_clone().expect("a handle"));
-            std::thread::spawn(move || io::copy(&mut from, &mut to));
-            let (mut from, mut to) = (other, one);
-            let _ = io::copy(&mut from, &mut to);
-        });
+        pass_the_stream_on(address, gateway);
         std::thread::spawn(move || {
             let clock = Clock::start();
             while let Some(marks) = is_over.upgrade() {

@@ -2,8 +2,7 @@
 //! over each interface of the kernel.
 
 use std::collections::HashMap;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -16,7 +15,8 @@ use ringgate_os::clock::{self, Clock};
 use ringgate_trunk::control::Reason;
 use ringgate_trunk_io::End;
 
-use super::rig::{AGENT, Agent, Rig};
+use super::own::own_address;
+use super::rig::{AGENT, Agent, Rig, pass_the_stream_on};
 use super::session;
 
 /// A worker that has a driver and no gate.
@@ -314,19 +314,11 @@ fn router(gateway: SocketAddr) -> (SocketAddr, Arc<AtomicU32>) {
 /// The same before a wire that carries so many bytes of datagrams a second, either way. The rest
 /// falls out of its queue, which is short.
 fn narrow_router(gateway: SocketAddr, rate: u64) -> (SocketAddr, Arc<AtomicU32>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let between = listener.local_addr().expect("bound");
-    let front = UdpSocket::bind(between).expect("nobody has that number");
+    let between = own_address();
+    let front = UdpSocket::bind(between).expect("it is ours");
     let times = Arc::new(AtomicU32::new(0));
     let is_over = Arc::downgrade(&times);
-    std::thread::spawn(move || {
-        let Ok((one, _)) = listener.accept() else { return };
-        let other = TcpStream::connect(gateway).expect("it listens");
-        let [mut from, mut to] = [&one, &other].map(|it| it.try_clone().expect("a handle"));
-        std::thread::spawn(move || io::copy(&mut from, &mut to));
-        let (mut from, mut to) = (other, one);
-        let _ = io::copy(&mut from, &mut to);
-    });
+    pass_the_stream_on(between, gateway);
     std::thread::spawn(move || {
         front.set_nonblocking(true).expect("a socket");
         let (mut backs, mut known) = (HashMap::<SocketAddr, UdpSocket>::new(), 0);

@@ -16,6 +16,7 @@ use ringgate_trunk_io::{Bundles, Event, Local, Received, Trunk, provider};
 use rustls::pki_types::ServerName;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::own::own_address;
 use crate::rules::{NO_AGENT, Rule};
 use crate::settings::Settings;
 use crate::shown::{AgentShown, DoorShown};
@@ -42,6 +43,19 @@ pub(super) const STRANGER: Identity<'_> = identity!("stranger");
 pub(super) const AUTHORITY: &[u8] = AGENT.authority;
 pub(super) const OTHER_AUTHORITY: &[u8] =
     include_bytes!("../../../trunk/src/tls/fixtures/other-authority.pem");
+
+/// Has whoever connects to `between` speak with `gateway`, until either end hangs up.
+pub(super) fn pass_the_stream_on(between: SocketAddr, gateway: SocketAddr) {
+    let listener = TcpListener::bind(between).expect("it is ours");
+    std::thread::spawn(move || {
+        let Ok((one, _)) = listener.accept() else { return };
+        let other = TcpStream::connect(gateway).expect("it listens");
+        let [mut from, mut to] = [&one, &other].map(|it| it.try_clone().expect("a handle"));
+        std::thread::spawn(move || io::copy(&mut from, &mut to));
+        let (mut from, mut to) = (other, one);
+        let _ = io::copy(&mut from, &mut to);
+    });
+}
 
 /// A gateway that takes certificates of these.
 fn gateway(authorities: &[&[u8]]) -> tls::Gateway {
@@ -250,16 +264,8 @@ impl Rig {
     /// One whose datagrams do not arrive: it connects by way of somebody who passes on no more
     /// than the stream.
     pub(super) fn mute_agent(&self) -> Agent {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
-        let (between, address) = (listener.local_addr().expect("bound"), self.address);
-        std::thread::spawn(move || {
-            let Ok((one, _)) = listener.accept() else { return };
-            let other = TcpStream::connect(address).expect("it listens");
-            let [mut from, mut to] = [&one, &other].map(|it| it.try_clone().expect("a handle"));
-            std::thread::spawn(move || io::copy(&mut from, &mut to));
-            let (mut from, mut to) = (other, one);
-            let _ = io::copy(&mut from, &mut to);
-        });
+        let between = own_address();
+        pass_the_stream_on(between, self.address);
         self.agent_at(between, AGENT, "host-7")
     }
 

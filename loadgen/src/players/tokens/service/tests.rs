@@ -6,6 +6,11 @@ use std::net::{Ipv4Addr, TcpListener};
 use ringgate_core::netcode::{self, TokenSpec};
 
 use super::*;
+use own::own_address;
+
+#[allow(dead_code, reason = "the gateway's own tests use all of it")]
+#[path = "../../../../../tests/all/own.rs"]
+mod own;
 
 fn request(services: Vec<SocketAddr>) -> Request {
     Request { services, secret: "s".into(), body: Map::new(), comes_back: false }
@@ -41,11 +46,6 @@ fn answer(status: &str, body: &str) -> String {
     )
 }
 
-fn nobody() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
-    listener.local_addr().expect("bound")
-}
-
 /// Takes a token as a swarm does: looks again until there is one.
 fn taken(service: &Service) -> Result<ConnectToken, Lack> {
     loop {
@@ -61,7 +61,7 @@ fn whoever_does_not_answer_or_has_no_slot_is_passed_over() {
     let busy = service(vec![answer("503 Service Unavailable", "{}"); ASKERS]);
     let mute = service(vec![String::new(); ASKERS]);
     let good = service(vec![answer("200 OK", &token_text(60)); 2]);
-    let service = Service::start(request(vec![nobody(), busy, mute, good])).expect("a token");
+    let service = Service::start(request(vec![own_address(), busy, mute, good])).expect("a token");
     assert_eq!(service.terms().map(|terms| terms.1), Some(7));
     let first = taken(&service).expect("the first");
     let second = taken(&service).expect("another one");
