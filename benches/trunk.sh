@@ -6,7 +6,7 @@
 # Both are there at once and take turns in short slices, because what else the machine does changes from second to second, and more than
 # what is measured. Each slice of the agent's is compared with the game process's just before it; "added" is the median of the differences.
 #
-#     cargo build --profile dist -p ringgate-trunks --example cost
+#     cargo build --profile dist -p ringgate-trunk --example cost
 #     benches/trunk.sh
 #
 # It takes root and two minutes, and wants a quiet machine with two cores. What can be set, from outside, and what it is without:
@@ -20,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . benches/rig.sh
 need_root
-[[ -x $BIN/cost ]] || fail "$BIN/cost is missing: cargo build --profile dist -p ringgate-trunks --example cost"
+[[ -x $BIN/cost ]] || fail "$BIN/cost is missing: cargo build --profile dist -p ringgate-trunk --example cost"
 gateway=trunk-g$$ host=trunk-h$$ said=$work
 make_wire "$gateway" "$host" 10.96.0
 

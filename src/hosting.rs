@@ -20,10 +20,10 @@ mod wellness;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ringgate_agent::options::{self, Backend as GuestBackend, Gateway};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_os::{host, process};
+use ringgate_trunk::agent::options::{self, Backend as GuestBackend, Gateway};
 
 use crate::config::hosted::Hosted;
 use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};

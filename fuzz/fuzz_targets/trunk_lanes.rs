@@ -12,11 +12,11 @@ use ringgate_core::crypto::{Aead, Job, Key, token};
 use ringgate_link::bundle::{
     CloseReason, Frame, Frames, OpenedPlain, SessionId, ToGame, Writer,
 };
-use ringgate_trunk::control::{Control, Inbox, Outbox};
-use ringgate_trunk::datagram::{HEADER_BYTES, Header};
-use ringgate_trunk::keys::Rekey;
-use ringgate_trunk::lane::{Lane, Role, Secrets};
-use ringgate_trunk::relay::{GAMES_MAX, Game, Relay};
+use ringgate_trunk::protocol::control::{Control, Inbox, Outbox};
+use ringgate_trunk::protocol::datagram::{HEADER_BYTES, Header};
+use ringgate_trunk::protocol::keys::Rekey;
+use ringgate_trunk::protocol::lane::{Lane, Role, Secrets};
+use ringgate_trunk::protocol::relay::{GAMES_MAX, Game, Relay};
 
 const TRUNK: u32 = 7;
 const LANE: u8 = 1;

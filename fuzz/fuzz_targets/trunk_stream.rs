@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringgate_trunk::control::{Control, Inbox};
-use ringgate_trunk::handshake::{Conversation, Step};
-use ringgate_trunk::lane::Role;
+use ringgate_trunk::protocol::control::{Control, Inbox};
+use ringgate_trunk::protocol::handshake::{Conversation, Step};
+use ringgate_trunk::protocol::lane::Role;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, stream)) = data.split_first() else { return };

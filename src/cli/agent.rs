@@ -1,5 +1,5 @@
 //! `ringgate agent`: what game processes on a host without a gateway connect to. What it does
-//! stands in the package `ringgate-agent`; here it is configured, started and stopped.
+//! stands in `ringgate_trunk::agent`; here it is configured, started and stopped.
 
 use std::io;
 use std::net::TcpListener;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_agent::options::Options;
-use ringgate_agent::service::{self, Agent};
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
+use ringgate_trunk::agent::options::Options;
+use ringgate_trunk::agent::service::{self, Agent};
 
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};

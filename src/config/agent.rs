@@ -11,7 +11,7 @@ use super::mistake::{Place, Report};
 use super::schema::LinkWord;
 use super::section::Section;
 use super::values;
-use ringgate_agent::options::Gateway as Entrance;
+use ringgate_trunk::agent::options::Gateway as Entrance;
 
 /// An agent that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]

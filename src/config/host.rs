@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringgate_agent::options::Gateway;
-use ringgate_trunk::tls;
+use ringgate_trunk::agent::options::Gateway;
+use ringgate_trunk::protocol::tls;
 use toml::de::DeValue;
 use zeroize::Zeroizing;
 

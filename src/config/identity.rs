@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::keys::{self, KeySources};
 use super::section::Section;
 use ringgate_os::processor;
-use ringgate_trunk::tls::{self, paper};
+use ringgate_trunk::protocol::tls::{self, paper};
 
 /// The contents of the files. Several agents may have one.
 #[derive(Clone)]
@@ -42,14 +42,14 @@ impl Identity {
     /// What agents connect to.
     pub fn gateway(&self) -> Result<tls::Gateway, String> {
         processor::suffices_for_tls()?;
-        let made = tls::Gateway::new(ringgate_trunk_io::provider(), self.files());
+        let made = tls::Gateway::new(ringgate_trunk::socket::provider(), self.files());
         made.map_err(|why| why.to_string())
     }
 
     /// What connects to gateways.
     pub fn agent(&self) -> Result<tls::Agent, String> {
         processor::suffices_for_tls()?;
-        let made = tls::Agent::new(ringgate_trunk_io::provider(), self.files());
+        let made = tls::Agent::new(ringgate_trunk::socket::provider(), self.files());
         made.map_err(|why| why.to_string())
     }
 

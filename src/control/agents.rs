@@ -11,13 +11,13 @@ use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
 use crate::config::{self, ANY_AGENT, Config, Identity};
 use crate::membership::EntranceRow;
-use ringgate_lanes::Desk;
 use ringgate_os::clock::Clock;
-use ringgate_trunk::tls;
-use ringgate_trunks::{
+use ringgate_trunk::gateway::{
     AgentShown, AtRest, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks,
     Window,
 };
+use ringgate_trunk::protocol::tls;
+use ringgate_trunk::worker::Desk;
 
 /// The control thread's end.
 pub(super) struct Agents {

@@ -35,7 +35,7 @@ use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
-use ringgate_trunks::AtRest;
+use ringgate_trunk::gateway::AtRest;
 use ringgate_worker::handover::{
     BackendRow, Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, SocketRow,
     TAKEN_WITHIN,

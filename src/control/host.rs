@@ -38,11 +38,11 @@ use crate::hosting::{Member, Prepared};
 use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
 use reload::Live;
-use ringgate_agent::service::Agent;
 use ringgate_os::clock::Clock;
 use ringgate_os::process;
 use ringgate_os::publishing::Roll;
 use ringgate_report::text::put;
+use ringgate_trunk::agent::service::Agent;
 use ringgate_worker::handover::CONTROL_SOCKET;
 
 /// What an agent's control plane is told.

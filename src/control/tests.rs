@@ -61,8 +61,8 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
 }
 
 /// One agent, connected, whose only lane has split two records.
-fn agents() -> ringgate_trunks::Shown {
-    let lane = ringgate_trunks::LaneShown {
+fn agents() -> ringgate_trunk::gateway::Shown {
+    let lane = ringgate_trunk::gateway::LaneShown {
         is_up: true,
         round_trip_ns: Some(150_000),
         path_bytes: 1472,
@@ -72,7 +72,7 @@ fn agents() -> ringgate_trunks::Shown {
         split: 2,
         ..Default::default()
     };
-    let trunk = ringgate_trunks::TrunkShown {
+    let trunk = ringgate_trunk::gateway::TrunkShown {
         number: 5,
         peer: SocketAddr::from(([192, 0, 2, 7], 50_000)),
         since_ns: NOW_NS / 2,
@@ -80,7 +80,7 @@ fn agents() -> ringgate_trunks::Shown {
         lent: vec![true],
         backends: [("arena-1".to_owned(), 1)].into(),
     };
-    let agent = ringgate_trunks::AgentShown {
+    let agent = ringgate_trunk::gateway::AgentShown {
         name: "host-7".to_owned(),
         allowed: vec!["arena-1".to_owned()],
         trunk: Some(trunk),
@@ -88,12 +88,12 @@ fn agents() -> ringgate_trunks::Shown {
         ended: [("silence", 1)].into(),
         ..Default::default()
     };
-    let door = ringgate_trunks::DoorShown {
+    let door = ringgate_trunk::gateway::DoorShown {
         address: Some(SocketAddr::from(([192, 0, 2, 1], 7400))),
         refused: [("certificate_unknown", 3)].into(),
         dropped: [("foreign", 4)].into(),
     };
-    ringgate_trunks::Shown { doors: vec![door], agents: vec![agent] }
+    ringgate_trunk::gateway::Shown { doors: vec![door], agents: vec![agent] }
 }
 
 fn fleet() -> FleetShown {

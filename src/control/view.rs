@@ -24,7 +24,7 @@ use ringgate_gate::{
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
-use ringgate_trunks::{Shown as AgentsShown, Window};
+use ringgate_trunk::gateway::{Shown as AgentsShown, Window};
 use ringgate_worker::handover;
 use ringgate_worker::{Fleet, FleetCard, Published, Publishers, Report};
 

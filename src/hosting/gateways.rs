@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
-use ringgate_agent::options::Gateway;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{self, Stored};
+use ringgate_trunk::agent::options::Gateway;
 
 use super::Settings;
 

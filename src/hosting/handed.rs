@@ -9,8 +9,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
-use ringgate_agent::options::Gateway;
-use ringgate_agent::rolls;
 use ringgate_fleet::copy;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Handed;
@@ -18,6 +16,8 @@ use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::values::Reach;
 use ringgate_link::announce::Standing;
 use ringgate_os::clock;
+use ringgate_trunk::agent::options::Gateway;
+use ringgate_trunk::agent::rolls;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 

@@ -12,11 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringgate::config::HostConfig;
-use ringgate_agent::handed::Heir;
-use ringgate_agent::options::{Allowed, Backend, Gateway, Link, Options};
-use ringgate_agent::service;
 use ringgate_os::clock::Clock;
 use ringgate_os::process;
+use ringgate_trunk::agent::handed::Heir;
+use ringgate_trunk::agent::options::{Allowed, Backend, Gateway, Link, Options};
+use ringgate_trunk::agent::service;
 use socket2::{SockRef, Type};
 
 use crate::agent::{NAMES, agent_file, certificates, echo};

@@ -29,15 +29,27 @@ const PLAYERS: u64 = 100;
 const HOPELESS_NS: u64 = 50_000_000;
 
 const AGENT_IDENTITY: [(&str, &str, u32); 3] = [
-    ("agents-ca.pem", include_str!("../../crates/trunk/src/tls/fixtures/authority.pem"), 0o644),
-    ("agent.pem", include_str!("../../crates/trunk/src/tls/fixtures/agent.pem"), 0o644),
-    ("agent.key", include_str!("../../crates/trunk/src/tls/fixtures/agent.key"), 0o600),
+    (
+        "agents-ca.pem",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/authority.pem"),
+        0o644,
+    ),
+    ("agent.pem", include_str!("../../crates/trunk/src/protocol/tls/fixtures/agent.pem"), 0o644),
+    ("agent.key", include_str!("../../crates/trunk/src/protocol/tls/fixtures/agent.key"), 0o600),
 ];
 
 /// The same agent, after its certificate was renewed.
 const NEXT_IDENTITY: [(&str, &str, u32); 2] = [
-    ("agent.pem", include_str!("../../crates/trunk/src/tls/fixtures/agent-next.pem"), 0o644),
-    ("agent.key", include_str!("../../crates/trunk/src/tls/fixtures/agent-next.key"), 0o600),
+    (
+        "agent.pem",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/agent-next.pem"),
+        0o644,
+    ),
+    (
+        "agent.key",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/agent-next.key"),
+        0o600,
+    ),
 ];
 
 /// A test of this file on two hosts.

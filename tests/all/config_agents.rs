@@ -119,7 +119,7 @@ fn files_that_do_not_fit_each_other_are_refused_at_the_certificate() {
     folder.file("gateway.pem", "no certificate", 0o644);
     is_refused(&folder, &agent("host-7"), "agent[0].certificate: the certificate: there is none");
     identity(&folder);
-    let other = include_str!("../../crates/trunk/src/tls/fixtures/agent.pem");
+    let other = include_str!("../../crates/trunk/src/protocol/tls/fixtures/agent.pem");
     folder.file("gateway.pem", other, 0o644);
     is_refused(&folder, &agent("host-7"), "agent[0].certificate: certificate and key: ");
 }
@@ -128,7 +128,7 @@ fn files_that_do_not_fit_each_other_are_refused_at_the_certificate() {
 fn one_address_has_one_certificate() {
     let folder = Folder::new();
     identity(&folder);
-    let other = include_str!("../../crates/trunk/src/tls/fixtures/other-authority.pem");
+    let other = include_str!("../../crates/trunk/src/protocol/tls/fixtures/other-authority.pem");
     folder.file("other.pem", other, 0o644);
     let both = [agent("host-7"), agent("host-8").replace("agents-ca", "other")].concat();
     is_refused(&folder, &both, "expected the same ca, certificate and key for one address");

@@ -10,9 +10,21 @@ pub(crate) struct Folder(PathBuf);
 
 /// What an explained config names beside its key: who it is to agents.
 pub(crate) const IDENTITY: [(&str, &str, u32); 3] = [
-    ("agents-ca.pem", include_str!("../../crates/trunk/src/tls/fixtures/authority.pem"), 0o644),
-    ("gateway.pem", include_str!("../../crates/trunk/src/tls/fixtures/gateway.pem"), 0o644),
-    ("gateway.key", include_str!("../../crates/trunk/src/tls/fixtures/gateway.key"), 0o600),
+    (
+        "agents-ca.pem",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/authority.pem"),
+        0o644,
+    ),
+    (
+        "gateway.pem",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/gateway.pem"),
+        0o644,
+    ),
+    (
+        "gateway.key",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/gateway.key"),
+        0o600,
+    ),
 ];
 
 impl Folder {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ringgate_batch::{Driver, IoEvent, LocalIp, SocketId, TxTarget, Wait};
 use ringgate_io::{AnyDriver, Choice, DriverOptions};
-use ringgate_lanes::Lanes;
 use ringgate_link::bundle::{Frame, Frames, Hello, OpenedPlain, SessionId, ToGateway, Writer};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
-use ringgate_trunk::tls::{self, Identity};
-use ringgate_trunk_io::{Event, Trunk, provider};
-use ringgate_trunks::{Rekey, Rule, Settings, Trunks};
+use ringgate_trunk::gateway::{Rekey, Rule, Settings, Trunks};
+use ringgate_trunk::protocol::tls::{self, Identity};
+use ringgate_trunk::socket::{Event, Trunk, provider};
+use ringgate_trunk::worker::Lanes;
 use rustls::pki_types::ServerName;
 
 use super::allocations_in;
@@ -20,13 +20,17 @@ use super::allocations_in;
 macro_rules! identity {
     ($name:literal) => {
         Identity {
-            authority: include_bytes!("../../crates/trunk/src/tls/fixtures/authority.pem"),
+            authority: include_bytes!("../../crates/trunk/src/protocol/tls/fixtures/authority.pem"),
             certificate: include_bytes!(concat!(
-                "../../crates/trunk/src/tls/fixtures/",
+                "../../crates/trunk/src/protocol/tls/fixtures/",
                 $name,
                 ".pem"
             )),
-            key: include_bytes!(concat!("../../crates/trunk/src/tls/fixtures/", $name, ".key")),
+            key: include_bytes!(concat!(
+                "../../crates/trunk/src/protocol/tls/fixtures/",
+                $name,
+                ".key"
+            )),
         }
     };
 }
@@ -132,7 +136,7 @@ fn a_worker_with_lanes_allocates_nothing_once_it_is_warm() {
     let epoll = Epoll::new().expect("a descriptor");
     let client = tls::Agent::new(provider(), identity!("agent")).expect("good files");
     let to = (address, ServerName::try_from("gate-1.example").expect("a name"));
-    let settings = ringgate_trunk_io::Settings::default();
+    let settings = ringgate_trunk::socket::Settings::default();
     let trunk = Trunk::connect(&client, to, "host-7", settings, &epoll, clock.now_ns());
     let trunk = trunk.expect("it can begin");
     let mut agent = Agent { trunk, epoll, clock, ready: Vec::new(), heard: 0 };

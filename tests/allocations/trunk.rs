@@ -3,8 +3,8 @@
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::{CloseReason, Frame, Frames, OpenedPlain, SessionId, Writer};
-use ringgate_trunk::keys::Rekey;
-use ringgate_trunk::lane::{Lane, NoteTold, Role, Secrets};
+use ringgate_trunk::protocol::keys::Rekey;
+use ringgate_trunk::protocol::lane::{Lane, NoteTold, Role, Secrets};
 
 use super::allocations_in;
 

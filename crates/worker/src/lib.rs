@@ -67,9 +67,9 @@ use ringgate_gate::{
 };
 use ringgate_io::socket::UdpSocket;
 use ringgate_io::{AnyDriver, Choice, StartError};
-use ringgate_lanes::Desk;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
+use ringgate_trunk::worker::Desk;
 
 /// What a fleet of workers is told.
 #[derive(Clone, Debug)]

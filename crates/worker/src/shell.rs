@@ -8,8 +8,8 @@ use super::mailbox::{Mailbox, Post};
 use super::report::Published;
 use super::stages::Recorder;
 use ringgate_io::AnyDriver;
-use ringgate_lanes::{Desk, Lanes};
 use ringgate_os::clock::Clock;
+use ringgate_trunk::worker::{Desk, Lanes};
 
 /// The worker's ends of it.
 pub(super) struct Shell {

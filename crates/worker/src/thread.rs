@@ -23,10 +23,10 @@ use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, WorkerId};
 use ringgate_io::{AnyDriver, CardCounts, socket};
-use ringgate_lanes::Lanes;
 use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
+use ringgate_trunk::worker::Lanes;
 
 /// What a worker is made of.
 pub(super) struct Parts {

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hyper::StatusCode;
-use ringgate_agent::handed::Heir;
-use ringgate_agent::options::Options;
 use ringgate_os::clock::Clock;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
-use ringgate_trunks::AtRest;
+use ringgate_trunk::agent::handed::Heir;
+use ringgate_trunk::agent::options::Options;
+use ringgate_trunk::gateway::AtRest;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::net::UnixListener;

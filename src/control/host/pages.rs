@@ -8,11 +8,11 @@ use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
 use crate::control::view::Reloads;
 use crate::hosting::{Shown, Status};
-use ringgate_agent::counts::Drop;
-use ringgate_agent::service::Agent;
-use ringgate_agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
 use ringgate_link::announce::Standing;
 use ringgate_report::text::put;
+use ringgate_trunk::agent::counts::Drop;
+use ringgate_trunk::agent::service::Agent;
+use ringgate_trunk::agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
 
 /// The whole agent as JSON.
 pub(super) fn status(

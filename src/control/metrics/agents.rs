@@ -3,7 +3,7 @@
 use super::super::agents::is_up;
 use super::seconds;
 use super::text::{Kind, Text};
-use ringgate_trunks::{AgentShown, LaneShown, Refusal, Shown};
+use ringgate_trunk::gateway::{AgentShown, LaneShown, Refusal, Shown};
 
 /// All of them.
 pub(super) fn render(text: &mut Text, shown: &Shown) {
@@ -57,7 +57,7 @@ fn doors(text: &mut Text, shown: &Shown) {
         Kind::Counter,
         "Connections to an address for agents that became no trunk, by reason.",
     );
-    let address = |door: &ringgate_trunks::DoorShown| {
+    let address = |door: &ringgate_trunk::gateway::DoorShown| {
         door.address.map(|address| address.to_string()).unwrap_or_default()
     };
     for door in &shown.doors {

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use ringgate_agent::rolls::Used;
-use ringgate_agent::view::{State as TrunkState, View};
 use ringgate_fleet::lease::{Handed, Registration};
 use ringgate_fleet::mirror::{self, Change, Machine};
 use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
+use ringgate_trunk::agent::rolls::Used;
+use ringgate_trunk::agent::view::{State as TrunkState, View};
 
 use super::Part;
 use crate::hosting::gateways::Gateways;
@@ -242,7 +242,7 @@ pub(in crate::hosting) fn guests(
 }
 
 /// The gateways that have let the agent in.
-fn up(view: &View) -> impl Iterator<Item = &ringgate_agent::view::DeskView> {
+fn up(view: &View) -> impl Iterator<Item = &ringgate_trunk::agent::view::DeskView> {
     view.gateways.iter().filter(|desk| desk.state == TrunkState::Up)
 }
 

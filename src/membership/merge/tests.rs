@@ -124,7 +124,8 @@ fn identity() -> String {
     let name = format!("ringgate-merge-{}-{number}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir(&folder).expect("temporary folders can be made");
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/trunk/src/tls/fixtures");
+    let fixtures =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/trunk/src/protocol/tls/fixtures");
     for name in ["authority.pem", "gateway.pem", "gateway.key"] {
         let copy = folder.join(name);
         std::fs::copy(fixtures.join(name), &copy).expect("it is there");

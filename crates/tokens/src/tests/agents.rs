@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ringgate_fleet::keyspace::Place;
 use ringgate_fleet::values::{Backend, Reach};
-use ringgate_trunk::rolls::Rolls;
+use ringgate_trunk::protocol::rolls::Rolls;
 
 use super::fleet::{Fate, NOW, Office, Store, anywhere, backend, gateway, name, with_key};
 use crate::book::Now;

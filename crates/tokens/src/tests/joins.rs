@@ -7,7 +7,7 @@ use ringgate_core::netcode::destination::{self, Join};
 use ringgate_fleet::joins::Joins;
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::{Backend, Gateway, Reach};
-use ringgate_trunk::rolls::Rolls;
+use ringgate_trunk::protocol::rolls::Rolls;
 
 use super::fleet::{NOW, Office, Store, anywhere, backend, gateway, host, name, with_key};
 use crate::book::Now;

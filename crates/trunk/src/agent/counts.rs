@@ -1,0 +1,153 @@
+//! What goes no further at an agent, by name, and what it has let in.
+
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
+/// All counters of a thread; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bundles of game processes.
+    pub bundles_in: u64,
+    /// Payloads that local links were handed.
+    pub payloads_to_games: u64,
+    /// Datagrams to game servers that speak plain UDP.
+    pub datagrams_to_servers: u64,
+    /// Their answers, as far as they are a player's.
+    pub datagrams_from_servers: u64,
+    /// Links that were let in.
+    pub links: u64,
+    /// What went no further.
+    pub dropped: [u64; Drop::ALL.len()],
+}
+
+impl Carry for Counts {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { bundles_in, payloads_to_games, datagrams_to_servers, .. } = self;
+        let Self { datagrams_from_servers, links, dropped, .. } = self;
+        [*bundles_in, *payloads_to_games, *datagrams_to_servers].write(out);
+        [*datagrams_from_servers, *links].write(out);
+        u64::write_all(&dropped[..Drop::BY_THREADS], out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let [bundles_in, payloads_to_games, datagrams_to_servers] = Carry::read(from)?;
+        let [datagrams_from_servers, links] = Carry::read(from)?;
+        let mut dropped = [0; Drop::ALL.len()];
+        dropped[..Drop::BY_THREADS].copy_from_slice(&<[u64; Drop::BY_THREADS]>::read(from)?);
+        Ok(Self {
+            bundles_in,
+            payloads_to_games,
+            datagrams_to_servers,
+            datagrams_from_servers,
+            links,
+            dropped,
+        })
+    }
+}
+
+impl Counts {
+    /// Something went no further.
+    #[inline]
+    pub const fn drop(&mut self, why: Drop, count: u64) {
+        self.dropped[why as usize] += count;
+    }
+
+    /// What several threads have counted.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.bundles_in += other.bundles_in;
+        self.payloads_to_games += other.payloads_to_games;
+        self.datagrams_to_servers += other.datagrams_to_servers;
+        self.datagrams_from_servers += other.datagrams_from_servers;
+        self.links += other.links;
+        for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
+            *mine += theirs;
+        }
+        self
+    }
+}
+
+/// Why something went no further, or a process was not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drop {
+    /// Payloads while the lane of their worker was down.
+    LaneDown,
+    /// Payloads for sessions of another worker.
+    SessionUnknown,
+    /// Records for a link that its process has left.
+    LinkGone,
+    /// Payloads for a game process that reads too slowly.
+    LinkFull,
+    /// Payloads for a server's player who is not there.
+    PlayerUnknown,
+    /// Payloads that the kernel did not take for a server.
+    ServerFull,
+    /// Datagrams to a player's address from elsewhere than the server.
+    ServerStranger,
+    /// Answers of a server that no player may be sent: empty, or too long.
+    PayloadLength,
+    /// Players of servers for whom there was no address left.
+    AddressesTaken,
+    /// Processes whose user may not connect under the name that they said.
+    Unauthorised,
+    /// Processes that said nothing for too long, or of which there were too many at a time.
+    Nameless,
+    /// Processes that did not read what must arrive.
+    Unresponsive,
+    /// Processes turned away because one worker has no more places.
+    LinksFull,
+    /// Lanes for which there was no number.
+    WorkersFull,
+    /// Players for whom a game process had no slot.
+    SlotsTaken,
+    /// Payloads of such players.
+    PlayerRefused,
+}
+
+impl Drop {
+    /// All of them, in order.
+    pub const ALL: [Self; 16] = [
+        Self::LaneDown,
+        Self::SessionUnknown,
+        Self::LinkGone,
+        Self::LinkFull,
+        Self::PlayerUnknown,
+        Self::ServerFull,
+        Self::ServerStranger,
+        Self::PayloadLength,
+        Self::AddressesTaken,
+        Self::Unauthorised,
+        Self::Nameless,
+        Self::Unresponsive,
+        Self::LinksFull,
+        Self::WorkersFull,
+        Self::SlotsTaken,
+        Self::PlayerRefused,
+    ];
+
+    /// Those that each thread counts for itself, and hands over. Players are counted together
+    /// ([`Rolls`](crate::protocol::rolls::Rolls)).
+    const BY_THREADS: usize = Self::SlotsTaken as usize;
+
+    /// Its name in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LaneDown => "lane_down",
+            Self::SessionUnknown => "session_unknown",
+            Self::LinkGone => "link_gone",
+            Self::LinkFull => "link_full",
+            Self::PlayerUnknown => "player_unknown",
+            Self::ServerFull => "server_full",
+            Self::ServerStranger => "server_stranger",
+            Self::PayloadLength => "payload_length",
+            Self::AddressesTaken => "addresses_taken",
+            Self::Unauthorised => "unauthorised",
+            Self::Nameless => "nameless",
+            Self::Unresponsive => "unresponsive",
+            Self::LinksFull => "links_full",
+            Self::WorkersFull => "workers_full",
+            Self::SlotsTaken => "slots_taken",
+            Self::PlayerRefused => "player_refused",
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A whole agent that goes on in another process: what its threads give away, and what the next
+//! process makes of that.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::socket::rest::{
+    AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
+};
+use ringgate_core::carry::{Broken, Carry, Maps, Reader};
+use ringgate_io::Bell;
+use ringgate_link::bundle::WORKERS_MAX;
+use ringgate_os::clock::Clock;
+
+use crate::agent::book::Book;
+use crate::agent::desk::{Command, Desk, Shared};
+use crate::agent::options::{Backend, Gateway, Options};
+use crate::agent::service::{Agent, Line, Served, StartError, Thread};
+use crate::agent::view::DeskView;
+
+/// An agent that has all of another's, and does not move yet.
+pub struct Heir {
+    shared: Shared,
+    served: Served,
+    own: Waiting,
+    gateways: Vec<Waiting>,
+}
+
+impl fmt::Debug for Heir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heir").field("gateways", &self.gateways.len()).finish_non_exhaustive()
+    }
+}
+
+/// A thread that is not started.
+struct Waiting {
+    desk: Desk,
+    bell: Bell,
+    commands: mpsc::Sender<Command>,
+    shown: Arc<Mutex<DeskView>>,
+}
+
+impl Agent {
+    /// Has all threads rest. A gateway's that does not do so in time is left out: the next process
+    /// connects to it again.
+    pub fn rest(&self) -> AtRest {
+        let (bench, clock) = (Arc::new(Bench::default()), self.shared.clock);
+        let until = (clock, clock.now_ns() + REST_WITHIN_NS);
+        let (order, given) = Order::new(&bench);
+        self.pass_counts_on();
+        let lines = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = [&self.own].into_iter().chain(lines.iter().map(|line| &line.thread));
+        let mut count = 0;
+        for thread in threads {
+            thread.tell(Command::Rest(order.clone()));
+            count += 1;
+        }
+        drop(order);
+        let parts = gather(&given, count, until);
+        let workers = self.shared.book.workers();
+        let bytes = written(|out| {
+            VERSION.write(out);
+            workers.write(out);
+            write_parts(&parts, out);
+        });
+        AtRest::new(bench, bytes, parts.into_iter().flat_map(|part| part.fds).collect())
+    }
+
+    /// What its moments are measured by.
+    pub const fn clock(&self) -> Clock {
+        self.shared.clock
+    }
+}
+
+impl Heir {
+    /// Reads what another process has given away, whose clock this is. `guests` are served besides
+    /// the game processes of the file.
+    pub fn read(
+        options: Options,
+        guests: Vec<Backend>,
+        clock: Clock,
+        (bytes, fds): (&[u8], Vec<OwnedFd>),
+    ) -> Result<Self, String> {
+        let read = Self::try_read(options, guests, clock, (bytes, fds));
+        read.map_err(|why| format!("the state of the running agent cannot be read: {why}"))
+    }
+
+    fn try_read(
+        options: Options,
+        guests: Vec<Backend>,
+        clock: Clock,
+        (bytes, fds): (&[u8], Vec<OwnedFd>),
+    ) -> Result<Self, Broken> {
+        let broken = |_| Broken::Invalid("descriptor");
+        let (maps, mut fds) = (Maps::default(), fds.into_iter());
+        let mut from = Reader::new(bytes, &maps);
+        if u16::read(&mut from)? != VERSION {
+            return Err(Broken::Invalid("version"));
+        }
+        let workers = usize::read(&mut from)?;
+        if !(1..=WORKERS_MAX).contains(&workers) {
+            return Err(Broken::Invalid("number of workers"));
+        }
+        let bell = Bell::new().map_err(broken)?;
+        let book = Arc::new(Book::of(bell.clone(), workers));
+        let served = Served::new(options.backends.clone(), guests);
+        let shared = Shared { options: Arc::new(options), book, rolls: Arc::default(), clock };
+        let (mut own, mut gateways) = (None, Vec::new());
+        for (bytes, fds) in read_parts(&mut from, &mut fds)? {
+            // The first field says whose it is; the book rings worker 0's bell.
+            let is_own = Option::<String>::read(&mut Reader::new(bytes, &maps))?.is_none();
+            let bell = if is_own { bell.clone() } else { Bell::new().map_err(broken)? };
+            let with = (&shared, served.all());
+            let waiting = Waiting::read(with, &mut Reader::new(bytes, &maps), fds, bell)?;
+            for worker in waiting.desk.workers() {
+                let is_free = shared.book.take_again(worker);
+                is_free.then_some(()).ok_or(Broken::Invalid("worker"))?;
+            }
+            match waiting.desk.gateway() {
+                None if own.is_none() => own = Some(waiting),
+                None => return Err(Broken::Invalid("thread")),
+                Some(_) => gateways.push(waiting),
+            }
+        }
+        from.end()?;
+        let own = own.ok_or(Broken::Invalid("thread"))?;
+        Ok(Self { shared, served, own, gateways })
+    }
+
+    /// Has it move: the other process does not any more. It stays connected to these gateways;
+    /// others end as [`Agent::set_gateways`] says.
+    pub fn set_off(self, gateways: &[Gateway]) -> Result<Agent, StartError> {
+        let fail = |why: std::io::Error| StartError::from(why);
+        let Self { shared, served, own, gateways: waiting } = self;
+        let agent = Agent::of(shared, own.start().map_err(fail)?, served);
+        for waiting in waiting {
+            let Some(gateway) = waiting.desk.gateway().cloned() else { continue };
+            let thread = waiting.start().map_err(fail)?;
+            let mut lines = agent.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.push(Line { gateway, thread, is_leaving: false });
+        }
+        agent.set_gateways(gateways).map_err(fail)?;
+        Ok(agent)
+    }
+}
+
+impl Waiting {
+    fn read(
+        with: (&Shared, Arc<[Backend]>),
+        from: &mut Reader<'_>,
+        fds: Vec<OwnedFd>,
+        bell: Bell,
+    ) -> Result<Self, Broken> {
+        let (commands, told) = mpsc::channel();
+        let shown = Arc::new(Mutex::new(DeskView::default()));
+        let desk = Desk::read(with, from, fds, (bell.clone(), told), Arc::clone(&shown))?;
+        Ok(Self { desk, bell, commands, shown })
+    }
+
+    fn start(self) -> std::io::Result<Thread> {
+        let Self { mut desk, bell, commands, shown } = self;
+        desk.set_off();
+        Thread::of(desk, bell, commands, shown)
+    }
+}
+
+/// Of all that is written here. What is of another one is not read.
+const VERSION: u16 = 1;

@@ -1,0 +1,410 @@
+//! A local worker with real processes at its sockets and real servers on loopback, and the tests in
+//! the place of the gateway.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringgate_link::backend::{Backend as Process, Event, LinkLoss};
+use ringgate_link::bundle::{
+    CloseReason, Frame, Frames, GoodbyeReason, OpenedPlain, SessionId, ToGateway, Writer,
+};
+use ringgate_os::clock::{Clock, sleep};
+use ringgate_os::notify::Epoll;
+use ringgate_os::process;
+
+use crate::agent::counts::{Counts, Drop as Dropped};
+use crate::agent::options::{Allowed, Backend, Link};
+use crate::agent::servers::Servers;
+use crate::agent::station::{Around, Heard, Owner, Station, Wish, owner};
+
+const LANE: u8 = 0;
+
+/// Whoever is slower than this waits for something that does not come.
+const PATIENCE_NS: u64 = 60_000_000_000;
+
+struct Rig {
+    station: Station,
+    servers: Option<Servers>,
+    backends: Vec<Backend>,
+    epoll: Epoll,
+    counts: Counts,
+    heard: Heard,
+    clock: Clock,
+    /// Added to the clock.
+    ahead_ns: u64,
+    /// What the gateway was told, decoded.
+    told: Vec<String>,
+    dir: PathBuf,
+}
+
+impl Rig {
+    fn new(name: &str, backends: Vec<Backend>) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("ringgate-agent-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder for sockets");
+        let epoll = Epoll::new().expect("descriptors are left");
+        let servers = Servers::open(&backends, epoll.raw()).expect("loopback");
+        // The library asks at worker 0 how many there are.
+        let station = Station::open(0, (0, 1), (&dir, 77), &backends, &epoll).expect("a socket");
+        let (counts, heard, clock) = (Counts::default(), Heard::default(), Clock::start());
+        let told = Vec::new();
+        Self { station, servers, backends, epoll, counts, heard, clock, ahead_ns: 0, told, dir }
+    }
+
+    /// What a station does, with what it has for the gateway noted.
+    fn with(&mut self, act: impl FnOnce(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>))) {
+        let Self { station, servers, backends, epoll, counts, clock, told, ahead_ns, .. } = self;
+        let (servers, now_ns) = (servers.as_mut(), clock.now_ns() + *ahead_ns);
+        let mut around = Around { backends, servers, counts, epoll, now_ns };
+        act(station, &mut around, &mut |wish| told.push(said(wish)));
+    }
+
+    fn turn(&mut self) {
+        if let Some(servers) = &mut self.servers {
+            servers.turn(Duration::ZERO).expect("it can be waited");
+            servers.take_refusals();
+        }
+        let mut ready = Vec::with_capacity(16);
+        self.epoll.ready(&mut ready).expect("a live set");
+        for one in ready {
+            let mut heard = std::mem::take(&mut self.heard);
+            match owner(one.token) {
+                Owner::Listener(_) => self.with(|station, around, _| station.accept(around)),
+                Owner::Link(_, place) => self.with(|station, around, wish| {
+                    station.read(place, &mut heard, around, wish);
+                }),
+                Owner::Other => {}
+            }
+            self.heard = heard;
+        }
+        let mut came = Vec::new();
+        if let Some(servers) = &mut self.servers {
+            servers.take(&mut self.counts, |_, game, record| came.push((game, record.to_vec())));
+        }
+        for (game, record) in came {
+            self.with(|station, around, wish| station.take_datagram(game, &record, around, wish));
+        }
+        self.with(|station, around, wish| station.keep(around, wish));
+        self.station.flush(&self.epoll);
+        if let Some(servers) = &mut self.servers {
+            servers.flush(&mut self.counts);
+        }
+    }
+
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let start_ns = self.clock.now_ns();
+        while !is_so(self) {
+            assert!(self.clock.now_ns() < start_ns + PATIENCE_NS, "{what}");
+            self.turn();
+            sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The gateway says something on a link.
+    fn say(&mut self, link: u16, write: impl Fn(&mut Writer<'_>) -> bool) {
+        let record = written(write);
+        self.with(|station, around, wish| {
+            station.hear(link, only(&record), around, wish).expect("as the format wants it");
+        });
+    }
+
+    /// The agent has these from now on.
+    fn set_backends(&mut self, backends: Vec<Backend>) {
+        self.backends = backends;
+        if let Some(servers) = &mut self.servers {
+            servers.set(&self.backends, |server| self.station.has_server(server));
+            servers.look();
+        }
+        self.with(|station, around, wish| station.set_backends(around, wish));
+    }
+
+    fn players(&self, name: &str) -> usize {
+        let welcome = self.station.relay().welcome();
+        welcome.filter(|(it, ..)| *it == name).map(|(_, _, players)| players).sum()
+    }
+
+    fn take_told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.told)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let mut writer = Writer::new(&mut bytes);
+    assert!(write(&mut writer), "it has room");
+    writer.bytes().to_vec()
+}
+
+fn only(record: &[u8]) -> Frame<'_> {
+    Frames::new(record).next().expect("one").expect("own")
+}
+
+fn said(wish: Wish<'_>) -> String {
+    let record = |frame| match ToGateway::decode(frame).expect("a gateway can read it") {
+        ToGateway::Hello(hello) => format!("hello {} up to {}", hello.name, hello.version_max),
+        ToGateway::Payload { session, bytes } => format!("payload {session} {}", text(bytes)),
+        other => format!("{other:?}"),
+    };
+    match wish {
+        Wish::Tell(link, frame) => format!("{link} told {}", record(frame)),
+        Wish::Push(link, frame) => format!("{link} pushed {}", record(frame)),
+        Wish::End(link) => format!("{link} ended"),
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+fn bundle(name: &str, uids: Vec<u32>) -> Backend {
+    Backend { name: name.to_owned(), link: Link::Bundle(Allowed { uids, gids: Vec::new() }) }
+}
+
+fn udp(name: &str, server: &UdpSocket) -> Backend {
+    let SocketAddr::V4(address) = server.local_addr().expect("bound") else { panic!("IPv4") };
+    Backend { name: name.to_owned(), link: Link::Udp(address) }
+}
+
+fn server() -> UdpSocket {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    server.set_nonblocking(true).expect("a live socket");
+    server
+}
+
+fn opened(session: SessionId) -> OpenedPlain<'static> {
+    let address = "192.0.2.7:9".parse().expect("literal");
+    OpenedPlain { session, slot: Some(1), slots_max: 4, address, listener: "any" }
+}
+
+/// What a process hears, as text.
+fn events(process: &mut Process) -> Vec<String> {
+    let mut heard = Vec::new();
+    let mut events = process.poll().expect("it can be asked");
+    while let Some((event, _)) = events.next() {
+        heard.push(match event {
+            Event::LinkUp { worker, workers, .. } => format!("up {worker} of {workers}"),
+            Event::LinkLost { loss: LinkLoss::Goodbye(goodbye), .. } => {
+                format!("sent away: {:?}", goodbye.reason)
+            }
+            Event::LinkLost { .. } => "lost".to_owned(),
+            Event::OpenedPlain(opened) => format!("opened {}", opened.session),
+            Event::Payload { session, bytes } => format!("payload {session} {}", text(bytes)),
+            Event::Closed { session, .. } => format!("closed {session}"),
+            Event::Draining { left, .. } => format!("draining {} ms", left.as_millis()),
+            Event::Pong { .. } => "pong".to_owned(),
+            other => format!("{other:?}"),
+        });
+    }
+    heard
+}
+
+/// Turns until a process has heard all of these.
+fn hears(rig: &mut Rig, process: &mut Process, expected: &[&str]) {
+    let mut heard = Vec::new();
+    rig.until(&format!("the process hears {expected:?}"), |_| {
+        heard.extend(events(process));
+        heard.len() >= expected.len()
+    });
+    assert_eq!(heard, expected);
+}
+
+#[test]
+fn a_process_takes_the_agent_for_a_gateway() {
+    let mut rig = Rig::new("process", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    let mut game = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    hears(&mut rig, &mut game, &["up 0 of 1"]);
+    assert_eq!(rig.take_told(), Vec::<String>::new(), "no lane is up");
+    assert_eq!(game.ping(), 1);
+    game.flush();
+    hears(&mut rig, &mut game, &["pong"]);
+
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    assert_eq!(rig.take_told(), ["256 told hello arena-1 up to 5"]);
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    rig.say(256, |writer| writer.payload(there, b"hello"));
+    hears(&mut rig, &mut game, &["opened 0/42", "payload 0/42 hello"]);
+    assert_eq!((rig.players("arena-1"), rig.counts.payloads_to_games), (1, 1));
+    game.outbox().send(SessionId::new(0, 42), b"welcome").expect("the link is up");
+    game.flush();
+    rig.until("the gateway hears the answer", |rig| !rig.told.is_empty());
+    assert_eq!(rig.take_told(), ["256 pushed payload 0/42 welcome"]);
+
+    rig.with(|station, around, wish| {
+        station.drain(around.now_ns + 1_500_000_000, around, wish);
+    });
+    assert_eq!(rig.take_told(), ["256 told Intake { is_open: false }"]);
+    rig.say(256, |writer| writer.closed(there, CloseReason::TimedOut));
+    hears(&mut rig, &mut game, &["draining 1500 ms", "closed 0/42"]);
+    assert_eq!(rig.players("arena-1"), 0);
+    rig.with(|station, around, _| station.fall(around));
+    hears(&mut rig, &mut game, &["lost"]);
+}
+
+#[test]
+fn a_process_whose_backend_is_taken_out_keeps_its_players_and_gets_no_more() {
+    let own = process::effective_uid();
+    let mut rig = Rig::new("taken-out", vec![bundle("arena-1", vec![own])]);
+    let mut game = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    hears(&mut rig, &mut game, &["up 0 of 1"]);
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    hears(&mut rig, &mut game, &["opened 0/42"]);
+    rig.take_told();
+
+    rig.set_backends(vec![bundle("arena-2", vec![own])]);
+    assert_eq!(rig.take_told(), ["256 told Intake { is_open: false }"]);
+    rig.say(256, |writer| writer.payload(there, b"hello"));
+    hears(&mut rig, &mut game, &["payload 0/42 hello"]);
+    for (name, heard) in [("arena-1", "sent away: NameUnknown"), ("arena-2", "up 0 of 1")] {
+        let mut other = Process::connect(&rig.dir, name).expect("the agent listens");
+        hears(&mut rig, &mut other, &[heard]);
+    }
+    rig.take_told();
+    rig.set_backends(vec![bundle("arena-1", vec![own])]);
+    assert_eq!(rig.take_told()[0], "256 told Intake { is_open: true }");
+    rig.set_backends(vec![bundle("arena-1", vec![own + 1])]);
+    hears(&mut rig, &mut game, &["sent away: Unauthorised"]);
+    assert_eq!(rig.take_told()[0], "256 ended");
+}
+
+#[test]
+fn servers_come_and_go_and_who_plays_plays_on() {
+    let sockets = [server(), server(), server()];
+    let mut rig = Rig::new("servers", vec![udp("any-1", &sockets[0])]);
+    assert!(rig.servers.as_mut().expect("there is one").look(), "it listens");
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["256 told hello any-1 up to 3"]);
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    rig.set_backends(vec![udp("any-2", &sockets[1])]);
+    rig.turn();
+    let told = ["256 told Intake { is_open: false }", "257 told hello any-2 up to 3"];
+    assert_eq!(rig.take_told(), told);
+    rig.say(256, |writer| writer.payload(there, b"still here"));
+    receives(&mut rig, &sockets[0], b"still here");
+    rig.say(256, |writer| writer.closed(there, CloseReason::PlayerLeft));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["256 ended"]);
+
+    // One at another address is another one: who plays at the first waits for it.
+    rig.say(257, |writer| writer.opened_plain(&opened(there)));
+    rig.set_backends(vec![udp("any-2", &sockets[2])]);
+    rig.turn();
+    assert_eq!(rig.take_told(), ["257 ended", "512 told hello any-2 up to 3"]);
+    rig.say(512, |writer| writer.opened_plain(&opened(there)));
+    rig.say(512, |writer| writer.payload(there, b"over here"));
+    receives(&mut rig, &sockets[2], b"over here");
+}
+
+#[test]
+fn who_may_not_connect_is_told_why() {
+    let socket = server();
+    let other = process::effective_uid() + 1;
+    let mut rig =
+        Rig::new("turned-away", vec![bundle("arena-1", vec![other]), udp("any-1", &socket)]);
+    for (name, why) in [
+        ("arena-1", GoodbyeReason::Unauthorised),
+        ("any-1", GoodbyeReason::NameTaken),
+        ("arena-9", GoodbyeReason::NameUnknown),
+    ] {
+        let mut game = Process::connect(&rig.dir, name).expect("the agent listens");
+        hears(&mut rig, &mut game, &[&format!("sent away: {why:?}")]);
+    }
+    assert_eq!(rig.counts.dropped[Dropped::Unauthorised as usize], 2);
+}
+
+#[test]
+fn a_process_that_says_nothing_is_hung_up_on() {
+    let mut rig = Rig::new("silent", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    let path = rig.dir.join("worker-0.sock");
+    let links: Vec<_> = (0..40).map(|_| ringgate_io::socket::link(&path)).collect();
+    let let_in = links.iter().filter(|link| link.is_ok()).count() as u64;
+    rig.until("all were looked at", |rig| {
+        rig.counts.links + rig.counts.dropped[Dropped::Nameless as usize] == let_in
+    });
+    assert_eq!(rig.counts.links, 32, "of one user at a time");
+    rig.ahead_ns = 6_000_000_000;
+    rig.until("all are hung up on", |rig| rig.counts.dropped[Dropped::Nameless as usize] == let_in);
+}
+
+#[test]
+fn a_server_has_a_player_at_an_address_of_its_own_and_keeps_it() {
+    let socket = server();
+    let mut rig = Rig::new("server", vec![udp("any-1", &socket)]);
+    assert!(rig.servers.as_mut().expect("there is one").look(), "it listens");
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["256 told hello any-1 up to 3"]);
+    let there = SessionId::new(LANE.into(), 42);
+    rig.say(256, |writer| writer.opened_plain(&opened(there)));
+    rig.say(256, |writer| writer.payload(there, b"hello"));
+    let from = receives(&mut rig, &socket, b"hello");
+    assert!(from.ip().is_loopback() && from.ip().to_string().starts_with("127.1."), "{from}");
+    assert_eq!(socket.send_to(b"welcome", from).expect("loopback"), 7);
+    rig.until("the gateway hears the answer", |rig| !rig.told.is_empty());
+    assert_eq!(rig.take_told(), ["256 pushed payload 0/42 welcome"]);
+
+    // Nobody is sent what is too long for any player, nor what another process sends.
+    for (socket, bytes) in [(&socket, &[7; 1473][..]), (&socket, &[]), (&server(), b"x")] {
+        socket.send_to(bytes, from).expect("loopback");
+    }
+    rig.until("all three are counted", |rig| {
+        let dropped = &rig.counts.dropped;
+        dropped[Dropped::PayloadLength as usize] == 2
+            && dropped[Dropped::ServerStranger as usize] == 1
+    });
+
+    // The trunk is gone for a moment: who comes back is the same player to the server.
+    rig.with(|station, around, _| station.fall(around));
+    rig.ahead_ns += 1_000_000_000;
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.turn();
+    assert_eq!(rig.take_told(), ["512 told hello any-1 up to 3"]);
+    rig.say(512, |writer| writer.opened_plain(&opened(there)));
+    rig.say(512, |writer| writer.payload(there, b"again"));
+    assert_eq!(receives(&mut rig, &socket, b"again"), from);
+
+    // A server that is gone is no game process any more.
+    drop(socket);
+    rig.until("the gateway hears of it", |rig| {
+        rig.servers.as_mut().expect("there is one").look();
+        !rig.told.is_empty()
+    });
+    assert_eq!(rig.take_told(), ["512 ended"]);
+}
+
+/// Turns until a server has received this. Who it is from.
+fn receives(rig: &mut Rig, server: &UdpSocket, expected: &[u8]) -> SocketAddr {
+    let mut buffer = [0; 2000];
+    let mut received = None;
+    rig.until("the server receives it", |_| {
+        received = server.recv_from(&mut buffer).ok();
+        received.is_some()
+    });
+    let (len, from) = received.expect("waited for");
+    assert_eq!(&buffer[..len], expected);
+    from
+}
+
+#[test]
+fn a_worker_that_is_held_reads_nobody_until_it_is_let_go() {
+    let mut rig = Rig::new("held", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    rig.station.hold(true, &rig.epoll);
+    let mut game = Process::connect(&rig.dir, "arena-1").expect("the agent listens");
+    for _ in 0..20 {
+        rig.turn();
+    }
+    assert_eq!((rig.counts.links, rig.counts.bundles_in), (1, 0));
+    rig.station.hold(false, &rig.epoll);
+    hears(&mut rig, &mut game, &["up 0 of 1"]);
+}

@@ -1,0 +1,100 @@
+//! Where agents come to a gateway: one number for connections and for the first datagrams of their
+//! lanes.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::protocol::datagram::PATH_BYTES_MAX;
+use ringgate_os::message::{Beside, MESSAGES_MAX, Receiver};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::socket::port;
+
+/// Both sockets, and room for what comes to the second.
+#[derive(Debug)]
+pub struct Door {
+    listener: TcpListener,
+    datagrams: UdpSocket,
+    receiver: Receiver,
+    buffers: Vec<Box<[u8]>>,
+}
+
+impl Door {
+    /// Binds both. A port of 0 is one that the kernel chooses.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let listener = Socket::new(Domain::for_address(address), kind, None)?;
+        if address.is_ipv6() {
+            listener.set_only_v6(true)?;
+        }
+        // Connections that have ended are not in the way.
+        listener.set_reuse_address(true)?;
+        listener.bind(&SockAddr::from(address))?;
+        listener.listen(BACKLOG)?;
+        let listener = TcpListener::from(listener);
+        let datagrams = port::udp(listener.local_addr()?, true)?;
+        Ok(Self::new(listener, datagrams.into()))
+    }
+
+    /// Of sockets that were bound before.
+    pub fn new(listener: TcpListener, datagrams: UdpSocket) -> Self {
+        let buffers = (0..MESSAGES_MAX).map(|_| vec![0; BUFFER_BYTES].into_boxed_slice());
+        let (receiver, buffers) = (Receiver::new(Beside::NameAndControl), buffers.collect());
+        Self { listener, datagrams, receiver, buffers }
+    }
+
+    /// The address of both.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Both sockets: for connections, for datagrams.
+    pub fn sockets(&self) -> [BorrowedFd<'_>; 2] {
+        [self.listener.as_fd(), self.datagrams.as_fd()]
+    }
+
+    /// The next connection, if there is one.
+    pub fn accept(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        match self.listener.accept() {
+            Ok(guest) => Ok(Some(guest)),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            // What has become of one connection meanwhile says nothing about the next.
+            Err(why) if is_of_one_connection(why.kind()) => Ok(None),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// A burst of datagrams. Returns whether there may be more.
+    pub fn receive(&mut self, mut handle: impl FnMut(SocketAddr, &mut [u8])) -> bool {
+        let Self { datagrams, receiver, buffers, .. } = self;
+        // What an unconnected socket reports is of no use here.
+        let count = receiver.receive_into(datagrams.as_fd(), buffers).unwrap_or(0);
+        for (index, buffer) in buffers.iter_mut().take(count).enumerate() {
+            let message = receiver.message(index);
+            if let Some(from) = message.peer() {
+                handle(from, &mut buffer[..message.len]);
+            }
+        }
+        count == MESSAGES_MAX
+    }
+}
+
+/// As accept(2) lists them: what the network had reported of a connection that is accepted now.
+fn is_of_one_connection(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::ConnectionAborted
+            | Kind::ConnectionReset
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::HostUnreachable
+            | Kind::TimedOut
+    )
+}
+
+const BACKLOG: i32 = 64;
+
+/// What is longer is cut off, and opens under no key.
+const BUFFER_BYTES: usize = PATH_BYTES_MAX + 1;
