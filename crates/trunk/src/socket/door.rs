@@ -21,8 +21,23 @@ pub struct Door {
 }
 
 impl Door {
-    /// Binds both. A port of 0 is one that the kernel chooses.
+    /// Binds both. A port of 0 is one that the kernel chooses: it does so for connections, and asked
+    /// again where another socket has that number for datagrams.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let tries = if address.port() == 0 { CHOICES_MAX } else { 1 };
+        let mut bound = Self::bind_once(address);
+        for _ in 1..tries {
+            match bound {
+                Err(why) if why.kind() == io::ErrorKind::AddrInUse => {
+                    bound = Self::bind_once(address);
+                }
+                _ => break,
+            }
+        }
+        bound
+    }
+
+    fn bind_once(address: SocketAddr) -> io::Result<Self> {
         let kind = Type::STREAM.nonblocking().cloexec();
         let listener = Socket::new(Domain::for_address(address), kind, None)?;
         if address.is_ipv6() {
@@ -96,5 +111,32 @@ fn is_of_one_connection(kind: io::ErrorKind) -> bool {
 
 const BACKLOG: i32 = 64;
 
+/// That all of these are taken hardly happens where ports are left.
+const CHOICES_MAX: u32 = 64;
+
 /// What is longer is cut off, and opens under no key.
 const BUFFER_BYTES: usize = PATH_BYTES_MAX + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Among so many sockets some door of these meets a number that is taken.
+    #[test]
+    fn a_number_that_the_kernel_chose_and_that_is_taken_for_datagrams_is_chosen_anew() {
+        let ip = [127, 33, 0, 1];
+        let taken: Vec<_> = (0..300)
+            .map(|_| UdpSocket::bind(SocketAddr::from((ip, 0))).expect("loopback"))
+            .collect();
+        for _ in 0..600 {
+            let door = Door::bind(SocketAddr::from((ip, 0))).expect("a number is found");
+            let address = door.address().expect("bound");
+            assert!(taken.iter().all(|it| it.local_addr().is_ok_and(|taken| taken != address)));
+        }
+        let held = taken[0].local_addr().expect("bound");
+        assert_eq!(
+            Door::bind(held).expect_err("it was asked for").kind(),
+            io::ErrorKind::AddrInUse
+        );
+    }
+}
