@@ -454,13 +454,11 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.Kind = Payload
 	case kindOpened:
 		event.Kind, event.Listener, event.Delivers = Opened, b.name(r.listener), r.flag
-		if r.flag {
-			l.noteDelivering(r.session)
-		}
+		l.noteOpened(r.session, r.flag)
 	case kindOpenedPlain:
 		event.Kind, event.Listener = OpenedPlain, b.name(r.listener)
 	case kindClosed:
-		delete(l.delivering, r.session)
+		delete(l.netcode, r.session)
 		event.Kind, event.Reason = Closed, CloseReason(r.reason)
 		if _, isKnown := closeReasons[event.Reason]; !isKnown {
 			event.Reason = CloseOther

@@ -463,25 +463,36 @@ func opened(session SessionID, flags byte) []byte {
 	return record
 }
 
-func TestAPayloadForAPlayerWhoGetsMessagesIsNoLongerThanOne(t *testing.T) {
+func openedPlain(session SessionID) []byte {
+	body := append(binary.LittleEndian.AppendUint64(nil, uint64(session)), make([]byte, 30)...)
+	return put(kindOpenedPlain, append(body, "any"...)...)
+}
+
+func TestAPayloadIsNoLongerThanItsPlayerTakes(t *testing.T) {
 	g := listen(t, t.TempDir(), 1)
 	b, l := connect(t, g)
 	l.send(welcome(VersionMax, 0, 1))
 	next(t, b)
-	const whole, raw = SessionID(9), SessionID(10)
-	l.send(opened(whole, flagDelivers), opened(raw, 0))
-	for _, want := range []SessionID{whole, raw} {
+	const whole, raw, plain = SessionID(9), SessionID(10), SessionID(11)
+	l.send(opened(whole, flagDelivers), opened(raw, 0), openedPlain(plain))
+	for _, want := range []SessionID{whole, raw, plain} {
 		event := next(t, b)
-		if event.Kind != Opened || event.Session != want || event.Delivers != (want == whole) {
+		if event.Session != want || event.Delivers != (want == whole) {
 			t.Fatalf("%+v", event)
 		}
 	}
-	longest, longer := make([]byte, ShortMessageBytesMax), make([]byte, ShortMessageBytesMax+1)
+	bytes := make([]byte, LongPayloadBytesMax)
+	longest, longer := bytes[:ShortMessageBytesMax], bytes[:ShortMessageBytesMax+1]
+	netcode := bytes[:PayloadBytesMax]
 	for _, it := range []struct {
 		session SessionID
 		payload []byte
 		want    error
-	}{{whole, longest, nil}, {whole, longer, ErrMessageLength}, {raw, longer, nil}} {
+	}{
+		{whole, longest, nil}, {whole, longer, ErrMessageLength}, {whole, bytes, ErrMessageLength},
+		{raw, longer, nil}, {raw, netcode, nil}, {raw, bytes[:PayloadBytesMax+1], ErrPayloadLength},
+		{raw, bytes, ErrPayloadLength}, {plain, netcode, nil}, {plain, bytes, nil},
+	} {
 		if err := b.Send(it.session, it.payload); err != it.want {
 			t.Fatal(it.session, len(it.payload), err)
 		}

@@ -28,8 +28,8 @@ type link struct {
 	late []func(*bundle) bool
 	// What has come of a message in several parts.
 	assembly assembly
-	// The sessions whose players get messages, as far as the gateway says so.
-	delivering map[SessionID]struct{}
+	// The longest payload of each player of netcode.
+	netcode map[SessionID]int
 }
 
 // A connection's socket, and the goroutine that reads it.
@@ -114,19 +114,22 @@ func (l *link) close() (unsent uint64) {
 	l.bundles = l.bundles[:0]
 	l.late = l.late[:0]
 	l.assembly.session = 0
-	l.delivering = nil
+	l.netcode = nil
 	l.socket, l.version, l.isSendBroken, l.awaitsRoom = nil, 0, false, false
 	return unsent
 }
 
 func (l *link) isUp() bool { return l.version != 0 && !l.isSendBroken }
 
-// A player has come who gets messages.
-func (l *link) noteDelivering(session SessionID) {
-	if l.delivering == nil {
-		l.delivering = map[SessionID]struct{}{}
+// A player of netcode has come.
+func (l *link) noteOpened(session SessionID, delivers bool) {
+	if l.netcode == nil {
+		l.netcode = map[SessionID]int{}
 	}
-	l.delivering[session] = struct{}{}
+	l.netcode[session] = PayloadBytesMax
+	if delivers {
+		l.netcode[session] = ShortMessageBytesMax
+	}
 }
 
 // Why a payload of that length cannot go to one player, if it cannot.
@@ -134,10 +137,13 @@ func (l *link) checkPayload(session SessionID, length int) error {
 	if length <= ShortMessageBytesMax {
 		return nil
 	}
-	if _, delivers := l.delivering[session]; delivers {
+	// A session of which nothing is known is over, or about to be opened again: the gateway says
+	// what becomes of a payload for it.
+	longest, isNetcode := l.netcode[session]
+	switch {
+	case longest == ShortMessageBytesMax:
 		return ErrMessageLength
-	}
-	if l.version < versionPlain && length > PayloadBytesMax {
+	case length > PayloadBytesMax && (isNetcode || l.version < versionPlain):
 		return ErrPayloadLength
 	}
 	return nil

@@ -14,7 +14,7 @@ use ringgate_link::bundle::{
 use ringgate_os::notify;
 
 use crate::folder::Folder;
-use crate::link_gateway::{Gateway, GatewayLink, opened};
+use crate::link_gateway::{Gateway, GatewayLink, opened, opened_plain};
 
 /// A game process that is connected to every worker.
 fn connected(workers: usize) -> (Folder, Gateway, Vec<GatewayLink>, Backend) {
@@ -207,6 +207,37 @@ fn a_payload_for_a_player_who_gets_messages_is_no_longer_than_one() {
     links[0].send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
     run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
     assert_eq!(backend.outbox().send(whole, &longer), Ok(()));
+}
+
+#[test]
+fn a_payload_for_a_player_of_netcode_is_no_longer_than_its_packets() {
+    let (_dir, _gateway, links, mut backend) = connected(1);
+    let [netcode, plain] = [1, 2].map(|serial| links[0].session(serial));
+    links[0].send(|writer| {
+        assert!(writer.opened(&opened(netcode, &[0; USER_DATA_BYTES])));
+        assert!(writer.opened_plain(&opened_plain(plain, 0)));
+        assert!(writer.opened_plain(&opened_plain(plain, 1)));
+    });
+    let mut openings = 0;
+    run_until(&mut backend, |event, _| {
+        openings += usize::from(matches!(event, Event::Opened(_) | Event::OpenedPlain(_)));
+        openings == 3
+    });
+    let refused = Err(SendError::PayloadLength);
+    let (longest, longer) = ([0; LONG_PAYLOAD_BYTES_MAX], [0; PAYLOAD_BYTES_MAX + 1]);
+    let outbox = backend.outbox();
+    assert_eq!(outbox.send(netcode, &longer), refused);
+    assert_eq!(outbox.send(netcode, &longest), refused);
+    assert_eq!(outbox.send(netcode, &longest[..PAYLOAD_BYTES_MAX]), Ok(()));
+    assert_eq!(outbox.send(plain, &longer), Ok(()));
+    assert_eq!(outbox.send(plain, &longest), Ok(()));
+    assert_eq!(outbox.multicast(&[netcode, plain], &longest[..PAYLOAD_BYTES_MAX]), Ok(2));
+    assert_eq!(outbox.multicast(&[plain], &longer).map(|_| ()), refused, "in no multicast");
+    assert_eq!(outbox.stats().payloads_taken, 5, "nothing of what was refused");
+    // Of a session that is over, the gateway says so.
+    links[0].send(|writer| assert!(writer.closed(netcode, CloseReason::PlayerLeft)));
+    run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
+    assert_eq!(backend.outbox().send(netcode, &longest), Ok(()));
 }
 
 #[test]

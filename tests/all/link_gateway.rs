@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Opened, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
+    Opened, OpenedPlain, SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -121,4 +121,10 @@ pub(crate) fn opened(session: SessionId, user_data: &[u8; USER_DATA_BYTES]) -> O
         user_data,
         listener: "eu-west",
     }
+}
+
+/// Slots count from 1 here: 0 says that the session is half open and has none.
+pub(crate) fn opened_plain(session: SessionId, slot: u32) -> OpenedPlain<'static> {
+    let address = ([192, 0, 2, 7], 4711).into();
+    OpenedPlain { session, address, slot: slot.checked_sub(1), slots_max: 64, listener: "any" }
 }

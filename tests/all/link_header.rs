@@ -11,14 +11,14 @@ use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
-    MessagePart, Opened, OpenedPlain, Quality, RecordError, SessionId, ToGame, ToGateway,
+    MessagePart, Opened, Quality, RecordError, SessionId, ToGame, ToGateway,
     USER_DATA_BYTES, Writer,
 };
 
 use crate::command::{ringgate, run};
 use crate::config_mistakes::KEY;
 use crate::folder::Folder;
-use crate::link_gateway::{Gateway, GatewayLink, opened};
+use crate::link_gateway::{Gateway, GatewayLink, opened, opened_plain};
 use crate::link_program::{Game, compile};
 
 #[test]
@@ -222,28 +222,25 @@ fn a_full_link_in_c_refuses_payloads_and_keeps_closes() {
     game.end();
 }
 
-/// A program that leaves each turn after one event and sleeps on the descriptor misses nothing, and
-/// sleeps when all is taken.
 #[test]
-fn a_payload_in_c_for_a_player_who_gets_messages_is_no_longer_than_one() {
+fn a_payload_in_c_is_no_longer_than_its_player_takes() {
     let folder = Folder::new();
     let program = compile(&folder, "tests/all/link_header/delivers.c");
     let gateway = Gateway::start(folder.path(), 1, 9);
     let mut game = Game::start(&program, folder.path(), "arena-1");
     let link = gateway.accept_and_welcome(0);
-    let [whole, raw] = [1, 2].map(|serial| link.session(serial));
+    let [whole, raw, plain] = [1, 2, 3].map(|serial| link.session(serial));
     let user_data = [0; USER_DATA_BYTES];
     link.send(|writer| {
         assert!(writer.opened(&Opened { delivers: true, ..opened(whole, &user_data) }));
         assert!(writer.opened(&opened(raw, &user_data)));
+        assert!(writer.opened_plain(&opened_plain(plain, 1)));
     });
-    let tried = ["send 0 -5 0", "multicast 2 0 1"];
-    let [sent, cast] = tried;
-    let said = ["opened 1 0", "opened 0 0", sent, cast, sent, cast];
-    for line in said {
+    let tried = ["send 0 -5 0", "multicast 2 0 1", "long -5 -5 -5", "long 0 -3 -3", "long 0 0 0"];
+    let said = ["opened 1 0", "opened 0 0", "opened 0 0"].into_iter().chain(tried);
+    for line in said.chain(["set"]).chain(tried).chain(["users 0"]) {
         assert_eq!(game.line(), line);
     }
-    assert_eq!(game.line(), "users 0");
     link.send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
     assert_eq!(game.line(), "closed -5");
     // The number may be another player's by now.
@@ -253,6 +250,8 @@ fn a_payload_in_c_for_a_player_who_gets_messages_is_no_longer_than_one() {
     game.end();
 }
 
+/// A program that leaves each turn after one event and sleeps on the descriptor misses nothing, and
+/// sleeps when all is taken.
 #[test]
 fn the_descriptor_is_readable_while_records_wait() {
     let folder = Folder::new();
@@ -525,11 +524,6 @@ fn long_message() -> Vec<Vec<u8>> {
         writer.bytes().to_vec()
     };
     parts.map(datagram).collect()
-}
-
-fn opened_plain(session: SessionId, slot: u32) -> OpenedPlain<'static> {
-    let address = ([192, 0, 2, 7], 4711).into();
-    OpenedPlain { session, address, slot: slot.checked_sub(1), slots_max: 64, listener: "any" }
 }
 
 /// A record that nobody knows yet and that may be skipped.

@@ -227,7 +227,7 @@ enum rg_send_result {
     RG_SEND_LINK_DOWN = -1,      /* the session's link is down, or it is no session */
     RG_SEND_LINK_FULL = -2,      /* the gateway does not read fast enough; the queue is full */
     RG_SEND_PAYLOAD_LENGTH = -3, /* a payload has 1 to RG_PAYLOAD_BYTES_MAX bytes, or for one player
-                                    on a link from version 3 on RG_LONG_PAYLOAD_BYTES_MAX */
+                                    of a plain listener RG_LONG_PAYLOAD_BYTES_MAX */
     RG_SEND_NOT_A_CHOICE = -4,   /* only the gateway closes for this reason */
     RG_SEND_MESSAGE_LENGTH = -5, /* a message has 1 to RG_MESSAGE_BYTES_MAX bytes on a reliable
                                     channel, to RG_SHORT_MESSAGE_BYTES_MAX on another, as a payload
@@ -543,7 +543,7 @@ struct rg__link {
 struct rg__user {
     uint64_t session; /* 0: free */
     void *user;       /* the game's pointer, or NULL */
-    int delivers;     /* the player gets messages */
+    unsigned payload_bytes_max; /* of a player of netcode; 0: that it is one is not known */
 };
 
 struct rg_backend {
@@ -579,6 +579,8 @@ struct rg_backend {
     struct rg__user *users; /* open addressing; `users_room` is a power of two or 0 */
     size_t users_room;
     size_t users_len;
+    size_t pointers_len;   /* users that the game has given a pointer */
+    size_t delivering_len; /* users who get messages */
     int lost;            /* the worker whose users are forgotten with the next event; -1: none */
     uint64_t closed;     /* the session whose user is forgotten then; 0: none */
     int registration;    /* the connection to the announce socket; -1: none */
@@ -1362,7 +1364,7 @@ static unsigned rg__read_welcome(rg_backend *backend, unsigned worker, const uin
     return RG_ERROR_NONE;
 }
 
-static void rg__note_delivering(rg_backend *backend, uint64_t session);
+static void rg__note_opened(rg_backend *backend, uint64_t session, int delivers);
 
 static unsigned rg__read_opened(rg_backend *backend, unsigned flags, const uint8_t *body,
                                 size_t len, struct rg_event *event) {
@@ -1388,8 +1390,7 @@ static unsigned rg__read_opened(rg_backend *backend, unsigned flags, const uint8
     memcpy(event->listener, body + 46 + RG_USER_DATA_BYTES, name_len);
     event->listener[name_len] = '\0';
     event->delivers = flags & RG__DELIVERS;
-    if (event->delivers)
-        rg__note_delivering(backend, event->session);
+    rg__note_opened(backend, event->session, event->delivers);
     return RG_ERROR_NONE;
 }
 
@@ -1726,6 +1727,11 @@ static size_t rg__user_at(const rg_backend *backend, uint64_t session) {
     return at;
 }
 
+/* 1 or 0, to be counted: the player gets messages. */
+static size_t rg__delivers(const struct rg__user *user) {
+    return user->payload_bytes_max == RG_SHORT_MESSAGE_BYTES_MAX;
+}
+
 static void rg__remove_user(rg_backend *backend, uint64_t session) {
     size_t mask = backend->users_room - 1, hole, at;
     if (backend->users_len == 0)
@@ -1734,6 +1740,8 @@ static void rg__remove_user(rg_backend *backend, uint64_t session) {
     if (backend->users[hole].session == 0)
         return;
     backend->users_len--;
+    backend->pointers_len -= backend->users[hole].user != NULL;
+    backend->delivering_len -= rg__delivers(&backend->users[hole]);
     /* Those behind it move up, as far as each may. */
     for (at = (hole + 1) & mask; backend->users[at].session != 0; at = (at + 1) & mask) {
         size_t home = rg__user_home(backend, backend->users[at].session);
@@ -1773,15 +1781,35 @@ static struct rg__user *rg__make_user(rg_backend *backend, uint64_t session) {
 }
 
 /* Without memory for it, the gateway drops what is too long, and counts it. */
-static void rg__note_delivering(rg_backend *backend, uint64_t session) {
+static void rg__note_opened(rg_backend *backend, uint64_t session, int delivers) {
     struct rg__user *place = rg__make_user(backend, session);
-    if (place != NULL)
-        place->delivers = 1;
+    if (place == NULL)
+        return;
+    backend->delivering_len -= rg__delivers(place);
+    place->payload_bytes_max = delivers ? RG_SHORT_MESSAGE_BYTES_MAX : RG_PAYLOAD_BYTES_MAX;
+    backend->delivering_len += rg__delivers(place);
 }
 
-static int rg__delivers(const rg_backend *backend, uint64_t session) {
-    return session != 0 && backend->users_len > 0 &&
-           backend->users[rg__user_at(backend, session)].delivers;
+/* The longest payload of a player of netcode; 0 of anybody else. A session of which nothing is known
+   is over, or about to be opened again: the gateway says what becomes of a payload for it. */
+static unsigned rg__netcode_bytes_max(const rg_backend *backend, uint64_t session) {
+    return session == 0 || backend->users_len == 0
+               ? 0
+               : backend->users[rg__user_at(backend, session)].payload_bytes_max;
+}
+
+/* Why a payload that is longer than every player takes cannot go to one player, if it cannot. */
+static int rg__check_long_payload(const rg_backend *backend, const struct rg__link *link,
+                                  uint64_t session, size_t bytes_len) {
+    unsigned bytes_max;
+    if (bytes_len <= RG_PAYLOAD_BYTES_MAX && backend->delivering_len == 0)
+        return RG_SEND_OK;
+    bytes_max = rg__netcode_bytes_max(backend, session);
+    if (bytes_max == RG_SHORT_MESSAGE_BYTES_MAX)
+        return RG_SEND_MESSAGE_LENGTH;
+    if (bytes_len > RG_PAYLOAD_BYTES_MAX && (bytes_max != 0 || link->version < 3))
+        return RG_SEND_PAYLOAD_LENGTH;
+    return RG_SEND_OK;
 }
 
 int rg_set_user(rg_backend *backend, uint64_t session, void *user) {
@@ -1790,19 +1818,21 @@ int rg_set_user(rg_backend *backend, uint64_t session, void *user) {
         errno = EINVAL;
         return -1;
     }
-    if (user == NULL && !rg__delivers(backend, session)) {
+    if (user == NULL && rg__netcode_bytes_max(backend, session) == 0) {
         rg__remove_user(backend, session);
         return 0;
     }
     place = rg__make_user(backend, session);
     if (place == NULL)
         return -1;
+    backend->pointers_len -= place->user != NULL;
+    backend->pointers_len += user != NULL;
     place->user = user;
     return 0;
 }
 
 void *rg_user(const rg_backend *backend, uint64_t session) {
-    if (backend == NULL || session == 0 || backend->users_len == 0)
+    if (backend == NULL || session == 0 || backend->pointers_len == 0)
         return NULL;
     return backend->users[rg__user_at(backend, session)].user;
 }
@@ -1889,6 +1919,7 @@ int rg_next_sized(rg_backend *backend, struct rg_event *event, size_t event_byte
 int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t bytes_len) {
     struct rg__link *link;
     uint8_t *record;
+    int refused;
     if (bytes == NULL || bytes_len < 1 || bytes_len > RG_LONG_PAYLOAD_BYTES_MAX)
         return RG_SEND_PAYLOAD_LENGTH;
     if (backend == NULL)
@@ -1898,10 +1929,11 @@ int rg_send(rg_backend *backend, uint64_t session, const void *bytes, size_t byt
         backend->stats.payloads_link_down++;
         return RG_SEND_LINK_DOWN;
     }
-    if (bytes_len > RG_PAYLOAD_BYTES_MAX && link->version < 3)
-        return RG_SEND_PAYLOAD_LENGTH;
-    if (bytes_len > RG_SHORT_MESSAGE_BYTES_MAX && rg__delivers(backend, session))
-        return RG_SEND_MESSAGE_LENGTH;
+    if (bytes_len > RG_SHORT_MESSAGE_BYTES_MAX) {
+        refused = rg__check_long_payload(backend, link, session, bytes_len);
+        if (refused != RG_SEND_OK)
+            return refused;
+    }
     record = rg__push(backend, link, RG__HEADER_BYTES + 8 + bytes_len, RG__PAYLOAD, 1);
     if (record == NULL)
         return RG_SEND_LINK_FULL;
@@ -1932,8 +1964,10 @@ size_t rg_multicast(rg_backend *backend, const uint64_t *sessions, size_t sessio
     if (backend == NULL || sessions == NULL || bytes == NULL || bytes_len < 1 ||
         bytes_len > RG_PAYLOAD_BYTES_MAX)
         return 0;
-    for (n = 0; bytes_len > RG_SHORT_MESSAGE_BYTES_MAX && n < sessions_len; n++)
-        if (rg__delivers(backend, sessions[n]))
+    for (n = 0; bytes_len > RG_SHORT_MESSAGE_BYTES_MAX && backend->delivering_len > 0 &&
+                n < sessions_len;
+         n++)
+        if (rg__netcode_bytes_max(backend, sessions[n]) == RG_SHORT_MESSAGE_BYTES_MAX)
             return 0;
     /* One pass for each worker needs no memory, and a gateway has few. */
     for (worker = 0; worker < backend->links_len; worker++) {

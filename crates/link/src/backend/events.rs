@@ -394,8 +394,8 @@ impl Backend {
                 return Some(Step::Payload { session, at: end - bytes.len()..end });
             }
             ToGame::Opened(_) | ToGame::OpenedPlain(_) => {
-                if let ToGame::Opened(Opened { session, delivers: true, .. }) = record {
-                    self.outbox.links[worker].note_delivering(session);
+                if let ToGame::Opened(Opened { session, delivers, .. }) = record {
+                    self.outbox.links[worker].note_opened(session, delivers);
                 }
                 self.inbox.unread.start = end;
                 return Some(Step::Opened { at: start..end });

@@ -8,7 +8,7 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
-    Hello, LONG_PAYLOAD_BYTES_MAX, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    Hello, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
     SHORT_MESSAGE_BYTES_MAX, SessionId, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_PLAIN,
     VERSION_SKIPPABLE, Writer,
 };
@@ -27,7 +27,10 @@ pub(super) struct Link {
     is_watched_for_room: bool,
     /// The gateway was told that it is to send nobody new.
     is_told_closed: bool,
-    /// The sessions to which the gateway delivers messages, as far as it says so.
+    /// The sessions of players of netcode: none of them takes a long payload.
+    netcode: HashSet<SessionId>,
+    /// Those of them to which the gateway delivers messages, as far as it says so. A set of its
+    /// own, which is empty in most games and then asked at no cost.
     delivering: HashSet<SessionId>,
     queue: Queue,
 }
@@ -48,6 +51,7 @@ impl Link {
             is_send_broken: false,
             is_watched_for_room: false,
             is_told_closed: false,
+            netcode: HashSet::new(),
             delivering: HashSet::new(),
             queue: Queue::new(queue_bundles),
         }
@@ -85,6 +89,7 @@ impl Link {
         self.is_send_broken = false;
         self.is_watched_for_room = false;
         self.is_told_closed = false;
+        self.netcode.clear();
         self.delivering.clear();
         self.queue.clear()
     }
@@ -105,13 +110,17 @@ impl Link {
         self.version = Some(version);
     }
 
-    /// A player has come who gets messages.
-    pub(super) fn note_delivering(&mut self, session: SessionId) {
-        self.delivering.insert(session);
+    /// A player of netcode has come.
+    pub(super) fn note_opened(&mut self, session: SessionId, delivers: bool) {
+        self.netcode.insert(session);
+        if delivers {
+            self.delivering.insert(session);
+        }
     }
 
     /// A session is over.
     pub(super) fn note_closed(&mut self, session: SessionId) {
+        self.netcode.remove(&session);
         self.delivering.remove(&session);
     }
 
@@ -132,9 +141,15 @@ impl Link {
         if self.delivering.contains(&session) {
             return Err(SendError::MessageLength);
         }
-        let takes_long = self.version.is_some_and(|version| version >= VERSION_PLAIN);
-        let bytes_max = if takes_long { LONG_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
-        if bytes_len <= bytes_max { Ok(()) } else { Err(SendError::PayloadLength) }
+        let fits = bytes_len <= PAYLOAD_BYTES_MAX || self.takes_long_payloads(session);
+        if fits { Ok(()) } else { Err(SendError::PayloadLength) }
+    }
+
+    /// A session of which nothing is known is over, or about to be opened again: the gateway says
+    /// what becomes of a payload for it.
+    fn takes_long_payloads(&self, session: SessionId) -> bool {
+        let has_long = self.version.is_some_and(|version| version >= VERSION_PLAIN);
+        has_long && !self.netcode.contains(&session)
     }
 
     /// Reads one datagram. A `buf` that is filled to its end has cut one off.

@@ -26,7 +26,7 @@ pub enum SendError {
     LinkDown,
     /// The gateway does not read its end fast enough; the queue is full.
     LinkFull,
-    /// A payload of 0 bytes or of more than 1200; to one player, on a link from
+    /// A payload of 0 bytes or of more than 1200; to one player of a plain listener, on a link from
     /// [`VERSION_PLAIN`](super::super::bundle::VERSION_PLAIN) on, of more than 1472.
     PayloadLength,
     /// A message of no byte, or longer than one on its channel may be; also a payload of more than
