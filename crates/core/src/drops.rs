@@ -272,7 +272,8 @@ drop_reasons! {
     /// An answer that is more than a source may be sent that has not answered yet.
     AnswerLimited = "answer_limited",
     /// The source of an open session has not been heard for a while, and nothing has proven where
-    /// it is: it is sent nothing until it is heard.
+    /// it is: it is sent nothing until it is heard. Or another player has the address of an Unreal
+    /// player's session: that is sent nothing until its player has proven where it is.
     SourcePaused = "source_paused",
     /// More than the source of an open session has earned by what was heard of it.
     CreditSpent = "credit_spent",

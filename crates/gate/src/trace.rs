@@ -75,6 +75,9 @@ pub enum Fact {
     Challenged,
     /// The player was told that it may not come in.
     Denied,
+    /// Another player has proven to be at this address: the session goes on without one, until its
+    /// own player has proven where it is.
+    Displaced,
     /// A datagram went no further.
     Dropped {
         /// Why.

@@ -113,7 +113,7 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
     match record.fact {
         Fact::AskedToRestart => (
             "asked_to_restart",
-            "a game packet without a session: asked to begin the handshake again".to_owned(),
+            "a game packet that fits no session here: asked to begin the handshake again".to_owned(),
         ),
         Fact::Began { session, backend, slot, took_ns } => {
             let backend = backend_name(setup, backend);
@@ -132,6 +132,11 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
             ("challenged", "asked to prove the address (challenge sent)".to_owned())
         }
         Fact::Denied => ("denied", "told that it may not come in (denial sent)".to_owned()),
+        Fact::Displaced => (
+            "displaced",
+            "another player is at this address now: the session waits until its own has shown where it is"
+                .to_owned(),
+        ),
         Fact::Dropped { why, detail } => {
             put("reason", why.name().into());
             detail_fields(&detail, &mut put);

@@ -35,4 +35,5 @@ pub(crate) mod servers;
 pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod stateless;
+pub(crate) mod swaps;
 pub(crate) mod timers;

@@ -11,3 +11,4 @@ mod moves;
 mod network;
 mod repeats;
 pub(super) mod rig;
+mod swaps;

@@ -26,7 +26,7 @@ impl UnrealFront {
     /// The open session at a place, where there is one.
     pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
         let session = self.sessions.get(index).filter(|session| !session.is_opening())?;
-        let address = self.sessions.address(index);
+        let address = self.last_address(index);
         let rules = rules_of(common, address.listener).ok()?;
         let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
         let place = self.sessions.place(index);

@@ -3,7 +3,8 @@
 //! A restart response proves two things: with the new cookie that its sender receives at the new
 //! address, and with the original one that it knows the session. The session moves, the game server
 //! notices nothing, and each proof moves a session once: a recorded one moves nothing back, nor
-//! does one that was held back while the player moved on.
+//! does one that was held back while the player moved on. A session that was at the new address
+//! has none from then on, until its own player has proven where it is ([`swaps`](super::swaps)).
 //!
 //! Sessions do not change their worker. Where the kernel hashes the new address to another one,
 //! that one finds the owner by the cookie, hands the response over, and forwards everything from
@@ -12,7 +13,6 @@
 //! address is forgotten again.
 
 use crate::arrivals::Origin;
-use crate::counters::Ended;
 use crate::front::unreal::datagrams::count_handled;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
@@ -21,6 +21,7 @@ use crate::ids::WorkerId;
 use crate::mail::{Steering, forget_steering, steer_to};
 use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
@@ -62,15 +63,16 @@ impl UnrealFront {
         self.check_outdated(known, &proof)?;
         self.check_outdated(Some(index), &proof)?;
         turn.common.claims.cookies().check_unused(&proof.cookie)?;
-        if let Some(other) = known {
-            self.end_session(turn, other, Ended::Replaced);
-        }
+        let before = self.last_address(index);
         let limits = &turn.common.setup.listeners[listener].limits;
         let claim = &mut self.sessions.at_mut(index).claim;
         turn.common.claims.relocate(claim, origin.address.endpoint, limits)?;
         turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
+        if let Some(other) = known {
+            self.displace(turn, other);
+        }
         self.sessions.at_mut(index).prove(&proof);
-        self.move_session(turn, index, origin);
+        self.move_session(turn, index, origin, before);
         self.send_ack(turn, index, packet, bytes.len())?;
         count_handled(turn, Kind::RestartResponse);
         Ok(())
@@ -86,17 +88,20 @@ impl UnrealFront {
         owner: Resident,
     ) -> Result<(), DropReason> {
         let Response { proof, bytes, .. } = response;
-        if origin.forwarded_by.is_some() {
-            return Err(DropReason::CookieUnknown);
-        }
         self.check_outdated(known, &proof)?;
         // A proof that has done its work, recorded or repeated, changes nothing here; the owner may
         // repeat its answer.
-        if turn.common.claims.cookies().check_unused(&proof.cookie).is_ok() {
-            // The player who was at this address is not there any more.
-            if let Some(index) = known {
-                self.end_session(turn, index, Ended::Replaced);
-            }
+        let is_unused = turn.common.claims.cookies().check_unused(&proof.cookie).is_ok();
+        // The player who was at this address is not there any more.
+        if let Some(index) = known.filter(|_| is_unused) {
+            self.displace(turn, index);
+        }
+        if origin.forwarded_by.is_some() {
+            // Whoever forwards what comes from there is told that it is not for us any more, and
+            // finds the owner by itself when the player repeats its response.
+            return Err(DropReason::CookieUnknown);
+        }
+        if is_unused {
             let (address, worker) = (origin.address, owner.worker);
             turn.common.steer(Steering { address, worker, departed_at: None });
         }
@@ -114,8 +119,13 @@ impl UnrealFront {
         if index.is_some_and(is_outdated) { Err(DropReason::ResponseReplayed) } else { Ok(()) }
     }
 
-    fn move_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, origin: &Origin) {
-        let old = *self.sessions.address(index);
+    fn move_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        origin: &Origin,
+        before: Address,
+    ) {
         let session = self.sessions.at_mut(index);
         session.socket = origin.socket;
         session.local = origin.local;
@@ -126,7 +136,7 @@ impl UnrealFront {
             turn.common
                 .neighbours
                 .mail_out
-                .push((worker, forget_steering(old, turn.common.worker.id)));
+                .push((worker, forget_steering(before, turn.common.worker.id)));
         }
         if let Some(worker) = origin.forwarded_by {
             turn.common
@@ -135,7 +145,7 @@ impl UnrealFront {
                 .push((worker, steer_to(origin.address, turn.common.worker.id)));
         }
         turn.common.counters.port_switches += 1;
-        turn.common.trace(&origin.address, None, Fact::Moved { from: old.endpoint });
+        turn.common.trace(&origin.address, None, Fact::Moved { from: before.endpoint });
     }
 
     /// A datagram that another worker has received, for a session of ours or one that may be.

@@ -34,6 +34,18 @@ impl UnrealFront {
         turn: &mut Turn<'_>,
         index: Entry<Session>,
         origin: &Origin,
+        game: (Ids, BitReader<'_>),
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let passed = self.pass_up(turn, index, origin, game, bytes);
+        passed.or_else(|why| self.doubt(turn, index, origin, game, (bytes.len(), why)))
+    }
+
+    fn pass_up(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        origin: &Origin,
         (ids, reader): (Ids, BitReader<'_>),
         bytes: &[u8],
     ) -> Result<(), DropReason> {
@@ -107,6 +119,7 @@ impl UnrealFront {
         if let Err(why) = self.step_answer(turn, index, bytes) {
             turn.common.count_from_link(match why {
                 DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
+                DropReason::SourcePaused => DropReason::SourcePaused,
                 _ => DropReason::ServerPacketInvalid,
             });
         }
@@ -154,6 +167,10 @@ impl UnrealFront {
         if guard.pass(Sender::Server, reader, bytes, *hash, gaps)? == Passed::Closing {
             session.closed_ns = turn.now.mono_ns;
         }
+        if self.is_displaced(index) {
+            return Err(DropReason::SourcePaused);
+        }
+        let session = self.sessions.at(index);
         let (player_ids, target) = (session.player_ids, session.target(address.endpoint));
         let backend = session.claim.backend;
         let framing = self.framing(address.listener)?;
@@ -182,7 +199,7 @@ impl UnrealFront {
     ) -> Claim {
         let address = *self.sessions.address(index);
         let resident = self.resident(turn, index);
-        turn.common.trace_end(&address, None, why);
+        turn.common.trace_end(&self.last_address(index), None, why);
         let session = self.sessions.at_mut(index);
         let claim = session.claim;
         if let Some(cookie) = session.cookie() {
