@@ -11,8 +11,8 @@ use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
-    MessagePart, Opened, Quality, RecordError, SessionId, ToGame, ToGateway,
-    USER_DATA_BYTES, Writer,
+    MessagePart, Opened, Quality, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
+    Writer,
 };
 
 use crate::command::{ringgate, run};

@@ -70,7 +70,7 @@ impl Fronts {
         for front in Front::ALL {
             match front {
                 Front::Netcode => self.netcode.listeners[number] = ListenerRules::new(listener),
-                Front::Unreal => self.unreal.faces[number] = Face::of(listener),
+                Front::Unreal => self.unreal.faces[number] = Face::of(number, listener),
                 Front::Plain => {
                     let now_ns = turn.now.mono_ns;
                     self.plain.listeners[number] = PlainListener::new(listener, now_ns);

@@ -215,7 +215,9 @@ const fn in_general(why: DropReason) -> &'static str {
         R::LinkEnded => "its link has ended",
         R::PayloadLength => "a payload that is too long, or empty",
         R::AnswerLimited => "more than may be sent to a source that is not proven",
-        R::SourcePaused => "the player is silent or another one has its address, and it is sent nothing until it is heard",
+        R::SourcePaused => {
+            "the player is silent or another one has its address, and it is sent nothing until it is heard"
+        }
         R::CreditSpent => "more than the player has earned by what was heard of it",
         R::SequenceExhausted => "the session has used up its numbers",
         R::SendBufferFull | R::SendRefused => "the kernel did not send it",

@@ -100,9 +100,17 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
     }
     for listener in common.listeners.ids() {
         match common.front(listener) {
-            Front::Unreal => sink.append(Kind::UnrealListener, |out| {
-                fronts.unreal.hand_over_listener(listener, out);
-            })?,
+            Front::Unreal => {
+                sink.append(Kind::UnrealListener, |out| {
+                    fronts.unreal.hand_over_listener(listener, out);
+                })?;
+                if let Some(called) = fronts.unreal.called_otherwise(listener) {
+                    sink.append(Kind::UnrealCalled, |out| {
+                        listener.write(out);
+                        called.write(out);
+                    })?;
+                }
+            }
             Front::Plain => sink.append(Kind::PlainListener, |out| {
                 fronts.plain.hand_over_listener(listener, out);
             })?,

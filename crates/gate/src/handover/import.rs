@@ -208,6 +208,7 @@ impl Import {
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeListener => fronts.netcode.take_listener(&mut from),
             Kind::UnrealListener => fronts.unreal.take_listener(&mut from),
+            Kind::UnrealCalled => fronts.unreal.take_called(&mut from),
             Kind::UnrealServer => fronts.unreal.take_server(&mut from),
             Kind::PlainListener => fronts.plain.take_listener(common, &mut from),
             _ => take_common(common, kind, &mut from),

@@ -297,6 +297,7 @@ kinds! {
     PlainProof = 0x8005, "what is known of a plain source";
     LeavingListener = 0x8006, "a listener that drains";
     NetcodeFarewell = 0x8007, "what a player is told last";
+    UnrealCalled = 0x8008, "what an Unreal listener is called in cookies";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

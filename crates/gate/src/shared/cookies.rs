@@ -264,17 +264,18 @@ impl Keyring {
         }
     }
 
-    /// What a client at `source` has to answer, to show that it receives there.
+    /// What a client at `source` has to answer, to show that it receives there. `listener` is what
+    /// the one that it asks is [called](crate::front::unreal::probed::Face::called).
     pub(crate) fn challenge(
         &self,
         now_ns: u64,
         source: Endpoint,
         client_id: u8,
-        listener: ListenerId,
+        listener: u16,
     ) -> Proof {
         let secret_id = self.epoch.active();
         let timestamp = Timestamp::from_ns(now_ns);
-        let input = MacInput::new(timestamp, source, client_id, listener.0.into());
+        let input = MacInput::new(timestamp, source, client_id, listener.into());
         let cookie = Cookie(self.macs[secret_id.index()].tag(input.as_bytes()));
         Proof { secret_id, timestamp, cookie }
     }
@@ -286,10 +287,9 @@ impl Keyring {
         proof: &Proof,
         source: Endpoint,
         client_id: u8,
-        listener: ListenerId,
+        listener: u16,
     ) -> Result<(), DropReason> {
-        let listener = listener.0.into();
-        let input = proof_input(&self.epoch, proof, now_ns, source, client_id, listener)?;
+        let input = proof_input(&self.epoch, proof, now_ns, source, client_id, listener.into())?;
         let mac = &self.macs[proof.secret_id.index()];
         if mac.verify(input.as_bytes(), &proof.cookie.0) {
             Ok(())

@@ -8,9 +8,8 @@ use std::path::Path;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
-    Hello, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    SHORT_MESSAGE_BYTES_MAX, SessionId, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_PLAIN,
-    VERSION_SKIPPABLE, Writer,
+    Hello, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
+    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
 };
 use super::SendStats;
 use super::outbox::SendError;

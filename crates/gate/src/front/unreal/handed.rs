@@ -211,9 +211,23 @@ impl UnrealFront {
     }
 
     pub(crate) fn take_listener(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let before = u16::read(&mut Reader::new(from.rest(), from.maps()))?;
         let listener = ListenerId::read(from)?;
-        let face = Face::take_over(from)?;
+        let face = Face::take_over(before, from)?;
         *self.faces.get_mut(listener).ok_or(Broken::Invalid("listener"))? = face;
+        Ok(())
+    }
+
+    /// What a listener is called in cookies, where that is not its number.
+    pub(crate) fn called_otherwise(&self, listener: ListenerId) -> Option<u16> {
+        let called = self.faces[listener].called;
+        (called != listener.0).then_some(called)
+    }
+
+    pub(crate) fn take_called(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let listener = ListenerId::read(from)?;
+        let face = self.faces.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
+        face.called = u16::read(from)?;
         Ok(())
     }
 

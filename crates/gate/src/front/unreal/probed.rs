@@ -2,6 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use crate::ids::ListenerId;
 use crate::setup::{Listener, Unreal};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::drops::DropReason;
@@ -51,13 +52,18 @@ pub(crate) struct Face {
     pub(crate) identity: Option<Identity>,
     /// A bit for each session number that any of them has said: players were told one of these.
     pub(crate) sessions: u8,
+    /// What the listener is called in the cookies of its challenges: the number that it had in the
+    /// first process that had it, so that a newcomer may begin in one process and go on in the
+    /// next. Two listeners of a later process may be called the same; a cookie is for one address
+    /// and is used once all the same.
+    pub(crate) called: u16,
 }
 
 impl Face {
     /// Of a listener whose servers have not said anything yet.
-    pub(crate) fn of(listener: &Listener) -> Self {
+    pub(crate) fn of(number: ListenerId, listener: &Listener) -> Self {
         let framing = listener.unreal().map_or_else(Framing::default, |rules| rules.framing);
-        Self { framing, ..Self::default() }
+        Self { framing, called: number.0, ..Self::default() }
     }
 
     /// The request to restart, for a game packet from an unknown address.
@@ -187,18 +193,18 @@ impl Probed {
 }
 
 impl Face {
-    /// Writes what players were told.
+    /// Writes what players were told. What the listener is called has a record of its own.
     pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
-        let Self { framing, identity, sessions } = self;
+        let Self { framing, identity, sessions, called: _ } = self;
         Carry::write(framing, out);
         identity.write(out);
         sessions.write(out);
     }
 
-    /// Goes on with it.
-    pub(crate) fn take_over(from: &mut Reader<'_>) -> Result<Self, Broken> {
+    /// Goes on with it, for a listener that had that number.
+    pub(crate) fn take_over(number: u16, from: &mut Reader<'_>) -> Result<Self, Broken> {
         let (framing, identity) = (Carry::read(from)?, Carry::read(from)?);
-        Ok(Self { framing, identity, sessions: u8::read(from)? })
+        Ok(Self { framing, identity, sessions: u8::read(from)?, called: number })
     }
 }
 

@@ -61,8 +61,8 @@ impl UnrealFront {
     /// Learns which backends serve Unreal games.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         self.probed.resize_with(setup.backends.len(), || None);
-        for listener in setup.listeners.iter().skip(self.faces.len()) {
-            self.faces.push(Face::of(listener));
+        for (number, listener) in setup.listeners.pairs().skip(self.faces.len()) {
+            self.faces.push(Face::of(number, listener));
         }
         for listener in &setup.listeners {
             let Some(rules) = listener.unreal() else { continue };

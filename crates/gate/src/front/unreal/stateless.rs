@@ -139,7 +139,8 @@ impl UnrealFront {
         let identity = face.identity.ok_or(DropReason::RequestBackendDown)?;
         turn.common.admit_request(turn.now, &origin.address)?;
         let client_id = packet.ids.client();
-        let proof = self.keyring(turn)?.challenge(turn.now.mono_ns, endpoint, client_id, listener);
+        let now_ns = turn.now.mono_ns;
+        let proof = self.keyring(turn)?.challenge(now_ns, endpoint, client_id, face.called);
         let answer = identity.answer(packet, Body::Challenge(proof));
         self.answer(turn, origin, &answer, bytes)?;
         turn.common.trace(&origin.address, None, Fact::Challenged);
@@ -156,8 +157,8 @@ impl UnrealFront {
     ) -> Result<(), DropReason> {
         turn.common.admit_request(turn.now, &origin.address)?;
         let endpoint = origin.address.endpoint;
-        let (client_id, listener) = (packet.ids.client(), origin.address.listener);
-        self.keyring(turn)?.verify(turn.now.mono_ns, proof, endpoint, client_id, listener)
+        let (client_id, called) = (packet.ids.client(), self.faces[origin.address.listener].called);
+        self.keyring(turn)?.verify(turn.now.mono_ns, proof, endpoint, client_id, called)
     }
 
     /// A proof that was not needed, because its player has a session already: it is noted as used,

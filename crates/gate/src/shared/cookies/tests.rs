@@ -9,6 +9,8 @@ use ringgate_core::proto::unreal::timing::{ROTATION_NS, ROTATION_SPREAD_NS};
 const S: u64 = 1_000_000_000;
 const START: u64 = 100 * S;
 const LISTENER: ListenerId = ListenerId(2);
+/// In cookies.
+const CALLED: u16 = 2;
 const HOME: Endpoint = Endpoint::v4([192, 0, 2, 1], 5000);
 const LIMITS: ClaimLimits = ClaimLimits { sessions_max: 4, tokens_max: 3 };
 
@@ -51,9 +53,9 @@ fn a_worker_copies_the_secrets_when_they_have_changed() {
 #[test]
 fn one_workers_challenge_is_anothers_proof_until_its_secret_has_been_replaced() {
     let cookies = started();
-    let proof = keyring(&cookies).challenge(START, HOME, 5, LISTENER);
+    let proof = keyring(&cookies).challenge(START, HOME, 5, CALLED);
     let verify =
-        |cookies: &Cookies, now_ns| keyring(cookies).verify(now_ns, &proof, HOME, 5, LISTENER);
+        |cookies: &Cookies, now_ns| keyring(cookies).verify(now_ns, &proof, HOME, 5, CALLED);
     assert_eq!(verify(&cookies, START), Ok(()));
     assert_eq!(verify(&cookies, START + 40 * S), Err(DropReason::CookieExpired));
     assert_eq!(verify(&cookies, START + 40 * S - 1), Ok(()), "as long as nothing rotates");
@@ -68,47 +70,47 @@ fn both_secrets_are_there_from_the_start() {
     let keyring = keyring(&started());
     let other = SecretId::from_bit(!keyring.epoch.active().bit());
     let timestamp = Timestamp::from_ns(START - S);
-    let input = MacInput::new(timestamp, HOME, 5, LISTENER.0.into());
+    let input = MacInput::new(timestamp, HOME, 5, CALLED.into());
     let cookie = Cookie(keyring.macs[other.index()].tag(input.as_bytes()));
     let proof = Proof { secret_id: other, timestamp, cookie };
-    assert_eq!(keyring.verify(START, &proof, HOME, 5, LISTENER), Ok(()));
+    assert_eq!(keyring.verify(START, &proof, HOME, 5, CALLED), Ok(()));
 }
 
 #[test]
 fn every_bit_of_a_proof_and_of_its_address_matters() {
     let keyring = keyring(&started());
-    let proof = keyring.challenge(START, HOME, 5, LISTENER);
+    let proof = keyring.challenge(START, HOME, 5, CALLED);
     let is_refused = |proof: &Proof, source, client_id, listener| {
         keyring.verify(START, proof, source, client_id, listener).is_err()
     };
-    assert!(!is_refused(&proof, HOME, 5, LISTENER));
+    assert!(!is_refused(&proof, HOME, 5, CALLED));
     for bit in 0..160 {
         let mut cookie = proof.cookie;
         cookie.0[bit / 8] ^= 1 << (bit % 8);
-        assert!(is_refused(&Proof { cookie, ..proof }, HOME, 5, LISTENER), "cookie bit {bit}");
+        assert!(is_refused(&Proof { cookie, ..proof }, HOME, 5, CALLED), "cookie bit {bit}");
     }
     for bit in 0..64 {
         let timestamp = Timestamp::from_wire(proof.timestamp.to_wire() ^ 1 << bit);
-        assert!(is_refused(&Proof { timestamp, ..proof }, HOME, 5, LISTENER), "time bit {bit}");
+        assert!(is_refused(&Proof { timestamp, ..proof }, HOME, 5, CALLED), "time bit {bit}");
     }
     let secret_id = SecretId::from_bit(!proof.secret_id.bit());
-    assert!(is_refused(&Proof { secret_id, ..proof }, HOME, 5, LISTENER));
+    assert!(is_refused(&Proof { secret_id, ..proof }, HOME, 5, CALLED));
     for bit in 0..16 {
         assert!(
-            is_refused(&proof, HOME.with_port(HOME.port() ^ 1 << bit), 5, LISTENER),
+            is_refused(&proof, HOME.with_port(HOME.port() ^ 1 << bit), 5, CALLED),
             "port bit {bit}"
         );
-        assert!(is_refused(&proof, HOME, 5, ListenerId(2 ^ 1 << bit)), "listener bit {bit}");
+        assert!(is_refused(&proof, HOME, 5, CALLED ^ 1 << bit), "listener bit {bit}");
     }
     for bit in 0..32 {
         let ip = u32::from_be_bytes([192, 0, 2, 1]) ^ 1 << bit;
         assert!(
-            is_refused(&proof, Endpoint::v4(ip.to_be_bytes(), HOME.port()), 5, LISTENER),
+            is_refused(&proof, Endpoint::v4(ip.to_be_bytes(), HOME.port()), 5, CALLED),
             "ip bit {bit}"
         );
     }
     (0..3).for_each(|bit| {
-        assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, LISTENER), "client bit {bit}");
+        assert!(is_refused(&proof, HOME, 5 ^ 1 << bit, CALLED), "client bit {bit}");
     });
 }
 

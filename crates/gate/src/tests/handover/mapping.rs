@@ -3,11 +3,12 @@
 use super::super::clients::{Player, Scribe};
 use super::super::games::{Game, Heard};
 use super::super::rig::{Rig, bundle_backend, home, listener};
+use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_listener, unreal_setup};
 use super::STREAM_BYTES;
 use crate::counters::Ended;
 use crate::handover::Rehearsal;
 use crate::ids::{BackendId, ListenerId};
-use crate::setup::{Backend, Intake, Setup};
+use crate::setup::{Backend, Intake, Listener, Setup};
 use ringgate_core::drops::DropReason;
 use std::sync::Arc;
 
@@ -59,6 +60,29 @@ fn who_has_no_listener_or_no_backend_any_more_is_ended_and_counted() {
         let claims = &rig.host.gate().common.claims;
         assert_eq!((claims.players(BackendId(0)), claims.sessions(ListenerId(0))), (0, 0));
         rig.turn();
+    }
+}
+
+#[test]
+fn an_unreal_newcomer_goes_on_whatever_number_its_listener_has_by_then() {
+    let behind = |others: usize| {
+        let mut setup = unreal_setup(1);
+        let own = std::mem::take(&mut setup.listeners);
+        let other = |n| Listener { name: format!("other-{n}"), ..unreal_listener(&[0]) };
+        setup.listeners =
+            (0..others).map(other).chain(own.iter().cloned()).collect::<Vec<_>>().into();
+        setup
+    };
+    for hand_overs in [&[1][..], &[2, 1], &[1, 0], &[2, 2, 1]] {
+        let mut arena = Arena::new(behind(0), 1);
+        let mut newcomer = UnrealPlayer::new(&arena, 1);
+        newcomer.step(&mut arena);
+        for &others in hand_overs {
+            assert_eq!(hand_over_to(arena.rig(), behind(others)), 0);
+        }
+        newcomer.step(&mut arena);
+        assert!(newcomer.peer.is_some(), "{hand_overs:?}");
+        assert!(newcomer.plays(&mut arena));
     }
 }
 
