@@ -21,8 +21,8 @@ pub struct Door {
 }
 
 impl Door {
-    /// Binds both. A port of 0 is one that the kernel chooses: it does so for connections, and asked
-    /// again where another socket has that number for datagrams.
+    /// Binds both. A port of 0 is one that the kernel chooses: it does so for connections, and is
+    /// asked again where another socket has that number for datagrams.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
         let tries = if address.port() == 0 { CHOICES_MAX } else { 1 };
         let mut bound = Self::bind_once(address);
