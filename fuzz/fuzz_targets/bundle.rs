@@ -6,6 +6,10 @@
 use libfuzzer_sys::fuzz_target;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{Frames, ToGame, ToGateway, VERSION_MAX, VERSION_MIN, Writer};
+use written::{write_to_game, write_to_gateway};
+
+#[path = "../../crates/link/src/bundle/tests/written.rs"]
+mod written;
 
 fuzz_target!(|datagram: &[u8]| {
     let datagram = &datagram[..datagram.len().min(BUNDLE_BYTES_MAX)];
@@ -49,46 +53,5 @@ fn check_offer(record: &ToGateway<'_>) {
     {
         let offered = hello.version_min..=hello.version_min.max(hello.version_max.into());
         assert!(offered.contains(&version) && (VERSION_MIN..=VERSION_MAX).contains(&version));
-    }
-}
-
-fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> bool {
-    match record {
-        ToGame::Welcome(welcome) => writer.welcome(welcome),
-        ToGame::Opened(opened) => writer.opened(opened),
-        ToGame::OpenedPlain(opened) => writer.opened_plain(opened),
-        ToGame::Payload { session, bytes } => writer.payload(*session, bytes),
-        ToGame::Message(part) => writer.message(part),
-        ToGame::Report { session, token, is_delivered } => {
-            writer.report(*session, *token, *is_delivered)
-        }
-        ToGame::Room { session, is_full, waiting_bytes } => {
-            writer.room(*session, *is_full, *waiting_bytes)
-        }
-        ToGame::Quality { session, quality } => writer.quality(*session, quality),
-        ToGame::Closed { session, reason } => writer.closed(*session, *reason),
-        ToGame::Pong { token } => writer.pong(*token),
-        ToGame::Draining { left_ms } => writer.draining(*left_ms),
-        ToGame::Undrained => writer.undrained(),
-        ToGame::TakenOver { generation } => writer.taken_over(*generation),
-        ToGame::Players { count, grace_ms } => writer.players(*count, *grace_ms),
-        ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
-        ToGame::Unknown(frame) => writer.frame(*frame),
-    }
-}
-
-fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) -> bool {
-    match record {
-        ToGateway::Hello(hello) => writer.hello(hello),
-        ToGateway::Payload { session, bytes } => writer.payload(*session, bytes),
-        ToGateway::Multicast { sessions, bytes } => {
-            writer.multicast(&sessions.iter().collect::<Vec<_>>(), bytes)
-        }
-        ToGateway::Message(part) => writer.message(part),
-        ToGateway::AskQuality { session } => writer.ask_quality(*session),
-        ToGateway::Close { session, reason } => writer.close(*session, *reason),
-        ToGateway::Ping { token } => writer.ping(*token),
-        ToGateway::Intake { is_open } => writer.intake(*is_open),
-        ToGateway::Unknown(frame) => writer.frame(*frame),
     }
 }

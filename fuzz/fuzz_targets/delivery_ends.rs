@@ -122,7 +122,7 @@ impl World {
     }
 
     fn arrive(&mut self, from: usize, place: usize, stays: bool) {
-        let Self { ends, sides, now_ns, is_honest } = self;
+        let Self { ends, sides, now_ns, is_honest, .. } = self;
         let side = &mut sides[from];
         let place = place.min(side.under_way.len().saturating_sub(1));
         let packet =

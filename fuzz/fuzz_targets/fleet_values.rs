@@ -63,7 +63,10 @@ fn ask(body: &[u8]) {
         if let Some(backend) = token.place.backend.as_ref().map(|it| it.as_str())
             && backend.len() <= wanted::BACKEND_NAME_MAX
         {
-            wanted::user_data(backend, &token.user_data);
+            for tag in [None, Some(body.len() as u64)] {
+                let data = wanted::user_data(backend, &token.user_data, tag);
+                assert!(data.starts_with(backend.as_bytes()));
+            }
         }
     }
     if let Ok(batch) = WantedBatch::parse(body) {
