@@ -18,7 +18,7 @@ mod listeners;
 use crate::config::{self, Config, Link};
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::{
-    Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Setup,
+    Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Setup, clash,
 };
 use ringgate_os::process;
 
@@ -79,6 +79,9 @@ pub(super) fn next(
     let batch_delay = plan::batch_delay(&new.gateway);
     let revision = setup.revision + 1;
     let next = Setup { listeners, backends, batch_delay, revision, ..setup.clone() };
+    if let Some(refusal) = clash(&next, setup) {
+        return Err(vec![refusal]);
+    }
     let mut changes = changes(old, setup, new, &next);
     changes.extend(super::agents::changes(old, new));
     let (added, removed, returned) = movements(setup, &next, &fates, &mut changes);

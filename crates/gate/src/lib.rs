@@ -21,6 +21,7 @@ mod arrivals;
 pub mod body;
 mod capture;
 mod captures;
+mod clash;
 mod common;
 mod counters;
 mod denied;
@@ -57,6 +58,7 @@ mod turnover;
 mod watching;
 
 pub use capture::{Capture, Captured, Meant};
+pub use clash::clash;
 pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
 pub use denied::Denied;
 pub use front::netcode::filter::filter as netcode_filter;

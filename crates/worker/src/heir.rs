@@ -26,7 +26,8 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::handover::{Arrived, Format, Import, Kept, Leaving, SharedImport};
 use ringgate_gate::{
-    Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId, WorkerIndex,
+    Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId,
+    WorkerIndex, clash,
 };
 use ringgate_io::{AnyDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
@@ -123,6 +124,9 @@ impl<'a> Heir<'a> {
             Ok((number, row))
         });
         let leaving = leaving.collect::<Result<Vec<_>, String>>()?;
+        if let Some(refusal) = clash(&setup, &setup) {
+            return Err(refusal);
+        }
         predecessor.reserve(&mut setup);
         let setup = Arc::new(setup);
         let ours = Format::of(&setup, plan.workers, clock::boot_id());

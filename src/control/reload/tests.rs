@@ -237,6 +237,40 @@ fn listeners_come_and_go_and_their_numbers_are_used_again() {
     assert_eq!(running.listeners(), names);
 }
 
+/// Nobody could tell whom an answer of the server is for.
+#[test]
+fn a_backend_of_a_listener_that_drains_is_behind_no_listener_of_another_protocol() {
+    let plain = |text: &str, backend: &str| {
+        format!(
+            "{text}[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:40009\"]\n\
+            backends = [\"{backend}\"]\nmax_sessions = 9\n"
+        )
+    };
+    // The first process has had a plain listener, before a server of its own.
+    let own =
+        "[[backend]]\nname = \"c\"\nlink = \"udp\"\naddress = \"127.0.0.1:7009\"\nslots = 8\n";
+    let both = plain(&format!("{}{own}", one_listener()), "c");
+    let mut running = Running::start(&both);
+    let only_plain = |backend: &str| {
+        let text = plain(&format!("{}{own}", one_listener()), backend);
+        let (head, rest) = text.split_once("[[listener]]").expect("the first");
+        let (_, backends) = rest.split_once("[[backend]]").expect("behind it");
+        format!("{head}[[backend]]{backends}")
+    };
+    for backend in ["a", "b"] {
+        let refused = running.reload(&only_plain(backend));
+        let why = format!(
+            "listener any: backend {backend} is behind listener eu, whose players speak netcode; try again when that one has gone"
+        );
+        assert_eq!(refused, Err(vec![why.clone()]), "in one step");
+        let mut running = Running::start(&both);
+        running.reload(&only_plain("c")).expect("its own server");
+        assert_eq!(running.reload(&only_plain(backend)), Err(vec![why]), "while it drains");
+        running.close(ListenerId(0));
+        running.reload(&only_plain(backend)).expect("it has gone");
+    }
+}
+
 #[test]
 fn a_listener_that_moves_drains_where_it_was() {
     let mut running = Running::start(&one_listener());

@@ -4,7 +4,7 @@
 use super::super::clients::{Player, Scribe};
 use super::super::games::{Game, Heard};
 use super::super::plain::{SERVERS, arrived, numbered, plain_setup_with, play_with, unet};
-use super::super::rig::{Rig, bundle_backend, endpoint, home, listener};
+use super::super::rig::{Rig, bundle_backend, endpoint, home, listener, udp_backend};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::rehearse;
 use crate::handover::{Format, Kept, Leaving, Sink};
@@ -152,6 +152,23 @@ fn plain_players_play_on_by_the_rules_that_they_began_with() {
     }
     rig.answer_udp(endpoint(SERVERS[other]), half_open, b"a");
     assert_eq!(rig.take_for(home(3)), [b"a"], "whoever has begun goes on");
+}
+
+/// A successor that finds a server before which one protocol drains and another serves.
+#[test]
+fn a_server_is_not_shared_by_players_of_two_protocols() {
+    for backend in [bundle_backend("arena", 4), udp_backend("arena", "127.0.0.1:7000", 4)] {
+        let plain = plain_setup_with(8, |_| {}).listeners[FIRST].clone();
+        let plain = Listener { backends: vec![crate::ids::BackendId(0)], ..plain };
+        let drains = Listener { phase: Phase::Draining, ..listener("eu", &[0]) };
+        let mut both = Setup::new(vec![plain, drains], vec![backend], 77);
+        let why = crate::clash(&both, &both).expect("a sentence");
+        assert!(why.contains("arena is behind listener eu, whose players speak netcode"), "{why}");
+        both.listeners[FIRST].phase = Phase::Draining;
+        assert_eq!(crate::clash(&both, &both), None, "nobody new comes");
+        both.listeners[FIRST] = listener("us", &[0]);
+        assert_eq!(crate::clash(&both, &both), None, "of the same protocol");
+    }
 }
 
 /// Two of a name, one of which drains: as after a reload that has given it other addresses.
