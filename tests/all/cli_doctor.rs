@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -10,8 +10,9 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use crate::agent::{NAMES, agent_file, certificates};
 use crate::command::{Ran, ringgate, run};
+use crate::control_rig::wait_for;
 use crate::folder::Folder;
-use crate::own::{own_address, own_ip};
+use crate::own::{own_address, own_ip, take_again};
 
 #[test]
 fn what_bites_decides_the_exit_code() {
@@ -72,8 +73,9 @@ fn doctor(file: &Path) -> Ran {
 #[test]
 fn a_port_in_use_bites_and_its_holder_is_named() {
     let folder = Folder::new();
-    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = stranger.local_addr().expect("bound").to_string();
+    let own = own_address();
+    let stranger = UdpSocket::bind(own).expect("ours");
+    let address = own.to_string();
     let file = config(&folder, "", &address);
     let ran = doctor(&file);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
@@ -83,6 +85,7 @@ fn a_port_in_use_bites_and_its_holder_is_named() {
     assert!(line.contains(&holder), "{line}");
 
     drop(stranger);
+    drop(take_again(|| UdpSocket::bind(own)));
     let said = doctor(&file).stdout;
     assert!(
         said.lines().any(|line| line.starts_with("ok     addresses") && line.ends_with("free"))
@@ -152,10 +155,10 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     if !certificates(&folder, NAMES) {
         return;
     }
-    let gateway = TcpListener::bind((own_ip(), 0)).expect("a port");
-    let port = gateway.local_addr().expect("bound").port();
-    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let address = server.local_addr().expect("bound");
+    let (gateway_at, address) = (own_address(), own_address());
+    let gateway = TcpListener::bind(gateway_at).expect("ours");
+    let port = gateway_at.port();
+    let server = UdpSocket::bind(address).expect("ours");
     let link = format!("link = \"udp\"\naddress = \"{address}\"\n");
     agent_file(&folder, "host-7", port, &link);
     let file = folder.join("agent.toml");
@@ -169,6 +172,8 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     assert!(said.contains("net.core.rmem_max"), "the host is looked at, too: {said}");
 
     drop((gateway, server));
+    drop(take_again(|| UdpSocket::bind(address)));
+    wait_for("nobody at the gateway's", || TcpStream::connect(gateway_at).is_err().then_some(()));
     agent_file(&folder, "host-8", port, &link);
     let ran = doctor(&file);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);

@@ -1,6 +1,8 @@
 //! Listeners and backends that drain while the gateway is handed over: their players play on in the
 //! next process, and have as long as was said.
 
+use std::net::UdpSocket;
+
 use ringgate_core::netcode::State;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
@@ -10,6 +12,7 @@ use crate::control_listeners::{address_of, reload, shown, with};
 use crate::control_rig::{Game, KEY_HEX, Player, Text, wait_for};
 use crate::control_upgrade_kinds::{Edit, Fleet, Numbered, file};
 use crate::gateway_rig::on_both_drivers;
+use crate::own::own_address;
 use crate::unreal_rig::Player as UnrealPlayer;
 use crate::upgrade_rig::{Line, is_root, text};
 
@@ -108,9 +111,10 @@ fn players_of_removed_listeners_play_on(io: Choice) {
     assert_eq!((fleet.unreal.connections(), fleet.unreal.tally().restarts), (1, 0));
 }
 
-/// With a further netcode listener in front of the same backend.
+/// With a further netcode listener in front of the same backend, at an address that no other test
+/// is given when it is free.
 fn with_second(text: &Text) -> Text {
-    with(text, "us", "127.0.0.1:0")
+    with(text, "us", &own_address().to_string())
 }
 
 #[test]
@@ -134,7 +138,8 @@ fn the_next_process_ends_a_removed_listener_when_its_time_is_over() {
     wait_for("the listener's end", || shown(&line.daemon, "us").is_empty().then_some(()));
     assert!(line.daemon.log().contains("listener us has gone"), "{}", line.daemon.log());
     resident.echo(b"at home");
-    // Its address is free for another one.
+    // Its address is free for another one, once its last socket has closed.
+    wait_for("its address", || UdpSocket::bind(address).ok());
     let again = with(&short, "asia", &address.to_string());
     assert_eq!(reload(&line.daemon, &again), serde_json::json!(["listener asia added"]));
     Player::connected(address, 3, KEY_HEX).echo(b"at the same address");
