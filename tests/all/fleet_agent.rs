@@ -58,12 +58,7 @@ impl Rig {
 
     /// An agent with these backends, and no word about gateways.
     pub(crate) fn agent(&self, backends: &str) -> Agent {
-        self.agent_with("2m", backends)
-    }
-
-    /// The same, with a lease that the test waits for.
-    pub(crate) fn agent_with(&self, lease: &str, backends: &str) -> Agent {
-        self.file_of_agent(lease, backends);
+        self.file_of_agent("2m", backends);
         Agent::start(&self.folder)
     }
 
@@ -115,7 +110,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let Some(rig) = Rig::new() else { return };
     let port = own_port();
     let gateway = rig.gateway("gate-1");
-    let agent = rig.agent_with("3s", &server(port, ""));
+    let agent = rig.agent(&server(port, ""));
     has(&rig.fleet, "arena-1", "state", "starting");
     let running = start_server(port);
     has(&rig.fleet, "arena-1", "state", "ready");
@@ -150,10 +145,11 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
 
     // The agent dies: its lease ends, the backend is retired, and its player stays.
     drop(agent);
+    rig.fleet.revoke("/f/truth/agent/host-7");
     is_gone(&rig.fleet, "arena-1");
     is_retired(&gateway);
     assert!(player.is_connected());
-    let mut agent = rig.agent_with("3s", &server(port, ""));
+    let mut agent = rig.agent(&server(port, ""));
     player.echo(b"over another trunk");
     rig.is_led_to_by("arena-1", &["gate-1"]);
     has(&rig.fleet, "arena-1", "used", 1);
@@ -279,6 +275,7 @@ fn gateways_come_and_go_and_etcd_too() {
     other.echo(b"two");
     has(&rig.fleet, "arena-1", "used", 2);
     drop(second);
+    rig.fleet.revoke("/f/truth/gateway/gate-2");
     rig.is_led_to_by("arena-1", &["gate-1"]);
     wait_for("only one is left", || {
         let page = agent.get("/status").json();

@@ -23,12 +23,12 @@ struct Host {
 }
 
 impl Host {
-    fn start(rig: &Rig, name: &str, lease: &str) -> Self {
+    fn start(rig: &Rig, name: &str) -> Self {
         let folder = Folder::new();
         for file in ["ca.pem".to_owned(), format!("{name}.pem"), format!("{name}.key")] {
             std::fs::copy(rig.folder.join(&file), folder.join(&file)).expect("it was made");
         }
-        let (ip, table) = (own_ip(), rig.fleet.agent_table(lease));
+        let (ip, table) = (own_ip(), rig.fleet.agent_table("2m"));
         let table = table.replace("host = \"there\"", &format!("host = \"{name}\""));
         let mut text = format!(
             "[agent]\nname = \"{name}\"\nca = \"ca.pem\"\ncertificate = \"{name}.pem\"\nkey = \"{name}.key\"\n\
@@ -90,8 +90,8 @@ fn echo(players: &mut [Player]) {
 
 fn half_goes(is_planned: bool) {
     let Some(rig) = Rig::new() else { return };
-    let stays = Host::start(&rig, "host-7", "2m");
-    let mut goes = Host::start(&rig, "host-8", if is_planned { "2m" } else { "3s" });
+    let stays = Host::start(&rig, "host-7");
+    let mut goes = Host::start(&rig, "host-8");
     let all = || ["host-7", "host-8"].into_iter().flat_map(|host| (0..4).map(move |it| (host, it)));
     // What has just come is no loss when it goes: the gateway finds them as they have been.
     for (host, number) in all() {
@@ -112,6 +112,8 @@ fn half_goes(is_planned: bool) {
         assert_eq!(goes.agent.ended(), Some(0), "it was empty");
     } else {
         goes.agent.signal(libc::SIGKILL);
+        goes.agent.ended();
+        rig.fleet.revoke("/f/truth/agent/host-8");
     }
     wait_for("half of the fleet", || backends(&gateway, "host-8").is_empty().then_some(()));
     echo(&mut stay);

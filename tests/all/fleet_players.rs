@@ -65,6 +65,7 @@ fn the_newer_login_wins_wherever_it_is() {
     Player::connected(second.listener, 9, &key(1)).echo(b"about to lose its gateway");
     is_at(&fleet, 9, "gate-2");
     drop((second, second_game));
+    fleet.revoke("/f/claim/player/arena/9");
     wait_for("its lease's end", || place_of(&fleet, 9).is_none().then_some(()));
     other.echo(b"still somebody else");
 }

@@ -44,6 +44,13 @@ pub(crate) fn in_fleet(fleet: &Fleet, name: &str) -> Text {
     text
 }
 
+/// The same with a lease that ends soon after the gateway.
+pub(crate) fn in_fleet_for_a_moment(fleet: &Fleet, name: &str) -> Text {
+    let mut text = in_fleet(fleet, name);
+    text.backends = text.backends.replace("lease = \"2m\"", "lease = \"3s\"");
+    text
+}
+
 /// Something that stands in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -73,11 +80,13 @@ impl Fleet {
         Some(fleet)
     }
 
-    /// The table of a process that is called so.
+    /// The table of a process that is called so, with a lease that is longer than a test takes.
+    /// Where the end of a dead process's lease is waited for, the test [ends it](Self::revoke) as
+    /// etcd would.
     pub(crate) fn table(&self, name: &str) -> String {
         format!(
             "[fleet]\nendpoints = [\"{}\"]\nprefix = \"/f\"\nname = \"{name}\"\nregion = \"eu-west\"\n\
-             host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"3s\"\n",
+             host = \"here\"\nkey = {{ hex = \"{FLEET_KEY}\" }}\nlease = \"2m\"\n",
             self.endpoint()
         )
     }
@@ -85,7 +94,7 @@ impl Fleet {
     /// The table of an agent on another host than the gateways, with this lease.
     pub(crate) fn agent_table(&self, lease: &str) -> String {
         let table = self.table("nobody").replace("name = \"nobody\"\n", "");
-        let table = table.replace("lease = \"3s\"", &format!("lease = \"{lease}\""));
+        let table = table.replace("lease = \"2m\"", &format!("lease = \"{lease}\""));
         table.replace("host = \"here\"", "host = \"there\"")
     }
 

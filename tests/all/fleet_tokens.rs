@@ -79,6 +79,7 @@ fn slots_of_a_service_that_was_killed_are_shown_and_promised_by_no_other() {
     }
     // Killed: nobody knows which of its tokens are on their way.
     drop(service);
+    fleet.revoke("/f/truth/service/tokens-1");
     let next = Service::start(&fleet, &["tokens"]);
     wait_for("the next start", || next.token(11, "arena-1").ok());
     let others = (12..30).filter(|client_id| next.token(*client_id, "arena-1").is_ok()).count();
