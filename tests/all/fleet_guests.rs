@@ -99,9 +99,14 @@ fn flood(run_dir: &Path) -> Vec<Socket> {
 
 /// A gateway at which these users may announce themselves.
 fn text(fleet: &Fleet, uids: &[u32]) -> Text {
+    text_with(fleet, uids, "10m")
+}
+
+/// The same with this grace.
+fn text_with(fleet: &Fleet, uids: &[u32], grace: &str) -> Text {
     let mut text = in_fleet(fleet, "gate-1");
     "group = \"arena\"\nroute = \"user-data\"\n".clone_into(&mut text.listener);
-    let more = format!("allow_uids = {uids:?}\ngrace = \"2s\"\n");
+    let more = format!("allow_uids = {uids:?}\ngrace = \"{grace}\"\n");
     text.backends.push_str(&more);
     text
 }
@@ -174,7 +179,7 @@ fn a_reload_changes_who_may_announce_itself() {
 #[test]
 fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     let Some(fleet) = Fleet::start() else { return };
-    let Some((daemon, _)) = two_users(&fleet) else { return };
+    let Some((daemon, own)) = two_users(&fleet) else { return };
     let first = Guest::start(&daemon, "arena-1", Some(STRANGER));
     first.says("stands Registered");
     let thief = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 99));
@@ -186,7 +191,10 @@ fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     next.says("stands Registered");
     assert!(!thief.heard().contains(&Standing::Registered));
     has(&fleet, "arena-1", "slots", 4);
-    // It does once nobody of that user wants it any more.
+    // It does once nobody of that user wants it any more, and that for no longer than this.
+    daemon.rewrite(&text_with(&fleet, &[own, STRANGER], "100ms"));
+    let page = daemon.post("/reload");
+    assert_eq!(page.status, 200, "{}", page.body);
     next.kill();
     thief.stands(Standing::Registered);
     has(&fleet, "arena-1", "slots", 99);
