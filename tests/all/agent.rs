@@ -156,7 +156,6 @@ pub(crate) fn gateway_text(folder: &Folder, port: u16, change: impl FnOnce(&mut 
     let mut text = Text::new();
     change(&mut text);
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
-    text.backends.push_str("grace = \"1m\"\n");
     text.more = at_gateway(folder, port);
     text
 }

@@ -130,7 +130,6 @@ impl Side {
         text.gateway = text.gateway.replace("workers = 1", "workers = 2");
         text.max_sessions = 200;
         text.backends = text.backends.replace("slots = 4", "slots = 200");
-        text.backends.push_str("grace = \"2m\"\n");
         text.listener.push_str("limits = { requests_per_block = 0, handshakes_per_block = 0 }\n");
         text.more = format!(
             "[[agent]]\nname = \"host-7\"\nbind = \"{GATEWAY}:{PORT}\"\nca = \"agents-ca.pem\"\n\

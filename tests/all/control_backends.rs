@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use ringgate_io::Choice;
+use ringgate_os::clock::Clock;
 use socket2::{Domain, Socket, Type};
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
@@ -100,20 +101,8 @@ fn players_who_are_early_are_not_denied(io: Choice) {
     let mut bundle = text(io, &[]);
     bundle.listener = Text::new().listener;
     bundle.backends = Text::new().backends;
-    let daemon = Daemon::start(&bundle);
-    let mut early = Player::new(daemon.listener, 1, KEY_HEX);
-    wait_for("requests that are not answered", || {
-        early.turn();
-        let page = daemon.get("/metrics");
-        let dropped = (0..2).filter_map(|worker| {
-            let reason = "reason=\"backend_starting\"";
-            page.value(&format!("ringgate_drops_total{{worker=\"{worker}\",{reason}}}"))
-        });
-        (dropped.sum::<u64>() > 0).then_some(())
-    });
-    let _game = Game::start(&daemon, "arena");
-    wait_for("the player to get in", || early.is_connected().then_some(()));
-
+    // A machine that stands still for as long as a gateway waits has the player denied.
+    while !gets_in_early(&bundle) {}
     // Later a denial is the better answer.
     let daemon = Daemon::start(&bundle);
     wait_for("the end of the wait", || {
@@ -122,6 +111,33 @@ fn players_who_are_early_are_not_denied(io: Choice) {
         (!late.is_connected() && late.is_denied()).then_some(())
     });
 }
+
+/// Whether a player who is there before its game process is let in once that comes. `false` where
+/// it took so long that the gateway did not have to wait for it any more.
+fn gets_in_early(text: &Text) -> bool {
+    let clock = Clock::start();
+    let daemon = Daemon::start(text);
+    let mut early = Player::new(daemon.listener, 1, KEY_HEX);
+    let is_answered = |early: &mut Player| {
+        let is_answered = early.is_connected() || early.is_denied();
+        assert!(!early.is_denied() || clock.now_ns() >= AWAITED_NS, "it was denied too early");
+        is_answered
+    };
+    wait_for("requests that are not answered", || {
+        let page = daemon.get("/metrics");
+        let dropped = (0..2).filter_map(|worker| {
+            let reason = "reason=\"backend_starting\"";
+            page.value(&format!("ringgate_drops_total{{worker=\"{worker}\",{reason}}}"))
+        });
+        (is_answered(&mut early) || dropped.sum::<u64>() > 0).then_some(())
+    });
+    let _game = Game::start(&daemon, "arena");
+    wait_for("an answer to the player", || is_answered(&mut early).then_some(()));
+    early.is_connected()
+}
+
+/// How long a gateway waits for a backend that it has never seen.
+const AWAITED_NS: u64 = 5_000_000_000;
 
 /// In a network namespace of its own, as a host that is reached over a wire.
 fn a_server_on_another_host_is_asked(io: Choice) {

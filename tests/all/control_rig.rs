@@ -23,10 +23,13 @@ use crate::folder::Folder;
 /// Longer than any step of a test takes on a busy machine; only a test that fails waits for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An echo over loopback that takes longer is lost.
-const LATE_NS: u64 = 5_000_000_000;
+/// Longer than any player of a test says nothing, who is busy with something else meanwhile.
+const SILENCE_S: i32 = 600;
 
 pub(crate) const PROTOCOL_ID: u64 = 0x1122_3344_5566_7788;
+
+const BACKEND: &str =
+    "[[backend]]\nname = \"arena\"\nlink = \"bundle\"\nslots = 4\ngrace = \"10m\"\n";
 
 /// The key of the daemon's listener, unless a test says otherwise.
 pub(crate) const KEY_HEX: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -64,12 +67,13 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// One worker, one listener, one bundle backend named `arena`.
+    /// One worker, one listener, one bundle backend named `arena`, whose players wait for a game
+    /// process that is away for longer than a test is away itself.
     pub(crate) fn new() -> Self {
         Self {
             gateway: "workers = 1\npin = false\ndrain_timeout = \"1h\"\n".to_owned(),
             listener: format!("keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n"),
-            backends: "[[backend]]\nname = \"arena\"\nlink = \"bundle\"\nslots = 4\n".to_owned(),
+            backends: BACKEND.to_owned(),
             more: String::new(),
             admin: String::new(),
             has_admin: true,
@@ -376,7 +380,7 @@ impl Player {
 
     /// The same from another address of this host.
     pub(crate) fn at(ip: [u8; 4], server: SocketAddr, client_id: u64, key: &str) -> Self {
-        Self::holding(ip, &token(&[server], client_id, key, 60))
+        Self::holding(ip, &token(&[server], client_id, key, SILENCE_S))
     }
 
     /// One with this token, which it may not be the first to have.
@@ -431,6 +435,12 @@ impl Player {
         });
     }
 
+    /// Sends a payload once, and waits for its echo.
+    pub(crate) fn echo_once(&mut self, payload: &[u8]) {
+        self.play_once(payload);
+        wait_for("the only echo", || self.turn().iter().any(|echo| echo == payload).then_some(()));
+    }
+
     /// Sends a payload once.
     pub(crate) fn play_once(&mut self, payload: &[u8]) {
         let mut buffer = [0; 2048];
@@ -453,7 +463,7 @@ impl Player {
             echoes += self.numbers();
         }
         let clock = Clock::start();
-        while echoes < count && clock.now_ns() < LATE_NS {
+        while echoes < count && clock.now_ns() < PATIENCE.as_nanos() as u64 {
             echoes += self.numbers();
         }
         (count, echoes)

@@ -61,7 +61,7 @@ fn a_used_token_opens_no_second_session_however_the_gateway_has_ended() {
         let house = House::new();
         let (mut daemon, game) = house.start();
         let server = daemon.listener;
-        let [used, unused] = [1, 2].map(|id| token(&[server], id, KEY_HEX, 5));
+        let [used, unused] = [1, 2].map(|id| token(&[server], id, KEY_HEX, 600));
         let mut player = Player::holding([127, 0, 0, 1], &used);
         player.connect();
         player.echo(b"heard");

@@ -7,9 +7,11 @@ use std::process::{ChildStdout, Stdio};
 
 use serde_json::Value;
 
+use crate::cli_probe::PATIENT;
 use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, Text, wait_for};
 use crate::gateway_rig::on_both_drivers;
+use crate::upgrade_rig::Line;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
 use ringgate_report::text::put;
@@ -99,12 +101,18 @@ fn a_players_way_in_is_told_step_by_step(io: Choice) {
 
 fn a_trace_ends_by_itself_and_says_what_it_has_told(io: Choice) {
     let daemon = Daemon::start(&text(io));
-    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.0/8", "--for", "2s"]);
+    let words = ["--address", "127.0.0.0/8", "--for"];
+    let mut tracing = Tracing::start(&daemon, &[&words[..], &["10m"]].concat());
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.send_to(&[0; 40], daemon.listener).expect("loopback takes it");
     let line = tracing.told("dropped, request_length: no connection request has this length");
     assert!(line.contains("it has 40 bytes"), "{line}");
-    tracing.told("the time is over: 1 decisions, 0 more that did not fit");
+    drop(tracing);
+    wait_for("its end in the log", || {
+        daemon.log().contains("the trace of address 127.0.0.0/8 is over: 1 decisions").then_some(())
+    });
+    let mut tracing = Tracing::start(&daemon, &[&words[..], &["10ms"]].concat());
+    tracing.told("the time is over: 0 decisions, 0 more that did not fit");
     assert!(tracing.ended());
 }
 
@@ -156,7 +164,8 @@ fn players_without_a_client_id_are_told_by_their_address(io: Choice) {
     tracing.told("began at backend any-1, slot ");
 
     let address = listener(&daemon, "ue").to_string();
-    run(ringgate(["probe", "--unreal", "--server", &address])).succeeded();
+    let words = ["probe", "--unreal", "--server", &address];
+    run(ringgate([&words[..], &PATIENT].concat())).succeeded();
     tracing.told("asked to prove the address (challenge sent)");
     tracing.told("passed on to backend ue-1: its answer decides");
     tracing.told("began at backend ue-1, slot ");
@@ -164,15 +173,19 @@ fn players_without_a_client_id_are_told_by_their_address(io: Choice) {
 
 #[test]
 fn lines_have_the_documented_fields() {
-    let daemon = Daemon::start(&text(Choice::Mmsg));
-    let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1", "--for", "2s", "--json"]);
+    let mut gateway = Line::start(&text(Choice::Mmsg));
+    let listener = gateway.daemon.listener;
+    let words = ["--address", "127.0.0.1", "--for", "10m", "--json"];
+    let mut tracing = Tracing::start(&gateway.daemon, &words);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.send_to(&[0; 40], daemon.listener).expect("loopback takes it");
+    socket.send_to(&[0; 40], listener).expect("loopback takes it");
     let line: Value = serde_json::from_str(&tracing.told("\"dropped\"")).expect("JSON");
     assert_eq!((&line["reason"], &line["bytes"]), (&"request_length".into(), &40.into()));
     assert_eq!(&line["listener"], "eu");
     assert_eq!(line["address"], socket.local_addr().expect("bound").to_string());
     assert!(line["unix_ms"].as_u64() > Some(1_700_000_000_000), "{line}");
+    let (code, said) = gateway.upgrade();
+    assert_eq!(code, Some(0), "{said}");
     let line: Value = serde_json::from_str(&tracing.told("\"end\"")).expect("JSON");
     assert_eq!((&line["records"], &line["missed"]), (&1.into(), &0.into()));
     // Every field of a line stands in the handbook.

@@ -83,7 +83,8 @@ pub(crate) fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Te
             "any" => format!(
                 "protocol = \"plain\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8, strip = true }}\n\
                  tokens = [{{ hex = \"{}\", backend = \"{backend}\" }}]\n\
-                 sequence = {{ offset = 0, bits = 16, order = \"big\" }}\nguard = \"up\"\n",
+                 sequence = {{ offset = 0, bits = 16, order = \"big\" }}\nguard = \"up\"\n\
+                 half_open_timeout = \"1m\"\n",
                 hex(&ROUTE)
             ),
             "ue" => "protocol = \"unreal\"\n".to_owned(),

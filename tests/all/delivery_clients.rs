@@ -7,15 +7,14 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ringgate_client::{Channel, Client, Connection, Event, Options, Reason};
-use ringgate_core::netcode::{self, ConnectToken, TokenSpec};
-use ringgate_core::secret::Key;
+use ringgate_core::netcode::ConnectToken;
 use ringgate_io::Choice;
 use ringgate_link::backend;
 use ringgate_link::bundle::{self, CloseReason};
-use ringgate_os::clock::{self, Clock};
+use ringgate_os::clock::Clock;
 
 use crate::command::{Ending, ringgate};
-use crate::control_rig::{Daemon, KEY_HEX, PATIENCE, PROTOCOL_ID, Text};
+use crate::control_rig::{Daemon, KEY_HEX, PATIENCE, Text, token};
 use crate::gateway_rig::{on_both_drivers, until};
 use crate::upgrade_rig;
 
@@ -52,10 +51,7 @@ impl Rig {
     }
 
     fn token_for(daemon: &Daemon, client_id: u64) -> ConnectToken {
-        let servers = daemon.listener.to_string().parse().expect("an address");
-        let spec = TokenSpec::new(PROTOCOL_ID, client_id, servers);
-        let key = Key::from_hex(KEY_HEX).expect("a key");
-        netcode::mint(&spec, &key, clock::unix_seconds()).expect("random bytes")
+        token(&[daemon.listener], client_id, KEY_HEX, 600)
     }
 }
 

@@ -63,7 +63,7 @@ fn a_captured_session_gets_an_attacker_nowhere(io: Choice) {
     let game = Echo::bundle(&gateway);
     let mut player = gateway.player(1);
     player.connect();
-    player.echo(b"a payload to be captured");
+    player.echo_once(b"a payload to be captured");
     let played = |game: &Echo| game.payloads.load(std::sync::atomic::Ordering::Relaxed);
     let before = played(&game);
     let attacker = socket_toward(gateway.address());
@@ -72,7 +72,7 @@ fn a_captured_session_gets_an_attacker_nowhere(io: Choice) {
     for datagram in &player.sent {
         attacker.send_to(datagram, gateway.address()).expect("loopback");
     }
-    player.echo(b"undisturbed");
+    player.echo_once(b"undisturbed");
     assert_eq!(played(&game) - before, 1);
     // A forged goodbye in the player's name: the right shape, the highest sequence, no valid tag,
     // sent from the player's own socket.
@@ -83,7 +83,7 @@ fn a_captured_session_gets_an_attacker_nowhere(io: Choice) {
         player.step();
         gateway.counters().drops.of(DropReason::PacketForged) > 0
     });
-    player.echo(b"not gone");
+    player.echo_once(b"not gone");
 
     player.client.disconnect();
     player.step();
@@ -96,7 +96,7 @@ fn a_captured_session_gets_an_attacker_nowhere(io: Choice) {
     }
     let mut other = gateway.player(2);
     other.connect();
-    other.echo(b"after the replay");
+    other.echo_once(b"after the replay");
     assert_eq!(played(&game) - before, 1, "nothing of the replay has reached the game");
     assert_silence(&attacker);
     let counters = gateway.stop();

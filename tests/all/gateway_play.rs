@@ -120,7 +120,7 @@ fn late_and_repeated_datagrams_reach_the_game_once_each(io: Choice) {
     let game = Echo::bundle(&gateway);
     let mut player = gateway.player(1);
     player.connect();
-    player.echo(b"warm");
+    player.echo_once(b"warm");
     player.received.clear();
     let before = game.payloads.load(std::sync::atomic::Ordering::Relaxed);
     let datagrams: Vec<_> = (0..50_u8).map(|n| player.write(&[n; 20])).collect();

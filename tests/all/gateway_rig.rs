@@ -142,8 +142,7 @@ impl Gateway {
     pub(crate) fn token(&self, client_id: u64) -> ringgate_core::netcode::ConnectToken {
         let servers = ServerAddresses::new(&[self.address()]).expect("one address");
         let spec = TokenSpec {
-            // Longer than a test waits for anything: no player of a rig says something meanwhile.
-            timeout_seconds: 60,
+            timeout_seconds: SILENCE_S,
             user_data: user_data_of(client_id),
             ..TokenSpec::new(PROTOCOL_ID, client_id, servers)
         };
@@ -172,7 +171,7 @@ impl Gateway {
             PROTOCOL_ID,
             60,
             client_id,
-            5,
+            SILENCE_S,
             vec![self.address()],
             None,
             self.key.as_bytes(),
@@ -333,6 +332,15 @@ impl Player {
         });
     }
 
+    /// Sends a payload once, to a backend that is up, and waits for its echo.
+    pub(crate) fn echo_once(&mut self, payload: &[u8]) {
+        self.send(payload);
+        until("the only echo is back", || {
+            self.step();
+            self.received.iter().any(|received| received == payload)
+        });
+    }
+
     /// Sends a payload until its echo is here: the first may meet a backend that is not up yet.
     pub(crate) fn echo(&mut self, payload: &[u8]) {
         let mut patience = 0;
@@ -490,6 +498,9 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// Longer than a test waits for anything: no player of a rig says something meanwhile.
+const SILENCE_S: i32 = 600;
 
 /// What the tokens of players carry for their game processes.
 pub(crate) fn user_data_of(client_id: u64) -> UserData {

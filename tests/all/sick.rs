@@ -103,7 +103,7 @@ fn a_wrong_key() {
 fn an_expired_token() {
     let (daemon, _game) = serving(&Text::new());
     let folder = Folder::new();
-    let said = probe(&token(&folder, daemon.listener, -42, 30));
+    let said = probe(&token(&folder, daemon.listener, -160, 30));
     assert!(said.contains(says::EXPIRED), "{said}");
     assert!(
         said.contains("for 30 s: if it was made just now, the token service's clock is behind"),
@@ -112,7 +112,7 @@ fn an_expired_token() {
     // And from the other side, with the same number.
     let mut tracing = Tracing::start(&daemon, &["--address", "127.0.0.1"]);
     let mut command = ringgate(["probe", "--timeout", "500ms", "--token"]);
-    command.arg(token(&folder, daemon.listener, -42, 30));
+    command.arg(token(&folder, daemon.listener, -160, 30));
     run(command);
     tracing.told("dropped, request_expired: the token has expired: it expired 1");
 }
@@ -208,13 +208,13 @@ fn a_filter_on_the_way() {
     let mut gateway = gateway.stdout(Stdio::piped()).spawn().expect("`ip` is there");
     let mut lines = BufReader::new(gateway.stdout.take().expect("piped")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line.starts_with("ready: "))));
-    let probe = || {
+    let probe = |timeout: &str| {
         let mut probe = inside(&pair.player);
         probe.arg(env!("CARGO_BIN_EXE_ringgate"));
-        probe.args(["probe", "--timeout", "1s", "--config"]).arg(&file);
+        probe.args(["probe", "--timeout", timeout, "--config"]).arg(&file);
         run(probe).stdout
     };
-    let before = probe();
+    let before = probe("30s");
     for rule in [
         "add table inet way",
         "add chain inet way in { type filter hook input priority 0 ; }",
@@ -223,7 +223,7 @@ fn a_filter_on_the_way() {
         let done = inside(&pair.gateway).arg("nft").arg(rule).status().expect("`nft` is there");
         assert!(done.success(), "{rule}");
     }
-    let after = probe();
+    let after = probe("1s");
     for process in [&mut gateway, &mut game] {
         process.kill().and_then(|()| process.wait()).expect("ours");
     }
