@@ -40,7 +40,7 @@ impl Folder {
     /// A token for a server, in a file.
     fn token(&self, server: &FarEnd, client_id: u64) -> PathBuf {
         let path = self.0.join(format!("{client_id}.token"));
-        let token = token(client_id, &[server.address], 10);
+        let token = token(client_id, &[server.address], 60);
         std::fs::write(&path, token.to_bytes()).expect("a file");
         path
     }

@@ -37,10 +37,10 @@ fn a_server_that_is_silent_or_says_goodbye_is_followed_by_the_next() {
 fn servers_that_are_full_deny_and_nobody_else_is_left() {
     let full = FarEnd::start(1, "");
     let options = Options::default();
-    let mut first = Client::connect(&token(1, &[full.address], 5), &options).expect("a socket");
+    let mut first = Client::connect(&token(1, &[full.address], 60), &options).expect("a socket");
     let mut heard = Heard::default();
     heard.until(&mut first, |heard| heard.connected == 1);
-    let mut second = Client::connect(&token(2, &[full.address], 5), &options).expect("a socket");
+    let mut second = Client::connect(&token(2, &[full.address], 60), &options).expect("a socket");
     let mut refused = Heard::default();
     refused.until(&mut second, |heard| heard.closed.is_some());
     assert_eq!(refused.closed, Some(Reason::Ended(State::Denied)));

@@ -48,7 +48,7 @@ impl Heard {
 }
 
 fn connect(server: &FarEnd, client_id: u64) -> (Client, Heard) {
-    let token = token(client_id, &[server.address], 10);
+    let token = token(client_id, &[server.address], 60);
     let mut client = Client::connect(&token, &Options::default()).expect("a socket");
     assert_eq!(client.send(Channel::Reliable(0), b"early", None), Err(SendError::Closed));
     let mut heard = Heard::default();
