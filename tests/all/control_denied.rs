@@ -144,7 +144,7 @@ fn what_is_denied_outlives_the_gateway_and_its_death() {
 
     // Another gateway must not have the same folder.
     let why = Daemon::refused(&text);
-    assert!(why.contains("another gateway uses it"), "{why}");
+    assert!(why.contains("another process uses it"), "{why}");
 }
 
 #[test]

@@ -17,6 +17,15 @@ pub struct Folder {
     handle: File,
 }
 
+/// What it outlives that was added to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lasting {
+    /// The end of the process, whatever ends it.
+    Kill,
+    /// That, and the loss of power: the disk is waited for.
+    PowerLoss,
+}
+
 impl Folder {
     /// Makes the folder if it is not there, and takes it. The error says why that cannot be.
     pub fn take(path: &Path) -> Result<Self, String> {
@@ -32,7 +41,7 @@ impl Folder {
         match handle.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), handle }),
             Err(TryLockError::WouldBlock) => {
-                Err("another gateway uses it: each needs a state_dir of its own".to_owned())
+                Err("another process uses it: each needs a state_dir of its own".to_owned())
             }
             Err(TryLockError::Error(why)) => Err(format!("cannot lock it: {why}")),
         }
@@ -52,6 +61,11 @@ impl Folder {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Tells it from a copy of it, and from what stands at its path one day.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        self.handle.metadata().map(|it| (it.dev(), it.ino()))
     }
 
     /// Whether a file could be made in it.
@@ -81,9 +95,9 @@ impl Folder {
         read_plain(&self.path.join(name), bytes_max)
     }
 
-    /// Adds to the end of a file, which is made if it is not there. What was added is on the disk
-    /// then; a crash before may leave any part of it.
-    pub fn append(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+    /// Adds to the end of a file, which is made if it is not there. A crash before this returns may
+    /// leave any part of it.
+    pub fn append(&self, name: &str, bytes: &[u8], lasting: Lasting) -> io::Result<()> {
         let path = self.path.join(name);
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let mut options = OpenOptions::new();
@@ -95,9 +109,25 @@ impl Folder {
             }
             Err(why) => return Err(why),
         };
+        if is_new {
+            self.give(&file)?;
+        }
         file.write_all(bytes)?;
+        if lasting == Lasting::Kill {
+            return Ok(());
+        }
         file.sync_data()?;
         if is_new { self.handle.sync_all() } else { Ok(()) }
+    }
+
+    /// A file that root makes is of the folder's owner, whom this process may be about to become.
+    /// Where it stays root, it may have given the call up, and needs no such thing.
+    fn give(&self, file: &File) -> io::Result<()> {
+        let folder = self.handle.metadata()?;
+        if process::effective_uid() == 0 && folder.uid() != 0 {
+            let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+        }
+        Ok(())
     }
 
     /// Removes a file, if it is there.
@@ -153,6 +183,7 @@ impl Folder {
             _ => {}
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        self.give(&file)?;
         Ok((path, file))
     }
 }
@@ -250,7 +281,7 @@ mod tests {
         let place = Place::new();
         let folder = Folder::take(&place.0).expect("it can be made");
         let why = Folder::take(&place.0).expect_err("it is taken");
-        assert!(why.contains("another gateway"), "{why}");
+        assert!(why.contains("another process"), "{why}");
         drop(folder);
         Folder::take(&place.0).expect("it is free again");
     }

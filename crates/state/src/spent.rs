@@ -1,25 +1,20 @@
 //! Which connect tokens are spent, on the disk: so that none is good again after the process has
 //! ended, whatever has ended it.
 //!
-//! A file for each span of time holds the tokens that expire within it, and goes when all of them
-//! have. Tokens are only ever added at its end. A record has a check, so what a loss of power has
-//! left of the last one is passed over, and the next one is found behind it.
+//! A record has a check, so what a loss of power has left of the last one is passed over, and the
+//! next one is found behind it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 
 use ringgate_gate::{Now, SpentToken};
 
-use crate::folder::Folder;
+use crate::folder::{Folder, Lasting};
+use crate::spans::SpanFiles;
 
 /// The files of a folder.
 #[derive(Debug)]
-pub struct SpentFiles {
-    folder: Folder,
-    /// By the span, until when its file is kept whatever the wall clock says: in seconds of the
-    /// monotonic clock, once that was asked.
-    spans: BTreeMap<u64, Option<u64>>,
-}
+pub struct SpentFiles(SpanFiles);
 
 /// What was found in them.
 #[derive(Debug, Default)]
@@ -33,23 +28,19 @@ pub struct FoundSpent {
 impl SpentFiles {
     /// Those that are there.
     pub fn of(folder: Folder) -> io::Result<Self> {
-        let names = folder.names()?;
-        let spans = names.iter().filter_map(|name| Some((span_of_name(name)?, None))).collect();
-        Ok(Self { folder, spans })
+        SpanFiles::of(folder, NAME, SPAN_S, FILE_BYTES_MAX).map(Self)
     }
 
     /// What they are called.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        self.spans.keys().map(|span| name(*span))
+        self.0.names()
     }
 
     /// Reads them all.
     pub fn read(&self) -> io::Result<FoundSpent> {
         let mut found = FoundSpent::default();
-        for span in self.spans.keys() {
-            if let Some(bytes) = self.folder.read_up_to(&name(*span), FILE_BYTES_MAX)? {
-                take_records(&bytes, &mut found);
-            }
+        for (_, bytes) in self.0.read()? {
+            take_records(&bytes, &mut found);
         }
         Ok(found)
     }
@@ -63,49 +54,15 @@ impl SpentFiles {
             by_span.entry(token.expire_s() / SPAN_S).or_default().extend(record);
         }
         for (span, records) in by_span {
-            self.folder.append(&name(span), &records)?;
-            self.spans.entry(span).or_default().get_or_insert_with(|| keep_until_s(span, now));
+            self.0.add(span * SPAN_S, &records, Lasting::PowerLoss, now)?;
         }
         Ok(())
     }
 
-    /// Removes the files whose tokens have all expired: by both clocks, because the wall clock may
-    /// be set ahead and back.
+    /// Removes the files whose tokens have all expired.
     pub fn forget_expired(&mut self, now: Now) -> io::Result<()> {
-        let mut removed = Ok(());
-        let Self { folder, spans } = self;
-        spans.retain(|span, until_s| {
-            let until_s = *until_s.get_or_insert_with(|| keep_until_s(*span, now));
-            let is_over = now.unix_s >= end_of(*span) && now.mono_ns / NS_PER_S >= until_s;
-            if !is_over {
-                return true;
-            }
-            let gone = folder.remove(&name(*span));
-            let is_gone = gone.is_ok();
-            if removed.is_ok() {
-                removed = gone;
-            }
-            !is_gone
-        });
-        removed
+        self.0.forget_ended(now)
     }
-}
-
-fn keep_until_s(span: u64, now: Now) -> u64 {
-    (now.mono_ns / NS_PER_S).saturating_add(end_of(span).saturating_sub(now.unix_s))
-}
-
-/// From when on nothing in it can be used.
-const fn end_of(span: u64) -> u64 {
-    (span + 1) * SPAN_S
-}
-
-fn name(span: u64) -> String {
-    format!("{NAME}{span}")
-}
-
-fn span_of_name(name: &str) -> Option<u64> {
-    name.strip_prefix(NAME)?.parse().ok()
 }
 
 fn record(token: &SpentToken) -> [u8; RECORD_BYTES] {
@@ -150,14 +107,14 @@ const RECORD_BYTES: usize = SpentToken::BYTES + size_of::<u32>();
 /// Ten thousand players who come in a second, for as long as a span lasts.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-const NS_PER_S: u64 = 1_000_000_000;
-
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::PathBuf;
 
     use super::*;
+
+    const NS_PER_S: u64 = 1_000_000_000;
 
     struct Place(PathBuf);
 
