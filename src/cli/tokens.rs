@@ -1,12 +1,15 @@
 //! `ringgate tokens`: the fleet's token service. What it does stands in the package
 //! `ringgate-tokens`; here it is configured, started and stopped.
 
+mod state;
+
 use std::path::{Path, PathBuf};
 
 use ringgate_fleet::keyspace::Name;
 use ringgate_os::{host, process};
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
+use ringgate_tokens::journal::Disk;
 use ringgate_tokens::service::{self, Options};
 use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
@@ -18,6 +21,7 @@ use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 use crate::confine::Calls;
 use crate::control::Notifier;
+use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
 #[derive(Debug, clap::Args)]
@@ -45,15 +49,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
     let of = &config.tokens;
     let privileges = Privileges::of(of.user.as_deref(), of.confine, Calls::Tokens)?;
+    let state_dir = of.state_dir.clone();
+    let state = state_dir.as_ref().map(|path| State::open(path, &privileges)).transpose()?;
     // Before any thread: they would not be bound by it.
-    privileges.give_up_files(&folders(&config, file), &[])?;
+    privileges.give_up_files(&folders(&config, file), state_dir.as_slice())?;
     signal::explain_hang_ups("a token service reads its file when it starts")?;
     let (notifier, drain) = (Notifier::own(), of.drain_timeout);
     let (stop, stopped) = std::sync::mpsc::channel();
     let _flag = signal::stop_flag(move || {
         let _ = stop.send(());
     })?;
-    let running = service::start(options(config)?).map_err(Failure::failed)?;
+    let running = service::start(options(config, state)?).map_err(Failure::failed)?;
     privileges.become_user()?;
     privileges.give_up_system_calls()?;
     let mut text = String::new();
@@ -79,7 +85,7 @@ fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
     privileges::of_config(file).into_iter().chain(tls).chain(etcd).chain(names).collect()
 }
 
-fn options(config: TokensConfig) -> Result<Options, Failure> {
+fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failure> {
     let TokensConfig { fleet, tokens, callers } = config;
     let host = match &fleet.host {
         Some(host) => host.clone(),
@@ -107,6 +113,7 @@ fn options(config: TokensConfig) -> Result<Options, Failure> {
         callers: callers.into_iter().map(caller).collect(),
         memory_bytes: tokens.memory,
         drain: tokens.drain_timeout,
+        disk: state.map(|it| Box::new(it) as Box<dyn Disk>),
     })
 }
 

@@ -204,7 +204,7 @@ impl<'r, 'a> Section<'r, 'a> {
     }
 
     /// Whether an optional field is left out; it is read then.
-    fn is_absent(&mut self, name: &str) -> bool {
+    pub(super) fn is_absent(&mut self, name: &str) -> bool {
         let field = self.field(name);
         let absent =
             matches!(field.presence, Presence::Optional(_)) && !self.values.contains_key(name);

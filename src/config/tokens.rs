@@ -44,6 +44,8 @@ pub struct Tokens {
     pub when_away: WhenAway,
     /// Bytes of answers that are kept for requests that come again.
     pub memory: usize,
+    /// Where it writes what it has promised, for its next start.
+    pub state_dir: Option<PathBuf>,
     /// How long what is under way may take when the service ends.
     pub drain_timeout: Duration,
     /// How log lines look.
@@ -184,6 +186,11 @@ fn read_tokens(mut section: Section<'_, '_>, base: &Path) -> Option<Tokens> {
     let max_addresses = section.integer("max_addresses");
     let when_away = section.choice("when_away");
     let memory = section.integer("memory");
+    let state_dir = if section.is_absent("state_dir") {
+        Some(None)
+    } else {
+        section.path("state_dir", base).map(Some)
+    };
     let drain_timeout = section.duration("drain_timeout");
     let log = section.choice("log");
     let user = section.text_or("user", None, |text| values::user(text).map(Some));
@@ -204,6 +211,7 @@ fn read_tokens(mut section: Section<'_, '_>, base: &Path) -> Option<Tokens> {
         max_addresses: max_addresses? as usize,
         when_away: when_away?.0,
         memory: usize::try_from(memory?).ok()?,
+        state_dir: state_dir?,
         drain_timeout: drain_timeout?,
         log: log?.0,
         user: user?,
@@ -347,7 +355,8 @@ const TOKENS: Table = Table {
             Changes::Restart,
             Kind::Duration { min: "1s", max: "24h" },
             Presence::Default("\"5m\""),
-            "The longest that callers may ask for. Slots that a service has promised stay promised for so long when it dies.",
+            "The longest that callers may ask for. Without state_dir, slots that a service has promised stay promised for so long when \
+             it dies.",
         ),
         Field::new(
             "max_addresses",
@@ -371,6 +380,14 @@ const TOKENS: Table = Table {
             Kind::Integer { min: 0, max: 4_294_967_296 },
             Presence::Default("67108864"),
             "Bytes of answers that are kept for 10 minutes, for requests that come again under their Idempotency-Key.",
+        ),
+        Field::new(
+            "state_dir",
+            Changes::Restart,
+            Kind::Path { bytes_max: schema::DIR_BYTES_MAX },
+            Presence::Optional("\"/var/lib/ringgate-tokens\""),
+            "Where it writes what it has promised, before it answers: the next start with this folder takes over just that, also after a \
+             kill. One service at a time has it. Made where it is missing, closed to other users.",
         ),
         Field::new(
             "drain_timeout",
@@ -398,8 +415,8 @@ const TOKENS: Table = Table {
             Changes::Restart,
             Kind::Flag,
             Presence::Default("false"),
-            "Give up most system calls, and all files but what names of hosts are looked up in and, to be read, the folders of this file \
-             and of the certificate, and systemd's credentials.",
+            "Give up most system calls, and all files but state_dir, what names of hosts are looked up in and, to be read, the folders \
+             of this file and of the certificate, and systemd's credentials.",
         ),
     ],
 };

@@ -29,12 +29,13 @@ pub(crate) struct Service {
 impl Service {
     /// One whose only caller has these scopes.
     pub(crate) fn start(fleet: &Fleet, scopes: &[&str]) -> Self {
+        Self::start_with(fleet, scopes, "")
+    }
+
+    /// The same with more lines in `[tokens]`.
+    pub(crate) fn start_with(fleet: &Fleet, scopes: &[&str], lines: &str) -> Self {
         let folder = Folder::new();
-        let table = fleet.table("tokens-1");
-        let text = format!(
-            "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\nconfine = true\n[[caller]]\nname = \"wall\"\n\
-             scopes = {scopes:?}\nsecret = {{ file = \"secret\" }}\n"
-        );
+        let text = Self::text(fleet, scopes, lines);
         folder.file("secret", "an-eye-for-the-fleet", 0o600);
         let config = folder.file("tokens.toml", text, 0o600);
         let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
@@ -44,6 +45,15 @@ impl Service {
         let said = lines.next().expect("it says where it listens").expect("text");
         let address = said.strip_prefix("tokens on ").expect("an address").parse();
         Self { child, address: address.expect("an address"), _folder: folder }
+    }
+
+    /// What its file says.
+    pub(crate) fn text(fleet: &Fleet, scopes: &[&str], lines: &str) -> String {
+        let table = fleet.table("tokens-1");
+        format!(
+            "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\nconfine = true\n{lines}[[caller]]\nname = \"wall\"\n\
+             scopes = {scopes:?}\nsecret = {{ file = \"secret\" }}\n"
+        )
     }
 
     /// Its process id.

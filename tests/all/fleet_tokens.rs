@@ -11,6 +11,7 @@ use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone};
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet};
+use crate::folder::Folder;
 
 /// A gateway by which tokens lead to the backends that they name.
 fn gateway(fleet: &Fleet) -> Daemon {
@@ -101,6 +102,81 @@ fn slots_of_a_service_that_was_killed_are_shown_and_promised_by_no_other() {
         let expected = [("gone".to_owned(), gone as u64), ("serving".to_owned(), 8 - gone as u64)];
         (blocks == expected).then_some(())
     });
+}
+
+/// A service that was killed after it had promised three of eight slots, and its next start.
+fn killed_and_started(fleet: &Fleet, state: &Folder) -> (Vec<ConnectToken>, Service) {
+    let lines = format!("state_dir = \"{}\"\n", state.path().display());
+    let start = || Service::start_with(fleet, &["tokens"], &lines);
+    let service = start();
+    let token = |id: u64| wait_for("a token", || service.token(id, "arena-1").ok());
+    let tokens = (1..=3).map(token).collect();
+    assert_eq!(service.get("/metrics", "").value("ringgate_tokens_promises_kept"), Some(1));
+    drop(service);
+    (tokens, start())
+}
+
+#[test]
+fn a_service_that_was_killed_leaves_its_next_start_what_it_has_promised_and_holds_nothing_else() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let _process = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 8));
+    let state = Folder::new();
+    let (tokens, next) = killed_and_started(&fleet, &state);
+    wait_for("its block is the next start's, without what was not promised", || {
+        (blocks(&fleet) == [("serving".to_owned(), 3)]).then_some(())
+    });
+    // Another service has the rest of the slots, and no slot is promised twice.
+    let other = Service::start(&fleet, &["tokens"]);
+    wait_for("the other service", || other.token(11, "arena-1").ok());
+    for client_id in 12..=15 {
+        assert!(other.token(client_id, "arena-1").is_ok(), "{client_id}");
+    }
+    for service in [&other, &next] {
+        let refused = || service.token(16, "arena-1").expect_err("all slots are promised");
+        wait_for("a full server", || (refused() == "backend_full").then_some(()));
+    }
+    // A promise ends when its player is there, whoever has made it.
+    let promised = || next.get("/metrics", "").value("ringgate_tokens_slots_promised");
+    assert_eq!(promised(), Some(3));
+    let mut players: Vec<_> =
+        tokens.iter().map(|token| Player::holding([127, 0, 0, 1], token)).collect();
+    for player in &mut players {
+        wait_for("the session", || {
+            player.turn();
+            player.is_connected().then_some(())
+        });
+        player.echo(b"hello");
+    }
+    wait_for("nothing is promised", || (promised() == Some(0)).then_some(()));
+}
+
+#[test]
+fn what_another_folder_has_kept_is_not_believed_and_one_service_has_it_at_a_time() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let _process = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 8));
+    let (state, copy) = (Folder::new(), Folder::new());
+    let (_tokens, living) = killed_and_started(&fleet, &state);
+    for entry in std::fs::read_dir(state.path()).expect("it is ours") {
+        let entry = entry.expect("readable");
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("there is room");
+    }
+    wait_for("its own promises", || living.token(4, "arena-1").ok());
+    // The service of which the copy tells is alive.
+    let lines = format!("state_dir = \"{}\"\n", copy.path().display());
+    let other = Service::start_with(&fleet, &["tokens"], &lines);
+    wait_for("the other service", || other.token(11, "arena-1").ok());
+    let count = |service: &Service, ids: std::ops::Range<u64>| {
+        ids.filter(|id| service.token(*id, "arena-1").is_ok()).count()
+    };
+    let more = count(&living, 20..30) + count(&other, 30..40);
+    assert!(more <= 3, "{more} beside five of eight");
+    let config = copy.file("tokens.toml", Service::text(&fleet, &["tokens"], &lines), 0o600);
+    copy.file("secret", "another-eye-for-the-fleet", 0o600);
+    let second = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
+    let said = run(second).stderr;
+    assert!(said.contains("another process uses it"), "{said}");
 }
 
 /// Has the first token that there is for this backend open a session.

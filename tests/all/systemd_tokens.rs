@@ -12,7 +12,7 @@ const SECRET: &str = "an-eye-for-the-fleet";
 
 const FILE: &str = "[fleet]\nendpoints = [\"http://127.0.0.1:2379\"]\nprefix = \"/ringgate/eu\"\n\
     name = \"tokens-1\"\nhost = \"tokens-1\"\nkey = { credential = \"tokens_fleet.key\" }\n\
-    [tokens]\nbind = [\"127.0.0.1:7400\"]\n\
+    [tokens]\nbind = [\"127.0.0.1:7400\"]\nstate_dir = \"/var/lib/ringgate-tokens\"\n\
     [[caller]]\nname = \"matchmaker\"\nsecret = { credential = \"tokens_matchmaker.secret\" }\n";
 
 /// Whether etcd is installed; a failure where it has to be.

@@ -133,7 +133,7 @@ pub fn decode(bytes: &[u8]) -> Result<Copy, Error> {
 }
 
 /// FNV-1a: finds what a disk does, and is not meant to find what an enemy does.
-fn checksum(bytes: &[u8]) -> u64 {
+pub fn checksum(bytes: &[u8]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }

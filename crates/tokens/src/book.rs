@@ -12,12 +12,14 @@
 //! Where a backend tells whose players have come, a promise leaves the book with its slot as soon
 //! as its player is among those whom the backend has ([`Held::settle`]), and only then.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Block, LIST_MAX};
 
+use crate::journal::{Before, Promised};
 use crate::promise::Promise;
 
 /// All blocks.
@@ -26,6 +28,8 @@ pub struct Book {
     held: HashMap<Name, Held>,
     /// By group: where a client has a promise, and until when.
     clients: HashMap<Name, HashMap<u64, (Name, u64)>>,
+    /// Earlier starts of this service all of whose promises are in the book.
+    before: Arc<[Name]>,
 }
 
 /// What is to be promised at a backend.
@@ -238,6 +242,34 @@ impl Book {
         held.granted = held.granted.max(held.pending());
         held.touched_ms = now.ms;
         self.note_clients(backend, wish);
+    }
+
+    /// What earlier starts have promised is promised by this one, whatever stands in their blocks.
+    /// Who has come of their players is only believed by name: nobody knows who had come by then.
+    pub fn go_on(&mut self, before: Before, now: Now) {
+        let Before { starts, promised } = before;
+        for Promised { backend, until_s, group, tokens, nameless } in &promised {
+            let clients: BTreeSet<_> = tokens.iter().map(|(client, _)| *client).collect();
+            let clients: Vec<_> = clients.into_iter().collect();
+            let (until_s, nameless, group) = (*until_s, *nameless, group.as_ref());
+            let wish = Wish {
+                group: group.unwrap_or(backend),
+                clients: &clients,
+                tokens,
+                nameless,
+                count: 0,
+                until_s,
+            };
+            self.take_unleased(backend, &wish, now);
+        }
+        let pending = self.held.values_mut().flat_map(|held| &mut held.pending);
+        pending.for_each(|promise| promise.is_renewed = true);
+        self.before = starts.into();
+    }
+
+    /// Earlier starts all of whose promises are in the book.
+    pub fn before(&self) -> Arc<[Name]> {
+        Arc::clone(&self.before)
     }
 
     fn note_clients(&mut self, backend: &Name, wish: &Wish<'_>) {

@@ -106,7 +106,7 @@ impl Counters {
     }
 
     /// The page.
-    pub fn page(&self, desk: &Desk, standing: Standing) -> String {
+    pub fn page(&self, desk: &Desk, standing: Standing, keeps_promises: bool) -> String {
         let mut text = String::new();
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
@@ -143,6 +143,9 @@ impl Counters {
         self.put_refusals(&mut text);
         self.put_times(&mut text);
         put_gauges(&mut text, desk, standing);
+        let name = "promises_kept";
+        head(&mut text, name, "Whether promises are written down for the next start.", "gauge");
+        put(&mut text, format_args!("ringgate_tokens_{name} {}\n", u8::from(keeps_promises)));
         text
     }
 

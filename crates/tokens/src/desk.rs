@@ -12,6 +12,7 @@ use ringgate_fleet::seal::FleetKey;
 
 use crate::book::{Book, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
+use crate::journal::Promised;
 use crate::known::Known;
 use crate::random::Random;
 use crate::refusal::Refusal;
@@ -88,6 +89,8 @@ pub struct Placed {
     pub tags: Vec<u64>,
     /// By what a plain listener knows the backend.
     pub routing_token: Option<Vec<u8>>,
+    /// What was promised for it.
+    pub promised: Promised,
 }
 
 impl Desk {
@@ -245,7 +248,14 @@ impl Desk {
         if !has_block {
             self.book.take_unleased(&chosen.backend, &wish, now);
         }
-        Ok(Step::Placed(Box::new(self.placed(chosen, expire_s, key, tags))))
+        let promised = Promised {
+            backend: chosen.backend.clone(),
+            until_s,
+            group: (!tokens.is_empty()).then(|| chosen.group.clone()),
+            tokens: tokens.to_vec(),
+            nameless,
+        };
+        Ok(Step::Placed(Box::new(self.placed(chosen, (expire_s, promised), key, tags))))
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
@@ -307,14 +317,14 @@ impl Desk {
     fn placed(
         &self,
         chosen: Chosen,
-        expire_s: u64,
+        (expire_s, promised): (u64, Promised),
         key: Option<(u32, SharedKey)>,
         tags: Vec<u64>,
     ) -> Placed {
         let routing_token = (chosen.token_bytes > 0).then(|| {
             self.known.routing_token(&chosen.listener, &chosen.backend, chosen.token_bytes)
         });
-        Placed { chosen, expire_s, key, tags, routing_token }
+        Placed { chosen, expire_s, key, tags, routing_token, promised }
     }
 
     /// What tokens are sealed with. No token outlives its key.

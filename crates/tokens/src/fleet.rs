@@ -1,11 +1,13 @@
 //! The service's side of etcd: the mirror that feeds the desk, the registration, the lease of its
 //! blocks, and the decisions about slots. Decides nothing itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::lease::{self, Registration, Words};
@@ -143,14 +145,46 @@ fn lose_lease(shared: &Shared) {
     }
 }
 
-/// Gives back what was leased and is not used.
+/// Gives back what was leased and is not used, and what earlier starts had beyond their promises.
 pub(crate) async fn tidy(shared: Arc<Shared>, client: Client) {
+    let before = shared.desk().book().before();
+    let mut has_taken_over = before.is_empty();
     loop {
         tokio::time::sleep(TIDY_EVERY).await;
         let now = shared.now();
+        if let Some(mut journal) = shared.journal() {
+            journal.tidy(now);
+        }
+        if !has_taken_over {
+            has_taken_over = matches!(take_over(&shared, &client, &before).await, Ok(true));
+        }
         let idle = shared.desk().book_mut().idle(now, IDLE_MS, TIDY_MAX);
         give_up(&shared, &client, idle).await;
     }
+}
+
+/// Takes over the blocks of these starts. Whether none is left.
+async fn take_over(shared: &Shared, client: &Client, before: &[Name]) -> Result<bool, Error> {
+    let keyspace = &shared.options.keyspace;
+    let mut range = Range { limit: PAGE_KEYS, ..Range::prefix(&keyspace.all_slots()) };
+    let mut left = BTreeSet::new();
+    loop {
+        let page = client.range(&range).await?;
+        left.extend(page.kvs.iter().filter_map(|kv| match keyspace.place(&kv.key) {
+            Some(Place::Block(backend, by)) if before.contains(&by) => Some(backend),
+            _ => None,
+        }));
+        match page.kvs.last() {
+            Some(last) if page.more => range.key = key_after(&last.key),
+            _ => break,
+        }
+    }
+    let is_done = left.is_empty();
+    let now = shared.now();
+    let free = |backend: &Name| shared.desk().book_mut().open(backend, now.unix_s).free();
+    let left = left.into_iter().map(|backend| (backend.clone(), free(&backend)));
+    give_up(shared, client, left.collect()).await;
+    Ok(is_done)
 }
 
 /// Gives back what is free in these blocks, one after the other: slots of a block whose turn has
@@ -221,7 +255,8 @@ async fn attempt(
     }
     let read = client.txn(&reading(keyspace, backend)).await?;
     let now = shared.now();
-    let grounds = Grounds::of(&read.found, keyspace, owner, now.unix_s);
+    let before = shared.desk().book().before();
+    let grounds = Grounds::of(&read.found, keyspace, (owner, &before), now.unix_s);
     let decision: Decision = {
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
@@ -230,6 +265,8 @@ async fn attempt(
         decision.venture(held, now.unix_s);
         decision
     };
+    // What is written takes them out of the blocks in which they stand.
+    shared.keep(&decision.promised(backend).collect::<Vec<_>>());
     if grounds.is_as_decided(&decision) {
         let (now, mut desk) = (shared.now(), shared.desk());
         decision.apply(desk.book_mut().open(backend, now.unix_s), 0);
@@ -249,11 +286,12 @@ async fn attempt(
 }
 
 /// Writes what is left of the blocks before the service ends: what it has promised, and until when.
-/// Nothing may be promised any more.
-pub(crate) async fn close(shared: &Shared, client: &Client) {
+/// Nothing may be promised any more. Whether all of it is there.
+pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let lease = shared.lease.load(Ordering::Relaxed);
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
+    let mut is_left = true;
     for blocks in closed.chunks(CLOSED_AT_A_TIME) {
         let closing = closing(keyspace, owner, lease, blocks);
         let closing = closing.map_err(|why| Error::Config(why.to_string()));
@@ -264,6 +302,7 @@ pub(crate) async fn close(shared: &Shared, client: &Client) {
         match done {
             Ok(()) => add(&shared.counters.decisions, blocks.len() as u64),
             Err(why) => {
+                is_left = false;
                 add(&shared.counters.decisions_failed, blocks.len() as u64);
                 tracing::warn!(
                     event = "slots_not_given_back",
@@ -273,6 +312,7 @@ pub(crate) async fn close(shared: &Shared, client: &Client) {
             }
         }
     }
+    is_left
 }
 
 const NS_PER_MS: u64 = 1_000_000;
@@ -285,6 +325,8 @@ const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 /// Slots that were not needed for so long are given back.
 const IDLE_MS: u64 = 5000;
+/// Blocks that are asked for at a time.
+const PAGE_KEYS: i64 = 500;
 /// Backends that are looked at in one go.
 const TIDY_MAX: usize = 64;
 /// etcd decides about 128 keys in one transaction; each block has two.

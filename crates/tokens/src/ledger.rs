@@ -11,7 +11,9 @@
 //! players only move from blocks to the backend, where they may count twice for a while.
 //!
 //! A service that ends leaves its blocks behind *closed*: with the ends of its promises, which
-//! count for others until then. The next start of that name takes them into its own block.
+//! count for others until then. The next start of that name takes them into its own block. Of a
+//! service that was killed the next start has the promises from its `journal`, if it kept one: then
+//! that block is taken over as it stands, and holds nothing beside these.
 //!
 //! A block shrinks before its tokens have expired where that is certain. A backend that tells whose
 //! players have come settles just their promises. Of one that does not: if nobody else holds slots
@@ -25,6 +27,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{Backend, Block, Guard, Refused, Stored};
 
 use crate::book::Held;
+use crate::journal::Promised;
 
 /// What a decision stands on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,8 +73,14 @@ pub fn reading(keyspace: &Keyspace, backend: &Name) -> Txn {
 }
 
 impl Grounds {
-    /// What the transaction has found. A block that cannot be read stands for all there is.
-    pub fn of(found: &[KeyValue], keyspace: &Keyspace, service: &Name, now_s: u64) -> Self {
+    /// What the transaction has found. A block that cannot be read stands for all there is. All
+    /// promises of the starts `before` are in the book already.
+    pub fn of(
+        found: &[KeyValue],
+        keyspace: &Keyspace,
+        (service, before): (&Name, &[Name]),
+        now_s: u64,
+    ) -> Self {
         let mut grounds = Self::default();
         for kv in found {
             match keyspace.place(&kv.key) {
@@ -82,6 +91,10 @@ impl Grounds {
                     let slots = block.as_ref().map_or(u32::MAX, |block| block.holds(now_s));
                     match block {
                         _ if by == *service => grounds.own = Some(slots),
+                        _ if before.contains(&by) => {
+                            let block = Block { slots: 0, promised: Vec::new(), closed: true };
+                            grounds.left_behind.push((by, block));
+                        }
                         Ok(block)
                             if block.closed
                                 && is_start_of_same(&by, service)
@@ -186,7 +199,7 @@ impl Grounds {
 }
 
 /// The most promises of earlier starts that are taken over at once.
-const INHERITED_MAX: u64 = 1 << 16;
+pub(crate) const INHERITED_MAX: u64 = 1 << 16;
 
 /// A block as it is to stand there: an empty one does not.
 fn standing(key: Bytes, block: &Block, lease: i64) -> Result<Op, Refused> {
@@ -223,6 +236,18 @@ fn is_start_of_same(one: &Name, other: &Name) -> bool {
 }
 
 impl Decision {
+    /// The promises of earlier starts that are ours from now on, to be written down.
+    pub fn promised(&self, backend: &Name) -> impl Iterator<Item = Promised> {
+        let blocks = self.inherited.iter().flat_map(|(_, block)| &block.promised);
+        blocks.map(|(until_s, count)| Promised {
+            backend: backend.clone(),
+            until_s: *until_s,
+            group: None,
+            tokens: Vec::new(),
+            nameless: *count,
+        })
+    }
+
     /// Called before the decision is written, because the answer may be lost, or the transaction
     /// done long after nobody waits for it: until a later decision knows better, no more is
     /// promised than both the block as it was and the one that was decided have.

@@ -23,6 +23,7 @@ use crate::callers::{Caller, Callers};
 use crate::counters::{Counters, Standing};
 use crate::desk::{Desk, Rules};
 use crate::glance::Glance;
+use crate::journal::{Disk, Journal, Promised};
 use crate::memory::Memory;
 use crate::random::of_text;
 use crate::{fleet, http, tls};
@@ -56,6 +57,8 @@ pub struct Options {
     pub memory_bytes: usize,
     /// How long requests that are under way may take when the service ends.
     pub drain: Duration,
+    /// Where it writes what it has promised.
+    pub disk: Option<Box<dyn Disk>>,
 }
 
 /// What all threads share.
@@ -81,6 +84,7 @@ pub(crate) struct Shared {
     desk: Mutex<Desk>,
     callers: Mutex<Callers>,
     memory: Mutex<Memory>,
+    journal: Option<Mutex<Journal>>,
     standing: Mutex<Standing>,
 }
 
@@ -116,6 +120,20 @@ impl Shared {
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was promised, where it is written; nobody waits for a disk there.
+    pub(crate) fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
+        let journal = self.journal.as_ref()?;
+        Some(journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes down that this is promised, before anybody hears of it.
+    pub(crate) fn keep<'a>(&self, promised: impl IntoIterator<Item = &'a Promised>) {
+        let now = self.now();
+        if let Some(mut journal) = self.journal() {
+            promised.into_iter().for_each(|it| journal.add(it, now));
+        }
     }
 
     pub(crate) fn seed(&self) -> u64 {
@@ -193,7 +211,14 @@ pub fn start(options: Options) -> io::Result<Running> {
     let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
     let owner = owner(&name)?;
     let seed = of_text(owner.as_str());
-    let desk = Desk::new(keyspace.clone(), key.clone(), name.clone(), rules, seed);
+    let mut desk = Desk::new(keyspace.clone(), key.clone(), name.clone(), rules, seed);
+    let clock = Clock::start();
+    let now = Now { unix_s: clock::unix_seconds(), ms: 0 };
+    let journal = options.disk.map(|disk| {
+        let (journal, before) = Journal::begin(disk, &keyspace, &owner, now);
+        desk.book_mut().go_on(before, now);
+        Mutex::new(journal)
+    });
     let callers = Callers::new(options.callers);
     let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, commands) = mpsc::channel(8);
@@ -209,10 +234,11 @@ pub fn start(options: Options) -> io::Result<Running> {
         is_stopping: AtomicBool::new(false),
         confirm,
         glance: Glance::default(),
-        clock: Clock::start(),
+        clock,
         desk: Mutex::new(desk),
         callers: Mutex::new(callers),
         memory: Mutex::new(memory),
+        journal,
         standing: Mutex::default(),
     });
     let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
@@ -315,7 +341,10 @@ fn run_fleet(
         let _ = drained.wait_for(|it| *it).await;
         tidying.abort();
         let ending = async {
-            fleet::close(&shared, &client).await;
+            let is_left = fleet::close(&shared, &client).await;
+            if let (true, Some(mut journal)) = (is_left, shared.journal()) {
+                journal.end();
+            }
             let _ = registering.await;
         };
         let _ = tokio::time::timeout(LAST_WORDS, ending).await;

@@ -5,4 +5,5 @@ mod agents;
 mod desk;
 mod fleet;
 mod joins;
+mod journal;
 mod slots;

@@ -327,7 +327,10 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
         news.as_mut().enable();
         let step = shared.desk().place(request, shared.now())?;
         match step {
-            Step::Placed(placed) => return Ok(*placed),
+            Step::Placed(placed) => {
+                shared.keep([&placed.promised]);
+                return Ok(*placed);
+            }
             Step::Lease(backend) => {
                 fleet::decide(shared, client, &backend, request.count).await;
             }
@@ -405,7 +408,8 @@ fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Resp
         Route::Readyz => ready(shared),
         Route::Metrics => {
             let standing = shared.standing();
-            let page = shared.counters.page(&shared.desk(), standing);
+            let keeps_promises = shared.journal().is_some_and(|it| it.is_whole());
+            let page = shared.counters.page(&shared.desk(), standing, keeps_promises);
             text(StatusCode::OK, page, METRICS)
         }
         _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),

@@ -15,9 +15,11 @@ use ringgate_fleet::values::{
     Backend, Ban, Gateway, Guard, Joined, Labels, Listener, Reach, Service, State, Stored,
 };
 
+use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Desk, Placed, Request, Rules, Step};
+use crate::journal::Journal;
 use crate::ledger::{Grounds, closing, reading};
 use crate::refusal::Refusal;
 use crate::wanted::Where;
@@ -136,6 +138,16 @@ impl Store {
         places.filter(|it| matches!(it, Place::Block(at, _) if at == backend)).count()
     }
 
+    /// The backends at which these starts have blocks.
+    fn of_starts(&self, starts: &[Name]) -> Vec<Name> {
+        let places = self.keys.keys().filter_map(|key| keyspace().place(key));
+        let own = places.filter_map(|it| match it {
+            Place::Block(at, by) if starts.contains(&by) => Some(at),
+            _ => None,
+        });
+        own.collect()
+    }
+
     pub(super) fn backend(&self, backend: &Name) -> Option<Backend> {
         let (value, _) = self.keys.get(&keyspace().key(&Place::Backend(backend.clone())))?;
         Backend::decode(value).ok()
@@ -205,6 +217,8 @@ pub(super) struct Office {
     pub(super) fate: Fate,
     pub(super) desk: Desk,
     pub(super) owner: Name,
+    pub(super) disk: SharedDisk,
+    journal: Journal,
 }
 
 pub(super) const RULES: Rules =
@@ -222,6 +236,21 @@ impl Office {
 
     /// The same by other rules.
     pub(super) fn with_rules(service: &str, number: u32, rules: Rules, store: &mut Store) -> Self {
+        Self::on(SharedDisk::new(), (service, number), (rules, NOW), store)
+    }
+
+    /// The service was killed, and this is the next start of it.
+    pub(super) fn follow(self, number: u32, store: &mut Store, now: Now) -> Self {
+        let service = self.desk.service().clone();
+        Self::on(self.disk, (service.as_str(), number), (*self.desk.rules(), now), store)
+    }
+
+    pub(super) fn on(
+        disk: SharedDisk,
+        (service, number): (&str, u32),
+        (rules, now): (Rules, Now),
+        store: &mut Store,
+    ) -> Self {
         let told = Service {
             instance: "i".into(),
             host: "h".into(),
@@ -236,8 +265,10 @@ impl Office {
         let mut desk = Desk::new(keyspace(), fleet_key(), name(service), rules, seed);
         desk.set_mirror(true, true);
         desk.set_leased(u64::MAX);
-        let mut office =
-            Self { fate: Fate::Answered, desk, owner: name(&format!("{service}.{number}")) };
+        let owner = name(&format!("{service}.{number}"));
+        let (journal, before) = Journal::begin(Box::new(disk.clone()), &keyspace(), &owner, now);
+        desk.book_mut().go_on(before, now);
+        let mut office = Self { fate: Fate::Answered, desk, owner, disk, journal };
         office.mirror(store);
         office
     }
@@ -282,7 +313,10 @@ impl Office {
     ) -> Result<Placed, Refusal> {
         for _ in 0..100 {
             match self.desk.place(request, now)? {
-                Step::Placed(placed) => return Ok(*placed),
+                Step::Placed(placed) => {
+                    self.journal.add(&placed.promised, now);
+                    return Ok(*placed);
+                }
                 Step::Lease(backend) => self.lease(store, &backend, request.count, now),
                 Step::Wait => panic!("one request at a time never waits"),
             }
@@ -297,7 +331,8 @@ impl Office {
 
     pub(super) fn read(&self, store: &mut Store, backend: &Name, now: Now) -> Grounds {
         let (found, _) = store.txn(&reading(&keyspace(), backend));
-        Grounds::of(&found, &keyspace(), &self.owner, now.unix_s)
+        let before = self.desk.book().before();
+        Grounds::of(&found, &keyspace(), (&self.owner, &before), now.unix_s)
     }
 
     /// A decision on these grounds about so many slots.
@@ -312,6 +347,7 @@ impl Office {
         grounds.settle(held, now.unix_s);
         let decision = grounds.decide(held, wanted, now.unix_s);
         decision.venture(held, now.unix_s);
+        decision.promised(backend).for_each(|it| self.journal.add(&it, now));
         let writing = grounds.writing(&decision, &keyspace(), backend, &self.owner, 1);
         let writing = writing.expect("sound values");
         match self.fate {
@@ -334,7 +370,20 @@ impl Office {
         let closing = closing(&keyspace(), &self.owner, 1, &closed).expect("sound values");
         match self.fate {
             Fate::Late => store.late.push(closing),
-            Fate::Lost | Fate::Answered => drop(store.txn(&closing)),
+            Fate::Lost => drop(store.txn(&closing)),
+            Fate::Answered => {
+                drop(store.txn(&closing));
+                self.journal.end();
+            }
+        }
+    }
+
+    /// Takes over what earlier starts have left.
+    pub(super) fn take_over(&mut self, store: &mut Store, now: Now) {
+        let before = self.desk.book().before();
+        for backend in store.of_starts(&before) {
+            let free = self.desk.book_mut().open(&backend, now.unix_s).free();
+            self.lease(store, &backend, free, now);
         }
     }
 

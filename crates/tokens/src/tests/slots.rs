@@ -13,6 +13,7 @@ use super::fleet::{
     Fate, NOW, Office, RULES, Store, anywhere, backend as made, gateway, host, name, with_key,
 };
 use super::joins::join;
+use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Request, Rules};
@@ -21,7 +22,7 @@ use crate::random::Random;
 use crate::refusal::Refusal;
 use crate::wanted::Where;
 
-fn later(seconds: u64) -> Now {
+pub(super) fn later(seconds: u64) -> Now {
     Now { unix_s: NOW.unix_s + seconds, ms: NOW.ms + seconds * 1000 }
 }
 
@@ -117,7 +118,7 @@ fn what_is_not_used_is_given_back() {
 }
 
 /// So many players as get a token, one after the other.
-fn fill(office: &mut Office, store: &mut Store, now: Now) -> usize {
+pub(super) fn fill(office: &mut Office, store: &mut Store, now: Now) -> usize {
     std::iter::from_fn(|| office.ask(store, &anywhere(), 1, now).ok()).count()
 }
 
@@ -348,18 +349,26 @@ impl World {
         self.tell(backend);
     }
 
-    /// A service dies, and another start of it knows nothing of what it has promised. Its blocks
-    /// stay for as long as a token lives, and longer.
+    /// A service dies, or is told to end. Another start of it knows what it has promised, or
+    /// nothing of it: then its blocks stay for as long as a token lives, and longer.
     fn restart(&mut self) {
         let at = self.random.below(self.offices.len());
         self.starts += 1;
-        let next = Office::start(SERVICES[at], self.starts, &mut self.store);
-        let mut dead = std::mem::replace(&mut self.offices[at], next);
+        let mut dead = self.offices.remove(at);
         self.dead.push((self.now.unix_s + LEASE_LEFT_S, dead.owner.clone()));
-        if self.random.below(2) == 0 {
+        let (is_ended, is_known) = (self.random.below(3) == 0, self.random.below(3) > 0);
+        let (service, disk) = (dead.desk.service().clone(), dead.disk.clone());
+        if is_ended {
             dead.fate = self.fate();
             dead.end(&mut self.store, self.now);
         }
+        let disk = if is_known { disk } else { SharedDisk::new() };
+        let of = (service.as_str(), self.starts);
+        let mut next = Office::on(disk, of, (RULES, self.now), &mut self.store);
+        if self.random.below(2) == 0 {
+            next.take_over(&mut self.store, self.now);
+        }
+        self.offices.insert(at, next);
     }
 
     fn end_leases(&mut self) {

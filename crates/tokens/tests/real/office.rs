@@ -166,6 +166,7 @@ impl Fleet {
             ],
             memory_bytes: 1 << 20,
             drain: Duration::from_secs(10),
+            disk: None,
         }
     }
 }
