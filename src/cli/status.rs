@@ -83,9 +83,10 @@ pub(super) fn listeners(status: &Status) -> Table {
     ]);
     for listener in &status.listeners {
         let (sessions, max) = (count(listener.sessions), count(listener.sessions_max));
-        let state = match listener.drain_left_ms {
-            Some(left_ms) => format!("{}, {} s left", listener.state, left_ms.div_ceil(1000)),
-            None => listener.state.clone(),
+        let state = match (listener.drain_left_ms, &listener.closed_because) {
+            (Some(left_ms), _) => format!("{}, {} s left", listener.state, left_ms.div_ceil(1000)),
+            (None, Some(_)) => "takes nobody new".to_owned(),
+            (None, None) => listener.state.clone(),
         };
         table.row([listener.name.clone(), sessions, max, state, listener.addresses.join(" ")]);
     }
@@ -119,7 +120,11 @@ fn state(backend: &Backend, workers: usize) -> String {
         up if up == workers => "up".to_owned(),
         up => format!("up at {up} of {workers} workers"),
     };
-    if backend.retired { format!("retired, {reach}") } else { reach }
+    match backend {
+        Backend { retired: true, .. } => format!("retired, {reach}"),
+        Backend { drained: true, .. } => format!("drained, {reach}"),
+        _ => reach,
+    }
 }
 
 /// Agents on other hosts, their lanes added up.

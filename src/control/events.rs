@@ -310,6 +310,7 @@ const TOLD_REFUSALS: &[DropReason] = &[
     DropReason::TokenClaimsFull,
     DropReason::RequestBackendFull,
     DropReason::RequestBackendDown,
+    DropReason::BackendDrained,
     DropReason::BackendStarting,
     DropReason::RequestSessionsFull,
     DropReason::AddressFull,

@@ -3,8 +3,9 @@
 //!
 //! The first is for programs that restart a daemon that hangs: the process answers and every
 //! worker turns. The second is for programs that send players: it says no while the gateway
-//! drains, and while a listener that is meant to serve has a worker that reaches none of its
-//! backends, because the kernel decides which worker a player meets.
+//! drains, while a listener that is meant to serve has a worker that reaches none of its backends,
+//! because the kernel decides which worker a player meets, and where no listener takes anybody new.
+//! One listener among others whose backends an operator has drained takes no host off the network.
 
 use super::view::{Snapshot, is_up};
 use ringgate_gate::{Backend, BackendId, Listener, Phase};
@@ -32,6 +33,37 @@ pub(super) fn is_listener_ready(snapshot: &Snapshot<'_>, name: &str) -> Option<R
     Some(are_ready(snapshot, [listener]))
 }
 
+/// Which listeners take nobody new, a line for each.
+pub(super) fn closed_listeners(snapshot: &Snapshot<'_>) -> String {
+    serving(snapshot).filter_map(|it| Some(why_closed(snapshot, it)? + "\n")).collect()
+}
+
+/// Why nobody new can get in at a listener, as it is meant to be: nobody has to be woken for it.
+pub(super) fn why_closed(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
+    let name = &listener.name;
+    let backends = || {
+        let all = listener.backends.iter().copied();
+        all.filter_map(|id| Some((id, snapshot.live.setup.backends.get(id)?)))
+            .filter(|(_, backend)| !backend.retired)
+    };
+    let why_not = |(id, backend): (BackendId, &Backend)| {
+        let name = &backend.name;
+        match () {
+            () if backend.drained => Some(format!("{name} is drained")),
+            () if backend.slots == 0 => Some(format!("{name} has no slots")),
+            () if snapshot.is_closed(id) || !backend.intake.is_open() => {
+                Some(format!("{name} takes nobody by its own word"))
+            }
+            () => None,
+        }
+    };
+    let why: Option<Vec<_>> = backends().map(why_not).collect();
+    match why?.as_slice() {
+        [] => Some(format!("listener {name} takes nobody new: it has no backend")),
+        why => Some(format!("listener {name} takes nobody new: {}", why.join(", "))),
+    }
+}
+
 /// The listeners that the config has.
 fn serving<'a>(snapshot: &'a Snapshot<'_>) -> impl Iterator<Item = &'a Listener> {
     snapshot.live.setup.listeners.iter().filter(|listener| listener.phase == Phase::Serving)
@@ -45,13 +77,21 @@ fn are_ready<'a>(
     if snapshot.live.drain.is_some() {
         return Err("draining".to_owned());
     }
-    let reasons: Vec<_> =
-        listeners.into_iter().filter_map(|it| why_unready(snapshot, it)).collect();
+    let (mut reasons, mut closed, mut is_open) = (Vec::new(), Vec::new(), false);
+    for listener in listeners {
+        let why = why_closed(snapshot, listener);
+        is_open |= why.is_none();
+        closed.extend(why);
+        reasons.extend(why_unready(snapshot, listener));
+    }
+    if !is_open {
+        reasons.append(&mut closed);
+    }
     if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
 }
 
-/// Why a listener that is meant to serve does not. One whose backends an operator has taken away is
-/// not meant to.
+/// Why a listener that is meant to serve does not. One that is meant to take nobody new is not
+/// ([`why_closed`]).
 fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
     if listener.netcode().is_some_and(|rules| rules.keys.is_empty()) {
         return Some(format!("listener {}: the fleet has no key for it", listener.name));
@@ -72,7 +112,7 @@ fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
 
 /// Whether players are meant to be sent to a backend.
 fn is_meant(backend: &Backend) -> bool {
-    !backend.retired && !backend.drained && backend.intake.is_open()
+    !backend.retired && !backend.drained && backend.slots > 0 && backend.intake.is_open()
 }
 
 /// Workers leave a report every 50 ms; one that misses a hundred is stuck.
@@ -116,6 +156,39 @@ mod tests {
         assert_eq!(is_listener_ready(&snapshot, "us-east"), Some(Err(why)));
         assert_eq!(is_listener_ready(&snapshot, "eu-west"), Some(Ok(())));
         assert_eq!(is_listener_ready(&snapshot, "nowhere"), None);
+    }
+
+    #[test]
+    fn a_listener_that_takes_nobody_new_says_so_and_fails_alone() {
+        let facts = sample::facts();
+        let mut snapshot = sample::snapshot(&facts);
+        snapshot.reports[1].backends_up = vec![false, true];
+        let mut setup = Setup::clone(&snapshot.live.setup);
+        setup.backends[BackendId(1)].drained = true;
+        snapshot.live.setup = Arc::new(setup.clone());
+        let why = "listener eu-west takes nobody new: arena-1 is drained".to_owned();
+        assert_eq!(is_ready(&snapshot), Err(why.clone()), "there is no other listener");
+        let mut other = setup.backends[BackendId(1)].clone();
+        (other.drained, other.name) = (false, "arena-2".to_owned());
+        setup.backends.push(other);
+        let open = Listener {
+            name: "us-east".to_owned(),
+            backends: vec![BackendId(2)],
+            ..setup.listeners[ListenerId(0)].clone()
+        };
+        setup.listeners.push(open);
+        snapshot.live.setup = Arc::new(setup.clone());
+        snapshot.reports.iter_mut().for_each(|it| it.backends_up = vec![false, true, true]);
+        assert_eq!(is_ready(&snapshot), Ok(()));
+        assert_eq!(closed_listeners(&snapshot), format!("{why}\n"));
+        assert_eq!(is_listener_ready(&snapshot, "eu-west"), Some(Err(why)));
+        assert_eq!(is_listener_ready(&snapshot, "us-east"), Some(Ok(())));
+        setup.backends[BackendId(2)].slots = 0;
+        setup.listeners[ListenerId(0)].backends.clear();
+        snapshot.live.setup = Arc::new(setup);
+        let why = "listener eu-west takes nobody new: it has no backend\n\
+                   listener us-east takes nobody new: arena-2 has no slots";
+        assert_eq!(is_ready(&snapshot), Err(why.to_owned()));
     }
 
     #[test]

@@ -371,6 +371,14 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
             up.sample(&labels, u8::from(is_up(report, id)));
         }
     });
+    let mut drained = text.family(
+        "ringgate_backend_drained",
+        Kind::Gauge,
+        "1 while an operator sends no new players to a backend.",
+    );
+    for (_, backend) in active() {
+        drained.sample(&[("backend", &backend.name)], u8::from(backend.drained));
+    }
     let mut arrivals = text.family(
         "ringgate_backend_arrivals_total",
         Kind::Counter,

@@ -118,6 +118,9 @@ struct Listener<'a> {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     drain_left_ms: Option<u64>,
+    /// Why nobody new can get in, where that is meant to be so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_because: Option<String>,
     addresses: &'a [SocketAddr],
     public: &'a [SocketAddr],
     sessions: u32,
@@ -313,6 +316,10 @@ fn listeners<'a>(snapshot: &'a Snapshot<'_>) -> Vec<Listener<'a>> {
                 protocol: Front::of(&listener.protocol).word(),
                 state: if listener.phase == Phase::Serving { "serving" } else { "draining" },
                 drain_left_ms: live.leaving.get(&number).copied().map(left_ms),
+                closed_because: match listener.phase {
+                    Phase::Serving => health::why_closed(snapshot, listener),
+                    _ => None,
+                },
                 addresses,
                 public: if listener.public.is_empty() { addresses } else { &listener.public },
                 sessions: snapshot.sessions.get(number.index()).copied().unwrap_or_default(),

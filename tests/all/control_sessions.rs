@@ -110,6 +110,19 @@ fn a_backend_that_drains_takes_nobody_new_until_it_is_taken_back() {
     let mut late = Player::new(daemon.listener, 2, KEY_HEX);
     late.ended();
     assert!(late.is_denied());
+    let why = "listener eu takes nobody new: arena is drained";
+    for path in ["/readyz", "/readyz?listener=eu"] {
+        let ready = daemon.get(path);
+        assert_eq!((ready.status, ready.body), (503, format!("{why}\n")), "{path}");
+    }
+    assert_eq!(daemon.status()["listeners"][0]["closed_because"], why);
+    let shown = command(&daemon, &["status"]).stdout;
+    assert!(shown.contains("drained, up") && shown.contains("takes nobody new"), "{shown}");
+    let metrics = daemon.get("/metrics").body;
+    assert!(metrics.contains("ringgate_backend_drained{backend=\"arena\"} 1\n"), "{metrics}");
+    let drops = "ringgate_drops_total{worker=\"0\",reason=\"backend_drained\"} ";
+    let drops = metrics.lines().find_map(|line| line.strip_prefix(drops)).expect("it is counted");
+    assert!(drops.parse::<u64>().expect("a number") > 0);
     players[0].echo(b"still here");
     // A reload does not take it back.
     assert_eq!(daemon.post("/reload").status, 200);
@@ -149,11 +162,15 @@ fn a_backend_without_slots_takes_nobody() {
     text.backends = text.backends.replace("slots = 4", "slots = 0");
     let daemon = Daemon::start(&text);
     let _game = Game::start(&daemon, "arena");
-    daemon.ready();
+    let is_up = || (daemon.status()["backends"][0]["up"] == true).then_some(());
+    wait_for("the game", is_up);
+    let why = "listener eu takes nobody new: arena has no slots\n";
+    assert_eq!(daemon.get("/readyz").body, why);
     let mut player = Player::new(daemon.listener, 1, KEY_HEX);
     player.ended();
     assert!(player.is_denied());
     daemon.rewrite(&Text::new());
     assert_eq!(daemon.post("/reload").status, 200);
+    daemon.ready();
     let _player = Player::connected(daemon.listener, 2, KEY_HEX);
 }

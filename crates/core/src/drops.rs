@@ -87,8 +87,11 @@ drop_reasons! {
     TokenClaimsFull = "token_claims_full",
     /// No slot is free at the backend (the player was sent a denial).
     RequestBackendFull = "request_backend_full",
-    /// The token's backend is unknown, down or draining (the player was sent a denial).
+    /// The token's backend is unknown or down (the player was sent a denial).
     RequestBackendDown = "request_backend_down",
+    /// An operator has drained every backend that the player could be sent to (a netcode player was
+    /// sent a denial).
+    BackendDrained = "backend_drained",
     /// The backend for the player was named a moment ago (the gateway has just started, a reload or
     /// the fleet has brought it) and is not there yet, or is starting by its own word (nothing was
     /// sent, so the client asks again).

@@ -518,6 +518,7 @@ impl Ledger {
             | R::TokenClaimsFull
             | R::RequestBackendFull
             | R::RequestBackendDown
+            | R::BackendDrained
             | R::BackendStarting
             | R::RequestSessionsFull
             | R::TokenSuperseded

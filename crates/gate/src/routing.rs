@@ -69,7 +69,13 @@ impl Common {
             is_wanted(backend) && (is_sent || self.setup.backends[backend].intake != Intake::Sent)
         };
         let may_come = rules.backends.iter().any(|it| is_for(*it) && self.is_awaited(*it));
-        if may_come { NoRoom::BackendStarting } else { NoRoom::BackendDown }
+        if may_come {
+            return NoRoom::BackendStarting;
+        }
+        let wanted = rules.backends.iter().copied().filter(|it| is_wanted(*it));
+        let mut there = wanted.map(|it| &self.setup.backends[it]).filter(|it| !it.retired);
+        let is_drained = there.next().is_some_and(|it| it.drained) && there.all(|it| it.drained);
+        if is_drained { NoRoom::BackendDrained } else { NoRoom::BackendDown }
     }
 
     /// Whether the gateway drains, or this listener.
@@ -129,6 +135,8 @@ impl Common {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     BackendDown,
+    /// An operator has drained all that there are.
+    BackendDrained,
     BackendFull,
     /// It may be there in a moment: asking again helps.
     BackendStarting,
@@ -140,6 +148,7 @@ impl NoRoom {
     pub(crate) fn at_request(self) -> DropReason {
         match self {
             Self::BackendDown => DropReason::RequestBackendDown,
+            Self::BackendDrained => DropReason::BackendDrained,
             Self::BackendFull => DropReason::RequestBackendFull,
             Self::BackendStarting => DropReason::BackendStarting,
             Self::Draining => DropReason::Draining,
@@ -150,6 +159,7 @@ impl NoRoom {
     pub(crate) fn at_response(self) -> DropReason {
         match self {
             Self::BackendDown => DropReason::ResponseBackendDown,
+            Self::BackendDrained => DropReason::BackendDrained,
             Self::BackendStarting => DropReason::BackendStarting,
             Self::BackendFull => DropReason::ResponseBackendFull,
             Self::Draining => DropReason::Draining,

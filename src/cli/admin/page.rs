@@ -69,6 +69,8 @@ pub(crate) struct Listener {
     pub(crate) state: String,
     #[serde(default)]
     pub(crate) drain_left_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) closed_because: Option<String>,
     pub(crate) addresses: Vec<String>,
     pub(crate) sessions: u64,
     pub(crate) sessions_max: u64,
@@ -82,6 +84,8 @@ pub(crate) struct Backend {
     pub(crate) players: u64,
     pub(crate) slots: u64,
     pub(crate) retired: bool,
+    #[serde(default)]
+    pub(crate) drained: bool,
 }
 
 /// An agent on another host.

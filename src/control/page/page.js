@@ -62,6 +62,9 @@ function compare(was, is) {
       happened("backend " + backend.name + (backend.up ? " is up" : " is down, with " + old.players + " players"),
         backend.up ? "good" : "bad");
     } else if (!old.retired && backend.retired) happened("backend " + backend.name + " is retired");
+    else if (old.drained !== backend.drained) {
+      happened("backend " + backend.name + (backend.drained ? " is drained: it gets no new players" : " gets new players again"));
+    }
   }
   for (const name of known.keys()) happened("backend " + name + " is gone");
   const place = (it) => it.name + " " + it.addresses.join(" ");
@@ -223,12 +226,14 @@ function tables(was, is, seconds) {
   table("listeners", [word("name"), word("protocol"), word("address"), word("state"), "sessions"], is.listeners.map((it) => {
     const isGoing = it.state === "draining";
     const left = isGoing ? it.state + ", " + time(it.drain_left_ms * 1e6) + " left" : it.state;
-    const state = { text: left, className: isGoing ? "warn" : "good" };
+    const isClosed = !isGoing && it.closed_because !== undefined;
+    const state = { text: isClosed ? "takes nobody new" : left, className: isGoing || isClosed ? "warn" : "good" };
     return [it.name, it.protocol, it.addresses.join(", "), state, filled(it.sessions, it.sessions_max)];
   }), "none");
   const all = is.workers.length;
   table("backends", [word("name"), word("link"), word("state"), "players"], is.backends.map((it) => {
-    const state = it.retired ? { text: "retired", className: "warn" } : it.up ? { text: "up", className: "good" }
+    const state = it.retired ? { text: "retired", className: "warn" }
+      : it.drained ? { text: it.up ? "drained" : "drained, down", className: "warn" } : it.up ? { text: "up", className: "good" }
       : { text: it.workers_up ? "up for " + it.workers_up + " of " + all + " workers" : "down", className: "bad" };
     return [it.name, it.link + (it.address ? " " + it.address : ""), state, filled(it.players, it.slots)];
   }), "none");

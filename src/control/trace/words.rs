@@ -138,6 +138,9 @@ const fn in_general(why: DropReason) -> &'static str {
         R::RequestBackendDown | R::ResponseBackendDown => {
             "no backend for the player is up: `ringgate status` shows them"
         }
+        R::BackendDrained => {
+            "an operator has drained every backend for the player: `ringgate undrain --backend` ends that"
+        }
         R::BackendStarting => {
             "the backend for the player has just been named and is not there yet; the client asks again"
         }

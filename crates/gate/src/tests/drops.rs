@@ -56,6 +56,7 @@ provocations! {
     TokenClaimsFull: requests::token_claims_full;
     RequestBackendFull: requests::request_backend_full;
     RequestBackendDown: requests::request_backend_down;
+    BackendDrained: requests::backend_drained;
     BackendStarting: requests::backend_starting;
     RequestSessionsFull: requests::request_sessions_full;
     TokenSuperseded: requests::token_superseded;

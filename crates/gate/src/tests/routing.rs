@@ -112,7 +112,7 @@ fn a_backend_that_is_named_anew_is_waited_for_and_one_that_was_there_and_is_gone
 
 #[test]
 fn a_backend_that_says_that_it_is_starting_is_waited_for_and_one_that_ends_is_not() {
-    use DropReason::{BackendStarting, RequestBackendDown};
+    use DropReason::{BackendDrained, BackendStarting, RequestBackendDown};
     let with = |intake, is_drained| {
         let mut setup = setup(Route::UserData, [4; 3]);
         setup.backends[BackendId(1)].intake = intake;
@@ -126,7 +126,7 @@ fn a_backend_that_says_that_it_is_starting_is_waited_for_and_one_that_ends_is_no
     rig.mail(with(Intake::Nobody, false));
     assert_eq!(meets(&mut rig, 2, RequestBackendDown), [PacketKind::Denied]);
     rig.mail(with(Intake::NobodyYet, true));
-    assert_eq!(meets(&mut rig, 3, RequestBackendDown), [PacketKind::Denied], "it is drained");
+    assert_eq!(meets(&mut rig, 3, BackendDrained), [PacketKind::Denied]);
     rig.mail(with(Intake::NobodyYet, false));
     rig.pass(5_000);
     assert_eq!(meets(&mut rig, 4, RequestBackendDown), [PacketKind::Denied], "not for ever");

@@ -10,7 +10,7 @@ use super::super::rig::{
 };
 use super::{playing, playing_with, ready, ready_with};
 use crate::denied::Denied;
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
 use crate::shared::fleet_tokens::{FleetTokens, Whose};
@@ -250,6 +250,15 @@ pub(super) fn request_backend_full(reason: DropReason) {
 pub(super) fn request_backend_down(reason: DropReason) {
     let mut rig = Rig::new(plain_setup());
     rig.pass(5000);
+    let scribe = Scribe::new(&rig.token(1));
+    rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
+    assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+}
+
+pub(super) fn backend_drained(reason: DropReason) {
+    let mut drained = plain_setup();
+    drained.backends[BackendId(0)].drained = true;
+    let mut rig = Rig::new(drained);
     let scribe = Scribe::new(&rig.token(1));
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
