@@ -1,15 +1,17 @@
 //! Netcode in turmoil: a handful of tokens, everything that their owners and others can send, two
 //! workers.
 
+mod game;
 mod ticket;
 
 use std::collections::{HashMap, HashSet};
 
+use self::game::{FOR_ALL, SIZES, Said, channel, is_for};
 use self::ticket::{Ticket, mark_of};
 use super::stage::{HOMES, Input, Sent, Stage, UDP_LINK, US, home, is_player_socket};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, SocketId};
 use ringgate_core::crypto::{Aead, Job, Verdict};
-use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_core::netcode::{TokenSecrets, TokenSpec, mint_with};
 use ringgate_core::proto::delivery::read_header;
 use ringgate_core::proto::netcode::packet::{
@@ -25,7 +27,7 @@ use ringgate_gate::{
     Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_link::bundle::{
-    self, Assembly, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer,
+    Assembly, CloseReason, Goodbye, GoodbyeReason, Hello, MessagePart, SessionId, ToGame, Writer,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -60,6 +62,10 @@ struct Cast {
     clients: HashMap<SessionId, u64>,
     /// Messages in parts, by link.
     assemblies: HashMap<(usize, SocketId), Assembly>,
+    /// Links on which a game process has said what it must not.
+    wrong: HashSet<(usize, SocketId)>,
+    /// A game process has said anything at all, which may have been a payload.
+    threw_junk: bool,
     keys: u8,
     /// Whether the listeners deliver messages.
     delivers: bool,
@@ -112,6 +118,8 @@ impl Cast {
             heard: HashSet::new(),
             clients: HashMap::new(),
             assemblies: HashMap::new(),
+            wrong: HashSet::new(),
+            threw_junk: false,
             keys: 1,
             delivers,
             allows_reuse,
@@ -224,7 +232,9 @@ impl Cast {
                 self.seals.packet(key, PacketKind::Payload, sequence, &body)
             }
             (170..=219, _) => {
-                let body = (self.payloads.len() as u64).to_le_bytes();
+                let mut body = (self.payloads.len() as u64).to_le_bytes().to_vec();
+                let len = SIZES[input.below(SIZES.len())].min(SEALED_BYTES_MAX);
+                body.resize(len.max(body.len()), mark_of(ticket.client));
                 self.payloads.push(ticket.client);
                 self.seals.packet(key, PacketKind::Payload, sequence, &body)
             }
@@ -289,41 +299,57 @@ impl Cast {
         {
             let from = if input.byte() < 240 { game_address() } else { home(0) };
             let len = input.below(40);
-            return self.stage.push_on(at, UDP_LINK, from, local, &input.bytes(len));
+            return self.stage.push_on(at, UDP_LINK, from, local, &vec![FOR_ALL; len]);
         }
         let Some(&(at, link)) = input.pick(&self.links) else { return self.join(worker) };
         let Some(&guest) = input.pick(&self.guests) else { return };
         match input.byte() {
             0..=79 if self.delivers => self.write(at, link, guest, input),
             80..=89 if self.delivers => self.say(at, link, |w| w.ask_quality(guest)),
-            0..=149 => self.say(at, link, |w| w.payload(guest, b"down")),
+            90..=109 if self.delivers => {
+                let channel = channel(input);
+                let said = game::message(guest, self.clients[&guest], channel, input);
+                self.say_record(at, link, &said);
+            }
+            0..=149 => {
+                let said = game::payload(guest, self.clients[&guest], input);
+                self.say_record(at, link, &said);
+            }
             150..=199 => {
                 let guests: Vec<_> = self.guests.iter().copied().take(30).collect();
-                self.say(at, link, |w| w.multicast(&guests, b"to all"));
+                self.say_record(at, link, &game::multicast(&guests, input));
             }
             200..=219 => self.say(at, link, |w| w.close(guest, CloseReason::Kicked)),
             220..=239 => self.say(at, link, |w| w.ping(7)),
             _ => {
                 let len = input.below(30);
-                let junk = input.bytes(len);
-                let nobody = Endpoint::v4([0; 4], 0);
-                self.stage.push_on(at, link, nobody, LocalIp::UNSPECIFIED, &junk);
+                let record = input.bytes(len);
+                self.threw_junk = true;
+                self.say_record(at, link, &Said { record, is_wrong: true });
             }
         }
     }
 
+    fn say_record(&mut self, at: usize, link: SocketId, said: &Said) {
+        if said.is_wrong {
+            self.wrong.insert((at, link));
+        }
+        let nobody = Endpoint::v4([0; 4], 0);
+        self.stage.push_on(at, link, nobody, LocalIp::UNSPECIFIED, &said.record);
+    }
+
     /// A message for a player, of any kind and length; the last of its parts may be missing.
     fn write(&mut self, at: usize, link: SocketId, guest: SessionId, input: &mut Input<'_>) {
-        let number = input.byte() % 3;
-        let channel = match input.byte() {
-            0..=63 => bundle::Channel::Sequenced(number),
-            64..=127 => bundle::Channel::Unreliable(number),
-            _ => bundle::Channel::Reliable(number),
-        };
+        let channel = channel(input);
         let len = [1, 40, 900, 20_000][input.below(4)].min(channel.message_bytes_max());
-        let (message, token) = (vec![number; len], input.below(8) as u64);
+        let mark = mark_of(self.clients[&guest]);
+        let (message, token) = (vec![mark; len], input.below(8) as u64);
         let parts: Vec<_> = MessagePart::of(guest, channel, token, &message).collect();
         let left = if input.byte() < 8 { 1 } else { parts.len() };
+        if parts.len() > 1 {
+            // The rest of them may find no room, and the next message then comes in between.
+            self.wrong.insert((at, link));
+        }
         for part in &parts[..left] {
             self.say(at, link, |w| w.message(part));
         }
@@ -428,6 +454,10 @@ impl Cast {
         // A token whose ticket was thrown away may still have its session.
         let Some((ticket, (header, body))) = opened else { return };
         assert!(ticket.used.insert(header.sequence), "number {} twice", header.sequence);
+        let mark = mark_of(ticket.client);
+        if header.kind == PacketKind::Payload && !self.threw_junk {
+            assert!(is_for(mark, &body, *delivers), "client {} was sent another's", ticket.client);
+        }
         if header.kind == PacketKind::Payload
             && let Some((packet, _)) = read_header(&body).filter(|_| *delivers)
         {
@@ -455,6 +485,9 @@ impl Cast {
                 }
                 ToGame::Payload { session, bytes } => self.hear(Some(session), bytes),
                 ToGame::Message(part) => self.read_message(link, &part),
+                ToGame::Goodbye(Goodbye { reason: GoodbyeReason::RecordInvalid, .. }) => {
+                    assert!(self.wrong.contains(&link), "the link is ended for what is right");
+                }
                 _ => {}
             }
         }
@@ -472,10 +505,15 @@ impl Cast {
 
     /// A game process hears a payload of a player's, for the first time.
     fn hear(&mut self, session: Option<SessionId>, payload: &[u8]) {
-        let Ok(number) = payload.try_into().map(u64::from_le_bytes) else { return };
+        let Some((number, marks)) = payload.split_first_chunk().filter(|_| !self.delivers) else {
+            return;
+        };
+        let number = u64::from_le_bytes(*number);
         let client = session.map(|session| self.clients[&session]);
         let sender = self.payloads.get(number as usize).copied();
         assert!(client.is_none() || client == sender, "payload {number} is of {sender:?}");
+        let is_own = sender.is_none_or(|it| marks.iter().all(|byte| *byte == mark_of(it)));
+        assert!(is_own && payload.len() <= PAYLOAD_BYTES_MAX, "payload {number} is spoiled");
         let is_first = self.heard.insert(number);
         let may_repeat = self.allows_reuse || self.tickets.iter().any(|ticket| ticket.is_forgotten);
         assert!(is_first || may_repeat, "payload {number} was delivered twice");
@@ -544,6 +582,8 @@ const SERVERS: &str = "203.0.113.9:40000,203.0.113.9:40001";
 const GAME: &str = "127.0.0.1:7777";
 const CLIENTS: usize = 5;
 const TICKETS_MAX: usize = 8;
+/// What a packet has room for here.
+const SEALED_BYTES_MAX: usize = 1900;
 const PAUSES_MS: [u64; 16] =
     [1, 1, 1, 10, 10, 10, 50, 50, 100, 100, 100, 500, 500, 3_000, 40_000, 4_000_000];
 const STEPS_S: [i64; 6] = [-7_200, -60, -1, 1, 60, 7_200];
