@@ -53,10 +53,8 @@ pub(super) fn message(to: SessionId, client: u64, channel: Channel, input: &mut 
 fn said(kind: u8, body: &[u8], is_sound: bool, input: &mut Input<'_>) -> Said {
     let (lies, by) = (input.byte() < 24, input.byte());
     let bytes = HEADER_BYTES + body.len();
-    let says = match lies {
-        true => (bytes as u16).wrapping_add_signed(i16::from(by.cast_signed()) * 9 + 1),
-        false => bytes as u16,
-    };
+    let off_by = if lies { i16::from(by.cast_signed()) * 9 + 1 } else { 0 };
+    let says = (bytes as u16).wrapping_add_signed(off_by);
     let mut record = says.to_le_bytes().to_vec();
     record.extend([kind, 0]);
     record.extend(body);
