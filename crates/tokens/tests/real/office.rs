@@ -151,7 +151,8 @@ impl Fleet {
             tls: None,
             threads: 2,
             rules: Rules {
-                expire_default_s: 30,
+                // Longer than a test takes, whose promises would end with it.
+                expire_default_s: 300,
                 expire_max_s: 300,
                 addresses_max: 1,
                 serves_away: true,
