@@ -60,7 +60,7 @@ fn assert_all_said_goodbye(gateway: &Gateway) {
     let closed = |why: &str| gateway.metric(&format!("ringgate_sessions_closed_total{{{why}}}"));
     let opened = gateway.metric("ringgate_sessions_opened_total");
     // The gateway publishes its counters twenty times a second.
-    let is_over = (0..200).any(|_| {
+    let is_over = (0..1200).any(|_| {
         ringgate_os::clock::sleep(std::time::Duration::from_millis(25));
         closed("by_player") == opened
     });

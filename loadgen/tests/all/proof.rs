@@ -7,6 +7,7 @@ use std::process::Output;
 use super::command::{folder, loadgen};
 use super::fleet::{Server, key};
 use super::gateway::{Game, Gateway, Link, text};
+use super::own::own_address;
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -147,9 +148,7 @@ fn a_floor_is_no_figure_without_the_gateway_s_answers() {
 
 #[test]
 fn an_admin_address_that_does_not_answer_is_no_check_of_the_books() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
-    let address = nobody.local_addr().expect("bound").to_string();
-    drop(nobody);
+    let address = own_address().to_string();
     let output = into_the_void("proof-admin", &["run", "--hold", "500ms", "--admin", &address]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(stderr(&output).contains(&address), "{output:?}");

@@ -58,15 +58,18 @@ fn the_books_of_messages_balance_on_every_kind_of_channel() {
 fn whoever_else_talks_to_the_gateway_unbalances_the_books_which_is_exit_code_four() {
     let gateway = Gateway::start("whole-stranger", Link::Bundle, Game::Echo);
     let address = gateway.address;
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = std::sync::Arc::clone(&stop);
     let stranger = std::thread::spawn(move || {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback");
         // A plausible payload packet, which the socket's filter lets pass.
-        for _ in 0..30 {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
             socket.send_to(&[0x15; 40], address).expect("loopback takes it");
             std::thread::park_timeout(std::time::Duration::from_millis(100));
         }
     });
     let output = gateway.load("run", SMALL);
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let why = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(why.contains("datagrams up") && why.contains("UNEXPLAINED"), "{why}");
