@@ -14,7 +14,7 @@ use ringgate_link::backend::{Event, Options};
 use crate::bindings::Examples;
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_gateway::{Heir, backend_is_up};
-use crate::fleet_rig::{Fleet, in_fleet, in_fleet_for_a_moment, key};
+use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
 use crate::link_program::{self, compile};
 
@@ -121,7 +121,7 @@ pub(crate) fn is_gone(fleet: &Fleet, name: &str) {
 fn a_process_registers_itself_gets_players_and_dies() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
-    let daemon = Daemon::start(&in_fleet_for_a_moment(&fleet, "gate-1"));
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     let arena = || Announcement::new("arena", 4).label("map", "dust");
     let process = Process::start(&daemon, "arena-1", arena().state(Ready::Starting));
     process.stands(Standing::Registered);

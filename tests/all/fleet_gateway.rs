@@ -12,13 +12,13 @@ use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
-use crate::fleet_rig::{Fleet, in_fleet, in_fleet_for_a_moment, key, routing_token};
+use crate::fleet_rig::{Fleet, in_fleet, key, routing_token};
 
 #[test]
 fn a_gateway_registers_and_serves_what_the_fleet_knows() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
-    let daemon = Daemon::start(&in_fleet_for_a_moment(&fleet, "gate-1"));
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     let own = wait_for("the gateway's own value", || {
         fleet
             .gateway("gate-1")

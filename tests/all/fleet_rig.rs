@@ -44,13 +44,6 @@ pub(crate) fn in_fleet(fleet: &Fleet, name: &str) -> Text {
     text
 }
 
-/// The same with a lease that ends soon after the gateway.
-pub(crate) fn in_fleet_for_a_moment(fleet: &Fleet, name: &str) -> Text {
-    let mut text = in_fleet(fleet, name);
-    text.backends = text.backends.replace("lease = \"2m\"", "lease = \"3s\"");
-    text
-}
-
 /// Something that stands in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {

@@ -221,6 +221,11 @@ impl Registration {
         self.stops = true;
     }
 
+    /// Whether everything shall go.
+    pub const fn is_stopping(&self) -> bool {
+        self.stops
+    }
+
     /// Whether nothing is left to do after [`Registration::stop`].
     pub const fn has_stopped(&self) -> bool {
         self.stops && self.lease.is_none() && self.asked.is_none()

@@ -26,8 +26,8 @@ pub enum Command {
     Stop,
 }
 
-/// Keeps keys registered until told to stop. Where `commands` is closed instead, the lease is left
-/// as it is, and what comes back can be handed to a successor.
+/// Keeps keys registered until told to stop: then until all of them are gone. Where `commands` is
+/// closed instead, the lease is left as it is, and what comes back can be handed to a successor.
 pub async fn run(
     registration: Registration,
     client: Client,
@@ -47,6 +47,7 @@ pub async fn run_by(
 ) -> Registration {
     let now_ms = || clock.now_ns() / 1_000_000;
     let mut asking: Option<(u64, Asking)> = None;
+    let mut is_closed = false;
     while !registration.has_stopped() {
         if let Some((question, ask)) = registration.poll(now_ms()) {
             asking = Some((question, Box::pin(answer(client.clone(), ask))));
@@ -60,8 +61,9 @@ pub async fn run_by(
             }
         };
         tokio::select! {
-            command = commands.recv() => match command {
+            command = commands.recv(), if !is_closed => match command {
                 Some(command) => obey(&mut registration, command),
+                None if registration.is_stopping() => is_closed = true,
                 None => break,
             },
             (question, answer) = answered => {
