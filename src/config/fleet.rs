@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -101,7 +102,7 @@ impl Fleet {
     pub fn options(&self) -> Options {
         let credentials = self.credentials.as_ref().map(|account| Credentials {
             user: account.user.clone(),
-            password: account.password.0.clone(),
+            password: Arc::clone(&account.password.0),
         });
         let tls = self.tls.clone();
         Options { credentials, tls, ..Options::new(self.endpoints.clone()) }
@@ -110,7 +111,7 @@ impl Fleet {
 
 /// Text of an operator's choice.
 #[derive(Clone, PartialEq, Eq)]
-struct Password(Zeroizing<String>);
+struct Password(Arc<Zeroizing<String>>);
 
 impl Password {
     fn opened(file: &mut File) -> Result<Self, KeyError> {
@@ -124,7 +125,7 @@ impl Password {
         if !is_plain || text.chars().any(char::is_control) {
             return Err(wrong());
         }
-        Ok(Self(Zeroizing::new(text.to_owned())))
+        Ok(Self(Arc::new(Zeroizing::new(text.to_owned()))))
     }
 }
 

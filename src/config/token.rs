@@ -2,11 +2,13 @@
 //! `Authorization: Bearer TEXT`.
 //!
 //! It comes from the same sources as keys, under the same rules for files, and like a key it is
-//! never printed, is compared in constant time and is wiped when it is dropped.
+//! never printed, is compared in constant time, lies in one place and is wiped there when nothing
+//! holds it any more.
 
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -15,7 +17,7 @@ use super::keys::{self, KeyError};
 
 /// Text that nobody guesses.
 #[derive(Clone)]
-pub struct Token(Zeroizing<Vec<u8>>);
+pub struct Token(Arc<Zeroizing<Vec<u8>>>);
 
 impl Token {
     /// The token in a file that nobody but its owner may read.
@@ -39,7 +41,7 @@ impl Token {
         if !text.iter().all(u8::is_ascii_graphic) {
             return Err(KeyError::new("white space or characters that are not ASCII", EXPECTED));
         }
-        Ok(Self(Zeroizing::new(text.to_vec())))
+        Ok(Self(Arc::new(Zeroizing::new(text.to_vec()))))
     }
 
     /// Hex digits, which are the token as they stand.

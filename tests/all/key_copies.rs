@@ -25,6 +25,9 @@ const NEW: u32 = 0xb3;
 
 const RELOADS: usize = 10;
 
+/// Digits that are the token as they stand.
+const ADMIN_TOKEN: &str = "d1e5c7a90b3f42688ea4d6b1937c5f20";
+
 /// What is in the writable memory of a process.
 struct Memory {
     pid: u32,
@@ -165,6 +168,7 @@ fn a_key_that_a_reload_has_taken_out_of_the_file_is_nowhere() {
         format!("keys = [{}]\nbackends = [\"arena\"]\n", keys.join(", "))
     };
     text.listener = keys(&[&first]);
+    text.admin = format!("token = {{ hex = \"{ADMIN_TOKEN}\" }}\n");
     let mut line = Line::start(&text);
     let Some(memory) = Memory::of(line.daemon.id()) else { return };
     let game = Game::start(&line.daemon, "arena");
@@ -184,6 +188,7 @@ fn a_key_that_a_reload_has_taken_out_of_the_file_is_nowhere() {
     memory.comes_to_hold("nothing of the first key", &first, 0);
     memory.holds("the first key", &first, (0, 0));
     memory.holds("the second key", &second, (1, 0));
+    memory.holds("the admin token", ADMIN_TOKEN, (0, 1));
     let (code, said) = line.upgrade();
     assert_eq!(code, Some(0), "{said}");
     let Some(memory) = Memory::of(line.pid()) else { return };
@@ -191,6 +196,7 @@ fn a_key_that_a_reload_has_taken_out_of_the_file_is_nowhere() {
     reload(&line, &[&third]);
     memory.comes_to_hold("nothing of the second key", &second, 0);
     memory.holds("the third key", &third, (1, 0));
+    memory.holds("the admin token in the next process", ADMIN_TOKEN, (0, 1));
     drop(game);
 }
 

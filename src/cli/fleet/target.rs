@@ -1,6 +1,7 @@
 //! Which fleet is meant, and asking its etcd.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ringgate_core::secret::Key;
@@ -89,7 +90,7 @@ impl Target {
         let (Some(user), Some(file)) = (&self.user, &self.password) else { return Ok(None) };
         let password = Token::file(file)
             .map_err(|why| Failure::bad_input(format_args!("--password: {why}")))?;
-        let password = Zeroizing::new(password.as_str().to_owned());
+        let password = Arc::new(Zeroizing::new(password.as_str().to_owned()));
         Ok(Some(Credentials { user: user.clone(), password }))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
@@ -64,8 +65,8 @@ impl fmt::Display for Endpoint {
 pub struct Credentials {
     /// Name.
     pub user: String,
-    /// Password, wiped when it is no longer needed.
-    pub password: Zeroizing<String>,
+    /// Password: in one place, and wiped there when nothing holds it any more.
+    pub password: Arc<Zeroizing<String>>,
 }
 
 impl fmt::Debug for Credentials {
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn passwords_are_not_printed() {
-        let password = Zeroizing::new("secret".to_owned());
+        let password = Arc::new(Zeroizing::new("secret".to_owned()));
         let shown = format!("{:?}", Credentials { user: "root".into(), password });
         assert_eq!(shown, "Credentials(root)");
     }

@@ -4,6 +4,7 @@
 use std::path::Path;
 #[cfg(feature = "tls")]
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 #[cfg(feature = "tls")]
 use ringgate_fleet::etcd::TlsFiles;
@@ -18,7 +19,7 @@ use super::watcher::{PREFIX, Watcher};
 use crate::own::own_ip;
 
 fn with_user(options: Options, user: &str, password: &str) -> Client {
-    let password = zeroize::Zeroizing::new(password.to_owned());
+    let password = Arc::new(zeroize::Zeroizing::new(password.to_owned()));
     let credentials = Some(Credentials { user: user.into(), password });
     Client::new(Options { credentials, ..options }).expect("the options are sound")
 }
