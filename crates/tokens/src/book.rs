@@ -245,25 +245,23 @@ impl Book {
     }
 
     /// What earlier starts have promised is promised by this one, whatever stands in their blocks.
-    /// Who has come of their players is only believed by name: nobody knows who had come by then.
+    /// Which of their players have come is believed by name only: how many had come is not known.
     pub fn go_on(&mut self, before: Before, now: Now) {
         let Before { starts, promised } = before;
-        for Promised { backend, until_s, group, tokens, nameless } in &promised {
+        for Promised { backend, until_s, tokens, nameless } in &promised {
             let clients: BTreeSet<_> = tokens.iter().map(|(client, _)| *client).collect();
             let clients: Vec<_> = clients.into_iter().collect();
-            let (until_s, nameless, group) = (*until_s, *nameless, group.as_ref());
-            let wish = Wish {
-                group: group.unwrap_or(backend),
-                clients: &clients,
-                tokens,
-                nameless,
-                count: 0,
-                until_s,
-            };
+            let (until_s, nameless) = (*until_s, *nameless);
+            let clients = &clients[..];
+            let wish = Wish { group: backend, clients, tokens, nameless, count: 0, until_s };
             self.take_unleased(backend, &wish, now);
         }
-        let pending = self.held.values_mut().flat_map(|held| &mut held.pending);
-        pending.for_each(|promise| promise.is_renewed = true);
+        // Whether the slot of a promise is still leased is not known: its player may have come, and
+        // another service may have the slot since. So a client's next token takes one of its own.
+        self.clients.clear();
+        for promise in self.held.values_mut().flat_map(|held| &mut held.pending) {
+            (promise.is_renewed, promise.client) = (true, None);
+        }
         self.before = starts.into();
     }
 

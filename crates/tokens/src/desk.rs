@@ -251,11 +251,11 @@ impl Desk {
         let promised = Promised {
             backend: chosen.backend.clone(),
             until_s,
-            group: (!tokens.is_empty()).then(|| chosen.group.clone()),
             tokens: tokens.to_vec(),
             nameless,
         };
-        Ok(Step::Placed(Box::new(self.placed(chosen, (expire_s, promised), key, tags))))
+        let routing_token = self.routing_token(&chosen);
+        Ok(Step::Placed(Box::new(Placed { chosen, expire_s, key, tags, routing_token, promised })))
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
@@ -314,17 +314,9 @@ impl Desk {
         (0..count).map(|_| self.random.number()).collect()
     }
 
-    fn placed(
-        &self,
-        chosen: Chosen,
-        (expire_s, promised): (u64, Promised),
-        key: Option<(u32, SharedKey)>,
-        tags: Vec<u64>,
-    ) -> Placed {
-        let routing_token = (chosen.token_bytes > 0).then(|| {
-            self.known.routing_token(&chosen.listener, &chosen.backend, chosen.token_bytes)
-        });
-        Placed { chosen, expire_s, key, tags, routing_token, promised }
+    fn routing_token(&self, chosen: &Chosen) -> Option<Vec<u8>> {
+        let Chosen { listener, backend, token_bytes, .. } = chosen;
+        (*token_bytes > 0).then(|| self.known.routing_token(listener, backend, *token_bytes))
     }
 
     /// What tokens are sealed with. No token outlives its key.

@@ -1,14 +1,14 @@
-//! What a service has promised, written before anybody hears of it: its next start takes over just
-//! that, even after a kill.
+//! What a service has promised, written before the caller is answered: the service's next start
+//! takes over just that, even after a kill.
 //!
 //! A *list of starts* stands beside the records. It names those all of whose promises are written,
 //! and the folder and the boot of the machine for which that holds: what no disk had yet is lost
 //! with the power. A start names itself before it promises anything, and takes the list away before
-//! it answers with a promise that could not be written. So whoever has the folder to itself and
-//! finds a list knows everything that these starts may have sent anybody with. Whoever finds none
-//! leaves their blocks until their lease ends.
+//! it answers with a promise that could not be written. So a start that has the folder to itself
+//! and finds a list knows every promise that the listed starts may have answered with. A start that
+//! finds no list leaves the blocks of earlier ones until their lease ends.
 //!
-//! A kill may tear the last record of a file. Nobody has heard of that promise: it is cut off.
+//! A kill may tear the last record of a file. No caller was told of that promise: it is cut off.
 //! Anything else that is no record has the whole list disbelieved.
 
 use std::fmt::{Debug, Write as _};
@@ -29,8 +29,6 @@ pub struct Promised {
     pub backend: Name,
     /// Until when the players may come.
     pub until_s: u64,
-    /// Of which group it is, where clients are named.
-    pub group: Option<Name>,
     /// Whose each token is, and what is told when it is used.
     pub tokens: Vec<(u64, Option<Join>)>,
     /// Players without a client id.
@@ -123,7 +121,7 @@ impl Journal {
         (journal, before)
     }
 
-    /// Writes that this is promised. Called before anybody is told.
+    /// Writes that this is promised. Called before the caller is answered.
     pub fn add(&mut self, promised: &Promised, now: Now) {
         if !self.is_whole {
             return;
@@ -217,10 +215,9 @@ impl Promised {
         let mut writer = Writer::new();
         writer.bytes(1, self.backend.as_str().as_bytes());
         writer.uint(2, self.until_s);
-        writer.bytes(3, self.group.as_ref().map_or(&[], |it| it.as_str().as_bytes()));
-        writer.uint(4, self.nameless.into());
+        writer.uint(3, self.nameless.into());
         for (client, join) in &self.tokens {
-            writer.message(5, |it| {
+            writer.message(4, |it| {
                 it.uint(1, *client);
                 it.uint(2, join.map_or(0, |Join(number)| number));
             });
@@ -235,24 +232,23 @@ impl Promised {
             let name = str::from_utf8(bytes).ok().and_then(Name::new);
             name.ok_or(Error::Malformed("a record has no name"))
         };
-        let (mut backend, mut group, mut tokens) = (None, None, Vec::new());
+        let (mut backend, mut tokens) = (None, Vec::new());
         let (mut until_s, mut nameless) = (0, 0);
         let mut reader = Reader::new(message);
         while let Some((number, value)) = reader.next_field()? {
             match number {
                 1 => backend = Some(name(value.bytes()?)?),
                 2 => until_s = value.uint()?,
-                3 => group = Some(name(value.bytes()?)?),
-                4 => nameless = u32::try_from(value.uint()?).unwrap_or(u32::MAX),
-                5 => tokens.push(token(value.bytes()?)?),
+                3 => nameless = u32::try_from(value.uint()?).unwrap_or(u32::MAX),
+                4 => tokens.push(token(value.bytes()?)?),
                 _ => return Err(Error::Malformed("a record is of another release")),
             }
         }
         let backend = backend.ok_or(Error::Malformed("a record has no backend"))?;
-        if tokens.is_empty() != group.is_none() || u64::from(nameless) > NAMELESS_MAX {
+        if (tokens.is_empty() && nameless == 0) || u64::from(nameless) > NAMELESS_MAX {
             return Err(Error::Malformed("a record promises what no service does"));
         }
-        Ok(Self { backend, until_s, group, tokens, nameless })
+        Ok(Self { backend, until_s, tokens, nameless })
     }
 }
 

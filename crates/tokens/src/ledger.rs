@@ -242,7 +242,6 @@ impl Decision {
         blocks.map(|(until_s, count)| Promised {
             backend: backend.clone(),
             until_s: *until_s,
-            group: None,
             tokens: Vec::new(),
             nameless: *count,
         })

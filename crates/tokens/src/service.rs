@@ -122,13 +122,13 @@ impl Shared {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was promised, where it is written; nobody waits for a disk there.
+    /// What was promised, where it is written. Writing does not wait for the disk.
     pub(crate) fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
         let journal = self.journal.as_ref()?;
         Some(journal.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes down that this is promised, before anybody hears of it.
+    /// Writes down that this is promised, before the caller is answered.
     pub(crate) fn keep<'a>(&self, promised: impl IntoIterator<Item = &'a Promised>) {
         let now = self.now();
         if let Some(mut journal) = self.journal() {

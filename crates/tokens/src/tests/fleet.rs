@@ -261,11 +261,12 @@ impl Office {
             held: Vec::new(),
         };
         store.put(&Place::Service(name(service)), &told);
-        let seed = crate::random::of_text(service);
+        let owner = name(&format!("{service}.{number}"));
+        // As a service does: no two starts give tokens the same tags.
+        let seed = crate::random::of_text(owner.as_str());
         let mut desk = Desk::new(keyspace(), fleet_key(), name(service), rules, seed);
         desk.set_mirror(true, true);
         desk.set_leased(u64::MAX);
-        let owner = name(&format!("{service}.{number}"));
         let (journal, before) = Journal::begin(Box::new(disk.clone()), &keyspace(), &owner, now);
         desk.book_mut().go_on(before, now);
         let mut office = Self { fate: Fate::Answered, desk, owner, disk, journal };
