@@ -17,7 +17,8 @@ use ringgate_link::bundle::{GoodbyeReason, Hello, SessionId, Welcome};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::gateway::rules::NO_AGENT;
-use rig::{AGENT, AGENT_NEXT, AUTHORITY, Agent, EXPIRED, Heard, OTHER_AUTHORITY, Rig, STRANGER};
+use crate::protocol::tls::fixtures::{AGENT, AGENT_NEXT, EXPIRED, OTHER_AUTHORITY, STRANGER};
+use rig::{AUTHORITY, Agent, Heard, Rig};
 
 const WELCOME: Welcome = Welcome { version: 4, worker: 0, workers: 2, incarnation: 1 };
 

@@ -5,6 +5,8 @@
 
 mod bare;
 mod failure;
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod paper;
 mod proof;
 mod records;

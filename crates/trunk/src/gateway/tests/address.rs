@@ -12,8 +12,9 @@ use ringgate_os::clock::{self, Clock};
 
 use super::lent;
 use super::own::own_address;
-use super::rig::{AGENT, Agent, Rig, pass_the_stream_on};
+use super::rig::{Agent, Rig, pass_the_stream_on};
 use super::{WELCOME, session};
+use crate::protocol::tls::fixtures::AGENT;
 
 /// How much later than their copies datagrams of the agent come.
 const LATER_NS: u64 = 3_000_000;

@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use ringgate_link::bundle::Hello;
 use socket2::{SockRef, Type};
 
-use super::rig::{AGENT, Rig};
+use super::rig::Rig;
 use super::{WELCOME, session};
+use crate::protocol::tls::fixtures::AGENT;
 
 fn path(name: &str) -> PathBuf {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));

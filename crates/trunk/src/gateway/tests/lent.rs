@@ -16,8 +16,9 @@ use ringgate_link::bundle::{Hello, Opened, SessionId, ToGateway, Welcome, Writer
 use ringgate_os::clock::{self, Clock};
 
 use super::own::own_address;
-use super::rig::{AGENT, Agent, Rig, pass_the_stream_on};
+use super::rig::{Agent, Rig, pass_the_stream_on};
 use super::session;
+use crate::protocol::tls::fixtures::AGENT;
 
 /// A worker that has a driver and no gate.
 pub(super) struct Worker {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::protocol::keys::Rekey;
+use crate::protocol::tls::fixtures::{self, AGENT};
 use crate::protocol::tls::{self, Identity};
 use crate::socket::{Bundles, Event, Local, Received, Trunk, provider};
 use crate::worker::Desk;
@@ -25,26 +26,9 @@ use crate::gateway::trunks::Trunks;
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-macro_rules! identity {
-    ($name:literal) => {
-        Identity {
-            authority: include_bytes!("../../protocol/tls/fixtures/authority.pem"),
-            certificate: include_bytes!(concat!("../../protocol/tls/fixtures/", $name, ".pem")),
-            key: include_bytes!(concat!("../../protocol/tls/fixtures/", $name, ".key")),
-        }
-    };
-}
-
-pub(super) const AGENT: Identity<'_> = identity!("agent");
-pub(super) const AGENT_NEXT: Identity<'_> = identity!("agent-next");
-pub(super) const EXPIRED: Identity<'_> = identity!("agent-expired");
-pub(super) const STRANGER: Identity<'_> = identity!("stranger");
-
 pub(super) const AUTHORITY: &[u8] = AGENT.authority;
-pub(super) const OTHER_AUTHORITY: &[u8] =
-    include_bytes!("../../protocol/tls/fixtures/other-authority.pem");
 
-/// Has whoever connects to `between` speak with `gateway`, until either end hangs up.
+/// Has the agent that connects to `between` speak with `gateway`, until either end hangs up.
 pub(super) fn pass_the_stream_on(between: SocketAddr, gateway: SocketAddr) {
     let listener = TcpListener::bind(between).expect("it is ours");
     std::thread::spawn(move || {
@@ -60,7 +44,7 @@ pub(super) fn pass_the_stream_on(between: SocketAddr, gateway: SocketAddr) {
 /// A gateway that takes certificates of these.
 fn gateway(authorities: &[&[u8]]) -> tls::Gateway {
     let authority = authorities.concat();
-    let identity = Identity { authority: &authority, ..identity!("gateway") };
+    let identity = Identity { authority: &authority, ..fixtures::GATEWAY };
     tls::Gateway::new(provider(), identity).expect("good files")
 }
 

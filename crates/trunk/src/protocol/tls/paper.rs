@@ -96,10 +96,11 @@ const DAYS_TO_1970: i64 = 719_468;
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixtures;
     use super::*;
 
-    const AGENT: &[u8] = include_bytes!("fixtures/agent.pem");
-    const EXPIRED: &[u8] = include_bytes!("fixtures/agent-expired.pem");
+    const AGENT: &[u8] = fixtures::AGENT.certificate;
+    const EXPIRED: &[u8] = fixtures::EXPIRED.certificate;
 
     /// The first of January 2021, and of 2119.
     const ENDS_S: [i64; 2] = [1_609_459_200, 4_701_974_400];

@@ -8,7 +8,8 @@ use std::os::unix::fs::FileExt;
 use ringgate_core::carry::{Carry, Maps, Reader, Writer};
 use zeroize::Zeroizing;
 
-use super::tests::{AGENT, GATEWAY, is_possible, meet};
+use super::fixtures::{AGENT, GATEWAY};
+use super::tests::{is_possible, meet};
 use super::{State, Stream};
 
 /// A key that is nowhere in memory as it is.

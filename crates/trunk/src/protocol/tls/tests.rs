@@ -10,24 +10,12 @@ use std::sync::Arc;
 use ringgate_core::crypto::Aead;
 use ringgate_link::bundle::{CloseReason, Frames, Hello, SessionId, Writer};
 
+use super::fixtures::{AGENT, AGENT_NEXT, EXPIRED, GATEWAY, OTHER_AUTHORITY, STRANGER};
 use super::*;
 use crate::protocol::control::{Control, Reason, Welcome};
 use crate::protocol::handshake::{Conversation, Step, agent_named};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{Lane, Role};
-
-macro_rules! identity {
-    ($name:literal) => {
-        Identity {
-            authority: include_bytes!("fixtures/authority.pem"),
-            certificate: include_bytes!(concat!("fixtures/", $name, ".pem")),
-            key: include_bytes!(concat!("fixtures/", $name, ".key")),
-        }
-    };
-}
-
-pub(super) const GATEWAY: Identity<'_> = identity!("gateway");
-pub(super) const AGENT: Identity<'_> = identity!("agent");
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls_graviola::default_provider())
@@ -145,7 +133,7 @@ fn both_sides_prove_who_they_are_and_share_what_nobody_else_knows() {
     if !is_possible() {
         return;
     }
-    for identity in [AGENT, identity!("agent-next")] {
+    for identity in [AGENT, AGENT_NEXT] {
         for host in ["gate-1.example", "192.0.2.1"] {
             let (gateway, agent) = meet(GATEWAY, identity, host);
             assert!(gateway.stream.is_proven() && agent.stream.is_proven());
@@ -177,9 +165,9 @@ fn who_cannot_prove_it_is_refused_by_name_and_has_said_nothing() {
         return;
     }
     for (agent, why) in [
-        (identity!("stranger"), "certificate_unknown"),
-        (identity!("agent-expired"), "certificate_expired"),
-        (identity!("gateway"), "certificate_unknown"),
+        (STRANGER, "certificate_unknown"),
+        (EXPIRED, "certificate_expired"),
+        (GATEWAY, "certificate_unknown"),
     ] {
         let (gateway, agent) = meet(GATEWAY, agent, "gate-1.example");
         assert_eq!(gateway.failure.as_ref().map(Failure::name), Some(why));
@@ -189,8 +177,7 @@ fn who_cannot_prove_it_is_refused_by_name_and_has_said_nothing() {
     let (gateway, agent) = meet(GATEWAY, AGENT, "gate-2.example");
     assert_eq!(agent.failure.as_ref().map(Failure::name), Some("certificate_foreign"));
     assert!(gateway.heard.is_empty() && !gateway.stream.is_proven());
-    let authority = include_bytes!("fixtures/other-authority.pem");
-    let elsewhere = Identity { authority, ..AGENT };
+    let elsewhere = Identity { authority: OTHER_AUTHORITY, ..AGENT };
     let (gateway, agent) = meet(GATEWAY, elsewhere, "gate-1.example");
     assert_eq!(agent.failure.as_ref().map(Failure::name), Some("certificate_unknown"));
     assert!(gateway.heard.is_empty());
@@ -241,16 +228,15 @@ fn what_was_shown_is_judged_by_the_authorities_of_now_as_of_then() {
     let with = |authority: &[u8]| {
         Gateway::new(provider(), Identity { authority, ..GATEWAY }).expect("good files")
     };
-    let other_authority = include_bytes!("fixtures/other-authority.pem");
-    let [ours, others] = [GATEWAY.authority, other_authority].map(with);
-    let both = with(&[other_authority, GATEWAY.authority].concat());
+    let [ours, others] = [GATEWAY.authority, OTHER_AUTHORITY].map(with);
+    let both = with(&[OTHER_AUTHORITY, GATEWAY.authority].concat());
     assert!(ours.vouches_for(&proof).is_ok() && both.vouches_for(&proof).is_ok());
     let why = others.vouches_for(&proof).expect_err("none of its own has signed it");
     assert_eq!(why.name(), "certificate_unknown");
     assert!(ours.has_authorities_of(&with(GATEWAY.authority)) && !ours.has_authorities_of(&both));
 
     // One that was good when it was shown, and has expired.
-    let expired = certificates(identity!("agent-expired").certificate).expect("one");
+    let expired = certificates(EXPIRED.certificate).expect("one");
     let shown = |shown_s| Proof::shown(&expired, shown_s);
     assert!(ours.vouches_for(&shown(SHOWN_S)).is_ok());
     let why = ours.vouches_for(&shown(SHOWN_S + 86_400 * 365)).expect_err("it had expired");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::protocol::control::Welcome;
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::Role;
-use crate::protocol::tls::{self, Identity};
+use crate::protocol::tls::{self, fixtures};
 use ringgate_core::carry::{Maps, Reader, Writer};
 use ringgate_link::bundle::{self, Frame, Frames, ToGame, ToGateway};
 use ringgate_os::clock::Clock;
@@ -21,16 +21,6 @@ pub(super) const GATEWAY: usize = 1;
 
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
-
-macro_rules! identity {
-    ($name:literal) => {
-        Identity {
-            authority: include_bytes!("../../protocol/tls/fixtures/authority.pem"),
-            certificate: include_bytes!(concat!("../../protocol/tls/fixtures/", $name, ".pem")),
-            key: include_bytes!(concat!("../../protocol/tls/fixtures/", $name, ".key")),
-        }
-    };
-}
 
 /// What an end has heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +69,7 @@ impl Rig {
         let (ends, ready) = ([end(), end()], Vec::with_capacity(64));
         let mut rig = Self { ends, door, clock, settings, ready };
         let client =
-            tls::Agent::new(crate::socket::provider(), identity!("agent")).expect("good files");
+            tls::Agent::new(crate::socket::provider(), fixtures::AGENT).expect("good files");
         let server = ServerName::try_from("gate-1.example").expect("a name");
         let to = (rig.door_address(), server);
         let epoll = &rig.ends[AGENT].epoll;
@@ -97,7 +87,7 @@ impl Rig {
     /// The gateway's side until it says welcome.
     fn let_in(&mut self, settings: Settings) {
         let gateway =
-            tls::Gateway::new(crate::socket::provider(), identity!("gateway")).expect("files");
+            tls::Gateway::new(crate::socket::provider(), fixtures::GATEWAY).expect("files");
         let watched_in = Epoll::new().expect("a descriptor");
         let start = Clock::start();
         let mut guest: Option<Guest> = None;
