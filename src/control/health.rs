@@ -4,7 +4,7 @@
 //! The first is for programs that restart a daemon that hangs: the process answers and every
 //! worker turns. The second is for programs that send players: it says no while the gateway
 //! drains, while a listener that is meant to serve has a worker that reaches none of its backends,
-//! because the kernel decides which worker a player meets, and where no listener takes anybody new.
+//! because the kernel decides which worker a player meets, and where no listener lets a player in.
 //! One listener among others whose backends an operator has drained takes no host off the network.
 
 use super::view::{Snapshot, is_up};
@@ -33,34 +33,50 @@ pub(super) fn is_listener_ready(snapshot: &Snapshot<'_>, name: &str) -> Option<R
     Some(are_ready(snapshot, [listener]))
 }
 
-/// Which listeners take nobody new, a line for each.
+/// Listeners that let no new player in while others do, a line for each. Where none does, that is
+/// why the gateway is not ready.
 pub(super) fn closed_listeners(snapshot: &Snapshot<'_>) -> String {
-    serving(snapshot).filter_map(|it| Some(why_closed(snapshot, it)? + "\n")).collect()
+    let all: Vec<_> = serving(snapshot).map(|it| why_closed(snapshot, it)).collect();
+    if all.iter().all(Option::is_some) {
+        return String::new();
+    }
+    all.into_iter().flatten().map(|why| why + "\n").collect()
 }
 
-/// Why nobody new can get in at a listener, as it is meant to be: nobody has to be woken for it.
+/// Why a listener lets no new player in although nothing is wrong with it: it has no backend, or
+/// none of them is to get new players.
 pub(super) fn why_closed(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
-    let name = &listener.name;
-    let backends = || {
-        let all = listener.backends.iter().copied();
-        all.filter_map(|id| Some((id, snapshot.live.setup.backends.get(id)?)))
-            .filter(|(_, backend)| !backend.retired)
-    };
-    let why_not = |(id, backend): (BackendId, &Backend)| {
-        let name = &backend.name;
-        match () {
-            () if backend.drained => Some(format!("{name} is drained")),
-            () if backend.slots == 0 => Some(format!("{name} has no slots")),
-            () if snapshot.is_closed(id) || !backend.intake.is_open() => {
-                Some(format!("{name} takes nobody by its own word"))
-            }
-            () => None,
-        }
-    };
-    let why: Option<Vec<_>> = backends().map(why_not).collect();
-    match why?.as_slice() {
-        [] => Some(format!("listener {name} takes nobody new: it has no backend")),
-        why => Some(format!("listener {name} takes nobody new: {}", why.join(", "))),
+    let mut reasons = Vec::new();
+    for (id, backend) in backends_of(snapshot, listener) {
+        let reason = why_spared(snapshot, id, backend)?;
+        reasons.push(format!("{} {reason}", backend.name));
+    }
+    if reasons.is_empty() {
+        reasons.push("it has no backend".to_owned());
+    }
+    Some(format!("listener {} takes nobody new: {}", listener.name, reasons.join(", ")))
+}
+
+/// The backends of a listener that are not retired.
+fn backends_of<'a>(
+    snapshot: &'a Snapshot<'_>,
+    listener: &'a Listener,
+) -> impl Iterator<Item = (BackendId, &'a Backend)> {
+    let backends = &snapshot.live.setup.backends;
+    let all = listener.backends.iter().filter_map(|id| Some((*id, backends.get(*id)?)));
+    all.filter(|(_, backend)| !backend.retired)
+}
+
+/// Why a backend is to get no new players.
+fn why_spared(snapshot: &Snapshot<'_>, id: BackendId, backend: &Backend) -> Option<&'static str> {
+    if backend.drained {
+        Some("is drained")
+    } else if backend.slots == 0 {
+        Some("has no slots")
+    } else if snapshot.is_closed(id) || !backend.intake.is_open() {
+        Some("takes nobody by its own word")
+    } else {
+        None
     }
 }
 
@@ -90,29 +106,19 @@ fn are_ready<'a>(
     if reasons.is_empty() { Ok(()) } else { Err(reasons.join("\n")) }
 }
 
-/// Why a listener that is meant to serve does not. One that is meant to take nobody new is not
-/// ([`why_closed`]).
+/// Why a listener does not reach the backends that are to get new players, where it has any.
 fn why_unready(snapshot: &Snapshot<'_>, listener: &Listener) -> Option<String> {
     if listener.netcode().is_some_and(|rules| rules.keys.is_empty()) {
         return Some(format!("listener {}: the fleet has no key for it", listener.name));
     }
-    let backends = &snapshot.live.setup.backends;
-    let meant: Vec<BackendId> = listener
-        .backends
-        .iter()
-        .copied()
-        .filter(|id| backends.get(*id).is_some_and(is_meant) && !snapshot.is_closed(*id))
+    let wanted: Vec<_> = backends_of(snapshot, listener)
+        .filter(|(id, backend)| why_spared(snapshot, *id, backend).is_none())
         .collect();
-    let reaches_none = |report: &Report| !meant.iter().any(|id| is_up(report, *id));
-    let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !meant.is_empty())?;
-    let names: Vec<_> = meant.iter().map(|id| backends[*id].name.as_str()).collect();
+    let reaches_none = |report: &Report| !wanted.iter().any(|(id, _)| is_up(report, *id));
+    let worker = snapshot.reports.iter().position(reaches_none).filter(|_| !wanted.is_empty())?;
+    let names: Vec<_> = wanted.iter().map(|(_, backend)| backend.name.as_str()).collect();
     let (name, names) = (&listener.name, names.join(", "));
     Some(format!("listener {name}: worker {worker} reaches no backend of {names}"))
-}
-
-/// Whether players are meant to be sent to a backend.
-fn is_meant(backend: &Backend) -> bool {
-    !backend.retired && !backend.drained && backend.slots > 0 && backend.intake.is_open()
 }
 
 /// Workers leave a report every 50 ms; one that misses a hundred is stuck.

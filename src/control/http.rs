@@ -146,11 +146,8 @@ async fn readyz(Visit { site: state, uri, .. }: Visit<AdminState>) -> Reply {
     let mut asked = uri.query().unwrap_or_default().split('&');
     match asked.find_map(|pair| pair.strip_prefix("listener=")) {
         None => {
-            let ready = health::is_ready(&snapshot);
-            // Where that is why it is not ready, it has been said.
-            let closed =
-                if ready.is_ok() { health::closed_listeners(&snapshot) } else { String::new() };
-            verdict(ready, &(closed + &membership::detail(&snapshot)))
+            let detail = health::closed_listeners(&snapshot) + &membership::detail(&snapshot);
+            verdict(health::is_ready(&snapshot), &detail)
         }
         Some(name) => match health::is_listener_ready(&snapshot, name) {
             Some(ready) => verdict(ready, &membership::detail(&snapshot)),

@@ -118,7 +118,7 @@ struct Listener<'a> {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     drain_left_ms: Option<u64>,
-    /// Why nobody new can get in, where that is meant to be so.
+    /// Why it lets no new player in, where nothing is wrong with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_because: Option<String>,
     addresses: &'a [SocketAddr],

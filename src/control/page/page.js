@@ -224,17 +224,18 @@ function tables(was, is, seconds) {
   const filled = (n, of) => ({ text: count(n) + " of " + count(of), share: of ? Math.min(1, n / of) : 0,
     className: of && n >= of ? "bad" : "" });
   table("listeners", [word("name"), word("protocol"), word("address"), word("state"), "sessions"], is.listeners.map((it) => {
-    const isGoing = it.state === "draining";
-    const left = isGoing ? it.state + ", " + time(it.drain_left_ms * 1e6) + " left" : it.state;
-    const isClosed = !isGoing && it.closed_because !== undefined;
-    const state = { text: isClosed ? "takes nobody new" : left, className: isGoing || isClosed ? "warn" : "good" };
+    let state = { text: it.state, className: "good" };
+    if (it.state === "draining") {
+      state = { text: it.state + ", " + time(it.drain_left_ms * 1e6) + " left", className: "warn" };
+    } else if (it.closed_because) state = { text: "takes nobody new", className: "warn" };
     return [it.name, it.protocol, it.addresses.join(", "), state, filled(it.sessions, it.sessions_max)];
   }), "none");
   const all = is.workers.length;
   table("backends", [word("name"), word("link"), word("state"), "players"], is.backends.map((it) => {
-    const state = it.retired ? { text: "retired", className: "warn" }
-      : it.drained ? { text: it.up ? "drained" : "drained, down", className: "warn" } : it.up ? { text: "up", className: "good" }
-      : { text: it.workers_up ? "up for " + it.workers_up + " of " + all + " workers" : "down", className: "bad" };
+    const reach = it.up ? "up" : it.workers_up ? "up for " + it.workers_up + " of " + all + " workers" : "down";
+    let state = { text: reach, className: it.up ? "good" : "bad" };
+    if (it.retired) state = { text: "retired", className: "warn" };
+    else if (it.drained) state = { text: it.up ? "drained" : "drained, " + reach, className: "warn" };
     return [it.name, it.link + (it.address ? " " + it.address : ""), state, filled(it.players, it.slots)];
   }), "none");
   const same = was && was.incarnation === is.incarnation;
