@@ -2,8 +2,8 @@
 //!
 //! A config may not say so, but a reload can: a listener that is removed drains, with its players
 //! on its servers, and another one is added before the same server. Players of both would have the
-//! same loopback addresses there, so the server could not tell them apart, nor the gateway whom an
-//! answer is for.
+//! same loopback addresses there: neither could the server tell them apart, nor could the gateway
+//! tell which player an answer is for.
 
 use crate::front::Front;
 use crate::ids::BackendId;

@@ -182,12 +182,12 @@ async fn an_etcd_without_space_is_said_to_be_that_and_one_that_ends_says_so_firs
     registered.is_written().await;
     let (value, lease) = value(&client).await.unwrap();
     assert!(key.vouched(KEY.as_bytes(), &value).is_some_and(|counter| counter >= 1_000));
-    // Whoever has said that says nothing more.
+    // A process that ends lets go of the commands behind that one.
     let Registered { commands, task, .. } = registered;
     commands.send(Command::Stop).await.unwrap();
     drop(commands);
     assert!(task.await.unwrap().has_stopped());
-    assert_eq!(self::value(&client).await, None, "nobody has to wait for the lease's end");
+    assert_eq!(self::value(&client).await, None, "the key does not stay until the lease ends");
     let gone = keyspace.key(&Place::Gone(lease));
     let ranged = client.range(&Range::one(gone.clone())).await.unwrap();
     assert!(key.vouched(&gone, &ranged.kvs[0].value).is_some(), "it has taken its leave");

@@ -97,8 +97,8 @@ impl UnrealFront {
             self.displace(turn, index);
         }
         if origin.forwarded_by.is_some() {
-            // Whoever forwards what comes from there is told that it is not for us any more, and
-            // finds the owner by itself when the player repeats its response.
+            // The worker that forwards datagrams from there is told to stop, and finds the owner by
+            // itself when the player repeats its response.
             return Err(DropReason::CookieUnknown);
         }
         if is_unused {

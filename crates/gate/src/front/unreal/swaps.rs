@@ -2,8 +2,8 @@
 //! given several of them each other's.
 //!
 //! Each one's packets come from another's address then, whose session refuses them. While that
-//! session is heard, anybody could have forged them: an engine that gets through sends something
-//! every 0.2 s. Once it has been silent for a second, whoever sends from its address is asked to
+//! session is heard, the packets may be forged: an engine that gets through sends something every
+//! 0.2 s. Once the session has been silent for a second, a sender at its address is asked to
 //! restart the handshake, as a sender at an address without a session is, and out of the same
 //! budget. A forged packet gives nothing more: a player who is there and is asked proves that it is
 //! there, and its session stays.

@@ -165,7 +165,7 @@ fn a_server_is_not_shared_by_players_of_two_protocols() {
         let why = crate::clash(&both, &both).expect("a sentence");
         assert!(why.contains("arena is behind listener eu, whose players speak netcode"), "{why}");
         both.listeners[FIRST].phase = Phase::Draining;
-        assert_eq!(crate::clash(&both, &both), None, "nobody new comes");
+        assert_eq!(crate::clash(&both, &both), None, "no listener is new");
         both.listeners[FIRST] = listener("us", &[0]);
         assert_eq!(crate::clash(&both, &both), None, "of the same protocol");
     }

@@ -1,5 +1,5 @@
-//! Writes records that were read once more, for whoever compares them: the tests here, and a fuzzer
-//! that includes this file. It names each kind, so one that is new has to be written here as well.
+//! Writes records that were read once more, to be compared: by the tests here, and by a fuzzer that
+//! includes this file. It names each kind of record, so a new kind has to be written here as well.
 
 use super::{ToGame, ToGateway, Writer};
 
