@@ -174,8 +174,8 @@ fn a_gate_at_work_allocates_nothing() {
 }
 
 #[test]
-fn a_million_spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
-    const REQUESTS: u64 = 1_000_000;
+fn spoofed_requests_allocate_nothing_and_are_answered_with_nothing() {
+    const REQUESTS: u64 = 200_000;
     let mut connected = ConnectedPlayers::new(10, Aead::detect());
     let mut random = Random::new(2);
     let mut request = [0; REQUEST_BYTES];
@@ -307,8 +307,8 @@ fn initial_connects() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_million_spoofed_initial_connects_allocate_nothing_and_get_no_more_than_they_sent() {
-    const CONNECTS: u64 = 1_000_000;
+fn spoofed_initial_connects_allocate_nothing_and_get_no_more_than_they_sent() {
+    const CONNECTS: u64 = 200_000;
     let mut host = unreal_host();
     let mut random = Random::new(3);
     let packets = initial_connects();
@@ -360,8 +360,8 @@ fn plain_setup() -> Setup {
 }
 
 #[test]
-fn a_million_half_open_sessions_allocate_nothing() {
-    const STARTS: u64 = 1_000_000;
+fn half_open_sessions_allocate_nothing() {
+    const STARTS: u64 = 200_000;
     let mut host = Host::new(gate_of(plain_setup()));
     let mut random = Random::new(4);
     let mut passed = 0;

@@ -375,7 +375,7 @@ fn damaged_text_is_refused_in_words_that_show_no_key() {
     let file = "file = \"/etc/ringgate/netcode.key\"";
     let explanation = config::explain().replace(file, &format!("hex = \"{KEY}\""));
     let keys = KeySources::new(&|_| None, None);
-    for (at, _) in explanation.char_indices().step_by(7) {
+    for (at, _) in explanation.char_indices().step_by(31) {
         let cut = &explanation[..at];
         let overwritten = format!("{cut}\"{}", explanation.get(at + 1..).unwrap_or_default());
         for text in [cut, &overwritten] {

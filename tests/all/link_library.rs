@@ -289,8 +289,13 @@ fn compilers_and_analysers_have_nothing_to_say() {
         ("g++", &["-x", "c++", "-std=c++20"], &in_both),
         ("clang++", &["-x", "c++", "-std=c++20"], &in_both),
     ] {
+        let is_asked_for = std::env::var_os("REQUIRE_LANGUAGES").is_some();
+        if more.iter().any(|it| it.contains("analyze")) && !is_asked_for {
+            eprintln!("SKIPPED: REQUIRE_LANGUAGES=1 has {compiler} analyse the library, too");
+            continue;
+        }
         if Command::new(compiler).arg("--version").output().is_err() {
-            assert!(std::env::var_os("REQUIRE_LANGUAGES").is_none(), "{compiler} is required");
+            assert!(!is_asked_for, "{compiler} is required");
             eprintln!("SKIPPED: {compiler} is missing");
             continue;
         }

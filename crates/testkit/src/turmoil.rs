@@ -32,7 +32,7 @@ pub use unreal::unreal;
 mod tests {
     use super::super::random::Random;
 
-    const SEEDS: u64 = 150;
+    const SEEDS: u64 = 50;
 
     /// What a fuzzer would feed, from a seed.
     fn input(seed: u64) -> Vec<u8> {

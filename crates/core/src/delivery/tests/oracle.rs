@@ -12,7 +12,7 @@ use crate::delivery::{Channel, End, Options, SendError};
 use crate::proto::notify::PacketSeq;
 
 /// How many runs there are by default.
-const SEEDS: u64 = 2000;
+const SEEDS: u64 = 600;
 
 #[test]
 fn no_network_breaks_a_promise() {

@@ -95,6 +95,9 @@ fn a_packet_of_no_use_is_reported_as_lost() {
     assert_eq!(take(&mut a, &answer), Ok(vec![(1, false)]));
 }
 
+/// How many packets later than it was sent one may arrive.
+const LATEST_PACKETS: usize = 0x1000;
+
 /// One direction as the model sees it: every packet that was sent, whether it was taken, and what
 /// its sender has been told.
 #[derive(Default)]
@@ -109,6 +112,9 @@ impl Direction {
         if let Some(header) = send(end) {
             self.under_way.push((self.taken.len(), header));
             self.taken.push(false);
+            // One that is half of all numbers late has the number of one that is still to come.
+            let latest = self.taken.len();
+            self.under_way.retain(|(index, _)| latest - index < LATEST_PACKETS);
         }
     }
 

@@ -449,12 +449,14 @@ fn an_agent_that_hardly_reads_its_stream_has_workers_wait_and_nothing_grows() {
     // What is refused finds no room anywhere: the thread, its stream, the kernel at both ends, and
     // the pipe between.
     while refused < 100 {
-        let id = session(said + 1);
-        match worker.say(link, |writer| announce(writer, id) && writer.payload(id, b"first")) {
-            0 => said += 1,
-            _ => refused += 1,
+        for _ in 0..16 {
+            let id = session(said + 1);
+            match worker.say(link, |writer| announce(writer, id) && writer.payload(id, b"first")) {
+                0 => said += 1,
+                _ => refused += 1,
+            }
+            worker.turn();
         }
-        worker.turn();
         // As often as keeps it from being silent.
         let is_read = clock.now_ns() - read_ns > 1_000_000_000;
         read_ns = if is_read { clock.now_ns() } else { read_ns };

@@ -26,6 +26,9 @@ use crate::gateway::trunks::Trunks;
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// The same, where nothing lives any more that could bring it about.
+const AFTERMATH_NS: u64 = 10_000_000_000;
+
 pub(super) const AUTHORITY: &[u8] = AGENT.authority;
 
 /// Has the agent that connects to `between` speak with `gateway`, until either end hangs up.
@@ -323,18 +326,21 @@ impl Rig {
         is_so: impl Fn(&Self, [&Agent; N]) -> bool,
     ) {
         let start = Clock::start();
-        let mut waits_for_living = false;
+        let mut living_ns = 0;
         loop {
             if is_so(self, agents.each_ref().map(|agent| &**agent)) {
                 return;
             }
             let over = agents.each_ref().map(|agent| agent.trunk.over());
-            let is_over = over.iter().all(Option::is_some);
-            let is_dead = waits_for_living && is_over;
-            waits_for_living = !is_over;
             let shown = self.trunks.shown();
+            let now_ns = start.now_ns();
+            // What follows the end of a trunk (its page, its workers' links) follows at once.
+            if over.iter().any(Option::is_none) || shown.agents.iter().any(|it| it.trunk.is_some())
+            {
+                living_ns = now_ns;
+            }
             assert!(
-                u128::from(start.now_ns()) < PATIENCE.as_nanos() && !is_dead,
+                u128::from(now_ns) < PATIENCE.as_nanos() && now_ns - living_ns < AFTERMATH_NS,
                 "{what} does not come true: {over:?} {shown:?}"
             );
             for agent in &mut agents {
