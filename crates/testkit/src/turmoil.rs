@@ -12,8 +12,10 @@
 //! After each: the books balance, the claims are the sessions, addresses without a session
 //! were sent no more than they had sent. For netcode also: what leaves is sealed under a known
 //! token's key and no number comes twice under it, challenges go to the token's owner only, no
-//! payload is delivered twice. For Unreal: no server hears a packet twice. For plain listeners: no
-//! server hears a number of a session twice, where datagrams are numbered.
+//! payload is delivered twice, no client id plays twice. For Unreal: no server hears a packet
+//! twice. For plain listeners: no server hears a number of a session twice, where datagrams are
+//! numbered. Whatever the protocol, what a server hears of a player is what that player has said,
+//! and the other way round.
 //!
 //! Built for tests and fuzzers only.
 

@@ -17,7 +17,6 @@ use ringgate_core::proto::delivery::read_header;
 use ringgate_core::proto::netcode::packet::{
     AadTable, Header, KeepAlive, PacketKind, Receiver, encode_packet,
 };
-use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::notify::PacketSeq;
 use ringgate_core::proto::replay::Policy;
@@ -27,7 +26,8 @@ use ringgate_gate::{
     Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_link::bundle::{
-    Assembly, CloseReason, Goodbye, GoodbyeReason, Hello, MessagePart, SessionId, ToGame, Writer,
+    Assembly, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello,
+    MessagePart, SessionId, ToGame, Writer,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -104,7 +104,10 @@ impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
         let choice = input.byte();
         let (allows_reuse, delivers) = (choice.is_multiple_of(4), choice % 4 == 1);
-        let setup = setup(input, allows_reuse, delivers);
+        let mut setup = setup(input, allows_reuse, delivers);
+        if choice >= 192 {
+            setup.listeners.iter_mut().for_each(replace_at_once);
+        }
         let mut cast = Self {
             stage: Stage::new(setup, WORKERS),
             seals: Seals { aead: Aead::detect(), aad: Box::new(AadTable::new(PROTOCOL)) },
@@ -150,12 +153,18 @@ impl Cast {
             235 => self.stage.tell(worker, Mail::Drain { left_ms: 1000 }),
             236 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
             237..=239 => self.stage.hand_over(input),
+            240..=246 => self.come_back(worker, input),
             _ => {}
         }
         self.stage.turn(worker);
     }
 
     fn mint(&mut self, input: &mut Input<'_>) {
+        self.mint_for(None, input);
+    }
+
+    /// A token for this client, or any. Returns whose ticket it is.
+    fn mint_for(&mut self, client: Option<u64>, input: &mut Input<'_>) -> usize {
         self.minted += 1;
         let key = |half: u8| {
             let mut bytes = [half; 32];
@@ -167,7 +176,7 @@ impl Cast {
         let secrets = TokenSecrets { nonce, client_to_server: key(1), server_to_client: key(2) };
         let servers = SERVERS.parse().expect("literal");
         let lifetime_s = [10, 30, 300][input.below(3)];
-        let client = input.below(CLIENTS) as u64;
+        let client = client.unwrap_or_else(|| input.below(CLIENTS) as u64);
         let spec = TokenSpec {
             lifetime_seconds: Some(lifetime_s),
             timeout_seconds: [-1, 1, 2, 5][input.below(4)],
@@ -190,8 +199,34 @@ impl Cast {
         if self.tickets.len() >= TICKETS_MAX {
             let at = input.below(TICKETS_MAX);
             self.tickets[at] = ticket;
-        } else {
-            self.tickets.push(ticket);
+            return at;
+        }
+        self.tickets.push(ticket);
+        self.tickets.len() - 1
+    }
+
+    /// A player whose client has crashed logs in with a new token, while its session may be silent
+    /// for long enough to be replaced.
+    fn come_back(&mut self, worker: usize, input: &mut Input<'_>) {
+        let Some(client) = input.pick(&self.tickets).map(|ticket| ticket.client) else { return };
+        self.stage.pass([500, 1_900, 2_100, 2_500][input.below(4)]);
+        let at = self.mint_for(Some(client), input);
+        let from = home(input.below(HOMES));
+        for _ in 0..5 {
+            let ticket = &mut self.tickets[at];
+            ticket.sequence += 1;
+            let (key, sequence) = (ticket.token.client_to_server.clone(), ticket.sequence);
+            let due = match ticket.challenge {
+                None => ticket.show(self.stage.now),
+                Some(it) => self.seals.packet(&key, PacketKind::Response, sequence, &it),
+            };
+            self.stage.push(worker, ListenerId(0), from, &due);
+            self.stage.turn(worker);
+            self.tape.push(due);
+            // Workers ask each other.
+            (0..4).for_each(|_| self.stage.deliver_mail(false));
+            self.stage.pass(100);
+            self.watch();
         }
     }
 
@@ -217,13 +252,7 @@ impl Cast {
         };
         let (key, sequence) = (&ticket.token.client_to_server.clone(), ticket.sequence);
         let mut datagram = match (input.byte(), ticket.challenge) {
-            (0..=99, _) | (_, None) => {
-                let until_ns = ticket.until_ns(self.stage.now);
-                ticket.keep_until_ns.get_or_insert(until_ns);
-                let mut request = [0; REQUEST_BYTES];
-                encode_request(&ticket.token, &mut request);
-                request.to_vec()
-            }
+            (0..=99, _) | (_, None) => ticket.show(self.stage.now),
             (100..=169, Some(challenge)) => {
                 self.seals.packet(key, PacketKind::Response, sequence, &challenge)
             }
@@ -319,7 +348,8 @@ impl Cast {
                 let guests: Vec<_> = self.guests.iter().copied().take(30).collect();
                 self.say_record(at, link, &game::multicast(&guests, input));
             }
-            200..=219 => self.say(at, link, |w| w.close(guest, CloseReason::Kicked)),
+            200..=209 => self.say(at, link, |w| w.close(guest, CloseReason::Kicked)),
+            210..=219 => self.close_after(at, link, guest, input),
             220..=239 => self.say(at, link, |w| w.ping(7)),
             _ => {
                 let len = input.below(30);
@@ -328,6 +358,15 @@ impl Cast {
                 self.say_record(at, link, &Said { record, is_wrong: true });
             }
         }
+    }
+
+    /// A player is to go when all that was said has arrived.
+    fn close_after(&mut self, at: usize, link: SocketId, guest: SessionId, input: &mut Input<'_>) {
+        let linger_ms = [0, 1, 500, 3_000, 30_000, u32::MAX][input.below(6)];
+        let text = vec![mark_of(self.clients[&guest]); input.below(FAREWELL_BYTES_MAX + 1)];
+        let reason = CloseReason::Kicked;
+        let close = CloseAfter { session: guest, reason, linger_ms, text: &text };
+        self.say(at, link, |w| w.close_after(&close));
     }
 
     fn say_record(&mut self, at: usize, link: SocketId, said: &Said) {
@@ -418,6 +457,12 @@ impl Cast {
     /// Looks at everything that has left, and at what the clocks allow to be forgotten.
     fn watch(&mut self) {
         let now = self.stage.now;
+        let sessions = self.stage.hosts.iter().flat_map(|host| host.gate().sessions());
+        let mut seated = HashSet::new();
+        for session in sessions {
+            let seat = (session.listener, session.client_id);
+            assert!(seated.insert(seat), "{seat:?} plays twice");
+        }
         for sent in self.stage.take_sent() {
             if is_player_socket(sent.target.socket) {
                 self.watch_player(&sent);
@@ -564,6 +609,12 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
     setup.worker_spare_places_min = 0;
     setup.worker_pending_max = 16;
     setup
+}
+
+fn replace_at_once(listener: &mut Listener) {
+    if let Protocol::Netcode(rules) = &mut listener.protocol {
+        rules.replace_after_ns = 0;
+    }
 }
 
 fn backend_with<'n>(

@@ -10,9 +10,11 @@ use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_gate::{
     Allowed, Backend, BackendId, Credit, Echo, Limits, LinkKind, Listener, ListenerId, Mail, Phase,
-    Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
+    Plain, Protocol, Route, Sequence, SessionInfo, Setup, Token, TokenPlace,
 };
-use ringgate_link::bundle::{CloseReason, Hello, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{
+    CloseReason, Hello, LONG_PAYLOAD_BYTES_MAX, SessionId, ToGame, Writer,
+};
 use std::sync::Arc;
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -48,6 +50,13 @@ struct Cast {
     ratio_max: Option<usize>,
     /// Bytes that each source has sent and was sent, with headers.
     exchanged: HashMap<Endpoint, [usize; 2]>,
+    /// What each source has sent, as a server may hear it.
+    said: HashSet<(Endpoint, Vec<u8>)>,
+    /// What servers have said to whoever was at each source then; `None` once one has said anything
+    /// at all on a link, to whomever.
+    answered: Option<HashSet<(Endpoint, Vec<u8>)>>,
+    /// How much of a datagram's end is for the gateway alone.
+    stripped: usize,
     /// A server that is busy answers nobody.
     is_deaf: bool,
 }
@@ -63,6 +72,8 @@ impl Cast {
     fn new(input: &mut Input<'_>) -> Self {
         let setup = setup(input);
         let is_numbered = rules(&setup).sequence.is_some();
+        let token = rules(&setup).token.as_ref().filter(|token| token.strip);
+        let stripped = token.map_or(0, |token| token.bytes.into());
         let ratio_max = rules(&setup).echo.is_none().then_some(RATIO as usize);
         let is_bundled = matches!(setup.backends[BUNDLED].link, LinkKind::Bundle { .. });
         Self {
@@ -76,6 +87,9 @@ impl Cast {
             is_numbered,
             ratio_max,
             exchanged: HashMap::new(),
+            said: HashSet::new(),
+            answered: Some(HashSet::new()),
+            stripped,
             is_deaf: false,
         }
     }
@@ -111,9 +125,14 @@ impl Cast {
         self.numbers[at] = self.numbers[at].wrapping_add(step);
         let [high, low] = self.numbers[at].to_be_bytes();
         let token = TOKENS[usize::from(input.byte() < 20)];
-        let mut datagram = vec![0, high, low, b'a'];
-        datagram.resize(4 + input.below(40), b'a');
+        let len = match input.byte() {
+            0..=31 => SIZES[input.below(SIZES.len())],
+            _ => 6 + input.below(40),
+        };
+        let mut datagram = vec![mark_of(at); len.saturating_sub(token.len())];
+        datagram.iter_mut().zip([0, high, low]).for_each(|(byte, head)| *byte = head);
         datagram.extend(token);
+        datagram.truncate(len);
         input.damage(&mut datagram);
         self.push(worker_of(at), home(at), &datagram);
         self.tape.push(datagram);
@@ -121,6 +140,8 @@ impl Cast {
 
     fn push(&mut self, worker: usize, from: Endpoint, datagram: &[u8]) {
         self.exchanged.entry(from).or_default()[0] += datagram.len() + HEADER_BYTES;
+        let heard = datagram.len().saturating_sub(self.stripped);
+        self.said.insert((from, datagram[..heard].to_vec()));
         self.stage.push(worker, ListenerId(0), from, datagram);
     }
 
@@ -130,6 +151,37 @@ impl Cast {
         *charged += sent.bytes.len() + HEADER_BYTES;
         let is_paid = self.ratio_max.is_none_or(|ratio| *charged <= ratio * *heard);
         assert!(is_paid, "{to:?}: {charged} for {heard}");
+        let said = self.answered.as_ref();
+        let is_own = said.is_none_or(|said| said.contains(&(to, sent.bytes.clone())));
+        assert!(is_own, "{to:?} was sent what nobody said to it: {:?}", sent.bytes);
+    }
+
+    /// Where the player of a seat may be. One whose session has not begun, or is over, is anywhere
+    /// where that was said which was heard of it.
+    fn sources(&self, seat: Seat, heard: Option<&[u8]>) -> Vec<Endpoint> {
+        let has = |worker: usize, session: &SessionInfo| match seat {
+            Seat::Loopback(at, local) => {
+                at == worker && session.link_address.is_some_and(|it| it.ip() == local.ip())
+            }
+            Seat::Session(id) => session.id == id.as_u64(),
+        };
+        let hosts = self.stage.hosts.iter().enumerate();
+        let mut sessions = hosts.flat_map(|(worker, host)| {
+            host.gate().sessions().map(move |session| (worker, session))
+        });
+        if let Some((_, session)) = sessions.find(|(worker, session)| has(*worker, session)) {
+            return vec![session.address];
+        }
+        let has_said = |from| heard.is_none_or(|it| self.said.contains(&(from, it.to_vec())));
+        (0..HOMES).map(home).filter(|from| has_said(*from)).collect()
+    }
+
+    /// A server says this to whoever has a seat, perhaps because of what it has heard.
+    fn note_answer(&mut self, seat: Seat, heard: Option<&[u8]>, answer: &[u8]) {
+        let sources = self.sources(seat, heard);
+        if let Some(answered) = &mut self.answered {
+            answered.extend(sources.into_iter().map(|to| (to, answer.to_vec())));
+        }
     }
 
     fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
@@ -182,6 +234,7 @@ impl Cast {
                 let len = input.below(60);
                 let junk = input.bytes(len);
                 let local = LocalIp::v4([127, 1, 0, input.byte() % 32], 0);
+                self.note_answer(Seat::Loopback(worker, local), None, &junk);
                 self.stage.push_on(worker, UDP_LINK, peer, local, &junk);
             }
         }
@@ -200,6 +253,10 @@ impl Cast {
                     continue;
                 }
                 match sent.target.peer {
+                    // The gate asks whether there is a server.
+                    Some(_) if sent.target.source == LocalIp::UNSPECIFIED => {
+                        assert!(sent.bytes.is_empty(), "no player says that");
+                    }
                     Some(to) => {
                         self.reach((sent.worker, to, sent.target.source), &sent.bytes, input);
                     }
@@ -222,9 +279,10 @@ impl Cast {
                 ToGame::Payload { session, bytes } => {
                     self.hear(Seat::Session(session), bytes);
                     if !self.is_deaf && input.byte() < 200 {
-                        let answer = &bytes[..bytes.len().min(1 + input.below(64))];
+                        let answer = answer(bytes, LONG_PAYLOAD_BYTES_MAX, input);
+                        self.note_answer(Seat::Session(session), Some(bytes), &answer);
                         let (worker, socket) = (sent.worker, sent.target.socket);
-                        self.say(worker, socket, |writer| writer.payload(session, answer));
+                        self.say(worker, socket, |writer| writer.payload(session, &answer));
                         self.stage.turn(worker);
                     }
                 }
@@ -240,15 +298,22 @@ impl Cast {
         };
         let Some(&guest) = input.pick(&self.guests) else { return };
         match input.byte() {
-            0..=99 => self.say(at, link, |writer| writer.payload(guest, b"a")),
+            0..=99 => {
+                self.note_answer(Seat::Session(guest), None, b"a");
+                self.say(at, link, |writer| writer.payload(guest, b"a"));
+            }
             100..=149 => self.say(at, link, |writer| writer.close(guest, CloseReason::Kicked)),
             150..=199 => {
                 let guests = self.guests.clone();
+                for guest in &guests {
+                    self.note_answer(Seat::Session(*guest), None, b"a");
+                }
                 self.say(at, link, |writer| writer.multicast(&guests, b"a"));
             }
             _ => {
                 let len = input.below(30);
                 let junk = input.bytes(len);
+                self.answered = None;
                 self.stage.push_on(at, link, NOBODY, LocalIp::UNSPECIFIED, &junk);
             }
         }
@@ -278,8 +343,11 @@ impl Cast {
         }
     }
 
-    /// No server hears a number of a player twice.
+    /// What a server hears was said by the player of that seat, and no number of it comes twice.
     fn hear(&mut self, seat: Seat, bytes: &[u8]) {
+        let mut sources = self.sources(seat, Some(bytes)).into_iter();
+        let is_own = sources.any(|from| self.said.contains(&(from, bytes.to_vec())));
+        assert!(is_own, "{seat:?} has not said {bytes:?}");
         if let (Some(number), true) = (bytes.get(1..3), self.is_numbered) {
             let number = u16::from_be_bytes([number[0], number[1]]);
             assert!(self.heard.insert((seat, number)), "{seat:?} said {number} twice");
@@ -294,11 +362,28 @@ impl Cast {
     ) {
         self.hear(Seat::Loopback(worker, source), bytes);
         if !self.is_deaf && input.byte() < 200 {
-            let answer = &bytes[..bytes.len().min(1 + input.below(64))];
-            self.stage.push_on(worker, UDP_LINK, server, source, answer);
+            let answer = answer(bytes, SIZES[SIZES.len() - 1], input);
+            self.note_answer(Seat::Loopback(worker, source), Some(bytes), &answer);
+            self.stage.push_on(worker, UDP_LINK, server, source, &answer);
             self.stage.turn(worker);
         }
     }
+}
+
+/// What a server says to what it has heard: a piece of it, or as much as can be said of it.
+fn answer(heard: &[u8], len_max: usize, input: &mut Input<'_>) -> Vec<u8> {
+    match input.byte() {
+        0..=31 => {
+            let len = SIZES[input.below(SIZES.len())].clamp(1, len_max);
+            vec![heard.last().copied().unwrap_or_default(); len]
+        }
+        _ => heard[..heard.len().min(1 + input.below(64))].to_vec(),
+    }
+}
+
+/// What the bytes of a source's datagrams are behind their numbers.
+const fn mark_of(home: usize) -> u8 {
+    home as u8 | 0x40
 }
 
 fn setup(input: &mut Input<'_>) -> Setup {
@@ -391,6 +476,9 @@ const BUNDLED: BackendId = BackendId(1);
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TOKENS: [[u8; 2]; 2] = [*b"xx", *b"yy"];
 const ROUNDS_MAX: usize = 20;
+
+/// Lengths on both sides of every limit.
+const SIZES: [usize; 8] = [0, 1, 2, 1199, 1472, 1473, 1474, 2000];
 
 /// What a player's source is sent for each byte.
 const RATIO: u32 = 2;

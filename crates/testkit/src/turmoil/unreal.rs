@@ -1,7 +1,10 @@
 //! Unreal in turmoil: engine-like players and servers, what they send again and from elsewhere,
 //! damaged packets, two workers.
 
+use std::collections::HashSet;
+
 use super::stage::{HOMES, Input, Stage, UDP_LINK, home, is_player_socket};
+use crate::Host;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -15,7 +18,7 @@ use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
     Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Mail, Phase, Protocol,
-    Route, Setup, Unreal,
+    Route, SessionInfo, Setup, Unreal,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -36,6 +39,13 @@ struct Cast {
     players: Vec<Player>,
     tape: Vec<Vec<u8>>,
     opened: u64,
+    /// The game's bits that each address has sent, and those that servers have sent to whoever was
+    /// there then.
+    said: HashSet<(Endpoint, Vec<u8>)>,
+    answered: HashSet<(Endpoint, Vec<u8>)>,
+    /// Port switches so far. Whoever moves may have been elsewhere when it said something.
+    switches: u64,
+    has_moved: bool,
 }
 
 struct Server {
@@ -68,6 +78,10 @@ impl Cast {
             players: Vec::new(),
             tape: Vec::new(),
             opened: 0,
+            said: HashSet::new(),
+            answered: HashSet::new(),
+            switches: 0,
+            has_moved: false,
         };
         (0..usize::from(WORKERS)).for_each(|worker| cast.stage.turn(worker));
         cast.watch(input);
@@ -145,7 +159,8 @@ impl Cast {
         let mut payload = [0; 32];
         let mut bits = BitWriter::new(&mut payload);
         bits.write(0, 2);
-        bits.write(u64::from(input.byte()), 60);
+        // Whose it is, too.
+        bits.write(u64::from(input.byte()) | (at as u64) << 8, 60);
         bits.write(7, 60);
         let Some(payload) = BitReader::new(&payload).take(122) else { return };
         let mut out = [0; 256];
@@ -157,8 +172,13 @@ impl Cast {
     fn send(&mut self, player: usize, mut datagram: Vec<u8>, input: &mut Input<'_>) {
         input.damage(&mut datagram);
         let Player { home, worker, .. } = self.players[player];
-        self.stage.push(worker, ListenerId(0), home, &datagram);
+        self.push(worker, home, &datagram);
         self.tape.push(datagram);
+    }
+
+    fn push(&mut self, worker: usize, from: Endpoint, datagram: &[u8]) {
+        self.said.extend(game_bits(datagram).map(|bits| (from, bits)));
+        self.stage.push(worker, ListenerId(0), from, datagram);
     }
 
     fn replay(&mut self, worker: usize, input: &mut Input<'_>) {
@@ -168,13 +188,13 @@ impl Cast {
         };
         let mut datagram = datagram.clone();
         input.damage(&mut datagram);
-        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &datagram);
+        self.push(worker, home(input.below(HOMES)), &datagram);
     }
 
     fn throw_junk(&mut self, worker: usize, input: &mut Input<'_>) {
         let len = input.below(80);
         let junk = input.bytes(len);
-        self.stage.push(worker, ListenerId(0), home(input.below(HOMES)), &junk);
+        self.push(worker, home(input.below(HOMES)), &junk);
     }
 
     fn move_away(&mut self, input: &mut Input<'_>) {
@@ -209,6 +229,7 @@ impl Cast {
                 let len = input.below(60);
                 let junk = input.bytes(len);
                 let local = LocalIp::v4([127, 255, 255, 254 - input.byte() % 8], 0);
+                self.note_answer(worker, local, &junk);
                 self.stage.push_on(worker, UDP_LINK, self.servers[at].at, local, &junk);
             }
         }
@@ -232,6 +253,9 @@ impl Cast {
 
     /// Hands on what has left, until nothing is on its way between workers and servers.
     fn watch(&mut self, input: &mut Input<'_>) {
+        let gates = self.stage.hosts.iter().map(Host::gate);
+        let switches = gates.map(|gate| gate.counters().port_switches).sum();
+        self.has_moved = std::mem::replace(&mut self.switches, switches) != switches;
         for _ in 0..ROUNDS_MAX {
             let sent = self.stage.take_sent();
             if sent.is_empty() {
@@ -253,7 +277,24 @@ impl Cast {
         self.opened = hosts.map(|host| host.gate().counters().sessions_opened).sum();
     }
 
+    /// Where the player is that a server sees at this address; `None` where nobody is.
+    fn source(&self, worker: usize, local: LocalIp) -> Option<Endpoint> {
+        let mut sessions = self.stage.hosts[worker].gate().sessions();
+        let has = |it: &SessionInfo| it.link_address.is_some_and(|link| link.ip() == local.ip());
+        sessions.find(has).map(|session| session.address)
+    }
+
+    /// A server says this to whoever is at an address of the gateway's.
+    fn note_answer(&mut self, worker: usize, local: LocalIp, datagram: &[u8]) {
+        let said = self.source(worker, local).zip(game_bits(datagram));
+        self.answered.extend(said);
+    }
+
     fn hear(&mut self, to: Endpoint, datagram: &[u8]) {
+        if let Some(bits) = game_bits(datagram).filter(|_| !self.has_moved) {
+            let is_own = self.answered.contains(&(to, bits));
+            assert!(is_own, "{to:?} was sent what no server said to it: {datagram:?}");
+        }
         let now_ns = self.stage.now.mono_ns;
         for player in self.players.iter_mut().filter(|player| player.home == to) {
             match player.client.handle_datagram(now_ns, datagram) {
@@ -279,6 +320,9 @@ impl Cast {
         datagram: &[u8],
         input: &mut Input<'_>,
     ) {
+        let source_bits = self.source(worker, source).zip(game_bits(datagram));
+        let is_own = source_bits.is_none_or(|it| self.has_moved || self.said.contains(&it));
+        assert!(is_own, "{source:?} has not said {datagram:?}");
         let (now_ns, tail) = (self.stage.now.mono_ns, tail(input));
         let server = self.servers.iter_mut().find(|server| server.at == to && !server.is_deaf);
         let Some(server) = server else { return };
@@ -287,10 +331,23 @@ impl Cast {
         let mut out = [0; UNREAL_BYTES_MAX];
         let answer = server.stand_in.handle_datagram(now_ns, from, datagram, &tail, &mut out);
         if let Ok(len @ 1..) = answer {
+            self.note_answer(worker, source, &out[..len]);
             self.stage.push_on(worker, UDP_LINK, to, source, &out[..len]);
             self.stage.turn(worker);
         }
     }
+}
+
+/// What the game says in a packet; `None` of one that is none of the game's.
+fn game_bits(datagram: &[u8]) -> Option<Vec<u8>> {
+    let (prefix, reader) = Framing::default().read(datagram).ok()?;
+    let bits = Header::read(reader).ok().filter(|_| !prefix.is_handshake)?.payload();
+    let mut out = vec![0; datagram.len() + 1];
+    let mut writer = BitWriter::new(&mut out);
+    writer.copy(bits);
+    let len = writer.finish(1);
+    out.truncate(len);
+    Some(out)
 }
 
 fn tail(input: &mut Input<'_>) -> Tail {

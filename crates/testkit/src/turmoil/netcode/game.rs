@@ -80,7 +80,8 @@ pub(super) fn is_for(mark: u8, body: &[u8], delivers: bool) -> bool {
         let is_sound = match frame {
             Some(Frame::Reliable(part)) => is_own(part.bytes),
             Some(Frame::Sequenced { bytes, .. } | Frame::Unreliable { bytes, .. }) => is_own(bytes),
-            Some(Frame::Ping | Frame::Farewell { .. }) => true,
+            Some(Frame::Farewell { text, .. }) => is_own(text),
+            Some(Frame::Ping) => true,
             None => false,
         };
         if !is_sound {

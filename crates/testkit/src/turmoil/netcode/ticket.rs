@@ -6,8 +6,11 @@ use super::super::stage::Input;
 use ringgate_batch::Endpoint;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::netcode::ConnectToken;
-use ringgate_core::proto::delivery::{FRAME_HEAD_BYTES_MAX, Frame, Part, PartSeq, write_header};
+use ringgate_core::proto::delivery::{
+    FAREWELL_BYTES_MAX, FRAME_HEAD_BYTES_MAX, Frame, Part, PartSeq, write_header,
+};
 use ringgate_core::proto::netcode::challenge::CHALLENGE_BODY_BYTES;
+use ringgate_core::proto::netcode::request::{REQUEST_BYTES, encode_request};
 use ringgate_core::proto::notify::{Notify, PacketSeq};
 use ringgate_gate::Now;
 
@@ -37,6 +40,15 @@ impl Ticket {
         let left_s = self.token.expire_unix_s.saturating_sub(now.unix_s);
         now.mono_ns.saturating_add(left_s.saturating_mul(1_000_000_000))
     }
+
+    /// Its owner asks to be let in.
+    pub(super) fn show(&mut self, now: Now) -> Vec<u8> {
+        let until_ns = self.until_ns(now);
+        self.keep_until_ns.get_or_insert(until_ns);
+        let mut request = [0; REQUEST_BYTES];
+        encode_request(&self.token, &mut request);
+        request.to_vec()
+    }
 }
 
 /// Packets of the delivery layer, of an owner who is honest as a rule.
@@ -59,6 +71,11 @@ impl Ticket {
         let mut len = write_header(&end, &mut packet);
         // What has arrived, as far as the owner wants the gate to know.
         packet[4] = input.byte();
+        // The owner takes a farewell.
+        if self.client.is_multiple_of(2) {
+            len += Frame::Ping.write(&mut packet[len..]);
+            len += Frame::Ping.write(&mut packet[len..]);
+        }
         for _ in 0..input.below(4) {
             let channel = input.byte() % 3;
             // What is longer than a frame may be is written too, as far as the packet has room.
@@ -73,7 +90,11 @@ impl Ticket {
                 break;
             }
             let frame = match input.byte() {
-                0..=31 => Frame::Ping,
+                0..=23 => Frame::Ping,
+                24..=31 => {
+                    let text = &bytes[..bytes.len().min(FAREWELL_BYTES_MAX)];
+                    Frame::Farewell { reason: 7, text }
+                }
                 32..=79 => Frame::Sequenced { channel, bytes: &bytes },
                 80..=127 => Frame::Unreliable { channel, bytes: &bytes },
                 marks => Frame::Reliable(Part {
