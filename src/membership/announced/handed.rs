@@ -78,8 +78,10 @@ impl Book {
     ) -> Result<(), &'static str> {
         let Handed { rows, refused, gone, refusals, later_refusals, owned } = handed;
         let mut speakers = BTreeSet::new();
-        let mut speaks = |connection: u64| {
-            let is_one = connections.contains(&connection) && speakers.insert(connection);
+        // Whoever has a name may have asked for another one, in vain.
+        let mut speaks = |is_refused: bool, connection: u64| {
+            let is_first = speakers.insert((is_refused, connection));
+            let is_one = connections.contains(&connection) && is_first;
             is_one.then_some(()).ok_or("connection")
         };
         for HandedRow { record, connection, written, standing, joined } in rows {
@@ -92,7 +94,7 @@ impl Book {
             }
             let by = match connection {
                 Some(connection) => {
-                    speaks(connection)?;
+                    speaks(false, connection)?;
                     Speaker::Process(connection)
                 }
                 None => Speaker::File,
@@ -112,7 +114,7 @@ impl Book {
             )?;
         }
         for (connection, record) in refused {
-            speaks(connection)?;
+            speaks(true, connection)?;
             let what = Announced::decode(&record).ok_or("announcement")?;
             self.refused.insert(connection, what);
         }
@@ -225,6 +227,16 @@ mod tests {
         assert_eq!(book.standing(5), Some(Standing::Waiting));
     }
 
+    #[test]
+    fn a_process_that_has_asked_for_another_name_in_vain_keeps_its_own() {
+        let mut before = before();
+        assert_eq!(before.announce(4, said("filed")), Err(Refusal::NameInConfig));
+        let mut book = book(&["filed"]);
+        assert_eq!(go_on(&mut book, before.hand_over()), Ok(()));
+        assert_eq!(book.standing(4), Some(Standing::NameInConfig));
+        assert_eq!(book.standing_of("come"), Some(Standing::Registered));
+    }
+
     /// A process that is of an agent before its names were somebody's is taken as it is.
     #[test]
     fn what_an_older_agent_hands_over_is_read() {
@@ -258,7 +270,8 @@ mod tests {
         // In order of their names: "come", "filed".
         assert_eq!(refused(|it| it.rows[0].record.truncate(9)), "announcement");
         assert_eq!(refused(|it| it.rows[0].connection = Some(7)), "connection");
-        assert_eq!(refused(|it| it.refused[0].0 = 4), "connection");
+        assert_eq!(refused(|it| it.refused[0].0 = 7), "connection");
+        assert_eq!(refused(|it| it.refused.push(it.refused[0].clone())), "connection");
         assert_eq!(refused(|it| it.rows.push(it.rows[1].clone())), "name");
         assert_eq!(refused(|it| it.refused[0].1.clear()), "announcement");
         assert_eq!(refused(|it| it.refusals.truncate(1)), "refusals");

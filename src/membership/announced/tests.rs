@@ -1,5 +1,7 @@
 //! Who stands in etcd after what was said.
 
+mod turmoil;
+
 use super::*;
 use ringgate_gate::Allowed;
 use ringgate_link::announce::Announcement;
@@ -371,4 +373,14 @@ fn a_successor_tells_again_who_has_come_and_how_many_there_are() {
     let mut heir = super::tests::book(9);
     heir.go_on_with(handed, &[1].into(), &[]).expect("sound");
     assert_eq!(joins(&mut heir, 1_000, &counted), [(3, Some(vec![7, 8]))]);
+}
+
+#[test]
+fn books_survive_any_sequence_of_events() {
+    for seed in 0..100 {
+        let mut state = seed;
+        let mut number = || ringgate_core::splitmix::next(&mut state).to_le_bytes();
+        let input: Vec<_> = (0..150).flat_map(|_| number()).collect();
+        turmoil::play(&input);
+    }
 }
