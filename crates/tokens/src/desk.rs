@@ -371,5 +371,9 @@ fn joins(backend: &Name, clients: &[u64], tags: &[u64]) -> Vec<(u64, Option<Join
 /// backend that is cut off from etcd, whose last word stands until then.
 const TOLD_WITHIN_S: u64 = 15;
 
+/// How long the lease of blocks lives beyond the longest token: clocks differ, and players are told
+/// of a little later.
+pub(crate) const LEASE_MARGIN_S: i64 = 40;
+
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

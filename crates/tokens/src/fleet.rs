@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::book::Held;
 use crate::counters::add;
-use crate::desk::Desk;
+use crate::desk::{Desk, LEASE_MARGIN_S};
 use crate::ledger::{Decision, Grounds, closing, reading};
 use crate::service::{Plan, Shared};
 
@@ -318,8 +318,6 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
 const NS_PER_MS: u64 = 1_000_000;
 const REGISTRATION_TTL_S: i64 = 10;
 const WRITE_EVERY: Duration = Duration::from_mins(1);
-/// Beyond the longest token: clocks differ, and players are told of a little later.
-pub(crate) const LEASE_MARGIN_S: i64 = 40;
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);

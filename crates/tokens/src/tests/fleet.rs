@@ -12,7 +12,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Gateway, Guard, Joined, Labels, Listener, Reach, Service, State, Stored,
+    Backend, Ban, Block, Gateway, Guard, Joined, Labels, Listener, Reach, Service, State, Stored,
 };
 
 use super::journal::SharedDisk;
@@ -136,6 +136,12 @@ impl Store {
     pub(super) fn blocks(&self, backend: &Name) -> usize {
         let places = self.keys.keys().filter_map(|key| keyspace().place(key));
         places.filter(|it| matches!(it, Place::Block(at, _) if at == backend)).count()
+    }
+
+    /// What a start of a service holds at a backend.
+    pub(super) fn block(&self, backend: &Name, owner: &Name) -> Option<Block> {
+        let place = Place::Block(backend.clone(), owner.clone());
+        Block::decode(&self.keys.get(&keyspace().key(&place))?.0).ok()
     }
 
     /// The backends at which these starts have blocks.

@@ -39,6 +39,22 @@ impl SharedDisk {
         self.0.lock().expect("no test panics with it")
     }
 
+    /// A kill has torn the last record: of one more promise so many bytes are there, or a few less
+    /// than all.
+    pub(super) fn tear(&self, len: usize) {
+        let record = promised(3).record();
+        let torn = &record[..len.min(record.len() - 1)];
+        let mut memory = self.memory();
+        memory.files.last_entry().into_iter().for_each(|mut it| it.get_mut().extend(torn));
+    }
+
+    /// The machine has lost its power, and each file what is behind a place.
+    pub(super) fn lose_power(&self, len: usize) {
+        let mut memory = self.memory();
+        memory.boot += 1;
+        memory.files.values_mut().for_each(|file| file.truncate(len));
+    }
+
     /// What the next start finds.
     fn found(&self, now: Now) -> Before {
         Journal::begin(Box::new(self.clone()), &keyspace(), &name("t.9"), now).1

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+#[cfg(test)]
 use proptest::prelude::*;
 use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::joins::Joins;
@@ -16,9 +17,7 @@ use super::joins::join;
 use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
-use crate::desk::{Request, Rules};
-use crate::fleet::LEASE_MARGIN_S;
-use crate::random::Random;
+use crate::desk::{LEASE_MARGIN_S, Request, Rules};
 use crate::refusal::Refusal;
 use crate::wanted::Where;
 
@@ -271,12 +270,23 @@ fn no_token_outlives_the_lease_of_its_slots() {
     assert_eq!(ask(&mut office, 20), None);
 }
 
-/// A world in which services, players and time go on by chance.
-struct World {
+/// Decisions, one byte each. When there are none left, the world is over.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn below(&mut self, end: usize) -> usize {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        usize::from(*first) % end
+    }
+}
+
+/// A world in which services, players and time go on as the choices say. A fuzzer makes them, too.
+struct World<'a> {
     store: Store,
     offices: Vec<Office>,
     players: Vec<Player>,
-    random: Random,
+    choices: Choices<'a>,
     now: Now,
     slots: u32,
     /// Backends that are cut off from etcd, and since when they have something to tell.
@@ -289,8 +299,22 @@ struct World {
     starts: u32,
 }
 
-impl World {
-    fn new(seed: u64, services: usize, backends: u32, slots: u32) -> Self {
+/// One world to its end. No server is ever promised to more than it takes.
+pub(crate) fn play(input: &[u8]) {
+    let mut world = World::new(Choices(input));
+    while !world.choices.0.is_empty() {
+        world.step();
+        for backend in 0..world.joins.len() as u32 {
+            let outstanding = world.outstanding(backend);
+            assert!(outstanding <= world.slots, "{outstanding} for {} slots", world.slots);
+        }
+    }
+}
+
+impl<'a> World<'a> {
+    fn new(mut choices: Choices<'a>) -> Self {
+        let (services, slots) = (1 + choices.below(3), 1 + choices.below(11) as u32);
+        let backends = 1 + choices.below(4) as u32;
         let mut store = Store::default();
         with_key(&mut store);
         host(&mut store, "one", 0..backends, slots);
@@ -303,7 +327,7 @@ impl World {
             store,
             offices,
             players: Vec::new(),
-            random: Random::new(seed),
+            choices,
             now: NOW,
             slots,
             untold: BTreeMap::new(),
@@ -315,7 +339,7 @@ impl World {
 
     fn step(&mut self) {
         self.has_weather();
-        match self.random.below(40) {
+        match self.choices.below(40) {
             0..20 => self.ask(),
             20..28 => self.come(),
             28..32 => self.leave(),
@@ -331,7 +355,7 @@ impl World {
                 }
             }
             _ => {
-                let at = self.random.below(self.offices.len());
+                let at = self.choices.below(self.offices.len());
                 self.offices[at].mirror_at(&self.store, self.now);
             }
         }
@@ -340,8 +364,8 @@ impl World {
     /// A gateway dies with its players, and another one goes on, perhaps of another release. What
     /// the first has not told is never heard.
     fn kill_gateway(&mut self) {
-        let backend = self.random.below(self.joins.len()) as u32;
-        let is_told = self.random.below(3) > 0;
+        let backend = self.choices.below(self.joins.len()) as u32;
+        let is_told = self.choices.below(3) > 0;
         self.joins.insert(backend, is_told.then(Joins::default));
         let own = self.players.iter_mut().filter(|it| it.by.2 == backend);
         own.for_each(|it| it.has_come = false);
@@ -352,23 +376,50 @@ impl World {
     /// A service dies, or is told to end. Another start of it knows what it has promised, or
     /// nothing of it: then its blocks stay for as long as a token lives, and longer.
     fn restart(&mut self) {
-        let at = self.random.below(self.offices.len());
+        let at = self.choices.below(self.offices.len());
         self.starts += 1;
         let mut dead = self.offices.remove(at);
         self.dead.push((self.now.unix_s + LEASE_LEFT_S, dead.owner.clone()));
-        let (is_ended, is_known) = (self.random.below(3) == 0, self.random.below(3) > 0);
+        let (is_ended, is_known) = (self.choices.below(3) == 0, self.choices.below(3) > 0);
         let (service, disk) = (dead.desk.service().clone(), dead.disk.clone());
+        let owner = dead.owner.clone();
         if is_ended {
             dead.fate = self.fate();
-            dead.end(&mut self.store, self.now);
+            self.end(dead);
+        } else {
+            match self.choices.below(6) {
+                0 => disk.tear(self.choices.below(30)),
+                1 => disk.lose_power(self.choices.below(256)),
+                _ => {}
+            }
         }
         let disk = if is_known { disk } else { SharedDisk::new() };
         let of = (service.as_str(), self.starts);
         let mut next = Office::on(disk, of, (RULES, self.now), &mut self.store);
-        if self.random.below(2) == 0 {
+        if self.choices.below(2) == 0 {
             next.take_over(&mut self.store, self.now);
+            let has_all = next.desk.book().before().contains(&owner);
+            let blocks = self.backends().filter_map(|at| self.store.block(&at, &owner));
+            assert!(!has_all || blocks.count() == 0, "its blocks are taken over");
         }
         self.offices.insert(at, next);
+    }
+
+    /// A service that is told to end gives back what it has not promised.
+    fn end(&mut self, mut office: Office) {
+        let (owner, now) = (office.owner.clone(), self.now);
+        let is_answered = matches!(office.fate, Fate::Answered);
+        let mut pending = |at: &Name| office.desk.book_mut().open(at, now.unix_s).pending();
+        let promised: Vec<_> = self.backends().map(|at| (pending(&at), at)).collect();
+        office.end(&mut self.store, now);
+        for (count, at) in promised.iter().filter(|_| is_answered) {
+            let left = self.store.block(at, &owner).map_or(0, |it| it.holds(now.unix_s));
+            assert!(left <= *count, "{left} slots stay behind for {count} promises");
+        }
+    }
+
+    fn backends(&self) -> impl Iterator<Item = Name> {
+        self.joins.keys().map(|at| name(&format!("b{at}")))
     }
 
     fn end_leases(&mut self) {
@@ -383,15 +434,15 @@ impl World {
         for at in 0..self.offices.len() {
             self.offices[at].fate = self.fate();
         }
-        if !self.store.late.is_empty() && self.random.below(3) == 0 {
-            let at = self.random.below(self.store.late.len());
+        if !self.store.late.is_empty() && self.choices.below(3) == 0 {
+            let at = self.choices.below(self.store.late.len());
             let txn = self.store.late.swap_remove(at);
             let _ = self.store.txn(&txn);
         }
     }
 
     fn fate(&mut self) -> Fate {
-        match self.random.below(8) {
+        match self.choices.below(8) {
             0 => Fate::Lost,
             1 => Fate::Late,
             _ => Fate::Answered,
@@ -400,16 +451,26 @@ impl World {
 
     /// A client asks a service, perhaps not for the first time.
     fn ask(&mut self) {
-        let at = self.random.below(self.offices.len());
-        let client = self.random.below(CLIENTS) as u64;
-        let named = self.random.below(4) == 0;
-        let backend = named.then(|| name(&format!("b{}", self.random.below(4))));
+        let at = self.choices.below(self.offices.len());
+        let client = self.choices.below(CLIENTS) as u64;
+        let named = self.choices.below(4) == 0;
+        let backend = named.then(|| name(&format!("b{}", self.choices.below(4))));
         let place = Where { backend, ..anywhere() };
+        let placed = self.ask_for(at, client, &place);
+        // Whoever asks once more gets the same server, and no second slot.
+        if placed.is_some() && self.choices.below(4) == 0 {
+            let pending = self.offices[at].desk.book().sums()[1];
+            assert_eq!(self.ask_for(at, client, &anywhere()), placed);
+            assert_eq!(self.offices[at].desk.book().sums()[1], pending);
+        }
+    }
+
+    fn ask_for(&mut self, at: usize, client: u64, place: &Where) -> Option<Name> {
         let (speaks, count) = (Speaks::Netcode(None), 1);
-        let expire_s = Some(10 + self.random.below(20) as u64);
-        let request = Request { place: &place, speaks, count, clients: &[client], expire_s };
+        let expire_s = Some(10 + self.choices.below(20) as u64);
+        let request = Request { place, speaks, count, clients: &[client], expire_s };
         let office = &mut self.offices[at];
-        let Ok(placed) = office.ask_for(&mut self.store, &request, self.now) else { return };
+        let placed = office.ask_for(&mut self.store, &request, self.now).ok()?;
         let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
         let by = (office.owner.clone(), client, backend);
         let token = (self.now.unix_s + placed.expire_s, join(&placed, client));
@@ -417,13 +478,14 @@ impl World {
             Some(player) => player.tokens.push(token),
             None => self.players.push(Player { by, tokens: vec![token], has_come: false }),
         }
+        Some(placed.chosen.backend)
     }
 
     fn come(&mut self) {
         if self.players.is_empty() {
             return;
         }
-        let at = self.random.below(self.players.len());
+        let at = self.choices.below(self.players.len());
         let player = &mut self.players[at];
         let token = player.tokens.iter().position(|(until_s, _)| self.now.unix_s < *until_s);
         let Some(token) = token.filter(|_| !player.has_come) else { return };
@@ -439,7 +501,7 @@ impl World {
     fn leave(&mut self) {
         let there: Vec<_> =
             (0..self.players.len()).filter(|at| self.players[*at].has_come).collect();
-        if let Some(at) = there.get(self.random.below(there.len().max(1))) {
+        if let Some(at) = there.get(self.choices.below(there.len().max(1))) {
             self.players[*at].has_come = false;
             self.tell_in_time(*at);
         }
@@ -448,7 +510,7 @@ impl World {
     /// One backend in three cannot tell at once. Its lease would be over before it is told.
     fn tell_in_time(&mut self, at: usize) {
         let (.., backend) = self.players[at].by;
-        if self.random.below(3) == 0 {
+        if self.choices.below(3) == 0 {
             self.untold.entry(backend).or_insert(self.now.unix_s);
         } else if !self.untold.contains_key(&backend) {
             self.tell(backend);
@@ -487,20 +549,15 @@ impl World {
     }
 }
 
+#[cfg(test)]
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn no_server_is_ever_promised_to_more_than_it_takes(
-        seed: u64, services in 1_usize..4, backends in 1_u32..5, slots in 1_u32..12,
+        input in proptest::collection::vec(any::<u8>(), 3_000),
     ) {
-        let mut world = World::new(seed, services, backends, slots);
-        for _ in 0..400 {
-            world.step();
-            for backend in 0..backends {
-                prop_assert!(world.outstanding(backend) <= world.slots);
-            }
-        }
+        play(&input);
     }
 }
 
