@@ -1,18 +1,22 @@
 //! Two ends of the delivery layer over a network that the input drives: it loses, repeats,
-//! reorders and waits, and in some runs it changes bytes. Without that, every message on a reliable
-//! channel comes once, in order and as it was, every report is true, and a farewell comes to
-//! whoever takes one; with it, nothing panics or grows.
+//! reorders and waits, and in some runs it changes bytes and lengths. Without that, every message
+//! on a reliable channel comes once, in order and as it was, every report is true, and a farewell
+//! comes to whoever takes one; with it, nothing panics or grows. In some runs packets that have
+//! overtaken others wait for them.
 #![no_main]
 
 use std::collections::{HashSet, VecDeque};
 
 use libfuzzer_sys::fuzz_target;
 use ringgate_core::delivery::{
-    Channel, End, Fault, Options, RECEIVE_BYTES_MAX, Refusal, Report, SendError,
+    Channel, End, Fault, Options, RECEIVE_BYTES_MAX, REORDER_NS, Refusal, Report, SendError,
 };
 use ringgate_core::proto::notify::PacketSeq;
 
 const MS: u64 = 1_000_000;
+
+/// What a packet may be made to have, on both sides of each limit.
+const SIZES: [usize; 8] = [0, 1, 5, 199, 1200, 1201, 1473, 9000];
 
 struct World {
     ends: [End; 2],
@@ -45,6 +49,7 @@ fuzz_target!(|data: &[u8]| {
         packet_bytes: if choice & 1 == 0 { 1200 } else { 200 },
         keep_alive_ns: (1 + u64::from(choice >> 4)) * 100 * MS,
         takes_farewell: own == 1 && choice & 4 != 0,
+        reorder_ns: if choice & 8 == 0 { 0 } else { REORDER_NS },
         ..Options::default()
     };
     let mut world = World {
@@ -69,7 +74,14 @@ impl World {
         let from = usize::from(what & 1);
         match what >> 1 & 7 {
             0 | 1 => self.send(from, how),
-            2 => self.now_ns += u64::from(how) * MS,
+            2 => {
+                self.now_ns += u64::from(how) * MS;
+                // A caller may have no room for messages now.
+                if from == 1 && how & 1 == 1 {
+                    self.ends.iter_mut().for_each(|end| end.hold_longer(self.now_ns));
+                }
+                (0..2).for_each(|to| self.let_go(to));
+            }
             3 => self.arrive(from, usize::from(how), true),
             4 => drop(self.sides[from].under_way.pop_front()),
             5 => self.change(from, how),
@@ -133,8 +145,25 @@ impl World {
                 side.handle_message(channel, message);
             }
         });
+        self.judge(taken);
+    }
+
+    /// What has waited long enough at an end for packets before it is taken there.
+    fn let_go(&mut self, to: usize) {
+        let Self { ends, sides, now_ns, is_honest, .. } = self;
+        if ends[to].has_held(*now_ns) {
+            let taken = ends[to].handle_held(*now_ns, |channel, message| {
+                if *is_honest {
+                    sides[1 - to].handle_message(channel, message);
+                }
+            });
+            self.judge(taken);
+        }
+    }
+
+    fn judge(&self, taken: Result<(), Refusal>) {
         if let Err(Refusal::Fault(fault)) = taken {
-            assert!(!*is_honest || fault == Fault::Silence, "{fault:?}");
+            assert!(!self.is_honest || fault == Fault::Silence, "{fault:?}");
         }
     }
 
@@ -142,7 +171,10 @@ impl World {
         if self.is_honest {
             return;
         }
-        if let Some(packet) = self.sides[from].under_way.front_mut() {
+        let Some(packet) = self.sides[from].under_way.front_mut() else { return };
+        if how >= 0xe0 {
+            packet.resize(SIZES[usize::from(how) % SIZES.len()], 7);
+        } else if !packet.is_empty() {
             let place = usize::from(how >> 3) % packet.len();
             packet[place] ^= 1 << (how & 7);
         }
@@ -171,6 +203,7 @@ impl World {
             }
             let next_ns = self.ends.iter().filter_map(End::poll_timeout).min();
             self.now_ns = next_ns.map_or(self.now_ns, |at_ns| at_ns.max(self.now_ns));
+            (0..2).for_each(|to| self.let_go(to));
         }
         panic!("it stalls: {:?}", self.ends.each_ref().map(End::quality));
     }
