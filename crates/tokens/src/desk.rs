@@ -1,7 +1,7 @@
 //! Puts knowing, choosing and promising together: for each request a place, or a reason, or a
 //! backend whose slots have to be leased first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use ringgate_core::netcode::destination::{self, Join};
@@ -9,6 +9,7 @@ use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::Backend;
 
 use crate::book::{Book, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
@@ -259,7 +260,7 @@ impl Desk {
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
-    /// again, unless the request is for another backend, or there is no room for its companions.
+    /// again, or nowhere, unless players cannot get there any more.
     fn choose(
         &mut self,
         request: &Request<'_>,
@@ -269,36 +270,49 @@ impl Desk {
     ) -> Result<(Chosen, u32), Refusal> {
         let mut random = self.random.clone();
         let count = clients.len() as u32 + nameless;
-        let again = self.promised(request.place, clients, now).and_then(|(backend, promised)| {
-            let place = Where { backend: Some(backend), ..request.place.clone() };
-            let count = count - promised;
-            let chosen = self.chooser(count, now).choose(&place, request.speaks, &mut random);
-            chosen.ok().map(|it| (it, count))
-        });
-        let found = again.map_or_else(
-            || {
-                let chooser = self.chooser(count, now);
-                let chosen = chooser.choose(request.place, request.speaks, &mut random);
-                chosen.map(|it| (it, count))
-            },
-            Ok,
-        );
+        let mut choose = |place: &Where, count| {
+            let chosen = self.chooser(count, now).choose(place, request.speaks, &mut random);
+            chosen.map(|it| (it, count))
+        };
+        let mut found = None;
+        for (backend, promised) in self.promised(request.place, clients, now)? {
+            let at = |place: &Where| Where { backend: Some(backend.clone()), ..place.clone() };
+            let any = Where { regions: Vec::new(), family: None, ..request.place.clone() };
+            let is_asked = request.place.backend.as_ref().is_none_or(|it| *it == backend)
+                && self.known.backend(&backend).is_some_and(|it| request.place.fits(it));
+            found = match choose(&at(&any), count - promised) {
+                Err(Refusal::NoGateway) => found,
+                _ if found.is_some() || !is_asked => Some(Err(Refusal::PromisedElsewhere)),
+                _ => Some(choose(&at(request.place), count - promised).map_err(|why| match why {
+                    Refusal::BackendFull | Refusal::NoGateway => Refusal::PromisedElsewhere,
+                    why => why,
+                })),
+            };
+        }
+        let found = found.unwrap_or_else(|| choose(request.place, count));
         self.random = random;
         found
     }
 
-    /// The backend at which the first of these clients has a promise that fits, and how many of
-    /// them have one there. Where nobody can play there any more, a promise is worth nothing.
-    fn promised(&self, place: &Where, clients: &[u64], now: Now) -> Option<(Name, u32)> {
+    /// The backends at which these clients have promises, and how many of them have a slot there
+    /// for certain. Where nobody can play any more, a promise is worth nothing.
+    fn promised(
+        &self,
+        place: &Where,
+        clients: &[u64],
+        now: Now,
+    ) -> Result<BTreeMap<Name, u32>, Refusal> {
         let chooser = self.chooser(1, now);
-        let group = chooser.group(place).ok()?;
-        let of = |client: &u64| self.book.promised(group, *client, now.unix_s);
-        let name = clients.iter().filter_map(of).find(|name| {
-            let backend = self.known.backend(name).filter(|it| it.is_open() && place.fits(it));
-            place.backend.as_ref().is_none_or(|it| it == *name) && backend.is_some()
-        })?;
-        let count = clients.iter().filter(|client| of(client) == Some(name)).count();
-        Some((name.clone(), count as u32))
+        let group = chooser.group(place)?;
+        let mut promised = BTreeMap::new();
+        for client in clients {
+            if let Some((name, has_slot)) = self.book.promised(group, *client, now.unix_s)
+                && self.known.backend(name).is_some_and(Backend::is_open)
+            {
+                *promised.entry(name.clone()).or_default() += u32::from(has_slot);
+            }
+        }
+        Ok(promised)
     }
 
     /// Whether the lease of our blocks outlives a token that is made now: when it ends, others may
