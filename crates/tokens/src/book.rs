@@ -295,6 +295,12 @@ impl Book {
         promise.filter(|_| *until_s > now_s).map(|it| (backend, !it.is_doubtful))
     }
 
+    /// When the last promise ends; 0 for none.
+    pub fn last_until_s(&self) -> u64 {
+        let last = |held: &Held| held.pending.back().map(|it| it.until_s);
+        self.held.values().filter_map(last).max().unwrap_or(0)
+    }
+
     /// The lease of all blocks has ended: nothing is held any more, and promises still are.
     pub fn lose_blocks(&mut self) {
         for held in self.held.values_mut() {

@@ -153,6 +153,19 @@ impl Desk {
         self.awaits_lease = until_ms == 0;
     }
 
+    /// How long a new lease of our blocks is to live: nobody promises the slots of tokens that are
+    /// on their way after this service was last there, whoever has made them.
+    pub fn lease_s(&self, now: Now) -> i64 {
+        let last_s = self.rules.expire_max_s.saturating_add(TOLD_WITHIN_S);
+        let last_s = self.book.last_until_s().saturating_sub(now.unix_s).max(last_s);
+        i64::try_from(last_s).unwrap_or(i64::MAX).saturating_add(LEASE_MARGIN_S)
+    }
+
+    /// Until when the lease of our blocks lives for certain, by the wall clock.
+    pub const fn leased_until_s(&self, now: Now) -> u64 {
+        now.unix_s.saturating_add(self.leased_until_ms.saturating_sub(now.ms) / 1000)
+    }
+
     /// There is no lease, for now.
     pub const fn miss_lease(&mut self) {
         self.awaits_lease = false;
@@ -384,6 +397,9 @@ fn joins(backend: &Name, clients: &[u64], tags: &[u64]) -> Vec<(u64, Option<Join
 /// How long it may take until a backend tells of a player who has come: longer than the lease of a
 /// backend that is cut off from etcd, whose last word stands until then.
 const TOLD_WITHIN_S: u64 = 15;
+
+/// Beyond the last promise, because clocks differ.
+pub(crate) const LEASE_MARGIN_S: i64 = 25;
 
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

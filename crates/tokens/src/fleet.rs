@@ -99,16 +99,17 @@ pub(crate) async fn write_anew(shared: Arc<Shared>, register: mpsc::Sender<lease
     }
 }
 
-/// Keeps the lease of all blocks. It lives as long as the longest token after this service was last
-/// there, so nobody promises the slots of tokens that are on their way.
+/// Keeps the lease of all blocks.
 pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
-    let ttl_s = shared.options.rules.expire_max_s as i64 + LEASE_MARGIN_S;
     let mut waits = ringgate_fleet::backoff::Backoff::new(100, 3000, shared.seed());
     loop {
         let asked_ms = shared.now().ms;
         let held = shared.lease.load(Ordering::Relaxed);
         let answer = match held {
-            0 => client.grant(ttl_s).await,
+            0 => {
+                let ttl_s = shared.desk().lease_s(shared.now());
+                client.grant(ttl_s).await
+            }
             id => client.keep_alive(id).await,
         };
         let wait_ms = match answer {
@@ -255,8 +256,12 @@ async fn attempt(
     }
     let read = client.txn(&reading(keyspace, backend)).await?;
     let now = shared.now();
-    let before = shared.desk().book().before();
-    let grounds = Grounds::of(&read.found, keyspace, (owner, &before), now.unix_s);
+    let (before, leased_until_s) = {
+        let desk = shared.desk();
+        (desk.book().before(), desk.leased_until_s(now))
+    };
+    let clock = (now.unix_s, leased_until_s);
+    let grounds = Grounds::of(&read.found, keyspace, (owner, &before), clock);
     let decision: Decision = {
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);
@@ -318,8 +323,6 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
 const NS_PER_MS: u64 = 1_000_000;
 const REGISTRATION_TTL_S: i64 = 10;
 const WRITE_EVERY: Duration = Duration::from_mins(1);
-/// Beyond the longest token: clocks differ, and players are told of a little later.
-pub(crate) const LEASE_MARGIN_S: i64 = 40;
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);

@@ -97,7 +97,6 @@ pub(crate) struct Plan {
     pub(crate) name: Name,
     pub(crate) host: Name,
     pub(crate) version: String,
-    pub(crate) rules: Rules,
     pub(crate) drain: Duration,
 }
 
@@ -223,7 +222,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, commands) = mpsc::channel(8);
     let shared = Arc::new(Shared {
-        options: Plan { etcd, keyspace, key, name, host, version, rules, drain },
+        options: Plan { etcd, keyspace, key, name, host, version, drain },
         owner,
         started_s: clock::unix_seconds(),
         counters: Counters::default(),

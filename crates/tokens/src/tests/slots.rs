@@ -16,8 +16,8 @@ use super::joins::join;
 use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
+use crate::desk::LEASE_MARGIN_S;
 use crate::desk::{Request, Rules};
-use crate::fleet::LEASE_MARGIN_S;
 use crate::random::Random;
 use crate::refusal::Refusal;
 use crate::wanted::Where;
@@ -564,4 +564,4 @@ const CLIENTS: usize = 80;
 const SERVICES: [&str; 3] = ["t1", "t2", "t3"];
 
 /// A token of these services lives for 30 s. When one dies, its lease was renewed 5 s ago at most.
-const LEASE_LEFT_S: u64 = 30 + LEASE_MARGIN_S as u64 - 5;
+const LEASE_LEFT_S: u64 = 30 + 15 + LEASE_MARGIN_S as u64 - 5;
