@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::lease::{self, Registration, Words};
+use ringgate_fleet::lease::{self, Handed, Registration, Words};
 use ringgate_fleet::mirror::{self, Machine, Reads, Truth};
 use ringgate_fleet::values::{Refused, Service, Stored};
 use ringgate_os::clock;
@@ -53,7 +53,10 @@ pub(crate) async fn register(
     client: Client,
     commands: mpsc::Receiver<lease::run::Command>,
 ) {
-    let mut registration = Registration::new(REGISTRATION_TTL_S, shared.seed());
+    // What stands under the leases of the last start is this one's.
+    let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
+    let handed = Handed { former, ..Handed::default() };
+    let mut registration = Registration::adopt(REGISTRATION_TTL_S, shared.seed(), handed);
     let Plan { keyspace, key, .. } = &shared.options;
     let began_ms = clock::unix_ns() / NS_PER_MS;
     registration.vouch_with(Words::new(keyspace.clone(), key.clone(), began_ms));
@@ -62,7 +65,16 @@ pub(crate) async fn register(
         Err(why) => tracing::error!("this service cannot register: {why}"),
     }
     let seer = Arc::clone(&shared);
-    let see = move |_, registration: &Registration| seer.see_space(registration.lacks_space());
+    let mut written = Vec::new();
+    let see = move |_, registration: &Registration| {
+        seer.see_space(registration.lacks_space());
+        let Handed { lease, mut former, .. } = registration.handed();
+        former.extend(Some(lease).filter(|it| *it != 0));
+        if let Some(mut journal) = seer.journal().filter(|_| former != written) {
+            journal.keep_leases(&former);
+            written = former;
+        }
+    };
     lease::run::run(registration, client, commands, see).await;
 }
 

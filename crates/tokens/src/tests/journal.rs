@@ -81,6 +81,14 @@ impl Disk for SharedDisk {
         Ok(())
     }
 
+    fn leases(&self) -> Vec<i64> {
+        Vec::new()
+    }
+
+    fn set_leases(&mut self, _: &[i64]) -> io::Result<()> {
+        Ok(())
+    }
+
     fn forget_ended(&mut self, now: Now) -> io::Result<()> {
         self.memory().files.retain(|span, _| now.unix_s < (span + 1) * SPAN_S);
         Ok(())
