@@ -91,7 +91,7 @@ fn page_of_a_token_service() -> String {
     let rules =
         Rules { expire_default_s: 30, expire_max_s: 300, addresses_max: 1, serves_away: true };
     let desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
-    Counters::default().page(&desk, Standing::default(), false)
+    Counters::default().page(&desk, (Standing::default(), &[]), false)
 }
 
 #[test]

@@ -106,7 +106,12 @@ impl Counters {
     }
 
     /// The page.
-    pub fn page(&self, desk: &Desk, standing: Standing, keeps_promises: bool) -> String {
+    pub fn page(
+        &self,
+        desk: &Desk,
+        (standing, held): (Standing, &[String]),
+        keeps_promises: bool,
+    ) -> String {
         let mut text = String::new();
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
@@ -146,6 +151,11 @@ impl Counters {
         let name = "promises_kept";
         head(&mut text, name, "Whether promises are written down for the next start.", "gauge");
         put(&mut text, format_args!("ringgate_tokens_{name} {}\n", u8::from(keeps_promises)));
+        text.push_str("# HELP ringgate_fleet_held_back News that is held back, by class.\n");
+        text.push_str("# TYPE ringgate_fleet_held_back gauge\n");
+        for class in held {
+            put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} 1\n"));
+        }
         text
     }
 
