@@ -179,6 +179,39 @@ fn a_ban_is_waited_for_at_every_gateway_and_who_does_not_confirm_it_is_named() {
 }
 
 #[test]
+fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
+    let Some(etcd) = Etcd::start() else { return };
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), etcd.folder.join("key").as_os_str()]))
+        .succeeded();
+    let key = etcd.folder.join("key");
+    let key = key.to_str().expect("our own path");
+    etcd.fleet(&["init", "eu", "us", "--key", key]).succeeded();
+    let listener = |name: &str| serde_json::json!({ "name": name, "protocol": "netcode", "addresses": [], "epochs": [1] });
+    for (name, doubt) in [("late", 0), ("doubtful", 3)] {
+        let mut value = json(&told(None, doubt));
+        value["listeners"] = [listener("eu"), listener("us")].into_iter().collect();
+        value["held"] = ["keys"].into_iter().collect();
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &value.to_string());
+    }
+    let rotate = |words: &[&str]| etcd.fleet(&[&["keys", "rotate", "--key", key], words].concat());
+    let refused = rotate(&["eu", "ue"]).refused();
+    assert!(
+        refused.contains("ue has no key yet (eu, us have): `ringgate fleet init ue`"),
+        "{refused}"
+    );
+    let holds = "doubtful holds back under number 3: keys; ";
+    let said = rotate(&["eu"]).succeeded();
+    assert!(said.starts_with("eu: key 2 is minted with once all gateways"), "{said}");
+    assert!(said.contains(holds), "{said}");
+    let ran = rotate(&["us", "--wait=1s"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let why = "us: key 2 is made, but not every gateway has confirmed that within 1 s: \
+               doubtful (holds news back under number 3), late\n";
+    assert!(ran.stderr.contains(holds) && ran.stderr.ends_with(why), "{}", ran.stderr);
+    assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+}
+
+#[test]
 fn what_changes_in_a_fleet_is_told_as_it_changes() {
     let Some(etcd) = Etcd::start() else { return };
     let mut events = ringgate(["fleet", "events", "--json", "--limit", "2"]);
