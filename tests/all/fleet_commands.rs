@@ -43,7 +43,9 @@ impl Etcd {
         let etcd = Self { _child: Ending(child), address, folder };
         // Listening comes before serving: the first command waits for the rest by itself.
         wait_for("etcd to listen", || TcpStream::connect(address).ok());
-        wait_for("etcd to serve", || (etcd.fleet(&["status"]).code == Some(0)).then_some(()));
+        wait_for("etcd to serve", || {
+            etcd.fleet(&["status"]).stderr.contains("nothing stands below").then_some(())
+        });
         Some(etcd)
     }
 
@@ -93,6 +95,15 @@ fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
     let findings = json(&etcd.fleet(&["doctor", "--watch", "0s", "--json"]).succeeded());
     assert!(findings["findings"].as_array().is_some_and(|it| it.len() >= 6), "{findings}");
     assert!(etcd.fleet(&["top", "--once"]).succeeded().contains("key 2 of main: current"));
+    // A mistyped prefix is no fleet without anything in it.
+    for words in [&["status"][..], &["status", "--json"], &["keys", "list"], &["top", "--once"]] {
+        let mut command = ringgate(["fleet"]);
+        command.args(words).args(["--endpoint", &etcd.endpoint(), "--fleet", "/ringgate/tset"]);
+        let ran = run(command);
+        let why = "nothing stands below /ringgate/tset in this etcd: is that the fleet's prefix?";
+        assert!(ran.code == Some(1) && ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    }
 }
 
 #[test]

@@ -260,7 +260,7 @@ fn json_made(made: &[Made]) -> String {
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let fleet = args.target.find()?;
-    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let survey = fleet.ask(async |client| Survey::of_some(client, &fleet.keyspace).await)?;
     let now_s = clock::unix_seconds();
     print(&if args.json { json_list(&survey, now_s) } else { text_list(&survey, now_s) })
 }
