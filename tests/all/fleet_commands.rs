@@ -2,6 +2,7 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
@@ -255,7 +256,28 @@ fn what_is_asked_of_no_fleet_is_refused_in_a_sentence() {
     let nobody = format!("http://{}", own_address());
     let away = run(ringgate(["fleet", "status", "--endpoint", &nobody, "--fleet", "/f"]));
     assert_eq!(away.code, Some(1), "{}", away.stderr);
-    assert!(away.stderr.starts_with("ringgate: etcd: "), "{}", away.stderr);
+    let which = format!("ringgate: etcd at {nobody}: ");
+    assert!(away.stderr.starts_with(&which), "{}", away.stderr);
+}
+
+#[test]
+fn a_token_service_says_at_once_which_etcd_it_cannot_reach() {
+    let (folder, nobody) = (Folder::new(), format!("http://{}", own_address()));
+    folder.file("key", "11".repeat(32), 0o600);
+    folder.file("secret", "an-eye-for-the-fleet", 0o600);
+    let text = format!(
+        "[fleet]\nendpoints = [\"{nobody}\"]\nprefix = \"/f\"\nname = \"t\"\nkey = {{ file = \"key\" }}\n\
+         [tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\nname = \"m\"\nscopes = [\"tokens\"]\n\
+         secret = {{ file = \"secret\" }}\n"
+    );
+    let config = folder.file("tokens.toml", text, 0o600);
+    let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = Ending(child.expect("the binary was built"));
+    let log = BufReader::new(child.stderr.take().expect("piped"));
+    let says = |line: &String| line.contains("etcd_away") && line.contains(&nobody);
+    let lines = log.lines().map_while(Result::ok);
+    assert!(lines.take(10).any(|line| says(&line)), "it is not said");
 }
 
 #[test]
