@@ -97,6 +97,11 @@ pub(super) struct Answer {
 }
 
 impl Admin {
+    /// The gateway that has this `run_dir`.
+    pub(super) fn of_run_dir(run_dir: &Path) -> Self {
+        Self { target: Target::Socket(run_dir.join(CONTROL_SOCKET)), token: None }
+    }
+
     /// Reads a page.
     pub(super) fn get(&self, path: &str) -> Result<String, Failure> {
         let Answer { status, body } = self.ask("GET", path)?;

@@ -3,7 +3,7 @@
 //!
 //! It does what a player does, from where a player is: nothing of a gateway has to be reachable but
 //! its public address. What a gateway does not answer it does not explain either, so silence has
-//! several meanings here; `ringgate trace` tells on the gateway which it was.
+//! several meanings here; a gateway on this host is asked which it was, as `ringgate trace` asks.
 
 mod about;
 mod args;
@@ -13,6 +13,7 @@ mod netcode;
 mod plain;
 mod report;
 mod unreal;
+mod witness;
 
 use super::Failure;
 use super::exit::print;

@@ -1,4 +1,4 @@
-//! `ringgate upgrade`: has a running gateway start the next release and hand over to it.
+//! `ringgate upgrade`: has a running gateway or agent start the next release and hand over to it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::admin::{Admin, Answer, Place};
 use super::exit::print;
 use ringgate_os::clock::{self, Clock};
 
-/// Have a running gateway hand its players to the release that is installed now
+/// Have a running gateway or agent hand its players to the release that is installed now
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -27,13 +27,17 @@ struct Outcome {
     why: String,
 }
 
-/// Which process has the gateway, and with how many players.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+/// Which process has the gateway or the agent, and with how many players.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 struct Owner {
     pid: u32,
     /// Another one after each start, the same over an upgrade.
-    incarnation: String,
-    totals: Totals,
+    incarnation: Option<String>,
+    /// Of a gateway.
+    totals: Option<Totals>,
+    /// Of an agent.
+    players: Option<u64>,
+    agent: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -45,6 +49,18 @@ impl Owner {
     /// `None` where no process answers, or not in these words.
     fn of(admin: &Admin) -> Option<Self> {
         serde_json::from_str(&admin.get("/status").ok()?).ok()
+    }
+
+    const fn what(&self) -> &'static str {
+        if self.agent.is_some() { "agent" } else { "gateway" }
+    }
+
+    fn players(&self) -> String {
+        match (&self.totals, self.players) {
+            (Some(Totals { sessions }), _) => format!("{sessions} sessions"),
+            (None, Some(players)) => format!("{players} players"),
+            (None, None) => "players".to_owned(),
+        }
     }
 }
 
@@ -64,12 +80,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let (ms, tenths) = (pause_us / 1000, pause_us % 1000 / 100);
             print(&format!("upgraded: process {pid} goes on; players waited {ms}.{tenths} ms\n"))
         }
-        (409, false) => Err(Failure::failed(format_args!("the gateway goes on as it is: {why}"))),
+        (409, false) => {
+            let what = before.map_or("gateway", |it| it.what());
+            Err(Failure::failed(format_args!("the {what} goes on as it is: {why}")))
+        }
         _ => Err(unexpected()),
     }
 }
 
-/// The process that was asked has ended. Waits for the one that has the gateway now.
+/// The process that was asked has ended. Waits for the one that goes on in its place.
 fn await_owner(admin: &Admin) -> Option<Owner> {
     let clock = Clock::start();
     loop {
@@ -83,26 +102,28 @@ fn await_owner(admin: &Admin) -> Option<Owner> {
 
 /// What has become of the sessions.
 fn what_became(before: Option<&Owner>, after: Option<&Owner>) -> Result<String, String> {
-    let sessions = before.map(|it| it.totals.sessions);
-    let its =
-        sessions.map_or_else(|| "its sessions".to_owned(), |count| format!("its {count} sessions"));
+    let what = before.or(after).map_or("gateway", Owner::what);
+    let its = before.map_or_else(|| "sessions".to_owned(), Owner::players);
     let died = before.map_or_else(
-        || "the process that had the gateway has died".to_owned(),
-        |it| format!("process {}, which had the gateway, has died", it.pid),
+        || format!("the process that had the {what} has died"),
+        |it| format!("process {}, which had the {what}, has died", it.pid),
     );
     let Some(after) = after else {
-        return Err(format!("{died}, and no other process answers: {its} are gone"));
+        return Err(format!("{died}, and no other process answers: its {its} are gone"));
     };
-    let Owner { pid, incarnation, totals: Totals { sessions: left } } = after;
+    let (pid, left) = (after.pid, after.players());
+    let is_same = |it: &Owner| it.incarnation.is_some() && it.incarnation == after.incarnation;
     match before {
-        Some(before) if before.pid == *pid => Err(format!(
-            "the gateway has given no answer, and goes on as it is: process {pid}, with {left} sessions"
+        Some(before) if before.pid == pid => Err(format!(
+            "the {what} has given no answer, and goes on as it is: process {pid}, with {left}"
         )),
-        Some(before) if before.incarnation == *incarnation => Ok(format!(
-            "upgraded: process {pid} goes on, with {left} sessions; {died} before it could say how long players waited\n"
+        Some(before) if is_same(before) => Ok(format!(
+            "upgraded: process {pid} goes on, with {left}; {died} before it could say how long players waited\n"
         )),
-        Some(_) => Err(format!("{died}; process {pid} has started without {its}")),
-        None => Err(format!("{died}; process {pid} has the gateway now, with {left} sessions")),
+        Some(Owner { incarnation: Some(_), .. }) => {
+            Err(format!("{died}; process {pid} has started without its {its}"))
+        }
+        _ => Err(format!("{died}; process {pid} has the {what} now, with {left}")),
     }
 }
 
@@ -115,7 +136,8 @@ mod tests {
     use super::*;
 
     fn owner(pid: u32, incarnation: &str, sessions: u64) -> Owner {
-        Owner { pid, incarnation: incarnation.to_owned(), totals: Totals { sessions } }
+        let (incarnation, totals) = (Some(incarnation.to_owned()), Some(Totals { sessions }));
+        Owner { pid, incarnation, totals, ..Owner::default() }
     }
 
     #[test]
@@ -130,6 +152,11 @@ mod tests {
         assert!(same.contains("goes on as it is: process 7, with 20 sessions"), "{same}");
         let done = became(Some(owner(8, "a", 19))).expect("it has taken over");
         assert!(done.starts_with("upgraded: process 8 goes on, with 19 sessions;"), "{done}");
+        // An agent of a release that does not say which start of it this is.
+        let old = Owner { pid: 7, players: Some(3), agent: Some("a".into()), ..Owner::default() };
+        let next = Owner { pid: 8, incarnation: Some("a".into()), ..old.clone() };
+        let said = what_became(Some(&old), Some(&next)).expect_err("it is not known");
+        assert!(said.ends_with("process 8 has the agent now, with 3 players"), "{said}");
         let unknown = what_became(None, None).expect_err("nobody serves");
         assert!(unknown.contains("its sessions are gone"), "{unknown}");
     }

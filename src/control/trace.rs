@@ -183,6 +183,12 @@ impl Follower {
         }
         if is_over {
             let (records, missed) = (self.told.records, self.trace.missed());
+            let arrived = records + missed + self.told.carried.0 + self.told.nameless.total();
+            let whom = &self.whom;
+            let nothing = match arrived {
+                0 => format!(": nothing of {whom} has arrived"),
+                _ => String::new(),
+            };
             let (reason, why) = match successor {
                 None => ("time", "the time is over".to_owned()),
                 Some(pid) => (
@@ -196,7 +202,7 @@ impl Follower {
                 "unix_ms": unix_ns / NS_PER_MS,
                 "records": records,
                 "missed": missed,
-                "text": format!("{why}: {records} decisions, {missed} more that did not fit"),
+                "text": format!("{why}: {records} decisions, {missed} more that did not fit{nothing}"),
             }));
         } else if self.lines.is_empty() && now_ns >= self.sent_ns + ALIVE_EVERY_NS {
             self.lines.push_empty();

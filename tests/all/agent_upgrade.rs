@@ -166,6 +166,28 @@ fn a_process_is_killed_at_any_step_and_the_players_have_one_agent() {
     }
 }
 
+#[test]
+fn the_command_says_who_has_the_agent_where_that_dies_once_it_has_given_all() {
+    let mut hold = Hold::new();
+    let told = hold.told("agent-gives Leave");
+    let Some(mut rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
+    let said = std::thread::scope(|scope| {
+        let killed = scope.spawn(|| hold.kill());
+        let said = agent_upgrade(&rig.folder);
+        assert_eq!(killed.join().expect("it was killed"), rig.agent.id());
+        said
+    });
+    let (first, second) = (rig.agent.id(), rig.pid().expect("an agent") as u32);
+    let _heir = Heir(second);
+    let expected = format!(
+        "upgraded: process {second} goes on, with 1 players; process {first}, which had the agent, has died \
+         before it could say how long players waited\n"
+    );
+    assert_eq!((said.code, said.stdout), (Some(0), expected), "{}", said.stderr);
+    rig.player.echo(b"after");
+    assert_eq!(rig.trunks(), 1);
+}
+
 fn hold_by(command: &mut Command, told: Option<&String>) {
     command.envs(told.map(|told| ("RINGGATE_HOLD", told)));
 }

@@ -95,6 +95,43 @@ fn a_denial_and_a_silence_are_told_apart() {
 }
 
 #[test]
+fn a_gateway_on_this_host_is_asked_what_it_has_decided() {
+    let bind = format!("\"{}\"", own_address()).leak();
+    let (daemon, _game) = serving(&Text { max_sessions: 1, bind, ..Text::new() });
+    let (config, server) = (daemon.folder.join("gate.toml"), daemon.listener.to_string());
+    let probe = |words: &[&str]| {
+        let mut command = ringgate(["probe", "--server", &server, "--config"]);
+        run_with(command.arg(&config), words)
+    };
+    let token = daemon.folder.join("player.token");
+    let protocol_id = format!("{PROTOCOL_ID:#x}");
+    let mut mint = ringgate(["token", "mint", "--key", KEY_HEX, "--protocol-id", &protocol_id]);
+    run_with(mint.args(["--client-id", "5", "--server", &server, "--out"]).arg(&token), &[])
+        .succeeded();
+    let token = ["--token", token.to_str().expect("our own path")];
+    let ran = probe(&[&token[..], &PATIENT].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stderr, "the token is used up by this: its player needs another one\n");
+    let says = |words: &[&str], why: &str| {
+        let ran = probe(&[words, &["--timeout", "500ms"]].concat());
+        assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    };
+    says(&token, "the gateway on this host says: dropped, token_used_elsewhere: ");
+    let _first = Player::connected(daemon.listener, 1, KEY_HEX);
+    says(&[], "the gateway on this host says: dropped, request_sessions_full: ");
+    daemon.signal("STOP");
+    says(&[], &format!("the gateway is frozen: process {} holds ", daemon.id()));
+    daemon.signal("CONT");
+}
+
+fn run_with(command: &mut std::process::Command, words: &[&str]) -> Ran {
+    let mut own = std::process::Command::new(command.get_program());
+    own.args(command.get_args()).args(words);
+    run(own)
+}
+
+#[test]
 fn a_token_of_another_key_or_time_is_seen_before_anybody_answers() {
     let (daemon, _game) = serving(&Text::new());
     let folder = Folder::new();

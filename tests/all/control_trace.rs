@@ -112,7 +112,9 @@ fn a_trace_ends_by_itself_and_says_what_it_has_told(io: Choice) {
         daemon.log().contains("the trace of address 127.0.0.0/8 is over: 1 decisions").then_some(())
     });
     let mut tracing = Tracing::start(&daemon, &[&words[..], &["10ms"]].concat());
-    tracing.told("the time is over: 0 decisions, 0 more that did not fit");
+    tracing.told(
+        "the time is over: 0 decisions, 0 more that did not fit: nothing of address 127.0.0.0/8 has arrived",
+    );
     assert!(tracing.ended());
 }
 

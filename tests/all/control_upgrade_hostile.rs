@@ -93,6 +93,33 @@ fn killed_at(io: &str, step: &str, is_predecessor: bool) {
 }
 
 #[test]
+fn the_command_says_who_has_the_gateway_where_that_dies_once_it_has_given_all() {
+    let mut hold = None;
+    let mut line = Line::start_in_parts(&text("mmsg"), |command| {
+        hold = Some(Hold::at(command, "gateway-gives Leave"));
+    });
+    let mut hold = hold.expect("it is held");
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    player.echo(b"before");
+    let first = line.daemon.id();
+    let (code, said) = std::thread::scope(|scope| {
+        let killed = scope.spawn(|| hold.kill());
+        let said = line.upgrade();
+        assert_eq!(killed.join().expect("it was killed"), first);
+        said
+    });
+    let second = line.pid();
+    let expected = format!(
+        "upgraded: process {second} goes on, with 1 sessions; process {first}, which had the gateway, has died \
+         before it could say how long players waited\n"
+    );
+    assert_eq!((code, said), (Some(0), expected));
+    player.echo(b"after");
+}
+
+#[test]
 fn a_successor_that_takes_too_long_finds_that_the_gateway_goes_on() {
     if !is_root() {
         return;

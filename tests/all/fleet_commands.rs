@@ -2,6 +2,7 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
@@ -43,7 +44,9 @@ impl Etcd {
         let etcd = Self { _child: Ending(child), address, folder };
         // Listening comes before serving: the first command waits for the rest by itself.
         wait_for("etcd to listen", || TcpStream::connect(address).ok());
-        wait_for("etcd to serve", || (etcd.fleet(&["status"]).code == Some(0)).then_some(()));
+        wait_for("etcd to serve", || {
+            etcd.fleet(&["status"]).stderr.contains("nothing stands below").then_some(())
+        });
         Some(etcd)
     }
 
@@ -93,6 +96,15 @@ fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
     let findings = json(&etcd.fleet(&["doctor", "--watch", "0s", "--json"]).succeeded());
     assert!(findings["findings"].as_array().is_some_and(|it| it.len() >= 6), "{findings}");
     assert!(etcd.fleet(&["top", "--once"]).succeeded().contains("key 2 of main: current"));
+    // A mistyped prefix is no fleet without anything in it.
+    for words in [&["status"][..], &["status", "--json"], &["keys", "list"], &["top", "--once"]] {
+        let mut command = ringgate(["fleet"]);
+        command.args(words).args(["--endpoint", &etcd.endpoint(), "--fleet", "/ringgate/tset"]);
+        let ran = run(command);
+        let why = "nothing stands below /ringgate/tset in this etcd: is that the fleet's prefix?";
+        assert!(ran.code == Some(1) && ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    }
 }
 
 #[test]
@@ -179,6 +191,39 @@ fn a_ban_is_waited_for_at_every_gateway_and_who_does_not_confirm_it_is_named() {
 }
 
 #[test]
+fn a_rotation_names_who_has_not_confirmed_it_and_who_holds_it_back() {
+    let Some(etcd) = Etcd::start() else { return };
+    run(ringgate(["keygen".as_ref(), "--out".as_ref(), etcd.folder.join("key").as_os_str()]))
+        .succeeded();
+    let key = etcd.folder.join("key");
+    let key = key.to_str().expect("our own path");
+    etcd.fleet(&["init", "eu", "us", "--key", key]).succeeded();
+    let listener = |name: &str| serde_json::json!({ "name": name, "protocol": "netcode", "addresses": [], "epochs": [1] });
+    for (name, doubt) in [("late", 0), ("doubtful", 3)] {
+        let mut value = json(&told(None, doubt));
+        value["listeners"] = [listener("eu"), listener("us")].into_iter().collect();
+        value["held"] = ["keys"].into_iter().collect();
+        etcd.put(&format!("/ringgate/test/truth/gateway/{name}"), &value.to_string());
+    }
+    let rotate = |words: &[&str]| etcd.fleet(&[&["keys", "rotate", "--key", key], words].concat());
+    let refused = rotate(&["eu", "ue"]).refused();
+    assert!(
+        refused.contains("ue has no key yet (eu, us have): `ringgate fleet init ue`"),
+        "{refused}"
+    );
+    let holds = "doubtful holds back under number 3: keys; ";
+    let said = rotate(&["eu"]).succeeded();
+    assert!(said.starts_with("eu: key 2 is minted with once all gateways"), "{said}");
+    assert!(said.contains(holds), "{said}");
+    let ran = rotate(&["us", "--wait=1s"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let why = "us: key 2 is made, but not every gateway has confirmed that within 1 s: \
+               doubtful (holds news back under number 3), late\n";
+    assert!(ran.stderr.contains(holds) && ran.stderr.ends_with(why), "{}", ran.stderr);
+    assert!(ran.stdout.is_empty(), "{}", ran.stdout);
+}
+
+#[test]
 fn what_changes_in_a_fleet_is_told_as_it_changes() {
     let Some(etcd) = Etcd::start() else { return };
     let mut events = ringgate(["fleet", "events", "--json", "--limit", "2"]);
@@ -211,7 +256,28 @@ fn what_is_asked_of_no_fleet_is_refused_in_a_sentence() {
     let nobody = format!("http://{}", own_address());
     let away = run(ringgate(["fleet", "status", "--endpoint", &nobody, "--fleet", "/f"]));
     assert_eq!(away.code, Some(1), "{}", away.stderr);
-    assert!(away.stderr.starts_with("ringgate: etcd: "), "{}", away.stderr);
+    let which = format!("ringgate: etcd at {nobody}: ");
+    assert!(away.stderr.starts_with(&which), "{}", away.stderr);
+}
+
+#[test]
+fn a_token_service_says_at_once_which_etcd_it_cannot_reach() {
+    let (folder, nobody) = (Folder::new(), format!("http://{}", own_address()));
+    folder.file("key", "11".repeat(32), 0o600);
+    folder.file("secret", "an-eye-for-the-fleet", 0o600);
+    let text = format!(
+        "[fleet]\nendpoints = [\"{nobody}\"]\nprefix = \"/f\"\nname = \"t\"\nkey = {{ file = \"key\" }}\n\
+         [tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\nname = \"m\"\nscopes = [\"tokens\"]\n\
+         secret = {{ file = \"secret\" }}\n"
+    );
+    let config = folder.file("tokens.toml", text, 0o600);
+    let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = Ending(child.expect("the binary was built"));
+    let log = BufReader::new(child.stderr.take().expect("piped"));
+    let says = |line: &String| line.contains("etcd_away") && line.contains(&nobody);
+    let lines = log.lines().map_while(Result::ok);
+    assert!(lines.take(10).any(|line| says(&line)), "it is not said");
 }
 
 #[test]

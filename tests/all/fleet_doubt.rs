@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
 use crate::fleet_gateway::backend_is_up;
+use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
 
@@ -60,6 +61,32 @@ fn a_ban_holds_in_an_emptied_etcd_and_one_word_has_all_of_it_believed() {
     assert!(said.contains("everybody obeys what etcd tells"), "{said}");
     assert!(daemon.status()["fleet"]["doubt"].is_null());
     stays.echo(b"players stay even so");
+}
+
+#[test]
+fn a_token_service_says_what_it_holds_back_whether_it_serves_or_not() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let service = Service::start_with(&fleet, &["tokens"], "when_away = \"refuse\"\n");
+    let ready = |status: u16, begins: &str| {
+        wait_for(begins, || {
+            let page = service.get("/readyz", "");
+            let is_it = page.status == status && page.body.starts_with(begins);
+            is_it.then_some(page.body)
+        })
+    };
+    ready(200, "ok\n");
+    let held = "ringgate_fleet_held_back{class=\"all\"}";
+    let page = service.get("/metrics", "");
+    assert!(page.body.contains("# TYPE ringgate_fleet_held_back gauge"), "{}", page.body);
+    assert_eq!(page.value(held), None);
+    fleet.kill();
+    fleet.wipe();
+    fleet.revive();
+    wait_for("its doubt", || (service.get("/metrics", "").value(held) == Some(1)).then_some(()));
+    fleet.kill();
+    let said = ready(503, "etcd_away:");
+    assert!(said.contains("\nfleet: held back under number "), "{said}");
 }
 
 #[test]

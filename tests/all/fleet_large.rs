@@ -33,6 +33,7 @@ use self::parts::{
 };
 use self::watch::Watch;
 use crate::agent::certificates;
+use crate::command::{ringgate, run};
 use crate::control_rig::Player;
 use crate::fleet_etcd::is_installed;
 use crate::folder::Folder;
@@ -187,14 +188,14 @@ impl Story {
         self.parts.etcd.kill();
         until("every gateway says that etcd is away", || Self::gates_current() == 0);
         // By then every lease would be over that somebody could have let go.
-        clock::sleep(Duration::from_secs(4));
+        self.plays_on();
         Self::is_refused(&spare, banned);
         self.parts.etcd.revive();
         self.is_well("etcd was killed and is back");
         Self::is_refused(&spare, banned);
         let cut = Cut::off(&self.parts.tag, address("etcd"));
         until("every gateway says that etcd is away", || Self::gates_current() == 0);
-        clock::sleep(Duration::from_secs(4));
+        self.plays_on();
         drop(cut);
         self.is_well("etcd was cut off and is back");
         before.keeps_sessions("sessions were lost for want of etcd");
@@ -216,8 +217,7 @@ impl Story {
         clock::sleep(SILENCE / 4);
         drop(cut);
         self.is_well("a gateway was cut off from everybody and is back");
-        // By then those are given up.
-        clock::sleep(SILENCE);
+        until("those are given up", || self.longest_silence(1) < SILENCE / 2);
     }
 
     /// A token service is killed, then cut off from etcd, then from its callers.
@@ -358,7 +358,7 @@ impl Story {
     fn duellists(&mut self) -> [Player; 2] {
         let mut named = None;
         until("a token names two gateways", || {
-            let token = token(&self.body(",\"addresses\":2,\"timeout\":5"));
+            let token = token(&self.body(",\"addresses\":2,\"timeout\":60"));
             named = (token.addresses.len() == 2).then_some(token);
             named.is_some()
         });
@@ -368,6 +368,13 @@ impl Story {
         let addresses = ServerAddresses::new(&addresses).expect("two");
         let other = ConnectToken { addresses, ..token.clone() };
         [&token, &other].map(|it| Player::holding(ANYWHERE, it))
+    }
+
+    /// Everybody has something to say once in a second, and says it four times.
+    fn plays_on(&self) {
+        let payloads = || Self::sum("ringgate_payloads_up_total");
+        let enough = payloads() + 4 * u64::from(self.parts.size.players);
+        until("players play on", || payloads() >= enough);
     }
 
     /// Whoever asks any of the services, one after the other, is served by one that can.
@@ -467,6 +474,18 @@ impl Story {
 
     fn sessions_at(gate: usize) -> u64 {
         glimpse(gate).sessions()
+    }
+
+    /// For how long nothing was heard of a session.
+    fn longest_silence(&self, gate: usize) -> Duration {
+        let config = self.parts.folder.join(format!("gate{}.toml", gate + 1));
+        let mut command = ringgate(["sessions", "--json", "--limit", "1000", "--config"]);
+        command.arg(config);
+        let page = run(command).succeeded();
+        let page: Value = serde_json::from_str(&page).expect("JSON");
+        let sessions = page["sessions"].as_array().expect("they are told");
+        let silent_ms = sessions.iter().map(|it| it["silent_ms"].as_u64().expect("a number"));
+        Duration::from_millis(silent_ms.max().unwrap_or_default())
     }
 
     fn silent() -> Silent {

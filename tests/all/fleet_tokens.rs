@@ -152,6 +152,44 @@ fn a_service_that_was_killed_leaves_its_next_start_what_it_has_promised_and_hold
 }
 
 #[test]
+fn a_service_that_was_killed_has_its_name_back_at_once() {
+    const KEY: &str = "/f/truth/service/tokens-1";
+    let Some(fleet) = Fleet::start() else { return };
+    let state = Folder::new();
+    let lines = format!("state_dir = \"{}\"\n", state.path().display());
+    let start = || {
+        let service = Service::start_with(&fleet, &["tokens"], &lines);
+        wait_for("its registration, and its lease in the folder", || {
+            let left = std::fs::read_to_string(state.join("leases")).ok()?;
+            let lease = fleet.entry_at(KEY)?.lease;
+            left.lines().any(|line| line == lease.to_string()).then_some(())
+        });
+        service
+    };
+    let service = start();
+    let before = fleet.entry_at(KEY).expect("it is registered");
+    drop(service);
+    let next = start();
+    let after = fleet.entry_at(KEY).expect("it is registered");
+    assert_ne!(after.lease, before.lease);
+    assert_eq!(after.created, before.created, "nobody has seen it go");
+    // Whoever has another folder waits: the one that has written this one lives.
+    let copy = Folder::new();
+    std::fs::copy(state.join("leases"), copy.join("leases")).expect("there is room");
+    let lines = format!("state_dir = \"{}\"\n", copy.path().display());
+    let other = Service::start_with(&fleet, &["tokens"], &lines);
+    wait_for("a lease of the other's own", || {
+        let left = std::fs::read_to_string(copy.join("leases")).ok()?;
+        (left != std::fs::read_to_string(state.join("leases")).ok()?).then_some(())
+    });
+    wait_for("the other's first token", || {
+        other.get("/readyz", "").body.starts_with("ok").then_some(())
+    });
+    assert_eq!(fleet.entry_at(KEY).expect("it is registered").lease, after.lease);
+    drop(next);
+}
+
+#[test]
 fn what_another_folder_has_kept_is_not_believed_and_one_service_has_it_at_a_time() {
     let Some(fleet) = Fleet::start() else { return };
     let daemon = gateway(&fleet);

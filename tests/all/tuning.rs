@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringgate_core::secret::Key;
-use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::epochs::Validity;
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::Stored;
 use ringgate_tokens::Refusal;
 use ringgate_tokens::counters::{Counters, Standing};
 use ringgate_tokens::desk::{Desk, Rules};
@@ -84,14 +86,18 @@ pub(crate) fn missing_of_agents(page: &str) -> Vec<String> {
     of_agents.into_iter().filter(|name| !is_there(name)).collect()
 }
 
-/// What a token service tells that knows nothing yet.
+/// What a token service tells that knows a key and nothing else.
 fn page_of_a_token_service() -> String {
     let keyspace = Keyspace::new("/f").expect("a prefix");
     let key = FleetKey::new(Key::from_bytes([1; 32]));
     let rules =
         Rules { expire_default_s: 30, expire_max_s: 300, addresses_max: 1, serves_away: true };
-    let desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
-    Counters::default().page(&desk, Standing::default(), false)
+    let at = keyspace.key(&Place::Key(Name::new("eu").expect("a name"), 1));
+    let validity = Validity { from: 0, mint_until: 1, accept_until: 2 };
+    let sealed = key.seal(&at, validity, &Key::from_bytes([2; 32])).expect("random bytes");
+    let mut desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
+    desk.learn(&at, Some(&sealed.encode().expect("a sound value")));
+    Counters::default().page(&desk, (Standing::default(), &[]), false)
 }
 
 #[test]

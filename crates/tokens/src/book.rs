@@ -6,8 +6,8 @@
 //! the block too, and slots are leased again on the grounds of what the backend tells
 //! (`ledger`). Until then a player who has come counts twice, which never overfills a server.
 //!
-//! A client has one promise in a group, unless it is sent to another backend by name. Whoever asks
-//! for it again gets the same server, and the promise then lasts as long as the last of its tokens.
+//! A client has one promise in a group. Whoever asks for it again gets the same server, and the
+//! promise then lasts as long as the last of its tokens.
 //!
 //! Where a backend tells whose players have come, a promise leaves the book with its slot as soon
 //! as its player is among those whom the backend has ([`Held::settle`]), and only then.
@@ -114,7 +114,7 @@ impl Held {
             let goes = left > 0 && !it.is_renewed;
             left -= u32::from(goes);
             // What stays may be the promise of a client that has come, and stand for another one.
-            it.client = None;
+            it.is_doubtful |= !it.is_renewed;
             !goes
         });
     }
@@ -160,6 +160,11 @@ impl Held {
             let at = self.pending.iter().position(|it| it.client == Some(*client));
             let before = at.and_then(|at| self.pending.remove(at));
             let mut promise = before.unwrap_or_else(|| Promise::to(*client));
+            if promise.is_doubtful {
+                let mut others = std::mem::replace(&mut promise, Promise::to(*client));
+                (others.client, promise.is_renewed) = (None, true);
+                self.promise(others);
+            }
             for (_, tag) in wish.tokens.iter().filter(|(of, _)| of == client) {
                 promise.add(*tag, wish.until_s);
             }
@@ -281,13 +286,19 @@ impl Book {
         }
     }
 
-    /// The backend at which a client has a promise.
-    pub fn promised(&self, group: &str, client: u64, now_s: u64) -> Option<&Name> {
+    /// The backend at which a client has a promise, and whether that has a slot for certain.
+    pub fn promised(&self, group: &str, client: u64, now_s: u64) -> Option<(&Name, bool)> {
         let (backend, until_s) = self.clients.get(group)?.get(&client)?;
         // What was forgotten because a player has come stands in the list until it would be over.
-        let is_it = |it: &Promise| it.client == Some(client) && it.until_s > now_s;
-        let stands = *until_s > now_s && self.held.get(backend)?.pending.iter().any(is_it);
-        stands.then_some(backend)
+        let is_it = |it: &&Promise| it.client == Some(client) && it.until_s > now_s;
+        let promise = self.held.get(backend)?.pending.iter().find(is_it);
+        promise.filter(|_| *until_s > now_s).map(|it| (backend, !it.is_doubtful))
+    }
+
+    /// When the last promise ends; 0 for none.
+    pub fn last_until_s(&self) -> u64 {
+        let last = |held: &Held| held.pending.back().map(|it| it.until_s);
+        self.held.values().filter_map(last).max().unwrap_or(0)
     }
 
     /// The lease of all blocks has ended: nothing is held any more, and promises still are.

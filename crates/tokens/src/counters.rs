@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ringgate_fleet::epochs::Epoch;
+
 use crate::desk::Desk;
 use crate::refusal::Refusal;
 
@@ -106,7 +108,12 @@ impl Counters {
     }
 
     /// The page.
-    pub fn page(&self, desk: &Desk, standing: Standing, keeps_promises: bool) -> String {
+    pub fn page(
+        &self,
+        desk: &Desk,
+        (standing, held): (Standing, &[String]),
+        keeps_promises: bool,
+    ) -> String {
         let mut text = String::new();
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
@@ -146,6 +153,18 @@ impl Counters {
         let name = "promises_kept";
         head(&mut text, name, "Whether promises are written down for the next start.", "gauge");
         put(&mut text, format_args!("ringgate_tokens_{name} {}\n", u8::from(keeps_promises)));
+        let name = "key_minted_until_timestamp_seconds";
+        head(&mut text, name, "When no token is made with a key of a listener any more.", "gauge");
+        for (listener, Epoch { number, validity }) in desk.known().epochs() {
+            let until_s = validity.mint_until;
+            let labels = format!("listener=\"{listener}\",epoch=\"{number}\"");
+            put(&mut text, format_args!("ringgate_tokens_{name}{{{labels}}} {until_s}\n"));
+        }
+        text.push_str("# HELP ringgate_fleet_held_back News that is held back, by class.\n");
+        text.push_str("# TYPE ringgate_fleet_held_back gauge\n");
+        for class in held {
+            put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} 1\n"));
+        }
         text
     }
 

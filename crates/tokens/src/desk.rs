@@ -1,7 +1,7 @@
 //! Puts knowing, choosing and promising together: for each request a place, or a reason, or a
 //! backend whose slots have to be leased first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use ringgate_core::netcode::destination::{self, Join};
@@ -9,6 +9,7 @@ use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::values::Backend;
 
 use crate::book::{Book, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
@@ -152,6 +153,19 @@ impl Desk {
         self.awaits_lease = until_ms == 0;
     }
 
+    /// How long a new lease of our blocks is to live: nobody promises the slots of tokens that are
+    /// on their way after this service was last there, whoever has made them.
+    pub fn lease_s(&self, now: Now) -> i64 {
+        let last_s = self.rules.expire_max_s.saturating_add(TOLD_WITHIN_S);
+        let last_s = self.book.last_until_s().saturating_sub(now.unix_s).max(last_s);
+        i64::try_from(last_s).unwrap_or(i64::MAX).saturating_add(LEASE_MARGIN_S)
+    }
+
+    /// Until when the lease of our blocks lives for certain, by the wall clock.
+    pub const fn leased_until_s(&self, now: Now) -> u64 {
+        now.unix_s.saturating_add(self.leased_until_ms.saturating_sub(now.ms) / 1000)
+    }
+
     /// There is no lease, for now.
     pub const fn miss_lease(&mut self) {
         self.awaits_lease = false;
@@ -259,7 +273,7 @@ impl Desk {
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
-    /// again, unless the request is for another backend, or there is no room for its companions.
+    /// again, or nowhere, unless players cannot get there any more.
     fn choose(
         &mut self,
         request: &Request<'_>,
@@ -269,36 +283,49 @@ impl Desk {
     ) -> Result<(Chosen, u32), Refusal> {
         let mut random = self.random.clone();
         let count = clients.len() as u32 + nameless;
-        let again = self.promised(request.place, clients, now).and_then(|(backend, promised)| {
-            let place = Where { backend: Some(backend), ..request.place.clone() };
-            let count = count - promised;
-            let chosen = self.chooser(count, now).choose(&place, request.speaks, &mut random);
-            chosen.ok().map(|it| (it, count))
-        });
-        let found = again.map_or_else(
-            || {
-                let chooser = self.chooser(count, now);
-                let chosen = chooser.choose(request.place, request.speaks, &mut random);
-                chosen.map(|it| (it, count))
-            },
-            Ok,
-        );
+        let mut choose = |place: &Where, count| {
+            let chosen = self.chooser(count, now).choose(place, request.speaks, &mut random);
+            chosen.map(|it| (it, count))
+        };
+        let mut found = None;
+        for (backend, promised) in self.promised(request.place, clients, now)? {
+            let at = |place: &Where| Where { backend: Some(backend.clone()), ..place.clone() };
+            let any = Where { regions: Vec::new(), family: None, ..request.place.clone() };
+            let is_asked = request.place.backend.as_ref().is_none_or(|it| *it == backend)
+                && self.known.backend(&backend).is_some_and(|it| request.place.fits(it));
+            found = match choose(&at(&any), count - promised) {
+                Err(Refusal::NoGateway) => found,
+                _ if found.is_some() || !is_asked => Some(Err(Refusal::PromisedElsewhere)),
+                _ => Some(choose(&at(request.place), count - promised).map_err(|why| match why {
+                    Refusal::BackendFull | Refusal::NoGateway => Refusal::PromisedElsewhere,
+                    why => why,
+                })),
+            };
+        }
+        let found = found.unwrap_or_else(|| choose(request.place, count));
         self.random = random;
         found
     }
 
-    /// The backend at which the first of these clients has a promise that fits, and how many of
-    /// them have one there. Where nobody can play there any more, a promise is worth nothing.
-    fn promised(&self, place: &Where, clients: &[u64], now: Now) -> Option<(Name, u32)> {
+    /// The backends at which these clients have promises, and how many of them have a slot there
+    /// for certain. Where nobody can play any more, a promise is worth nothing.
+    fn promised(
+        &self,
+        place: &Where,
+        clients: &[u64],
+        now: Now,
+    ) -> Result<BTreeMap<Name, u32>, Refusal> {
         let chooser = self.chooser(1, now);
-        let group = chooser.group(place).ok()?;
-        let of = |client: &u64| self.book.promised(group, *client, now.unix_s);
-        let name = clients.iter().filter_map(of).find(|name| {
-            let backend = self.known.backend(name).filter(|it| it.is_open() && place.fits(it));
-            place.backend.as_ref().is_none_or(|it| it == *name) && backend.is_some()
-        })?;
-        let count = clients.iter().filter(|client| of(client) == Some(name)).count();
-        Some((name.clone(), count as u32))
+        let group = chooser.group(place)?;
+        let mut promised = BTreeMap::new();
+        for client in clients {
+            if let Some((name, has_slot)) = self.book.promised(group, *client, now.unix_s)
+                && self.known.backend(name).is_some_and(Backend::is_open)
+            {
+                *promised.entry(name.clone()).or_default() += u32::from(has_slot);
+            }
+        }
+        Ok(promised)
     }
 
     /// Whether the lease of our blocks outlives a token that is made now: when it ends, others may
@@ -371,9 +398,8 @@ fn joins(backend: &Name, clients: &[u64], tags: &[u64]) -> Vec<(u64, Option<Join
 /// backend that is cut off from etcd, whose last word stands until then.
 const TOLD_WITHIN_S: u64 = 15;
 
-/// How long the lease of blocks lives beyond the longest token: clocks differ, and players are told
-/// of a little later.
-pub(crate) const LEASE_MARGIN_S: i64 = 40;
+/// Beyond the last promise, because clocks differ.
+pub(crate) const LEASE_MARGIN_S: i64 = 25;
 
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

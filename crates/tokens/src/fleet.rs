@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::lease::{self, Registration, Words};
+use ringgate_fleet::lease::{self, Handed, Registration, Words};
 use ringgate_fleet::mirror::{self, Machine, Reads, Truth};
 use ringgate_fleet::values::{Refused, Service, Stored};
 use ringgate_os::clock;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use crate::book::Held;
 use crate::counters::add;
-use crate::desk::{Desk, LEASE_MARGIN_S};
+use crate::desk::Desk;
 use crate::ledger::{Decision, Grounds, closing, reading};
 use crate::service::{Plan, Shared};
 
@@ -53,7 +53,10 @@ pub(crate) async fn register(
     client: Client,
     commands: mpsc::Receiver<lease::run::Command>,
 ) {
-    let mut registration = Registration::new(REGISTRATION_TTL_S, shared.seed());
+    // What stands under the leases of the last start is this one's.
+    let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
+    let handed = Handed { former, ..Handed::default() };
+    let mut registration = Registration::adopt(REGISTRATION_TTL_S, shared.seed(), handed);
     let Plan { keyspace, key, .. } = &shared.options;
     let began_ms = clock::unix_ns() / NS_PER_MS;
     registration.vouch_with(Words::new(keyspace.clone(), key.clone(), began_ms));
@@ -62,7 +65,16 @@ pub(crate) async fn register(
         Err(why) => tracing::error!("this service cannot register: {why}"),
     }
     let seer = Arc::clone(&shared);
-    let see = move |_, registration: &Registration| seer.see_space(registration.lacks_space());
+    let mut written = Vec::new();
+    let see = move |_, registration: &Registration| {
+        seer.see_space(registration.lacks_space());
+        let Handed { lease, mut former, .. } = registration.handed();
+        former.extend(Some(lease).filter(|it| *it != 0));
+        if let Some(mut journal) = seer.journal().filter(|_| former != written) {
+            journal.keep_leases(&former);
+            written = former;
+        }
+    };
     lease::run::run(registration, client, commands, see).await;
 }
 
@@ -99,16 +111,17 @@ pub(crate) async fn write_anew(shared: Arc<Shared>, register: mpsc::Sender<lease
     }
 }
 
-/// Keeps the lease of all blocks. It lives as long as the longest token after this service was last
-/// there, so nobody promises the slots of tokens that are on their way.
+/// Keeps the lease of all blocks.
 pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
-    let ttl_s = shared.options.rules.expire_max_s as i64 + LEASE_MARGIN_S;
     let mut waits = ringgate_fleet::backoff::Backoff::new(100, 3000, shared.seed());
     loop {
         let asked_ms = shared.now().ms;
         let held = shared.lease.load(Ordering::Relaxed);
         let answer = match held {
-            0 => client.grant(ttl_s).await,
+            0 => {
+                let ttl_s = shared.desk().lease_s(shared.now());
+                client.grant(ttl_s).await
+            }
             id => client.keep_alive(id).await,
         };
         let wait_ms = match answer {
@@ -255,8 +268,12 @@ async fn attempt(
     }
     let read = client.txn(&reading(keyspace, backend)).await?;
     let now = shared.now();
-    let before = shared.desk().book().before();
-    let grounds = Grounds::of(&read.found, keyspace, (owner, &before), now.unix_s);
+    let (before, leased_until_s) = {
+        let desk = shared.desk();
+        (desk.book().before(), desk.leased_until_s(now))
+    };
+    let clock = (now.unix_s, leased_until_s);
+    let grounds = Grounds::of(&read.found, keyspace, (owner, &before), clock);
     let decision: Decision = {
         let mut desk = shared.desk();
         let held: &mut Held = desk.book_mut().open(backend, now.unix_s);

@@ -51,6 +51,10 @@ pub trait Disk: Debug + Send {
     fn replace(&mut self, file: u64, records: &[u8]) -> io::Result<()>;
     /// Removes files whose records have all ended.
     fn forget_ended(&mut self, now: Now) -> io::Result<()>;
+    /// The leases of the last start's registration; none where it may live.
+    fn leases(&self) -> Vec<i64>;
+    /// Puts others in their place.
+    fn set_leases(&mut self, leases: &[i64]) -> io::Result<()>;
     /// Removes all records.
     fn clear(&mut self) -> io::Result<()>;
 }
@@ -145,6 +149,21 @@ impl Journal {
         if self.disk.set_list(None).is_ok() {
             // Without a list they are not believed anyway.
             let _ = self.disk.clear();
+        }
+    }
+
+    /// The leases under which the last start was registered: what stands there is this one's.
+    pub fn leases(&self) -> Vec<i64> {
+        self.disk.leases()
+    }
+
+    /// Writes the leases of this one.
+    pub fn keep_leases(&mut self, leases: &[i64]) {
+        if let Err(why) = self.disk.set_leases(leases) {
+            tracing::warn!(
+                event = "fleet_leases_not_written",
+                "cannot write to state_dir: {why}; a service that is started again at once will wait for the end of this one's lease"
+            );
         }
     }
 

@@ -74,12 +74,13 @@ pub fn reading(keyspace: &Keyspace, backend: &Name) -> Txn {
 
 impl Grounds {
     /// What the transaction has found. A block that cannot be read stands for all there is. All
-    /// promises of the starts `before` are in the book already.
+    /// promises of the starts `before` are in the book already. No promise is taken over that the
+    /// lease of our blocks may not outlive: it stands under one that does.
     pub fn of(
         found: &[KeyValue],
         keyspace: &Keyspace,
         (service, before): (&Name, &[Name]),
-        now_s: u64,
+        (now_s, leased_until_s): (u64, u64),
     ) -> Self {
         let mut grounds = Self::default();
         for kv in found {
@@ -98,6 +99,7 @@ impl Grounds {
                         Ok(block)
                             if block.closed
                                 && is_start_of_same(&by, service)
+                                && block.promised.iter().all(|it| it.0 <= leased_until_s)
                                 && grounds.has_room_for(&block, now_s) =>
                         {
                             grounds.left_behind.push((by, block));

@@ -17,6 +17,8 @@ pub(crate) struct Promise {
     pub(crate) client: Option<u64>,
     /// There was more than one token: who has come with the first may leave and come again.
     pub(crate) is_renewed: bool,
+    /// Somebody has come, perhaps this client: then the slot is that of another one.
+    pub(crate) is_doubtful: bool,
     /// Tokens of which it is told when they are used, and until when they can be.
     tagged: Vec<(Join, u64)>,
     /// Until when there are others.

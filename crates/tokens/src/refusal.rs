@@ -49,6 +49,7 @@ refusals! {
     BackendUnknown "backend_unknown" 404 "there is no such backend"
     BackendNotReady "backend_not_ready" 409 "the backend takes nobody: it is starting or draining"
     BackendFull "backend_full" 409 "the backend has no free slot"
+    PromisedElsewhere "promised_elsewhere" 409 "a slot at another backend of the group is promised to the client: ask for that one, or when its token has ended"
     NoBackend "no_backend" 503 "no backend that takes players is what was asked for"
     NoSlot "no_slot" 503 "no backend that is what was asked for has a free slot"
     NoGateway "no_gateway" 503 "no gateway that reaches such a backend takes players"

@@ -78,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) holds: Notify,
     held: Mutex<Vec<String>>,
     pub(crate) is_stopping: AtomicBool,
+    /// It was said that etcd is away.
+    is_said_away: AtomicBool,
     pub(crate) confirm: mpsc::Sender<mirror::run::Command>,
     pub(crate) glance: Glance,
     clock: Clock,
@@ -97,7 +99,6 @@ pub(crate) struct Plan {
     pub(crate) name: Name,
     pub(crate) host: Name,
     pub(crate) version: String,
-    pub(crate) rules: Rules,
     pub(crate) drain: Duration,
 }
 
@@ -175,18 +176,25 @@ impl Shared {
         let before = *standing;
         (standing.is_current, standing.doubt) = (status.is_current, doubt);
         standing.bans_left_out = status.bans_left_out;
+        let is_away = !status.is_current && (before.is_current || status.last_error.is_some());
         drop(standing);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = status.held();
         if before.doubt != doubt {
             self.holds.notify_one();
         }
-        if before.is_current != status.is_current {
+        if status.is_current && !before.is_current {
+            tracing::info!(event = "etcd_current", "what is known of the fleet is current");
+        }
+        if status.is_current {
+            self.is_said_away.store(false, Ordering::Relaxed);
+        } else if is_away && !self.is_said_away.swap(true, Ordering::Relaxed) {
             let why = status.last_error.as_deref().unwrap_or("no error");
-            if status.is_current {
-                tracing::info!(event = "etcd_current", "what is known of the fleet is current");
-            } else {
-                tracing::warn!(event = "etcd_away", "serving on with what is known: {why}");
-            }
+            let at = self.options.etcd.endpoints.iter().map(ToString::to_string);
+            let at = at.collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                event = "etcd_away",
+                "serving on with what is known: etcd at {at}: {why}"
+            );
         }
         if let (Some((number, why)), true) = (&status.doubt, before.doubt != doubt) {
             tracing::warn!(event = "held_back", number, "news of the fleet is held back: {why}");
@@ -223,7 +231,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, commands) = mpsc::channel(8);
     let shared = Arc::new(Shared {
-        options: Plan { etcd, keyspace, key, name, host, version, rules, drain },
+        options: Plan { etcd, keyspace, key, name, host, version, drain },
         owner,
         started_s: clock::unix_seconds(),
         counters: Counters::default(),
@@ -232,6 +240,7 @@ pub fn start(options: Options) -> io::Result<Running> {
         holds: Notify::new(),
         held: Mutex::default(),
         is_stopping: AtomicBool::new(false),
+        is_said_away: AtomicBool::new(false),
         confirm,
         glance: Glance::default(),
         clock,

@@ -214,7 +214,7 @@ fn named(whom: &[Whom]) -> String {
 
 pub(super) fn denied(args: &DeniedArgs) -> Result<(), Failure> {
     let fleet: Fleet = args.target.find()?;
-    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let survey = fleet.ask(async |client| Survey::of_some(client, &fleet.keyspace).await)?;
     let now_s = clock::unix_seconds();
     print(&if args.json { json(&survey, now_s) } else { render(&survey, now_s) })
 }

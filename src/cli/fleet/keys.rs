@@ -1,5 +1,6 @@
 //! `ringgate fleet init` and `ringgate fleet keys`: the keys of listeners, one epoch after another.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ringgate_fleet::epochs::{self, Epoch, NoNext, Policy, Role};
@@ -15,6 +16,7 @@ use super::super::Failure;
 use super::super::exit::print;
 use super::survey::{SCHEMA, Survey};
 use super::target::{Fleet, Target, away};
+use super::wait::{WaitArgs, late};
 use crate::config::values;
 
 /// Make the first keys of listeners, where they have none
@@ -36,9 +38,8 @@ pub(super) struct RotateArgs {
     /// Only these listeners [default: all that have keys]
     #[arg(value_name = "LISTENER", value_parser = listener)]
     listeners: Vec<Name>,
-    /// Come back only when every gateway has confirmed the new keys
-    #[arg(long)]
-    wait: bool,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     policy: PolicyArgs,
     /// Print what was done as JSON
@@ -111,28 +112,35 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Failure> {
 pub(super) fn rotate(args: &RotateArgs) -> Result<(), Failure> {
     let fleet = args.target.find()?;
     let policy = args.policy.policy();
-    let made = fleet.ask(async |client| {
+    let (made, is_through, holders) = fleet.ask(async |client| {
         let survey = Survey::take(client, &fleet.keyspace).await?;
-        let all = || survey.keys.keys().cloned().collect();
-        let listeners: Vec<_> =
-            if args.listeners.is_empty() { all() } else { args.listeners.clone() };
-        if listeners.is_empty() {
+        let all: Vec<_> = survey.keys.keys().cloned().collect();
+        if all.is_empty() {
             return Err(Failure::bad_input(
                 "no listener has a key yet: `ringgate fleet init LISTENER` makes the first ones",
             ));
         }
+        if let Some(unknown) = args.listeners.iter().find(|it| !all.contains(it)) {
+            let all = all.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+            return Err(Failure::bad_input(format_args!(
+                "{unknown} has no key yet ({all} have): `ringgate fleet init {unknown}` makes the first one"
+            )));
+        }
+        let listeners = if args.listeners.is_empty() { all } else { args.listeners.clone() };
         let mut made = Vec::new();
         for listener in listeners {
             let next = make_next(&fleet, client, &survey, &listener, policy).await?;
             let over = delete_over(&fleet, client, &survey, &listener).await?;
             made.push((listener, next, over));
         }
-        if args.wait {
-            wait_for(&fleet, client, &made).await?;
-        }
-        Ok(made)
+        let (is_through, holders) = wait_for(&fleet, client, args.wait, &made).await?;
+        Ok((made, is_through, holders))
     })?;
-    print(&if args.json { json_made(&made) } else { text_made(&made, args.wait) })
+    if args.json {
+        eprint!("{holders}");
+        return print(&json_made(&made));
+    }
+    print(&(text_made(&made, is_through) + &holders))
 }
 
 /// What a rotation made, and which epochs it has deleted.
@@ -176,7 +184,7 @@ async fn make_next(
 fn waits_for(survey: &Survey, listener: &Name, number: u32) -> String {
     let confirmed = survey.confirmed(listener.as_str());
     let missing = confirmed.iter().filter(|(_, list)| !list.is_empty() && !list.contains(&number));
-    let names: Vec<_> = missing.map(|(name, _)| name.to_string()).collect();
+    let names: Vec<_> = missing.map(|(name, _)| late(name, &survey.gateways[*name])).collect();
     if names.is_empty() { "its time".to_owned() } else { names.join(", ") }
 }
 
@@ -195,23 +203,34 @@ async fn delete_over(
     Ok(over)
 }
 
-/// Asks again until tokens are minted with the new keys.
-async fn wait_for(fleet: &Fleet, client: &Client, made: &[Made]) -> Result<(), Failure> {
-    let mut told = String::new();
-    loop {
-        let survey = Survey::take(client, &fleet.keyspace).await?;
-        let holders = survey.tell_holders();
-        if holders != told {
-            eprint!("{holders}");
-            told = holders;
-        }
+/// Waits until tokens are minted with the new keys, where that is asked for. Whether they are, and
+/// who holds news back.
+async fn wait_for(
+    fleet: &Fleet,
+    client: &Client,
+    wait: WaitArgs,
+    made: &[Made],
+) -> Result<(bool, String), Failure> {
+    let mut holders = Survey::take(client, &fleet.keyspace).await?.tell_holders();
+    let names_of_late = async || {
+        let survey = Survey::take(client, &fleet.keyspace).await.map_err(|why| why.to_string())?;
+        holders = survey.tell_holders();
         let now_s = clock::unix_seconds();
-        let is_through =
-            |(listener, next, _): &Made| survey.minted(listener, now_s) >= Some(next.number);
-        if made.iter().all(is_through) {
-            return Ok(());
+        let is_late =
+            |(listener, next, _): &&Made| survey.minted(listener, now_s) < Some(next.number);
+        let late = made.iter().filter(is_late);
+        let names = late.map(|(listener, next, _)| waits_for(&survey, listener, next.number));
+        Ok(names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", "))
+    };
+    match wait.until_nobody_is(names_of_late).await {
+        Ok(is_through) => Ok((is_through, holders)),
+        Err(late) => {
+            eprint!("{holders}");
+            let keys =
+                made.iter().map(|(listener, next, _)| format!("{listener}: key {}", next.number));
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            Err(Failure::failed(format_args!("{keys} is made, but {late}")))
         }
-        tokio::time::sleep(WAIT_STEP).await;
     }
 }
 
@@ -241,7 +260,7 @@ fn json_made(made: &[Made]) -> String {
 
 pub(super) fn list(args: &ListArgs) -> Result<(), Failure> {
     let fleet = args.target.find()?;
-    let survey = fleet.ask(async |client| Survey::take(client, &fleet.keyspace).await)?;
+    let survey = fleet.ask(async |client| Survey::of_some(client, &fleet.keyspace).await)?;
     let now_s = clock::unix_seconds();
     print(&if args.json { json_list(&survey, now_s) } else { text_list(&survey, now_s) })
 }
@@ -322,4 +341,3 @@ fn json_list(survey: &Survey, now_s: u64) -> String {
 
 const MINUTE: Duration = Duration::from_mins(1);
 const TEN_YEARS: Duration = Duration::from_hours(10 * 365 * 24);
-const WAIT_STEP: Duration = Duration::from_millis(200);

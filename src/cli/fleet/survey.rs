@@ -17,6 +17,7 @@ use super::target::away;
 pub(super) struct Survey {
     pub(super) revision: i64,
     pub(super) cluster_id: u64,
+    keys_read: u64,
     pub(super) gateways: BTreeMap<Name, Gateway>,
     pub(super) backends: BTreeMap<Name, Backend>,
     pub(super) services: BTreeMap<Name, Service>,
@@ -70,9 +71,22 @@ impl Survey {
         Ok(survey)
     }
 
+    /// The same of a fleet in which something stands: a mistyped prefix is none.
+    pub(super) async fn of_some(client: &Client, keyspace: &Keyspace) -> Result<Self, Failure> {
+        let survey = Self::take(client, keyspace).await?;
+        if survey.keys_read > 0 {
+            return Ok(survey);
+        }
+        let prefix = String::from_utf8_lossy(&keyspace.all()).into_owned();
+        Err(Failure::failed(format_args!(
+            "nothing stands below {} in this etcd: is that the fleet's prefix? (`ringgate fleet init LISTENER` begins one)",
+            prefix.trim_end_matches('/')
+        )))
+    }
+
     /// The same, and the slots that token services may promise.
     pub(super) async fn with_slots(client: &Client, keyspace: &Keyspace) -> Result<Self, Failure> {
-        let mut survey = Self::take(client, keyspace).await?;
+        let mut survey = Self::of_some(client, keyspace).await?;
         survey.read(client, keyspace, &keyspace.all_slots()).await?;
         Ok(survey)
     }
@@ -105,6 +119,7 @@ impl Survey {
 
     /// Takes in one key.
     pub(super) fn add(&mut self, keyspace: &Keyspace, kv: &KeyValue) {
+        self.keys_read += 1;
         let name = String::from_utf8_lossy(&kv.key).into_owned();
         let read = match keyspace.place(&kv.key) {
             Some(Place::Gateway(name)) => keep(&mut self.gateways, name, &kv.value),

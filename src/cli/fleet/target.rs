@@ -123,7 +123,18 @@ impl Fleet {
         asking: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let client = self.client()?;
-        runtime()?.block_on(asking(&client))
+        runtime()?.block_on(asking(&client)).map_err(|why| match why {
+            Failure::Failed(said) if said.starts_with(ETCD) => {
+                let (at, rest) = (self.endpoints(), &said[ETCD.len()..]);
+                Failure::failed(format_args!("etcd at {at}: {rest}"))
+            }
+            why => why,
+        })
+    }
+
+    fn endpoints(&self) -> String {
+        let all = self.options.endpoints.iter().map(ToString::to_string);
+        all.collect::<Vec<_>>().join(", ")
     }
 
     pub(super) fn client(&self) -> Result<Client, Failure> {
@@ -156,7 +167,9 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 /// etcd has not done it.
 pub(super) fn away(why: &Error) -> Failure {
-    Failure::failed(format_args!("etcd: {why}"))
+    Failure::failed(format_args!("{ETCD}{why}"))
 }
+
+const ETCD: &str = "etcd: ";
 
 const NS_PER_MS: u64 = 1_000_000;

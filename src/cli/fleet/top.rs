@@ -43,7 +43,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let fills_screen = io::stdout().is_terminal();
     let mut is_first = true;
     loop {
-        let looked = runtime.block_on(Survey::take(&client, &fleet.keyspace));
+        let looked = runtime.block_on(Survey::of_some(&client, &fleet.keyspace));
         let now_s = clock::unix_seconds();
         let text = match looked {
             Ok(survey) if args.once || fills_screen => {

@@ -35,12 +35,21 @@ impl WaitArgs {
         keyspace: &Keyspace,
         revision: i64,
     ) -> Result<(), String> {
-        let Some(within) = self.wait else { return Ok(()) };
+        let late = async || Ok(names_of_late(&gateways(client, keyspace).await?, revision));
+        self.until_nobody_is(late).await.map(drop)
+    }
+
+    /// Waits until nobody is late; whether that was asked for. Fails with a sentence.
+    pub(super) async fn until_nobody_is(
+        self,
+        mut names_of_late: impl AsyncFnMut() -> Result<String, String>,
+    ) -> Result<bool, String> {
+        let Some(within) = self.wait else { return Ok(false) };
         let mut late = "etcd has not told which gateways there are".to_owned();
         let hearing = async {
             loop {
-                match gateways(client, keyspace).await {
-                    Ok(gateways) => late = names_of_late(&gateways, revision),
+                match names_of_late().await {
+                    Ok(names) => late = names,
                     Err(why) => late = format!("etcd does not tell which gateways know: {why}"),
                 }
                 if late.is_empty() {
@@ -50,7 +59,7 @@ impl WaitArgs {
             }
         };
         if tokio::time::timeout(within, hearing).await.is_ok() {
-            return Ok(());
+            return Ok(true);
         }
         let span = utc::span(within.as_secs());
         Err(format!("not every gateway has confirmed that within {span}: {late}"))
@@ -72,13 +81,18 @@ async fn gateways(client: &Client, keyspace: &Keyspace) -> Result<Vec<(Name, Gat
 pub(super) fn names_of_late(gateways: &[(Name, Gateway)], revision: i64) -> String {
     let of = |(name, gateway): &(Name, Gateway)| match gateway.denied {
         Some(denied) if denied >= revision => None,
-        _ if gateway.doubt != 0 => {
-            Some(format!("{name} (holds news back under number {})", gateway.doubt))
-        }
-        Some(_) => Some(name.to_string()),
-        None => Some(format!("{name} (a release that does not tell)")),
+        None if gateway.doubt == 0 => Some(format!("{name} (a release that does not tell)")),
+        _ => Some(late(name, gateway)),
     };
     gateways.iter().filter_map(of).collect::<Vec<_>>().join(", ")
+}
+
+/// A gateway that has not confirmed something, and why where that is known.
+pub(super) fn late(name: &Name, gateway: &Gateway) -> String {
+    match gateway.doubt {
+        0 => name.to_string(),
+        number => format!("{name} (holds news back under number {number})"),
+    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 //! is for the listener.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use ringgate_core::netcode::{self, ConnectToken, OpenError, PrivateToken};
 use ringgate_core::secret::SharedKey;
@@ -24,8 +25,8 @@ pub(super) struct About {
     pub(super) text: String,
     /// What is wrong with it.
     pub(super) faults: Vec<String>,
-    /// It was held against the gateway's config.
-    pub(super) is_configured: bool,
+    /// Where the gateway may be asked against whose config it was held.
+    pub(super) run_dir: Option<PathBuf>,
 }
 
 impl About {
@@ -43,7 +44,7 @@ impl About {
         };
         let protocol_id = token.protocol_id;
         let text = format!("for protocol id {protocol_id:#x} and {named}, {until}");
-        Self { text, faults, is_configured: false }
+        Self { text, faults, run_dir: None }
     }
 }
 

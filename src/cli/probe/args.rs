@@ -21,7 +21,8 @@ pub(in crate::cli) struct Args {
     /// With --config: the listener's name, where there are several
     #[arg(long, value_name = "NAME", requires = "config")]
     pub(super) listener: Option<String>,
-    /// The player's connect token, as `ringgate token mint` or the token service made it
+    /// The player's connect token, as `ringgate token mint` or the token service made it: a probe
+    /// uses it up
     #[arg(long, value_name = "FILE")]
     pub(super) token: Option<PathBuf>,
     /// Make a token under this key of the listener's: a key file, or 64 hex digits. With --token:

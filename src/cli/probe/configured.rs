@@ -26,7 +26,7 @@ pub(super) fn probe(args: &Args, file: &Path) -> Result<Report, Failure> {
             let whose = format!("listener {}", listener.name);
             let protocol_id = Some(rules.protocol_id);
             let rules = Rules { whose: &whose, keys: &rules.keys, protocol_id, named };
-            netcode::probe_configured(args, &rules)
+            netcode::probe_configured(args, &rules, &config.gateway.run_dir)
         }
         _ if args.token.is_some() => Err(Failure::bad_input(format_args!(
             "listener {} takes no connect tokens",

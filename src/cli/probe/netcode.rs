@@ -1,6 +1,7 @@
 //! A netcode player: its token, its request, its answer to the challenge, and its goodbye.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::Failure;
@@ -9,6 +10,7 @@ use super::about::{About, Rules};
 use super::args::Args;
 use super::line::Line;
 use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use super::witness::Witness;
 use ringgate_core::netcode::{
     self, Client, ConnectToken, Notice, ServerAddresses, State, TokenSpec,
 };
@@ -35,13 +37,17 @@ pub(super) fn probe(args: &Args) -> Result<Report, Failure> {
 }
 
 /// At a listener of a config: with a token that somebody has made, or one of our own.
-pub(super) fn probe_configured(args: &Args, rules: &Rules<'_>) -> Result<Report, Failure> {
+pub(super) fn probe_configured(
+    args: &Args,
+    rules: &Rules<'_>,
+    run_dir: &Path,
+) -> Result<Report, Failure> {
     let token = match (&args.token, rules.keys, rules.protocol_id) {
         (Some(file), ..) => read(file)?,
         (None, [key, ..], Some(protocol_id)) => mint(args, key, protocol_id, rules.named)?,
         (None, ..) => return Err(Failure::bad_input("the listener has no key")),
     };
-    let about = About { is_configured: true, ..About::of(&token, rules) };
+    let about = About { run_dir: Some(run_dir.to_owned()), ..About::of(&token, rules) };
     play(args, token, about)
 }
 
@@ -51,12 +57,23 @@ fn play(args: &Args, mut token: ConnectToken, about: About) -> Result<Report, Fa
     // Only this one, whatever else the token names.
     token.addresses = ServerAddresses::new(&[server]).map_err(Failure::bad_input)?;
     let line = Line::open(server)?;
+    let from = line.local()?;
+    if args.token.is_some() {
+        eprintln!("the token is used up by this: its player needs another one");
+    }
+    let witness = about.run_dir.as_deref().filter(|_| about.faults.is_empty());
+    let witness =
+        witness.and_then(|it| Witness::of(it, from, args.timeout * 3 + Duration::from_secs(10)));
     let mut way = Way::new(&line, &token)?;
     let outcome = way.go(args.timeout, args.payload())?;
     let steps = std::mem::take(&mut way.steps);
-    let from = line.local()?;
     let asked = if way.is_challenged { "response" } else { "request" };
-    let means = means(outcome, asked, &about, (server, from));
+    let means = match witness {
+        Some(witness) if matches!(outcome, Outcome::Denied | Outcome::Silence) => {
+            vec![witness.says(from)]
+        }
+        _ => means(outcome, asked, &about, (server, from)),
+    };
     let mut all = vec![Step::new("token", about.text, 0, None)];
     all.extend(steps);
     let took_ms = ms(way.ended_ns);
@@ -297,21 +314,23 @@ fn means(
                 .to_owned(),
             "or larger datagrams are lost on the way: a response is 334 bytes, a request 1078".to_owned(),
         ],
-        Outcome::Silence if about.is_configured && about.faults.is_empty() => vec![
+        Outcome::Silence if about.run_dir.is_some() && about.faults.is_empty() => vec![
             format!(
                 "key, protocol id and addresses are the config's, so a filter on the way to {server} (`nft list ruleset` on both hosts, \
-                 and what is between them), a denied address, or a gateway that runs with another config (`ringgate reload`)"
+                 and what is between them), a denied address, a token that was used from another one, a limit on requests, a gateway \
+                 whose `pending` is full, that is frozen, or that runs with another config (`ringgate reload`)"
             ),
         ],
         Outcome::Silence => {
             let mut means = about.faults.clone();
-            if about.is_configured {
+            if about.run_dir.is_some() {
                 return means;
             }
             let others = if means.is_empty() { "" } else { "otherwise: " };
             means.push(format!(
                 "{others}another key or protocol id than the listener's, an expired token, a token that names other addresses than \
-                 the listener's public ones, one that was used from another address, a denied address, or a filter on the way to {server}"
+                 the listener's public ones, one that was used from another address, a denied address, a limit on requests, a frozen \
+                 gateway or one whose `pending` is full, or a filter on the way to {server}"
             ));
             means
         }

@@ -1,11 +1,13 @@
 //! Where a token service writes what it has promised: in `state_dir`, in files that go when the
-//! promises have ended, and the list of starts whose promises are all there.
+//! promises have ended, the list of starts whose promises are all there,
+//! and the leases under which the service was registered.
 
 use std::io;
 use std::path::Path;
 
 use ringgate_gate::Now;
 use ringgate_os::clock;
+use ringgate_report::text::put;
 use ringgate_state::{Folder, Lasting, SpanFiles};
 use ringgate_tokens::book;
 use ringgate_tokens::journal::Disk;
@@ -34,7 +36,8 @@ impl State {
         };
         let files = files().map_err(|why| unusable(format!("cannot write to it: {why}")))?;
         if let Some(user) = privileges.user() {
-            let names: Vec<_> = files.names().chain([STARTS_FILE.to_owned()]).collect();
+            let others = [STARTS_FILE, LEASES_FILE].map(str::to_owned);
+            let names: Vec<_> = files.names().chain(others).collect();
             let names: Vec<_> = names.iter().map(String::as_str).collect();
             let given = folder.give_to(user.uid, user.gid, &names);
             given.map_err(|why| unusable(format!("cannot hand it over: {why}")))?;
@@ -63,6 +66,21 @@ impl Disk for State {
         }
     }
 
+    fn leases(&self) -> Vec<i64> {
+        let text = self.files.folder().read(LEASES_FILE).ok().flatten();
+        let text = text.and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
+        let own = text.strip_prefix(&self.identity()).unwrap_or_default();
+        own.lines().filter_map(|line| line.parse().ok()).filter(|id| *id != 0).collect()
+    }
+
+    fn set_leases(&mut self, leases: &[i64]) -> io::Result<()> {
+        let mut text = self.identity() + "\n";
+        for id in leases.iter().rev().take(LEASES_MAX).rev() {
+            put(&mut text, format_args!("{id}\n"));
+        }
+        self.files.folder().replace(LEASES_FILE, text.as_bytes())
+    }
+
     fn records(&self) -> io::Result<Vec<(u64, Vec<u8>)>> {
         self.files.read()
     }
@@ -89,6 +107,10 @@ fn moment(now: book::Now) -> Now {
 }
 
 const STARTS_FILE: &str = "starts";
+
+/// The folder for which they are true, and the leases of the registration, the newest last.
+const LEASES_FILE: &str = "leases";
+const LEASES_MAX: usize = 16;
 
 /// The beginning of the names of files with promises.
 const PROMISES: &str = "promised-";

@@ -27,6 +27,7 @@ pub(super) fn status(
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "agent": agent.options().name,
+        "incarnation": format!("{:016x}", agent.options().incarnation),
         "state": if is_draining { "draining" } else { "serving" },
         "uptime_s": uptime_s,
         "workers": view.workers,

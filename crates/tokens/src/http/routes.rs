@@ -407,9 +407,9 @@ fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Resp
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
         Route::Metrics => {
-            let standing = shared.standing();
+            let (standing, (_, held)) = (shared.standing(), shared.held());
             let keeps_promises = shared.journal().is_some_and(|it| it.is_whole());
-            let page = shared.counters.page(&shared.desk(), standing, keeps_promises);
+            let page = shared.counters.page(&shared.desk(), (standing, &held), keeps_promises);
             text(StatusCode::OK, page, METRICS)
         }
         _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),
@@ -444,16 +444,14 @@ fn ready(shared: &Shared) -> Response<Full<Bytes>> {
     let now = shared.now();
     let verdict =
         if shared.is_stopping() { Err(Refusal::Stopping) } else { shared.desk().readiness(now) };
-    match verdict {
-        Err(why) => {
-            text(StatusCode::SERVICE_UNAVAILABLE, format!("{}: {why}\n", why.word()), PLAIN)
-        }
+    let (status, said) = match verdict {
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{}: {why}", why.word())),
         Ok(()) if shared.desk().is_away(now) => {
-            let away = "ok; etcd is away: serving by what is known\n";
-            text(StatusCode::OK, format!("{away}{}", limits(shared)), PLAIN)
+            (StatusCode::OK, "ok; etcd is away: serving by what is known".to_owned())
         }
-        Ok(()) => text(StatusCode::OK, format!("ok\n{}", limits(shared)), PLAIN),
-    }
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+    };
+    text(status, format!("{said}\n{}", limits(shared)), PLAIN)
 }
 
 /// What is held back, and what etcd or this service has no room for: a line for each.

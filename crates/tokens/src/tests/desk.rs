@@ -11,6 +11,7 @@ use super::fleet::{
 };
 use crate::book::Now;
 use crate::choose::Speaks;
+use crate::counters::{Counters, Standing};
 use crate::desk::Request;
 use crate::mint;
 use crate::refusal::Refusal;
@@ -456,4 +457,14 @@ fn no_slot_is_promised_where_no_token_can_be_made() {
     let refused = office.ask(&mut store, &anywhere(), 1, NOW).unwrap_err();
     assert_eq!(refused, Refusal::ProtocolIdWrong);
     assert!(office.desk.book().held(&name("b0")).is_none());
+}
+
+#[test]
+fn when_each_key_comes_to_its_end_stands_in_the_metrics() {
+    let mut store = fleet();
+    let office = Office::open("t", &mut store);
+    let page = Counters::default().page(&office.desk, (Standing::default(), &[]), true);
+    let key = "ringgate_tokens_key_minted_until_timestamp_seconds{listener=\"main\",epoch=\"1\"} ";
+    let until_s = NOW.unix_s - 10 + 10_000;
+    assert!(page.contains(&format!("\n{key}{until_s}\n")), "{page}");
 }

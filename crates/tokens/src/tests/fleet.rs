@@ -339,7 +339,8 @@ impl Office {
     pub(super) fn read(&self, store: &mut Store, backend: &Name, now: Now) -> Grounds {
         let (found, _) = store.txn(&reading(&keyspace(), backend));
         let before = self.desk.book().before();
-        Grounds::of(&found, &keyspace(), (&self.owner, &before), now.unix_s)
+        let clock = (now.unix_s, self.desk.leased_until_s(now));
+        Grounds::of(&found, &keyspace(), (&self.owner, &before), clock)
     }
 
     /// A decision on these grounds about so many slots.

@@ -9,11 +9,11 @@ use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::{Block, Stored};
 
-use super::fleet::{NOW, Office, Store, anywhere, gateway, host, keyspace, name, with_key};
+use super::fleet::{NOW, Office, RULES, Store, anywhere, gateway, host, keyspace, name, with_key};
 use super::slots::{fill, later};
 use crate::book::Now;
 use crate::choose::Speaks;
-use crate::desk::Request;
+use crate::desk::{Request, Rules};
 use crate::journal::{Before, Disk, Journal, Promised, take_records};
 
 /// A disk that several starts have, one after the other.
@@ -97,6 +97,14 @@ impl Disk for SharedDisk {
         Ok(())
     }
 
+    fn leases(&self) -> Vec<i64> {
+        Vec::new()
+    }
+
+    fn set_leases(&mut self, _: &[i64]) -> io::Result<()> {
+        Ok(())
+    }
+
     fn forget_ended(&mut self, now: Now) -> io::Result<()> {
         self.memory().files.retain(|span, _| now.unix_s < (span + 1) * SPAN_S);
         Ok(())
@@ -177,6 +185,37 @@ fn a_promise_of_a_killed_service_is_settled_when_its_player_is_there() {
     store.tell_joined(&name("b0"), 2, Some(joins.shown().clone()));
     next.mirror_at(&store, later(2));
     assert_eq!(fill(&mut next, &mut store, later(2)), 2);
+}
+
+/// Callers may ask for less than they could before.
+const LOWERED: Rules = Rules { expire_max_s: 30, ..RULES };
+
+#[test]
+fn promises_of_an_earlier_start_stand_under_a_lease_that_outlives_them() {
+    let (mut store, killed) = after_a_kill(&[(1, 300)], 1, 9);
+    let lease_s = |office: &Office, at_s| office.desk.lease_s(later(at_s));
+    assert_eq!(lease_s(&killed, 0), 340);
+    let next = Office::on(killed.disk, ("t", 2), (LOWERED, later(1)), &mut store);
+    assert_eq!([1, 200, 270, 400].map(|at_s| lease_s(&next, at_s)), [339, 140, 70, 70]);
+}
+
+#[test]
+fn what_a_start_has_left_stays_under_its_own_lease_where_that_lives_longer_than_ours() {
+    for (left_s, blocks) in [(29, 2), (71, 1)] {
+        let (mut store, ended) = after_a_kill(&[(3, 30), (2, 55)], 1, 9);
+        ended.end(&mut store, NOW);
+        let mut next = Office::on(SharedDisk::new(), ("t", 2), (LOWERED, NOW), &mut store);
+        next.desk.set_leased(NOW.ms + left_s * 1000);
+        let request = Request {
+            place: &anywhere(),
+            speaks: Speaks::Netcode(None),
+            count: 1,
+            clients: &[],
+            expire_s: Some(5),
+        };
+        let placed = std::iter::from_fn(|| next.ask_for(&mut store, &request, NOW).ok());
+        assert_eq!((placed.count(), store.blocks(&name("b0"))), (4, blocks), "{left_s} s");
+    }
 }
 
 #[test]

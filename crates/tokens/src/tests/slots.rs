@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::joins::Joins;
 use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::values::{Backend, Block, State, Stored};
+use ringgate_fleet::values::{Backend, Block, Listener, State, Stored};
 
 use super::fleet::{
     Fate, NOW, Office, RULES, Store, anywhere, backend as made, gateway, host, name, with_key,
@@ -206,12 +206,9 @@ fn a_client_has_one_promise_in_a_group_and_is_sent_to_the_same_server_again() {
     // Players who go together go there too, and each of them counts once.
     let (together, sum) = ask(&mut store, &anywhere(), &[7, 9, 9, 10], later(30));
     assert_eq!((together, sum), (first.0.clone(), 4));
-    // Whoever names another backend is sent there, and takes a slot there once.
-    for _ in 0..9 {
-        let there = ask(&mut store, &named(other), &[7], later(30));
-        assert_eq!(there, (Ok(name(other)), 5));
-        assert_eq!(ask(&mut store, &named(backend.as_str()), &[7], later(30)).1, 5);
-    }
+    // Whoever names another backend meanwhile takes no slot there.
+    let there = ask(&mut store, &named(other), &[7], later(30));
+    assert_eq!(there, (Err(Refusal::PromisedElsewhere), 4));
     // Where nobody can play there any more, the promise is worth nothing.
     let state = State::Draining;
     store.put(&Place::Backend(backend.clone()), &Backend { state, ..made("one", 500) });
@@ -225,6 +222,63 @@ fn a_client_has_one_promise_in_a_group_and_is_sent_to_the_same_server_again() {
     };
     let placed = office.ask_for(&mut store, &request, later(31)).unwrap();
     assert_ne!(placed.chosen.backend, backend);
+}
+
+#[test]
+fn a_client_with_a_promise_gets_no_slot_elsewhere_in_its_group() {
+    let mut store = Store::default();
+    with_key(&mut store);
+    host(&mut store, "one", 0..1, 3);
+    let mut us = gateway("two", "192.0.2.9:40000");
+    us.region = "us".into();
+    us.listeners.push(Listener { group: "side".into(), ..us.listeners[0].clone() });
+    store.put(&Place::Gateway(name("g-two")), &us);
+    let labels = BTreeMap::from([("map".to_owned(), "desert".to_owned())]);
+    let other = Backend { labels: labels.clone(), ..made("two", 9) };
+    store.put(&Place::Backend(name("b1")), &other);
+    let of_another_group = Backend { group: "side".into(), ..made("two", 9) };
+    store.put(&Place::Backend(name("b2")), &of_another_group);
+    let mut office = Office::open("t", &mut store);
+    let group = Some(name("main"));
+    let in_main = Where { group, ..anywhere() };
+    let ask = |office: &mut Office, store: &mut Store, place: &Where, clients: &[u64]| {
+        let (speaks, count) = (Speaks::Netcode(None), clients.len() as u32);
+        let request = Request { place, speaks, count, clients, expire_s: None };
+        let placed = office.ask_for(store, &request, NOW).map(|it| it.chosen.backend);
+        (placed, office.desk.book().sums()[1])
+    };
+    let named = |text: &str| Where { backend: Some(name(text)), ..anywhere() };
+    assert_eq!(ask(&mut office, &mut store, &named("b0"), &[7]), (Ok(name("b0")), 1));
+    let labelled = Where { labels, ..in_main.clone() };
+    let in_us = Where { regions: vec![name("us")], ..in_main.clone() };
+    for place in [named("b1"), labelled, in_us] {
+        for clients in [&[7][..], &[8, 7]] {
+            let refused = (Err(Refusal::PromisedElsewhere), 1);
+            assert_eq!(ask(&mut office, &mut store, &place, clients), refused, "{place:?}");
+        }
+    }
+    // There is no room for so many companions; and two who are expected at two places.
+    let refused = (Err(Refusal::PromisedElsewhere), 1);
+    assert_eq!(ask(&mut office, &mut store, &in_main, &[7, 8, 9, 10]), refused);
+    assert_eq!(ask(&mut office, &mut store, &named("b1"), &[8]), (Ok(name("b1")), 2));
+    assert_eq!(ask(&mut office, &mut store, &in_main, &[7, 8]).0, refused.0);
+    // Another group has nothing to do with that.
+    assert_eq!(ask(&mut office, &mut store, &named("b2"), &[7]), (Ok(name("b2")), 3));
+    // Of two players one has come: whose promise is left is not known for certain.
+    assert_eq!(ask(&mut office, &mut store, &named("b0"), &[9]), (Ok(name("b0")), 4));
+    store.tell(&name("b0"), 1);
+    office.lease(&mut store, &name("b0"), 1, NOW);
+    assert_eq!(office.desk.book().sums()[1], 3);
+    assert_eq!(ask(&mut office, &mut store, &named("b1"), &[9]).0, refused.0);
+    for _ in 0..3 {
+        let again = ask(&mut office, &mut store, &in_main, &[9]);
+        assert_eq!(again, (Ok(name("b0")), 4), "a slot of its own, once");
+    }
+    // Nobody is led there any more: the promise is worth nothing.
+    store.remove(&Place::Gateway(name("g-one")));
+    let gone = super::fleet::keyspace().key(&Place::Gateway(name("g-one")));
+    office.desk.learn(&gone, None);
+    assert_eq!(ask(&mut office, &mut store, &in_main, &[9]).0, Ok(name("b1")));
 }
 
 #[test]
@@ -567,4 +621,4 @@ const CLIENTS: usize = 80;
 const SERVICES: [&str; 3] = ["t1", "t2", "t3"];
 
 /// A token of these services lives for 30 s. When one dies, its lease was renewed 5 s ago at most.
-const LEASE_LEFT_S: u64 = 30 + LEASE_MARGIN_S as u64 - 5;
+const LEASE_LEFT_S: u64 = 30 + 15 + LEASE_MARGIN_S as u64 - 5;
