@@ -480,6 +480,24 @@ fn a_packet_that_was_overtaken_is_heard_as_games_hear_it() {
     assert_eq!(echoed(&rig), 4, "it waits for 20 ms");
 }
 
+/// Who leaves is here for half a second more, and its address with it.
+#[test]
+fn who_would_have_had_the_address_of_who_leaves_at_the_end_is_not_missed() {
+    for (sessions, placeless) in [(20, 0), (21, 1)] {
+        let mut churn = scenario(Shape::Churn, sessions, 6);
+        churn.phases[1].churn_per_second = if placeless == 0 { 2.0 } else { 0.0 };
+        let mut rig = Rig::new(&churn);
+        let sockets = (1..=20).map(SocketId).collect();
+        rig.swarm.addresses = Addresses::sockets(sockets, 1);
+        let tally = rig.finish();
+        let c = |count| tally.counters.of(count);
+        assert_eq!((c(Count::Placeless), c(Count::Joins)), (placeless, c(Count::Left)));
+        assert_eq!((c(Count::Connected), tally.counters.missing()), (c(Count::Joins), 0));
+        let (fewest, most) = if placeless == 0 { (30, 32) } else { (20, 20) };
+        assert!((fewest..=most).contains(&c(Count::Joins)), "{}", c(Count::Joins));
+    }
+}
+
 #[test]
 fn a_player_costs_little_memory() {
     assert!(size_of::<Player>() + 24 <= 600);
