@@ -90,10 +90,13 @@ impl Config {
     /// Keys that are as they were when the config was read before stay where they are in memory:
     /// each has one place there.
     pub fn keep_keys(&mut self, before: &Self) {
-        if let (Some(own), Some(before)) = (&mut self.fleet, &before.fleet)
-            && own.key == before.key
-        {
-            own.key.clone_from(&before.key);
+        if let (Some(own), Some(before)) = (&mut self.fleet, &before.fleet) {
+            if own.key == before.key {
+                own.key.clone_from(&before.key);
+            }
+            if own.credentials == before.credentials {
+                own.credentials.clone_from(&before.credentials);
+            }
         }
         let keys = |listener: &Listener| match &listener.protocol {
             Protocol::Netcode(rules) => rules.keys.clone(),

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: ringgate_os::wiping::Wiping = ringgate_os::wiping::Wiping;
+
 fn main() -> ExitCode {
     ringgate::cli::run(std::env::args_os())
 }

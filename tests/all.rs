@@ -118,6 +118,8 @@ mod control_upgrade_signals;
 mod control_upgrade_ways;
 #[path = "all/delivery_clients.rs"]
 mod delivery_clients;
+#[path = "all/delivery_farewell.rs"]
+mod delivery_farewell;
 #[path = "all/delivery_gateway.rs"]
 mod delivery_gateway;
 #[path = "all/delivery_load.rs"]

@@ -50,7 +50,7 @@ namespace Ringgate {
     /// <summary>Whether something was taken, and why not.</summary>
     public enum SendResult {
         Ok = 0, LinkDown = -1, LinkFull = -2, PayloadLength = -3, NotAChoice = -4, MessageLength = -5, NoMessages = -6,
-        NoChannel = -7, FarewellLength = -8
+        NoChannel = -7, FarewellLength = -8, NoDelivery = -9 // the player gets no messages, or has left
     }
 
     /// <summary>What a game process is ready for.</summary>

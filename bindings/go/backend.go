@@ -97,6 +97,7 @@ var (
 	ErrNotAChoice    = errors.New("only the gateway closes for this reason")
 	ErrMessageLength = errors.New("a message has 1 to 65536 bytes on a reliable channel, to 1159 on another, as a payload for a player who gets messages")
 	ErrNoMessages    = errors.New("the gateway is of an earlier version and takes no messages")
+	ErrNoDelivery    = errors.New("the player gets no messages, or has left")
 	ErrNoChannel     = errors.New("there is no such channel")
 	ErrFarewell      = errors.New("a player is told at most 200 bytes")
 	ErrFreed         = errors.New("the backend was closed")
@@ -656,8 +657,8 @@ func (b *Backend) SendMessage(session SessionID, channel Channel, message []byte
 	case l == nil:
 		b.stats.PayloadsLinkDown++
 		return ErrLinkDown
-	case l.version < versionMessages:
-		return ErrNoMessages
+	case l.checkMessage(session) != nil:
+		return l.checkMessage(session)
 	case !l.pushMessage(session, channel, token, message):
 		if l.flush(&b.stats, b.arrivals); !l.isUp() || !l.pushMessage(session, channel, token, message) {
 			b.stats.PayloadsLinkFull++
@@ -674,8 +675,8 @@ func (b *Backend) AskQuality(session SessionID) error {
 	switch {
 	case l == nil:
 		return ErrLinkDown
-	case l.version < versionMessages:
-		return ErrNoMessages
+	case l.checkMessage(session) != nil:
+		return l.checkMessage(session)
 	case !l.push(func(bundle *bundle) bool { return bundle.askQuality(session) }):
 		return ErrLinkFull
 	}

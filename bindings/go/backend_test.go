@@ -507,9 +507,24 @@ func TestAPayloadIsNoLongerThanItsPlayerTakes(t *testing.T) {
 	if taken, err := b.Multicast(both[:1], longer); taken != 1 || err != nil {
 		t.Fatal(taken, err)
 	}
+	message := func(session SessionID) error {
+		err := b.SendMessage(session, Channel{Reliable, 0}, longest, 0)
+		if asked := b.AskQuality(session); asked != err {
+			t.Fatal(session, asked, err)
+		}
+		return err
+	}
+	if err := message(whole); err != nil {
+		t.Fatal(err)
+	}
 	l.send(put(kindClosed, append(binary.LittleEndian.AppendUint64(nil, uint64(whole)), byte(CloseKicked))...))
 	if closed := next(t, b); closed.Kind != Closed {
 		t.Fatalf("%+v", closed)
+	}
+	for _, session := range []SessionID{whole, raw, plain} {
+		if err := message(session); err != ErrNoDelivery {
+			t.Fatal(session, err)
+		}
 	}
 	if err := b.Send(whole, longer); err != nil {
 		t.Fatal("the number may be another player's: ", err)

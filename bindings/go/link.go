@@ -149,6 +149,18 @@ func (l *link) checkPayload(session SessionID, length int) error {
 	return nil
 }
 
+// Why a player cannot be sent messages, if it cannot. Where the gateway does not say who gets them,
+// it says what becomes of one.
+func (l *link) checkMessage(session SessionID) error {
+	switch {
+	case l.version < versionMessages:
+		return ErrNoMessages
+	case l.version >= versionFarewell && l.netcode[session] != ShortMessageBytesMax:
+		return ErrNoDelivery
+	}
+	return nil
+}
+
 // The bundle that records are appended to; nil where the queue is full.
 func (l *link) fresh() *bundle {
 	if len(l.bundles) == l.bundlesMax {

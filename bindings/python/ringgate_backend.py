@@ -144,7 +144,7 @@ class SendError(Exception):
         self.result = result
 
     LINK_DOWN, LINK_FULL, PAYLOAD_LENGTH, NOT_A_CHOICE = -1, -2, -3, -4
-    MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL, FAREWELL_LENGTH = -5, -6, -7, -8
+    MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL, FAREWELL_LENGTH, NO_DELIVERY = -5, -6, -7, -8, -9
 
 
 class _Event(ctypes.Structure):

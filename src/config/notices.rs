@@ -1,6 +1,6 @@
 //! What a config file may say, but hardly anybody means.
 
-use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Protocol};
+use super::{BatchDelay, Config, HandshakeBase, HandshakeVersions, Limits, Protocol};
 
 /// One sentence for each.
 pub(super) fn of(config: &Config) -> Vec<String> {
@@ -61,18 +61,37 @@ pub(super) fn of(config: &Config) -> Vec<String> {
 pub(super) fn of_blocks(config: &Config) -> Vec<String> {
     let anybody = config.listeners.iter().filter(|it| !matches!(it.protocol, Protocol::Netcode(_)));
     let fillable = anybody.filter_map(|listener| {
-        let (limits, backends) = (&listener.limits, &config.backends);
-        let bounds = [limits.sessions_per_block, limits.sessions_per_address.saturating_mul(256)];
-        let most = bounds.into_iter().filter(|bound| *bound > 0).min();
-        let all = listener.backends.iter().map(|index| &backends[*index]);
-        let first = all.into_iter().find(|it| most.is_none_or(|most| most >= it.slots))?;
+        let most = sessions_of_a_block(&listener.limits);
+        let mut all = listener.backends.iter().map(|index| &config.backends[*index]);
+        let filled = match (&listener.group, most) {
+            (Some(_), _) if listener.limits.sessions_per_block > 0 => return None,
+            (Some(group), Some(most)) => {
+                format!("a server of group \"{group}\" with up to {most} slots")
+            }
+            (Some(group), None) => format!("any server of group \"{group}\""),
+            (None, _) => {
+                let first = all.find(|it| most.is_none_or(|most| most >= it.slots))?;
+                format!("backend {:?}, which has {} slots", first.name, first.slots)
+            }
+        };
         Some(format!(
-            "listener {:?}: the sources of one block, an IPv4 /24 or an IPv6 /48, could fill backend {:?}, which has {} slots; \
+            "listener {:?}: the sources of one block, an IPv4 /24 or an IPv6 /48, could fill {filled}; \
              limits.sessions_per_block bounds that, where no block is all of a carrier's players",
-            listener.name, first.name, first.slots
+            listener.name
         ))
     });
     fillable.collect()
+}
+
+/// How many sessions one block may have at a listener, if that is bounded: an IPv4 /24 is 256
+/// addresses, an IPv6 /48 as many sites of 256 addresses each.
+fn sessions_of_a_block(limits: &Limits) -> Option<u32> {
+    let times = |limit: u32, count| (limit > 0).then(|| limit.saturating_mul(count));
+    let sites = times(limits.sessions_per_site, 256);
+    let of_sites = [sites, times(limits.sessions_per_address, 256 * 256)].into_iter().flatten();
+    let bounds = times(limits.sessions_per_address, 256).zip(of_sites.min());
+    let bounds = bounds.map(|(addresses, sites)| addresses.max(sites));
+    bounds.into_iter().chain(times(limits.sessions_per_block, 1)).min()
 }
 
 /// What the packets of a backend's Unreal listeners look like: their magic, whether versions and

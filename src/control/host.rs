@@ -39,8 +39,8 @@ use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
 use reload::Live;
 use ringgate_os::clock::Clock;
-use ringgate_os::process;
 use ringgate_os::publishing::Roll;
+use ringgate_os::{process, wiping};
 use ringgate_report::text::put;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -133,6 +133,7 @@ struct Doors {
 pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
     let Settings { is_heir, is_confined, .. } = settings;
+    wiping::wipe_from_now_on();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     listener.set_nonblocking(true)?;

@@ -11,6 +11,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ringgate_os::wiping;
+
 /// The control thread's runtime.
 pub(super) enum Runtime {
     Plain(tokio::runtime::Runtime),
@@ -20,6 +22,8 @@ pub(super) enum Runtime {
 impl Runtime {
     /// On io_uring if it is wanted and there.
     pub(super) fn start(wants_uring: bool) -> io::Result<Self> {
+        // Requests hold the admin token.
+        wiping::wipe_from_now_on();
         if wants_uring {
             match tokio_uring::Runtime::new(tokio_uring::builder().entries(RING_ENTRIES)) {
                 Ok(runtime) => return Ok(Self::Uring(runtime)),

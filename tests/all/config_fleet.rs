@@ -36,6 +36,40 @@ fn a_gateway_in_a_fleet_needs_no_backend_and_no_key_of_its_own() {
 }
 
 #[test]
+fn what_one_process_or_user_may_register_has_bounds() {
+    for (lines, process, user) in [
+        ("", 32, 1000),
+        ("max_backends = 50\n", 32, 50),
+        ("max_backends = 50\nbackends_per_process = 3\nbackends_per_user = 7\n", 3, 7),
+    ] {
+        let config = read(&format!("{FLEET}{lines}{KEY}{LISTENER}")).expect("it is sound");
+        let fleet = config.fleet.expect("it is there");
+        assert_eq!((fleet.backends_per_process, fleet.backends_per_user), (process, user));
+    }
+}
+
+#[test]
+fn it_is_said_where_one_block_could_fill_servers_of_a_group() {
+    let listener = "[[listener]]\nname = \"ue\"\nprotocol = \"unreal\"\nbind = [\"127.0.0.1:40000\"]\n\
+                    group = \"arena\"\nroute = \"least-players\"\n[listener.limits]\n";
+    for (limits, servers) in [
+        ("", "a server of group \"arena\" with up to 8192 slots"),
+        ("sessions_per_site = 1", "a server of group \"arena\" with up to 8192 slots"),
+        (
+            "sessions_per_site = 1\nsessions_per_address = 1",
+            "a server of group \"arena\" with up to 256 slots",
+        ),
+        ("sessions_per_address = 0", "any server of group \"arena\""),
+    ] {
+        let said =
+            read(&format!("{FLEET}{KEY}{listener}{limits}")).expect("it is sound").fillable();
+        assert!(said.len() == 1 && said[0].contains(&format!("could fill {servers};")), "{said:?}");
+    }
+    let bounded = read(&format!("{FLEET}{KEY}{listener}sessions_per_block = 100"));
+    assert!(bounded.expect("it is sound").fillable().is_empty());
+}
+
+#[test]
 fn players_ids_may_be_the_fleets() {
     let unique = format!("{LISTENER}unique_clients = \"fleet\"\n");
     let config = read(&format!("{FLEET}{KEY}{unique}")).expect("it is sound");

@@ -247,6 +247,18 @@ fn it_is_said_where_one_block_could_fill_a_server() {
         assert_eq!(said(limits), [sentence], "{limits}");
     }
     assert!(said("sessions_per_block = 99").is_empty());
+    // An IPv4 /24 has 256 addresses, an IPv6 /48 as many sites and 65,536 addresses.
+    let of_a_thousand = |address: u32, site: u32| {
+        let text = format!(
+            "[listener.limits]\nsessions_per_address = {address}\nsessions_per_site = {site}\n[[backend]]"
+        );
+        let text = TEN_LINES.replace("[[backend]]", &text).replace("100", "1000");
+        !parse(&text).fillable().is_empty()
+    };
+    let fills = [(1, 32), (1, 0), (1, 4), (4, 3), (4, 1), (0, 1)];
+    assert!(fills.iter().all(|&(address, site)| of_a_thousand(address, site)));
+    let fills_not = [(1, 1), (1, 3), (3, 3), (3, 1)];
+    assert!(fills_not.iter().all(|&(address, site)| !of_a_thousand(address, site)));
 }
 
 #[test]

@@ -25,13 +25,13 @@ on_both_drivers!(
 );
 
 /// A gateway that delivers messages, and `ringgate echo` behind it.
-struct Rig {
+pub(crate) struct Rig {
     _echo: Ending,
     daemon: Daemon,
 }
 
 impl Rig {
-    fn daemon(io: Choice) -> Daemon {
+    pub(crate) fn daemon(io: Choice) -> Daemon {
         let mut config: Text = upgrade_rig::text(if io == Choice::Mmsg { "mmsg" } else { "uring" });
         config.listener.push_str("delivery = \"gateway\"\n");
         Daemon::start(&config)
@@ -50,38 +50,47 @@ impl Rig {
         Self::token_for(&self.daemon, client_id)
     }
 
-    fn token_for(daemon: &Daemon, client_id: u64) -> ConnectToken {
+    pub(crate) fn token_for(daemon: &Daemon, client_id: u64) -> ConnectToken {
         token(&[daemon.listener], client_id, KEY_HEX, 600)
     }
 }
 
-/// A player behind a network that loses every fourth datagram, each way.
-struct Unlucky {
-    connection: Connection,
+/// A player behind a network that loses every fourth datagram, each way, and at times all of them.
+pub(crate) struct Unlucky {
+    pub(crate) connection: Connection,
     socket: UdpSocket,
     clock: Clock,
     seen: u64,
-    messages: Vec<Vec<u8>>,
+    pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) is_deaf: bool,
     is_in: bool,
-    is_over: bool,
+    pub(crate) is_over: bool,
 }
 
 impl Unlucky {
-    fn connect(token: &ConnectToken) -> Self {
+    pub(crate) fn connect(token: &ConnectToken) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
         let connection = Connection::new(token, &Options::default(), 0).expect("random bytes");
-        let (clock, messages) = (Clock::start(), Vec::new());
-        Self { connection, socket, clock, seen: 0, messages, is_in: false, is_over: false }
+        Self {
+            connection,
+            socket,
+            clock: Clock::start(),
+            seen: 0,
+            messages: Vec::new(),
+            is_deaf: false,
+            is_in: false,
+            is_over: false,
+        }
     }
 
     fn is_lost(&mut self) -> bool {
         self.seen += 1;
         // Not the handshake, which is netcode's to repeat.
-        self.is_in && self.seen.is_multiple_of(4)
+        self.is_deaf || self.is_in && self.seen.is_multiple_of(4)
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let (now_ns, mut bytes) = (self.clock.now_ns(), [0; 2048]);
         self.connection.handle_timeout(now_ns);
         while let Some((to, datagram)) = self.connection.poll_transmit(now_ns, &mut bytes) {
@@ -210,7 +219,7 @@ fn a_program_in_c_sends_and_gets_messages(io: Choice) {
     assert!(said.contains(", 0 lost\n") && said.contains("\nleft\n"), "{said}");
 }
 
-fn said(command: &mut Command) -> String {
+pub(crate) fn said(command: &mut Command) -> String {
     let ended = command.output().expect("it was compiled");
     let (out, err) =
         (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -223,7 +232,7 @@ fn root(path: &str) -> PathBuf {
 }
 
 /// Compiles a C program with the static library that this test was built with.
-fn build(source: &Path, program: &Path) {
+pub(crate) fn build(source: &Path, program: &Path) {
     let test = std::env::current_exe().expect("the system knows");
     let library = test.parent().expect("a folder").join("libringgate_client_c.a");
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());

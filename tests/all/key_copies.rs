@@ -8,14 +8,16 @@ use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 
 use ringgate_os::clock;
+use ringgate_report::text::put;
 
 use crate::agent::agent_upgrade;
 use crate::agent_reload::reload;
-use crate::control_rig::{Daemon, Game, Player, Text, wait_for};
+use crate::control_rig::{Daemon, Game, Player, Text, request, wait_for};
 use crate::fleet_agent::{Rig, server};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_page::Service;
 use crate::fleet_rig::{FLEET_KEY, Fleet, in_fleet, key};
+use crate::folder::Folder;
 use crate::own::own_port;
 use crate::upgrade_rig::Line;
 
@@ -27,6 +29,12 @@ const RELOADS: usize = 10;
 
 /// Digits that are the token as they stand.
 const ADMIN_TOKEN: &str = "d1e5c7a90b3f42688ea4d6b1937c5f20";
+
+/// etcd's, which no etcd asks for here: it is sent all the same.
+const PASSWORD: &str = "a-word-for-one-etcd-and-nobody-else";
+
+/// What the only caller of a token service shows.
+const SECRET: &str = "an-eye-for-the-fleet";
 
 /// What is in the writable memory of a process.
 struct Memory {
@@ -51,7 +59,8 @@ impl Memory {
         assert_eq!((raw.len(), text.len()), (bytes, digits), "{what}: {raw:#?}, text: {text:#?}");
     }
 
-    /// Waits until a key is there once, or nowhere: workers let go of it when they turn.
+    /// Waits until a key is there once, or nowhere: workers let go of it when they turn, and
+    /// connections when they end.
     fn comes_to_hold(&self, what: &str, hex: &str, bytes: usize) {
         let mut before = None;
         wait_for(what, || {
@@ -99,6 +108,12 @@ fn found<'b>(bytes: &'b [u8], wanted: &'b [u8]) -> impl Iterator<Item = usize> +
 
 const CHUNK_BYTES: usize = 1 << 16;
 
+fn hex(text: &str) -> String {
+    let mut hex = String::new();
+    text.bytes().for_each(|byte| put(&mut hex, format_args!("{byte:02x}")));
+    hex
+}
+
 fn raw(hex: &str) -> Vec<u8> {
     let pairs = hex.as_bytes().chunks_exact(2).map(|pair| str::from_utf8(pair).expect("ASCII"));
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hex")).collect()
@@ -125,6 +140,12 @@ fn a_gateways_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", OLD);
     let mut text = in_fleet(&fleet, "gate-1");
+    let secrets = Folder::new();
+    let password = secrets.file("password", format!("{PASSWORD}\n"), 0o600);
+    put(
+        &mut text.backends,
+        format_args!("user = \"gate\"\npassword = {{ file = {password:?} }}\n"),
+    );
     let mut line = Line::start(&text);
     let daemon = &line.daemon;
     let Some(memory) = Memory::of(daemon.id()) else { return };
@@ -136,6 +157,7 @@ fn a_gateways_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     player.echo(b"hello");
     memory.holds("the fleet's key", FLEET_KEY, (1, 0));
     memory.holds("the listener's key", &key(OLD), (1, 0));
+    memory.holds("etcd's password", &hex(PASSWORD), (1, 0));
     for _ in 0..RELOADS {
         text.max_sessions -= 1;
         daemon.rewrite(&text);
@@ -143,6 +165,7 @@ fn a_gateways_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     }
     memory.holds("the fleet's key after reloads", FLEET_KEY, (1, 0));
     memory.holds("the listener's key after reloads", &key(OLD), (1, 0));
+    memory.holds("etcd's password after reloads", &hex(PASSWORD), (1, 0));
     // The same key is written again, which is news of it.
     fleet.put_key_until("eu", OLD, clock::unix_seconds() + 3600);
     rotate(&fleet);
@@ -156,6 +179,7 @@ fn a_gateways_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     has_taken_in(&fleet, &[NEW]);
     memory.holds("the fleet's key in the next process", FLEET_KEY, (1, 0));
     memory.holds("the listener's key in the next process", &key(NEW), (1, 0));
+    memory.holds("etcd's password in the next process", &hex(PASSWORD), (1, 0));
     drop(game);
 }
 
@@ -174,30 +198,49 @@ fn a_key_that_a_reload_has_taken_out_of_the_file_is_nowhere() {
     let game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
     Player::connected(line.daemon.listener, 1, &first).leave();
-    let mut reload = |line: &Line, list: &[&String]| {
-        text.listener = keys(list);
+    let mut read = |line: &Line, list: &[&String], more: &str, path: &str, status: u16| {
+        text.listener = keys(list) + more;
         line.daemon.rewrite(&text);
-        assert_eq!(line.daemon.post("/reload").status, 200);
+        assert_eq!(line.daemon.post(path).status, status, "{path}");
     };
     for list in [[&second, &first], [&first, &second]] {
         memory.holds("the first key", &first, (1, 0));
-        reload(&line, &list);
+        read(&line, &list, "", "/reload", 200);
         Player::connected(line.daemon.listener, 2, &second).leave();
     }
-    reload(&line, &[&second]);
+    read(&line, &[&second], "", "/reload", 200);
     memory.comes_to_hold("nothing of the first key", &first, 0);
     memory.holds("the first key", &first, (0, 0));
     memory.holds("the second key", &second, (1, 0));
     memory.holds("the admin token", ADMIN_TOKEN, (0, 1));
+    // What a reload was only to say, and what one was refused, is not kept.
+    read(&line, &[&third, &second], "", "/reload?dry_run=1", 200);
+    memory.comes_to_hold("nothing of a key in a dry run", &third, 0);
+    show_token(&line.daemon);
+    memory.comes_to_hold("the admin token that was shown", &hex(ADMIN_TOKEN), 1);
+    read(&line, &[&third, &second], "nonsense = true\n", "/reload", 422);
+    memory.comes_to_hold("nothing of a key that was refused", &third, 0);
+    memory.holds("the third key", &third, (0, 0));
+    memory.holds("the second key after both", &second, (1, 0));
+    read(&line, &[&second], "", "/reload", 200);
     let (code, said) = line.upgrade();
     assert_eq!(code, Some(0), "{said}");
     let Some(memory) = Memory::of(line.pid()) else { return };
     memory.holds("the second key in the next process", &second, (1, 0));
-    reload(&line, &[&third]);
+    read(&line, &[&third], "", "/reload", 200);
     memory.comes_to_hold("nothing of the second key", &second, 0);
     memory.holds("the third key", &third, (1, 0));
     memory.holds("the admin token in the next process", ADMIN_TOKEN, (0, 1));
     drop(game);
+}
+
+/// Sends the admin token as operators do, and another one.
+fn show_token(daemon: &Daemon) {
+    for (shown, status) in [(ADMIN_TOKEN, 200), ("not-the-admin-token", 401), (ADMIN_TOKEN, 200)] {
+        let head = format!("Authorization: Bearer {shown}\r\n");
+        let page = request(daemon.admin, "POST", "/reload?dry_run=1", &head);
+        assert_eq!(page.expect("it answers").status, status);
+    }
 }
 
 #[test]
@@ -234,6 +277,7 @@ fn a_token_services_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     }
     memory.holds("the fleet's key", FLEET_KEY, (1, 0));
     memory.holds("the listener's key", &key(OLD), (1, 0));
+    memory.comes_to_hold("the caller's secret", &hex(SECRET), 1);
     rotate(&fleet);
     for client_id in 20..39 {
         wait_for("a token", || service.token(client_id, "arena").ok());

@@ -7,9 +7,9 @@ use std::time::Duration;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use ringgate_link::backend::{Backend, Event, LinkLoss, Options, Outbox, SendError};
 use ringgate_link::bundle::{
-    CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello, LINGER_MS_MAX,
-    LONG_PAYLOAD_BYTES_MAX, Opened, RecordError, SHORT_MESSAGE_BYTES_MAX, SessionId, ToGateway,
-    USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX, VERSION_PLAIN, Welcome,
+    Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello,
+    LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX, Opened, RecordError, SHORT_MESSAGE_BYTES_MAX, SessionId,
+    ToGateway, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX, VERSION_PLAIN, Welcome,
 };
 use ringgate_os::notify;
 
@@ -207,6 +207,45 @@ fn a_payload_for_a_player_who_gets_messages_is_no_longer_than_one() {
     links[0].send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
     run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
     assert_eq!(backend.outbox().send(whole, &longer), Ok(()));
+}
+
+const RELIABLE: Channel = Channel::Reliable(0);
+
+#[test]
+fn a_message_for_a_player_who_gets_none_is_refused_where_the_gateway_says_who_does() {
+    for version in [VERSION_FAREWELL - 1, VERSION_FAREWELL] {
+        let dir = Folder::new();
+        let gateway = Gateway::start(dir.path(), 1, 7);
+        let mut backend = Backend::connect(dir.path(), "arena-1").expect("the gateway listens");
+        let link = gateway.accept(0);
+        link.receive().expect("hello");
+        let [whole, raw, plain] = [1, 2, 3].map(|serial| link.session(serial));
+        link.send(|writer| {
+            assert!(writer.welcome(&Welcome { version, ..gateway.welcome(0) }));
+            let delivers = version >= VERSION_FAREWELL;
+            let user_data = [0; USER_DATA_BYTES];
+            assert!(writer.opened(&Opened { delivers, ..opened(whole, &user_data) }));
+            assert!(writer.opened(&opened(raw, &user_data)));
+            assert!(writer.opened_plain(&opened_plain(plain, 0)));
+        });
+        run_until(&mut backend, |event, _| matches!(event, Event::OpenedPlain(_)));
+        let outbox = backend.outbox();
+        let mut ask = |session| {
+            let sent = outbox.send_message(session, RELIABLE, b"x", None);
+            assert_eq!(outbox.ask_quality(session), sent);
+            sent
+        };
+        assert_eq!(ask(whole), Ok(()));
+        let refused = match version {
+            VERSION_FAREWELL => Err(SendError::NoDelivery),
+            _ => Ok(()),
+        };
+        assert_eq!((ask(raw), ask(plain)), (refused, refused));
+        link.send(|writer| assert!(writer.closed(whole, CloseReason::PlayerLeft)));
+        run_until(&mut backend, |event, _| matches!(event, Event::Closed { .. }));
+        let sent = backend.outbox().send_message(whole, RELIABLE, b"x", None);
+        assert_eq!(sent, refused);
+    }
 }
 
 #[test]

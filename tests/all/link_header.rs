@@ -236,8 +236,10 @@ fn a_payload_in_c_is_no_longer_than_its_player_takes() {
         assert!(writer.opened(&opened(raw, &user_data)));
         assert!(writer.opened_plain(&opened_plain(plain, 1)));
     });
-    let tried = ["send 0 -5 0", "multicast 2 0 1", "long -5 -5 -5", "long 0 -3 -3", "long 0 0 0"];
-    let said = ["opened 1 0", "opened 0 0", "opened 0 0"].into_iter().chain(tried);
+    let delivers = ["message 0 0", "message -9 -9", "message -9 -9"];
+    let first = ["send 0 -5 0", "multicast 2 0 1"].into_iter().chain(delivers);
+    let tried = first.chain(["long -5 -5 -5", "long 0 -3 -3", "long 0 0 0"]);
+    let said = ["opened 1 0", "opened 0 0", "opened 0 0"].into_iter().chain(tried.clone());
     for line in said.chain(["set"]).chain(tried).chain(["users 0"]) {
         assert_eq!(game.line(), line);
     }

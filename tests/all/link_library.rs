@@ -80,6 +80,19 @@ fn a_program_of_the_first_version_works_with_todays_library() {
     link_and_serve(&repository().join("tests/fixtures/abi_1"), &headers());
 }
 
+/// So is that of the last release, with an example of it.
+#[test]
+fn programs_of_version_1_1_work_with_todays_library_and_are_built_with_its_header() {
+    let then = repository().join("tests/fixtures/abi_1_1");
+    link_and_serve(&then, &headers());
+    let folder = Folder::new();
+    for headers in [&then, &headers()] {
+        let mut build = cc();
+        build.arg("-I").arg(headers).arg(then.join("messages.c")).arg("-c");
+        run_well(build.arg("-o").arg(folder.join("object")));
+    }
+}
+
 #[test]
 fn a_program_of_today_works_with_a_later_library() {
     let later = Folder::new();

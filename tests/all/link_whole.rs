@@ -91,17 +91,19 @@ fn a_game_that_comes_back_is_told_again_who_its_players_are(io: Choice) {
     let gateway = patient_gateway(io);
     let mut players = Vec::new();
     for _ in 0..3 {
-        let mut backend = linked(&gateway);
+        let mut told = HashMap::new();
+        let note = |told: &mut HashMap<_, _>, event: Event<'_>| {
+            let Event::Opened(opened) = event else { return };
+            told.insert(opened.client_id, *opened.user_data);
+        };
+        // Who is there may be told in the turn in which the links come up.
+        let mut backend = linked_with(&gateway, |event| note(&mut told, event));
         if players.is_empty() {
             players = join(&gateway);
         }
-        let mut told = HashMap::new();
         until("everybody is announced", || {
             players.iter_mut().for_each(Player::step);
-            turn(&mut backend, |event, _| {
-                let Event::Opened(opened) = event else { return };
-                told.insert(opened.client_id, *opened.user_data);
-            });
+            turn(&mut backend, |event, _| note(&mut told, event));
             told.len() as u64 == PLAYERS
         });
         for (client_id, user_data) in told {
@@ -122,9 +124,13 @@ fn turn(backend: &mut Backend, mut handle: impl FnMut(Event<'_>, &mut Outbox)) {
 }
 
 fn linked(gateway: &Gateway) -> Backend {
+    linked_with(gateway, |_| {})
+}
+
+fn linked_with(gateway: &Gateway, mut handle: impl FnMut(Event<'_>)) -> Backend {
     let mut backend = Backend::connect(gateway.run_dir(), "game").expect("the gateway listens");
     until("the links are up", || {
-        turn(&mut backend, |_, _| {});
+        turn(&mut backend, |event, _| handle(event));
         backend.is_up()
     });
     backend

@@ -106,25 +106,53 @@ fn a_hostile_player_makes_an_end_take_less_than_a_mebibyte() {
                 let part = Part { channel, sequence, is_first: true, is_last: true, bytes };
                 now_ns += MS;
                 say(&mut end, &mut player, now_ns, &Frame::Reliable(part));
+                hear(&mut end, &mut player, now_ns, true);
                 most = most.max(LIVE_BYTES.get() - before);
             }
             *first += count;
             now_ns += 4000 * MS;
             say(&mut end, &mut player, now_ns, &Frame::Ping);
+            hear(&mut end, &mut player, now_ns, true);
         }
     }
     assert!(most < 1024 * 1024, "{most} bytes");
 }
 
-/// One frame behind an honest header; what the end answers is heard.
+/// Messages of a byte on every channel, as many as are taken, for a player who says once in ten
+/// seconds that what leaves then has come, and of everything else that it is lost.
+#[test]
+fn a_player_who_starves_makes_what_waits_for_it_take_less_than_a_mebibyte() {
+    let before = LIVE_BYTES.get();
+    let (mut end, mut now_ns) = (Box::new(End::new(&Options::default(), 0)), 0);
+    let mut player = Notify::starting_at(PacketSeq::new(0), PacketSeq::new(0));
+    let (mut most, mut sent) = (0, 0_usize);
+    for tick in 1..=4000 {
+        while end.send(Channel::Reliable(sent as u8), &[7], None).is_ok() {
+            sent += 1;
+        }
+        now_ns += 10 * MS;
+        say(&mut end, &mut player, now_ns, &Frame::Ping);
+        hear(&mut end, &mut player, now_ns, tick % 1000 == 0);
+        most = most.max(LIVE_BYTES.get() - before);
+    }
+    assert_eq!(end.fault(), None);
+    assert!(sent > 2000 && most < 1024 * 1024, "{most} bytes for {sent} messages");
+}
+
+/// One frame behind an honest header.
 fn say(end: &mut End, player: &mut Notify, now_ns: u64, frame: &Frame<'_>) {
     let mut packet = [0; 1200];
     let mut len = write_header(player, &mut packet[..HEADER_BYTES_MAX]);
     len += frame.write(&mut packet[len..]);
     player.handle_sent();
     assert_eq!(end.handle_packet(now_ns, &packet[..len], |_, _| ()), Ok(()));
+}
+
+/// What the end has to say is heard, and counts as arrived or as lost.
+fn hear(end: &mut End, player: &mut Notify, now_ns: u64, arrived: bool) {
+    let mut packet = [0; 1200];
     while let Some(len) = end.poll_transmit(now_ns, &mut packet) {
         let (header, _) = read_header(&packet[..len]).expect("an honest end");
-        player.handle_header(&header, true, |_, _| ()).expect("an honest end");
+        player.handle_header(&header, arrived, |_, _| ()).expect("an honest end");
     }
 }

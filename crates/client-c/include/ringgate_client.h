@@ -47,6 +47,14 @@
 extern "C" {
 #endif
 
+/* The version of this header and its library: the second number grows when something is added. The
+   first never changes as long as the library has the same soname. */
+#define RGC_LIBRARY_MAJOR 0
+#define RGC_LIBRARY_MINOR 2
+
+/* The version of the library that is linked: major << 16 | minor. */
+RGC_API uint32_t rgc_library_version(void);
+
 /* Limits of the format. */
 #define RGC_TOKEN_BYTES 2048
 #define RGC_MESSAGE_BYTES_MAX 65536 /* on reliable channels; rgc_message_bytes_max has the others */

@@ -277,6 +277,12 @@ pub extern "C" fn rgc_reason_text(reason: u32) -> *const c_char {
 
 /// The library's version, which may be newer than the header's.
 #[unsafe(no_mangle)]
+pub const extern "C" fn rgc_library_version() -> u32 {
+    LIBRARY_MAJOR << 16 | LIBRARY_MINOR
+}
+
+/// The release that the library is of.
+#[unsafe(no_mangle)]
 pub extern "C" fn rgc_version_text() -> *const c_char {
     text::VERSION.as_ptr()
 }
@@ -302,3 +308,7 @@ fn with(handle: Option<&mut Handle>, act: impl FnOnce(&mut Handle) -> c_int) -> 
 
 /// A turn returns when netcode has something to say, which is ten times a second.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// As the header has them.
+const LIBRARY_MAJOR: u32 = 0;
+const LIBRARY_MINOR: u32 = 2;

@@ -17,6 +17,11 @@ const WARNINGS: [&str; 7] =
 /// What the static library needs of the system.
 const SYSTEM: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
+/// Where today's header is, and that of the first version, with programs of its release. Those are
+/// kept as they were.
+const HEADERS: &str = "crates/client-c/include";
+const FIRST: &str = "crates/client-c/tests/abi_0_1";
+
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
@@ -52,13 +57,13 @@ impl Drop for Folder {
     }
 }
 
-fn compile(compiler: &str, source: &Path, program: &Path, more: &[&str]) -> bool {
-    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| compiler.into()));
-    command
-        .args(["-std=c99", "-O1", "-g"])
-        .args(WARNINGS)
-        .arg("-I")
-        .arg(here("crates/client-c/include"));
+fn compile(source: &Path, program: &Path, more: &[&str]) -> bool {
+    compile_with(&here(HEADERS), source, program, more)
+}
+
+fn compile_with(headers: &Path, source: &Path, program: &Path, more: &[&str]) -> bool {
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-std=c99", "-O1", "-g"]).args(WARNINGS).arg("-I").arg(headers);
     command.arg(source).arg("-o").arg(program).args(more);
     command.status().expect("there is a C compiler: Rust links with it").success()
 }
@@ -82,7 +87,7 @@ fn every_function_answers_as_the_header_says() {
     let library = built().join("libringgate_client_c.a").display().to_string();
     let with = |sanitizers: &[&str]| {
         let more = [&[library.as_str()], sanitizers, &SYSTEM].concat();
-        compile("cc", &here("crates/client-c/tests/c/faces.c"), &program, &more)
+        compile(&here("crates/client-c/tests/c/faces.c"), &program, &more)
     };
     let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
     if !with(&sanitizers) {
@@ -112,7 +117,7 @@ fn the_header_is_cpp_too() {
     let mut command = Command::new("c++");
     let flags =
         ["-std=c++11", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror", "-fsyntax-only"];
-    match command.args(flags).arg("-I").arg(here("crates/client-c/include")).arg(source).status() {
+    match command.args(flags).arg("-I").arg(here(HEADERS)).arg(source).status() {
         Ok(status) => assert!(status.success()),
         Err(why) => eprintln!("SKIPPED: there is no C++ compiler: {why}"),
     }
@@ -124,8 +129,16 @@ fn the_example_is_built_through_pkg_config_and_plays() {
         return;
     }
     let (folder, server) = (Folder::new("installed"), FarEnd::start(4, "PktLoss=3 PktLag=5"));
+    // What was built for one place is installed in another.
+    text(&make("all", &folder).output().expect("it is there"));
     install(&folder);
     let file = folder.0.join("lib/pkgconfig/ringgate-client.pc");
+    for name in
+        ["pkgconfig/ringgate-client.pc", "cmake/ringgate-client/ringgate-client-config.cmake"]
+    {
+        let written = std::fs::read_to_string(folder.0.join("lib").join(name)).expect(name);
+        assert!(!written.contains("/usr/local"), "{written}");
+    }
     let flags = match Command::new("pkg-config").args(["--cflags", "--libs"]).arg(&file).output() {
         Ok(said) => text(&said),
         Err(why) => {
@@ -138,7 +151,7 @@ fn the_example_is_built_through_pkg_config_and_plays() {
     let mut more: Vec<_> = flags.split_whitespace().collect();
     more.push(&found);
     let program = folder.0.join("bot");
-    assert!(compile("cc", &here("crates/client-c/examples/bot.c"), &program, &more), "it compiles");
+    assert!(compile(&here("crates/client-c/examples/bot.c"), &program, &more), "it compiles");
     let said = run(&program, &folder.token(&server, 1), &["1"]);
     assert!(said.contains("in slot 0 of 127.0.0.1:") && said.ends_with("snapshots\n"), "{said}");
     assert!(said.contains("line 0\n") && said.contains(", 0 lost\n"), "{said}");
@@ -236,8 +249,15 @@ fn the_shared_library_shows_what_the_header_declares() {
     let mut shown: Vec<_> =
         said.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
     shown.sort_unstable();
-    let header = std::fs::read_to_string(here("crates/client-c/include/ringgate_client.h"))
-        .expect("the header");
+    assert_eq!(shown, declared(&header()));
+}
+
+fn header() -> String {
+    std::fs::read_to_string(here(HEADERS).join("ringgate_client.h")).expect("the header")
+}
+
+/// The functions of a header, in alphabetical order.
+fn declared(header: &str) -> Vec<&str> {
     let declarations = header.lines().filter(|line| line.starts_with("RGC_API"));
     let names = declarations.filter_map(|line| {
         let before = line.split('(').next()?;
@@ -245,5 +265,55 @@ fn the_shared_library_shows_what_the_header_declares() {
     });
     let mut declared: Vec<_> = names.collect();
     declared.sort_unstable();
-    assert_eq!(shown, declared);
+    declared
+}
+
+/// Each function with the minor version that it came with: a new one has a version of its own, once
+/// the last version was released.
+#[test]
+fn a_function_comes_with_a_version() {
+    let (header, list) = (header(), here(FIRST).join("functions"));
+    let list = std::fs::read_to_string(list).expect("the list");
+    let rows = list.lines().map(|line| line.split_once(' ').expect("a number and a name"));
+    let mut listed: Vec<_> = rows.clone().map(|(_, name)| name).collect();
+    listed.sort_unstable();
+    assert_eq!(declared(&header), listed);
+    let first = std::fs::read_to_string(here(FIRST).join("ringgate_client.h")).expect("it");
+    let mut of_first: Vec<_> = rows.clone().filter(|row| row.0 == "1").map(|row| row.1).collect();
+    of_first.sort_unstable();
+    assert_eq!(declared(&first), of_first);
+    let last = rows.map(|(minor, _)| minor).max().expect("one at least");
+    assert!(header.contains(&format!("\n#define RGC_LIBRARY_MINOR {last}\n")), "{last}");
+}
+
+/// Structs only grow at their ends: what the first header declares stands where it stood.
+#[test]
+fn fields_stay_where_they_were() {
+    let folder = Folder::new("offsets");
+    let [first, today] = [FIRST, HEADERS].map(|headers| {
+        let (source, program) =
+            (here("crates/client-c/tests/c/offsets.c"), folder.0.join("offsets"));
+        assert!(compile_with(&here(headers), &source, &program, &[]), "it compiles");
+        text(&Command::new(&program).output().expect("it was compiled"))
+    });
+    assert!(first.lines().count() > 30, "{first}");
+    assert_eq!(today, first);
+}
+
+/// As they were built then, and when they are built again with today's header.
+#[test]
+fn programs_of_the_first_version_work_with_todays_library() {
+    let (folder, server) = (Folder::new("first"), FarEnd::start(4, ""));
+    let library = built().join("libringgate_client_c.a").display().to_string();
+    let more = [&[library.as_str()][..], &SYSTEM].concat();
+    for (client_id, headers) in (1..).step_by(2).zip([FIRST, HEADERS]) {
+        let run_it = |name: &str, client_id, arguments: &[&str]| {
+            let (source, program) = (here(FIRST).join(name), folder.0.join("program"));
+            assert!(compile_with(&here(headers), &source, &program, &more), "{name} compiles");
+            run(&program, &folder.token(&server, client_id), arguments)
+        };
+        assert_eq!(run_it("faces.c", client_id, &[]), "done\n");
+        let said = run_it("bot.c", client_id + 1, &["1"]);
+        assert!(said.contains("line 0\n") && said.contains("\nleft\n"), "{said}");
+    }
 }

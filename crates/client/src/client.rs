@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use ringgate_core::delivery::{Channel, Quality, REORDER_NS, SendError};
+use ringgate_core::delivery::{Channel, Quality, SendError};
 use ringgate_core::limits::DATAGRAM_BYTES_MAX;
 use ringgate_core::netcode::{ConnectToken, State};
 
@@ -31,9 +31,7 @@ impl Client {
     /// comes out of [`poll_event`](Self::poll_event).
     #[expect(clippy::disallowed_methods, reason = "a game has no clock of ours")]
     pub fn connect(token: &ConnectToken, options: &Options) -> io::Result<Self> {
-        let mut options = *options;
-        options.delivery.reorder_ns = REORDER_NS;
-        let connection = Connection::new(token, &options, 0).map_err(io::Error::other)?;
+        let connection = Connection::new(token, options, 0).map_err(io::Error::other)?;
         let mut sockets = Sockets::default();
         sockets.open_for(connection.server()).or_else(|_| sockets.open_any())?;
         let mut client = Self {

@@ -13,8 +13,9 @@ use crate::session::{Options, Session};
 ///
 /// [`handle_datagram`](Self::handle_datagram) takes in what arrives and hands over messages. After
 /// it, and when [`poll_timeout`](Self::poll_timeout) says so, come
-/// [`handle_timeout`](Self::handle_timeout), [`poll_transmit`](Self::poll_transmit) until there is
-/// nothing, and [`poll_event`](Self::poll_event) until there is nothing.
+/// [`handle_timeout`](Self::handle_timeout), [`handle_held`](Self::handle_held),
+/// [`poll_transmit`](Self::poll_transmit) until there is nothing, and
+/// [`poll_event`](Self::poll_event) until there is nothing.
 #[derive(Debug)]
 pub struct Connection {
     session: Session,

@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
-use ringgate_core::delivery::{self, Channel, End, Quality, Refusal, Report, SendError};
+use ringgate_core::delivery::{
+    self, Channel, End, Quality, REORDER_NS, Refusal, Report, SendError,
+};
 use ringgate_core::drops::DropReason;
 use ringgate_core::endpoint::Endpoint;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
@@ -16,11 +18,18 @@ use ringgate_core::secret::Key;
 use crate::event::{Farewell, Reason};
 
 /// How a player's end behaves. The default is what games want.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Messages: sizes, pace, what may wait. Both numbers that packets begin with stay 0, because a
-    /// gateway expects that.
+    /// Messages: sizes, pace, what may wait, how long packets wait for others before them. Both
+    /// numbers that packets begin with stay 0, because a gateway expects that.
     pub delivery: delivery::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let reorder_ns = REORDER_NS;
+        Self { delivery: delivery::Options { reorder_ns, ..delivery::Options::default() } }
+    }
 }
 
 /// What the caller hears, messages aside.
@@ -56,6 +65,8 @@ pub struct Session {
     options: delivery::Options,
     /// Invariant: there while connected, and then only.
     end: Option<Box<End>>,
+    /// The caller asks for what has waited for others.
+    takes_held: bool,
     /// The player leaves when everything has arrived, or then.
     leaves_at_ns: Option<u64>,
     farewell: Option<Farewell>,
@@ -75,6 +86,7 @@ impl Session {
             machine,
             options: options.delivery,
             end: None,
+            takes_held: false,
             leaves_at_ns: None,
             farewell: None,
             news: VecDeque::new(),
@@ -167,9 +179,10 @@ impl Session {
     }
 
     /// Hands over the messages of packets that have waited long enough for others before them. To
-    /// be called with [`handle_timeout`](Self::handle_timeout) where
-    /// [`reorder_ns`](delivery::Options::reorder_ns) is set.
+    /// be called with [`handle_timeout`](Self::handle_timeout), from the beginning on: without
+    /// that none waits, whatever [`reorder_ns`](delivery::Options::reorder_ns) says.
     pub fn handle_held(&mut self, now_ns: u64, on_message: impl FnMut(Channel, &[u8])) {
+        self.takes_held = true;
         let Some(end) = &mut self.end else { return };
         if let Err(Refusal::Fault(fault)) = end.handle_held(now_ns, on_message) {
             self.close(Reason::Fault(fault));
@@ -246,7 +259,8 @@ impl Session {
         let server = self.machine.server();
         match event {
             Event::Connected(keep_alive) => {
-                let options = delivery::Options { takes_farewell: true, ..self.options };
+                let mut options = delivery::Options { takes_farewell: true, ..self.options };
+                options.reorder_ns *= u64::from(self.takes_held);
                 self.end = Some(Box::new(End::new(&options, now_ns)));
                 self.farewell = None;
                 let (slot, slots) = (keep_alive.slot, keep_alive.slots);

@@ -6,5 +6,7 @@ mod failing_over;
 mod far_end;
 #[path = "all/messages.rs"]
 mod messages;
+#[path = "all/overtaken.rs"]
+mod overtaken;
 #[path = "all/quiet.rs"]
 mod quiet;

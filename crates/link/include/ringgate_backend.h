@@ -234,7 +234,9 @@ enum rg_send_result {
                                     for a player who gets messages */
     RG_SEND_NO_MESSAGES = -6,    /* the gateway is of an earlier version and takes no messages */
     RG_SEND_NO_CHANNEL = -7,     /* no such kind of channel, or a number above 255 */
-    RG_SEND_FAREWELL_LENGTH = -8 /* a player is told at most RG_FAREWELL_BYTES_MAX bytes */
+    RG_SEND_FAREWELL_LENGTH = -8, /* a player is told at most RG_FAREWELL_BYTES_MAX bytes */
+    RG_SEND_NO_DELIVERY = -9      /* the player gets no messages: its listener does not deliver, or
+                                     the session is over. Gateways before version 5 drop it */
 };
 
 /* What a game process is ready for. */
@@ -1780,7 +1782,7 @@ static struct rg__user *rg__make_user(rg_backend *backend, uint64_t session) {
     return place;
 }
 
-/* Without memory for it, the gateway drops what is too long, and counts it. */
+/* Without memory for it, the gateway drops what is too long, and counts it; messages are refused. */
 static void rg__note_opened(rg_backend *backend, uint64_t session, int delivers) {
     struct rg__user *place = rg__make_user(backend, session);
     if (place == NULL)
@@ -1809,6 +1811,17 @@ static int rg__check_long_payload(const rg_backend *backend, const struct rg__li
         return RG_SEND_MESSAGE_LENGTH;
     if (bytes_len > RG_PAYLOAD_BYTES_MAX && (bytes_max != 0 || link->version < 3))
         return RG_SEND_PAYLOAD_LENGTH;
+    return RG_SEND_OK;
+}
+
+/* Why a player cannot be sent messages, if it cannot. */
+static int rg__check_message(const rg_backend *backend, const struct rg__link *link,
+                             uint64_t session) {
+    if (link->version < 4)
+        return RG_SEND_NO_MESSAGES;
+    if (link->version >= 5 &&
+        rg__netcode_bytes_max(backend, session) != RG_SHORT_MESSAGE_BYTES_MAX)
+        return RG_SEND_NO_DELIVERY;
     return RG_SEND_OK;
 }
 
@@ -2008,6 +2021,7 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
                     const void *bytes, size_t bytes_len, uint64_t token) {
     struct rg__link *link;
     size_t at = 0;
+    int refused;
     if (kind < RG_RELIABLE || kind > RG_UNRELIABLE || channel > 255)
         return RG_SEND_NO_CHANNEL;
     if (bytes == NULL || bytes_len < 1 ||
@@ -2021,8 +2035,9 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
         backend->stats.payloads_link_down++;
         return RG_SEND_LINK_DOWN;
     }
-    if (link->version < 4)
-        return RG_SEND_NO_MESSAGES;
+    refused = rg__check_message(backend, link, session);
+    if (refused != RG_SEND_OK)
+        return refused;
     /* All parts, or none of them. */
     if (bytes_len > RG__PART_BYTES_MAX &&
         !rg__has_room_for(backend, link, (bytes_len - 1) / RG__PART_BYTES_MAX + 1)) {
@@ -2052,10 +2067,12 @@ int rg_send_message(rg_backend *backend, uint64_t session, unsigned kind, unsign
 int rg_ask_quality(rg_backend *backend, uint64_t session) {
     struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
     uint8_t *record = NULL;
+    int refused;
     if (link == NULL)
         return RG_SEND_LINK_DOWN;
-    if (link->version < 4)
-        return RG_SEND_NO_MESSAGES;
+    refused = rg__check_message(backend, link, session);
+    if (refused != RG_SEND_OK)
+        return refused;
     if (link->late_len == 0)
         record = rg__reserve(backend, link, RG__HEADER_BYTES + 8, RG__ASK_QUALITY, 0);
     if (record == NULL)
@@ -2300,6 +2317,8 @@ const char *rg_send_result_text(int result) {
         return "there is no such channel";
     case RG_SEND_FAREWELL_LENGTH:
         return "a player is told at most 200 bytes";
+    case RG_SEND_NO_DELIVERY:
+        return "the player gets no messages, or has left";
     default:
         return "an unknown result";
     }

@@ -24,3 +24,4 @@ pub mod signals;
 pub mod stored;
 pub mod usage;
 pub mod utc;
+pub mod wiping;

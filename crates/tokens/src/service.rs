@@ -16,6 +16,7 @@ use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::{lease, mirror};
 use ringgate_os::clock::{self, Clock};
+use ringgate_os::wiping;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::book::Now;
@@ -317,6 +318,8 @@ fn run_http(
     (doors, tls): (Vec<std::net::TcpListener>, Option<tokio_rustls::TlsAcceptor>),
     stopped: watch::Receiver<bool>,
 ) {
+    // Requests hold what callers show.
+    wiping::wipe_from_now_on();
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tracing::error!("a thread of the token service cannot begin");
         return;

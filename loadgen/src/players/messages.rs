@@ -58,8 +58,8 @@ impl Swarm {
         at_ns: u64,
         now: Now,
     ) {
-        let mut heard = std::mem::take(&mut self.heard);
-        let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
+        let Self { players, heard, .. } = self;
+        let Wire::Messages(talker) = &mut players[index as usize].wire else { return };
         let on_message = |of, message: &[u8]| heard.push(of, message);
         let taken = talker.session.handle_opened(now.mono_ns, work, body, on_message);
         match taken {
@@ -69,6 +69,25 @@ impl Swarm {
             Ok(()) => self.tally.counters.bump(Count::ControlIn),
             Err(reason) => self.tally.refuse(reason),
         }
+        self.judge_heard(index, at_ns);
+        self.take_news(index, now);
+        if self.players[index as usize].life != Life::Free {
+            self.reschedule(index);
+        }
+    }
+
+    /// Ends what a player's end has waited for long enough: answers, and packets before others.
+    pub(super) fn handle_messages_timeout(&mut self, index: u32, now: Now) {
+        let Self { players, heard, .. } = self;
+        let Wire::Messages(talker) = &mut players[index as usize].wire else { return };
+        talker.session.handle_timeout(now.mono_ns);
+        talker.session.handle_held(now.mono_ns, |of, message| heard.push(of, message));
+        self.judge_heard(index, now.mono_ns);
+        self.take_news(index, now);
+    }
+
+    fn judge_heard(&mut self, index: u32, at_ns: u64) {
+        let mut heard = std::mem::take(&mut self.heard);
         let mut rest = &heard.bytes[..];
         for (of, len) in &heard.messages {
             let (message, behind) = rest.split_at(*len);
@@ -77,10 +96,6 @@ impl Swarm {
         }
         heard.clear();
         self.heard = heard;
-        self.take_news(index, now);
-        if self.players[index as usize].life != Life::Free {
-            self.reschedule(index);
-        }
     }
 
     /// Takes what a player's end has to tell.

@@ -91,9 +91,8 @@ impl Swarm {
     }
 
     fn client_timeout(&mut self, index: u32, now: Now) -> Option<Event> {
-        if let Wire::Messages(talker) = &mut self.players[index as usize].wire {
-            talker.session.handle_timeout(now.mono_ns);
-            self.take_news(index, now);
+        if let Wire::Messages(_) = &self.players[index as usize].wire {
+            self.handle_messages_timeout(index, now);
             return None;
         }
         self.players[index as usize].client_mut()?.handle_timeout(now.mono_ns)

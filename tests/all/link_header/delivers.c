@@ -19,6 +19,9 @@ static void try_all(rg_backend *backend, const uint64_t *players) {
            (unsigned)rg_multicast(backend, players, 2, bytes, longer),
            (unsigned)rg_multicast(backend, players + 1, 1, bytes, longer));
     for (n = 0; n < PLAYERS; n++)
+        printf("message %d %d\n", rg_send_message(backend, players[n], RG_RELIABLE, 0, "x", 1, 0),
+               rg_ask_quality(backend, players[n]));
+    for (n = 0; n < PLAYERS; n++)
         printf("long %d %d %d\n", rg_send(backend, players[n], bytes, RG_PAYLOAD_BYTES_MAX),
                rg_send(backend, players[n], bytes, RG_PAYLOAD_BYTES_MAX + 1),
                rg_send(backend, players[n], bytes, sizeof bytes));

@@ -50,6 +50,7 @@ static void there_are_words_for_everything(void) {
     CHECK(strcmp(rgc_reason_text(RGC_REASON_DELIVERY_SILENCE), "delivery_silence") == 0);
     CHECK(strcmp(rgc_reason_text(RGC_REASON_TOKEN_EXPIRED), "connect token expired") == 0);
     CHECK(strlen(rgc_reason_text(12345)) > 0 && strlen(rgc_version_text()) > 0);
+    CHECK(rgc_library_version() == (RGC_LIBRARY_MAJOR << 16 | RGC_LIBRARY_MINOR));
 }
 
 static void what_is_no_token_or_option_is_refused(void) {

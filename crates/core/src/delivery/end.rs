@@ -8,6 +8,7 @@ use super::flight::{DATA_PACKETS_MAX, Flight, Item, Packet};
 use super::held::Held;
 use super::incoming::Incoming;
 use super::outgoing::{Filling, Outgoing};
+use super::parts::queued_bytes;
 use super::round_trip::RoundTrip;
 use super::timers::Timers;
 use super::types::{Channel, Counts, Fault, Options, Quality, Refusal, Report, SendError};
@@ -136,9 +137,9 @@ impl End {
             && self.farewells.is_settled()
     }
 
-    /// How many messages on reliable channels are not known to have arrived.
-    pub fn undelivered(&self) -> usize {
-        self.outgoing.messages()
+    /// How many messages on reliable channels are not known to have arrived, and their bytes.
+    pub fn undelivered(&self) -> (usize, usize) {
+        self.outgoing.undelivered()
     }
 
     /// Whether the caller has [closed](Self::close) it.
@@ -168,7 +169,8 @@ impl End {
         self.options.keep_alive_ns = keep_alive_ns;
     }
 
-    /// How much waits on all reliable channels, what is not acknowledged yet included.
+    /// How much waits on all reliable channels, what is not acknowledged yet included: of each
+    /// message its bytes, and of a shorter one 128.
     pub const fn waiting_bytes(&self) -> usize {
         self.outgoing.queued_bytes()
     }
@@ -204,8 +206,8 @@ impl End {
             return Err(SendError::TooLong);
         }
         if let Channel::Reliable(number) = channel {
-            let queued = self.outgoing.queued_bytes() + message.len();
-            if queued > self.options.reliable_bytes_max {
+            let queued = self.outgoing.queued_bytes() + queued_bytes(message.len());
+            if queued > queued_bytes(self.options.reliable_bytes_max) {
                 return Err(SendError::Full);
             }
             let len_max = part_bytes_max(self.options.packet_bytes);

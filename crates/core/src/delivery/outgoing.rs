@@ -12,7 +12,7 @@ use super::buffers::cost_of_part;
 use super::channels::{Channels, Numbers};
 use super::flight::{Flight, Item};
 use super::incoming::RECEIVE_BYTES_MAX;
-use super::parts::{Claim, OutChannel};
+use super::parts::{Claim, OutChannel, queued_bytes};
 use super::types::Report;
 use crate::proto::delivery::{Frame, MESSAGE_BYTES_MAX, PartSeq};
 use crate::proto::notify::PacketSeq;
@@ -25,7 +25,7 @@ pub(super) struct Outgoing {
     ready: Numbers,
     /// The channel that is next.
     turn: u8,
-    /// Bytes of all messages that have not arrived.
+    /// What all messages count for that have not arrived.
     queued_bytes: usize,
     /// What messages claim that have begun: those that are cut, and others.
     claimed_large: usize,
@@ -81,14 +81,14 @@ impl Outgoing {
         }
     }
 
-    /// Bytes of all messages that have not arrived.
+    /// What all messages count for that have not arrived.
     pub(super) const fn queued_bytes(&self) -> usize {
         self.queued_bytes
     }
 
     /// Queues a message of which parts are at most `len_max` long.
     pub(super) fn push(&mut self, channel: u8, message: &[u8], len_max: usize, token: Option<u64>) {
-        self.queued_bytes += message.len();
+        self.queued_bytes += queued_bytes(message.len());
         let out = self.channels.open(channel);
         let before = out.heap_bytes();
         out.push(message, len_max, token);
@@ -182,9 +182,10 @@ impl Outgoing {
         }
     }
 
-    /// How many messages have not arrived.
-    pub(super) fn messages(&self) -> usize {
-        self.channels.iter().map(OutChannel::messages).sum()
+    /// How many messages have not arrived, and their bytes.
+    pub(super) fn undelivered(&self) -> (usize, usize) {
+        let all = self.channels.iter().map(OutChannel::undelivered);
+        all.fold((0, 0), |sum, of_one| (sum.0 + of_one.0, sum.1 + of_one.1))
     }
 
     /// Drops everything, and says so of messages with a token.

@@ -82,7 +82,7 @@ enum State {
     Doubled,
 }
 
-/// A message that has arrived.
+/// A message that has arrived, and what it counted for.
 pub(super) struct Done {
     pub(super) bytes: usize,
     pub(super) claim: Claim,
@@ -275,15 +275,15 @@ impl OutChannel {
                 self.bytes.drain(..message.len as usize);
                 self.released += u64::from(message.len);
                 let Message { len, claim, token } = message;
-                return Some(Done { bytes: len as usize, claim, token });
+                return Some(Done { bytes: queued_bytes(len as usize), claim, token });
             }
         }
         None
     }
 
-    /// How many messages are not done.
-    pub(super) fn messages(&self) -> usize {
-        self.messages.len()
+    /// How many messages are not done, and their bytes.
+    pub(super) fn undelivered(&self) -> (usize, usize) {
+        (self.messages.len(), self.bytes.len())
     }
 
     /// Tokens of messages that are not done, oldest first.
@@ -312,6 +312,15 @@ impl OutChannel {
         self.parts.get_mut(index)
     }
 }
+
+/// What a message counts for while it waits: its bytes, and of a short one what it takes beside
+/// them.
+pub(super) const fn queued_bytes(len: usize) -> usize {
+    if len < QUEUED_BYTES_MIN { QUEUED_BYTES_MIN } else { len }
+}
+
+/// What the shortest message counts for.
+const QUEUED_BYTES_MIN: usize = 128;
 
 impl Claim {
     const fn of(len: usize, len_max: usize) -> Self {

@@ -39,7 +39,8 @@ pub struct Options {
     pub reorder_ns: u64,
     /// The other end may say why it ends, and is told that it may.
     pub takes_farewell: bool,
-    /// The most that waits on all reliable channels, what is not acknowledged yet included.
+    /// The most that waits on all reliable channels, what is not acknowledged yet included: of each
+    /// message its bytes, and of a shorter one 128.
     pub reliable_bytes_max: usize,
     /// The most that waits on all other channels. What is too much takes the place of the oldest.
     pub unreliable_bytes_max: usize,
@@ -88,7 +89,8 @@ pub struct Quality {
     pub window_bytes: u32,
     /// How many bytes are in flight.
     pub in_flight_bytes: u32,
-    /// How many bytes wait on reliable channels, what is not acknowledged yet included.
+    /// How many bytes wait on reliable channels, what is not acknowledged yet included; messages of
+    /// less than 128 count as that.
     pub reliable_bytes: usize,
 }
 

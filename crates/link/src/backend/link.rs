@@ -186,9 +186,17 @@ impl Link {
         pushed
     }
 
-    /// Whether messages may be sent.
-    pub(super) fn takes_messages(&self) -> bool {
-        self.version.is_some_and(|version| version >= VERSION_MESSAGES)
+    /// Whether a player can be sent messages. Where the gateway does not say who gets them, it says
+    /// what becomes of one.
+    pub(super) fn check_message(&self, session: SessionId) -> Result<(), SendError> {
+        if self.version.is_none_or(|version| version < VERSION_MESSAGES) {
+            return Err(SendError::NoMessages);
+        }
+        let is_known = self.takes_farewells();
+        if is_known && !self.delivering.contains(&session) {
+            return Err(SendError::NoDelivery);
+        }
+        Ok(())
     }
 
     /// Whether sessions can be closed after delivery.

@@ -34,6 +34,8 @@ pub enum SendError {
     MessageLength,
     /// The gateway at the other end of the link is of an earlier version and takes no messages.
     NoMessages,
+    /// The player gets no messages: its listener does not deliver, or the session is over.
+    NoDelivery,
     /// A reason that is not [a game's choice](CloseReason::is_games_choice).
     NotAChoice,
     /// A text of more than 200 bytes for a player whose session is closed.
@@ -154,9 +156,7 @@ impl Outbox {
             stats.payloads_link_down += 1;
             return Err(SendError::LinkDown);
         };
-        if !link.takes_messages() {
-            return Err(SendError::NoMessages);
-        }
+        link.check_message(session)?;
         let token = token.map_or(0, NonZeroU64::get);
         if !link.push_message(MessagePart::of(session, channel, token, message), stats) {
             stats.payloads_link_full += 1;
@@ -169,9 +169,7 @@ impl Outbox {
     /// answers.
     pub fn ask_quality(&mut self, session: SessionId) -> Result<(), SendError> {
         let link = up(&mut self.links, session.worker()).ok_or(SendError::LinkDown)?;
-        if !link.takes_messages() {
-            return Err(SendError::NoMessages);
-        }
+        link.check_message(session)?;
         let asked = link.push_question(|writer| writer.ask_quality(session));
         if asked { Ok(()) } else { Err(SendError::LinkFull) }
     }
@@ -238,6 +236,7 @@ impl fmt::Display for SendError {
                 "a message has 1 byte to 64 KiB on a reliable channel, to 1159 bytes on another, as a payload for a player who gets messages"
             }
             Self::NoMessages => "the gateway is too old for messages: update it",
+            Self::NoDelivery => "the player gets no messages, or has left",
             Self::NotAChoice => "only the gateway closes for this reason",
             Self::FarewellLength => "a player is told at most 200 bytes",
         })

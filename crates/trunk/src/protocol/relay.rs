@@ -20,7 +20,7 @@ use ringgate_core::netcode::destination::{self, Join};
 use ringgate_link::bundle::{
     BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
     MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
-    VERSION_FAREWELL, VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
+    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
 
 use crate::protocol::rolls::Rolls;
@@ -533,6 +533,8 @@ impl Relay {
         let Self { worker, lane, scratch, places, rolls, .. } = self;
         let rolls = rolls.as_ref();
         let taken = places[game.place()].taken.as_mut().expect("it has a number on the trunk");
+        // Such a gateway does not say who gets messages, and whoever does not is sent none.
+        let may_deliver = taken.hello.as_ref().is_some_and(|it| it.version == VERSION_MESSAGES);
         let here = |session: SessionId| {
             let is_theirs = Some(session.worker()) == lane.map(usize::from);
             is_theirs.then(|| renumbered(session, *worker)).flatten().ok_or(Broken)
@@ -548,7 +550,8 @@ impl Relay {
             }
             ToGame::Opened(opened) => {
                 let there = opened.session;
-                let opened = Opened { session: here(there)?, ..opened };
+                let delivers = opened.delivers || may_deliver;
+                let opened = Opened { session: here(there)?, delivers, ..opened };
                 if !taken.enter(opened.session, rolls) {
                     let frame = write(scratch, |writer| writer.close(there, CloseReason::Refused));
                     act(Action::Tell(link, frame.ok_or(Broken)?));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_batch::{LocalIp, RxMeta, SocketId, TxTarget};
+use ringgate_core::delivery::{self, Channel, End};
 use ringgate_core::netcode::ServerAddresses;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::secret::Key;
@@ -19,7 +20,7 @@ use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
 use crate::players::tokens::Mint;
 use crate::players::traffic::Shape;
-use crate::players::{Stamp, TX_SLOTS};
+use crate::players::{Delivery, Stamp, TX_SLOTS};
 use fake_gateway::{FakeGateway, PROTOCOL_ID};
 
 const MS: u64 = 1_000_000;
@@ -435,6 +436,66 @@ fn nobody_gets_in_where_nobody_answers() {
     let tally = rig.finish();
     assert_eq!(tally.counters.of(Count::ConnectFailed), 5);
     assert_eq!(tally.counters.of(Count::PayloadsDue), 0);
+}
+
+/// Two messages of a server in two packets, the second first.
+#[test]
+fn a_packet_that_was_overtaken_is_heard_as_games_hear_it() {
+    let mut rig = Rig::new(&scenario(Shape::Fixed, 1, 9));
+    if let Protocol::Netcode(tokens) = &rig.swarm.setup.protocol {
+        rig.swarm.setup.protocol = Protocol::Messages(tokens.clone(), Delivery::Unreliable);
+    }
+    while rig.swarm.gauges().playing == 0 {
+        rig.tick();
+    }
+    rig.stalled_until_ns = u64::MAX;
+    let target = rig.swarm.addresses.target(0, 0, GATEWAY);
+    let mut end = End::new(&delivery::Options::default(), rig.now_ns);
+    let mut next = 0;
+    let mut packets = |rig: &mut Rig| {
+        [0, 1].map(|_| {
+            next += 1;
+            let (mut message, mut packet) = ([0; 60], [0; 1200]);
+            let session = rig.swarm.players[0].session;
+            let stamp = Stamp { run: 77, session, counter: next, intended_ns: 0, late_ns: 0 };
+            stamp.write(&mut message);
+            end.send(Channel::Unreliable(0), &message, None).expect("room");
+            let len = end.poll_transmit(rig.now_ns, &mut packet).expect("it is due");
+            let body = &packet[..len];
+            rig.gateway.answer(source(target), PacketKind::Payload, body).expect("it is in")
+        })
+    };
+    let echoed = |rig: &Rig| rig.swarm.tally.counters.of(Count::Echoed);
+    // Where no packet has come late before, a gap is a loss; then it is not.
+    for heard in [1, 3] {
+        let [mut first, mut second] = packets(&mut rig);
+        rig.hand_to_player(target, &mut second);
+        rig.hand_to_player(target, &mut first);
+        assert_eq!(echoed(&rig), heard);
+    }
+    let [_, mut second] = packets(&mut rig);
+    rig.hand_to_player(target, &mut second);
+    assert_eq!(echoed(&rig), 3);
+    rig.run_ms(21);
+    assert_eq!(echoed(&rig), 4, "it waits for 20 ms");
+}
+
+/// Who leaves is here for half a second more, and its address with it.
+#[test]
+fn who_would_have_had_the_address_of_who_leaves_at_the_end_is_not_missed() {
+    for (sessions, placeless) in [(20, 0), (21, 1)] {
+        let mut churn = scenario(Shape::Churn, sessions, 6);
+        churn.phases[1].churn_per_second = if placeless == 0 { 2.0 } else { 0.0 };
+        let mut rig = Rig::new(&churn);
+        let sockets = (1..=20).map(SocketId).collect();
+        rig.swarm.addresses = Addresses::sockets(sockets, 1);
+        let tally = rig.finish();
+        let c = |count| tally.counters.of(count);
+        assert_eq!((c(Count::Placeless), c(Count::Joins)), (placeless, c(Count::Left)));
+        assert_eq!((c(Count::Connected), tally.counters.missing()), (c(Count::Joins), 0));
+        let (fewest, most) = if placeless == 0 { (30, 32) } else { (20, 20) };
+        assert!((fewest..=most).contains(&c(Count::Joins)), "{}", c(Count::Joins));
+    }
 }
 
 #[test]

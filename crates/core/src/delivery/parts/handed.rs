@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Claim, Message, OutChannel, Sent, State, WINDOW_PARTS};
+use super::{Claim, Message, OutChannel, Sent, State, WINDOW_PARTS, queued_bytes};
 use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::proto::delivery::{MESSAGE_BYTES_MAX, PartSeq};
 
@@ -108,9 +108,9 @@ impl OutChannel {
         })
     }
 
-    /// Bytes of all messages.
+    /// What all messages count for.
     pub(in crate::delivery) fn queued_bytes(&self) -> usize {
-        self.bytes.len()
+        self.messages.iter().map(|message| queued_bytes(message.len as usize)).sum()
     }
 
     /// The last parts that were cut, which may begin in the first message only.

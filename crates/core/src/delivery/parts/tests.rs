@@ -49,7 +49,7 @@ fn a_message_is_cut_and_let_go_when_all_of_it_has_arrived() {
     assert_eq!((done.bytes, done.token), (3400, Some(1)));
     let bytes = (3 * cost_of_part(1000) + cost_of_part(400)) as u32;
     assert_eq!(done.claim, Claim { bytes, is_large: true });
-    assert_eq!(channel.done().map(|done| done.bytes), Some(4));
+    assert_eq!(channel.done().map(|done| done.bytes), Some(128));
     assert!(channel.done().is_none() && !channel.is_ready());
 }
 

@@ -31,9 +31,10 @@ impl Lingered {
     /// To be asked before its end is closed.
     pub(crate) fn of(connection: &Connection) -> Option<Self> {
         let end = &connection.end;
+        let (messages, bytes) = end.undelivered();
         connection.linger.map(|_| Self {
-            undelivered: end.undelivered() as u64,
-            undelivered_bytes: end.waiting_bytes() as u32,
+            undelivered: messages as u64,
+            undelivered_bytes: bytes as u32,
             is_told: end.has_told_farewell(),
         })
     }

@@ -1,10 +1,14 @@
 //! Sessions that a game process closes after delivery: what was sent before arrives, as far as
 //! there is time, and everybody hears what became of it.
 
+use std::sync::Arc;
+
 use super::RELIABLE;
 use super::player::{Player, delivering, long_message, playing};
 use crate::counters::Ended;
-use crate::tests::clients::Scribe;
+use crate::mail::Mail;
+use crate::survey::{Survey, Wanted};
+use crate::tests::clients::{Library, Scribe};
 use crate::tests::games::{Game, Heard};
 use crate::tests::rig::{OUR_USER, Rig, home, plain_setup};
 use ringgate_core::delivery::{Channel, Options};
@@ -169,6 +173,47 @@ fn it_needs_its_game_process_no_more() {
     assert_eq!(rig.drops(DropReason::MessageNotTaken), 1);
     let heard = next.hear(&mut rig);
     assert!(matches!(heard[..], [Heard::Welcome { .. }]), "{heard:?}");
+}
+
+#[test]
+fn a_drain_leaves_it_its_time() {
+    let (mut rig, game, mut player, session) = playing_today();
+    player.loses_every = 4;
+    say_sixty_and_close(&mut rig, &game, session);
+    rig.mail(Mail::Drain { left_ms: 10_000 });
+    rig.turn();
+    player.live(&mut rig, 5000);
+    assert!(has_all_sixty(&player), "{} of 60", player.messages.len());
+    let told = [
+        Heard::Draining(10_000),
+        Heard::Lingered(session, 0, true),
+        Heard::Closed(session, CloseReason::Kicked),
+    ];
+    assert_eq!(game.hear(&mut rig), told);
+}
+
+#[test]
+fn an_operator_and_the_end_of_the_gateway_end_it_at_once() {
+    let kick = || Arc::new(Survey::new(Wanted::default(), Some(Ended::ByOperator), 0, 1));
+    for (mail, why, reason) in [
+        (Mail::Survey(kick()), Ended::ByOperator, CloseReason::Operator),
+        (Mail::Stop, Ended::Shutdown, CloseReason::Shutdown),
+    ] {
+        let (mut rig, game, mut player, session) = playing_today();
+        player.loses_every = 1;
+        game.send(&mut rig, (session, RELIABLE), b"lost", 0);
+        close_after(&mut rig, &game, session, 20_000);
+        player.live(&mut rig, 50);
+        rig.mail(mail);
+        rig.turn();
+        let mut heard = game.hear(&mut rig);
+        heard.truncate(2);
+        assert_eq!(heard, [Heard::Lingered(session, 4, false), Heard::Closed(session, reason)]);
+        assert_eq!((rig.sessions(), closed_by(&rig, why)), (0, 1));
+        assert_eq!(rig.counters().messages_undelivered, 1);
+        player.raw.exchange(&mut rig);
+        assert!(player.raw.library.is_over(), "the player is told");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ringgate_link::bundle::{
-    Channel, CloseAfter, CloseReason, Quality, VERSION_FAREWELL, VERSION_MAX,
+    Channel, CloseAfter, CloseReason, Quality, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX,
 };
 
 use super::*;
@@ -259,6 +259,21 @@ fn an_end_after_delivery_is_said_to_an_earlier_gateway_in_its_words() {
         let (taken, acts) =
             from_gateway(&mut relay, link, |writer| writer.lingered(there, 7, true));
         assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {:?}", lingered(here))]));
+        // An earlier one does not say who gets messages, and the game sends nobody else any.
+        let player = Opened {
+            session: there,
+            client_id: 1,
+            slot: 0,
+            slots_max: 4,
+            address: "192.0.2.7:9".parse().expect("literal"),
+            user_data: &[0; USER_DATA_BYTES],
+            listener: "eu",
+            delivers: false,
+        };
+        let (taken, acts) = from_gateway(&mut relay, link, |writer| writer.opened(&player));
+        let delivers = version < VERSION_FAREWELL;
+        let heard = ToGame::Opened(Opened { session: here, delivers, ..player });
+        assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {heard:?}")]));
     }
 }
 

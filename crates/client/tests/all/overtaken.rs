@@ -1,0 +1,106 @@
+//! A game with a socket of its own, to which packets come in another order than they have left.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use ringgate_client::{Channel, Connection, Options, State};
+use ringgate_core::delivery;
+use ringgate_os::clock::Clock;
+
+use super::far_end::{FarEnd, PATIENCE_NS, token};
+
+struct Game {
+    connection: Connection,
+    socket: UdpSocket,
+    clock: Clock,
+    heard: Vec<u8>,
+    /// Whether the game asks for what has waited for other packets.
+    takes_held: bool,
+}
+
+impl Game {
+    fn connected(server: &FarEnd, client_id: u64, options: &Options, takes_held: bool) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
+        let token = token(client_id, &[server.address], 60);
+        let connection = Connection::new(&token, options, 0).expect("random bytes");
+        let (clock, heard) = (Clock::start(), Vec::new());
+        let mut game = Self { connection, socket, clock, heard, takes_held };
+        while game.connection.state() != State::Connected {
+            game.send_due();
+            let come = game.receive();
+            if let Some(datagram) = come {
+                game.take(datagram);
+            }
+        }
+        game
+    }
+
+    fn send_due(&mut self) {
+        assert!(self.clock.now_ns() < PATIENCE_NS, "{:?}", self.connection.state());
+        let (now_ns, mut out) = (self.clock.now_ns(), [0; 2048]);
+        self.connection.handle_timeout(now_ns);
+        if self.takes_held {
+            let heard = &mut self.heard;
+            self.connection.handle_held(now_ns, |_, message| heard.push(message[0]));
+        }
+        while let Some((to, datagram)) = self.connection.poll_transmit(now_ns, &mut out) {
+            self.socket.send_to(datagram, to).expect("loopback");
+        }
+        while self.connection.poll_event().is_some() {}
+    }
+
+    fn receive(&self) -> Option<(SocketAddr, Vec<u8>)> {
+        let mut bytes = [0; 2048];
+        let (len, from) = self.socket.recv_from(&mut bytes).ok()?;
+        Some((from, bytes[..len].to_vec()))
+    }
+
+    fn take(&mut self, (from, mut datagram): (SocketAddr, Vec<u8>)) {
+        let (now_ns, heard) = (self.clock.now_ns(), &mut self.heard);
+        let on_message = |_, message: &[u8]| heard.push(message[0]);
+        let _ = self.connection.handle_datagram(now_ns, from, &mut datagram, on_message);
+    }
+
+    /// Two messages go there and come back in two packets, of which the second is taken first.
+    fn exchange(&mut self, messages: [u8; 2]) {
+        let mut come = Vec::new();
+        for (count, message) in (1..).zip(messages) {
+            let sent = self.connection.send(Channel::Unreliable(0), &[message; LONG], None);
+            sent.expect("there is room");
+            let is_long = |(_, datagram): &&(SocketAddr, Vec<u8>)| datagram.len() > LONG;
+            while come.iter().filter(is_long).count() < count {
+                self.send_due();
+                come.extend(self.receive());
+            }
+        }
+        let first = come.iter().position(|(_, datagram)| datagram.len() > LONG);
+        let last = come.len() - 1;
+        come.swap(first.expect("it is there"), last);
+        for datagram in come {
+            self.take(datagram);
+        }
+    }
+}
+
+#[test]
+fn a_game_with_a_socket_of_its_own_hears_what_was_overtaken() {
+    let server = FarEnd::start(4, "");
+    let never =
+        Options { delivery: delivery::Options { reorder_ns: 0, ..Options::default().delivery } };
+    let runs = [
+        // Where no packet has come late before, a gap is a loss; then it is not.
+        (Options::default(), true, &[2, 3, 4][..]),
+        (Options::default(), false, &[2, 4]),
+        (never, true, &[2, 4]),
+    ];
+    for (client_id, (options, takes_held, heard)) in (1..).zip(runs) {
+        let mut game = Game::connected(&server, client_id, &options, takes_held);
+        game.exchange([1, 2]);
+        game.exchange([3, 4]);
+        assert_eq!(game.heard, heard);
+    }
+}
+
+/// Nothing else is as long.
+const LONG: usize = 500;
