@@ -397,6 +397,24 @@ impl Claims {
         self.lock().check_source(listener, source, limits)
     }
 
+    /// Whether a source may have another session at a backend once one has gone. Only a hint, too.
+    pub(crate) fn has_room_instead_of(
+        &self,
+        gone: &Claim,
+        backend: BackendId,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        if gone.backend != backend && !self.has_free_slot(backend) {
+            return Err(DropReason::ResponseBackendFull);
+        }
+        let mut inner = self.lock();
+        inner.leave_source(gone.listener, &gone.source);
+        let allowed = inner.check_source(gone.listener, source, limits);
+        inner.enter_source(gone.listener, &gone.source);
+        allowed
+    }
+
     /// Takes a session along to where its player has moved, if that address and that block may have
     /// another one: otherwise an attacker could collect the sessions of many addresses at one.
     pub(crate) fn relocate(
