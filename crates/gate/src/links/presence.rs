@@ -149,6 +149,7 @@ impl Turn<'_> {
         for at in self.common.links.all.ids() {
             let Some(link) = &self.common.links.all[at] else { continue };
             let allow = match link.backend.map(|backend| &self.common.setup.backends[backend]) {
+                Some(Backend { retired: true, .. }) => continue,
                 Some(Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
                 _ => &self.common.links.may_connect,
             };

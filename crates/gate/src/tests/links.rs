@@ -264,15 +264,23 @@ fn a_reload_that_allows_less_ends_links_by_name() {
     assert_eq!(again.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
 }
 
-/// A backend that the config no longer has keeps its process and its players.
+/// A backend that the config no longer has keeps its process and its players, also where the next
+/// process does not know whom the config before allowed.
 #[test]
 fn a_retired_backend_keeps_its_link() {
     let (mut rig, game) = ready();
     let mut setup = rig.host.gate().setup().clone();
     setup.backends[BackendId(0)].retired = true;
+    for allow in [Allowed { uids: vec![1000], gids: Vec::new() }, Allowed::default()] {
+        setup.backends[BackendId(0)].link = LinkKind::Bundle { allow };
+        rig.mail(Mail::Setup(setup.clone().into()));
+        rig.turn();
+        assert!(!is_closed(&rig, &game));
+    }
+    setup.backends[BackendId(0)].retired = false;
     rig.mail(Mail::Setup(setup.into()));
     rig.turn();
-    assert!(!is_closed(&rig, &game));
+    assert!(is_closed(&rig, &game), "back in a config that does not allow it");
 }
 
 #[test]
