@@ -65,6 +65,7 @@ impl Common {
             allows_reuse: true,
             random: 0,
         })?;
+        self.claims.note_spoken(backend, self.front(listener) as u8);
         Ok(claim)
     }
 
