@@ -2,11 +2,11 @@
 //! with a new token, and its session, in which nothing is said any more, is in its way.
 //!
 //! A session that is silent for long enough is replaced, once the other login has proved its
-//! address and if there is room for it then; one that talks stays. What counts is what the session has taken in: packets that have
-//! opened, with numbers that were not used. So neither forged nor repeated packets make a session
-//! look alive, and nothing that anybody sends makes one look silent. The worker that has the
-//! session decides; another one asks it, and the client, which repeats what it sends ten times a
-//! second, hears the outcome.
+//! address and if there is room for it then; one that talks stays. What counts is what the session
+//! has taken in: packets that have opened, with numbers that were not used. So neither forged nor
+//! repeated packets make a session look alive, and nothing that anybody sends makes one look
+//! silent. The worker that has the session decides; another one asks it, and the client, which
+//! repeats what it sends ten times a second, hears the outcome.
 
 use crate::arrivals::Origin;
 use crate::common::Common;
