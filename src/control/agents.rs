@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -24,6 +25,8 @@ pub(super) struct Agents {
     trunks: Trunks,
     /// What the rules in force were made of.
     config: Vec<config::Agent>,
+    /// Of all backends.
+    known: Arc<[String]>,
     made: Made,
     /// Rules that are not in force yet, and the addresses that they need, once they are bound.
     wanted: Option<(Vec<Rule>, Option<Opened>)>,
@@ -38,6 +41,7 @@ type Made = Vec<(Identity, tls::Gateway)>;
 /// What a config that was read again asks for.
 pub(super) struct NextAgents {
     config: Vec<config::Agent>,
+    known: Arc<[String]>,
     made: Made,
     rules: Vec<Rule>,
     opened: Opened,
@@ -60,12 +64,12 @@ impl Agents {
             clock,
             rekey: Rekey::default(),
         });
-        let config = config.agents.clone();
+        let (known, config) = (known(config), config.agents.clone());
         let made = made(&config, &Made::new())?;
-        let rules = rules(&config, &made);
+        let rules = rules(&config, &known, &made);
         let opened = if is_successor { None } else { Some(trunks.open(&rules)?) };
         let patient_until_ns = clock.now_ns() + PATIENCE_NS;
-        Ok(Self { trunks, config, made, wanted: Some((rules, opened)), patient_until_ns })
+        Ok(Self { trunks, config, known, made, wanted: Some((rules, opened)), patient_until_ns })
     }
 
     /// Gives the sockets to the user that the process is about to become.
@@ -106,35 +110,36 @@ impl Agents {
 
     /// Does everything of a reload that may fail.
     pub(super) fn prepare(&self, config: &Config) -> Result<NextAgents, Vec<String>> {
-        let config = config.agents.clone();
+        let (known, config) = (known(config), config.agents.clone());
         // Made anew: authorities and certificates may have come to their end since.
         let made = made(&config, &Made::new()).map_err(|why| vec![why])?;
-        let rules = rules(&config, &made);
+        let rules = rules(&config, &known, &made);
         let opened = self.trunks.open(&rules).map_err(|why| vec![why])?;
-        Ok(NextAgents { config, made, rules, opened })
+        Ok(NextAgents { config, known, made, rules, opened })
     }
 
     /// Goes by what the fleet knows of agents and their backends. Addresses stay the same: the
     /// file's.
-    pub(super) fn follow(&mut self, agents: &[config::Agent], now_ns: u64) {
-        if self.config == agents {
+    pub(super) fn follow(&mut self, config: &Config, now_ns: u64) {
+        let (known, agents) = (known(config), &config.agents);
+        if self.config == *agents && self.known == known {
             return;
         }
         match made(agents, &self.made) {
-            Ok(made) => (self.made, self.config) = (made, agents.to_vec()),
+            Ok(made) => (self.made, self.config, self.known) = (made, agents.clone(), known),
             Err(why) => return tracing::error!(event = "agents_failed", "{why}"),
         }
         let opened = match self.wanted.take() {
             Some((_, opened)) => opened,
             None => Some(Opened::default()),
         };
-        self.wanted = Some((rules(&self.config, &self.made), opened));
+        self.wanted = Some((rules(&self.config, &self.known, &self.made), opened));
         self.tick(now_ns);
     }
 
     /// Carries it out.
     pub(super) fn adopt(&mut self, next: NextAgents, now_ns: u64) {
-        (self.config, self.made) = (next.config, next.made);
+        (self.config, self.known, self.made) = (next.config, next.known, next.made);
         self.wanted = Some((next.rules, Some(next.opened)));
         self.tick(now_ns);
     }
@@ -202,12 +207,17 @@ fn find<'a>(made: &'a Made, identity: &Identity) -> Option<&'a tls::Gateway> {
     made.iter().find(|(known, _)| known == identity).map(|(_, gateway)| gateway)
 }
 
-fn rules(agents: &[config::Agent], made: &Made) -> Vec<Rule> {
+/// The names of all backends.
+fn known(config: &Config) -> Arc<[String]> {
+    config.backends.iter().map(|backend| backend.name.clone()).collect()
+}
+
+fn rules(agents: &[config::Agent], known: &Arc<[String]>, made: &Made) -> Vec<Rule> {
     let rule = |agent: &config::Agent| {
         let gateway = find(made, &agent.identity)?.clone();
         let name = if agent.name == ANY_AGENT { NO_AGENT } else { &agent.name };
         let (name, backends) = (name.to_owned(), agent.backends.clone());
-        Some(Rule { name, bind: agent.bind, gateway, backends })
+        Some(Rule { name, bind: agent.bind, gateway, backends, known: Arc::clone(known) })
     };
     agents.iter().filter_map(rule).collect()
 }

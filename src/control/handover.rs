@@ -30,7 +30,7 @@ use crate::membership;
 use copying::{Offer, converse, note};
 use outcome::{Lap, Pause};
 use ringgate_fleet::lease::Handed;
-use ringgate_gate::{Backend, BackendId, LinkKind, Phase};
+use ringgate_gate::{Backend, BackendId, Front, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
@@ -297,13 +297,21 @@ impl ControlLoop {
 
     fn backend_rows(&self, is_meant: impl Fn(BackendId, &Backend) -> bool) -> Vec<BackendRow> {
         let meant = self.setup.backends.pairs().filter(|(id, it)| is_meant(*id, it));
-        let row = |it: &Backend| BackendRow {
+        let row = |id: BackendId, it: &Backend| BackendRow {
+            front: self.view.spoken(id).or_else(|| self.served_as(id)).map(|it| it.word().into()),
+            players: Some(self.view.players(id)),
             name: it.name.clone(),
             address: address_of(it),
             slots: it.slots,
             grace_ns: it.grace_ns,
         };
-        meant.map(|(_, it)| row(it)).collect()
+        meant.map(|(id, it)| row(id, it)).collect()
+    }
+
+    /// What is spoken at a listener that may send players to a backend.
+    fn served_as(&self, backend: BackendId) -> Option<Front> {
+        let mut serving = self.setup.listeners.iter().filter(|it| it.phase == Phase::Serving);
+        serving.find(|it| it.backends.contains(&backend)).map(|it| Front::of(&it.protocol))
     }
 
     /// The barrier, and everything after it. Returns whether another process has the gateway now.

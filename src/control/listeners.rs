@@ -70,6 +70,7 @@ impl ControlLoop {
             fronts,
             made_with: &made_with,
             is_vacant: &is_vacant,
+            spoken: &|backend| self.view.spoken(backend),
             links: *links,
             holder_of: &holder_of,
         })

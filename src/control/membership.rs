@@ -289,7 +289,7 @@ impl ControlLoop {
             let changes = next.changes.join("; ");
             tracing::info!(event = "fleet_change", changes, "the fleet has changed: {changes}");
         }
-        self.agents.follow(&config.agents, self.view.now_ns());
+        self.agents.follow(&config, self.view.now_ns());
         self.config = Arc::new(config);
         let Some(membership) = &mut self.membership else { return };
         membership.pending = None;

@@ -79,7 +79,7 @@ pub(super) fn next(
     let batch_delay = plan::batch_delay(&new.gateway);
     let revision = setup.revision + 1;
     let next = Setup { listeners, backends, batch_delay, revision, ..setup.clone() };
-    if let Some(refusal) = clash(&next, setup) {
+    if let Some(refusal) = clash(&next, setup, known.spoken) {
         return Err(vec![refusal]);
     }
     let mut changes = changes(old, setup, new, &next);

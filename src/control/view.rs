@@ -18,8 +18,8 @@ use crate::config::Admin;
 use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
-    BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, ListenerId, ListenerTraffic,
-    Setup,
+    BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, Front, ListenerId,
+    ListenerTraffic, Setup,
 };
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
@@ -272,6 +272,11 @@ impl View {
     /// Players of a backend.
     pub(super) fn players(&self, backend: BackendId) -> u32 {
         self.claims.players(backend)
+    }
+
+    /// What the players of a backend speak; `None` where it has none.
+    pub(super) fn spoken(&self, backend: BackendId) -> Option<Front> {
+        Front::of_players(&self.claims, backend)
     }
 
     /// Sessions of a listener.

@@ -13,6 +13,7 @@ use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
 use crate::hold::Hold;
 use crate::own::{own_address, own_ip, own_port};
+use crate::upgrade_rig::Line;
 
 /// An agent's file, which a test changes part by part.
 #[derive(Clone)]
@@ -48,23 +49,27 @@ fn bundle(name: &'static str) -> (&'static str, String) {
     (name, "link = \"bundle\"\n".to_owned())
 }
 
-/// A gateway that takes game processes of all these names from the agent.
+/// A gateway that takes game processes of three names from the agent.
 fn gateway(folder: &Folder, port: u16) -> Daemon {
-    const BACKENDS: [&str; 3] = ["arena", "plaza", "shooter"];
+    Daemon::start(&gateway_text(folder, port, &["arena", "plaza", "shooter"]))
+}
+
+/// The file of one that takes game processes of all these names.
+fn gateway_text(folder: &Folder, port: u16, backends: &[&str]) -> Text {
     let mut text = Text::new();
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
-    text.listener = text.listener.replace("[\"arena\"]", &format!("{BACKENDS:?}"));
+    text.listener = text.listener.replace("[\"arena\"]", &format!("{backends:?}"));
     text.listener.push_str("route = \"least-players\"\n");
     let row = |name: &str| {
         format!("[[backend]]\nname = \"{name}\"\nlink = \"bundle\"\nslots = 4\ngrace = \"1m\"\n")
     };
-    text.backends = BACKENDS.map(row).concat();
+    text.backends = backends.iter().map(|name| row(name)).collect();
     let (path, ip) = (folder.path().display(), own_ip());
     text.more = format!(
         "[[agent]]\nname = \"host-7\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
-         certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = {BACKENDS:?}\n"
+         certificate = \"{path}/gate-1.pem\"\nkey = \"{path}/gate-1.key\"\nbackends = {backends:?}\n"
     );
-    Daemon::start(&text)
+    text
 }
 
 fn game(folder: &Folder, name: &str) -> Program {
@@ -349,4 +354,50 @@ fn an_upgrade_with_another_file_keeps_who_plays_as_a_reload_does() {
     assert_eq!((&retired["retired"], &retired["players"]), (&true.into(), &1.into()), "{retired}");
     player.leave();
     wait_for("the gateway is left", || (status()["gateways"].as_array()?.len() == 1).then_some(()));
+}
+
+/// The gateway's file names the backend of one of them no more, nor does the agent's list there.
+#[test]
+fn players_behind_an_agent_stay_where_the_gateway_retires_their_backend() {
+    for is_upgraded in [false, true] {
+        let (folder, port) = (Folder::new(), own_port());
+        if !certificates(&folder, NAMES) {
+            return;
+        }
+        let mut file = File::new(port);
+        file.backends.push(bundle("plaza"));
+        file.write(&folder);
+        let mut line = Line::of(gateway(&folder, port));
+        let _agent = Agent::start(&folder);
+        let _games = ["arena", "plaza"].map(|name| game(&folder, name));
+        for name in ["arena", "plaza"] {
+            takes_players(&line.daemon, name, true);
+        }
+        let listener = line.daemon.listener;
+        let mut players = [1, 2].map(|id| Player::connected(listener, id, KEY_HEX));
+        let mut play = || players.iter_mut().for_each(|player| player.echo(b"on it goes"));
+        play();
+        line.daemon.rewrite(&gateway_text(&folder, port, &["arena"]));
+        if is_upgraded {
+            let (code, said) = line.upgrade();
+            assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+        } else {
+            let page = line.daemon.post("/reload");
+            assert_eq!(page.status, 200, "{}", page.body);
+        }
+        wait_for("the new list", || {
+            let backends = line.daemon.status()["agents"][0]["backends"].clone();
+            let named: Vec<_> = backends.as_array()?.iter().map(|it| it["name"].clone()).collect();
+            (named == ["arena"]).then_some(())
+        });
+        play();
+        line.daemon.post("/deny?client=77");
+        play();
+        let mut newcomer = Player::connected(listener, 3, KEY_HEX);
+        newcomer.echo(b"at the other one");
+        play();
+        let status = line.daemon.status();
+        assert_eq!(status["agents"][0]["trunks"], 1, "{}", line.daemon.log());
+        assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+    }
 }

@@ -12,7 +12,7 @@ use ringgate::config::{
     TokenReuse, Unreal, UnrealMode, Workers,
 };
 
-use crate::config_mistakes::KEY;
+use crate::config_mistakes::{GOOD, KEY};
 use crate::folder::{Folder, IDENTITY};
 
 /// The example that ships with the daemon.
@@ -327,6 +327,22 @@ fn the_shipped_example_is_good() {
     assert_eq!(netcode.keys.len(), 1);
     assert_eq!(config.backends[0].slots, 64);
     assert!(config.notices().is_empty(), "{:?}", config.notices());
+}
+
+#[test]
+fn which_login_of_a_client_id_wins_is_what_the_file_says() {
+    let after = Duration::from_secs(2);
+    for (text, expected) in [
+        ("", Some(after)),
+        ("unique_clients = \"gateway\"\n", Some(after)),
+        ("replace_after = \"5s\"\n", Some(Duration::from_secs(5))),
+        ("unique_clients = \"newest\"\n", None),
+        ("unique_clients = \"newest\"\nreplace_after = \"5s\"\n", None),
+    ] {
+        let config = parse(&GOOD.replacen("keys = ", &format!("{text}keys = "), 1));
+        let Protocol::Netcode(netcode) = &config.listeners[0].protocol else { panic!("netcode") };
+        assert_eq!((netcode.replace_after, &netcode.unique_in), (expected, &None), "{text}");
+    }
 }
 
 #[test]

@@ -525,8 +525,14 @@ impl Game {
                 backend.wait(Some(Duration::from_millis(10))).expect("a wait");
                 let mut events = backend.poll().expect("a poll");
                 while let Some((event, outbox)) = events.next() {
-                    if let Event::Payload { session, bytes } = event {
-                        let _ = outbox.send(session, bytes);
+                    match event {
+                        Event::Payload { session, bytes } => {
+                            let _ = outbox.send(session, bytes);
+                        }
+                        Event::Message { session, channel, bytes } => {
+                            let _ = outbox.send_message(session, channel, bytes, None);
+                        }
+                        _ => {}
                     }
                 }
                 backend.flush();

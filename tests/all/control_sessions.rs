@@ -174,3 +174,30 @@ fn a_backend_without_slots_takes_nobody() {
     daemon.ready();
     let _player = Player::connected(daemon.listener, 2, KEY_HEX);
 }
+
+/// A player whose client has crashed comes back with a new token. One that cannot come in ends
+/// nobody's session.
+#[test]
+fn another_login_of_a_client_id_replaces_a_session_where_it_has_room() {
+    for rules in ["replace_after = \"500ms\"\n", "unique_clients = \"newest\"\n"] {
+        let mut text = Text::new();
+        text.gateway = text.gateway.replace("workers = 1", "workers = 2");
+        text.listener.push_str(rules);
+        let daemon = Daemon::start(&text);
+        let _game = Game::start(&daemon, "arena");
+        daemon.ready();
+        let mut older = Player::connected(daemon.listener, 1, KEY_HEX);
+        older.echo(b"here");
+        assert_eq!(daemon.post("/drain?backend=arena").status, 200);
+        assert_eq!(Player::new(daemon.listener, 1, KEY_HEX).ended(), State::Denied);
+        older.echo(b"still here");
+        assert_eq!(daemon.post("/undrain?backend=arena").status, 200);
+        let mut newer = Player::connected(daemon.listener, 1, KEY_HEX);
+        newer.echo(b"at once");
+        assert_eq!(older.ended(), State::Disconnected, "{rules}");
+        newer.echo(b"alone");
+        let status = daemon.status();
+        assert_eq!(status["sessions_closed"]["newer_login"], 1, "{rules}");
+        assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
+    }
+}

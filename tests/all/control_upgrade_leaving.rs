@@ -11,6 +11,7 @@ use ringgate_worker::handover::Message;
 use crate::control_listeners::{address_of, reload, shown, with};
 use crate::control_rig::{Game, KEY_HEX, Player, Text, wait_for};
 use crate::control_upgrade_kinds::{Edit, Fleet, Numbered, file};
+use crate::delivery_ways::{DELIVERS, exchange, player as message_player};
 use crate::gateway_rig::on_both_drivers;
 use crate::own::own_address;
 use crate::unreal_rig::Player as UnrealPlayer;
@@ -181,6 +182,104 @@ fn an_earlier_release_is_told_why_it_cannot_have_what_drains() {
     let log = line.daemon.log();
     assert!(log.contains("does not go on with what drains (listener us)"), "{log}");
     guest.echo(b"still here");
+}
+
+/// A server that one listener's players are at, whom the file sends there no more, is no other
+/// protocol's while they are: neither by an upgrade nor by two reloads.
+#[test]
+fn a_server_whose_players_are_still_there_is_not_listed_behind_another_protocol() {
+    let mut fleet = Fleet::start(Choice::Mmsg);
+    let all = file(Choice::Mmsg, &fleet.servers, Edit::None);
+    let udp = fleet.listener("udp").expect("it is in the config");
+    let mut player = Player::connected(udp, 2, KEY_HEX);
+    player.echo(b"here");
+    let spare =
+        "[[backend]]\nname = \"spare\"\nlink = \"udp\"\naddress = \"127.0.0.9:9\"\nslots = 4\n";
+    let lists = |text: &Text, from: &str, to: &str| {
+        let more = text.more.replace(from, to);
+        assert_ne!(more, text.more, "{from}");
+        Text { more, ..text.clone() }
+    };
+    let mut unlisted = lists(&all, "backends = [\"udp-1\"]", "backends = [\"spare\"]");
+    unlisted.more.push_str(spare);
+    let moved = lists(&unlisted, "backends = [\"any-1\"]", "backends = [\"udp-1\"]");
+    let moved = lists(&moved, "backend = \"any-1\"", "backend = \"udp-1\"");
+
+    fleet.line.daemon.rewrite(&moved);
+    let (code, said) = fleet.line.upgrade();
+    assert_eq!(code, Some(1), "{said}");
+    let why = "listener any: backend udp-1 has players who speak netcode; try again when they have left it";
+    assert!(said.contains(why), "{said}");
+    player.echo(b"still here");
+
+    let refused = |fleet: &Fleet| {
+        fleet.line.daemon.rewrite(&moved);
+        let page = fleet.line.daemon.post("/reload");
+        assert_eq!(page.status, 422, "{}", page.body);
+        page.body
+    };
+    let body = refused(&fleet);
+    assert!(body.contains("take it out there first"), "{body}");
+    reload(&fleet.line.daemon, &unlisted);
+    for _ in 0..2 {
+        let body = refused(&fleet);
+        assert!(body.contains(why), "{body}");
+        player.echo(b"still here");
+        fleet.line.daemon.rewrite(&unlisted);
+        fleet.upgrade();
+    }
+    player.leave();
+    let is_gone = || fleet.sessions().is_empty().then_some(());
+    wait_for("the player's end", is_gone);
+    reload(&fleet.line.daemon, &moved);
+    let mut plain = Numbered::new(fleet.listener("any").expect("it is in the config"));
+    plain.echo();
+    plain.echo();
+}
+
+/// Game processes whose backends the next process's file does not name keep their links, whatever
+/// that tells its workers later.
+#[test]
+fn players_of_removed_backends_play_on_whatever_changes_after_an_upgrade() {
+    let mut text = text("mmsg");
+    text.more = with(&text, "whole", "127.0.0.1:0").more.replace("\"arena\"", "\"hall\"");
+    text.more.push_str(DELIVERS);
+    text.more.push_str(&text.backends.replace("arena", "hall"));
+    let mut line = Line::start(&text);
+    let _games = ["arena", "hall"].map(|name| Game::start(&line.daemon, name));
+    line.daemon.ready();
+    let mut whole = message_player(address_of(&line.daemon, "whole"), 2);
+    let mut plain = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let mut play = |after: &str| {
+        eprintln!("after {after}");
+        plain.echo(after.as_bytes());
+        exchange(&mut whole);
+    };
+    play("a start");
+    line.daemon.post("/drain?backend=hall&deadline_ms=3600000");
+    let renamed = |part: &str| part.replace("\"arena\"", "\"a\"").replace("\"hall\"", "\"h\"");
+    let other = Text {
+        listener: renamed(&text.listener),
+        backends: renamed(&text.backends),
+        more: renamed(&text.more),
+        ..text
+    };
+    line.daemon.rewrite(&other);
+    let (code, said) = line.upgrade();
+    assert_eq!(code, Some(0), "{said}\n{}", line.daemon.log());
+    play("an upgrade with a drain that has a deadline");
+    for (what, path) in [
+        ("a ban", "/deny?client=77"),
+        ("a reload", "/reload"),
+        ("a drain", "/drain?backend=a&deadline_ms=3600000"),
+        ("its end", "/undrain?backend=a"),
+    ] {
+        let page = line.daemon.post(path);
+        assert_eq!(page.status, 200, "{path}: {}", page.body);
+        play(what);
+    }
+    let status = line.daemon.status();
+    assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
 }
 
 /// What a reload has taken out of the config drains until the moment that an operator has named.

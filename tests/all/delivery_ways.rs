@@ -54,7 +54,7 @@ pub(crate) fn player(server: SocketAddr, client_id: u64) -> Client {
 
 /// Messages of every kind go to a game that sends them back. Reliable ones come once; each has its
 /// report.
-fn exchange(client: &mut Client) {
+pub(crate) fn exchange(client: &mut Client) {
     let large: Vec<u8> = (0..LARGE_BYTES).map(|n| ((n * 7) >> 3) as u8).collect();
     let mut missing = vec![
         (Channel::Reliable(255), large),

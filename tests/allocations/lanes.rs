@@ -129,7 +129,7 @@ fn a_worker_with_lanes_allocates_nothing_once_it_is_warm() {
     let gateway = tls::Gateway::new(provider(), identity!("gateway")).expect("good files");
     let bind = SocketAddr::from(([127, 0, 0, 1], 0));
     let (name, backends) = ("host-7".to_owned(), vec!["arena".to_owned()]);
-    let rules = vec![Rule { name, bind, gateway, backends }];
+    let rules = vec![Rule { name, bind, gateway, known: backends.clone().into(), backends }];
     let opened = trunks.open(&rules).expect("loopback");
     let address = opened.addresses().next().expect("it is bound");
     trunks.adopt(rules, opened).expect("descriptors are left");

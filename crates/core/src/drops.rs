@@ -99,7 +99,7 @@ drop_reasons! {
     /// The listener has `max_sessions` sessions (the player was sent a denial).
     RequestSessionsFull = "request_sessions_full",
     /// The token has had its session, and its address is in a handshake with another one: a
-    /// recorded request.
+    /// recorded request. On a plain listener: a session with another token was just heard there.
     TokenSuperseded = "token_superseded",
     /// The source's address has as many sessions as one address may have (a netcode player was sent
     /// a denial).

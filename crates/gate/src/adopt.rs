@@ -116,6 +116,7 @@ impl Common {
     /// A session has come from the process before. Where no listener sends players to its backend
     /// any more, what is spoken there is what such sessions speak.
     pub(crate) fn go_on_speaking(&mut self, backend: BackendId, front: Front) {
+        self.claims.note_spoken(backend, front as u8);
         let state = &mut self.links.backends[backend];
         if !state.is_routed && !state.front.asks_servers() {
             state.front = front;

@@ -6,25 +6,43 @@
 //! tell which player an answer is for.
 
 use crate::front::Front;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, ListenerId};
 use crate::setup::{Listener, Phase, Setup};
 
 /// Why listeners cannot serve as `setup` says while the players of `before` are there, if they
-/// cannot: a sentence.
-pub fn clash(setup: &Setup, before: &Setup) -> Option<String> {
+/// cannot: a sentence. `spoken` says what the players of a backend of `setup` speak, if it has any:
+/// they may be those of a listener that names it no more.
+pub fn clash(
+    setup: &Setup,
+    before: &Setup,
+    spoken: impl Fn(BackendId) -> Option<Front>,
+) -> Option<String> {
     let serving = setup.listeners.iter().filter(|listener| listener.phase == Phase::Serving);
     let mut pairs = serving.flat_map(|it| it.backends.iter().map(move |backend| (it, *backend)));
     pairs.find_map(|(listener, backend)| {
-        let is_another = |other: &&Listener| {
-            let fronts = [*other, listener].map(|it| Front::of(&it.protocol));
-            fronts[0] != fronts[1] && has(before, other, setup, backend)
+        let front = Front::of(&listener.protocol);
+        let is_another = |(_, other): &(ListenerId, &Listener)| {
+            Front::of(&other.protocol) != front && has(before, other, setup, backend)
         };
-        let other = before.listeners.iter().find(is_another)?;
-        let (name, spoken) = (&other.name, Front::of(&other.protocol).word());
-        Some(format!(
-            "listener {}: backend {} is behind listener {name}, whose players speak {spoken}; try again when that one has gone",
-            listener.name, setup.backends[backend].name
-        ))
+        let why = match before.listeners.pairs().find(is_another) {
+            Some((number, other)) => {
+                let (name, word) = (&other.name, Front::of(&other.protocol).word());
+                let now = setup.listeners.get(number);
+                let goes_on = now.is_some_and(|it| it.phase == Phase::Serving && it.name == *name);
+                let then = if goes_on {
+                    "take it out there first, and try again when they have left it"
+                } else {
+                    "try again when that one has gone"
+                };
+                format!("is behind listener {name}, whose players speak {word}; {then}")
+            }
+            None => {
+                let word = spoken(backend).filter(|spoken| *spoken != front)?.word();
+                format!("has players who speak {word}; try again when they have left it")
+            }
+        };
+        let (name, backend) = (&listener.name, &setup.backends[backend].name);
+        Some(format!("listener {name}: backend {backend} {why}"))
     })
 }
 

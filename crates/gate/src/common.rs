@@ -177,6 +177,7 @@ impl Common {
     pub(crate) fn count_session(&mut self, listener: ListenerId, backend: BackendId) {
         self.listeners[listener].traffic.sessions_opened += 1;
         self.links.backends[backend].traffic.sessions_opened += 1;
+        self.claims.note_spoken(backend, self.front(listener) as u8);
         self.counters.sessions_opened += 1;
     }
 

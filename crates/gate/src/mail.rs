@@ -9,7 +9,7 @@ use crate::setup::Setup;
 use crate::store::table::Address;
 use crate::survey::Survey;
 use crate::trace::Trace;
-use ringgate_batch::{LocalIp, SocketId};
+use ringgate_batch::{Endpoint, LocalIp, SocketId};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_link::bundle::SessionId;
 
@@ -56,9 +56,9 @@ pub enum Mail {
 #[derive(Clone, Copy, Debug)]
 pub struct Rivalry {
     pub(crate) session: SessionId,
-    /// The other login has proved its address: the session ends if it is silent. Otherwise it is
-    /// only noted whether it is.
-    pub(crate) is_proven: bool,
+    /// Where the other login has proved to be, and where it would play: the session ends if it is
+    /// silent and the login has room then. Without, it is only noted whether it is silent.
+    pub(crate) proven: Option<(Endpoint, BackendId)>,
 }
 
 /// Which worker an address belongs to.

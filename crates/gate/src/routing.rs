@@ -18,16 +18,28 @@ impl Common {
         user_data: &UserData,
         is_open: impl Fn(BackendId) -> bool,
     ) -> Result<BackendId, NoRoom> {
+        let found = self.find_backend(listener, client_id, user_data, is_open);
+        let sessions_max = self.setup.listeners[listener].sessions_max;
+        if found != Err(NoRoom::Draining) && self.claims.sessions(listener) >= sessions_max {
+            return Err(NoRoom::SessionsFull);
+        }
+        let backend = found?;
+        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+    }
+
+    /// The same for a player who may have the room of a session that it replaces.
+    pub(crate) fn find_backend(
+        &self,
+        listener: ListenerId,
+        client_id: u64,
+        user_data: &UserData,
+        is_open: impl Fn(BackendId) -> bool,
+    ) -> Result<BackendId, NoRoom> {
         if self.takes_nobody(listener) {
             return Err(NoRoom::Draining);
         }
-        let rules = &self.setup.listeners[listener];
-        if self.claims.sessions(listener) >= rules.sessions_max {
-            return Err(NoRoom::SessionsFull);
-        }
         let routed = self.route(listener, client_id, user_data, is_open);
-        let backend = routed.ok_or_else(|| self.why_no_backend(listener, user_data))?;
-        if self.claims.has_free_slot(backend) { Ok(backend) } else { Err(NoRoom::BackendFull) }
+        routed.ok_or_else(|| self.why_no_backend(listener, user_data))
     }
 
     /// Claims a place at the backend that a player is sent to, where players have no tokens and
@@ -53,6 +65,7 @@ impl Common {
             allows_reuse: true,
             random: 0,
         })?;
+        self.claims.note_spoken(backend, self.front(listener) as u8);
         Ok(claim)
     }
 

@@ -328,7 +328,7 @@ fn gateway(bind: SocketAddr, slices: &Slices, mut flow: Flow) -> Outcome {
     let mut trunks = Trunks::new(settings);
     let gateway = tls::Gateway::new(provider(), identity!("gateway"))?;
     let (name, backends) = ("host-7".to_owned(), vec!["arena-1".to_owned()]);
-    let rules = vec![Rule { name, bind, gateway, backends }];
+    let rules = vec![Rule { name, bind, gateway, known: backends.clone().into(), backends }];
     let opened = trunks.open(&rules)?;
     trunks.adopt(rules, opened)?;
     println!("ready");

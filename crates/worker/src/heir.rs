@@ -18,7 +18,7 @@ use super::feed::Feed;
 use super::shell::Shell;
 use super::thread::{Parts, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
-use crate::handover::{CardGiven, Facts, Given, LeavingRow, SocketRow};
+use crate::handover::{BackendRow, CardGiven, Facts, Given, LeavingRow, SocketRow};
 use listeners::Found;
 use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_core::carry::Maps;
@@ -26,7 +26,7 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::handover::{Arrived, Format, Import, Kept, Leaving, SharedImport};
 use ringgate_gate::{
-    Allowed, Backend, Claims, Denied, LinkKind, ListenerId, Now, Seed, Setup, WorkerId,
+    Allowed, Backend, Claims, Denied, Front, LinkKind, ListenerId, Now, Seed, Setup, WorkerId,
     WorkerIndex, clash,
 };
 use ringgate_io::{AnyDriver, SocketKind};
@@ -124,7 +124,7 @@ impl<'a> Heir<'a> {
             Ok((number, row))
         });
         let leaving = leaving.collect::<Result<Vec<_>, String>>()?;
-        if let Some(refusal) = clash(&setup, &setup) {
+        if let Some(refusal) = clash(&setup, &setup, |id| spoken(facts, &setup.backends[id])) {
             return Err(refusal);
         }
         predecessor.reserve(&mut setup);
@@ -477,9 +477,14 @@ fn is_such(fd: &OwnedFd, kind: SocketKind) -> Result<(), String> {
 /// reload keeps them.
 fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Result<(), String> {
     let own = setup.backends.len();
-    for row in facts.retired.iter().chain(&facts.backends) {
+    // Those without players last. They are kept because some may come before the barrier, as far as
+    // there is room.
+    let is_empty = |row: &&BackendRow| row.players == Some(0);
+    let rows = || facts.retired.iter().chain(&facts.backends);
+    for row in rows().filter(|row| !is_empty(row)).chain(rows().filter(is_empty)) {
         let kept = kept(&row.name, row.address, row.slots, row.grace_ns);
-        if !setup.backends.iter().any(|known| known.is_same(&kept)) {
+        let has_room = !is_empty(&row) || setup.backends.len() < BACKENDS_MAX;
+        if has_room && !setup.backends.iter().any(|known| known.is_same(&kept)) {
             setup.backends.push(kept);
         }
     }
@@ -501,6 +506,13 @@ fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Resu
         }
     }
     Ok(())
+}
+
+/// What the players of a backend speak, or those who may come, as far as the other process says.
+fn spoken(facts: &Facts, backend: &Backend) -> Option<Front> {
+    let mut rows = facts.retired.iter().chain(&facts.backends);
+    let is_it = |row: &&BackendRow| kept(&row.name, row.address, 0, 0).is_same(backend);
+    rows.find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
 }
 
 fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> Backend {
@@ -525,3 +537,55 @@ const OLDER_GRACE_NS: u64 = 30_000_000_000;
 const OLDER_SLOTS: u32 = 256;
 
 const TOO_FEW: &str = "what was given is not what was announced";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a process says that has backends with players, and without.
+    fn facts(with_players: usize, without: usize) -> Facts {
+        let row = |at: usize, players: u32| BackendRow {
+            name: format!("old-{at}"),
+            address: None,
+            slots: 4,
+            grace_ns: 1,
+            front: None,
+            players: Some(players),
+        };
+        let empty = (0..without).map(|at| row(at, 0));
+        let rows: Vec<_> =
+            empty.chain((without..without + with_players).map(|at| row(at, 1))).collect();
+        let facts = serde_json::json!({
+            "release": "0.1.0", "pid": 1, "generation": 1, "workers": 2, "epoch_ns": 0,
+            "started_unix_s": 0, "run_dir": "/run", "has_links": false, "layout_bytes": 0,
+            "retired": [], "listeners": [], "backends": rows,
+        });
+        serde_json::from_value(facts).expect("facts")
+    }
+
+    #[test]
+    fn backends_without_players_are_kept_as_far_as_there_is_room() {
+        let own = |count: usize| {
+            let all = (0..count).map(|at| kept(&format!("new-{at}"), None, 4, 1)).collect();
+            Setup::new(Vec::new(), all, 1)
+        };
+        let none = Format::of(&own(0), 2, [1; 16]);
+        for (with_players, without, own_count, fits) in [
+            (1, BACKENDS_MAX - 1, BACKENDS_MAX - 1, true),
+            (10, 100, BACKENDS_MAX - 20, true),
+            (10, 100, 5, true),
+            (2, 0, BACKENDS_MAX - 1, false),
+        ] {
+            let mut setup = own(own_count);
+            let done = keep_backends(&mut setup, &facts(with_players, without), &none);
+            assert_eq!(done.is_ok(), fits, "{done:?}");
+            if fits {
+                let sum = own_count + with_players + without;
+                assert_eq!(setup.backends.len(), sum.min(BACKENDS_MAX));
+                let of_players = setup.backends.iter().skip(own_count).take(with_players);
+                let first = format!("old-{without}");
+                assert_eq!(of_players.clone().next().map(|it| &*it.name), Some(&*first));
+            }
+        }
+    }
+}

@@ -13,7 +13,7 @@ use super::{find, needs_restart};
 use crate::config::{self, Config};
 use crate::control::plan::{self, Links};
 use ringgate_core::limits::LISTENERS_MAX;
-use ringgate_gate::{Front, ListenerId, Phase, Setup};
+use ringgate_gate::{BackendId, Front, ListenerId, Phase, Setup};
 use ringgate_worker::handover::MadeWith;
 
 /// What the control thread knows of listeners beside what workers were told.
@@ -25,6 +25,8 @@ pub(in crate::control) struct Known<'a> {
     pub(in crate::control) made_with: &'a dyn Fn(ListenerId) -> Option<&'a MadeWith>,
     /// Whether every worker has closed a listener.
     pub(in crate::control) is_vacant: &'a dyn Fn(ListenerId) -> bool,
+    /// What the players of a backend speak, if it has any.
+    pub(in crate::control) spoken: &'a dyn Fn(BackendId) -> Option<Front>,
     /// Which sockets toward game processes were made at the start.
     pub(in crate::control) links: Links,
     /// Whose sockets take what is sent to an address.

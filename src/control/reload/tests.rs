@@ -95,6 +95,7 @@ impl Running {
             fronts: &[Front::Netcode, Front::Plain],
             made_with: &made_with,
             is_vacant: &|_| true,
+            spoken: &|_| None,
             holder_of: &holder_of,
             links: self.links,
         };

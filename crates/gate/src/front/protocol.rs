@@ -1,7 +1,9 @@
 //! The list of protocols, with what each of them is called.
 
 use crate::front::{netcode, plain, unreal};
+use crate::ids::BackendId;
 use crate::setup::Protocol;
+use crate::shared::claims::Claims;
 use ringgate_batch::filter::Filter;
 #[cfg(test)]
 use ringgate_batch::filter::Rule;
@@ -50,6 +52,16 @@ impl Front {
             #[cfg(test)]
             Self::Third => "third",
         }
+    }
+
+    /// The protocol of this word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|front| front.word() == word)
+    }
+
+    /// What the players of a backend speak; `None` where it has none.
+    pub fn of_players(claims: &Claims, backend: BackendId) -> Option<Self> {
+        Self::ALL.get(usize::from(claims.spoken(backend)?)).copied()
     }
 
     /// Whether it asks its servers itself, in its own protocol, if they are there.

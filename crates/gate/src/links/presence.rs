@@ -5,6 +5,8 @@
 //! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
 //! sending it an empty one now and then.
 
+use arrayvec::ArrayVec;
+
 use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
@@ -24,23 +26,51 @@ impl Common {
     /// soon. One that no backend allows is told so in the turn that follows.
     pub(crate) fn handle_link_accepted(&mut self, socket: SocketId, credentials: Credentials) {
         let is_barred = !self.links.may_connect.admits(credentials);
-        let unidentified =
-            self.links.all.iter().flatten().filter(|link| link.is_waiting_for_hello());
-        let users = unidentified.map(|link| link.credentials.uid);
-        let (mut all, mut same) = (0, 0);
-        users.for_each(|uid| (all, same) = (all + 1, same + usize::from(uid == credentials.uid)));
-        if !is_barred && (all >= UNIDENTIFIED_LINKS_MAX || same >= UNIDENTIFIED_LINKS_PER_USER_MAX)
-        {
+        if !is_barred && !self.make_room_for_nameless(credentials) {
             self.count_refusal(LinkRefusal::TooManyNameless, Some(credentials));
             return self.requests.push_back(Request::CloseSocket(socket));
         }
         let free = self.links.all.ids().find(|at| self.links.all[*at].is_none());
         let at = free.unwrap_or_else(|| self.links.all.push(None));
         let mut link = Link::new(socket, credentials);
+        self.links.connected_count += 1;
+        link.serial = self.links.connected_count;
         link.is_barred = is_barred;
         self.links.all[at] = Some(link);
         self.links.has_unsettled = true;
         self.roles.assign(socket, Role::Link(at));
+    }
+
+    /// Whether one more process may wait to say who it is. Where its user has as many as one may
+    /// have, the oldest goes of the process that has most: who is silent keeps nobody else out.
+    fn make_room_for_nameless(&mut self, of: Credentials) -> bool {
+        let all = self.links.all.pairs();
+        let waiting = all.filter_map(|(at, link)| Some((at, link.as_ref()?)));
+        let waiting = waiting.filter(|(_, link)| link.is_waiting_for_hello());
+        let (mut count, mut users) = (0, ArrayVec::<_, NAMELESS_PER_USER_MAX>::new());
+        for (at, link) in waiting {
+            count += 1;
+            if link.credentials.uid == of.uid {
+                let _ = users.try_push((at, link.credentials, link.serial));
+            }
+        }
+        let its = |pid: u32| users.iter().filter(|(_, whose, _)| whose.pid == pid).count();
+        // Of a process in another namespace the kernel does not say which one it is.
+        if count >= NAMELESS_MAX || of.pid != 0 && its(of.pid) >= NAMELESS_PER_PROCESS_MAX {
+            return false;
+        }
+        if users.is_full() {
+            let most = users.iter().map(|(_, whose, _)| its(whose.pid)).max();
+            let whose = users.iter().filter(|(_, whose, _)| Some(its(whose.pid)) == most);
+            if let Some(&(oldest, whose, _)) = whose.min_by_key(|(.., serial)| *serial)
+                && let Some(lost) = self.links.all[oldest].take()
+            {
+                self.count_refusal(LinkRefusal::TooManyNameless, Some(whose));
+                self.close_socket(lost.socket);
+                self.release_backlog(&lost);
+            }
+        }
+        true
     }
 
     /// A process that has restarted may say hello in the very turn in which its last link ends.
@@ -119,6 +149,7 @@ impl Turn<'_> {
         for at in self.common.links.all.ids() {
             let Some(link) = &self.common.links.all[at] else { continue };
             let allow = match link.backend.map(|backend| &self.common.setup.backends[backend]) {
+                Some(Backend { retired: true, .. }) => continue,
                 Some(Backend { link: LinkKind::Bundle { allow }, .. }) => allow,
                 _ => &self.common.links.may_connect,
             };
@@ -239,10 +270,13 @@ fn undrained(writer: &mut Writer<'_>) -> bool {
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// Processes of one user that may be connected to the link socket without having said who they are.
+/// Links of one user on which nobody has said yet which backend it is.
 /// Those of a host that all come back to a restarted gateway are accepted a few at a time, and have
 /// said it by the next turn.
-const UNIDENTIFIED_LINKS_PER_USER_MAX: usize = 32;
+const NAMELESS_PER_USER_MAX: usize = 32;
 
-/// Such processes of all users that may connect.
-const UNIDENTIFIED_LINKS_MAX: usize = 1024;
+/// Such links of one process: as many as are accepted at a time.
+const NAMELESS_PER_PROCESS_MAX: usize = 16;
+
+/// Such links of all users that may connect.
+const NAMELESS_MAX: usize = 1024;

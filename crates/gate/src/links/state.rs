@@ -21,6 +21,8 @@ use ringgate_link::bundle::{
 pub(crate) struct Link {
     pub(crate) socket: SocketId,
     pub(crate) credentials: Credentials,
+    /// How many have connected before; 0 where that was to another process.
+    pub(crate) serial: u64,
     /// No backend allows the process: it is told so in the turn in which it has connected.
     pub(crate) is_barred: bool,
     /// The backend it is, once it has said hello and was let in.
@@ -80,6 +82,7 @@ impl Link {
         Self {
             socket,
             credentials,
+            serial: 0,
             is_barred: false,
             backend: None,
             version: VERSION_MIN,
@@ -378,6 +381,7 @@ impl Carry for Link {
         let Self {
             socket,
             credentials,
+            serial: _,
             is_barred,
             backend,
             version,

@@ -8,6 +8,8 @@ use ringgate_batch::SocketId;
 
 pub(crate) struct Links {
     pub(crate) all: IdVec<LinkId, Option<Link>>,
+    /// How many processes have connected.
+    pub(crate) connected_count: u64,
     pub(crate) backends: IdVec<BackendId, BackendState>,
     /// When to look for udp backends that are gone; `u64::MAX` while none is.
     pub(crate) next_probe_ns: u64,
@@ -45,6 +47,7 @@ impl Links {
     pub(crate) fn new(places: usize) -> Self {
         Self {
             all: IdVec::new(),
+            connected_count: 0,
             backends: IdVec::new(),
             next_probe_ns: u64::MAX,
             open: Vec::new(),

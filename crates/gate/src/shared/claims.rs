@@ -15,7 +15,7 @@ pub(crate) mod handed;
 pub(crate) mod history;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{BackendId, IdVec, ListenerId, Slot};
@@ -92,6 +92,8 @@ pub struct Claims {
     hashes: HashKey,
     /// Players of each backend: read without the lock to route.
     players: IdVec<BackendId, AtomicU32>,
+    /// What those players speak, by its number.
+    spoken: IdVec<BackendId, AtomicU8>,
     /// Sessions of each listener.
     sessions: IdVec<ListenerId, AtomicU32>,
     cookies: Cookies,
@@ -202,6 +204,7 @@ impl Claims {
             tells_joins: AtomicBool::new(false),
             hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            spoken: (0..BACKENDS_MAX).map(|_| AtomicU8::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
             homes: Homes::new(limits.sessions_max, key),
@@ -397,6 +400,24 @@ impl Claims {
         self.lock().check_source(listener, source, limits)
     }
 
+    /// Whether a source may have another session at a backend once one has gone. Only a hint, too.
+    pub(crate) fn has_room_instead_of(
+        &self,
+        gone: &Claim,
+        backend: BackendId,
+        source: &Endpoint,
+        limits: &Limits,
+    ) -> Result<(), DropReason> {
+        if gone.backend != backend && !self.has_free_slot(backend) {
+            return Err(DropReason::ResponseBackendFull);
+        }
+        let mut inner = self.lock();
+        inner.leave_source(gone.listener, &gone.source);
+        let allowed = inner.check_source(gone.listener, source, limits);
+        inner.enter_source(gone.listener, &gone.source);
+        allowed
+    }
+
     /// Takes a session along to where its player has moved, if that address and that block may have
     /// another one: otherwise an attacker could collect the sessions of many addresses at one.
     pub(crate) fn relocate(
@@ -430,6 +451,16 @@ impl Claims {
     /// Players at a backend, over all workers and listeners.
     pub fn players(&self, backend: BackendId) -> u32 {
         self.players[backend].load(Ordering::Relaxed)
+    }
+
+    /// A player of a backend speaks this, as all of them do.
+    pub(crate) fn note_spoken(&self, backend: BackendId, front: u8) {
+        self.spoken[backend].store(front, Ordering::Relaxed);
+    }
+
+    /// The number of what a backend's players speak; `None` where it has none.
+    pub(crate) fn spoken(&self, backend: BackendId) -> Option<u8> {
+        (self.players(backend) > 0).then(|| self.spoken[backend].load(Ordering::Relaxed))
     }
 
     /// Sessions of a listener, over all workers.

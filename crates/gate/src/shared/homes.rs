@@ -68,6 +68,8 @@ impl Homes {
 }
 
 impl Workers {
+    pub(crate) const NONE: Self = Self(0);
+
     #[inline]
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0

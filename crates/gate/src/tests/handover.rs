@@ -18,12 +18,13 @@ use std::sync::{Arc, LazyLock};
 
 use super::clients::{Player, Scribe};
 use super::games::{Game, Heard};
-use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, plain_setup};
+use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, netcode_rules, plain_setup};
 use crate::gate::Gate;
 use crate::handover::{Rehearsal, Succession, succeed};
 use crate::now::Now;
 use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
+use ringgate_core::proto::replay::Policy;
 use ringgate_link::bundle::Hello;
 
 /// Whether a test is to hand its gate over now, after so many turns.
@@ -131,6 +132,32 @@ fn a_player_plays_on_and_its_game_hears_of_nothing() {
     rig.provokes(DropReason::ReplayDuplicate, |rig| {
         rig.deliver(home(1), &scribe.payload(2, b"before"));
     });
+}
+
+/// The numbers that were used are used, and late ones come as far behind as before: a window keeps
+/// the size that it has.
+#[test]
+fn a_player_plays_on_where_the_file_has_another_replay_window() {
+    for size_bits in [64, 1024] {
+        let (mut rig, game, scribe) = playing();
+        rig.deliver(home(1), &scribe.payload(300, b"before"));
+        let mut setup = plain_setup();
+        setup.incarnation = rig.host.gate().setup().incarnation;
+        netcode_rules(&mut setup).replay = Policy::new(size_bits, 0).expect("a power of two");
+        let (_, succession) = rehearse(&[rig.host.gate()], &Arc::new(setup), rig.now);
+        let [gate] = succession.gates.try_into().ok().expect("one worker");
+        *rig.host.gate_mut() = gate;
+        game.hear(&mut rig);
+        rig.provokes(DropReason::ReplayDuplicate, |rig| {
+            rig.deliver(home(1), &scribe.payload(300, b"before"));
+        });
+        rig.provokes(DropReason::ReplayTooOld, |rig| {
+            rig.deliver(home(1), &scribe.payload(300 - 256, b"too late"));
+        });
+        rig.deliver(home(1), &scribe.payload(300 - 255, b"late"));
+        rig.deliver(home(1), &scribe.payload(301, b"after"));
+        assert_eq!(game.payloads(&mut rig), [&b"late"[..], b"after"], "{size_bits}");
+    }
 }
 
 #[test]

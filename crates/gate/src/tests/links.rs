@@ -202,17 +202,41 @@ fn the_nameless_of_one_user_are_bounded_and_lock_nobody_else_out() {
     rig.turn();
     let refused = rig.requests.clone();
     assert_eq!(refused.len(), 68, "more than 32 wait to say who they are");
-    assert_eq!(refused[0], Asked::Close(links[32]));
+    assert_eq!(refused[0], Asked::Close(links[0]), "the oldest goes first");
     assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 68);
     let game = Game::join(&mut rig, "arena");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
-    let game = Game::on(links[5]);
+    let game = Game::on(links[95]);
     game.hello(&mut rig, "other");
     assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
     rig.requests.clear();
     rig.pass(5_100);
     assert_eq!(rig.requests.len(), 31, "the others had their time");
     assert_eq!(refusals(&rig, LinkRefusal::HelloExpected), 31);
+}
+
+/// One that connects again and again, and its children, keep no other process of their user out.
+#[test]
+fn silent_processes_keep_no_other_process_of_their_user_from_linking() {
+    let mut rig = Rig::new(plain_setup());
+    let connect = |rig: &mut Rig, pid| rig.accept_link(Credentials { pid, ..OUR_USER });
+    let first: Vec<_> = (0..20).map(|_| connect(&mut rig, 7)).collect();
+    rig.turn();
+    let refused: Vec<_> = first[16..].iter().map(|link| Asked::Close(*link)).collect();
+    assert_eq!(rig.requests, refused, "one process may have 16");
+    rig.requests.clear();
+    rig.pass(10);
+    let second: Vec<_> = (0..14).map(|_| connect(&mut rig, 8)).collect();
+    let others = [9, 10, 11].map(|pid| connect(&mut rig, pid));
+    rig.turn();
+    assert_eq!(rig.requests, [Asked::Close(first[0])], "the oldest of who has most");
+    let game = Game::on(others[0]);
+    game.hello(&mut rig, "arena");
+    assert!(matches!(game.hear(&mut rig)[..], [Heard::Welcome { .. }]));
+    assert_eq!(refusals(&rig, LinkRefusal::TooManyNameless), 5);
+    for link in [first[1], second[0], others[1], others[2]] {
+        assert!(!rig.requests.contains(&Asked::Close(link)), "their time is not over");
+    }
 }
 
 #[test]
@@ -240,15 +264,23 @@ fn a_reload_that_allows_less_ends_links_by_name() {
     assert_eq!(again.hear(&mut rig), goodbye(GoodbyeReason::Unauthorised));
 }
 
-/// A backend that the config no longer has keeps its process and its players.
+/// A backend that the config no longer has keeps its process and its players, also where the next
+/// process does not know whom the config before allowed.
 #[test]
 fn a_retired_backend_keeps_its_link() {
     let (mut rig, game) = ready();
     let mut setup = rig.host.gate().setup().clone();
     setup.backends[BackendId(0)].retired = true;
+    for allow in [Allowed { uids: vec![1000], gids: Vec::new() }, Allowed::default()] {
+        setup.backends[BackendId(0)].link = LinkKind::Bundle { allow };
+        rig.mail(Mail::Setup(setup.clone().into()));
+        rig.turn();
+        assert!(!is_closed(&rig, &game));
+    }
+    setup.backends[BackendId(0)].retired = false;
     rig.mail(Mail::Setup(setup.into()));
     rig.turn();
-    assert!(!is_closed(&rig, &game));
+    assert!(is_closed(&rig, &game), "back in a config that does not allow it");
 }
 
 #[test]

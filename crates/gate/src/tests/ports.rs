@@ -318,3 +318,128 @@ fn a_new_player_on_an_address_that_was_steered_is_let_in() {
     assert_eq!(fleet.rigs[1].sessions(), 1);
     let _ = game;
 }
+
+/// Two players of one address, the second at the last of so many workers, with numbers from `far`
+/// on.
+fn neighbours(workers: u16, far: u64) -> (Fleet, [Scribe; 2]) {
+    let mut fleet = Fleet::new(plain_setup(), workers);
+    let mut join = |at: usize, id: u64, from: Endpoint, number: u64| {
+        let rig = &mut fleet.rigs[at];
+        if id == 1 || at > 0 {
+            Game::join(rig, "arena");
+        }
+        let scribe = Scribe::new(&rig.token(id));
+        scribe.connect(rig, from);
+        rig.deliver(from, &scribe.keep_alive(number));
+        scribe
+    };
+    let first = join(0, 1, home(1), 50);
+    let second = join(usize::from(workers) - 1, 2, moved(), far);
+    (fleet, [first, second])
+}
+
+/// Who plays where, by the workers' own books.
+fn residents(fleet: &Fleet) -> Vec<(u64, Endpoint)> {
+    let all = fleet.rigs.iter().flat_map(|rig| rig.host.gate().sessions());
+    let mut all: Vec<_> = all.map(|it| (it.client_id, it.address)).collect();
+    all.sort_by_key(|(client_id, _)| *client_id);
+    all
+}
+
+#[test]
+fn two_players_whose_ports_their_router_has_swapped_play_on() {
+    for (workers, far) in [(1, 100), (1, 1000), (2, 100), (2, 1000)] {
+        let (mut fleet, [first, second]) = neighbours(workers, far);
+        let last = usize::from(workers) - 1;
+        let heard = |fleet: &Fleet| fleet.rigs.iter().map(|rig| rig.counters().payloads_up).sum();
+        let before: u64 = heard(&fleet);
+        for sequence in 1..=20 {
+            arrive(&mut fleet, last, moved(), &first.payload(50 + sequence, b"first"));
+            arrive(&mut fleet, 0, home(1), &second.payload(far + sequence, b"second"));
+            fleet.pass(100);
+        }
+        assert_eq!(residents(&fleet), [(1, moved()), (2, home(1))], "{workers} {far}");
+        let lost = 2 * 20 - (heard(&fleet) - before);
+        assert!(lost <= 2 * 12, "{workers} {far}: {lost} after a second of silence");
+        // And back again.
+        for sequence in 21..=40 {
+            arrive(&mut fleet, 0, home(1), &first.payload(50 + sequence, b"first"));
+            arrive(&mut fleet, last, moved(), &second.payload(far + sequence, b"second"));
+            fleet.pass(100);
+        }
+        assert_eq!(residents(&fleet), [(1, home(1)), (2, moved())], "{workers} {far}");
+        fleet.pass(4_000);
+        assert_eq!(fleet.rigs.iter().map(Rig::sessions).sum::<usize>(), 2);
+    }
+}
+
+#[test]
+fn three_players_whose_ports_have_gone_round_play_on() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    let port = |at: u64| home(1).with_port(at as u16 % 3 + 1);
+    let scribes = [0, 1, 2].map(|id| Scribe::new(&rig.token(id)));
+    for (at, scribe) in (0..).zip(&scribes) {
+        scribe.connect(&mut rig, port(at));
+        rig.deliver(port(at), &scribe.keep_alive(50 * at + 2));
+    }
+    for sequence in 3..23 {
+        for (at, scribe) in (0..).zip(&scribes) {
+            rig.deliver(port(at + 1), &scribe.payload(50 * at + sequence, b"round"));
+        }
+        rig.pass(100);
+    }
+    game.hear(&mut rig);
+    for (at, scribe) in (0..).zip(&scribes) {
+        rig.deliver(port(at + 1), &scribe.payload(50 * at + 23, b"there"));
+    }
+    assert_eq!(game.payloads(&mut rig), [b"there"; 3]);
+    assert_eq!(rig.sessions(), 3);
+}
+
+/// Neither of who is heard nor of who is silent.
+#[test]
+fn forged_packets_from_a_players_address_move_nobody() {
+    for workers in [1, 2] {
+        let (mut fleet, [first, second]) = neighbours(workers, 100);
+        let last = usize::from(workers) - 1;
+        // Nobody's, and one of the neighbour's that was heard before: from a player's address.
+        let captured = first.payload(60, b"captured");
+        arrive(&mut fleet, 0, home(1), &captured);
+        for ms in [100, 2_000] {
+            fleet.pass(ms);
+            for _ in 0..3 {
+                arrive(&mut fleet, last, moved(), &forged(second.payload(101, b"x")));
+                arrive(&mut fleet, last, moved(), &captured);
+            }
+            assert_eq!(residents(&fleet), [(1, home(1)), (2, moved())], "{workers}");
+        }
+        // Who was silent meanwhile is heard at once.
+        let rig = &mut fleet.rigs[last];
+        let before = rig.counters().payloads_up;
+        rig.deliver(moved(), &second.payload(101, b"here"));
+        assert_eq!(rig.counters().payloads_up, before + 1, "{workers}");
+        // While it talks, what another player's session would take is refused there.
+        rig.provokes(DropReason::PacketForged, |rig| {
+            rig.deliver(moved(), &first.payload(200, b"x"));
+        });
+    }
+}
+
+/// What forged packets may cost at the address of a player who is silent is what they may cost at
+/// any other port.
+#[test]
+fn forged_packets_at_a_silent_players_address_are_limited() {
+    let (mut fleet, [_, second]) = neighbours(1, 100);
+    fleet.pass(2_000);
+    let rig = &mut fleet.rigs[0];
+    let mut rest = Vec::new();
+    for n in 0..3000_u64 {
+        rig.deliver(moved(), &forged(second.payload(101 + n % 100, b"x")));
+        rest.push(rig.host.gate().fronts.netcode.verdicts.len());
+    }
+    let trials = rest.iter().filter(|verdicts| **verdicts > 2).count();
+    assert!(trials <= 256, "{trials}: one port has its share");
+    rig.deliver(moved(), &second.payload(300, b"here"));
+    assert_eq!(rig.counters().payloads_up, 1);
+}

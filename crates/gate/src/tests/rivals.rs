@@ -3,6 +3,8 @@
 use super::clients::{Scribe, forged};
 use super::rig::{Fleet, Rig, home, netcode_rules, plain_setup, udp_backend};
 use crate::counters::Ended;
+use crate::ids::{BackendId, ListenerId};
+use crate::mail::Mail;
 use crate::setup::Setup;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
@@ -14,6 +16,14 @@ fn fleet(workers: u16, replace_after_ns: u64) -> Fleet {
     let mut setup = Setup { backends: vec![backend].into(), ..plain_setup() };
     netcode_rules(&mut setup).replace_after_ns = replace_after_ns;
     Fleet::new(setup, workers)
+}
+
+fn tell(fleet: &mut Fleet, setup: Setup) {
+    let setup = std::sync::Arc::new(setup);
+    for rig in &mut fleet.rigs {
+        rig.mail(Mail::Setup(std::sync::Arc::clone(&setup)));
+        rig.turn();
+    }
 }
 
 /// A session at the first worker, that is heard now.
@@ -164,6 +174,59 @@ fn where_the_newest_wins_it_wins_over_one_that_talks_and_a_successor_knows_whom_
         fleet.rigs[0].deliver(home(1), &older.keep_alive(9));
         let newer = Scribe::new(&fleet.rigs[0].token(1));
         assert!(logs_in(&mut fleet, &newer, home(2)), "{workers}");
+        assert_eq!(replaced(&fleet), 1);
+    }
+}
+
+/// A login that could not come in ends nobody's session, whichever rule says which login wins.
+#[test]
+fn a_login_for_which_there_is_no_room_replaces_nobody() {
+    type Change = fn(&mut Setup);
+    let changes: [(DropReason, Change); 3] = [
+        (DropReason::BackendDrained, |setup| setup.backends[BackendId(0)].drained = true),
+        (DropReason::RequestBackendDown, |setup| setup.backends[BackendId(0)].retired = true),
+        // Of the address that the newer login comes from: another player has the only place.
+        (DropReason::AddressFull, |setup| {
+            setup.listeners[ListenerId(0)].limits.sessions_per_address = 1;
+        }),
+    ];
+    for (workers, replace_after_ns) in [(1, 2_000_000_000), (1, 0), (2, 2_000_000_000), (2, 0)] {
+        for (why, change) in changes {
+            let mut fleet = fleet(workers, replace_after_ns);
+            let mut setup = fleet.rigs[0].host.gate().setup().clone();
+            setup.backends[BackendId(0)].slots = 2;
+            change(&mut setup);
+            playing(&mut fleet);
+            tell(&mut fleet, setup);
+            if why == DropReason::AddressFull {
+                let neighbour = Scribe::new(&fleet.rigs[0].token(2));
+                neighbour.connect(&mut fleet.rigs[0], home(2).with_port(77));
+            }
+            fleet.pass(2_500);
+            let newer = Scribe::new(&fleet.rigs[0].token(1));
+            assert!(!logs_in(&mut fleet, &newer, home(2)), "{why:?} {workers}");
+            assert_eq!(replaced(&fleet), 0, "{why:?} {workers} {replace_after_ns}");
+            fleet.rigs[0].session_at(home(1));
+            // Where another worker has the session, only that one knows whose room is whose.
+            let denied: u64 = fleet.rigs.iter().map(|rig| rig.drops(why)).sum();
+            assert!(denied > 0 || workers == 2, "{why:?} {workers}");
+        }
+    }
+}
+
+/// Its room is that of the session that it replaces.
+#[test]
+fn a_login_has_the_room_of_the_session_that_it_replaces() {
+    for workers in [1, 2] {
+        let mut fleet = fleet(workers, 2_000_000_000);
+        let mut setup = fleet.rigs[0].host.gate().setup().clone();
+        setup.listeners[ListenerId(0)].sessions_max = 1;
+        setup.listeners[ListenerId(0)].limits.sessions_per_address = 1;
+        tell(&mut fleet, setup);
+        playing(&mut fleet);
+        fleet.pass(2_500);
+        let newer = Scribe::new(&fleet.rigs[0].token(1));
+        assert!(logs_in(&mut fleet, &newer, home(1).with_port(77)), "{workers}");
         assert_eq!(replaced(&fleet), 1);
     }
 }

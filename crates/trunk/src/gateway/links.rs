@@ -142,11 +142,11 @@ impl Links {
         self.lent.retain(|lent| *lent != lane);
     }
 
-    /// The agent may serve only these from now on.
-    pub(crate) fn handle_rules(&mut self, allowed: &[String]) {
+    /// The agent may serve only these from now on, of all that are `known`.
+    pub(crate) fn handle_rules(&mut self, allowed: &[String], known: &[String]) {
         for place in 0..self.places.len() {
             let Some(Link { lane, number, backend, .. }) = &self.places[place] else { continue };
-            if !allowed.contains(backend) {
+            if known.contains(backend) && !allowed.contains(backend) {
                 let answer = Answer::Goodbye(*lane, *number, GoodbyeReason::NameUnknown);
                 self.remove(place);
                 self.answers.push(answer);

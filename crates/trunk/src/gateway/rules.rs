@@ -1,6 +1,7 @@
 //! Which agents may connect where, and what each may serve.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use crate::protocol::control::Reason;
 use crate::protocol::handshake::agent_named;
@@ -19,6 +20,9 @@ pub struct Rule {
     pub gateway: tls::Gateway,
     /// The backends that it may serve.
     pub backends: Vec<String>,
+    /// All that there are. A link of any other is of one that is retired: it stays, with its
+    /// players.
+    pub known: Arc<[String]>,
 }
 
 /// What no agent can be called.

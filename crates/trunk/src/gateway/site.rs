@@ -337,7 +337,7 @@ impl Site {
             }
             Some(rule) => {
                 self.allowed.clone_from(&rule.backends);
-                self.links.handle_rules(&self.allowed);
+                self.links.handle_rules(&self.allowed, &rule.known);
             }
             None => self.trunk.say_goodbye(Reason::UnknownAgent),
         }

@@ -145,6 +145,26 @@ fn other_rules_end_what_they_do_not_allow() {
     rig.until(&mut agent, "its worker knows", |rig, _| rig.workers.is_gone(links[0]));
 }
 
+/// Its players stay until they leave, as on a host's own links.
+#[test]
+fn links_of_a_backend_that_is_retired_stay_and_no_more_are_made() {
+    let Some(mut rig) = Rig::new(&["arena-1", "arena-2"]) else { return };
+    let mut agent = rig.agent(AGENT);
+    agent.tell(0, 2, |writer| writer.hello(&Hello::new(1, "arena-2")));
+    let link = rig.accept(&mut agent, 0);
+    let known = std::mem::replace(&mut rig.known, vec!["arena-1"]);
+    rig.allow(&["arena-1"]);
+    agent.tell(0, 3, |writer| writer.hello(&Hello::new(2, "arena-2")));
+    rig.until(&mut agent, "another one is refused", |_, agent| agent.ended == [(0, 3)]);
+    agent.push(0, 2, |writer| writer.payload(session(1), b"on it goes"));
+    let said = Heard::Payload(b"on it goes".to_vec());
+    rig.until(&mut agent, "it is heard", |rig, _| rig.workers.heard(link).last() == Some(&said));
+    // Back in the config, and not this agent's.
+    rig.known = known;
+    rig.allow(&["arena-1"]);
+    rig.until(&mut agent, "its worker knows", |rig, _| rig.workers.is_gone(link));
+}
+
 #[test]
 fn an_agent_that_may_serve_nothing_is_shown_while_the_config_has_it() {
     let Some(mut rig) = Rig::new(&["arena-1"]) else { return };

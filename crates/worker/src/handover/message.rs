@@ -212,6 +212,12 @@ pub struct BackendRow {
     pub slots: u32,
     /// How long it may be gone.
     pub grace_ns: u64,
+    /// What its players speak, or those who may come: a word of the config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub front: Option<String>,
+    /// How many players it had then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub players: Option<u32>,
 }
 
 /// What a successor gets before the barrier, apart from the state itself: the control thread

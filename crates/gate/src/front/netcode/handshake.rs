@@ -11,7 +11,7 @@ use crate::counters::Ended;
 use crate::front::netcode::explain::note_opened;
 use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::ListenerId;
+use crate::ids::{BackendId, ListenerId};
 use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
@@ -24,6 +24,7 @@ use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
+use ringgate_core::proto::netcode::UserData;
 use ringgate_core::proto::netcode::challenge::{CHALLENGE_BODY_BYTES, ChallengeToken, encode_body};
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, nonce};
 use ringgate_core::proto::netcode::request::{Request, RequestParts};
@@ -99,16 +100,13 @@ impl NetcodeFront {
             self.deny(turn, origin, &token.server_to_client);
             return Err(DropReason::TokenSpent);
         }
+        self.check_room(turn, origin, &token, is_connected)?;
         if is_connected && is_fleets {
             // The client asks again, when the session that is in its way has ended.
             if past == TokenPast::Fresh {
                 oust_older(turn, listener, token.client_id);
             }
             return Err(DropReason::RequestClientConnected);
-        }
-        if !is_connected {
-            // Who replaces a session may have its room.
-            self.check_room(turn, origin, &token)?;
         }
         if past != TokenPast::Fresh && self.is_in_other_handshake(turn, origin, &mac) {
             return Err(DropReason::TokenSuperseded);
@@ -120,23 +118,25 @@ impl NetcodeFront {
     }
 
     /// Whether a player may have a session, as far as that is known before it proves its address.
+    /// Who is to replace one may have its room.
     fn check_room(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
         token: &PrivateToken,
+        replaces: bool,
     ) -> Result<(), DropReason> {
         let source = &origin.address;
         let listener = source.listener;
-        if let Err(why) =
-            turn.common.find_room(listener, token.client_id, &token.user_data, |backend| {
-                turn.common.speaks_for(listener, backend)
-            })
-        {
+        let found = room_for(turn, listener, token.client_id, &token.user_data, replaces);
+        if let Err(why) = found {
             if why != NoRoom::BackendStarting {
                 self.deny(turn, origin, &token.server_to_client);
             }
             return Err(why.at_request());
+        }
+        if replaces {
+            return Ok(());
         }
         let limits = turn.common.limits(listener);
         let room = turn.common.claims.has_room_for(listener, &source.endpoint, limits);
@@ -310,13 +310,12 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let listener = origin.address.listener;
         turn.common.trace_player(&origin.address, challenge.client_id);
+        let mut rival = None;
         if turn.common.claims.is_connected(listener, challenge.client_id) {
             let mac = &self.pending.at(pending).token_mac;
-            let seated = turn.common.claims.seated(listener, challenge.client_id);
-            let seated = seated.filter(|seated| !seated.is_by(mac));
-            let is_fleets = unique_in(turn, listener).is_some();
-            // The client answers again, when another worker has ended the session.
-            if is_fleets || !seated.is_some_and(|seated| self.yields(turn, origin, &seated)) {
+            rival = turn.common.claims.seated(listener, challenge.client_id);
+            rival = rival.filter(|it| !it.is_by(mac) && unique_in(turn, listener).is_none());
+            if rival.is_none() {
                 return Err(DropReason::ResponseClientConnected);
             }
         }
@@ -334,13 +333,14 @@ impl NetcodeFront {
             return Err(DropReason::PlacesResting);
         }
         let random = self.random.next();
-        let claimed = turn
-            .common
-            .find_room(listener, challenge.client_id, &challenge.user_data, |backend| {
-                turn.common.speaks_for(listener, backend)
-            })
+        let (client_id, user_data) = (challenge.client_id, &challenge.user_data);
+        let claimed = room_for(turn, listener, client_id, user_data, rival.is_some())
             .map_err(NoRoom::at_response)
             .and_then(|backend| {
+                if let Some(seated) = &rival {
+                    // The client answers again, when another worker has ended the session.
+                    self.yields(turn, origin, seated, backend)?;
+                }
                 turn.common.claims.connect(&Wanted {
                     listener: origin.address.listener,
                     client_id: challenge.client_id,
@@ -531,6 +531,22 @@ fn open_with_older_keys(
 pub(super) fn allows_token_reuse(turn: &Turn<'_>, listener: ListenerId) -> bool {
     let rules = turn.common.setup.listeners[listener].netcode();
     rules.is_some_and(|rules| rules.token_reuse == TokenReuse::Allow)
+}
+
+/// The backend for a player, and whether there is room; who replaces a session has its room.
+fn room_for(
+    turn: &Turn<'_>,
+    listener: ListenerId,
+    client_id: u64,
+    user_data: &UserData,
+    replaces: bool,
+) -> Result<BackendId, NoRoom> {
+    let is_open = |backend| turn.common.speaks_for(listener, backend);
+    if replaces {
+        turn.common.find_backend(listener, client_id, user_data, is_open)
+    } else {
+        turn.common.find_room(listener, client_id, user_data, is_open)
+    }
 }
 
 /// The group in which nobody else may have the id of a player of this listener.

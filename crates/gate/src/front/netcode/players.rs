@@ -14,6 +14,7 @@ use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
+use crate::front::netcode::port_switch::is_missed;
 use crate::front::netcode::session::{Heard, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::ListenerId;
@@ -126,7 +127,19 @@ impl NetcodeFront {
                 // Its client has come back, and logs in again.
                 return Ok(Target::Pending(index));
             }
-            self.check_window(index, address.listener, header)?;
+            let checked = self.check_window(index, address.listener, header);
+            if is_missed(self.sessions.at(index), now.mono_ns)
+                && let Some(mover) = self.look_at_doubtful(
+                    common,
+                    now,
+                    (index, address, source.hash),
+                    checked,
+                    bytes,
+                )
+            {
+                return Ok(mover);
+            }
+            checked?;
             return Ok(Target::Session(index));
         }
         if let Some(index) = self.pending.find(source.hash, address) {
@@ -136,7 +149,7 @@ impl NetcodeFront {
         if self.is_straggler(common, now, address, source.hash, bytes) {
             return Err(DropReason::SessionEnded);
         }
-        self.look_at_unknown(common, now, address, source.hash, bytes)
+        self.look_at_unknown(common, now, address, source.hash, bytes, None)
     }
 
     /// Whether a request may cost a cipher: there is a place for the handshake, and time.
@@ -152,7 +165,7 @@ impl NetcodeFront {
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
     /// must not end a session: the commit after opening decides.
     #[inline]
-    fn check_window(
+    pub(crate) fn check_window(
         &self,
         index: Entry<Session>,
         listener: ListenerId,
@@ -251,7 +264,12 @@ impl NetcodeFront {
                 Target::Settled => continue,
                 Target::Session(index) => {
                     let kernel_ns = rx.metas()[at].kernel_ns;
-                    self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns)
+                    let outcome =
+                        self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns);
+                    if outcome == Err(DropReason::PacketForged) {
+                        self.doubt(turn.now, index, header.sequence);
+                    }
+                    outcome
                 }
                 _ => self.step_other(turn, at, rx),
             };

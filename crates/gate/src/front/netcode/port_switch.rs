@@ -74,6 +74,7 @@ impl NetcodeFront {
         address: &Address,
         hash: u32,
         bytes: &[u8],
+        own: Option<Entry<Session>>,
     ) -> Result<Target, DropReason> {
         // Nearly always empty, and its own hash costs as much as ours.
         let is_steered = !common.neighbours.steered.is_empty()
@@ -83,7 +84,7 @@ impl NetcodeFront {
         }
         let header =
             Header::decode(bytes, Receiver::Server).map_err(|_| DropReason::UnknownSource)?;
-        if is_steered {
+        if is_steered && own.is_none() {
             return Ok(Target::Steered);
         }
         if !header.kind.is_replay_protected() {
@@ -96,20 +97,71 @@ impl NetcodeFront {
             return Err(DropReason::UnknownSource);
         }
         let others = workers.without(common.worker.id);
-        let candidates = match self.candidates(common, now, address, hash, header, bytes.len()) {
-            // None of our sessions, as far as we can look now; perhaps one of theirs.
-            Err(_) if !others.is_empty() => {
-                self.pay_forward(now, address, (hash, header), others)?;
-                Candidates::new()
-            }
-            candidates => candidates?,
-        };
+        let what = (hash, header, bytes.len());
+        let candidates = self.choose(common, now, address, what, others, own)?;
         let trials = &mut self.port_switches.trials;
-        if trials.room_for(bytes.len()) < candidates.len().max(1) {
-            return Err(DropReason::PortSwitchRateLimited);
-        }
         let is_others = !others.is_empty();
         Ok(Target::Mover(trials.push(header, None, bytes, &candidates, is_others)))
+    }
+
+    /// What a packet is tried against, and for which there is room: sessions of ours, that of its
+    /// address first. Perhaps none, where it may be one of the others'.
+    fn choose(
+        &mut self,
+        common: &Common,
+        now: Now,
+        address: &Address,
+        (hash, header, len): (u32, Header, usize),
+        others: Workers,
+        own: Option<Entry<Session>>,
+    ) -> Result<Candidates, DropReason> {
+        let candidates = self.candidates(common, now, address, hash, header, len);
+        let mut candidates = match candidates {
+            // None of our sessions, as far as we can look now; perhaps one of theirs.
+            Err(_) if !others.is_empty() => Candidates::new(),
+            candidates => candidates?,
+        };
+        if let Some(own) = own {
+            candidates.retain(|it| *it != own);
+            candidates.truncate(CANDIDATES_MAX - 1);
+            if self.check_window(own, address.listener, header).is_ok() {
+                candidates.insert(0, own);
+            }
+        }
+        if candidates.is_empty() {
+            self.pay_forward(now, address, (hash, header), others)?;
+        }
+        if self.port_switches.trials.room_for(len) < candidates.len().max(1) {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        Ok(candidates)
+    }
+
+    /// The session of an address has refused a packet. If it is not heard, the next one is tried as
+    /// one from an unknown port: a router may have given another player this port.
+    #[cold]
+    pub(crate) fn doubt(&mut self, now: Now, index: Entry<Session>, sequence: u64) {
+        if is_missed(self.sessions.at(index), now.mono_ns) {
+            let hash = self.sessions.hash(self.sessions.address(index));
+            self.port_switches.sources.of(hash, sequence, now.mono_ns);
+        }
+    }
+
+    /// A packet from the address of a session that is not heard: where that may be another player's
+    /// by now, tried as one from an unknown port, and as the session's own.
+    #[cold]
+    pub(crate) fn look_at_doubtful(
+        &mut self,
+        common: &mut Common,
+        now: Now,
+        (index, address, hash): (Entry<Session>, &Address, u32),
+        checked: Result<(), DropReason>,
+        bytes: &[u8],
+    ) -> Option<Target> {
+        if checked.is_ok() && !self.port_switches.sources.knows(hash, now.mono_ns) {
+            return None;
+        }
+        self.look_at_unknown(common, now, address, hash, bytes, Some(index)).ok()
     }
 
     /// The sessions of ours that a packet may belong to, by everything that can be read without a
@@ -269,19 +321,30 @@ impl NetcodeFront {
         copies: &mut [u8],
     ) -> Result<(), DropReason> {
         let (header, kernel_ns) = (mover.header, origin.kernel_ns);
-        if let Some(index) = self.sessions.find(origin.hash, &origin.address) {
-            // An earlier packet of this batch has moved the session here already.
-            let verdict = self.open_single(turn, index, header, packet);
-            return self.step_session(turn, index, header, verdict, packet, kernel_ns);
-        }
+        let there = self.sessions.find(origin.hash, &origin.address);
         let verdicts = &self.verdicts[self.arrivals.len()..];
         let mut candidates = self.port_switches.trials.candidates_of(mover);
         let Some((copy, index)) = candidates.find(|(copy, _)| verdicts[*copy] == Verdict::Done)
         else {
             drop(candidates);
-            return self.pass_mover_on(turn, mover, origin, packet);
+            if let Some(index) = there {
+                // An earlier packet of this batch may have moved the session here.
+                let verdict = self.open_single(turn, index, header, packet);
+                if verdict == Verdict::Done {
+                    return self.step_session(turn, index, header, verdict, packet, kernel_ns);
+                }
+            }
+            let passed = self.pass_mover_on(turn, mover, origin, packet);
+            return passed.map_err(|why| there.map_or(why, |_| DropReason::PacketForged));
         };
         drop(candidates);
+        let opened = &copies[mover.copy(copy)];
+        if there == Some(index) {
+            return self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns);
+        }
+        if there.is_some_and(|there| !is_missed(self.sessions.at(there), turn.now.mono_ns)) {
+            return Err(DropReason::PacketForged);
+        }
         // Much may have happened since it was looked at first, in this very turn.
         if !self.sessions.is_live(index) {
             return Err(DropReason::SessionEnded);
@@ -298,8 +361,10 @@ impl NetcodeFront {
             self.port_switches.sources.of(origin.hash, header.sequence, turn.now.mono_ns).tried = 0;
             return Err(DropReason::PortSwitchRateLimited);
         }
-        self.move_session(turn, index, origin);
-        let opened = &copies[mover.copy(copy)];
+        match there {
+            Some(there) => self.change_places(turn, index, there, origin),
+            None => self.move_session(turn, index, origin),
+        }
         self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns)
     }
 
@@ -343,13 +408,19 @@ impl NetcodeFront {
         match self.look_at_mailed(origin, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(turn, index, header, bytes);
+                if verdict != Verdict::Done && is_missed(self.sessions.at(index), turn.now.mono_ns)
+                {
+                    return self.take_mover_in(turn, origin, is_lost, bytes);
+                }
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
                 if is_lost {
                     self.remind_of_steering(turn, index, from_worker);
                 }
                 Ok(())
             }
-            Err(DropReason::UnknownSource) if is_lost => self.take_mover_in(turn, origin, bytes),
+            Err(DropReason::UnknownSource) if is_lost => {
+                self.take_mover_in(turn, origin, true, bytes)
+            }
             Err(DropReason::UnknownSource) => {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
@@ -368,26 +439,23 @@ impl NetcodeFront {
     }
 
     /// A packet from a new port that another worker has received: tried with those that arrive in
-    /// this turn.
+    /// this turn. Where no worker was asked yet, others are if it is none of ours.
     fn take_mover_in(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
+        is_lost: bool,
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
-        let candidates = self.candidates(
-            turn.common,
-            turn.now,
-            &origin.address,
-            origin.hash,
-            header,
-            bytes.len(),
-        )?;
-        if self.port_switches.trials.room_for(bytes.len()) < candidates.len() {
-            return Err(DropReason::PortSwitchRateLimited);
-        }
-        self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, false);
+        let Address { listener, endpoint } = origin.address;
+        let homes = turn.common.claims.homes();
+        let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
+        let others = if is_lost { Workers::NONE } else { workers.without(turn.common.worker.id) };
+        let what = (origin.hash, header, bytes.len());
+        let candidates = self.choose(turn.common, turn.now, &origin.address, what, others, None)?;
+        let is_others = !others.is_empty();
+        self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, is_others);
         turn.common.captures.defer();
         Ok(())
     }
@@ -418,6 +486,30 @@ impl NetcodeFront {
         turn.common.counters.port_switches += 1;
         let client_id = self.sessions.at(index).client_id;
         turn.common.trace(&origin.address, Some(client_id), Fact::Moved { from: old.endpoint });
+    }
+
+    /// A player has come to the address of one who is not heard, and who has most likely got the
+    /// address that this one had: routers swap ports. Otherwise it is found wherever it is.
+    fn change_places(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        there: Entry<Session>,
+        origin: &Origin,
+    ) {
+        let old = *self.sessions.address(index);
+        let (socket, local) = self.sessions.at(index).talks_to();
+        // No datagram comes from there.
+        let nowhere = origin.address.endpoint.with_port(0);
+        self.sessions.readdress(there, Address { endpoint: nowhere, ..old });
+        self.move_session(turn, index, origin);
+        self.sessions.readdress(there, old);
+        let session = self.sessions.at_mut(there);
+        session.talk_through(socket, local);
+        session.steered_by = None;
+        let client_id = session.client_id;
+        let from = origin.address.endpoint;
+        turn.common.trace(&old, Some(client_id), Fact::Moved { from });
     }
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
@@ -458,6 +550,14 @@ impl NetcodeFront {
         })
     }
 }
+
+/// Whether a session is silent for so long that another player may be where its player was.
+pub(crate) fn is_missed(session: &Session, now_ns: u64) -> bool {
+    now_ns >= session.last_receive_ns.saturating_add(MISSED_NS)
+}
+
+/// Players speak, or keep alive, ten times a second as a rule.
+const MISSED_NS: u64 = 1_000_000_000;
 
 /// An address with so many sessions on this worker is a household: all of them are looked at. One
 /// with more is a carrier's.

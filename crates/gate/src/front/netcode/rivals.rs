@@ -2,23 +2,25 @@
 //! with a new token, and its session, in which nothing is said any more, is in its way.
 //!
 //! A session that is silent for long enough is replaced, once the other login has proved its
-//! address; one that talks stays. What counts is what the session has taken in: packets that have
-//! opened, with numbers that were not used. So neither forged nor repeated packets make a session
-//! look alive, and nothing that anybody sends makes one look silent. The worker that has the
-//! session decides; another one asks it, and the client, which repeats what it sends ten times a
-//! second, hears the outcome.
+//! address and if there is room for it then; one that talks stays. What counts is what the session
+//! has taken in: packets that have opened, with numbers that were not used. So neither forged nor
+//! repeated packets make a session look alive, and nothing that anybody sends makes one look
+//! silent. The worker that has the session decides; another one asks it, and the client, which
+//! repeats what it sends ten times a second, hears the outcome.
 
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::{ListenerId, WorkerId};
+use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::mail::{Mail, Rivalry};
 use crate::now::Now;
 use crate::shared::claims::Seated;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
+use ringgate_batch::Endpoint;
+use ringgate_core::drops::DropReason;
 
 impl NetcodeFront {
     /// Whether a session may have to go for a login that has not proved its address yet.
@@ -34,41 +36,64 @@ impl NetcodeFront {
         match self.session_index(seated.session) {
             Some(index) => self.is_silent(turn.common, turn.now, index),
             None => {
-                self.ask_rival(turn, origin, Rivalry { session: seated.session, is_proven: false });
+                self.ask_rival(turn, origin, Rivalry { session: seated.session, proven: None });
                 seated.is_silent
             }
         }
     }
 
-    /// Ends a session that is silent, for a login that has proved its address. Whether it has gone:
-    /// another worker's goes a moment later.
-    pub(crate) fn yields(&mut self, turn: &mut Turn<'_>, origin: &Origin, seated: &Seated) -> bool {
+    /// Ends a session that is silent, for a login that has proved its address and has room then.
+    /// Another worker's goes a moment later.
+    pub(crate) fn yields(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        seated: &Seated,
+        backend: BackendId,
+    ) -> Result<(), DropReason> {
+        let proven = (origin.address.endpoint, backend);
         match self.session_index(seated.session) {
             Some(index) => {
-                let is_silent = self.is_silent(turn.common, turn.now, index);
-                if is_silent {
-                    self.end_session(turn, index, Ended::NewerLogin);
+                if !self.is_silent(turn.common, turn.now, index) {
+                    return Err(DropReason::ResponseClientConnected);
                 }
-                is_silent
+                self.give_way(turn, index, proven)
             }
             None => {
-                self.ask_rival(turn, origin, Rivalry { session: seated.session, is_proven: true });
-                false
+                let rivalry = Rivalry { session: seated.session, proven: Some(proven) };
+                self.ask_rival(turn, origin, rivalry);
+                Err(DropReason::ResponseClientConnected)
             }
         }
     }
 
     /// Another worker has such a login.
     pub(crate) fn meet_rival(&mut self, turn: &mut Turn<'_>, rivalry: Rivalry) {
-        let Rivalry { session, is_proven } = rivalry;
+        let Rivalry { session, proven } = rivalry;
         let Some(index) = self.session_index(session) else { return };
         let is_silent = self.is_silent(turn.common, turn.now, index);
-        if is_silent && is_proven {
-            return self.end_session(turn, index, Ended::NewerLogin);
+        if let Some(proven) = proven.filter(|_| is_silent) {
+            // Whoever has no room now may have some when it asks again.
+            let _ = self.give_way(turn, index, proven);
+            return;
         }
         let listener = self.sessions.address(index).listener;
         let client_id = self.sessions.at(index).client_id;
         turn.common.claims.seat(listener, client_id, (session, is_silent));
+    }
+
+    /// Ends a session, unless whom it is in the way of could not come in all the same.
+    fn give_way(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        (source, backend): (Endpoint, BackendId),
+    ) -> Result<(), DropReason> {
+        let claim = self.sessions.at(index).claim(self.sessions.address(index));
+        let limits = turn.common.limits(claim.listener);
+        turn.common.claims.has_room_instead_of(&claim, backend, &source, limits)?;
+        self.end_session(turn, index, Ended::NewerLogin);
+        Ok(())
     }
 
     /// Asks the worker that has the session, as far as this source may have others asked.

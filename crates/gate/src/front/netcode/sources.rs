@@ -40,6 +40,16 @@ impl Sources {
         Self(vec![nobody; PLACES].into())
     }
 
+    /// Whether a source has shown something of late.
+    pub(crate) fn knows(&self, hash: u32, now_ns: u64) -> bool {
+        let now_ms = (now_ns / 1_000_000) as u32;
+        let places = [hash as usize % PLACES, (hash.swap_bytes() as usize) % PLACES];
+        places.iter().any(|place| {
+            let port = &self.0[*place];
+            port.hash == hash && now_ms.wrapping_sub(port.as_of_ms) <= FORGOTTEN_MS
+        })
+    }
+
     /// What is known of a source that has just shown a sequence.
     pub(crate) fn of(&mut self, hash: u32, sequence: u64, now_ns: u64) -> &mut Port {
         let now_ms = (now_ns / 1_000_000) as u32;

@@ -206,8 +206,8 @@ impl PlainFront {
 }
 
 /// How long nothing has passed of a source of which a jump over more than half a window is looked
-/// at. Players who are heard once a second stay below it.
-const JUMP_SILENCE_NS: u64 = 2_000_000_000;
+/// at, or another token. Players who are heard once a second stay below it.
+pub(crate) const JUMP_SILENCE_NS: u64 = 2_000_000_000;
 
 /// Silence after which a session is over, or a barred source free again.
 pub(crate) const fn patience_ns(rules: &Plain, session: &Session) -> u64 {

@@ -9,7 +9,7 @@
 
 use crate::arrivals::Origin;
 use crate::front::plain::credit::credit_for;
-use crate::front::plain::datagrams::Parts;
+use crate::front::plain::datagrams::{JUMP_SILENCE_NS, Parts};
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
 use crate::ids::BackendId;
@@ -49,7 +49,8 @@ impl PlainFront {
         Ok(())
     }
 
-    /// A source that has a session and comes with another token: the same as a new one.
+    /// A source that has a session and comes with another token: the same as a new one, unless an
+    /// open session was just heard. Whoever knows a token can write any address on a datagram.
     pub(crate) fn change_token(
         &mut self,
         turn: &mut Turn<'_>,
@@ -59,6 +60,10 @@ impl PlainFront {
     ) -> Result<(), DropReason> {
         // A token that nobody has ends nothing.
         wanted_backend(turn, rules, origin, parts)?;
+        let session = self.sessions.at(index);
+        if session.is_open() && turn.now.mono_ns < session.heard_ns + JUMP_SILENCE_NS {
+            return Err(DropReason::TokenSuperseded);
+        }
         self.replace(turn, index);
         self.start(turn, rules, origin, parts)
     }

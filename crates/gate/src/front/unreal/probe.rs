@@ -13,6 +13,8 @@
 //! whose time is not possible is refused. Where a wrong answer passes all the same, the next ones
 //! do not, and the server is asked in all ways again.
 
+use crate::common::Common;
+use crate::front::protocol::Front;
 use crate::front::unreal::loopback::OWN_ADDRESS;
 use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
 use crate::front::unreal::state::UnrealFront;
@@ -24,6 +26,15 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_core::proto::unreal::handshake::Base;
 
+impl Common {
+    /// Whether an Unreal listener sends players to a backend, or some of theirs are there.
+    fn serves_unreal(&self, backend: BackendId) -> bool {
+        let state = &self.links.backends[backend];
+        state.is_routed && state.front == Front::Unreal
+            || Front::of_players(&self.claims, backend) == Some(Front::Unreal)
+    }
+}
+
 impl UnrealFront {
     /// Asks the servers whose turn it is, and gives up on those that have been silent for long.
     pub(crate) fn probe_servers(&mut self, turn: &mut Turn<'_>) {
@@ -34,6 +45,10 @@ impl UnrealFront {
         let mut has_changed = false;
         for backend in self.probed.ids() {
             let is_retired = turn.common.setup.backends[backend].retired;
+            if !turn.common.serves_unreal(backend) {
+                // What listens there may be another game's server by now.
+                self.probed[backend] = None;
+            }
             let Some(probed) = self.probed[backend].as_mut().filter(|_| !is_retired) else {
                 continue;
             };

@@ -158,16 +158,39 @@ fn plain_players_play_on_by_the_rules_that_they_began_with() {
 #[test]
 fn a_server_is_not_shared_by_players_of_two_protocols() {
     for backend in [bundle_backend("arena", 4), udp_backend("arena", "127.0.0.1:7000", 4)] {
-        let plain = plain_setup_with(8, |_| {}).listeners[FIRST].clone();
-        let plain = Listener { backends: vec![crate::ids::BackendId(0)], ..plain };
+        let plain_of_arena = || {
+            let plain = plain_setup_with(8, |_| {}).listeners[FIRST].clone();
+            Listener { backends: vec![crate::ids::BackendId(0)], ..plain }
+        };
+        let plain = plain_of_arena();
         let drains = Listener { phase: Phase::Draining, ..listener("eu", &[0]) };
         let mut both = Setup::new(vec![plain, drains], vec![backend], 77);
-        let why = crate::clash(&both, &both).expect("a sentence");
+        let spoken = std::cell::Cell::new(None);
+        let clash = |setup: &Setup, before: &Setup| crate::clash(setup, before, |_| spoken.get());
+        let why = clash(&both, &both).expect("a sentence");
         assert!(why.contains("arena is behind listener eu, whose players speak netcode"), "{why}");
+        assert!(why.ends_with("try again when that one has gone"), "{why}");
         both.listeners[FIRST].phase = Phase::Draining;
-        assert_eq!(crate::clash(&both, &both), None, "no listener is new");
+        assert_eq!(clash(&both, &both), None, "no listener is new");
         both.listeners[FIRST] = listener("us", &[0]);
-        assert_eq!(crate::clash(&both, &both), None, "of the same protocol");
+        assert_eq!(clash(&both, &both), None, "of the same protocol");
+
+        // One goes on serving and does not name it any more; its players are still there.
+        let mut before = both.clone();
+        before.listeners[ListenerId(1)].phase = Phase::Serving;
+        let mut after = before.clone();
+        after.listeners[ListenerId(1)].backends.clear();
+        after.listeners[FIRST] = plain_of_arena();
+        before.listeners[FIRST].backends.clear();
+        let why = clash(&after, &before).expect("a sentence");
+        assert!(why.ends_with("first, and try again when they have left it"), "{why}");
+        before = Setup { listeners: after.listeners.clone(), ..before };
+        assert_eq!(clash(&after, &before), None, "nobody is there");
+        spoken.set(Some(crate::Front::Netcode));
+        let why = clash(&after, &before).expect("a sentence");
+        assert!(why.contains("arena has players who speak netcode"), "{why}");
+        spoken.set(Some(crate::Front::Plain));
+        assert_eq!(clash(&after, &before), None, "as its listener does");
     }
 }
 

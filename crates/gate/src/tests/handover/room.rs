@@ -74,6 +74,9 @@ fn an_unreal_listener_that_has_gone_leaves_places() {
     setup.listeners.push(listener("eu", &[0]));
     let mut rig = Rig::new(setup.clone());
     adopt(&mut rig, &closed(&setup));
+    rig.take_for_servers();
+    rig.pass(10_000);
+    assert_eq!(rig.take_for_servers().len(), 0, "its servers may be another game's by now");
     assert!(!Room::of(&without_first(&setup)).has_unreal);
     let succession = hand_over_twice(&rig, without_first(&setup));
     assert!(room(&succession).has_unreal, "its places may still rest");

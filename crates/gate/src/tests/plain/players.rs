@@ -98,6 +98,13 @@ fn another_token_is_another_session_and_an_unknown_one_is_nothing() {
     rig.provokes(DropReason::TokenUnknown, |rig| rig.deliver(home(1), b"dataxx"));
     rig.deliver(home(1), b"datacc");
     assert_eq!(arrived(&mut rig), [(first, 1, b"data".to_vec())], "it plays on");
+    // Whoever knows another token may write this source's address on a datagram.
+    rig.provokes(DropReason::TokenSuperseded, |rig| rig.deliver(home(1), b"databb"));
+    rig.pass(1_990);
+    rig.provokes(DropReason::TokenSuperseded, |rig| rig.deliver(home(1), b"databb"));
+    rig.deliver(home(1), b"datacc");
+    assert_eq!(arrived(&mut rig), [(first, 1, b"data".to_vec())], "it is heard");
+    rig.pass(2_000);
     rig.deliver(home(1), b"databb");
     let (second, server, _) = arrived(&mut rig).remove(0);
     assert_eq!((second != first, server), (true, 1), "the same server sees another player");

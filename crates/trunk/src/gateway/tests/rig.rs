@@ -128,6 +128,8 @@ pub(super) struct Rig {
     bind: SocketAddr,
     run_dir: PathBuf,
     clock: Clock,
+    /// The backends that the config has.
+    pub(super) known: Vec<&'static str>,
 }
 
 impl Drop for Rig {
@@ -179,7 +181,9 @@ impl Rig {
         let bind = SocketAddr::from(([127, 0, 0, 1], 0));
         let (trunks, address) = (Trunks::new(settings.clone()), bind);
         let gateway = gateway(&[AUTHORITY]);
-        let mut rig = Self { trunks, settings, workers, address, gateway, bind, run_dir, clock };
+        let known = vec!["arena-1", "arena-2", "arena-9"];
+        let mut rig =
+            Self { trunks, settings, workers, address, gateway, bind, run_dir, clock, known };
         rig.allow(allowed);
         rig.address = rig.door().address.expect("it is bound");
         Some(rig)
@@ -202,6 +206,7 @@ impl Rig {
             bind: self.bind,
             gateway: self.gateway.clone(),
             backends: backends.iter().map(|&name| name.to_owned()).collect(),
+            known: self.known.iter().map(|&name| name.to_owned()).collect(),
         };
         let mut rules = vec![rule(NO_AGENT, &[]), rule("host-9", &["arena-9"])];
         rules.extend(allowed.map(|allowed| rule("host-7", allowed)));
