@@ -119,7 +119,9 @@ impl Survey {
             Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
             Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
-            Some(Place::Confirm | Place::Gone(_) | Place::Guard(_)) => Ok(()),
+            Some(Place::Confirm | Place::Gone(_) | Place::GoneBackend(_) | Place::Guard(_)) => {
+                Ok(())
+            }
             _ => Err("it is no key of a fleet".to_owned()),
         };
         let registers = matches!(
