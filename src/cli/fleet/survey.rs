@@ -211,7 +211,7 @@ fn read<T: Stored>(value: &[u8]) -> Result<T, String> {
     T::decode(value).map_err(|why| why.to_string())
 }
 
-const PAGE_KEYS: i64 = 1000;
+pub(super) const PAGE_KEYS: i64 = 1000;
 
 /// Of everything that the commands of a fleet print as JSON.
 pub(super) const SCHEMA: u32 = 1;

@@ -561,8 +561,8 @@ const FORMER_MAX: usize = 8;
 /// How long it is told that what stood under a lease was given up: longer than any mirror looks
 /// back.
 const FAREWELL_S: i64 = 3_600;
-/// Of so many keys that have ended it is known under a lease that they have: all that may end within
-/// the time for which mirrors look back, at one host.
+/// Of so many keys it stands under a lease that they have ended: all that may end at one host in
+/// the time for which mirrors look back.
 const ENDED_MAX: usize = 128;
 /// How often a lease that is to end is asked to.
 const STOP_ATTEMPTS: u32 = 3;

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::judge::Doubt;
+use super::judge::{Doubt, Loss};
 use super::reads::Reads;
 use crate::etcd::kv::Range;
+use crate::keyspace::Class;
 
 /// What a mirror is told at its start.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl Options {
             keys_max: 200_000,
             bytes_max: 256 << 20,
             bans_max: BANS_MAX,
-            ban_bytes_max: 128 << 20,
+            ban_bytes_max: BAN_BYTES_MAX,
         }
     }
 
@@ -124,15 +125,26 @@ impl Status {
 
     /// What is held back, in a word or two for each kind.
     pub fn held(&self) -> Vec<String> {
-        match &self.doubt {
-            Some((_, Doubt::ManyGone(losses))) => {
-                losses.iter().map(|loss| loss.class.word().to_owned()).collect()
-            }
-            Some(_) => vec!["all".to_owned()],
-            None => Vec::new(),
+        let held = self.held_back().into_iter().filter(|(_, keys)| *keys > 0);
+        held.map(|(kind, _)| kind.to_owned()).collect()
+    }
+
+    /// How many keys of each kind are held back. Another history is held as a whole, and is 1.
+    pub fn held_back(&self) -> [(&'static str, usize); Class::ALL.len() + 1] {
+        let mut held = [("all", usize::from(self.is_rewritten())); Class::ALL.len() + 1];
+        for (row, class) in held.iter_mut().zip(Class::ALL) {
+            *row = (class.word(), 0);
         }
+        if let Some((_, Doubt::ManyGone(losses))) = &self.doubt {
+            for Loss { class, had, left } in losses {
+                held[*class as usize].1 = had.abs_diff(*left);
+            }
+        }
+        held
     }
 }
 
 /// Bans that a mirror copies, and commands let there be.
 pub const BANS_MAX: usize = 200_000;
+/// The same of the bytes of their keys and values.
+pub const BAN_BYTES_MAX: usize = 128 << 20;

@@ -150,6 +150,7 @@ fn in_an_emptied_etcd_new_bans_drains_and_keys_hold_and_nothing_is_lifted() {
     let before = pair.machine.truth().entries.clone();
     starts_anew(&mut pair, Store::new(8));
     assert!(pair.machine.status().is_rewritten());
+    assert!(pair.machine.status().held_back().contains(&("all", 1)));
     assert_eq!(pair.machine.truth().entries, before);
     // One that is the fleet's and new, one that is nobody's, and one that is old.
     put_word(&mut pair.store, &ban(2), BAN, 101);
@@ -350,8 +351,8 @@ fn in_an_etcd_that_somebody_has_emptied_bans_hold() {
         }
         pair.wait(60_000);
         assert!(holds(&pair, &ban(1)), "{hosts_of_it} {is_listed}");
-        let held = pair.machine.status().held();
-        assert!(held.contains(&"bans".to_owned()), "{held:?}");
+        let held = pair.machine.status().held_back();
+        assert!(held.contains(&("bans", 1)) && held.contains(&("all", 0)), "{held:?}");
         assert!(pair.machine.status().is_current, "{:?}", pair.machine.status());
         // Nor when everything is listed anew.
         pair.lose_stream();
