@@ -72,7 +72,7 @@ fn a_process_that_changes_all_the_time_is_told_of_now_and_then() {
     let mut book = book(9);
     let mut told = 0;
     for round in 0..100 {
-        let what = ready().label("round", &round.to_string());
+        let what = ready().label("round", round.to_string());
         book.announce(1, arena("a", what)).expect("nothing is in its way");
         told += tell(&mut book, round * 100, &none()).len();
     }
