@@ -82,18 +82,12 @@ fn forty_game_processes_that_hang_up_put_nothing_in_doubt() {
     }
     // What has just come is no loss when it goes: this one finds them as they have been.
     let late = Daemon::start(&in_fleet(&fleet, "gate-2"));
-    let is_heard = |daemon: &Daemon| {
-        let revision = fleet.revision();
-        wait_for("news", || {
-            daemon.status()["fleet"]["revision"].as_i64().filter(|it| *it >= revision)
-        });
-    };
-    is_heard(&late);
+    fleet.is_heard_by(&late);
     let stand = || fleet.ctl(&["get", "--prefix", "--keys-only", "/f/truth/backend/"]);
     drop(processes);
     wait_for("they are gone", || (!stand().contains("/f/")).then_some(()));
     for daemon in [&daemon, &late] {
-        is_heard(daemon);
+        fleet.is_heard_by(daemon);
         assert!(daemon.status()["fleet"]["doubt"].is_null());
     }
     let said = Operator::of(&fleet).does(&["deny", "--client", "2", "--wait"]).succeeded();

@@ -169,11 +169,7 @@ fn takes_players(gateway: &Daemon, name: &str) {
 
 /// The gateway has heard all that has been written so far, and believes it.
 fn believes_all(fleet: &Fleet, gateway: &Daemon) {
-    let revision = fleet.revision();
-    wait_for("news", || {
-        let status = gateway.status();
-        status["fleet"]["revision"].as_i64().filter(|it| *it >= revision)
-    });
+    fleet.is_heard_by(gateway);
     assert!(gateway.status()["fleet"]["doubt"].is_null(), "{}", gateway.log());
 }
 

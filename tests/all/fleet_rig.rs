@@ -200,6 +200,18 @@ impl Fleet {
         json["header"]["revision"].as_i64().expect("a number")
     }
 
+    /// Waits until a gateway has heard all that has been written so far.
+    pub(crate) fn is_heard_by(&self, gateway: &Daemon) {
+        // The last of it is something that gateways hear of.
+        let put = self.ctl(&["put", "--write-out", "json", "/f/truth/gone/1", "{}"]);
+        let put: serde_json::Value = serde_json::from_str(&put).expect("JSON");
+        let revision = put["header"]["revision"].as_i64().expect("a number");
+        wait_for("news", || {
+            let heard = gateway.status()["fleet"]["revision"].as_i64();
+            heard.filter(|it| *it >= revision)
+        });
+    }
+
     /// Everything that has happened below the prefix since then, by key: what was put, or `None`
     /// where it was deleted.
     pub(crate) fn history(&self, since: i64) -> Vec<(String, Option<String>)> {
