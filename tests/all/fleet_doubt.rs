@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
+use crate::fleet_agent::Rig;
 use crate::fleet_announce::{Process, has, takes_players};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_page::Service;
@@ -135,29 +136,31 @@ fn a_ban_holds_in_an_etcd_whose_keys_were_all_deleted() {
     stays.echo(b"undisturbed");
 }
 
-/// Etcd is a backup, from when a server drained and a player was banned. Both play on, here and at
-/// a token service, what an operator says now holds, and one word has all of it believed.
+/// Etcd is a backup, from when a server drained and a player was banned. Both play on, what an
+/// operator says now holds, and one word has all of it believed by a gateway, an agent and a token
+/// service.
 #[test]
 fn an_etcd_that_went_back_drains_and_bans_nobody() {
-    let Some(mut fleet) = Fleet::start() else { return };
-    fleet.put_key("eu", 1);
-    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    let Some(mut rig) = Rig::new() else { return };
+    let agent = rig.agent("");
+    let fleet = &rig.fleet;
+    let daemon = Daemon::start(&in_fleet(fleet, "gate-1"));
     let arena = || Announcement::new("arena", 4);
     let process = Process::start_at(daemon.run_dir(), "arena-1", arena().state(State::Draining));
-    has(&fleet, "arena-1", "state", "draining");
-    let operator = Operator::of(&fleet);
+    has(fleet, "arena-1", "state", "draining");
+    let operator = Operator::of(fleet);
     operator.does(&["deny", "--client", "1", "--wait"]).succeeded();
     let backup = fleet.back_up();
     operator.does(&["allow", "--client", "1", "--wait"]).succeeded();
     process.announce(arena());
-    has(&fleet, "arena-1", "state", "ready");
+    has(fleet, "arena-1", "state", "ready");
     backend_is_up(&daemon, "arena-1");
     takes_players(&daemon);
-    let service = Service::start(&fleet, &["tokens"]);
+    let service = Service::start(fleet, &["tokens"]);
     wait_for("a token", || service.token(9, "arena-1").ok());
     let mut first = Player::connected(daemon.listener, 1, &key(1));
     let mut second = Player::connected(daemon.listener, 2, &key(1));
-    fleet.go_back(&backup);
+    rig.fleet.go_back(&backup);
     wait_for("the doubt", || daemon.status()["fleet"]["doubt"]["number"].as_u64());
     wait_for("the service's doubt", || {
         let lines = service.get("/readyz", "").body;
@@ -167,20 +170,24 @@ fn an_etcd_that_went_back_drains_and_bans_nobody() {
     second.echo(b"in a server that drained long ago");
     Player::connected(daemon.listener, 3, &key(1)).leave();
     // What is said now holds.
-    let said = operator.does(&["deny", "--client", "2"]).succeeded();
-    assert!(said.contains("gate-1 holds back"), "{said}");
-    assert!(said.contains("tokens-1 holds back"), "{said}");
-    second.ended();
     process.announce(arena().state(State::Draining));
-    wait_for("its drain", || (daemon.status()["backends"][0]["intake"] == "nobody").then_some(()));
+    let who = ["gate-1", "agent host-7", "token service tokens-1"];
+    wait_for("everybody's word in etcd", || {
+        let said = operator.does(&["deny", "--client", "2"]).succeeded();
+        who.iter().all(|name| said.contains(&format!("{name} holds back"))).then_some(())
+    });
     let said = operator.does(&["keys", "rotate", "eu", "--wait"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("tokens-1 holds back"), "{}", said.stderr);
+    second.ended();
+    wait_for("its drain", || (daemon.status()["backends"][0]["intake"] == "nobody").then_some(()));
+    agent.shows("ringgate_fleet_held_back{class=\"all\"}", 1);
     assert!(daemon.status()["fleet"]["doubt"]["number"].is_u64(), "nobody has confirmed");
     first.echo(b"here");
     let said = operator.does(&["confirm", "--all"]).succeeded();
     assert!(said.contains("everybody obeys what etcd tells"), "{said}");
     assert!(daemon.status()["fleet"]["doubt"].is_null());
+    agent.shows("ringgate_fleet_held_back{class=\"all\"}", 0);
     assert!(!service.get("/readyz", "").body.contains("held back"));
 }
 
