@@ -418,6 +418,7 @@ impl Book {
             Some(Wish::Remove(Name::new(name)?, last.clone()))
         };
         let mut wishes: Vec<_> = self.gone.iter().filter_map(goes).collect();
+        let mut sets = Vec::new();
         for (name, row) in &mut self.rows {
             row.has_linked |= counted.linked.contains(name);
             row.show_joins(now_ms);
@@ -428,9 +429,13 @@ impl Book {
             if row.is_due(&value, now_ms, self.is_draining)
                 && let Some(name) = Name::new(name)
             {
-                wishes.push(Wish::Set(name, value));
+                let last_ms = row.written.as_ref().map(|(_, at_ms)| *at_ms);
+                sets.push((last_ms, Wish::Set(name, value)));
             }
         }
+        // There may be no room for all of them: who has waited longest is first.
+        sets.sort_by_key(|(last_ms, _)| *last_ms);
+        wishes.extend(sets.into_iter().map(|(_, wish)| wish));
         wishes
     }
 

@@ -659,5 +659,5 @@ const TICK: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 const SAVE_EVERY_MS: u64 = 2_000;
-const QUEUE_MAX: usize = 64;
+const QUEUE_MAX: usize = 256;
 const NS_PER_MS: u64 = 1_000_000;

@@ -302,6 +302,31 @@ fn a_name_is_its_users_through_grace() {
     }
 }
 
+/// Where there is room for a few, each has its turn.
+#[test]
+fn those_who_change_all_the_time_leave_room_for_the_others() {
+    let mut book = book(20);
+    let mut told = BTreeSet::new();
+    let keyspace = Keyspace::new("/f").expect("a prefix");
+    for round in 0..40 {
+        for index in 0..9 {
+            let what = ready().label("round", round.to_string());
+            book.announce(index, arena(&format!("a{index}"), what)).expect("there is room");
+        }
+        enter(&mut book, 9, "late");
+        let mut room = 2;
+        book.tell(round * 100, &none(), &keyspace, |command| {
+            let has_room = room > 0;
+            if let (true, Command::Set(key, _)) = (has_room, command) {
+                told.insert(key);
+                room -= 1;
+            }
+            has_room
+        });
+    }
+    assert_eq!(told.len(), 10, "{told:?}");
+}
+
 /// A gateway or an agent that is started anew knows whose names are whose, as long as that matters.
 #[test]
 fn a_name_is_its_users_over_a_start() {
