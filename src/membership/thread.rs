@@ -12,7 +12,7 @@ use std::time::Duration;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::Header;
 use ringgate_fleet::lease::{self, Handed, Registration, Standing, Words};
-use ringgate_fleet::mirror::{self, Change, Machine, Truth, judge};
+use ringgate_fleet::mirror::{self, Change, Machine, Truth};
 use ringgate_fleet::values::Stored;
 use ringgate_gate::{FleetPlayers, FleetTokens};
 use ringgate_os::clock::{self, Clock};
@@ -613,11 +613,8 @@ impl Shared {
         self.known = machine.truth().header();
     }
 
-    /// Whether etcd may say whose something is. One that is doubted, or that answers from another
-    /// history than the one that is known, may have forgotten it.
-    fn trusts(&self, header: Option<&Header>) -> bool {
-        let is_same = |told: &Header| judge::doubt_header(&self.known, told).is_none();
-        self.status.mirror.doubt.is_none() && header.is_none_or(is_same)
+    fn trusts(&self, told: Option<&Header>) -> bool {
+        self.status.mirror.trusts(&self.known, told)
     }
 
     fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::judge::{Doubt, Loss};
+use super::judge::{Doubt, Loss, doubt_header};
 use super::reads::Reads;
-use crate::etcd::kv::Range;
+use crate::etcd::kv::{Header, Range};
 use crate::keyspace::Class;
 
 /// What a mirror is told at its start.
@@ -121,6 +121,13 @@ impl Status {
     /// obeyed but what the fleet's key vouches for.
     pub const fn is_rewritten(&self) -> bool {
         matches!(&self.doubt, Some((_, doubt)) if !matches!(doubt, Doubt::ManyGone(_)))
+    }
+
+    /// Whether etcd may say whose something is, by an answer with this header where there is one.
+    /// One that is doubted, or that answers from another history than the one that is known, may
+    /// have forgotten it.
+    pub fn trusts(&self, known: &Header, told: Option<&Header>) -> bool {
+        self.doubt.is_none() && told.is_none_or(|told| doubt_header(known, told).is_none())
     }
 
     /// What is held back, in a word or two for each kind.

@@ -80,7 +80,7 @@ impl fmt::Display for Doubt {
 }
 
 /// What a header says against what was known.
-pub fn doubt_header(known: &Header, told: &Header) -> Option<Doubt> {
+pub(super) fn doubt_header(known: &Header, told: &Header) -> Option<Doubt> {
     if known.cluster_id == 0 {
         return None;
     }

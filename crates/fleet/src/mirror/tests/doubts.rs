@@ -6,6 +6,7 @@ use ringgate_core::secret::{KEY_BYTES, Key};
 use super::super::reads::Reads;
 use super::{Doubt, PREFIX, Pair, Store};
 use crate::epochs::Validity;
+use crate::etcd::kv::Header;
 use crate::seal::FleetKey;
 use crate::values::{Confirmation, Stored};
 
@@ -369,4 +370,19 @@ fn in_an_etcd_that_somebody_has_emptied_bans_hold() {
         pair.wait(60_000);
         pair.assert_same();
     }
+}
+
+#[test]
+fn an_answer_from_another_history_says_of_nothing_whose_it_is() {
+    let pair = vouched();
+    let (status, known) = (pair.machine.status(), pair.machine.truth().header());
+    let trusts = |told: Header| status.trusts(&known, Some(&told));
+    assert!(status.trusts(&known, None) && trusts(known));
+    assert!(trusts(Header { revision: known.revision + 9, raft_term: 9, ..known }));
+    assert!(!trusts(Header { cluster_id: 8, ..known }));
+    assert!(!trusts(Header { revision: known.revision - 1, ..known }));
+    assert!(!trusts(Header { raft_term: known.raft_term - 1, ..known }), "as a backup begins");
+    let mut pair = vouched();
+    starts_anew(&mut pair, Store::new(8));
+    assert!(!pair.machine.status().trusts(&known, None));
 }
