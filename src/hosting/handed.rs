@@ -142,15 +142,15 @@ impl Record {
 impl Beginning {
     /// With nothing but what the last start has left in `state_dir`.
     pub(super) fn afresh(settings: &Settings, hosted: Vec<(String, u32, Hosted)>) -> Self {
+        let left = leases::load(&settings.leases);
+        let mut book = book(settings);
+        book.inherit_owned(&left.owned);
         Self {
             started_s: clock::unix_seconds(),
             // What stands under the leases of the last start is this one's.
-            registration: Handed {
-                former: leases::load(&settings.leases).leases,
-                ..Handed::default()
-            },
+            registration: Handed { former: left.leases, ..Handed::default() },
             truth: copies::load(&settings.copy, &settings.keyspace.gateways()),
-            book: book(settings),
+            book,
             watched: hosted.into_iter().map(Watched::new).collect(),
             chosen: BTreeMap::new(),
             wanted: None,
@@ -170,6 +170,7 @@ impl Beginning {
         let (record, copy) = heirloom.parts().ok_or("length")?;
         let record: Record = serde_json::from_slice(record).map_err(|_| "record")?;
         let mut begins = Self::afresh(settings, hosted);
+        begins.book = book(settings);
         if !copy.is_empty() {
             let read = copy::decode(copy).map_err(|_| "copy")?;
             let is_ours = read.prefix == settings.keyspace.gateways();

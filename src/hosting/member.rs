@@ -119,7 +119,7 @@ impl Member {
             doubt: 0,
             doubted_s: None,
             asked_ms: 0,
-            leases: Vec::new(),
+            left: (leases::Left::default(), 0),
             doubted_ms: 0,
         };
         let registration = part.registration(registration, is_heir);
@@ -212,8 +212,8 @@ struct Part {
     /// The gateways that it is to connect to; none while that is not known for certain.
     awaited: Vec<String>,
     guests: Option<BTreeMap<String, Option<u32>>>,
-    /// The leases that the file in `state_dir` names.
-    leases: Vec<i64>,
+    /// What the file in `state_dir` says, and when that was written.
+    left: (leases::Left, u64),
     /// The gateways that the agent's own value names, and when it was written; the number of what
     /// was held back then.
     written: Option<(Vec<String>, u64)>,
@@ -272,6 +272,8 @@ impl Part {
             }
         }
         drop(confirm);
+        // What was said last is written before all of it goes.
+        self.tick(busy.say());
         busy.end().await;
         if let Ok(Ok(machine)) = timeout(LAST_WORDS, mirror).await {
             lock(&self.shared).copies.finish(machine.truth());
@@ -304,6 +306,7 @@ impl Part {
     fn registration(&self, handed: Handed, is_heir: bool) -> Registration {
         let seed = clock::unix_ns().rotate_left(32) ^ self.settings.instance;
         let mut registration = Registration::adopt(self.settings.lease_s, seed, handed);
+        registration.put_first(self.own_key());
         if !is_heir {
             return registration;
         }
@@ -467,14 +470,17 @@ impl Part {
         }
     }
 
-    /// Writes which leases there are, where that is news. One that could not be written is tried
-    /// again with the next lease: it matters to a start within the lease's time alone.
+    /// Writes which leases and names there are, where that is news. What could not be written is
+    /// tried again with the next of them: it matters to a start within the lease's time alone.
     async fn save_leases(&mut self) {
         let leases = lock(&self.shared).leases.clone();
-        if leases != self.leases {
-            self.leases.clone_from(&leases);
+        let owned = lock(&self.book).owned_for_good();
+        let left = leases::Left { leases, owned, ..leases::Left::default() };
+        let (written, at_ms) = &self.left;
+        let now_ms = self.now_ms();
+        if !left.leases.is_empty() && !left.is_in(written, now_ms - at_ms) {
+            self.left = (left.clone(), now_ms);
             let path = self.settings.leases.clone();
-            let left = leases::Left { leases, ..leases::Left::default() };
             if !leases::save(path, left).await {
                 tracing::warn!(
                     event = "fleet_leases_not_written",

@@ -43,8 +43,8 @@ pub(crate) struct Book {
     refusals: [u64; Refusal::ALL.len()],
     /// It stands otherwise with some of those who were refused.
     has_news: bool,
-    /// Names whose keys are to go.
-    gone: Vec<String>,
+    /// Names whose keys are to go, and what is to stand there last.
+    gone: BTreeMap<String, Option<values::Backend>>,
     /// Whether all of them are to take nobody new.
     is_draining: bool,
 }
@@ -93,8 +93,8 @@ pub(crate) struct Counted {
 enum Wish {
     /// This shall stand at a backend's key.
     Set(Name, values::Backend),
-    /// Nothing shall.
-    Remove(Name),
+    /// Nothing shall, after this.
+    Remove(Name, Option<values::Backend>),
 }
 
 impl Book {
@@ -109,7 +109,7 @@ impl Book {
             refused: BTreeMap::new(),
             refusals: [0; Refusal::ALL.len()],
             has_news: false,
-            gone: Vec::new(),
+            gone: BTreeMap::new(),
             is_draining: false,
         }
     }
@@ -154,9 +154,9 @@ impl Book {
     pub(crate) fn set_file(&mut self, file: Vec<String>) {
         self.file = file;
         for name in self.file.clone() {
-            if let Some(Row { what, by, .. }) = self.rows.remove(&name) {
-                self.gone.push(name);
-                if let Speaker::Process(connection) = by {
+            if let Some(row) = self.rows.remove(&name) {
+                self.goes(name, &row);
+                if let Row { what, by: Speaker::Process(connection), .. } = row {
                     self.refuse(Refusal::NameInConfig);
                     self.refused.insert(connection, what);
                     self.has_news = true;
@@ -174,9 +174,9 @@ impl Book {
         };
         let rows = self.rows.iter().filter(|(name, row)| is_over(name, row));
         for name in rows.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            let Some(Row { what, by, .. }) = self.rows.remove(&name) else { continue };
-            self.gone.push(name);
-            if let Speaker::Process(connection) = by {
+            let Some(row) = self.rows.remove(&name) else { continue };
+            self.goes(name, &row);
+            if let Row { what, by: Speaker::Process(connection), .. } = row {
                 self.refuse(Refusal::NameInConfig);
                 self.refused.insert(connection, what);
                 self.has_news = true;
@@ -268,7 +268,7 @@ impl Book {
     }
 
     fn put(&mut self, what: Announced, by: Speaker) -> Standing {
-        self.gone.retain(|name| *name != what.name);
+        self.gone.remove(&what.name);
         self.rights.taken(&what.name);
         let before = self.rows.remove(&what.name);
         let has_linked = match by {
@@ -302,11 +302,19 @@ impl Book {
 
     fn remove(&mut self, name: &str) {
         if let Some(row) = self.rows.remove(name) {
-            self.gone.push(name.to_owned());
-            if let Some(uid) = row.uid {
+            self.goes(name.to_owned(), &row);
+            // A name that nobody has played at is nobody's to keep from others.
+            if let Some(uid) = row.uid.filter(|_| row.has_linked) {
                 self.rights.keep(name, uid);
             }
         }
+    }
+
+    /// The key of a name is to go. That it drains is what is to be seen of it last.
+    fn goes(&mut self, name: String, row: &Row) {
+        let state = values::State::Draining;
+        let last = row.written.as_ref().map(|(it, _)| values::Backend { state, ..it.clone() });
+        self.gone.insert(name, last);
     }
 
     /// What goes to a successor: their records.
@@ -324,6 +332,16 @@ impl Book {
         self.rows.iter().filter_map(owned).chain(self.rights.kept()).collect()
     }
 
+    /// What the next start has to know of that: whoever has been linked.
+    pub(crate) fn owned_for_good(&self) -> Vec<OwnedName> {
+        let rows = |it: &OwnedName| self.rows.get(&it.name).is_none_or(|row| row.has_linked);
+        self.owned()
+            .into_iter()
+            .filter(rows)
+            .map(|it| OwnedName { has_linked: true, ..it })
+            .collect()
+    }
+
     /// Goes on with both, until `until_ms` without the processes.
     pub(crate) fn inherit(&mut self, records: &[Vec<u8>], owned: &[OwnedName], until_ms: u64) {
         for what in records.iter().filter_map(|record| Announced::decode(record)) {
@@ -333,7 +351,7 @@ impl Book {
     }
 
     /// Those that nothing is said of are from a predecessor that did not know.
-    fn inherit_owned(&mut self, owned: &[OwnedName]) {
+    pub(crate) fn inherit_owned(&mut self, owned: &[OwnedName]) {
         for row in self.rows.values_mut() {
             row.has_linked = true;
         }
@@ -396,8 +414,11 @@ impl Book {
             self.remove(&name);
         }
         self.rights.pass(now_ms);
-        let mut wishes: Vec<_> =
-            self.gone.iter().filter_map(|name| Some(Wish::Remove(Name::new(name)?))).collect();
+        let goes = |(name, last): (&String, &Option<values::Backend>)| {
+            Some(Wish::Remove(Name::new(name)?, last.clone()))
+        };
+        let mut wishes: Vec<_> = self.gone.iter().filter_map(goes).collect();
+        let mut sets = Vec::new();
         for (name, row) in &mut self.rows {
             row.has_linked |= counted.linked.contains(name);
             row.show_joins(now_ms);
@@ -405,12 +426,16 @@ impl Book {
             if self.is_draining {
                 value.state = values::State::Draining;
             }
-            if row.is_due(&value, now_ms)
+            if row.is_due(&value, now_ms, self.is_draining)
                 && let Some(name) = Name::new(name)
             {
-                wishes.push(Wish::Set(name, value));
+                let last_ms = row.written.as_ref().map(|(_, at_ms)| *at_ms);
+                sets.push((last_ms, Wish::Set(name, value)));
             }
         }
+        // There may be no room for all of them: who has waited longest is first.
+        sets.sort_by_key(|(last_ms, _)| *last_ms);
+        wishes.extend(sets.into_iter().map(|(_, wish)| wish));
         wishes
     }
 
@@ -438,7 +463,7 @@ impl Book {
                     row.written = Some((value.clone(), now_ms));
                 }
             }
-            Wish::Remove(name) => self.gone.retain(|gone| gone != name.as_str()),
+            Wish::Remove(name, _) => drop(self.gone.remove(name.as_str())),
         }
     }
 
@@ -490,7 +515,13 @@ impl Wish {
                 let short = || values::Backend { joined: None, ..value.clone() }.encode();
                 Command::Set(key(name), value.encode().or_else(|_| short()).ok()?)
             }
-            Self::Remove(name) => Command::Remove(key(name)),
+            Self::Remove(name, last) => {
+                let last = last.as_ref().and_then(|value| value.encode().ok());
+                last.map_or_else(
+                    || Command::Remove(key(name)),
+                    |value| Command::Retire(key(name), value),
+                )
+            }
         })
     }
 }
@@ -533,21 +564,24 @@ impl Row {
         }
     }
 
-    /// Whether this is another value than the last, and not too soon after it where only the number
-    /// of players has changed.
-    fn is_due(&self, value: &values::Backend, now_ms: u64) -> bool {
+    /// Whether this is another value than the last, and not too soon after it: later where only the
+    /// number of players has changed, and at once where all of them drain.
+    fn is_due(&self, value: &values::Backend, now_ms: u64, hurries: bool) -> bool {
         let Some((written, at_ms)) = &self.written else { return true };
         if value == written {
             return false;
         }
         let values::Backend { used, joined, .. } = written.clone();
         let is_load = values::Backend { used, joined, ..value.clone() } == *written;
-        !is_load || now_ms >= at_ms + LOAD_EVERY_MS
+        let wait_ms = if is_load { LOAD_EVERY_MS } else { CHANGE_EVERY_MS };
+        now_ms >= at_ms + wait_ms || (hurries && !is_load)
     }
 }
 
 /// Players come and go by the moment.
 const LOAD_EVERY_MS: u64 = 1_000;
+/// A process may say something else as often as it likes.
+const CHANGE_EVERY_MS: u64 = 250;
 
 #[cfg(test)]
 mod tests;

@@ -233,7 +233,8 @@ impl Reading {
             | Place::Guard(_)
             | Place::Service(_)
             | Place::Confirm
-            | Place::Gone(_) => Ok(()),
+            | Place::Gone(_)
+            | Place::GoneBackend(_) => Ok(()),
         }
     }
 

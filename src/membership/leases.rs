@@ -1,13 +1,16 @@
 //! The leases of a process's last start, in `state_dir`: an agent or a gateway that is started
 //! again before they end takes over what stands under them, and nobody sees it go. Without the file
-//! its names are another's until then. A gateway writes its instances beside them, because the
-//! tokens that an earlier one has claimed are its own.
+//! its names are another's until then. Beside them stands whose the names of game processes are,
+//! and a gateway writes its instances, because the tokens that an earlier one has claimed are its
+//! own.
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use ringgate_fleet::copy;
+
+use super::announced::OwnedName;
 
 /// The file in `state_dir`.
 pub const LEASES_FILE: &str = "leases";
@@ -18,6 +21,24 @@ pub(crate) struct Left {
     pub(crate) leases: Vec<i64>,
     /// Random names of starts.
     pub(crate) instances: Vec<String>,
+    /// Names of game processes that have been linked.
+    pub(crate) owned: Vec<OwnedName>,
+}
+
+impl Left {
+    /// Whether `written` will do for now: names come and go by the moment, and are written once in
+    /// a while.
+    pub(crate) fn is_in(&self, written: &Self, age_ms: u64) -> bool {
+        let Self { leases, instances, owned } = self;
+        *leases == written.leases
+            && *instances == written.instances
+            && (*owned == written.owned || age_ms < OWNED_EVERY_MS)
+    }
+}
+
+fn owned(line: &str) -> Option<OwnedName> {
+    let (uid, name) = line.strip_prefix(OWNED)?.split_once(' ')?;
+    Some(OwnedName { name: name.to_owned(), uid: uid.parse().ok()?, has_linked: true })
 }
 
 /// That of the last start, as far as it can be read.
@@ -33,6 +54,7 @@ pub(crate) fn load(path: &Path) -> Left {
     Left {
         leases: leases.take(LEASES_MAX).collect(),
         instances: instances.map(str::to_owned).take(INSTANCES_MAX).collect(),
+        owned: text.lines().filter_map(owned).take(OWNED_MAX).collect(),
     }
 }
 
@@ -50,16 +72,22 @@ fn write(path: &Path, left: &Left) -> io::Result<()> {
     for instance in left.instances.iter().take(INSTANCES_MAX) {
         writeln!(text, "{INSTANCE}{instance}")?;
     }
+    for OwnedName { name, uid, .. } in left.owned.iter().take(OWNED_MAX) {
+        writeln!(text, "{OWNED}{uid} {name}")?;
+    }
     copy::replace(path, &text)
 }
 
-/// Begins a line that is no lease.
+/// These begin lines that are no leases.
 const INSTANCE: &str = "instance ";
+const OWNED: &str = "owned ";
 
 const LEASES_MAX: usize = 16;
 /// A process that is started more often while a token lives has other troubles.
 const INSTANCES_MAX: usize = 16;
-const FILE_BYTES_MAX: u64 = 1024;
+const OWNED_MAX: usize = 4096;
+const OWNED_EVERY_MS: u64 = 1_000;
+const FILE_BYTES_MAX: u64 = 512 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -72,11 +100,13 @@ mod tests {
         let path = dir.join("lease");
         assert_eq!(load(&path), Left::default(), "there is none");
         let instances = vec!["new".to_owned(), "old".to_owned()];
-        let left = Left { leases: vec![7, -8, i64::MAX], instances };
+        let owned = |name: &str, uid| OwnedName { name: name.to_owned(), uid, has_linked: true };
+        let owned = vec![owned("arena-1", 1000), owned("7", u32::MAX)];
+        let left = Left { leases: vec![7, -8, i64::MAX], instances, owned };
         write(&path, &left).expect("our own folder");
         write(&path, &left).expect("in the place of the first");
         assert_eq!(load(&path), left);
-        for text in ["", "x", "0\n99999999999999999999\n", "\u{0}"] {
+        for text in ["", "x", "0\n99999999999999999999\n", "\u{0}", "owned x y\nowned 7\n"] {
             fs::write(&path, text).expect("our own file");
             assert_eq!(load(&path), Left::default(), "{text:?}");
         }

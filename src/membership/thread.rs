@@ -130,8 +130,8 @@ struct Shared {
     handed: Handed,
     has_news: bool,
     copies: Copies,
-    /// The cluster that has told what is known; 0 while nothing is.
-    cluster_id: u64,
+    /// Which history is known, and up to where.
+    known: Header,
 }
 
 type Orders = mpsc::UnboundedReceiver<Order>;
@@ -157,7 +157,7 @@ impl Member {
             handed: Handed::default(),
             has_news: false,
             copies: Copies::default(),
-            cluster_id: truth.cluster_id,
+            known: truth.header(),
         }));
         let (facts, told) = watch::channel(facts);
         let (orders, ordered) = mpsc::unbounded_channel();
@@ -165,7 +165,7 @@ impl Member {
         let instance = settings.instance.clone();
         let (clock, pace) = (Clock::start(), Pace::default());
         let shown = Arc::clone(&shared);
-        let book = settings.book(&shelf.file, handed.as_ref());
+        let book = settings.book(&shelf.file, handed.as_ref(), &left);
         let book = Arc::new(Mutex::new(book));
         // A successor has players from its first word on.
         let players = shelf.used.clone();
@@ -184,7 +184,7 @@ impl Member {
             counts,
             news: Arc::new(news),
             former: left,
-            written: Left::default(),
+            written: (Left::default(), 0),
             keys_again_ms: 0,
         };
         let run = move || runtime.block_on(part.run(truth, handed, told, ordered));
@@ -283,8 +283,8 @@ struct Part {
     news: Arc<watch::Sender<u64>>,
     /// What the processes before have left.
     former: Left,
-    /// What the next one finds.
-    written: Left,
+    /// What the next one finds, and when that was written.
+    written: (Left, u64),
     /// When keys that could not be written down are to be tried again.
     keys_again_ms: u64,
 }
@@ -352,6 +352,8 @@ impl Part {
             players.abort();
         }
         if is_left {
+            // Who cannot know by the fleet's key that this is the end hears it so.
+            self.register(&Facts { is_draining: true, ..facts.borrow().clone() }, &say);
             drop(say.send(lease::run::Command::Stop).await);
         }
         drop(say);
@@ -423,6 +425,7 @@ impl Part {
             let began_ms = clock::unix_ns() / NS_PER_MS;
             registration.vouch_with(Words::new(self.settings.keyspace.clone(), key, began_ms));
         }
+        registration.put_first(own.clone());
         // What an adopted registration is not told before it is polled would be deleted.
         let first = own::value(&self.settings, facts, clock::unix_seconds());
         if let Ok(value) = first.encode() {
@@ -510,7 +513,7 @@ impl Part {
         book.tell(now_ms, &self.counts.borrow(), &self.settings.keyspace, say);
     }
 
-    /// Writes for the next start which leases and instances there are, where that is news.
+    /// Writes for the next start which leases, instances and names there are, where that is news.
     async fn leave(&mut self) {
         let Some(path) = self.settings.left.clone() else { return };
         let leases = {
@@ -523,11 +526,13 @@ impl Part {
         let own = &self.settings.instance;
         let former = self.former.instances.iter().filter(|it| *it != own);
         let instances = [own].into_iter().chain(former).cloned().collect();
-        let left = Left { leases, instances };
-        if left == self.written {
+        let left = Left { leases, instances, owned: lock(&self.book).owned_for_good() };
+        let (written, at_ms) = &self.written;
+        let now_ms = self.clock.now_ns() / NS_PER_MS;
+        if left.is_in(written, now_ms - at_ms) {
             return;
         }
-        self.written.clone_from(&left);
+        self.written = (left.clone(), now_ms);
         if !leases::save(path, left).await {
             tracing::warn!(
                 event = "fleet_leases_not_written",
@@ -605,18 +610,11 @@ impl Shared {
         self.status.mirror = status.clone();
         self.status.revision = machine.truth().revision;
         self.status.keys = machine.truth().entries.len();
-        self.cluster_id = machine.truth().cluster_id;
+        self.known = machine.truth().header();
     }
 
-    /// Whether etcd may say whose something is. One that is doubted, or that answers from another
-    /// history than the one that is known, may have forgotten it.
-    fn trusts(&self, header: Option<&Header>) -> bool {
-        let is_same = |header: &Header| {
-            let is_known = self.cluster_id != 0;
-            !is_known
-                || header.cluster_id == self.cluster_id && header.revision >= self.status.revision
-        };
-        self.status.mirror.doubt.is_none() && header.is_none_or(is_same)
+    fn trusts(&self, told: Option<&Header>) -> bool {
+        self.status.mirror.trusts(&self.known, told)
     }
 
     fn see_registration(&mut self, now_ms: u64, registration: &Registration, own: &[u8]) {
@@ -658,5 +656,5 @@ const TICK: Duration = Duration::from_millis(100);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 const SAVE_EVERY_MS: u64 = 2_000;
-const QUEUE_MAX: usize = 64;
+const QUEUE_MAX: usize = 256;
 const NS_PER_MS: u64 = 1_000_000;

@@ -156,8 +156,14 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     takes_players(&gateway);
 
     // It ends in order: everything of it is gone at once.
+    let revision = rig.fleet.revision();
     assert_eq!(agent.terminate(), Some(0));
     is_gone(&rig.fleet, "arena-1");
+    let history = rig.fleet.history(revision).into_iter().rev();
+    let mut said = history.filter(|(at, _)| at == "/f/truth/backend/arena-1").map(|it| it.1);
+    assert_eq!(said.next(), Some(None));
+    let last = said.next().flatten().expect("it has said something before");
+    assert!(last.contains("\"state\":\"draining\""), "{last}");
     assert!(!rig.fleet.ctl(&["get", "/f/truth/agent/host-7"]).contains("host-7"));
     assert!(player.is_connected());
 }

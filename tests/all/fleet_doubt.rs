@@ -3,11 +3,14 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use ringgate_link::announce::{Announcement, Standing, State};
 use ringgate_report::text::put;
 use serde_json::json;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
+use crate::fleet_agent::Rig;
+use crate::fleet_announce::{Process, has, takes_players};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet, key};
@@ -79,7 +82,7 @@ fn a_token_service_says_what_it_holds_back_whether_it_serves_or_not() {
     let held = "ringgate_fleet_held_back{class=\"all\"}";
     let page = service.get("/metrics", "");
     assert!(page.body.contains("# TYPE ringgate_fleet_held_back gauge"), "{}", page.body);
-    assert_eq!(page.value(held), None);
+    assert_eq!(page.value(held), Some(0));
     fleet.kill();
     fleet.wipe();
     fleet.revive();
@@ -90,33 +93,130 @@ fn a_token_service_says_what_it_holds_back_whether_it_serves_or_not() {
 }
 
 #[test]
-fn game_processes_that_are_announced_and_hang_up_put_nothing_in_doubt() {
+fn forty_game_processes_that_hang_up_put_nothing_in_doubt() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut text = in_fleet(&fleet, "gate-1");
+    text.backends.push_str("backends_per_process = 50\n");
+    let daemon = Daemon::start(&text);
+    let start = |index: usize| {
+        let what = Announcement::new("arena", 4);
+        Process::start_at(daemon.run_dir(), &format!("b{index}"), what)
+    };
+    let processes: Vec<_> = (0..40).map(start).collect();
+    for process in &processes {
+        process.stands(Standing::Registered);
+    }
+    // What has just come is no loss when it goes: this one finds them as they have been.
+    let late = Daemon::start(&in_fleet(&fleet, "gate-2"));
+    fleet.is_heard_by(&late);
+    let stand = || fleet.ctl(&["get", "--prefix", "--keys-only", "/f/truth/backend/"]);
+    drop(processes);
+    wait_for("they are gone", || (!stand().contains("/f/")).then_some(()));
+    for daemon in [&daemon, &late] {
+        fleet.is_heard_by(daemon);
+        assert!(daemon.status()["fleet"]["doubt"].is_null());
+    }
+    let said = Operator::of(&fleet).does(&["deny", "--client", "2", "--wait"]).succeeded();
+    assert!(!said.contains("holds back"), "{said}");
+    Player::new(daemon.listener, 2, &key(1)).ended();
+}
+
+/// Somebody deletes everything in etcd: nobody who is banned may play for that, and nobody who
+/// plays is sent away.
+#[test]
+fn a_ban_holds_in_an_etcd_whose_keys_were_all_deleted() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    let registered = wait_for("its registration", || fleet.entry("gate-1"));
-    let lease = format!("--lease={:x}", registered.lease);
-    let value = json!({ "v": 1, "instance": "i", "host": "here", "group": "arena", "slots": 4,
-        "used": 0, "reach": { "bundle": daemon.run_dir() }, "state": "ready" });
-    for index in 0..40 {
-        let at = format!("/f/truth/backend/b{index}");
-        fleet.ctl(&["put", &lease, &at, &value.to_string()]);
-    }
-    let known = |count: u64| {
-        let keys = daemon.get("/metrics").value("ringgate_fleet_keys")?;
-        (keys == count).then_some(())
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let mut stays = Player::connected(daemon.listener, 1, &key(1));
+    let operator = Operator::of(&fleet);
+    operator.does(&["deny", "--client", "2", "--client", "3", "--wait"]).succeeded();
+    operator.does(&["allow", "--client", "3", "--wait"]).succeeded();
+    Player::connected(daemon.listener, 3, &key(1)).leave();
+    let bans = || daemon.get("/metrics").value("ringgate_fleet_bans");
+    fleet.erase();
+    let held = |count: u64| {
+        let series = "ringgate_fleet_held_back{class=\"bans\"}";
+        wait_for("what is held back", || {
+            daemon.get("/metrics").value(series).filter(|it| *it == count)
+        });
     };
-    wait_for("forty of them are known", || known(42));
-    fleet.ctl(&["del", "--prefix", "/f/truth/backend/b"]);
-    wait_for("they are gone", || known(2));
-    assert!(daemon.status()["fleet"]["doubt"].is_null());
-    let said = Operator::of(&fleet).does(&["deny", "--client", "2"]).succeeded();
-    assert_eq!(said, "client 2 may not play in this fleet\n");
-    let mut banned = Player::new(daemon.listener, 2, &key(1));
-    wait_for("the ban", || {
-        (daemon.get("/metrics").value("ringgate_fleet_bans") == Some(1)).then_some(())
+    held(1);
+    assert_eq!(bans(), Some(1));
+    Player::new(daemon.listener, 2, &key(1)).ended();
+    stays.echo(b"undisturbed");
+    wait_for("its word in etcd", || (fleet.gateway("gate-1")?["doubt"] != 0).then_some(()));
+    // What is said now holds: a ban, and its end.
+    let said = operator.does(&["deny", "--client", "4", "--wait"]).succeeded();
+    assert!(said.contains("bans"), "{said}");
+    Player::new(daemon.listener, 4, &key(1)).ended();
+    operator.does(&["allow", "--client", "4", "--wait"]).succeeded();
+    assert_eq!(bans(), Some(1));
+    operator.does(&["confirm", "--all"]).succeeded();
+    held(0);
+    wait_for("its end", || bans().filter(|count| *count == 0));
+    stays.echo(b"undisturbed");
+}
+
+/// Etcd is a backup, from when a server drained and a player was banned. Both play on, what an
+/// operator says now holds, and one word has all of it believed by a gateway, an agent and a token
+/// service.
+#[test]
+fn an_etcd_that_went_back_drains_and_bans_nobody() {
+    let Some(mut rig) = Rig::new() else { return };
+    let agent = rig.agent("");
+    let fleet = &rig.fleet;
+    let daemon = Daemon::start(&in_fleet(fleet, "gate-1"));
+    let arena = || Announcement::new("arena", 4);
+    let process = Process::start_at(daemon.run_dir(), "arena-1", arena().state(State::Draining));
+    has(fleet, "arena-1", "state", "draining");
+    let operator = Operator::of(fleet);
+    operator.does(&["deny", "--client", "1", "--wait"]).succeeded();
+    let backup = fleet.back_up();
+    // A history that has grown past what somebody knew of the other cannot be told from it.
+    (0..50).for_each(|_| drop(fleet.ctl(&["put", "/elsewhere", "later"])));
+    operator.does(&["allow", "--client", "1", "--wait"]).succeeded();
+    process.announce(arena());
+    has(fleet, "arena-1", "state", "ready");
+    backend_is_up(&daemon, "arena-1");
+    takes_players(&daemon);
+    let service = Service::start(fleet, &["tokens"]);
+    wait_for("a token", || service.token(9, "arena-1").ok());
+    let mut first = Player::connected(daemon.listener, 1, &key(1));
+    let mut second = Player::connected(daemon.listener, 2, &key(1));
+    rig.fleet.go_back(&backup);
+    wait_for("the doubt", || daemon.status()["fleet"]["doubt"]["number"].as_u64());
+    agent.shows("ringgate_fleet_held_back{class=\"all\"}", 1);
+    wait_for("the service's doubt", || {
+        let lines = service.get("/readyz", "").body;
+        lines.contains("held back").then_some(())
     });
-    banned.ended();
+    first.echo(b"banned long ago");
+    second.echo(b"in a server that drained long ago");
+    Player::connected(daemon.listener, 3, &key(1)).leave();
+    // What is said now holds.
+    process.announce(arena().state(State::Draining));
+    let who = ["gate-1", "agent host-7", "token service tokens-1"];
+    wait_for("everybody's word in etcd", || {
+        let said = operator.does(&["deny", "--client", "2"]).succeeded();
+        who.iter().all(|name| said.contains(&format!("{name} holds back"))).then_some(())
+    });
+    let said = operator.does(&["keys", "rotate", "eu", "--wait"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stderr.contains("tokens-1 holds back"), "{}", said.stderr);
+    second.ended();
+    wait_for("its drain", || (daemon.status()["backends"][0]["intake"] == "nobody").then_some(()));
+    assert!(daemon.status()["fleet"]["doubt"]["number"].is_u64(), "nobody has confirmed");
+    first.echo(b"here");
+    let said = operator.does(&["confirm", "--all"]).succeeded();
+    assert!(said.contains("everybody obeys what etcd tells"), "{said}");
+    assert!(daemon.status()["fleet"]["doubt"].is_null());
+    agent.shows("ringgate_fleet_held_back{class=\"all\"}", 0);
+    assert!(!service.get("/readyz", "").body.contains("held back"));
 }
 
 #[test]

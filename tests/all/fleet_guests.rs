@@ -14,13 +14,18 @@ use std::time::Duration;
 
 use ringgate_link::announce::{ANNOUNCE_SOCKET, Announcement, Standing};
 use ringgate_os::{clock, process};
+use ringgate_report::text::put;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::agent::Agent;
+use crate::agent_reload::reload;
 use crate::command::Ending;
 use crate::control_rig::{Daemon, Player, Text, wait_for};
+use crate::fleet_agent::Rig;
 use crate::fleet_announce::{Process, has, is_gone, value};
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet};
+use crate::folder::Folder;
 
 const STRANGER: u32 = 65_534;
 
@@ -37,9 +42,13 @@ struct Guest {
 impl Guest {
     /// One that does this, as that user where it is another one.
     fn start(daemon: &Daemon, task: &str, uid: Option<u32>) -> Self {
+        Self::start_in(&daemon.run_dir(), task, uid)
+    }
+
+    fn start_in(run_dir: &Path, task: &str, uid: Option<u32>) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("it runs"));
         command.args(["--exact", "fleet_guests::a_guest_does_as_it_is_told", "--nocapture"]);
-        command.env(TASK, task).env(RUN_DIR, daemon.run_dir()).current_dir("/");
+        command.env(TASK, task).env(RUN_DIR, run_dir).current_dir("/");
         uid.map(|uid| command.uid(uid));
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = Ending(child.spawn().expect("this program runs"));
@@ -113,17 +122,27 @@ fn text_with(fleet: &Fleet, uids: &[u32], grace: &str) -> Text {
 
 /// The same for this user and another one; `None` where nobody can become another one.
 fn two_users(fleet: &Fleet) -> Option<(Daemon, u32)> {
+    let own = own_beside_another()?;
+    let daemon = Daemon::start(&text(fleet, &[own, STRANGER]));
+    open(&daemon);
+    Some((daemon, own))
+}
+
+fn own_beside_another() -> Option<u32> {
     let own = process::effective_uid();
     if own != 0 {
         eprintln!("SKIPPED: only root can become somebody else");
         return None;
     }
-    let daemon = Daemon::start(&text(fleet, &[own, STRANGER]));
+    Some(own)
+}
+
+/// Lets others find the way to the socket.
+fn open(daemon: &Daemon) {
     for folder in [daemon.folder.path(), &daemon.run_dir()] {
         let open = PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder, open).expect("our folder");
     }
-    Some((daemon, own))
 }
 
 #[test]
@@ -182,6 +201,8 @@ fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     let Some((daemon, own)) = two_users(&fleet) else { return };
     let first = Guest::start(&daemon, "arena-1", Some(STRANGER));
     first.says("stands Registered");
+    // A name that was never linked is nobody's.
+    has(&fleet, "arena-1", "state", "ready");
     let thief = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 99));
     thief.stands(Standing::NameTaken);
     // It waits for the name, and does not get it when its process starts anew.
@@ -198,4 +219,79 @@ fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     next.kill();
     thief.stands(Standing::Registered);
     has(&fleet, "arena-1", "slots", 99);
+}
+
+/// Whoever connects first after a crash is not whose the name is.
+#[test]
+fn a_name_is_its_users_over_a_crash_of_the_gateway() {
+    let Some(fleet) = Fleet::start() else { return };
+    let Some(own) = own_beside_another() else { return };
+    let state = Folder::new();
+    let mut text = text(&fleet, &[own, STRANGER]);
+    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.path().display()));
+    let mut daemon = Daemon::start(&text);
+    open(&daemon);
+    text.run_dir = Some(daemon.run_dir());
+    let first = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    first.says("stands Registered");
+    let left = || std::fs::read_to_string(state.join("leases")).ok();
+    let line = format!("owned {STRANGER} arena-1");
+    wait_for("its owner on disk", || left()?.contains(&line).then_some(()));
+    daemon.signal("KILL");
+    daemon.ended();
+    first.kill();
+    let again = Daemon::start(&text);
+    open(&again);
+    let thief = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 99));
+    thief.stands(Standing::NameTaken);
+    let next = Guest::start(&daemon, "arena-1", Some(STRANGER));
+    next.says("stands Registered");
+    has(&fleet, "arena-1", "slots", 4);
+    assert!(!thief.heard().contains(&Standing::Registered));
+}
+
+/// The same at an agent, whose reload has the last word of who may come.
+#[test]
+fn an_agent_knows_whose_names_are_whose_over_a_crash_and_goes_by_its_file() {
+    let Some(rig) = Rig::new() else { return };
+    let Some(own) = own_beside_another() else { return };
+    let file = |uids: &[u32]| {
+        rig.file_of_agent("2m", "");
+        let path = rig.folder.join("agent.toml");
+        let more = format!("allow_uids = {uids:?}\ngrace = \"10m\"\n");
+        let text = std::fs::read_to_string(&path).expect("it was written") + &more;
+        std::fs::write(&path, text).expect("our file");
+    };
+    file(&[own, STRANGER]);
+    let start = || {
+        let agent = Agent::start(&rig.folder);
+        for folder in [rig.folder.path(), &rig.folder.join("host")] {
+            let open = PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(folder, open).expect("our folder");
+        }
+        agent
+    };
+    let guest = || Guest::start_in(&rig.folder.join("host"), "arena-1", Some(STRANGER));
+    let mut agent = start();
+    let first = guest();
+    first.says("stands Registered");
+    let left = || std::fs::read_to_string(rig.folder.join("state/leases")).ok();
+    let line = format!("owned {STRANGER} arena-1");
+    wait_for("its owner on disk", || left()?.contains(&line).then_some(()));
+    agent.signal(libc::SIGKILL);
+    agent.ended();
+    first.kill();
+    let _agent = start();
+    let what = Announcement::new("arena", 99);
+    let thief = Process::start_at(rig.folder.join("host"), "arena-1", what);
+    thief.stands(Standing::NameTaken);
+    let next = guest();
+    next.says("stands Registered");
+    assert!(!thief.heard().contains(&Standing::Registered));
+    has(&rig.fleet, "arena-1", "state", "ready");
+    // Who may not come any more is told so, and nothing of it stays.
+    file(&[own]);
+    reload(&rig.folder, &[]).succeeded();
+    next.says("stands Unauthorised");
+    is_gone(&rig.fleet, "arena-1");
 }

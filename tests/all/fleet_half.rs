@@ -3,15 +3,16 @@
 //!
 //! Skipped aloud where `etcd` or `openssl` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use ringgate_link::announce::{Announcement, Standing, State};
 use ringgate_report::text::put;
 
 use crate::agent::{Agent, Program};
-use crate::control_rig::{Daemon, Player, wait_for};
+use crate::control_rig::{Daemon, Player, token, wait_for};
 use crate::fleet_agent::{Rig, start_server};
-use crate::fleet_announce::value;
+use crate::fleet_announce::{Process, has, value};
 use crate::fleet_doubt::Operator;
 use crate::fleet_gateway::backend_is_up;
-use crate::fleet_rig::key;
+use crate::fleet_rig::{Fleet, key, on_host};
 use crate::folder::Folder;
 use crate::own::{own_ip, own_port};
 
@@ -141,4 +142,95 @@ fn half_of_a_fleet_drains_as_planned() {
 #[test]
 fn one_of_two_hosts_dies() {
     half_goes(false);
+}
+
+/// A gateway on a host of its own, and its four game processes.
+fn host_of(fleet: &Fleet, number: usize) -> (Daemon, Vec<Process>) {
+    let text = on_host(fleet, &format!("gate-{number}"), &format!("host-{number}"));
+    let daemon = Daemon::start(&text);
+    let start = |index: usize| {
+        let (name, what) = (format!("at-{number}-{index}"), Announcement::new("arena", 4));
+        Process::start_at(daemon.run_dir(), &name, what)
+    };
+    let processes: Vec<_> = (0..4).map(start).collect();
+    for process in &processes {
+        process.stands(Standing::Registered);
+    }
+    (daemon, processes)
+}
+
+fn takes_players(gateway: &Daemon, name: &str) {
+    wait_for("players are let in", || {
+        let backends = gateway.status()["backends"].as_array()?.clone();
+        let backend = backends.into_iter().find(|it| it["name"] == name)?;
+        (backend["intake"] != "nobody").then_some(())
+    });
+}
+
+/// The gateway has heard all that has been written so far, and believes it.
+fn believes_all(fleet: &Fleet, gateway: &Daemon) {
+    fleet.is_heard_by(gateway);
+    assert!(gateway.status()["fleet"]["doubt"].is_null(), "{}", gateway.log());
+}
+
+#[test]
+fn all_processes_of_two_hosts_end_in_order_and_nothing_is_in_doubt() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let [(first, one), (second, other)] = [1, 2].map(|number| host_of(&fleet, number));
+    let all = || fleet.ctl(&["get", "--prefix", "--keys-only", "/f/truth/backend/"]);
+    // What has just come is no loss when it goes: this one finds it as it has been.
+    let late = Daemon::start(&on_host(&fleet, "gate-3", "host-3"));
+    believes_all(&fleet, &late);
+    for (index, process) in [one, other].into_iter().flatten().enumerate() {
+        drop(process);
+        wait_for("its end", || (all().matches("/f/").count() == 7 - index).then_some(()));
+    }
+    for gateway in [&first, &second, &late] {
+        believes_all(&fleet, gateway);
+    }
+    // They come back, and who has a token for two gateways is let in.
+    let process = Process::start_at(first.run_dir(), "at-1-0", Announcement::new("arena", 4));
+    process.stands(Standing::Registered);
+    backend_is_up(&first, "at-1-0");
+    takes_players(&first, "at-1-0");
+    let token = token(&[first.listener, second.listener], 1, &key(1), 60);
+    let mut player = Player::holding([127, 0, 0, 1], &token);
+    player.connect();
+    player.echo(b"nobody is refused");
+}
+
+/// One of two hosts is emptied as planned: its processes drain and end, then its gateway.
+#[test]
+fn one_of_two_gateways_is_taken_out_of_service() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let (mut goes, leave) = host_of(&fleet, 1);
+    let (stays, _processes) = host_of(&fleet, 2);
+    let late = Daemon::start(&on_host(&fleet, "gate-3", "host-3"));
+    believes_all(&fleet, &late);
+    backend_is_up(&stays, "at-2-0");
+    let mut player = Player::connected(stays.listener, 1, &key(1));
+    for process in &leave {
+        process.announce(Announcement::new("arena", 4).state(State::Draining));
+    }
+    for index in 0..4 {
+        has(&fleet, &format!("at-1-{index}"), "state", "draining");
+    }
+    let revision = fleet.revision();
+    goes.signal("TERM");
+    assert_eq!(goes.ended(), Some(0));
+    assert_eq!(fleet.gateway("gate-1"), None);
+    let last = fleet.history(revision).into_iter().rev();
+    let last = last.filter(|(at, _)| at == "/f/truth/gateway/gate-1").find_map(|it| it.1);
+    let last: serde_json::Value =
+        serde_json::from_str(&last.expect("it has said something")).expect("JSON");
+    assert_eq!(last["draining"], true, "agents, who have no key, see that it has taken its leave");
+    drop(leave);
+    for gateway in [&stays, &late] {
+        believes_all(&fleet, gateway);
+    }
+    let said = Operator::of(&fleet).does(&["deny", "--client", "1", "--wait"]).succeeded();
+    assert!(!said.contains("holds back"), "{said}");
+    player.ended();
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ringgate_core::secret::Key;
@@ -41,6 +42,13 @@ pub(crate) fn in_fleet(fleet: &Fleet, name: &str) -> Text {
     let mut text = Text::new();
     "group = \"arena\"\nroute = \"least-players\"\n".clone_into(&mut text.listener);
     text.backends = fleet.table(name);
+    text
+}
+
+/// The same on a host that is called so.
+pub(crate) fn on_host(fleet: &Fleet, name: &str, host: &str) -> Text {
+    let mut text = in_fleet(fleet, name);
+    text.backends = text.backends.replace("host = \"here\"", &format!("host = \"{host}\""));
     text
 }
 
@@ -192,6 +200,18 @@ impl Fleet {
         json["header"]["revision"].as_i64().expect("a number")
     }
 
+    /// Waits until a gateway has heard all that has been written so far.
+    pub(crate) fn is_heard_by(&self, gateway: &Daemon) {
+        // The last of it is something that gateways hear of.
+        let put = self.ctl(&["put", "--write-out", "json", "/f/truth/gone/1", "{}"]);
+        let put: serde_json::Value = serde_json::from_str(&put).expect("JSON");
+        let revision = put["header"]["revision"].as_i64().expect("a number");
+        wait_for("news", || {
+            let heard = gateway.status()["fleet"]["revision"].as_i64();
+            heard.filter(|it| *it >= revision)
+        });
+    }
+
     /// Everything that has happened below the prefix since then, by key: what was put, or `None`
     /// where it was deleted.
     pub(crate) fn history(&self, since: i64) -> Vec<(String, Option<String>)> {
@@ -246,6 +266,26 @@ impl Fleet {
 
     pub(crate) fn wipe(&mut self) {
         self.etcd.members[0].wipe();
+    }
+
+    /// Keeps a copy of all that etcd has, to go back to.
+    pub(crate) fn back_up(&self) -> PathBuf {
+        let backup = self.etcd.folder.path("backup");
+        self.ctl(&["snapshot", "save", backup.to_str().expect("text")]);
+        backup
+    }
+
+    /// Etcd is as it was when that was made.
+    pub(crate) fn go_back(&mut self, backup: &Path) {
+        self.kill();
+        self.wipe();
+        self.etcd.members[0].restore(backup);
+        self.revive();
+    }
+
+    /// Deletes everything at once: the history goes on.
+    pub(crate) fn erase(&self) {
+        self.ctl(&["del", "--prefix", "/f/"]);
     }
 
     pub(crate) fn revive(&mut self) {

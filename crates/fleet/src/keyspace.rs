@@ -62,6 +62,8 @@ pub enum Place {
     Confirm,
     /// A process has ended, and has taken away what stood under its lease.
     Gone(i64),
+    /// A game process has ended, and whoever spoke for it has taken its key away.
+    GoneBackend(Name),
 }
 
 /// A name as it may stand in a key: letters, digits, `.`, `_` and `-`, beginning with a letter or a
@@ -168,6 +170,11 @@ impl Keyspace {
         format!("{}/truth/", self.prefix).into()
     }
 
+    /// The part of it that says what has ended.
+    pub fn gone(&self) -> Bytes {
+        format!("{}/truth/gone/", self.prefix).into()
+    }
+
     /// The part of it that is about gateways.
     pub fn gateways(&self) -> Bytes {
         format!("{}/truth/gateway/", self.prefix).into()
@@ -220,6 +227,7 @@ impl Keyspace {
             Place::Guard(backend) => format!("{prefix}/claim/slots/{backend}/-"),
             Place::Confirm => format!("{prefix}/truth/confirm"),
             Place::Gone(lease) => format!("{prefix}/truth/gone/{lease}"),
+            Place::GoneBackend(name) => format!("{prefix}/truth/gone/backend/{name}"),
         }
         .into()
     }
@@ -249,6 +257,7 @@ impl Keyspace {
             }
             ("truth", "service", name) => Place::Service(Name::new(name)?),
             ("truth", "agent", name) => Place::Agent(Name::new(name)?),
+            ("truth", "gone", "backend") => Place::GoneBackend(Name::new(next()?)?),
             ("truth", "gone", lease) => Place::Gone(number(lease)?),
             ("claim", "slots", backend) => match next()? {
                 "-" => Place::Guard(Name::new(backend)?),
@@ -294,7 +303,8 @@ impl Class {
         }
     }
 
-    /// Whether many of it that are gone at once are missed. Bans come and go.
+    /// Whether many of it that are gone at once are missed. Bans come and go: they are missed where
+    /// they go together with something else.
     pub const fn is_missed(self) -> bool {
         !matches!(self, Self::Bans)
     }
@@ -365,6 +375,7 @@ mod tests {
             (Place::Guard(name("b")), "claim/slots/b/-"),
             (Place::Confirm, "truth/confirm"),
             (Place::Gone(7_587_876_543_210), "truth/gone/7587876543210"),
+            (Place::GoneBackend(name("b_7")), "truth/gone/backend/b_7"),
         ] {
             let whole = format!("/ringgate/eu-1/{key}");
             assert_eq!(keyspace.key(&place), whole.as_bytes());
@@ -391,6 +402,7 @@ mod tests {
             "/f/truth/ban/client/+1",
             "/f/truth/confirm/1",
             "/f/truth/gone/07",
+            "/f/truth/gone/backend",
         ] {
             assert_eq!(keyspace.place(key.as_bytes()), None, "{key}");
         }
@@ -423,6 +435,7 @@ mod tests {
             ("key/main/1", Some(Class::Keys)),
             ("ban/client/1", Some(Class::Bans)),
             ("service/a", None),
+            ("gone/backend/a", None),
         ] {
             assert_eq!(Class::of(format!("/f/truth/{key}").as_bytes()), class);
         }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringgate_fleet::epochs::Epoch;
+use ringgate_fleet::mirror::face::HeldBack;
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
@@ -111,7 +112,7 @@ impl Counters {
     pub fn page(
         &self,
         desk: &Desk,
-        (standing, held): (Standing, &[String]),
+        (standing, held): (Standing, &HeldBack),
         keeps_promises: bool,
     ) -> String {
         let mut text = String::new();
@@ -160,10 +161,10 @@ impl Counters {
             let labels = format!("listener=\"{listener}\",epoch=\"{number}\"");
             put(&mut text, format_args!("ringgate_tokens_{name}{{{labels}}} {until_s}\n"));
         }
-        text.push_str("# HELP ringgate_fleet_held_back News that is held back, by class.\n");
+        text.push_str("# HELP ringgate_fleet_held_back Keys that are held back, by class.\n");
         text.push_str("# TYPE ringgate_fleet_held_back gauge\n");
-        for class in held {
-            put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} 1\n"));
+        for (class, keys) in held {
+            put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} {keys}\n"));
         }
         text
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ringgate_fleet::etcd::{self, Client};
 use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::mirror::face::{self, HeldBack};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::{lease, mirror};
 use ringgate_os::clock::{self, Clock};
@@ -77,7 +78,7 @@ pub(crate) struct Shared {
     pub(crate) leased: Notify,
     /// Something else is held back than before.
     pub(crate) holds: Notify,
-    held: Mutex<Vec<String>>,
+    held: Mutex<HeldBack>,
     pub(crate) is_stopping: AtomicBool,
     /// It was said that etcd is away.
     is_said_away: AtomicBool,
@@ -156,9 +157,14 @@ impl Shared {
 
     /// The number of what is held back, or 0, and what that is.
     pub(crate) fn held(&self) -> (u64, Vec<String>) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = face::words(&self.held_back());
         let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         (standing.doubt.unwrap_or_default(), held)
+    }
+
+    /// How many keys of each kind are held back.
+    pub(crate) fn held_back(&self) -> HeldBack {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes whether etcd takes writes.
@@ -179,7 +185,7 @@ impl Shared {
         standing.bans_left_out = status.bans_left_out;
         let is_away = !status.is_current && (before.is_current || status.last_error.is_some());
         drop(standing);
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = status.held();
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = status.held_back();
         if before.doubt != doubt {
             self.holds.notify_one();
         }
@@ -239,7 +245,7 @@ pub fn start(options: Options) -> io::Result<Running> {
         lease: AtomicI64::new(0),
         leased: Notify::new(),
         holds: Notify::new(),
-        held: Mutex::default(),
+        held: Mutex::new(mirror::Status::default().held_back()),
         is_stopping: AtomicBool::new(false),
         is_said_away: AtomicBool::new(false),
         confirm,

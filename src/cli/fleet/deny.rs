@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{IpPrefix, Place};
-use ringgate_fleet::mirror::face::BANS_MAX;
-use ringgate_fleet::values::{Ban, Stored};
+use ringgate_fleet::mirror::face::{BAN_BYTES_MAX, BANS_MAX};
+use ringgate_fleet::values::{Ban, Stored, VALUE_BYTES_MAX};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Side, Table, count, put};
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::survey::{SCHEMA, Survey, Whom};
+use super::survey::{PAGE_KEYS, SCHEMA, Survey, Whom};
 use super::target::{Fleet, Target, away};
 use super::wait::WaitArgs;
 use crate::config::values;
@@ -121,16 +121,20 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
     let span = args.lasts.map_or(String::new(), |it| format!(" for {}", utc::span(it.as_secs())));
     let said = format!("{} may not play in this fleet{span}", named(&whom));
     let holders = fleet.ask(async |client| {
-        has_room(client, &fleet, whom.len()).await?;
+        let mut puts = Vec::new();
+        for whom in &whom {
+            let key = fleet.keyspace.key(&place(*whom));
+            let value = fleet.vouch(&key, &value)?;
+            puts.push(Put { key, value, lease: 0 });
+        }
+        has_room(client, &fleet, &puts).await?;
         let lease = match args.lasts {
             Some(lasts) => grant(client, lasts).await?,
             None => 0,
         };
         let mut revision = 0;
-        for whom in &whom {
-            let key = fleet.keyspace.key(&place(*whom));
-            let value = fleet.vouch(&key, &value)?;
-            let put = Put { key, value, lease };
+        for put in puts {
+            let put = Put { lease, ..put };
             revision = revision.max(write(client, &put).await.map_err(|why| away(&why))?);
         }
         let heard = args.wait.until_denied(client, &fleet.keyspace, revision).await;
@@ -151,18 +155,30 @@ async fn write(client: &Client, put: &Put) -> Result<i64, Error> {
 }
 
 /// More bans than everybody copies would be obeyed by nobody.
-async fn has_room(client: &Client, fleet: &Fleet, more: usize) -> Result<(), Failure> {
-    let bans = Range { count_only: true, ..Range::prefix(&fleet.keyspace.bans()) };
-    room_for(client.range(&bans).await.map_err(|why| away(&why))?.count, more)
+async fn has_room(client: &Client, fleet: &Fleet, puts: &[Put]) -> Result<(), Failure> {
+    let bans = Range::prefix(&fleet.keyspace.bans());
+    let count = Range { count_only: true, ..bans.clone() };
+    let there = client.range(&count).await.map_err(|why| away(&why))?.count;
+    let mut bytes = puts.iter().map(|put| put.key.len() + put.value.len()).sum();
+    let may_be_large = there > (BAN_BYTES_MAX / VALUE_BYTES_MAX) as i64;
+    let mut page = may_be_large.then_some(Range { limit: PAGE_KEYS, ..bans });
+    while let Some(range) = page {
+        let ranged = client.range(&range).await.map_err(|why| away(&why))?;
+        bytes += ranged.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum::<usize>();
+        let last = ranged.kvs.last().filter(|_| ranged.more);
+        page = last.map(|last| Range { key: key_after(&last.key), ..range });
+    }
+    room_for(there, puts.len(), bytes)
 }
 
-fn room_for(there: i64, more: usize) -> Result<(), Failure> {
-    if there.saturating_add(more as i64) > BANS_MAX as i64 {
+fn room_for(there: i64, more: usize, bytes: usize) -> Result<(), Failure> {
+    if there.saturating_add(more as i64) > BANS_MAX as i64 || bytes > BAN_BYTES_MAX {
         return Err(Failure::failed(format_args!(
-            "there are {} bans already, and {} is the most that are obeyed: lift some \
+            "there are {} bans already, and {} or {} MiB is the most that are obeyed: lift some \
              (`ringgate fleet allow`), or deny prefixes instead of many addresses",
             count(there as u64),
-            count(BANS_MAX as u64)
+            count(BANS_MAX as u64),
+            BAN_BYTES_MAX >> 20
         )));
     }
     Ok(())
@@ -267,9 +283,16 @@ mod tests {
     #[test]
     fn bans_that_nobody_would_obey_are_refused() {
         let most = BANS_MAX as i64;
-        assert!(room_for(0, BANS_MAX).is_ok() && room_for(most - 1, 1).is_ok());
-        for (there, more) in [(most, 1), (most - 1, 2), (0, BANS_MAX + 1), (i64::MAX, 1)] {
-            let why = room_for(there, more).expect_err("too many").to_string();
+        let bytes = BAN_BYTES_MAX;
+        assert!(room_for(0, BANS_MAX, bytes).is_ok() && room_for(most - 1, 1, 0).is_ok());
+        for (there, more, bytes) in [
+            (most, 1, 0),
+            (most - 1, 2, 0),
+            (0, BANS_MAX + 1, 0),
+            (i64::MAX, 1, 0),
+            (9, 1, BAN_BYTES_MAX + 1),
+        ] {
+            let why = room_for(there, more, bytes).expect_err("too many").to_string();
             assert!(why.contains("lift some"), "{why}");
         }
     }

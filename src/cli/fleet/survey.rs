@@ -134,7 +134,9 @@ impl Survey {
             Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
             Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
-            Some(Place::Confirm | Place::Gone(_) | Place::Guard(_)) => Ok(()),
+            Some(Place::Confirm | Place::Gone(_) | Place::GoneBackend(_) | Place::Guard(_)) => {
+                Ok(())
+            }
             _ => Err("it is no key of a fleet".to_owned()),
         };
         let registers = matches!(
@@ -224,7 +226,7 @@ fn read<T: Stored>(value: &[u8]) -> Result<T, String> {
     T::decode(value).map_err(|why| why.to_string())
 }
 
-const PAGE_KEYS: i64 = 1000;
+pub(super) const PAGE_KEYS: i64 = 1000;
 
 /// Of everything that the commands of a fleet print as JSON.
 pub(super) const SCHEMA: u32 = 1;

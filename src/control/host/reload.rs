@@ -151,9 +151,16 @@ fn compare(before: &HostConfig, after: &HostConfig) -> Outcome {
     let fields = admin_fields(before.admin.as_ref(), after.admin.as_ref());
     sort("admin", &fields, &mut changes, &mut refusals);
     for (field, differs) in fleet_fields(before.fleet.as_ref(), after.fleet.as_ref()) {
-        // What concerns sessions is nothing to an agent.
-        if differs && !["grace", "when_away"].contains(&field) {
-            refusals.push(refusal("fleet", field));
+        match field {
+            _ if !differs => {}
+            // Nothing to an agent.
+            "when_away" => {}
+            "grace"
+            | "allow_uids"
+            | "allow_gids"
+            | "backends_per_process"
+            | "backends_per_user" => changes.push(format!("fleet.{field}")),
+            _ => refusals.push(refusal("fleet", field)),
         }
     }
     backend_changes(before, after, &mut changes, &mut refusals);

@@ -152,6 +152,12 @@ pub(in crate::control) fn limits(text: &mut Text, mirror: &mirror::Status, lacks
     one("ringgate_fleet_no_space", space, lacks_space.into());
     let left_out = "Bans that are not obeyed, because there are more than are copied.";
     one("ringgate_fleet_bans_left_out", left_out, mirror.bans_left_out as u64);
+    let keys =
+        "Keys of each class that are known on, because nobody has confirmed that they are gone.";
+    let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, keys);
+    for (class, keys) in mirror.held_back() {
+        held.sample(&[("class", class)], keys as u64);
+    }
 }
 
 /// The keys of listeners in `state_dir`: times they were written and could not be, and what of them

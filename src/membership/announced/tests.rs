@@ -42,7 +42,7 @@ fn tell(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<String> {
         Wish::Set(name, value) => {
             format!("{name} {:?} {}/{}", value.state, value.used, value.slots)
         }
-        Wish::Remove(name) => format!("{name} goes"),
+        Wish::Remove(name, _) => format!("{name} goes"),
     };
     let said = wishes.iter().map(text).collect();
     for wish in &wishes {
@@ -60,10 +60,27 @@ fn what_a_process_says_stands_until_it_leaves() {
     assert!(book.see(|_| Some(Held::Written)) && !book.see(|_| Some(Held::Outdated)));
     assert_eq!(book.standing(1), Some(Standing::Registered));
     assert_eq!(book.announce(1, arena("a", ready())), Ok(Standing::Registered));
-    assert_eq!(tell(&mut book, 1, &none()), ["a Ready 0/8"], "a state is told at once");
+    assert_eq!(tell(&mut book, 250, &none()), ["a Ready 0/8"], "a state is told soon");
     book.leave(1);
-    assert_eq!(tell(&mut book, 2, &none()), ["a goes"]);
-    assert_eq!((book.standing(1), tell(&mut book, 2, &none()).len()), (None, 0));
+    assert_eq!(tell(&mut book, 251, &none()), ["a goes"]);
+    assert_eq!((book.standing(1), tell(&mut book, 252, &none()).len()), (None, 0));
+}
+
+/// What one process says ten times a second is not written as often.
+#[test]
+fn a_process_that_changes_all_the_time_is_told_of_now_and_then() {
+    let mut book = book(9);
+    let mut told = 0;
+    for round in 0..100 {
+        let what = ready().label("round", round.to_string());
+        book.announce(1, arena("a", what)).expect("nothing is in its way");
+        told += tell(&mut book, round * 100, &none()).len();
+    }
+    assert!((25..=40).contains(&told), "{told} in ten seconds");
+    // But where whoever speaks for them is about to end, that is heard at once.
+    book.announce(1, arena("a", ready().label("round", "last"))).expect("nothing is in its way");
+    book.drain();
+    assert_eq!(tell(&mut book, 9_901, &none()), ["a Draining 0/8"]);
 }
 
 #[test]
@@ -78,10 +95,10 @@ fn players_are_counted_by_whoever_says_so_and_told_now_and_then() {
     assert_eq!(tell(&mut book, 1_000, &counted), ["a Ready 3/8"]);
     let gateways = BTreeMap::from([("a".to_owned(), vec!["gate-1".to_owned()])]);
     let reached = Counted { gateways, ..counted };
-    assert_eq!(tell(&mut book, 1_001, &reached), ["a Ready 3/8"], "who leads there, at once");
+    assert_eq!(tell(&mut book, 1_250, &reached), ["a Ready 3/8"], "who leads there, soon");
     // Who waits for a process is nobody whom it can count.
     let waiting = BTreeMap::from([("a".to_owned(), 2), ("b".to_owned(), 1)]);
-    let told = tell(&mut book, 2_001, &Counted { waiting, ..reached });
+    let told = tell(&mut book, 2_250, &Counted { waiting, ..reached });
     assert_eq!(told, ["b Ready 6/8"]);
 }
 
@@ -108,7 +125,7 @@ fn the_file_speaks_for_processes_that_cannot() {
     enter(&mut book, 1, "a");
     assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8", "filed Starting 0/8"]);
     book.file(arena("filed", ready()));
-    assert_eq!(tell(&mut book, 0, &none()), ["filed Ready 0/8"]);
+    assert_eq!(tell(&mut book, 250, &none()), ["filed Ready 0/8"]);
     assert_eq!(book.announce(1, arena("filed", ready())), Err(Refusal::NameInConfig));
     assert_eq!(book.names().collect::<Vec<_>>(), ["a"], "whoever has come");
     assert_eq!(book.handed().len(), 1, "the file is there for the next process too");
@@ -208,7 +225,7 @@ fn what_has_never_linked_is_not_ready() {
     let told = tell(&mut book, 0, &linked(&["b"]));
     assert_eq!(told, ["a Starting 0/8", "b Ready 0/8", "c Starting 0/8", "d Draining 0/8"]);
     // That a link is made again is not news for a whole fleet.
-    assert_eq!(tell(&mut book, 0, &linked(&["c"])), ["c Allocated 0/8"]);
+    assert_eq!(tell(&mut book, 250, &linked(&["c"])), ["c Allocated 0/8"]);
     // What a predecessor knew of it, a successor does; another start has to link anew.
     let mut heir = self::book(9);
     heir.inherit(&book.handed(), &book.owned(), 1_000);
@@ -285,14 +302,83 @@ fn a_name_is_its_users_through_grace() {
     }
 }
 
+/// Where there is room for a few, each has its turn.
+#[test]
+fn those_who_change_all_the_time_leave_room_for_the_others() {
+    let mut book = book(20);
+    let mut told = BTreeSet::new();
+    let keyspace = Keyspace::new("/f").expect("a prefix");
+    for round in 0..40 {
+        for index in 0..9 {
+            let what = ready().label("round", round.to_string());
+            book.announce(index, arena(&format!("a{index}"), what)).expect("there is room");
+        }
+        enter(&mut book, 9, "late");
+        let mut room = 2;
+        book.tell(round * 100, &none(), &keyspace, |command| {
+            let has_room = room > 0;
+            if let (true, Command::Set(key, _)) = (has_room, command) {
+                told.insert(key);
+                room -= 1;
+            }
+            has_room
+        });
+    }
+    assert_eq!(told.len(), 10, "{told:?}");
+}
+
+/// A gateway or an agent that is started anew knows whose names are whose, as long as that matters.
+#[test]
+fn a_name_is_its_users_over_a_start() {
+    let mut before = book(9);
+    for (connection, name) in [(1, "a"), (2, "never-linked")] {
+        arrive(&mut before, connection, 1, 70).expect("there is room");
+        enter(&mut before, connection, name);
+    }
+    tell(&mut before, 0, &none());
+    let left = before.owned_for_good();
+    let mut book = book(9);
+    book.inherit_owned(&left);
+    for uid in [1, 2] {
+        arrive(&mut book, uid.into(), uid, 70).expect("there is room");
+    }
+    tell(&mut book, 0, &none());
+    assert_eq!(book.announce(2, arena("a", ready())), Err(Refusal::NameTaken));
+    enter(&mut book, 1, "a");
+    enter(&mut book, 2, "never-linked");
+    book.leave(1);
+    book.leave(2);
+    tell(&mut book, 4_999, &none());
+    assert_eq!(book.owned_for_good(), [], "nobody has linked this time");
+}
+
+/// A process that only says that it has a name keeps it from nobody when it leaves.
+#[test]
+fn a_name_at_which_nobody_has_played_is_free_at_once() {
+    let mut book = book(9);
+    for (connection, uid) in [(1, 1), (2, 2)] {
+        arrive(&mut book, connection, uid, 70).expect("there is room");
+    }
+    for name in ["one", "two", "three"] {
+        enter(&mut book, 1, name);
+        tell(&mut book, 0, &none());
+    }
+    enter(&mut book, 2, "one");
+    book.leave(1);
+    assert!(book.owned().iter().all(|it| it.uid == 2));
+    enter(&mut book, 2, "three");
+    assert_eq!(book.owner("three"), Some(2));
+}
+
 /// Who takes one name after the other keeps no more of them than there may be processes.
 #[test]
 fn kept_names_are_bounded() {
     let mut book = book(3);
     arrive(&mut book, 1, 1, 70).expect("there is room");
     for n in 0..50 {
-        enter(&mut book, 1, &format!("n{n}"));
-        book.wishes(n, &none());
+        let name = format!("n{n}");
+        enter(&mut book, 1, &name);
+        book.wishes(n, &Counted { linked: [name].into(), ..Counted::default() });
     }
     let kept: Vec<_> = book.owned().into_iter().map(|it| it.name).collect();
     assert_eq!(kept, ["n49", "n46", "n47", "n48"]);
@@ -317,7 +403,7 @@ fn joins(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<(u32, Option<Ve
             value.used,
             value.joined.as_ref().map(|it| it.all().iter().map(|it| it.0).collect()),
         )),
-        Wish::Remove(_) => None,
+        Wish::Remove(..) => None,
     });
     let told = told.collect();
     for wish in &wishes {

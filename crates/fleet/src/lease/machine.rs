@@ -3,6 +3,7 @@
 mod words;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
 
@@ -68,6 +69,12 @@ pub struct Handed {
 pub struct Registration {
     ttl_s: i64,
     items: BTreeMap<Bytes, Item>,
+    /// What is written before all others.
+    first: Bytes,
+    /// What was written last: the others are next.
+    last: Bytes,
+    /// Where it was written of which items that they have ended, the oldest first.
+    ended: VecDeque<Bytes>,
     lease: Option<Held>,
     former: VecDeque<i64>,
     asked: Option<Asked>,
@@ -96,6 +103,14 @@ enum Farewell {
 struct Item {
     value: Bytes,
     standing: Standing,
+    /// It is to go as soon as that is written.
+    is_last: bool,
+}
+
+impl Item {
+    const fn new(value: Bytes, standing: Standing) -> Self {
+        Self { value, standing, is_last: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +142,9 @@ impl Registration {
         Self {
             ttl_s,
             items: BTreeMap::new(),
+            first: Bytes::new(),
+            last: Bytes::new(),
+            ended: VecDeque::new(),
             lease: None,
             former: VecDeque::new(),
             asked: None,
@@ -151,12 +169,17 @@ impl Registration {
             let held = Held { id: handed.lease, good_until_ms: 0, renew_at_ms: 0 };
             registration.lease = Some(held);
         }
-        for key in handed.keys {
-            registration
-                .items
-                .insert(key, Item { value: Bytes::new(), standing: Standing::Leaving });
-        }
+        let (ended, items): (Vec<_>, Vec<_>) =
+            handed.keys.into_iter().partition(|key| is_word_of_an_end(key));
+        registration.ended = ended.into();
+        let leaves = |key| (key, Item::new(Bytes::new(), Standing::Leaving));
+        registration.items = items.into_iter().map(leaves).collect();
         registration
+    }
+
+    /// This key is written before all others: its owner's own.
+    pub fn put_first(&mut self, key: Bytes) {
+        self.first = key;
     }
 
     /// Has the fleet's key vouch for what is written from now on, and for the end of it.
@@ -183,21 +206,36 @@ impl Registration {
         Handed {
             lease: self.lease.map_or(0, |held| held.id),
             former: self.former.iter().copied().collect(),
-            keys: keys.map(|(key, _)| key.clone()).collect(),
+            keys: keys.map(|(key, _)| key).chain(&self.ended).cloned().collect(),
         }
     }
 
     /// This key shall have this value.
     pub fn set(&mut self, key: Bytes, value: Bytes) {
         let standing = match self.items.get(&key) {
-            Some(item) if item.value == value && item.standing != Standing::Leaving => return,
+            Some(item)
+                if item.value == value && item.standing != Standing::Leaving && !item.is_last =>
+            {
+                return;
+            }
             Some(item) => match item.standing {
                 Standing::Written | Standing::Leaving => Standing::Outdated,
                 other => other,
             },
             None => Standing::Absent,
         };
-        self.items.insert(key, Item { value, standing });
+        self.items.insert(key, Item::new(value, standing));
+    }
+
+    /// This key shall go, once whoever looks can have seen this value there: the last word of an
+    /// owner for whom no key vouches.
+    pub fn retire(&mut self, key: Bytes, value: Bytes) {
+        let stands = |it: &Item| matches!(it.standing, Standing::Written | Standing::Outdated);
+        if self.words.is_none() && self.items.get(&key).is_some_and(stands) {
+            self.items.insert(key, Item { value, standing: Standing::Outdated, is_last: true });
+        } else {
+            self.remove(&key);
+        }
     }
 
     /// This key shall go.
@@ -294,6 +332,11 @@ impl Registration {
             let wants = !self.stops && !self.items.is_empty();
             return wants.then_some((What::Lease, Ask::Grant(self.ttl_s)));
         };
+        if self.stops
+            && let Some(key) = self.outstanding()
+        {
+            return Some(self.write(key, held.id, now_ms));
+        }
         if self.stops {
             return Some(match (self.farewell, &self.words) {
                 (Farewell::Owed, Some(_)) => (What::Farewell, Ask::Grant(FAREWELL_S)),
@@ -306,19 +349,64 @@ impl Registration {
         if now_ms >= held.renew_at_ms {
             return Some((What::Lease, Ask::KeepAlive(held.id)));
         }
-        let is_due = |item: &Item| match item.standing {
+        let key = self.next_due(now_ms)?.clone();
+        Some(self.write(key, held.id, now_ms))
+    }
+
+    /// Each has its turn: who changes all the time keeps nobody from being written.
+    fn next_due(&self, now_ms: u64) -> Option<&Bytes> {
+        let is_due = |(_, item): &(&Bytes, &Item)| match item.standing {
             Standing::Written => false,
             Standing::Taken { again_ms, .. } => now_ms >= again_ms,
             _ => true,
         };
-        let (key, item) = self.items.iter().find(|(_, item)| is_due(item))?;
-        let (key, said, was) = (key.clone(), item.value.clone(), item.standing);
+        let first = self.items.get_key_value(&self.first).into_iter();
+        let after = self.items.range::<Bytes, _>((Excluded(&self.last), Unbounded));
+        let before = self.items.range::<Bytes, _>(..=&self.last);
+        let mut all = first.chain(after).chain(before);
+        all.find(is_due).map(|(key, _)| key)
+    }
+
+    /// What stands there and is to be another value before all of it goes: an etcd that does not
+    /// take it is not asked again.
+    fn outstanding(&self) -> Option<Bytes> {
+        let is_outstanding = |(_, item): &(&Bytes, &Item)| item.standing == Standing::Outdated;
+        let is_owed = self.backoff.failures() == 0;
+        self.items.iter().filter(|_| is_owed).find(is_outstanding).map(|(key, _)| key.clone())
+    }
+
+    /// The next step of a key. `lease` is held.
+    fn write(&mut self, key: Bytes, lease: i64, now_ms: u64) -> (What, Ask) {
+        let item = &self.items[&key];
+        let (said, was) = (item.value.clone(), item.standing);
         let value = match &self.words {
-            Some(words) => words.vouch(&key, &item.value, now_ms),
-            None => item.value.clone(),
+            Some(words) => words.vouch(&key, &said, now_ms),
+            None => said.clone(),
         };
-        let txn = step(&key, item.standing, Put { key: key.clone(), value, lease: held.id });
-        Some((What::Item { key, value: said, was }, Ask::Decide(txn)))
+        let mut txn = step(&key, was, Put { key: key.clone(), value, lease });
+        if was == Standing::Leaving {
+            // Before the end in the order of things, which is the order in which mirrors hear.
+            txn.then.splice(..0, self.tell_end_of(&key, lease, now_ms));
+        }
+        self.last.clone_from(&key);
+        (What::Item { key, value: said, was }, Ask::Decide(txn))
+    }
+
+    /// Says that what stood at a key has ended, in the place of the oldest such word where there
+    /// are many.
+    fn tell_end_of(&mut self, key: &[u8], lease: i64, now_ms: u64) -> Vec<Op> {
+        let words = self.words.as_ref();
+        let Some((words, at)) = words.and_then(|words| Some((words, words.end_of(key)?))) else {
+            return Vec::new();
+        };
+        let mut ops = vec![Op::Put(words.gone(at.clone(), lease, now_ms))];
+        self.ended.retain(|it| *it != at);
+        self.ended.push_back(at);
+        if self.ended.len() > ENDED_MAX {
+            let oldest = self.ended.pop_front();
+            ops.extend(oldest.map(|key| Op::Delete(Delete { key, end: Bytes::new() })));
+        }
+        ops
     }
 
     /// Nobody waits any more for the answer to what was asked last: it may have been done or not.
@@ -394,7 +482,8 @@ impl Registration {
         if item.standing == Standing::Leaving {
             return;
         }
-        item.standing = match found {
+        let (is_last, standing) = (item.is_last, &mut item.standing);
+        *standing = match found {
             _ if decided.held && item.value == *value => Standing::Written,
             _ if decided.held => Standing::Outdated,
             None => Standing::Absent,
@@ -405,6 +494,10 @@ impl Registration {
                 Standing::Taken { by, again_ms }
             }
         };
+        // What stands under another lease than this one's is let alone.
+        if is_last && *standing != Standing::Outdated {
+            *standing = Standing::Leaving;
+        }
     }
 
     /// The lease has ended: everything is to be written again, under another one.
@@ -416,7 +509,8 @@ impl Registration {
                 self.former.pop_front();
             }
         }
-        self.items.retain(|_, item| item.standing != Standing::Leaving);
+        self.ended.clear();
+        self.items.retain(|_, item| item.standing != Standing::Leaving && !item.is_last);
         for item in self.items.values_mut() {
             item.standing = Standing::Absent;
         }
@@ -454,6 +548,12 @@ fn step(key: &Bytes, standing: Standing, put: Put) -> Txn {
     }
 }
 
+/// What is written of keys that have ended stands apart from them.
+fn is_word_of_an_end(key: &[u8]) -> bool {
+    let part = b"/truth/gone/";
+    key.windows(part.len()).any(|window| window == part)
+}
+
 const BACKOFF_FIRST_MS: u64 = 100;
 const BACKOFF_LAST_MS: u64 = 3_000;
 /// Leases that are remembered: those of a few restored backups.
@@ -461,5 +561,8 @@ const FORMER_MAX: usize = 8;
 /// How long it is told that what stood under a lease was given up: longer than any mirror looks
 /// back.
 const FAREWELL_S: i64 = 3_600;
+/// Of so many keys it stands under a lease that they have ended: all that may end at one host in
+/// the time for which mirrors look back.
+const ENDED_MAX: usize = 128;
 /// How often a lease that is to end is asked to.
 const STOP_ATTEMPTS: u32 = 3;

@@ -20,6 +20,8 @@ pub enum Command {
     Set(Bytes, Bytes),
     /// This key shall go.
     Remove(Bytes),
+    /// This key shall have this value, and then go.
+    Retire(Bytes, Bytes),
     /// Somebody has seen that this key is not there, or not ours.
     Doubt(Bytes),
     /// Everything shall go, and the registration ends.
@@ -95,6 +97,7 @@ pub fn obey(registration: &mut Registration, command: Command) {
     match command {
         Command::Set(key, value) => registration.set(key, value),
         Command::Remove(key) => registration.remove(&key),
+        Command::Retire(key, value) => registration.retire(key, value),
         Command::Doubt(key) => registration.doubt(&key),
         Command::Stop => registration.stop(),
     }

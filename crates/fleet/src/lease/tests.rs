@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use ringgate_core::secret::{KEY_BYTES, Key};
 
-use super::machine::{Ask, Registration, Standing};
+use super::machine::{Ask, Registration, Standing, Words};
 use crate::backoff::Backoff;
 use crate::etcd::kv::KeyValue;
 use crate::etcd::lease::Lease;
 use crate::etcd::txn::{Compare, Decided, Op, Txn};
 use crate::etcd::{Code, Error};
+use crate::keyspace::Keyspace;
+use crate::seal::FleetKey;
 
 const TTL_S: i64 = 9;
 
@@ -323,4 +326,146 @@ fn through_all_failures_one_has_the_name() {
         let written = has.iter().filter(|it| **it == Standing::Written).count();
         assert_eq!(written, 1, "seed {seed}: {has:?}");
     }
+}
+
+fn fleet_key() -> FleetKey {
+    FleetKey::new(Key::from_bytes([9; KEY_BYTES]))
+}
+
+fn backend(name: &str) -> Bytes {
+    format!("/f/truth/backend/{name}").into()
+}
+
+fn gone(name: &str) -> Bytes {
+    format!("/f/truth/gone/backend/{name}").into()
+}
+
+/// One that has the fleet's key.
+fn vouching() -> (Registration, Server) {
+    let (mut registration, server) = (Registration::new(TTL_S, 1), Server::default());
+    let keyspace = Keyspace::new("/f").expect("a prefix");
+    registration.vouch_with(Words::new(keyspace, fleet_key(), 1_000_000));
+    (registration, server)
+}
+
+#[test]
+fn what_goes_is_told_by_its_owner_in_the_transaction_that_removes_it() {
+    let (mut registration, mut server) = vouching();
+    for name in ["one", "two"] {
+        registration.set(backend(name), r#"{"v":1}"#.into());
+    }
+    settle(&mut registration, &mut server, 0);
+    registration.remove(&backend("one"));
+    let (question, ask) = registration.poll(5).expect("it is to go");
+    let Answer::Decided(answer) = server.answer(5, ask) else { panic!() };
+    registration.handle_decided(5, question, answer);
+    assert!(!server.keys.contains_key(&backend("one")));
+    let said = &server.keys[&gone("one")];
+    assert_eq!(fleet_key().vouched(&said.key, &said.value), Some(1_000_005));
+    assert_eq!(said.lease, registration.lease_id(), "it goes with its owner");
+    // There are few of them, however many go, a successor knows of them, and all go at the end.
+    for round in 0..300 {
+        let name = backend(&format!("b{round}"));
+        registration.set(name.clone(), r#"{"v":1}"#.into());
+        settle(&mut registration, &mut server, 6 + round);
+        registration.remove(&name);
+        settle(&mut registration, &mut server, 6 + round);
+        if round == 150 {
+            registration = Registration::adopt(TTL_S, 2, registration.hand_over());
+            let keyspace = Keyspace::new("/f").expect("a prefix");
+            registration.vouch_with(Words::new(keyspace, fleet_key(), 1_000_000));
+            registration.set(backend("two"), r#"{"v":1}"#.into());
+        }
+    }
+    let told = server.keys.keys().filter(|key| key.starts_with(b"/f/truth/gone/")).count();
+    assert_eq!(told, 128);
+    assert!(server.keys.contains_key(&gone("b299")) && server.keys.contains_key(&gone("b172")));
+    assert!(registration.is_registered(305));
+    registration.stop();
+    settle(&mut registration, &mut server, 400);
+    let left: Vec<_> = server.keys.keys().collect();
+    assert_eq!(left.len(), 1, "the word that all of it is gone: {left:?}");
+}
+
+/// Thirty-two names change faster than they can be written. Who comes behind them is written all
+/// the same, and before long.
+#[test]
+fn who_changes_all_the_time_keeps_nobody_else_from_being_written() {
+    let (mut registration, mut server) = (Registration::new(TTL_S, 1), Server::default());
+    let flaps = |registration: &mut Registration, round: u64| {
+        for index in 0..32 {
+            registration.set(format!("a{index:02}").into(), round.to_string().into());
+        }
+    };
+    flaps(&mut registration, 0);
+    settle(&mut registration, &mut server, 0);
+    registration.set("z".into(), "late".into());
+    for step in 1..=40 {
+        // Each answer takes a while, and they all change meanwhile.
+        flaps(&mut registration, step);
+        let (question, ask) = registration.poll(step).expect("there is something to do");
+        let Answer::Decided(answer) = server.answer(step, ask) else { panic!() };
+        registration.handle_decided(step, question, answer);
+    }
+    assert_eq!(server.value("z"), Some(&b"late"[..]));
+    for index in 0..32 {
+        assert_ne!(server.value(&format!("a{index:02}")), Some(&b"0"[..]), "a{index}");
+    }
+}
+
+#[test]
+fn what_was_said_last_is_written_before_the_end() {
+    let (mut registration, mut server) = registered();
+    registration.set("k".into(), "draining".into());
+    registration.set("new".into(), "never to be there".into());
+    registration.stop();
+    let mut seen = Vec::new();
+    while let Some((question, ask)) = registration.poll(1) {
+        match server.answer(1, ask) {
+            Answer::Lease(it) => registration.handle_lease(1, question, it),
+            Answer::Decided(it) => registration.handle_decided(1, question, it),
+        }
+        seen.extend(server.value("k").map(<[u8]>::to_vec));
+        assert_eq!(server.value("new"), None);
+    }
+    assert_eq!(seen, [b"draining"]);
+    assert!(registration.has_stopped() && server.keys.is_empty());
+    // An etcd that does not take it keeps nobody from ending.
+    let (mut registration, mut server) = registered();
+    registration.set("k".into(), "draining".into());
+    registration.stop();
+    let (question, _) = registration.poll(1).expect("its last word");
+    registration.handle_decided(1, question, Err(Error::Timeout));
+    settle(&mut registration, &mut server, 1_000);
+    assert!(registration.has_stopped() && server.keys.is_empty());
+}
+
+/// Whoever has no key of the fleet cannot vouch for an end: that it drains is seen of it last.
+#[test]
+fn what_retires_is_seen_so_before_it_goes() {
+    let (mut registration, mut server) = registered();
+    let step = |registration: &mut Registration, server: &mut Server| {
+        let (question, ask) = registration.poll(1).expect("there is something to do");
+        let Answer::Decided(answer) = server.answer(1, ask) else { panic!() };
+        registration.handle_decided(1, question, answer);
+    };
+    registration.retire("k".into(), "draining".into());
+    step(&mut registration, &mut server);
+    assert_eq!(server.value("k"), Some(&b"draining"[..]));
+    step(&mut registration, &mut server);
+    assert_eq!((server.value("k"), registration.standing(b"k")), (None, None));
+    // Who comes back meanwhile stays, and what stands nowhere is not written for it.
+    registration.set("k".into(), "one".into());
+    settle(&mut registration, &mut server, 1);
+    registration.retire("k".into(), "one".into());
+    registration.set("k".into(), "one".into());
+    registration.set("new".into(), "one".into());
+    registration.retire("new".into(), "draining".into());
+    settle(&mut registration, &mut server, 1);
+    assert_eq!((server.value("k"), server.value("new")), (Some(&b"one"[..]), None));
+    // The same where somebody has deleted it.
+    server.keys.clear();
+    registration.retire("k".into(), "draining".into());
+    settle(&mut registration, &mut server, 1);
+    assert_eq!((server.value("k"), registration.standing(b"k")), (None, None));
 }

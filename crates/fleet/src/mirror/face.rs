@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use super::judge::Doubt;
+use super::judge::{Doubt, Loss, doubt_header};
 use super::reads::Reads;
-use crate::etcd::kv::Range;
+use crate::etcd::kv::{Header, Range};
+use crate::keyspace::Class;
 
 /// What a mirror is told at its start.
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl Options {
             keys_max: 200_000,
             bytes_max: 256 << 20,
             bans_max: BANS_MAX,
-            ban_bytes_max: 128 << 20,
+            ban_bytes_max: BAN_BYTES_MAX,
         }
     }
 
@@ -122,17 +123,42 @@ impl Status {
         matches!(&self.doubt, Some((_, doubt)) if !matches!(doubt, Doubt::ManyGone(_)))
     }
 
+    /// Whether etcd may say whose something is, by an answer with this header where there is one.
+    /// One that is doubted, or that answers from another history than the one that is known, may
+    /// have forgotten it.
+    pub fn trusts(&self, known: &Header, told: Option<&Header>) -> bool {
+        self.doubt.is_none() && told.is_none_or(|told| doubt_header(known, told).is_none())
+    }
+
     /// What is held back, in a word or two for each kind.
     pub fn held(&self) -> Vec<String> {
-        match &self.doubt {
-            Some((_, Doubt::ManyGone(losses))) => {
-                losses.iter().map(|loss| loss.class.word().to_owned()).collect()
-            }
-            Some(_) => vec!["all".to_owned()],
-            None => Vec::new(),
-        }
+        words(&self.held_back())
     }
+
+    /// How many keys of each kind are held back. Another history is held as a whole, and is 1.
+    pub fn held_back(&self) -> HeldBack {
+        let mut held = [("all", usize::from(self.is_rewritten())); Class::ALL.len() + 1];
+        for (row, class) in held.iter_mut().zip(Class::ALL) {
+            *row = (class.word(), 0);
+        }
+        if let Some((_, Doubt::ManyGone(losses))) = &self.doubt {
+            for Loss { class, had, left } in losses {
+                held[*class as usize].1 = had.abs_diff(*left);
+            }
+        }
+        held
+    }
+}
+
+/// How many keys of each kind are held back.
+pub type HeldBack = [(&'static str, usize); Class::ALL.len() + 1];
+
+/// The kinds of which some are.
+pub fn words(held: &HeldBack) -> Vec<String> {
+    held.iter().filter(|(_, keys)| *keys > 0).map(|(kind, _)| (*kind).to_owned()).collect()
 }
 
 /// Bans that a mirror copies, and commands let there be.
 pub const BANS_MAX: usize = 200_000;
+/// The same of the bytes of their keys and values.
+pub const BAN_BYTES_MAX: usize = 128 << 20;

@@ -4,9 +4,10 @@
 //!
 //! That much is gone says nothing about what else is told: only what is missed is held, of the
 //! kinds of which much is missed. And it is missed only where neither its owner has taken leave,
-//! nor one owner had all of it while others still renew their leases.
+//! nor one owner had all of it while others still renew their leases. Bans are missed where they go
+//! together with something else: nobody lifts them so.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use bytes::Bytes;
@@ -110,7 +111,7 @@ pub(super) fn counts<'a>(keys: impl Iterator<Item = &'a Bytes>) -> [usize; Class
 /// Keys of one kind that are gone, and what stands.
 pub(super) struct Missing<'a> {
     pub(super) class: Class,
-    pub(super) gone: Vec<&'a Entry>,
+    pub(super) gone: Vec<(&'a Bytes, &'a Entry)>,
     /// Those that came as lately as these went, and so are no replacement of what had gone before.
     pub(super) came: usize,
     /// How many of this kind are there.
@@ -121,42 +122,44 @@ impl Missing<'_> {
     /// Whether that is more than may go by itself. `stands` are the keys that are there.
     pub(super) fn loss<'a>(
         self,
-        is_excused: impl Fn(&Entry) -> bool,
+        is_excused: impl Fn(&Bytes, &Entry) -> bool,
         stands: &(impl Iterator<Item = (&'a Bytes, &'a Entry)> + Clone),
     ) -> Option<Loss> {
         let Missing { class, mut gone, came, left } = self;
         let loss = |gone: usize| Loss { class, had: (left + gone).saturating_sub(came), left };
+        if !class.is_missed() {
+            return (!gone.is_empty()).then(|| loss(gone.len()));
+        }
         if !loss(gone.len()).is_many() {
             return None;
         }
-        gone.retain(|entry| !is_excused(entry));
+        gone.retain(|(key, entry)| !is_excused(key, entry));
         let loss = Some(loss(gone.len())).filter(Loss::is_many)?;
         (!is_one_owners(class, &gone, stands)).then_some(loss)
     }
 }
 
-/// Whether, but for what belongs to one owner, little has gone, while somebody renews a lease.
+/// Whether, but for what belongs to one owner, little has gone, while somebody else renews a lease.
 fn is_one_owners<'a>(
     class: Class,
-    gone: &[&Entry],
+    gone: &[(&Bytes, &Entry)],
     stands: &(impl Iterator<Item = (&'a Bytes, &'a Entry)> + Clone),
 ) -> bool {
     let mut owners: BTreeMap<Owner, usize> = BTreeMap::new();
-    for owner in gone.iter().filter_map(|entry| Reads::owner(entry)) {
+    for owner in gone.iter().filter_map(|(_, entry)| Reads::owner(entry)) {
         *owners.entry(owner).or_default() += 1;
     }
     let Some((worst, its)) = owners.into_iter().max_by_key(|(_, count)| *count) else {
         return false;
     };
+    let is_others = |it: &Entry| Reads::owner(it).as_ref() != Some(&worst);
     let renews = |(key, entry): (&Bytes, &Entry)| {
-        let class = Class::of(key);
-        entry.lease != 0 && matches!(class, Some(Class::Gateways | Class::Backends))
+        let is_kept_alive = matches!(Class::of(key), Some(Class::Gateways | Class::Backends));
+        is_kept_alive && entry.lease != 0 && is_others(entry)
     };
-    let is_others = |(key, it): &(&Bytes, &Entry)| {
-        Class::of(key) == Some(class) && Reads::owner(it).as_ref() != Some(&worst)
-    };
+    let is_one = |(key, it): &(&Bytes, &Entry)| Class::of(key) == Some(class) && is_others(it);
     let others_gone = gone.len() - its;
-    let others_left = stands.clone().filter(is_others).count();
+    let others_left = stands.clone().filter(is_one).count();
     let is_little = others_gone * CHURN <= others_gone + others_left;
     is_little && stands.clone().any(renews)
 }
@@ -251,15 +254,29 @@ impl Recent {
     pub(super) fn missing(&self, class: Class) -> Missing<'_> {
         let gone = self.gone.iter().filter(|gone| gone.class == class);
         let came = self.came.iter().filter(|came| came.1 == class).count();
-        Missing { class, gone: gone.map(|it| &it.entry).collect(), came, left: self.left(class) }
+        Missing {
+            class,
+            gone: gone.map(|it| (&it.key, &it.entry)).collect(),
+            came,
+            left: self.left(class),
+        }
     }
 
     /// Hands out what of a kind has gone, to be put back.
     pub(super) fn take(&mut self, class: Class) -> Vec<Gone> {
-        let all = std::mem::take(&mut self.gone).into_iter();
-        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(|gone| gone.class == class);
-        self.gone = kept.into();
         self.came.retain(|came| came.1 != class);
+        self.take_those(|gone| gone.class == class)
+    }
+
+    /// The same of bans that have gone at one of these revisions.
+    pub(super) fn take_bans(&mut self, revisions: &BTreeSet<i64>) -> Vec<Gone> {
+        self.take_those(|gone| gone.class == Class::Bans && revisions.contains(&gone.revision))
+    }
+
+    fn take_those(&mut self, is_it: impl Fn(&Gone) -> bool) -> Vec<Gone> {
+        let all = std::mem::take(&mut self.gone).into_iter();
+        let (taken, kept): (Vec<_>, Vec<_>) = all.partition(is_it);
+        self.gone = kept.into();
         taken
     }
 

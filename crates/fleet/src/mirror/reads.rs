@@ -60,12 +60,28 @@ impl Reads {
         Some((self.counter(key, value)?, word))
     }
 
-    /// Whether an owner has said that this is about to go: it drains, or its lease was given up.
-    pub(super) fn has_taken_leave(&self, prefix: &[u8], entry: &Entry, truth: &Truth) -> bool {
+    /// Whether an owner has said that this goes: it drains, it has ended, or its lease was given
+    /// up.
+    pub(super) fn has_taken_leave(
+        &self,
+        prefix: &[u8],
+        (key, entry): (&[u8], &Entry),
+        truth: &Truth,
+    ) -> bool {
         let told = told(&entry.value);
         told.state.as_deref() == Some("draining")
             || told.draining == Some(true)
             || (entry.lease != 0 && self.is_given_up(prefix, entry.lease, truth))
+            || self.has_ended(prefix, (key, entry), truth)
+    }
+
+    /// By a word that is not older than what stood there.
+    fn has_ended(&self, prefix: &[u8], (key, entry): (&[u8], &Entry), truth: &Truth) -> bool {
+        let Some(rest) = key.strip_prefix(prefix) else { return false };
+        let at = [prefix, b"gone/", rest].concat();
+        let found = truth.entries.get(&*at);
+        let said = found.and_then(|found| self.counter(&at, &found.value));
+        said.is_some_and(|said| self.counter(key, &entry.value).is_some_and(|it| it <= said))
     }
 
     fn is_given_up(&self, prefix: &[u8], lease: i64, truth: &Truth) -> bool {

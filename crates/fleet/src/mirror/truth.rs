@@ -72,7 +72,7 @@ impl Truth {
     }
 
     /// Which history this is, and up to where.
-    pub(super) const fn header(&self) -> Header {
+    pub const fn header(&self) -> Header {
         let (cluster_id, revision, raft_term) = (self.cluster_id, self.revision, self.raft_term);
         Header { cluster_id, member_id: 0, revision, raft_term }
     }

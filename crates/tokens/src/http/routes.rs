@@ -407,7 +407,7 @@ fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Resp
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
         Route::Metrics => {
-            let (standing, (_, held)) = (shared.standing(), shared.held());
+            let (standing, held) = (shared.standing(), shared.held_back());
             let keeps_promises = shared.journal().is_some_and(|it| it.is_whole());
             let page = shared.counters.page(&shared.desk(), (standing, &held), keeps_promises);
             text(StatusCode::OK, page, METRICS)

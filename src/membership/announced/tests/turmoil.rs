@@ -199,7 +199,7 @@ impl World {
                     assert!(!is_open || has_linked.contains(&start), "{start:?} was never linked");
                     etcd.as_mut().filter(|_| is_said).map(|it| it.insert(key));
                 }
-                Command::Remove(key) => {
+                Command::Remove(key) | Command::Retire(key, _) => {
                     etcd.as_mut().filter(|_| is_said).map(|it| it.remove(&key));
                 }
                 _ => *etcd = None,

@@ -31,9 +31,19 @@ impl Words {
 
     /// Writes that everything under `lease` is about to go.
     pub(super) fn farewell(&self, lease: i64, under: i64, now_ms: u64) -> Txn {
-        let key = self.keyspace.key(&Place::Gone(lease));
-        let value = self.vouch(&key, &Bytes::from_static(br#"{"v":1}"#), now_ms);
-        let put = Put { key, value, lease: under };
+        let put = self.gone(self.keyspace.key(&Place::Gone(lease)), under, now_ms);
         Txn { when: Vec::new(), then: vec![Op::Put(put)], or_else: Vec::new() }
+    }
+
+    /// Where it is written that what stands at a key has ended.
+    pub(super) fn end_of(&self, key: &[u8]) -> Option<Bytes> {
+        let rest = key.strip_prefix(&*self.keyspace.truth())?;
+        Some([&self.keyspace.gone()[..], rest].concat().into())
+    }
+
+    /// Writes at such a key.
+    pub(super) fn gone(&self, key: Bytes, under: i64, now_ms: u64) -> Put {
+        let value = self.vouch(&key, &Bytes::from_static(br#"{"v":1}"#), now_ms);
+        Put { key, value, lease: under }
     }
 }

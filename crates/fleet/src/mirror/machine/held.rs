@@ -28,14 +28,16 @@ impl Machine {
     /// back and held, and what is little again is believed.
     pub(super) fn judge(&mut self) {
         let mut losses = Vec::new();
-        for class in Class::ALL.into_iter().filter(|class| class.is_missed()) {
+        for class in Class::ALL {
             let was_lacking = self.is_lacking(Some(class));
-            let missing = if was_lacking { self.missed(class) } else { self.recent.missing(class) };
+            let is_held = was_lacking || !class.is_missed();
+            let missing = if is_held { self.missed(class) } else { self.recent.missing(class) };
             let loss = if missing.gone.is_empty() { None } else { self.loss(missing, None) };
             match loss {
                 Some(loss) => {
-                    if !was_lacking {
-                        self.put_back(class);
+                    if !is_held {
+                        let gone = self.recent.take(class);
+                        self.put_back(gone);
                     }
                     losses.push(loss);
                 }
@@ -59,17 +61,24 @@ impl Machine {
         let mut losses = Vec::new();
         for class in Class::ALL.into_iter().filter(|class| class.is_missed()) {
             let gone = self.truth.entries.iter().filter(|(key, _)| is_gone(key, class));
-            let gone: Vec<_> = gone.map(|(_, entry)| entry).collect();
+            let gone: Vec<_> = gone.collect();
             // Those that came are no measure of how many there were.
             let missing = Missing { class, gone, came: 0, left: left[class as usize] };
             let had = judge::counts(self.truth.entries.keys())[class as usize];
             let came = (missing.left + missing.gone.len()).saturating_sub(had);
             losses.extend(self.loss(Missing { came, ..missing }, Some(next)));
         }
+        let had_losses = !losses.is_empty();
+        let is_lifted =
+            |key: &Bytes| is_gone(key, Class::Bans) && (had_losses || self.held.contains_key(key));
+        let lifted = self.truth.entries.iter().filter(|(key, _)| is_lifted(key)).collect();
+        let left = left[Class::Bans as usize];
+        let bans = Missing { class: Class::Bans, gone: lifted, came: 0, left };
+        losses.extend(self.loss(bans, Some(next)));
         let mut held = BTreeMap::new();
         for (key, entry) in &self.truth.entries {
             let is_lost = losses.iter().any(|loss| is_gone(key, loss.class));
-            if is_lost && !self.has_taken_leave(entry, next) {
+            if is_lost && !self.has_taken_leave(key, entry, next) {
                 let since = self.held.get(key).copied().unwrap_or(next.revision);
                 held.insert(key.clone(), since);
             }
@@ -89,24 +98,27 @@ impl Machine {
         let is_there =
             |(key, _): &(&Bytes, &Entry)| next.is_some() || !self.held.contains_key(*key);
         let stands = truth.entries.iter().filter(is_there);
-        missing.loss(|entry| self.has_taken_leave(entry, truth), &stands)
+        missing.loss(|key, entry| self.has_taken_leave(key, entry, truth), &stands)
     }
 
-    fn has_taken_leave(&self, entry: &Entry, truth: &Truth) -> bool {
-        self.options.reads.has_taken_leave(&self.options.prefix, entry, truth)
+    pub(super) fn has_taken_leave(&self, key: &[u8], entry: &Entry, truth: &Truth) -> bool {
+        self.options.reads.has_taken_leave(&self.options.prefix, (key, entry), truth)
     }
 
     fn missed(&self, class: Class) -> Missing<'_> {
         let keys = self.held.keys().filter(|key| Class::of(key) == Some(class));
-        let gone = keys.filter_map(|key| self.truth.entries.get(key)).collect();
+        let gone = keys.filter_map(|key| self.truth.entries.get_key_value(key)).collect();
         Missing { class, gone, came: 0, left: self.recent.left(class) }
     }
 
-    /// Takes back what went of a kind, and holds it.
-    fn put_back(&mut self, class: Class) {
-        for Gone { key, entry, revision, .. } in self.recent.take(class) {
-            if self.has_taken_leave(&entry, &self.truth) {
+    /// Takes back what went, and holds it.
+    pub(super) fn put_back(&mut self, gone: Vec<Gone>) {
+        for Gone { key, entry, revision, class, .. } in gone {
+            if self.has_taken_leave(&key, &entry, &self.truth) {
                 continue;
+            }
+            if class == Class::Bans {
+                self.ban_bytes += key.len() + entry.value.len();
             }
             let value = Some(entry.value.clone());
             self.changes.push(Change { key: key.clone(), value, revision: None });
@@ -129,6 +141,7 @@ impl Machine {
             self.truth.entries.remove(&key);
             self.changes.push(Change { key, value: None, revision: None });
         }
+        [self.bytes, self.ban_bytes] = self.truth.bytes();
     }
 
     pub(super) fn set_losses(&mut self, losses: Vec<Loss>) {

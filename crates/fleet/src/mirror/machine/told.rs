@@ -1,6 +1,8 @@
 //! What a watch tells, put into the copy: in order, each change once, nothing left out that can be
 //! found to be missing.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::super::truth::{Change, Entry};
@@ -13,6 +15,7 @@ impl Machine {
     pub(super) fn apply(&mut self, now_ms: u64) {
         let floor = self.truth.revision;
         self.fragment_bytes = 0;
+        let mut others_went = BTreeSet::new();
         for event in std::mem::take(&mut self.fragments) {
             let revision = event.kv.mod_revision;
             if revision <= floor && !self.is_known_already(&event) {
@@ -33,9 +36,17 @@ impl Machine {
             self.truth.revision = revision;
             self.status.events += 1;
             self.apply_one(now_ms, &event);
+            if event.is_delete && Class::of(&event.kv.key) != Some(Class::Bans) {
+                others_went.insert(revision);
+            }
+        }
+        // Bans are lifted, and end, by themselves.
+        if !others_went.is_empty() {
+            let lifted = self.recent.take_bans(&others_went);
+            self.put_back(lifted);
         }
         self.judge();
-        let others = self.truth.entries.len() - self.recent.left(Class::Bans);
+        let others = self.truth.entries.len() - self.held.len() - self.recent.left(Class::Bans);
         if others > self.options.keys_max || self.bytes > self.options.bytes_max {
             // What was deleted or replaced is still counted.
             [self.bytes, self.ban_bytes] = self.truth.bytes();
@@ -115,10 +126,9 @@ impl Machine {
             }
             return;
         };
-        let (is_missed, prefix) = (class.is_some_and(Class::is_missed), &self.options.prefix);
-        let is_held = is_missed
-            && self.is_lacking(class)
-            && !self.options.reads.has_taken_leave(prefix, entry, &self.truth);
+        let is_missed = class.is_some_and(Class::is_missed);
+        let is_news = is_missed && self.has_taken_leave(&event.kv.key, entry, &self.truth);
+        let is_held = is_missed && self.is_lacking(class) && !is_news;
         if let Some(class) = class
             && !self.held.contains_key(&event.kv.key)
         {
@@ -133,7 +143,8 @@ impl Machine {
             self.changes.push(Change { key: key.clone(), value: None, revision: Some(revision) });
             if class == Some(Class::Bans) {
                 self.ban_bytes = self.ban_bytes.saturating_sub(key.len() + entry.value.len());
-            } else if let Some(class) = class {
+            }
+            if let Some(class) = class.filter(|_| !is_news) {
                 self.recent.remember(now_ms, class, revision, (key, entry));
             }
         }

@@ -6,6 +6,7 @@ use ringgate_core::secret::{KEY_BYTES, Key};
 use super::super::reads::Reads;
 use super::{Doubt, PREFIX, Pair, Store};
 use crate::epochs::Validity;
+use crate::etcd::kv::Header;
 use crate::seal::FleetKey;
 use crate::values::{Confirmation, Stored};
 
@@ -67,7 +68,10 @@ fn backends_that_said_that_they_drain_may_go() {
 #[test]
 fn what_one_process_announces_and_takes_away_is_news() {
     let mut store = Store::new(7);
-    store.put_under(1, key("gateway", "g").as_bytes(), r#"{"host":"h1"}"#);
+    for (lease, host) in [(1, "h1"), (2, "h2")] {
+        let value = format!(r#"{{"host":"{host}"}}"#);
+        store.put_under(lease, key("gateway", host).as_bytes(), &value);
+    }
     for index in 0..40 {
         store.put_under(1, backend_of(1, index).as_bytes(), &of_host("h1", "ready"));
     }
@@ -77,7 +81,7 @@ fn what_one_process_announces_and_takes_away_is_news() {
         pair.settle();
     }
     pair.assert_same();
-    assert_eq!(pair.machine.truth().entries.len(), 1);
+    assert_eq!(pair.machine.truth().entries.len(), 2);
 }
 
 #[test]
@@ -147,6 +151,7 @@ fn in_an_emptied_etcd_new_bans_drains_and_keys_hold_and_nothing_is_lifted() {
     let before = pair.machine.truth().entries.clone();
     starts_anew(&mut pair, Store::new(8));
     assert!(pair.machine.status().is_rewritten());
+    assert!(pair.machine.status().held_back().contains(&("all", 1)));
     assert_eq!(pair.machine.truth().entries, before);
     // One that is the fleet's and new, one that is nobody's, and one that is old.
     put_word(&mut pair.store, &ban(2), BAN, 101);
@@ -256,4 +261,128 @@ fn what_stood_under_a_lease_that_was_given_up_may_go() {
     (1..=3).for_each(|lease| pair.store.revoke(lease));
     pair.settle();
     assert!(pair.doubt().is_some());
+}
+
+fn gone(backend: &str) -> String {
+    backend.replace("/truth/backend/", "/truth/gone/backend/")
+}
+
+/// A backend ends in order: its owner says so in the transaction that removes its key.
+fn ends(store: &mut Store, backend: &str, counter: u64) {
+    let at = gone(backend);
+    let said = word(&at, r#"{"v":1}"#, counter);
+    store.write(&[(at.as_bytes(), Some(&said)), (backend.as_bytes(), None)]);
+}
+
+#[test]
+fn backends_whose_owner_has_told_their_end_may_go() {
+    let all = || (1..=2).flat_map(|lease| (0..4).map(move |index| backend_of(lease, index)));
+    for is_listed in [false, true] {
+        let mut pair = vouched();
+        if is_listed {
+            pair.lose_stream();
+        }
+        all().for_each(|key| ends(&mut pair.store, &key, 101));
+        if is_listed {
+            pair.store.compact();
+        }
+        pair.wait(1000);
+        pair.assert_same();
+        // What was told of them goes with their owners, and is not missed.
+        all().for_each(|key| pair.store.delete(gone(&key).as_bytes()));
+        pair.wait(1000);
+        pair.assert_same();
+    }
+    // A word that is nobody's, or older than what stood there, does not count.
+    for (key, counter) in [("nobody's", 101), ("ours", 99)] {
+        let mut pair = vouched();
+        for backend in all() {
+            let at = gone(&backend);
+            let said = match key {
+                "ours" => word(&at, r#"{"v":1}"#, counter),
+                _ => r#"{"v":1}"#.to_owned(),
+            };
+            let steps = [(at.as_bytes(), Some(&*said)), (backend.as_bytes(), None)];
+            pair.store.write(&steps);
+        }
+        pair.settle();
+        assert!(pair.doubt().is_some(), "{key}");
+    }
+}
+
+#[test]
+fn what_one_owner_had_is_missed_where_nobody_else_renews() {
+    let mut store = hosts(1, 8);
+    store.put_under(1, key("gateway", "g").as_bytes(), r#"{"host":"h1"}"#);
+    let mut pair = Pair::new(store);
+    (0..8).for_each(|index| pair.store.delete(backend_of(1, index).as_bytes()));
+    pair.settle();
+    assert!(pair.doubt().is_some());
+    assert_eq!(pair.machine.truth().entries.len(), 9);
+}
+
+/// All keys of a prefix, as `etcdctl del --prefix` deletes them: at one revision.
+fn erase(store: &mut Store) {
+    let entries = store.entries();
+    let steps: Vec<(&[u8], _)> = entries.keys().map(|key| (&**key, None)).collect();
+    store.write(&steps);
+}
+
+#[test]
+fn in_an_etcd_that_somebody_has_emptied_bans_hold() {
+    for (hosts_of_it, is_listed) in [(2, false), (2, true), (0, false)] {
+        let mut pair = vouched();
+        let lifted = ban(5);
+        put_word(&mut pair.store, &lifted, BAN, 100);
+        for lease in hosts_of_it + 1..=2 {
+            (0..4).for_each(|it| ends(&mut pair.store, &backend_of(lease, it), 101));
+        }
+        put_word(&mut pair.store, &backend_of(9, 9), "{}", 100);
+        pair.settle();
+        // One that is lifted is lifted.
+        pair.store.delete(lifted.as_bytes());
+        pair.settle();
+        pair.assert_same();
+        if is_listed {
+            pair.lose_stream();
+        }
+        erase(&mut pair.store);
+        if is_listed {
+            pair.store.compact();
+        }
+        pair.wait(60_000);
+        assert!(holds(&pair, &ban(1)), "{hosts_of_it} {is_listed}");
+        let held = pair.machine.status().held_back();
+        assert!(held.contains(&("bans", 1)) && held.contains(&("all", 0)), "{held:?}");
+        assert!(pair.machine.status().is_current, "{:?}", pair.machine.status());
+        // Nor when everything is listed anew.
+        pair.lose_stream();
+        pair.store.compact();
+        put_word(&mut pair.store, &ban(6), BAN, 102);
+        pair.wait(60_000);
+        assert!(holds(&pair, &ban(1)) && holds(&pair, &ban(6)));
+        // One that is made now is lifted as ever.
+        pair.store.delete(ban(6).as_bytes());
+        pair.wait(60_000);
+        assert!(!holds(&pair, &ban(6)));
+        let (number, _) = pair.doubt().expect("it stands");
+        assert!(pair.machine.confirm(pair.now_ms, number));
+        pair.wait(60_000);
+        pair.assert_same();
+    }
+}
+
+#[test]
+fn an_answer_from_another_history_says_of_nothing_whose_it_is() {
+    let pair = vouched();
+    let (status, known) = (pair.machine.status(), pair.machine.truth().header());
+    let trusts = |told: Header| status.trusts(&known, Some(&told));
+    assert!(status.trusts(&known, None) && trusts(known));
+    assert!(trusts(Header { revision: known.revision + 9, raft_term: 9, ..known }));
+    assert!(!trusts(Header { cluster_id: 8, ..known }));
+    assert!(!trusts(Header { revision: known.revision - 1, ..known }));
+    assert!(!trusts(Header { raft_term: known.raft_term - 1, ..known }), "as a backup begins");
+    let mut pair = vouched();
+    starts_anew(&mut pair, Store::new(8));
+    assert!(!pair.machine.status().trusts(&known, None));
 }

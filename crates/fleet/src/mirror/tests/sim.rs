@@ -335,6 +335,8 @@ impl World {
             // Nobody confirms for a while: what is urgent holds all the same.
             self.pass(60_000, false);
             self.fleet.look_at_urgent(&self.machine);
+            self.pass(600_000, true);
+            self.erase();
         }
         if self.weather.loses {
             // An update that was lost is found by the next one.

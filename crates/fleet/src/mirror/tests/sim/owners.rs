@@ -1,6 +1,7 @@
 //! A fleet that lives in the simulated store: hosts with backends under a lease each, which come,
-//! drain, and die without a word, and an operator who bans and lifts. What a living host has told
-//! is never lost, what was said last is never forgotten for what was said before, and a ban holds.
+//! drain, and die without a word, backends that end in order, an operator who bans and lifts, and
+//! at last somebody who deletes everything. What a living host has told is never lost, what was
+//! said last is never forgotten for what was said before, and a ban holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +34,8 @@ struct Host {
     /// 0 while it is not there.
     lease: i64,
     drains: bool,
-    /// What it has told in this life is newer.
-    since: u64,
+    /// What it has told of each in this life is newer.
+    since: [u64; BACKENDS],
 }
 
 impl Fleet {
@@ -42,7 +43,7 @@ impl Fleet {
         let mut fleet = Self::default();
         for index in (0..HOSTS).filter(|_| lives) {
             let name = format!("h{index}");
-            fleet.hosts.push(Host { name, lease: 0, drains: false, since: 0 });
+            fleet.hosts.push(Host { name, lease: 0, drains: false, since: [0; BACKENDS] });
             fleet.come(store, index);
         }
         fleet
@@ -51,7 +52,7 @@ impl Fleet {
     fn come(&mut self, store: &mut Store, index: usize) {
         self.leases += 1;
         self.hosts[index].lease = self.leases;
-        (self.hosts[index].drains, self.hosts[index].since) = (false, self.counter);
+        (self.hosts[index].drains, self.hosts[index].since) = (false, [self.counter; BACKENDS]);
         (0..BACKENDS).for_each(|at| self.tell(store, index, at));
     }
 
@@ -70,6 +71,17 @@ impl Fleet {
         for at in 0..BACKENDS {
             self.seen.remove(&backend(&name, at));
         }
+    }
+
+    /// A backend ends in order, and its owner says so as it takes its key away.
+    fn end(&mut self, store: &mut Store, index: usize, at: usize) {
+        self.counter += 1;
+        self.hosts[index].since[at] = self.counter;
+        let key = backend(&self.hosts[index].name, at);
+        let gone = key.replace("/truth/", "/truth/gone/");
+        let said = word(&gone, r#"{"v":1}"#, self.counter);
+        store.write(&[(gone.as_bytes(), Some(&said)), (key.as_bytes(), None)]);
+        self.seen.remove(&key);
     }
 
     /// Whoever lives finds its lease gone. Those of whom the backup knows that they lived, and do
@@ -107,10 +119,10 @@ impl Fleet {
         }
         self.in_doubt = in_doubt;
         for host in self.hosts.iter().filter(|host| host.lease != 0) {
-            for key in (0..BACKENDS).map(|at| backend(&host.name, at)) {
+            for (key, since) in (0..).map(|at| backend(&host.name, at)).zip(host.since) {
                 let told = entries.get(key.as_bytes());
                 let counter = told.and_then(|it| fleet_key().vouched(key.as_bytes(), &it.value));
-                if counter.is_some_and(|counter| counter > host.since) {
+                if counter.is_some_and(|counter| counter > since) {
                     self.seen.insert(key);
                 } else {
                     assert!(!self.seen.contains(&key), "{key} lives, and is not known any more");
@@ -167,7 +179,42 @@ impl World {
             3..=5 if !is_there => self.fleet.come(&mut self.store, index),
             6 | 7 => self.ban(),
             8..=12 if is_there => self.fleet.tell(&mut self.store, index, at),
+            13 | 14 if is_there => self.fleet.end(&mut self.store, index, at),
             _ => {}
+        }
+    }
+
+    /// Somebody deletes all keys at once. Nobody loses anything by that, until that is confirmed.
+    pub(super) fn erase(&mut self) {
+        for index in 0..HOSTS {
+            if self.fleet.hosts[index].lease == 0 {
+                self.fleet.come(&mut self.store, index);
+            }
+            // Of one that drains it would be news.
+            self.fleet.hosts[index].drains = false;
+            (0..BACKENDS).for_each(|at| self.fleet.tell(&mut self.store, index, at));
+        }
+        self.ban();
+        self.pass(60_000, true);
+        let before: Vec<_> = self.machine.truth().entries.keys().cloned().collect();
+        if self.chance(2) {
+            self.stream = None;
+            let why = crate::etcd::Error::Transport("reset".into());
+            (0..9999).for_each(|it| self.machine.handle_watch_end(self.now_ms, it, &why));
+        }
+        let all = self.store.entries();
+        self.store.write(&all.keys().map(|key| (&**key, None)).collect::<Vec<_>>());
+        if self.chance(2) {
+            self.store.compact();
+        }
+        self.pass(60_000, false);
+        self.fleet.register_again(&mut self.store);
+        self.pass(60_000, false);
+        let entries = &self.machine.truth().entries;
+        let parts = ["/truth/ban/", "/truth/backend/"];
+        for key in before.iter().map(|key| std::str::from_utf8(key).expect("a key")) {
+            let matters = parts.iter().any(|part| key.contains(part));
+            assert!(!matters || entries.contains_key(key.as_bytes()), "{key} was lost");
         }
     }
 
