@@ -42,7 +42,7 @@ fn players_ids_may_be_the_fleets() {
     let ringgate::config::Protocol::Netcode(rules) = &config.listeners[0].protocol else {
         panic!("it is a netcode listener");
     };
-    assert_eq!(rules.unique_in, config.listeners[0].group);
+    assert_eq!(rules.unique_clients, ringgate::config::UniqueClients::Fleet);
     let grouped = "group = \"arena\"\nroute = \"hash\"\n";
     is_refused(
         &format!("{FLEET}{KEY}{}", unique.replace(grouped, "backends = [\"a\"]\n")),

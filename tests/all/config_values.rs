@@ -152,6 +152,7 @@ fn ten_lines_are_enough() {
         network_versions: NetworkVersions::Any,
         gap_limit: None,
         idle_timeout: Duration::from_secs(30),
+        restart_small: None,
     };
     assert_eq!(*unreal, default);
     assert_eq!(config.backends[0].grace, Duration::from_secs(5));
@@ -183,6 +184,7 @@ restart_small = true
         network_versions: NetworkVersions::Only(vec![0x1234_5678, 7]),
         gap_limit: None,
         idle_timeout: Duration::from_secs(90),
+        restart_small: Some(true),
     };
     assert_eq!(*unreal, expected);
     let original = parse(&text.replace("versions = [4]", "versions = [0]"));
@@ -297,8 +299,8 @@ fn the_shipped_example_is_good() {
         Some(Histograms {
             dir: "/var/lib/ringgate/hist".into(),
             interval: Duration::from_secs(10),
-            bytes_max: 64 << 20,
-            age_max: Duration::from_hours(24),
+            max_bytes: 64 << 20,
+            max_age: Duration::from_hours(24),
             keep: NonZeroUsize::new(30),
         })
     );
