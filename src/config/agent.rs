@@ -8,7 +8,7 @@ use super::distinct::Distinct;
 use super::identity::{self, Identity, Pem};
 use super::mistake::{Place, Report};
 use super::schema::{DIR_BYTES_MAX, Kind, LinkWord, TRUNK_KEY, Table, example};
-use super::section::Section;
+use super::section::{Read, Section};
 use super::values;
 use ringgate_trunk::agent::options::Gateway as Entrance;
 
@@ -25,9 +25,10 @@ declare! {
         bind: SocketAddr =
             text("an IP:port such as \"192.0.2.1:7400\"", values::address), required, Reload;
         /// What agents of the fleet are told to connect to; the certificate is for this host.
-        /// Without it: bind, unless that is a wildcard.
-        public: Option<Entrance> = text(
-            "a host and its port, such as \"gate-1.example:7400\"", Entrance::parse
+        /// Without it: bind, unless that is a wildcard. ${NAME} stands for what an environment
+        /// variable holds.
+        public: Option<Entrance> = custom(
+            Kind::Value("a host and its port, such as \"gate-1.example:7400\""), read_public
         ), optional: "gate-1.example:7400", Reload;
         /// Who may have signed the agents' certificates (PEM). Nobody else's is taken, and a reload
         /// ends the trunks of those whose signer it takes away.
@@ -120,6 +121,11 @@ pub(super) fn read(
     found.serves_fleet = Some(serves_fleet);
     section.finish();
     Agent::whole(found)
+}
+
+fn read_public(section: &mut Section<'_, '_>, name: &str) -> Read<Option<Entrance>> {
+    section.fill(name)?;
+    section.text_or(name, None, |text| Entrance::parse(text).map(Some))
 }
 
 fn agent_or_any(text: &str) -> Option<String> {

@@ -84,9 +84,9 @@ declare! {
         ), required, ReloadBut("to other addresses only: the listener at those before drains");
         /// The addresses that players dial, and that connect tokens must name. Without it: those in
         /// bind, which then may not be wildcards on netcode listeners, and on none in a fleet.
-        public: Vec<SocketAddr> = set(
-            "addresses", REACHABLE, |value| values::reachable_address(value.as_str()?), Clone::clone
-        ), optional: ["203.0.113.9:40000"], Reload;
+        /// ${NAME} stands for what an environment variable holds.
+        public: Vec<SocketAddr> =
+            custom(Kind::List { items: "addresses", item: REACHABLE }, read_public), optional: ["203.0.113.9:40000"], Reload;
         /// The game processes behind this listener: this or group is required. Unreal listeners use
         /// link = "udp" backends only.
         //
@@ -212,6 +212,11 @@ pub(super) fn read(
     found.xdp = xdp::read(&mut section, found.io, around);
     section.finish();
     Listener::whole(found)
+}
+
+fn read_public(section: &mut Section<'_, '_>, name: &str) -> Option<Vec<SocketAddr>> {
+    section.fill(name)?;
+    section.set(name, |value| values::reachable_address(value.as_str()?), Clone::clone)
 }
 
 /// Where the listener is found. Tokens and the fleet have to name addresses that can be dialled.

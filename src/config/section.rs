@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::declare::Declared;
 use super::distinct::Distinct;
-use super::keys::KeySources;
+use super::keys::{KeyError, KeySources};
 use super::mistake::{Place, Report};
 use super::schema::{Field, Kind, Presence, Table};
 use super::source::{self, Secret};
@@ -259,6 +259,36 @@ impl<'r, 'a> Section<'r, 'a> {
         absent
     }
 
+    /// Puts what the environment holds in the place of each `${NAME}` in the texts of a field.
+    pub(super) fn fill(&mut self, name: &str) -> Read<()> {
+        let (field, keys) = (self.place(name), self.origin.keys);
+        let Some(value) = self.values.get_mut(name) else { return Some(()) };
+        let mut texts: Vec<(Place, &mut DeValue<'a>)> = Vec::new();
+        match value.get_mut() {
+            DeValue::Array(list) => texts.extend(list.iter_mut().enumerate().map(|(index, it)| {
+                let path = format!("{}[{index}]", field.path);
+                (Place::new(path, it.span().start), it.get_mut())
+            })),
+            text => texts.push((field, text)),
+        }
+        let mut is_filled = true;
+        for (place, value) in texts {
+            let DeValue::String(text) = value else { continue };
+            match filled(text, keys) {
+                Ok(whole) => *text = whole.into(),
+                Err(why) => {
+                    self.report.note(&place, why.to_string());
+                    is_filled = false;
+                }
+            }
+        }
+        // What is not whole would only be called wrong once more.
+        if !is_filled {
+            let _ = self.take(name);
+        }
+        is_filled.then_some(())
+    }
+
     /// One value that `read` understands.
     pub(super) fn value<T>(
         &mut self,
@@ -406,6 +436,19 @@ impl Table {
             _ => {}
         }
     }
+}
+
+fn filled(text: &str, keys: &KeySources<'_>) -> Result<String, KeyError> {
+    let mut parts = text.split("${");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Without its end it is no name.
+        let (variable, rest) = part.split_once('}').unwrap_or_default();
+        let held = keys.variable(variable, "one that ${…} stands for")?;
+        whole.push_str(str::from_utf8(&held).unwrap_or_default());
+        whole.push_str(rest);
+    }
+    Ok(whole)
 }
 
 fn path(text: &str, base: &Path) -> Option<PathBuf> {

@@ -160,6 +160,36 @@ fn ten_lines_are_enough() {
 }
 
 #[test]
+fn public_addresses_may_be_the_environments() {
+    let environment = |name: &str| match name {
+        "NODE_IP" => Some("203.0.113.9".into()),
+        "PORT" => Some("40000".into()),
+        _ => None,
+    };
+    let keys = KeySources::new(&environment, None);
+    let of = |public: &str| {
+        let text = TEN_LINES.replace("[[backend]]", &format!("public = {public}\n[[backend]]"));
+        let read = config::parse(&text, Path::new("gate.toml"), &keys);
+        read.map(|config| config.listeners[0].public.clone()).map_err(|all| all.to_string())
+    };
+    let both = of("[\"${NODE_IP}:${PORT}\", \"[2001:db8::1]:${PORT}\"]").expect("they are there");
+    assert_eq!(both, ["203.0.113.9:40000", "[2001:db8::1]:40000"].map(address));
+    for (public, said) in [
+        (
+            "[\"${NODE_IP}:1\", \"${NODE}:1\"]",
+            "public[1]: found no environment variable \"NODE\", expected one that ${…} stands for",
+        ),
+        ("[\"${PORT:1\"]", "public[0]: found no environment variable \"\", expected one that"),
+        ("[\"${PORT}:1\"]", "public[0]: found \"40000:1\", expected an IP:port"),
+        ("\"${NODE_IP}:1\"", "public: found a string, expected a list of one or more addresses"),
+    ] {
+        let why = of(public).expect_err(said);
+        assert_eq!(why.lines().count(), 1, "{why}");
+        assert!(why.contains(&format!("listener[0].{said}")), "{why}");
+    }
+}
+
+#[test]
 fn every_unreal_field_arrives() {
     let text = TEN_LINES.replace(
         "[[backend]]",
