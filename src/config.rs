@@ -4,19 +4,21 @@
 //! speak a link that the listener can use, every number is inside its range, every key is loaded.
 //! Nothing behind this module checks again.
 //!
-//! Every field is described once, in `schema`: name, what it accepts, default, meaning. The reader
-//! takes expectations and defaults from there, and [`explain`] prints the same table, so that the
-//! three cannot drift apart.
+//! Every field is declared once (`declare`): name, what it accepts, default, meaning, and what it
+//! takes to change it. The reader, the member that holds the value, [`explain`] and the comparison
+//! of a reload are made of that.
 //!
 //! Left out: anything that depends on the machine (free ports, limits, privileges). Those show when
 //! the daemon starts, and `ringgate doctor` looks at them.
 
 mod agent;
 mod backend;
+mod declare;
 mod distinct;
 mod explain;
 mod fleet;
 mod front;
+mod gateway;
 mod host;
 pub mod hosted;
 mod identity;
@@ -35,32 +37,33 @@ pub mod values;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use zeroize::Zeroizing;
 
 pub use agent::{ANY_AGENT, Agent};
+pub use declare::Compared;
 pub use explain::{explain, explain_host, explain_tokens};
-pub use fleet::{Account, Fleet, WhenAway};
+pub use fleet::{Fleet, WhenAway};
 pub use front::{
-    Delivery, Echo, GuardedWays, HandshakeBase, HandshakeVersions, Limits, Listener, ListenerIo,
-    Netcode, NetworkVersions, NumberOrder, Plain, PortSwitch, Protocol, Route, RoutingToken,
-    RoutingTokens, Sequence, TokenPlace, TokenReuse, UniqueClients, Unreal, UnrealMode, Xdp,
-    XdpMode,
+    Delivery, GuardedWays, HandshakeBase, HandshakeVersions, ListenerIo, NetworkVersions,
+    NumberOrder, PortSwitch, Protocol, Route, RoutingTokens, TokenPlace, TokenReuse, UniqueClients,
+    UnrealMode, XdpMode,
 };
+pub use gateway::{Admin, BatchDelay, Gateway, Histograms, IoChoice, LogFormat, Workers};
+#[cfg(test)]
+pub(crate) use host::changes_of as changes_of_host;
 pub use host::{Accepted, HostConfig, is_of_agent};
-pub(crate) use host::{Agent as HostAgent, changes_of as changes_of_host};
 pub use identity::Identity;
+pub use listener::{Echo, Limits, Listener, Netcode, Plain, RoutingToken, Sequence, Unreal, Xdp};
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};
-pub use schema::{Changes, changes, changes_of};
+pub use schema::{Changes, Field, changes, changes_of};
 pub use token::Token;
 
 use keys::KeySources;
 use ringgate_gate::Intake;
-use values::Word;
 
 /// Longest name of a backend or listener. User data routes by a name padded with NUL to 32 bytes.
 pub const NAME_BYTES_MAX: usize = 31;
@@ -94,8 +97,8 @@ impl Config {
             if own.key == before.key {
                 own.key.clone_from(&before.key);
             }
-            if own.credentials == before.credentials {
-                own.credentials.clone_from(&before.credentials);
+            if own.password == before.password {
+                own.password.clone_from(&before.password);
             }
         }
         let keys = |listener: &Listener| match &listener.protocol {
@@ -112,83 +115,6 @@ impl Config {
             }
         }
     }
-}
-
-/// The daemon as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gateway {
-    /// How many workers serve players.
-    pub workers: Workers,
-    /// Whether each worker is pinned to a core of its own.
-    pub pin: bool,
-    /// Which driver moves datagrams.
-    pub io: IoChoice,
-    /// Where link sockets live. Invariant: short enough that `worker-127.sock` in it fits a Unix
-    /// socket address.
-    pub run_dir: PathBuf,
-    /// What outlives a restart.
-    pub state_dir: PathBuf,
-    /// How long a drain waits before it disconnects who is still there.
-    pub drain_timeout: Duration,
-    /// Sessions that memory is set aside for, where that is more than all listeners may have.
-    pub reserve_sessions: usize,
-    /// How long a worker polls for more work before it sleeps in the kernel.
-    pub spin: Duration,
-    /// How long a busy worker may wait for more before it looks again.
-    pub batch_delay: BatchDelay,
-    /// How log lines look.
-    pub log: LogFormat,
-    /// Whom the daemon becomes once its sockets are bound.
-    pub user: Option<String>,
-    /// Whether it gives up system calls and files that it does not need any more.
-    pub confine: bool,
-}
-
-/// How many workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workers {
-    /// One for each core that the daemon may use.
-    Auto,
-    /// Exactly this many, at most [`ringgate_core::limits::WORKERS_MAX`].
-    Count(NonZeroUsize),
-}
-
-/// How long a busy worker may wait for more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BatchDelay {
-    /// As long as it costs players little.
-    Auto,
-    /// At most this, a millisecond or less.
-    AtMost(Duration),
-}
-
-/// Which driver moves datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoChoice {
-    /// `io_uring` where the kernel allows it, otherwise `mmsg`.
-    Auto,
-    /// `recvmmsg`, `sendmmsg` and epoll.
-    Mmsg,
-    /// `io_uring`, or no start at all.
-    Uring,
-}
-
-impl Word for IoChoice {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("uring", Self::Uring), ("mmsg", Self::Mmsg)];
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// A line to read, coloured on a terminal.
-    Human,
-    /// One JSON object a line.
-    Json,
-}
-
-impl Word for LogFormat {
-    const WORDS: &'static [(&'static str, Self)] = &[("human", Self::Human), ("json", Self::Json)];
 }
 
 impl Config {
@@ -230,32 +156,6 @@ pub struct Allowed {
     pub uids: Vec<u32>,
     /// Group ids.
     pub gids: Vec<u32>,
-}
-
-/// The admin address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin {
-    /// Where HTTP is served.
-    pub bind: SocketAddr,
-    /// Names that requests may call this host by, beside its addresses and `localhost`.
-    pub hosts: Vec<String>,
-    /// What entitles a request there to change something; without it none is entitled.
-    pub token: Option<Token>,
-}
-
-/// Histogram files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Histograms {
-    /// Where they are written.
-    pub dir: PathBuf,
-    /// The time that one entry covers.
-    pub interval: Duration,
-    /// A file that is as long as this is left for a new one.
-    pub bytes_max: u64,
-    /// A file that is as old as this is left for a new one.
-    pub age_max: Duration,
-    /// The newest files that are kept; without it all are.
-    pub keep: Option<NonZeroUsize>,
 }
 
 impl Config {

@@ -130,7 +130,7 @@ impl Prepared {
         let Update { hosted, taken, gateways, regions, max_gateways, rules } =
             Update::of(config, fleet);
         let settings = Settings {
-            keyspace: fleet.keyspace.clone(),
+            keyspace: fleet.prefix.clone(),
             name,
             region: fleet.region.clone(),
             host: fleet.host.clone().map_or_else(own, Ok)?,

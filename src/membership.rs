@@ -163,7 +163,7 @@ impl Settings {
         let random =
             getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
         Ok(Self {
-            keyspace: fleet.keyspace.clone(),
+            keyspace: fleet.prefix.clone(),
             name,
             region: fleet.region.clone(),
             host,

@@ -225,7 +225,7 @@ fn make_folders(config: &HostConfig) -> Result<(), Failure> {
 /// What a confined agent may read, and what it may write.
 fn folders(config: &HostConfig, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let names = privileges::of_resolver(config.resolver_files());
-    let certificates = config.agent.identity.folders().iter().cloned();
+    let certificates = config.agent.identity().folders().into_iter();
     let etcd = config.fleet.iter().flat_map(config::Fleet::folders);
     let read = privileges::of_config(file).into_iter().chain(certificates).chain(etcd);
     let read = read.chain(names).collect();

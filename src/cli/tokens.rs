@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// What a confined service may read.
 fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
-    let tls = config.tokens.tls.iter().flat_map(|(certificate, key)| [certificate, key]);
+    let tls = [&config.tokens.certificate, &config.tokens.certificate_key].into_iter().flatten();
     let tls = tls.filter_map(|file| file.parent()).map(Path::to_owned);
     let etcd = config.fleet.folders();
     let names = privileges::of_resolver(config.fleet.resolver_files());
@@ -94,15 +94,16 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
     let name = fleet.name.clone().unwrap_or_else(|| host.clone());
     let etcd = fleet.options();
     let key = fleet.key.ok_or_else(|| Failure::bad_input("fleet.key: found nothing"))?;
+    let tls = tokens.certificate.zip(tokens.certificate_key);
     Ok(Options {
         etcd,
-        keyspace: fleet.keyspace,
+        keyspace: fleet.prefix,
         key,
         name,
         host,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         bind: tokens.bind,
-        tls: tokens.tls.map(|(certificate, key)| tls::Files { certificate, key }),
+        tls: tls.map(|(certificate, key)| tls::Files { certificate, key }),
         threads: tokens.threads,
         rules: Rules {
             expire_default_s: tokens.expire.as_secs(),

@@ -1,35 +1,79 @@
 //! `[[agent]]`: agents on other hosts that may connect, and the backends that each may serve.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use super::backend::Known;
+use super::declare::{Declared, declare};
 use super::distinct::Distinct;
-use super::identity::{self, Identity};
-use super::keys::KeySources;
+use super::identity::{self, Identity, Pem};
 use super::mistake::{Place, Report};
-use super::schema::LinkWord;
-use super::section::Section;
+use super::schema::{DIR_BYTES_MAX, Kind, LinkWord, TRUNK_KEY, Table, example};
+use super::section::{Read, Section};
 use super::values;
 use ringgate_trunk::agent::options::Gateway as Entrance;
 
-/// An agent that may connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Agent {
-    /// What it is called, in its certificate too, or [`ANY_AGENT`]. Invariant: unique.
-    pub name: String,
-    /// Where it connects to, over TCP and UDP.
-    pub bind: SocketAddr,
-    /// What agents of the fleet are told to connect to, where that is not `bind`.
-    pub public: Option<Entrance>,
+declare! {
+    /// An agent that may connect.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Agent {
+        /// What it is called: a DNS name of its certificate. "*" stands for all agents of the fleet
+        /// that have no table of their own.
+        name: String = text(
+            "letters, digits, dots and hyphens, at most 31, as a host's name, or \"*\"", agent_or_any
+        ), required, Reload;
+        /// Where it connects to, over TCP and UDP.
+        bind: SocketAddr =
+            text("an IP:port such as \"192.0.2.1:7400\"", values::address), required, Reload;
+        /// What agents of the fleet are told to connect to; the certificate is for this host.
+        /// Without it: bind, unless that is a wildcard. ${NAME} stands for what an environment
+        /// variable holds.
+        public: Option<Entrance> = custom(
+            Kind::Value("a host and its port, such as \"gate-1.example:7400\""), read_public
+        ), optional: "gate-1.example:7400", Reload;
+        /// Who may have signed the agents' certificates (PEM). Nobody else's is taken, and a reload
+        /// ends the trunks of those whose signer it takes away.
+        ca: Pem = custom(Kind::Path { bytes_max: DIR_BYTES_MAX }, identity::open), required, Reload;
+        /// This gateway's certificate (PEM), for the host name or address that agents are told.
+        /// Trunks that stand keep theirs.
+        certificate: Pem =
+            custom(Kind::Path { bytes_max: DIR_BYTES_MAX }, identity::open), required, Reload;
+        /// Its key (PEM): a file that is closed to group and others (chmod 600), or a credential of
+        /// the service.
+        key: Pem = custom(Kind::Value(TRUNK_KEY), identity::closed), required, Reload;
+        /// The backends that it may serve. Others are refused and counted. "fleet": those that
+        /// stand in etcd as being behind it (docs/FLEET.md).
+        backends: Vec<String> = by_hand(Kind::List {
+            items: "names of backends with a bundle link, or \"fleet\"",
+            item: "the name of a [[backend]]",
+        }), required, Reload;
+    }
+    beside {
+        /// Whether it may serve those of the fleet's backends that are behind it. Invariant: true
+        /// for [`ANY_AGENT`], and only in a fleet.
+        serves_fleet: bool,
+    }
+}
+
+pub(super) const AGENT: Table = Table {
+    repeated: true,
+    examples: &[example!(
+        "": name = "host-7", bind = "192.0.2.1:7400", ca = "agents-ca.pem", certificate = "gateway.pem",
+        key = "gateway.key", backends = ["arena-1"]
+    )],
+    ..Table::new(
+        "agent",
+        "An agent on another host, by which game processes there are backends of this gateway (docs/OPERATING.md, two \
+         hosts). Several may have one address, and then the same certificate. At most 256.",
+        &[Agent::FIELDS],
+    )
+};
+
+impl Agent {
     /// Who this gateway is to it. Invariant: the same for all agents of one address.
-    pub identity: Identity,
-    /// The backends that it may serve. Invariant: each of them once, of the file's those with a
-    /// bundle link; at least one, unless the fleet says which.
-    pub backends: Vec<String>,
-    /// Whether it may serve those of the fleet's backends that are behind it. Invariant: true for
-    /// [`ANY_AGENT`], and only in a fleet.
-    pub serves_fleet: bool,
+    pub fn identity(&self) -> Identity {
+        let [ca, certificate, key] = [&self.ca, &self.certificate, &self.key].map(Pem::clone);
+        Identity { ca, certificate, key }
+    }
 }
 
 /// Stands for every agent of the fleet that has no table of its own.
@@ -47,55 +91,46 @@ pub(super) struct Before {
 pub(super) fn read(
     mut section: Section<'_, '_>,
     (known, has_fleet): (&Known, bool),
-    (sources, base): (&KeySources<'_>, &Path),
     before: &mut Before,
 ) -> Option<Agent> {
-    let name = section.text("name", agent_or_any);
-    if let Some((name, place)) = &name {
-        before.names.check(section.report, place, name.clone());
+    let mut found = Agent::find(&mut section);
+    if let Some(name) = &found.name {
+        before.names.check(section.report, &section.place("name"), name.clone());
     }
-    let bind = section.text("bind", values::address);
-    let place = section.place("certificate");
-    let identity = identity::read(&mut section, sources, base);
-    if let Some(Err(why)) = identity.as_ref().map(Identity::gateway) {
-        section.report.note(&place, why);
+    let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);
+    let identity = identity::whole(&mut section, files, Identity::gateway);
+    if let Some(bind) = found.bind {
+        let place = section.place("certificate");
+        before.check(bind, identity.as_ref(), &place, section.report);
     }
-    if let Some((bind, _)) = &bind {
-        before.check(*bind, identity.as_ref(), &place, section.report);
-    }
-    let public = section.text_or("public", None, |text| Entrance::parse(text).map(Some));
-    let place = section.place("backends");
-    let serves_fleet = section.is_text("backends", FLEET);
-    let backends = if serves_fleet {
+    let serves_fleet = section.is_text("backends", "fleet");
+    found.backends = if serves_fleet {
         section.text("backends", |_| Some(Vec::new())).map(|(none, _)| none)
     } else {
         read_backends(&mut section, known, has_fleet)
     };
+    let place = section.place("backends");
     if serves_fleet && !has_fleet {
         section.report.expected(&place, "\"fleet\" without a fleet", "a table [fleet], or names");
     }
-    let is_any = name.as_ref().is_some_and(|(name, _)| name == ANY_AGENT);
-    if is_any && backends.is_some() && !serves_fleet {
+    let is_any = found.name.as_deref() == Some(ANY_AGENT);
+    if is_any && found.backends.is_some() && !serves_fleet {
         let found = "a list, for agents that have no table of their own";
         section.report.expected(&place, found, "\"fleet\": the fleet knows who serves what");
     }
+    found.serves_fleet = Some(serves_fleet);
     section.finish();
-    Some(Agent {
-        name: name?.0,
-        bind: bind?.0,
-        public: public?,
-        identity: identity?,
-        backends: backends?,
-        serves_fleet,
-    })
+    Agent::whole(found)
+}
+
+fn read_public(section: &mut Section<'_, '_>, name: &str) -> Read<Option<Entrance>> {
+    section.fill(name)?;
+    section.text_or(name, None, |text| Entrance::parse(text).map(Some))
 }
 
 fn agent_or_any(text: &str) -> Option<String> {
     if text == ANY_AGENT { Some(text.to_owned()) } else { values::agent(text) }
 }
-
-/// In the place of a list of backends.
-const FLEET: &str = "fleet";
 
 impl Before {
     /// One address has one certificate: who connects has not said yet which agent it is.
@@ -128,19 +163,19 @@ fn read_backends(
 ) -> Option<Vec<String>> {
     let names = section.list("backends", |value| values::name(value.as_str()?))?;
     let mut seen = Distinct::default();
-    for (name, place) in &names {
-        let found = known.find(name);
+    for (index, name) in names.iter().enumerate() {
+        let (found, place) = (known.find(name), section.place_in("backends", index));
         match found.map(|(_, backend)| backend.link) {
             Some(Some(LinkWord::Udp)) => {
                 let found = format_args!("{name:?}, which has link = \"udp\"");
-                section.report.expected(place, found, "a backend with link = \"bundle\"");
+                section.report.expected(&place, found, "a backend with link = \"bundle\"");
             }
             None if known.is_complete() && !has_fleet => {
-                section.report.note(place, known.unknown(name));
+                section.report.note(&place, known.unknown(name));
             }
             _ => {}
         }
-        seen.check(section.report, place, name.clone());
+        seen.check(section.report, &place, name.clone());
     }
-    Some(names.into_iter().map(|(name, _)| name).collect())
+    Some(names)
 }

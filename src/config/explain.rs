@@ -48,20 +48,20 @@ fn one(text: &mut String, table: &Table, index: usize) {
     let (open, close) = if table.repeated { ("[[", "]]") } else { ("[", "]") };
     put(text, format_args!("{open}{}{close}", table.name));
     let example = &table.examples[index];
-    for field in table.fields.iter().filter(|field| field.applies_to(example.variant)) {
+    // TOML takes what follows an inner table to belong to it.
+    let (inner, plain): (Vec<&Field>, Vec<&Field>) =
+        table.fields_of(example.variant).partition(|field| matches!(field.kind, Kind::Table(_)));
+    for field in plain {
         let given = example.values.iter().find(|(name, _)| *name == field.name);
-        match &field.kind {
-            // TOML wants them behind all other fields, and that is where the description has them.
-            Kind::Table(inner) => explain_inner(text, inner, &table.examples[..=index]),
-            _ if is_new(field, &table.examples[..=index]) => {
-                explain_field(text, field, given.map(|(_, value)| *value));
-            }
-            _ => {
-                if let Some((_, value)) = given {
-                    put(text, format_args!("{} = {value}", field.name));
-                }
-            }
+        if is_new(field, &table.examples[..=index]) {
+            explain_field(text, field, given.map(|(_, value)| *value));
+        } else if let Some((_, value)) = given {
+            put(text, format_args!("{} = {value}", field.name));
         }
+    }
+    for field in inner {
+        let Kind::Table(inner) = field.kind else { continue };
+        explain_inner(text, inner, &table.examples[..=index]);
     }
 }
 
@@ -73,7 +73,7 @@ fn is_new(field: &Field, examples: &[Example]) -> bool {
 
 /// A table inside of the one before it, which may be left out, as far as it was not explained yet.
 fn explain_inner(text: &mut String, table: &Table, examples: &[Example]) {
-    let fields: Vec<_> = table.fields.iter().filter(|field| is_new(field, examples)).collect();
+    let fields: Vec<_> = table.fields().filter(|field| is_new(field, examples)).collect();
     if fields.is_empty() {
         return;
     }
@@ -100,7 +100,9 @@ fn explain_field(text: &mut String, field: &Field, given: Option<&str>) {
     comment(text, field.meaning);
     comment(text, &format!("{presence}: {}", field.kind));
     comment(text, &format!("Changes: {}", field.changes));
-    put(text, format_args!("{off}{} = {value}", field.name));
+    // What the compiler writes for a declaration's tokens may have several lines.
+    let value: Vec<_> = value.split_whitespace().collect();
+    put(text, format_args!("{off}{} = {}", field.name, value.join(" ")));
 }
 
 /// Comment lines of up to 100 columns.

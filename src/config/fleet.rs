@@ -9,65 +9,94 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::keys::{self, KeyError, KeySources};
-use super::mistake::Place;
-use super::section::{Noted, Section};
-use super::source::{self, Secret};
+use super::Allowed;
+use super::backend::id;
+use super::declare::{Declared, declare};
+use super::keys::{self, KeyError};
+use super::schema::{DIR_BYTES_MAX, FLEET_NAME, IDS, Table, example};
+use super::section::Section;
+use super::source::{FORMS, Secret};
 use super::values::Word;
-use super::{Allowed, backend};
 use ringgate_core::secret::SharedKey;
 use ringgate_fleet::etcd::{Credentials, Endpoint, Options, TlsFiles};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
 
-/// The fleet that a gateway is in.
-#[derive(Clone, Debug)]
-pub struct Fleet {
-    /// The members of etcd. Invariant: at least one, each once.
-    pub endpoints: Vec<Endpoint>,
-    /// Below which everything of this fleet stands.
-    pub keyspace: Keyspace,
-    /// What this process is called there, where that is not what the kernel calls its host.
-    pub name: Option<Name>,
-    /// Where it stands, as the operator calls it.
-    pub region: Name,
-    /// The host, where that is not what the kernel calls it.
-    pub host: Option<Name>,
-    /// What opens the keys of listeners.
-    pub key: Option<FleetKey>,
-    /// For endpoints with TLS. Invariant: there where one of them has it.
-    pub tls: Option<TlsFiles>,
-    /// A user of etcd's own.
-    pub credentials: Option<Account>,
-    /// How long the registration lives without this gateway.
-    pub lease: Duration,
-    /// How long a backend of the fleet may be gone before its players are disconnected.
-    pub grace: Duration,
-    /// Who may connect as a bundle backend of the fleet.
-    pub allowed: Allowed,
-    /// Backends of the fleet that this gateway takes.
-    pub max_backends: usize,
-    /// Backends that one process may register.
-    pub backends_per_process: usize,
-    /// Backends that the processes of one user may register.
-    pub backends_per_user: usize,
-    /// What becomes of tokens that nobody can claim.
-    pub when_away: WhenAway,
-}
-
-/// A user of etcd's own, and what proves that it is one.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Account {
-    /// Its name.
-    pub user: String,
-    password: Password,
-}
-
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Account({})", self.user)
+declare! {
+    /// The fleet that a gateway is in.
+    #[derive(Clone, Debug)]
+    pub struct Fleet {
+        /// The members of etcd. One at a time is spoken to, another when that one fails.
+        endpoints: Vec<Endpoint> = set(
+            "addresses", "http://HOST:PORT or https://HOST:PORT", |value| Endpoint::parse(value.as_str()?).ok(),
+            ToString::to_string
+        ), required, Restart;
+        /// Below which everything of this fleet stands.
+        prefix: Keyspace =
+            text("names between slashes, such as \"/ringgate/eu\"", Keyspace::new), required, Restart;
+        /// What this gateway is called in the fleet. Of two with one name the first has it while it
+        /// lives. Without it: what the kernel calls the host, so two gateways of one host need
+        /// names.
+        name: Option<Name> = text(FLEET_NAME, Name::new), optional: "gate-1", Restart;
+        /// Where it stands, for who chooses a gateway for players.
+        region: Name = text(FLEET_NAME, Name::new), default: "default", Restart;
+        /// The host, by which it knows the backends that it can reach. Without it: what the kernel
+        /// calls it.
+        host: Option<Name> = text(FLEET_NAME, Name::new), optional: "host-1", Restart;
+        /// What opens the keys of listeners that stand in etcd, from the same sources as those
+        /// (`ringgate keygen` makes one). The same for all gateways and token services of a fleet;
+        /// etcd never has it.
+        key: Option<FleetKey> = secret(FORMS), optional: { file = "/etc/ringgate/fleet.key" }, Restart;
+        /// Who may have signed the certificates of endpoints with https. The system's authorities
+        /// are not asked.
+        ca: Option<PathBuf> = path(DIR_BYTES_MAX), optional: "/etc/ringgate/etcd-ca.pem", Restart;
+        /// Our own certificate, where etcd wants one.
+        certificate: Option<PathBuf> =
+            path(DIR_BYTES_MAX), optional: "/etc/ringgate/etcd-client.pem", Restart;
+        /// Its key, closed to group and others (chmod 600).
+        certificate_key: Option<PathBuf> =
+            path(DIR_BYTES_MAX), optional: "/etc/ringgate/etcd-client.key", Restart;
+        /// A user of etcd's own, who may read and write below prefix.
+        user: Option<String> = text("a name of 1 to 256 characters", user), optional: "ringgate", Restart;
+        /// Its password: 1 to 256 characters, from the same sources as keys; a file is closed to
+        /// group and others (chmod 600).
+        password: Option<Password> =
+            secret(FORMS), optional: { file = "/etc/ringgate/etcd.password" }, Restart;
+        /// How long the registration stays when nobody keeps it alive: when the host dies, players
+        /// are sent here for so long.
+        lease: Duration = duration("3s", "5m"), default: "10s", Restart;
+        /// grace of the fleet's backends.
+        grace: Duration = duration("0s", "10m"), default: "5s", Reload;
+        /// Users whose processes may connect as the fleet's bundle backends. Without this and
+        /// allow_gids: the gateway's own.
+        allow_uids: Vec<u32> = list("user ids", IDS, id), optional: [990], Reload;
+        /// Groups whose processes may connect as the fleet's bundle backends.
+        allow_gids: Vec<u32> = list("group ids", IDS, id), optional: [990], Reload;
+        /// Most backends of the fleet that this gateway takes at a time; more are refused and
+        /// counted.
+        max_backends: usize = integer(1, 4000), default: 1000, Reload;
+        /// Most backends that one process may register here itself, and connections for that; more
+        /// are refused and counted. A process in another pid namespace, such as a container's,
+        /// counts for its user only.
+        backends_per_process: usize = integer(1, 4000), default: 32, Reload;
+        /// Most backends that the processes of one user may register here themselves. Without this:
+        /// max_backends.
+        backends_per_user: Option<usize> = integer(1, 4000), optional: 200, Reload;
+        /// What becomes of a token that names other gateways as well, while etcd cannot be asked
+        /// whether it was used there. "refuse": its player has to wait. "accept": it is taken, and
+        /// may be used once at each. Tokens that name this gateway alone are taken in any case.
+        when_away: WhenAway = word, default: "refuse", Reload;
     }
 }
+
+pub(super) const FLEET: Table = Table {
+    examples: &[example!("": endpoints = ["http://127.0.0.1:2379"], prefix = "/ringgate/eu")],
+    ..Table::new(
+        "fleet",
+        "The fleet that this gateway is in, in etcd (docs/FLEET.md). Without it the gateway is alone.",
+        &[Fleet::FIELDS],
+    )
+};
 
 /// What becomes of a token that names other gateways as well, while etcd cannot be asked whether it
 /// was used there.
@@ -93,27 +122,44 @@ impl Fleet {
 
     /// The folders that the files of TLS lie in.
     pub fn folders(&self) -> Vec<PathBuf> {
-        let own = self.tls.iter().flat_map(|it| &it.own).flat_map(|(one, key)| [one, key]);
-        let all = self.tls.iter().map(|it| &it.ca).chain(own);
-        all.filter_map(|file| file.parent()).map(Path::to_owned).collect()
+        let files = [&self.ca, &self.certificate, &self.certificate_key];
+        files.into_iter().flatten().filter_map(|it| it.parent()).map(Path::to_owned).collect()
+    }
+
+    /// Who may connect as a bundle backend of the fleet.
+    pub fn allowed(&self) -> Allowed {
+        Allowed { uids: self.allow_uids.clone(), gids: self.allow_gids.clone() }
+    }
+
+    /// Backends that the processes of one user may register.
+    pub fn backends_per_user(&self) -> usize {
+        self.backends_per_user.unwrap_or(self.max_backends)
     }
 
     /// How etcd is reached.
     pub fn options(&self) -> Options {
-        let credentials = self.credentials.as_ref().map(|account| Credentials {
-            user: account.user.clone(),
-            password: Arc::clone(&account.password.0),
-        });
-        let tls = self.tls.clone();
+        let account = self.user.clone().zip(self.password.as_ref());
+        let credentials =
+            account.map(|(user, password)| Credentials { user, password: Arc::clone(&password.0) });
+        let own = self.certificate.clone().zip(self.certificate_key.clone());
+        let tls = self.ca.clone().map(|ca| TlsFiles { ca, own });
         Options { credentials, tls, ..Options::new(self.endpoints.clone()) }
     }
 }
 
 /// Text of an operator's choice.
 #[derive(Clone, PartialEq, Eq)]
-struct Password(Arc<Zeroizing<String>>);
+pub struct Password(Arc<Zeroizing<String>>);
 
-impl Password {
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+impl Secret for Password {
+    const VARIABLE: &str = "one that holds the password";
+
     fn opened(file: &mut File) -> Result<Self, KeyError> {
         Self::text(&keys::read_short(file, PASSWORD)?)
     }
@@ -127,162 +173,91 @@ impl Password {
         }
         Ok(Self(Arc::new(Zeroizing::new(text.to_owned()))))
     }
-}
 
-impl Secret for Password {
-    fn of_file(path: &Path) -> Result<Self, KeyError> {
-        Self::opened(&mut keys::open_closed(path)?)
-    }
-
-    fn of_environment(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        Self::text(&sources.variable(name, "one that holds the password")?)
-    }
-
-    fn of_hex(text: &str) -> Result<Self, KeyError> {
+    fn hex(text: &str) -> Result<Self, KeyError> {
         Self::text(text.as_bytes())
     }
+}
 
-    fn of_credential(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        Self::opened(&mut sources.open_credential(name)?)
+impl Secret for FleetKey {
+    const VARIABLE: &str = SharedKey::VARIABLE;
+
+    fn opened(file: &mut File) -> Result<Self, KeyError> {
+        SharedKey::opened(file).map(Self::new)
+    }
+
+    fn text(bytes: &[u8]) -> Result<Self, KeyError> {
+        SharedKey::text(bytes).map(Self::new)
+    }
+
+    fn hex(text: &str) -> Result<Self, KeyError> {
+        <SharedKey as Secret>::hex(text).map(Self::new)
     }
 }
 
-/// Secrets come from where `keys` says; relative paths start at `base`.
-pub(super) fn read(
-    mut section: Section<'_, '_>,
-    sources: &KeySources<'_>,
-    base: &Path,
-) -> Option<Fleet> {
-    let endpoints = read_endpoints(&mut section);
-    let keyspace = section.text("prefix", Keyspace::new);
-    let name = section.text_or("name", None, |text| Name::new(text).map(Some));
-    let region = section.text("region", Name::new);
-    let host = section.text_or("host", None, |text| Name::new(text).map(Some));
-    let key = match section.node("key") {
-        Some(node) => {
-            let key = source::read::<SharedKey>(node, sources, base, section.report);
-            key.map(|key| Some(FleetKey::new(key)))
-        }
-        None => Some(None),
-    };
-    let tls = read_tls(&mut section, endpoints.as_deref(), base);
-    let credentials = read_account(&mut section, sources, base);
-    let lease = section.duration("lease");
-    let grace = section.duration("grace");
-    let allowed = backend::read_allowed(&mut section);
-    let max_backends = section.integer("max_backends");
-    let backends_per_process = section.integer("backends_per_process");
-    let backends_per_user =
-        section.integer_or("backends_per_user", max_backends.unwrap_or_default());
-    let when_away = section.choice("when_away");
-    section.finish();
-    Some(Fleet {
-        endpoints: endpoints?,
-        keyspace: keyspace?.0,
-        name: name?,
-        region: region?.0,
-        host: host?,
-        key: key?,
-        tls: tls.ok()?,
-        credentials: credentials.ok()?,
-        lease: lease?,
-        grace: grace?,
-        allowed: allowed?,
-        max_backends: usize::try_from(max_backends?).ok()?,
-        backends_per_process: usize::try_from(backends_per_process?).ok()?,
-        backends_per_user: usize::try_from(backends_per_user?).ok()?,
-        when_away: when_away?.0,
-    })
-}
-
-fn read_endpoints(section: &mut Section<'_, '_>) -> Option<Vec<Endpoint>> {
-    let list = section.list("endpoints", |value| Endpoint::parse(value.as_str()?).ok())?;
-    let mut seen = super::distinct::Distinct::default();
-    for (endpoint, place) in &list {
-        seen.check(section.report, place, endpoint.to_string());
-    }
-    Some(list.into_iter().map(|(endpoint, _)| endpoint).collect())
-}
-
-/// The files of TLS, where an endpoint speaks it.
-fn read_tls(
-    section: &mut Section<'_, '_>,
-    endpoints: Option<&[Endpoint]>,
-    base: &Path,
-) -> Result<Option<TlsFiles>, Noted> {
-    let places = ["ca", "certificate", "certificate_key"].map(|field| section.place(field));
-    let mut file = |name| section.text_or(name, None, |text| path(text, base).map(Some));
-    let (ca, certificate, key) = (file("ca"), file("certificate"), file("certificate_key"));
-    let (ca, certificate, key) = (ca.ok_or(Noted)?, certificate.ok_or(Noted)?, key.ok_or(Noted)?);
-    let [of_ca, of_certificate, of_key] = places;
-    let own = match (certificate, key) {
-        (None, None) => None,
-        (Some(_), None) => {
-            return missing(section, &of_key, "nothing, and a certificate", "its key's file");
-        }
-        (None, Some(_)) => {
-            return missing(section, &of_certificate, "nothing, and its key", "the certificate");
-        }
-        (Some(certificate), Some(key)) => {
-            if let Err(why) = keys::open_closed(&key) {
-                section.report.note(&of_key, why.to_string());
-                return Err(Noted);
+pub(super) fn read(mut section: Section<'_, '_>) -> Option<Fleet> {
+    let found = Fleet::find(&mut section);
+    if let (Some(certificate), Some(key)) = (&found.certificate, &found.certificate_key) {
+        check_pair(&mut section, certificate.as_ref(), key.as_deref());
+        let any_encrypted = |all: &Vec<Endpoint>| all.iter().any(|endpoint| endpoint.tls);
+        let is_encrypted = found.endpoints.as_ref().map(any_encrypted);
+        let own = certificate.is_some() && key.is_some();
+        match (is_encrypted, &found.ca) {
+            (Some(true), Some(None)) => {
+                let found = "nothing, and an endpoint with https";
+                note(&mut section, "ca", found, "a file with who may have signed its certificate");
             }
-            Some((certificate, key))
+            (Some(false), Some(Some(_))) => {
+                note(&mut section, "ca", NO_TLS, "an endpoint with https");
+            }
+            (Some(false), Some(None)) if own => {
+                note(&mut section, "certificate", NO_TLS, "an endpoint with https");
+            }
+            _ => {}
         }
-    };
-    let is_encrypted = endpoints.ok_or(Noted)?.iter().any(|endpoint| endpoint.tls);
-    match (is_encrypted, ca, own) {
-        (true, None, _) => {
-            let found = "nothing, and an endpoint with https";
-            missing(section, &of_ca, found, "a file with who may have signed its certificate")
+    }
+    match (&found.user, &found.password) {
+        (Some(Some(_)), Some(None)) => {
+            note(&mut section, "password", "nothing, and a user", "its password");
         }
-        (true, Some(ca), own) => Ok(Some(TlsFiles { ca, own })),
-        (false, None, None) => Ok(None),
-        (false, Some(_), _) => missing(section, &of_ca, NO_TLS, "an endpoint with https"),
-        (false, None, Some(_)) => {
-            missing(section, &of_certificate, NO_TLS, "an endpoint with https")
+        (Some(None), Some(Some(_))) => {
+            note(&mut section, "user", "nothing, and a password", "whose it is");
+        }
+        _ => {}
+    }
+    section.finish();
+    Fleet::whole(found)
+}
+
+/// A certificate and its key come together, and the key's file is closed to others.
+pub(super) fn check_pair(
+    section: &mut Section<'_, '_>,
+    certificate: Option<&PathBuf>,
+    key: Option<&Path>,
+) {
+    match (certificate, key) {
+        (None, None) => {}
+        (Some(_), None) => {
+            note(section, "certificate_key", "nothing, and a certificate", "its key's file");
+        }
+        (None, Some(_)) => note(section, "certificate", "nothing, and its key", "the certificate"),
+        (Some(_), Some(key)) => {
+            if let Err(why) = keys::open_closed(key) {
+                let place = section.place("certificate_key");
+                section.report.note(&place, why.to_string());
+            }
         }
     }
 }
 
-fn missing<T>(
-    section: &mut Section<'_, '_>,
-    place: &Place,
-    found: &str,
-    expected: &str,
-) -> Result<T, Noted> {
-    section.report.expected(place, found, expected);
-    Err(Noted)
-}
-
-fn read_account(
-    section: &mut Section<'_, '_>,
-    sources: &KeySources<'_>,
-    base: &Path,
-) -> Result<Option<Account>, Noted> {
-    let places = ["user", "password"].map(|field| section.place(field));
-    let user = section.text_or("user", None, |text| user(text).map(Some));
-    let password = match section.node("password") {
-        Some(node) => source::read(node, sources, base, section.report).map(Some),
-        None => Some(None),
-    };
-    let [of_user, of_password] = places;
-    match (user.ok_or(Noted)?, password.ok_or(Noted)?) {
-        (None, None) => Ok(None),
-        (Some(user), Some(password)) => Ok(Some(Account { user, password })),
-        (Some(_), None) => missing(section, &of_password, "nothing, and a user", "its password"),
-        (None, Some(_)) => missing(section, &of_user, "nothing, and a password", "whose it is"),
-    }
+fn note(section: &mut Section<'_, '_>, field: &str, found: &str, expected: &str) {
+    let place = section.place(field);
+    section.report.expected(&place, found, expected);
 }
 
 fn user(text: &str) -> Option<String> {
     let fits = !text.is_empty() && text.len() <= PASSWORD_BYTES_MAX;
     (fits && !text.chars().any(char::is_control)).then(|| text.to_owned())
-}
-
-fn path(text: &str, base: &Path) -> Option<PathBuf> {
-    (!text.is_empty() && !text.contains('\0')).then(|| base.join(text))
 }
 
 /// What the C library reads to look a name up.

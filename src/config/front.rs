@@ -1,83 +1,11 @@
-//! What a listener is told: whom it lets in, what is spoken there and where players go.
+//! What fields of a listener may be: the words of its protocols, and what they mean.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::num::{NonZeroU16, NonZeroU64};
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
+use super::listener::{Netcode, Plain, Unreal};
 use super::values::Word;
-use ringgate_core::secret::SharedKey;
-use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
-
-/// One public front.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    /// Its name in logs and metrics. Invariant: 1 to [`NAME_BYTES_MAX`](super::NAME_BYTES_MAX)
-    /// bytes, unique.
-    pub name: String,
-    /// The addresses to bind. Invariant: at least one; a port of 0 asks the kernel for a free one.
-    pub bind: Vec<SocketAddr>,
-    /// Indices into [`Config::backends`](super::Config::backends). Invariant: no index twice; at
-    /// least one where there is no group, none in the file where there is one; exactly one with
-    /// [`Route::Single`].
-    pub backends: Vec<usize>,
-    /// The backends of the fleet that players are sent to.
-    pub group: Option<Name>,
-    /// Where players and tokens find this listener. Empty: the addresses that were bound.
-    pub public: Vec<SocketAddr>,
-    /// How a new player's backend is chosen.
-    pub route: Route,
-    /// Most sessions of this listener, over all workers.
-    pub max_sessions: usize,
-    /// What happens when a player's packets come from another port.
-    pub port_switch: PortSwitch,
-    /// Whether a socket filter drops foreign datagrams before they are queued.
-    pub filter: bool,
-    /// What one source may take.
-    pub limits: Limits,
-    /// Names of fields that the file has and that have no effect any more.
-    pub ignored: Vec<&'static str>,
-    /// How it is served past the kernel's sockets; by these where there is nothing. Invariant: the
-    /// same for all listeners that have one.
-    pub xdp: Option<Xdp>,
-    /// What is spoken here.
-    pub protocol: Protocol,
-}
-
-impl Listener {
-    /// Whether its keys are the fleet's.
-    pub const fn has_fleet_keys(&self) -> bool {
-        matches!(&self.protocol, Protocol::Netcode(rules) if rules.has_fleet_keys)
-    }
-}
-
-/// `[listener.limits]`: what one source may take of a listener. 0 is no limit. A block is an IPv4
-/// /24 or an IPv6 /48, an address an IPv4 address or an IPv6 /64.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connection requests of a block, a second and worker.
-    pub requests_per_block: u32,
-    /// Unfinished handshakes of a block, at a time and worker.
-    pub handshakes_per_block: u32,
-    /// Sessions of a block that follow their player to another port, a second and worker.
-    pub port_switches_per_block: u32,
-    /// Players of a block who are asked to restart their handshake, a second and worker. Of no
-    /// meaning in netcode.
-    pub restarts_per_block: u32,
-    /// Sessions that sources of a block begin, a second and worker. Of plain listeners only, and 0
-    /// on others; the four above are 0 on plain ones.
-    pub starts_per_block: u32,
-    /// Sessions that begin at all, a second and worker. Of plain listeners only.
-    pub starts: u32,
-    /// Sessions of an address, over all workers.
-    pub sessions_per_address: u32,
-    /// Sessions of an IPv6 /56, over all workers.
-    pub sessions_per_site: u32,
-    /// Sessions of a block, over all workers.
-    pub sessions_per_block: u32,
-}
 
 /// How a new player's backend is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,11 +34,12 @@ impl Word for Route {
 }
 
 /// What happens when a player's packets come from another port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortSwitch {
     /// The session follows, once a packet from there has proved itself.
     Follow,
-    /// The packets are dropped.
+    /// The packets are dropped: where nothing could prove that it is the same player, too.
+    #[default]
     Ignore,
 }
 
@@ -163,7 +92,7 @@ impl Word for UniqueClients {
 }
 
 /// What a listener speaks, with the fields that only this protocol has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// netcode 1.02.
     Netcode(Netcode),
@@ -182,55 +111,6 @@ impl Protocol {
             Self::Plain(_) => Front::Plain,
         }
     }
-}
-
-/// The fields of a netcode listener.
-#[derive(Clone, Debug)]
-pub struct Netcode {
-    /// The game's protocol id.
-    pub protocol_id: u64,
-    /// The keys that connect tokens may be sealed with, newest first by convention. Invariant: at
-    /// most 8, all different, and at least one where they are not the fleet's.
-    pub keys: Vec<SharedKey>,
-    /// Whether the fleet has the keys.
-    pub has_fleet_keys: bool,
-    /// Sequences that a session remembers. Invariant: a power of two, 64 to 1024.
-    pub replay_window: u16,
-    /// A jump over more sequences than this ends the session; without it any jump is fine.
-    pub gap_limit: Option<NonZeroU64>,
-    /// Players who are sent nothing else for so long are sent a keep-alive.
-    pub keep_alive: Duration,
-    /// What becomes of a token whose player comes again with it.
-    pub token_reuse: TokenReuse,
-    /// Who delivers messages. Invariant: with the gateway, all backends are on bundle links.
-    pub delivery: Delivery,
-    /// The group in which nobody else may have a player's id; `None` for this listener alone.
-    pub unique_in: Option<Name>,
-    /// How long a session has to be silent for another login of its id to replace it; `None` where
-    /// the newest login wins.
-    pub replace_after: Option<Duration>,
-}
-
-/// The fields of an Unreal listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreal {
-    /// The bits that start every packet, in wire order. Invariant: at most 32.
-    pub magic: Vec<bool>,
-    /// Which handshakes are served.
-    pub versions: HandshakeVersions,
-    /// Whether handshake packets have network features.
-    pub handshake_base: HandshakeBase,
-    /// Whether game packets can be read.
-    pub mode: UnrealMode,
-    /// Whether duplicates are dropped.
-    pub window: bool,
-    /// Which builds of the game may connect.
-    pub network_versions: NetworkVersions,
-    /// A jump over more of a player's packets than this ends the session; without it, as many may
-    /// be lost as an engine survives.
-    pub gap_limit: Option<NonZeroU16>,
-    /// Silence after which a session ends.
-    pub idle_timeout: Duration,
 }
 
 /// Which Unreal handshakes are served. The packets of the three kinds begin differently, so a
@@ -285,68 +165,6 @@ pub enum NetworkVersions {
     Only(Vec<u32>),
 }
 
-/// The fields of a plain listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain {
-    /// What every datagram carries. Invariant: there with [`Route::Token`] and nowhere else.
-    pub token: Option<RoutingToken>,
-    /// Whose each token is. Invariant: all of the token's length, all different, none without
-    /// [`Route::Token`].
-    pub tokens: RoutingTokens,
-    /// Where every datagram has a number.
-    pub sequence: Option<Sequence>,
-    /// Whose numbers are looked at.
-    pub guard: GuardedWays,
-    /// Numbers that a session remembers. Invariant: a power of two, 64 to 1024, and below half of
-    /// the sequence's numbers.
-    pub replay_window: u16,
-    /// A jump over more numbers than this ends the session; without it any jump is fine.
-    /// Invariant: below half of the sequence's numbers, and there is a sequence.
-    pub gap_limit: Option<NonZeroU64>,
-    /// What every datagram of a player begins with.
-    pub begins_with: Vec<u8>,
-    /// Silence after which a session ends.
-    pub idle_timeout: Duration,
-    /// Silence after which a session ends that nobody has shown to be alive.
-    pub half_open_timeout: Duration,
-    /// Such sessions of a worker.
-    pub half_open_max: u32,
-    /// So many times the bytes that it has sent a source of such a session gets; 0 for any number.
-    pub answer_limit: u32,
-    /// Bytes that the source of an open session is sent for each one heard; 0 for any number.
-    pub credit_ratio: u32,
-    /// Of which so many are kept.
-    pub credit_burst: u32,
-    /// Silence after which such a source is sent nothing until it is heard; 0 for never.
-    pub pause_after: Duration,
-    /// Where four bytes of a server's come back, which prove a source.
-    pub echo: Option<Echo>,
-    /// Of a hundred slots of a server, those that unproven players may hold.
-    pub unproven_slots: u32,
-    /// How long a source may not begin again after a gap has ended its session.
-    pub gap_rest: Duration,
-}
-
-/// Four bytes of each datagram of a server that come back in a player's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo {
-    /// Bytes before them in the server's.
-    pub sent: u16,
-    /// Bytes before them in the player's.
-    pub heard: u16,
-}
-
-/// A token in every datagram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoutingToken {
-    /// Where it stands.
-    pub at: TokenPlace,
-    /// How long it is, 1 to 64.
-    pub bytes: u8,
-    /// Whether game servers get datagrams without it.
-    pub strip: bool,
-}
-
 /// Where a token stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenPlace {
@@ -369,17 +187,6 @@ impl fmt::Debug for RoutingTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} tokens", self.0.len())
     }
-}
-
-/// Where every datagram has a number that counts up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sequence {
-    /// Bytes before it. Invariant: the longest datagram holds it.
-    pub offset: u16,
-    /// Its width: 8, 16 or 32.
-    pub bits: u8,
-    /// Which of its bytes comes first.
-    pub order: NumberOrder,
 }
 
 /// Which byte of a number comes first.
@@ -420,19 +227,6 @@ pub enum ListenerIo {
 impl Word for ListenerIo {
     const WORDS: &'static [(&'static str, Self)] =
         &[("sockets", Self::Sockets), ("xdp", Self::Xdp)];
-}
-
-/// `[listener.xdp]`, where a listener is served so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Xdp {
-    /// The network interface.
-    pub interface: String,
-    /// How many of its queues; all that it has in use where nothing is said.
-    pub queues: Option<u32>,
-    /// How frames come and go.
-    pub mode: XdpMode,
-    /// Whether the listener is served by sockets where it cannot be served so.
-    pub fallback: bool,
 }
 
 /// How frames come and go.

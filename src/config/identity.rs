@@ -10,32 +10,39 @@ use std::sync::Arc;
 use toml::de::DeValue;
 use zeroize::Zeroizing;
 
-use super::keys::{self, KeySources};
+use super::keys;
 use super::section::Section;
 use ringgate_os::processor;
 use ringgate_trunk::protocol::tls::{self, paper};
 
 /// The contents of the files. Several agents may have one.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    files: Arc<Files>,
-    folders: Arc<[PathBuf]>,
+    pub(super) ca: Pem,
+    pub(super) certificate: Pem,
+    pub(super) key: Pem,
 }
 
-/// The same is what says the same, wherever it was read.
-impl PartialEq for Identity {
+/// What one of the files holds. The same is what says the same, wherever it was read.
+#[derive(Clone)]
+pub struct Pem {
+    bytes: Arc<Zeroizing<Vec<u8>>>,
+    /// Where the file lies; none of a credential, which the service manager guards.
+    folder: Option<PathBuf>,
+}
+
+impl PartialEq for Pem {
     fn eq(&self, other: &Self) -> bool {
-        self.files == other.files
+        self.bytes == other.bytes
     }
 }
 
-impl Eq for Identity {}
+impl Eq for Pem {}
 
-#[derive(PartialEq, Eq)]
-struct Files {
-    ca: Vec<u8>,
-    certificate: Vec<u8>,
-    key: Zeroizing<Vec<u8>>,
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pem of {:?}", self.folder)
+    }
 }
 
 impl Identity {
@@ -56,21 +63,22 @@ impl Identity {
     /// When the first of the own certificates ends, and the first of the authorities', in seconds
     /// of the Unix epoch.
     pub fn ends_s(&self) -> [Option<i64>; 2] {
-        [&self.files.certificate, &self.files.ca].map(|pem| paper::first_end_s(pem))
+        [&self.certificate, &self.ca].map(|pem| paper::first_end_s(&pem.bytes))
     }
 
     /// Whether the own certificate is for this name.
     pub fn is_for(&self, name: &str) -> bool {
-        paper::is_for(&self.files.certificate, name)
+        paper::is_for(&self.certificate.bytes, name)
     }
 
     /// The folders that the files lie in, where those come that take their places.
-    pub fn folders(&self) -> &[PathBuf] {
-        &self.folders
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let all = [&self.ca, &self.certificate, &self.key];
+        all.into_iter().filter_map(|pem| pem.folder.clone()).collect()
     }
 
     fn files(&self) -> tls::Identity<'_> {
-        let Files { ca, certificate, key } = &*self.files;
+        let [ca, certificate, key] = [&self.ca, &self.certificate, &self.key].map(|pem| &pem.bytes);
         tls::Identity { authority: ca, certificate, key }
     }
 }
@@ -81,66 +89,60 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Reads the files that `ca`, `certificate` and `key` name; relative paths start at `base`.
-pub(super) fn read(
-    section: &mut Section<'_, '_>,
-    sources: &KeySources<'_>,
-    base: &Path,
-) -> Option<Identity> {
-    let open = |path: &Path| File::open(path).map_err(unreadable);
-    let certificates = ["ca", "certificate"].map(|name| file(section, name, base, open));
-    let key = key(section, sources, base);
-    let [(ca, of_ca), (certificate, of_certificate)] = both(certificates)?;
-    let (key, of_key) = key?;
-    let folders = [Some(of_ca), Some(of_certificate), of_key].into_iter().flatten();
-    let files = Files { ca: ca.to_vec(), certificate: certificate.to_vec(), key };
-    Some(Identity { files: Arc::new(files), folders: folders.collect() })
+/// A file that others may read.
+pub(super) fn open(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {
+    file(section, name, |path| File::open(path).map_err(unreadable))
 }
 
-fn both<T>([one, other]: [Option<T>; 2]) -> Option<[T; 2]> {
-    Some([one?, other?])
+/// A key: a file that is closed to others, or a credential, which the service manager guards.
+pub(super) fn closed(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {
+    let place = section.place(name);
+    let Some(credential) = section.peek(name).and_then(credential).map(str::to_owned) else {
+        let closed = |path: &Path| keys::open_closed(path).map_err(|why| why.to_string());
+        return file(section, name, closed);
+    };
+    let _ = section.node(name);
+    let opened = section.origin.keys.open_credential(&credential).map_err(|why| why.to_string());
+    match opened.and_then(|file| contents(file).map_err(unreadable)) {
+        Ok(bytes) => Some(Pem { bytes: Arc::new(bytes), folder: None }),
+        Err(why) => {
+            section.report.note(&place, why);
+            None
+        }
+    }
 }
 
-/// What a file holds, and its folder.
-type Contents = (Zeroizing<Vec<u8>>, PathBuf);
-
-/// The contents of the file that a field names, and its folder.
+/// The contents of the file that a field names.
 fn file(
     section: &mut Section<'_, '_>,
     name: &str,
-    base: &Path,
     open: impl FnOnce(&Path) -> Result<File, String>,
-) -> Option<Contents> {
-    let (path, place) = section.text(name, |text| path(text, base))?;
+) -> Option<Pem> {
+    let path = section.file(name)?;
     match open(&path).and_then(|file| contents(file).map_err(unreadable)) {
-        Ok(bytes) => Some((bytes, folder(&path))),
+        Ok(bytes) => Some(Pem { bytes: Arc::new(bytes), folder: Some(folder(&path)) }),
         Err(why) => {
+            let place = section.place(name);
             section.report.note(&place, format!("{}: {why}", path.display()));
             None
         }
     }
 }
 
-/// The key: a file that is closed to others, or a credential, which the service manager guards.
-fn key(
+/// Who three files make this process, where they were read. `try_out` says why they do not fit
+/// together.
+pub(super) fn whole<T>(
     section: &mut Section<'_, '_>,
-    sources: &KeySources<'_>,
-    base: &Path,
-) -> Option<(Zeroizing<Vec<u8>>, Option<PathBuf>)> {
-    let place = section.place("key");
-    let Some(name) = section.peek("key").and_then(credential).map(str::to_owned) else {
-        let closed = |path: &Path| keys::open_closed(path).map_err(|why| why.to_string());
-        return file(section, "key", base, closed).map(|(key, folder)| (key, Some(folder)));
-    };
-    let _ = section.node("key");
-    let opened = sources.open_credential(&name).map_err(|why| why.to_string());
-    match opened.and_then(|file| contents(file).map_err(unreadable)) {
-        Ok(bytes) => Some((bytes, None)),
-        Err(why) => {
-            section.report.note(&place, why);
-            None
-        }
+    files: [Option<&Pem>; 3],
+    try_out: impl FnOnce(&Identity) -> Result<T, String>,
+) -> Option<Identity> {
+    let [ca, certificate, key] = files.map(Option::<&Pem>::cloned);
+    let identity = Identity { ca: ca?, certificate: certificate?, key: key? };
+    if let Err(why) = try_out(&identity) {
+        let place = section.place("certificate");
+        section.report.note(&place, why);
     }
+    Some(identity)
 }
 
 /// The name in `{ credential = "NAME" }`.
@@ -179,10 +181,6 @@ fn contents(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 fn unreadable(why: io::Error) -> String {
     format!("cannot read it: {why}")
-}
-
-fn path(text: &str, base: &Path) -> Option<PathBuf> {
-    (!text.is_empty() && !text.contains('\0')).then(|| base.join(text))
 }
 
 /// Longer than any chain of certificates.

@@ -143,7 +143,7 @@ pub fn hex_or_file(text: &str) -> Result<SharedKey, KeyError> {
 }
 
 /// The key that an open file holds, in either form.
-fn key_in(opened: &mut File) -> Result<SharedKey, KeyError> {
+pub(super) fn key_in(opened: &mut File) -> Result<SharedKey, KeyError> {
     const EXPECTED: &str = "64 hex digits or 32 raw bytes";
     let bytes = &read_short(opened, EXPECTED)?[..];
     let text = str::from_utf8(bytes).unwrap_or_default();

@@ -9,26 +9,32 @@ mod xdp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::Path;
 
 use toml::de::DeValue;
 
 use super::backend::{Known, KnownBackend};
+use super::declare::{Declared, declare};
 use super::distinct::Distinct;
-use super::keys::KeySources;
 use super::mistake::{Place, Report};
-use super::schema::LinkWord;
-use super::section::{Noted, Section, integer};
-use super::{Fleet, Listener, PortSwitch, Protocol, Route, Xdp, values};
+use super::schema::{FLEET_NAME, Kind, LinkWord, NAME, REACHABLE, Table, example};
+use super::section::{Section, integer};
+use super::values::{self, words};
+use super::{Fleet, ListenerIo, PortSwitch, Protocol, Route};
+pub use limits::Limits;
+pub use netcode::Netcode;
+pub use plain::{Echo, Plain, RoutingToken, Sequence};
 use ringgate_core::limits::BINDS_MAX;
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::Front;
+pub use unreal::Unreal;
+pub use xdp::Xdp;
 
-/// What a listener is checked against: the backends, the other listeners, and where keys come from.
+pub(super) use limits::LIMITS;
+pub(super) use xdp::XDP;
+
+/// What a listener is checked against: the backends, the other listeners.
 pub(super) struct Surroundings<'s> {
     backends: &'s Known,
-    keys: &'s KeySources<'s>,
-    base: &'s Path,
     /// Whether there is a fleet at all, and whether it has keys for listeners.
     has_fleet: bool,
     has_fleet_key: bool,
@@ -45,16 +51,9 @@ pub(super) struct Surroundings<'s> {
 
 impl<'s> Surroundings<'s> {
     /// `has_fleet` even where what the file says of it is wrong.
-    pub(super) fn new(
-        backends: &'s Known,
-        keys: &'s KeySources<'s>,
-        base: &'s Path,
-        (has_fleet, fleet): (bool, Option<&Fleet>),
-    ) -> Self {
+    pub(super) fn new(backends: &'s Known, (has_fleet, fleet): (bool, Option<&Fleet>)) -> Self {
         Self {
             backends,
-            keys,
-            base,
             has_fleet,
             // Where it could not be read, there may be a key.
             has_fleet_key: has_fleet && fleet.is_none_or(|fleet| fleet.key.is_some()),
@@ -68,86 +67,166 @@ impl<'s> Surroundings<'s> {
     }
 }
 
+declare! {
+    /// One public front.
+    #[derive(Clone, Debug)]
+    pub struct Listener {
+        /// Its name in logs and metrics, different from other listeners' names.
+        name: String = text(NAME, values::name), required,
+            ReloadBut("a listener with another name is another one, and the one before drains");
+        /// What players speak: netcode 1.02, Unreal Engine's UDP protocol, or anything else over
+        /// UDP ("plain").
+        protocol: Protocol = by_hand(Kind::Choice(words::<Front>)), required, Restart;
+        /// Addresses to receive on, at most 256. Port 0 takes a free port.
+        bind: Vec<SocketAddr> = list(
+            "addresses", "an IP:port such as \"0.0.0.0:40000\" or \"[::]:40000\"",
+            |value| values::address(value.as_str()?)
+        ), required, ReloadBut("to other addresses only: the listener at those before drains");
+        /// The addresses that players dial, and that connect tokens must name. Without it: those in
+        /// bind, which then may not be wildcards on netcode listeners, and on none in a fleet.
+        /// ${NAME} stands for what an environment variable holds.
+        public: Vec<SocketAddr> =
+            custom(Kind::List { items: "addresses", item: REACHABLE }, read_public), optional: ["203.0.113.9:40000"], Reload;
+        /// The game processes behind this listener: this or group is required. Unreal listeners use
+        /// link = "udp" backends only.
+        //
+        // Indices into the config's backends. Invariant: no index twice; at least one where there
+        // is no group, none in the file where there is one; exactly one with `Route::Single`.
+        backends: Vec<usize> =
+            by_hand(Kind::List { items: "names", item: "the name of a [[backend]]" }), optional: ["arena-1"], Reload;
+        /// The backends of the fleet behind this listener, instead of backends: those on this host
+        /// that are registered under this group, as they come and go.
+        group: Option<Name> = text(FLEET_NAME, Name::new), optional: "arena", Reload;
+        /// How a new player's backend is chosen. "single": there is only one. "user-data": the
+        /// token's user data begins with its name, padded with NUL to 32 bytes (netcode only).
+        /// "token": tokens says whose the datagram's token is (plain only). "hash": by client id,
+        /// or by address on Unreal and plain listeners. "least-players": the one with the fewest.
+        route: Route = word, default: "single", Reload;
+        /// Most players at a time; more are denied. All listeners together have at most 10000000.
+        max_sessions: usize = integer(1, 10_000_000), default: 100000,
+            ReloadBut("up to what all listeners together had at the start, or reserve_sessions");
+        /// Whether a session follows its player to another port, as when a router forgets its
+        /// mapping. On plain listeners nothing could prove it: a new port is a new session.
+        port_switch: PortSwitch = word, default: "follow",
+            ReloadBut("for sessions that begin later"), only ["netcode", "unreal"];
+        /// Let a socket filter drop datagrams that cannot be this listener's before they are
+        /// queued.
+        filter: bool = flag, default: true, Restart;
+        /// How players' packets come and go. "sockets": by sockets, as gateway.io says. "xdp": past
+        /// them, in frames of the network interface that [listener.xdp] names (AF_XDP). What is
+        /// odd, or comes by another interface, still arrives at the socket, which stays open. Takes
+        /// CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF at the start.
+        io: ListenerIo = word, default: "sockets", Restart;
+        /// What one source may take.
+        limits: Limits = custom(Kind::Table(&LIMITS), limits::read), default: {}, Reload;
+        /// How it is served past the kernel's sockets; by these where there is nothing. Invariant:
+        /// the same for all listeners that have one.
+        xdp: Option<Xdp> = by_hand(Kind::Table(&XDP)), default: {}, Restart;
+    }
+}
+
+pub(super) const LISTENER: Table = Table {
+    repeated: true,
+    examples: &[
+        example!(
+            "netcode": name = "eu-west", protocol = "netcode", bind = ["0.0.0.0:40000", "[::]:40000"],
+            public = ["203.0.113.9:40000"], protocol_id = "0x1122334455667788",
+            keys = [{ file = "/etc/ringgate/netcode.key" }], backends = ["arena-1"]
+        ),
+        example!(
+            "unreal": name = "shooter", protocol = "unreal", bind = ["0.0.0.0:7777"],
+            public = ["203.0.113.9:7777"], backends = ["shooter-1"]
+        ),
+        example!(
+            "plain": name = "any", protocol = "plain", bind = ["0.0.0.0:7000"],
+            public = ["203.0.113.9:7000"], backends = ["any-1"]
+        ),
+    ],
+    ..Table::new(
+        "listener",
+        "A public UDP front. At least one, at most 256.",
+        &[Listener::FIELDS, Netcode::FIELDS, Unreal::FIELDS, Plain::FIELDS],
+    )
+};
+
+impl Listener {
+    /// Whether its keys are the fleet's.
+    pub const fn has_fleet_keys(&self) -> bool {
+        matches!(&self.protocol, Protocol::Netcode(rules) if rules.has_fleet_keys)
+    }
+
+    /// Names of fields that the file has and that have no effect any more.
+    pub fn ignored(&self) -> impl Iterator<Item = &'static str> {
+        let restart_small = match &self.protocol {
+            Protocol::Unreal(rules) => rules.restart_small,
+            _ => None,
+        };
+        restart_small.map(|_| "restart_small").into_iter()
+    }
+}
+
 pub(super) fn read(
     mut section: Section<'_, '_>,
     around: &mut Surroundings<'_>,
 ) -> Option<Listener> {
-    let name = section.text("name", values::name);
-    if let Some((name, place)) = &name {
-        around.names.check(section.report, place, name.clone());
-    }
     let word = section.variant("protocol");
-    let bind = section.list("bind", |value| values::address(value.as_str()?));
-    for (address, place) in bind.iter().flatten().filter(|(address, _)| address.port() != 0) {
-        around.addresses.check(section.report, place, *address);
+    let mut found = Listener::find(&mut section);
+    if let Some(name) = &found.name {
+        around.names.check(section.report, &section.place("name"), name.clone());
     }
-    if let Some((_, place)) = bind.as_ref().and_then(|list| list.get(BINDS_MAX)) {
-        let place = Place::new(section.place_of("bind").path, place.at);
-        let count = bind.as_ref().map_or(0, Vec::len);
-        let found = format_args!("{count} addresses");
+    let bind = found.bind.as_deref().unwrap_or_default();
+    for (index, address) in bind.iter().enumerate().filter(|(_, address)| address.port() != 0) {
+        let place = section.place_in("bind", index);
+        around.addresses.check(section.report, &place, *address);
+    }
+    if bind.len() > BINDS_MAX {
+        let at = section.place_in("bind", BINDS_MAX).at;
+        let place = Place::new(section.place_of("bind").path, at);
+        let found = format_args!("{} addresses", bind.len());
         section.report.expected(&place, found, format_args!("at most {BINDS_MAX}"));
     }
-    let bind = bind.map(bare);
-    let public = read_public(&mut section, word, bind.as_deref(), around);
-    let group = read_group(&mut section, word, around);
-    let is_grouped = matches!(group, Ok(Some(_)));
-    let backends = read_backends(&mut section, word, is_grouped, around);
-    let route = read_route(&mut section, word, backends.as_deref(), is_grouped, around);
-    let max_sessions = section.integer("max_sessions");
-    let port_switch = match word {
-        // Nothing could prove that it is the same player.
-        Some(Front::Plain) => Some(PortSwitch::Ignore),
-        _ => section.choice("port_switch").map(|(chosen, _)| chosen),
-    };
-    let filter = section.flag("filter");
-    let protocol = match word {
+    if let Some(public) = &found.public {
+        check_public(&mut section, word, bind, public, around);
+    }
+    if let Some(Some(group)) = &found.group {
+        check_group(&mut section, word, group, around);
+    }
+    let is_grouped = matches!(found.group, Some(Some(_)));
+    found.backends = read_backends(&mut section, word, is_grouped, around);
+    let (backends, route) = (found.backends.as_deref(), found.route);
+    if let Some(route) = route {
+        check_route(&mut section, word, (route, backends, is_grouped), around);
+    }
+    found.protocol = match word {
         Some(Front::Netcode) => {
-            let led = (backends.as_deref(), group.as_ref().ok().and_then(Option::as_ref));
+            let led = (backends, is_grouped);
             netcode::read(&mut section, led, around).map(Protocol::Netcode)
         }
         Some(Front::Unreal) => unreal::read(&mut section).map(Protocol::Unreal),
         Some(Front::Plain) => {
-            let of = plain::Led { route, backends: backends.as_deref(), is_grouped };
+            let of = plain::Led { route, backends, is_grouped };
             plain::read(&mut section, of, around).map(Protocol::Plain)
         }
         None => None,
     };
-    let limits = limits::read(&mut section, word);
-    let xdp = xdp::read(&mut section, around);
-    let ignored = match word {
-        Some(Front::Unreal) => unreal::read_ignored(&mut section),
-        _ => Some(Vec::new()),
-    };
+    found.xdp = xdp::read(&mut section, found.io, around);
     section.finish();
-    Some(Listener {
-        name: name?.0,
-        bind: bind?,
-        backends: backends?,
-        group: group.ok()?,
-        public: public?,
-        route: route?,
-        max_sessions: max_sessions.and_then(|count| usize::try_from(count).ok())?,
-        port_switch: port_switch?,
-        filter: filter?,
-        limits: limits?,
-        ignored: ignored?,
-        xdp: xdp.ok()?,
-        protocol: protocol?,
-    })
+    Listener::whole(found)
+}
+
+fn read_public(section: &mut Section<'_, '_>, name: &str) -> Option<Vec<SocketAddr>> {
+    section.fill(name)?;
+    section.set(name, |value| values::reachable_address(value.as_str()?), Clone::clone)
 }
 
 /// Where the listener is found. Tokens and the fleet have to name addresses that can be dialled.
-fn read_public(
+fn check_public(
     section: &mut Section<'_, '_>,
     protocol: Option<Front>,
-    bind: Option<&[SocketAddr]>,
+    bind: &[SocketAddr],
+    public: &[SocketAddr],
     around: &Surroundings<'_>,
-) -> Option<Vec<SocketAddr>> {
-    let public = section.list("public", |value| values::reachable_address(value.as_str()?))?;
-    let mut seen = Distinct::default();
-    for (address, place) in &public {
-        seen.check(section.report, place, *address);
-    }
+) {
     let expected = match protocol {
         Some(Front::Netcode) => {
             "the addresses that connect tokens name (no token can name a wildcard)"
@@ -155,35 +234,31 @@ fn read_public(
         _ => "the addresses that players dial, for the fleet (nobody can dial a wildcard)",
     };
     let is_needed = protocol == Some(Front::Netcode) || around.has_fleet;
-    let wildcard = bind.into_iter().flatten().find(|address| address.ip().is_unspecified());
+    let wildcard = bind.iter().find(|address| address.ip().is_unspecified());
     if let Some(address) = wildcard.filter(|_| public.is_empty() && is_needed) {
         let found = format_args!("nothing, and {address} in bind");
         section.report.expected(&section.place_of("public"), found, expected);
     }
-    Some(bare(public))
 }
 
 /// The group of the fleet's backends that players are sent to.
-fn read_group(
+fn check_group(
     section: &mut Section<'_, '_>,
     protocol: Option<Front>,
+    group: &Name,
     around: &mut Surroundings<'_>,
-) -> Result<Option<Name>, Noted> {
+) {
     let place = section.place("group");
-    let group = section.text_or("group", None, |text| Name::new(text).map(Some)).ok_or(Noted)?;
-    if let Some(name) = &group
-        && !around.has_fleet
-    {
-        let found = format_args!("\"{name}\", and no [fleet]");
+    if !around.has_fleet {
+        let found = format_args!("\"{group}\", and no [fleet]");
         section.report.expected(&place, found, "backends (groups are a fleet's)");
     }
-    if let (Some(name), Some(word)) = (&group, protocol)
-        && *around.spoken_groups.entry(name.clone()).or_insert(word) != word
+    if let Some(word) = protocol
+        && *around.spoken_groups.entry(group.clone()).or_insert(word) != word
     {
-        let found = format_args!("\"{name}\", which is behind a listener of another protocol");
+        let found = format_args!("\"{group}\", which is behind a listener of another protocol");
         section.report.expected(&place, found, "a group whose backends speak one protocol");
     }
-    Ok(group)
 }
 
 /// The indices of the backends. An unknown one is left out of the result, so that the others are
@@ -209,7 +284,8 @@ fn read_backends(
     let names = section.list("backends", |value| value.as_str().map(str::to_owned))?;
     let mut seen = Distinct::default();
     let mut indices = Vec::new();
-    for (name, place) in names {
+    for (index, name) in names.into_iter().enumerate() {
+        let place = section.place_in("backends", index);
         match known.find(&name) {
             Some((index, backend)) => {
                 match protocol {
@@ -270,14 +346,13 @@ fn unknown_backend(name: &str, place: &Place, known: &Known, report: &mut Report
     report.note(place, known.unknown(name));
 }
 
-fn read_route(
+fn check_route(
     section: &mut Section<'_, '_>,
     protocol: Option<Front>,
-    backends: Option<&[usize]>,
-    is_grouped: bool,
+    (route, backends, is_grouped): (Route, Option<&[usize]>, bool),
     around: &Surroundings<'_>,
-) -> Option<Route> {
-    let (route, place) = section.choice("route")?;
+) {
+    let place = section.place("route");
     let lacks_key = around.has_fleet && !around.has_fleet_key;
     match route {
         Route::Token if is_grouped && protocol == Some(Front::Plain) && !lacks_key => {}
@@ -331,16 +406,10 @@ fn read_route(
         }
         _ => {}
     }
-    Some(route)
 }
 
 /// The size of a replay window.
 fn window(value: &DeValue<'_>) -> Option<u16> {
     let size = u16::try_from(integer(value)?).ok()?;
     ((64..=1024).contains(&size) && size.is_power_of_two()).then_some(size)
-}
-
-/// The values of a list without their places.
-fn bare<T>(list: Vec<(T, Place)>) -> Vec<T> {
-    list.into_iter().map(|(value, _)| value).collect()
 }

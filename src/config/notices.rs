@@ -23,7 +23,7 @@ pub(super) fn of(config: &Config) -> Vec<String> {
         );
     }
     for listener in &config.listeners {
-        for field in &listener.ignored {
+        for field in listener.ignored() {
             notices.push(format!(
                 "listener {:?}: {field} has no effect any more and will be refused as unknown in a later release",
                 listener.name

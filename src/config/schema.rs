@@ -1,32 +1,22 @@
-//! Every field of the config file, described once.
+//! What a field of the config file is described by.
 //!
-//! The reader (`section`) takes from here what a field accepts and what it is when absent, and uses
-//! these same texts in its messages; `explain` prints the tables; a reload takes from here which
-//! fields it may change. A field that is listed but never read, or read but not listed, fails an
-//! assertion in the reader, and every parse runs it.
+//! The rows are made of declarations (`declare`), which stand beside the code that reads their
+//! table. The reader (`section`) takes from a row what a field accepts and what it is when absent,
+//! and uses these same texts in its messages; `explain` prints the tables; a reload takes from here
+//! which fields it may change. A field that is read by hand and was forgotten fails an assertion in
+//! the reader, and every parse runs it.
 //!
 //! Left out: conditions between fields (a route that needs one backend, a name that must exist).
-//! They stand next to the code that reads the table in question. The tables themselves are in files
-//! of their own.
-
-mod admin;
-mod agent;
-mod backend;
-mod fleet;
-mod gateway;
-mod listener;
-mod listener_parts;
+//! They stand next to the code that reads the table in question.
 
 use std::fmt;
 
+use super::agent::AGENT;
+use super::backend::BACKEND;
+use super::fleet::FLEET;
+use super::gateway::{ADMIN, GATEWAY, HISTOGRAMS};
+use super::listener::{LIMITS, LISTENER, XDP};
 use super::values::Word;
-pub(super) use admin::{ADMIN, HISTOGRAMS};
-pub(super) use agent::AGENT;
-pub(super) use backend::BACKEND;
-pub(super) use fleet::FLEET;
-pub(super) use gateway::GATEWAY;
-pub(super) use listener::LISTENER;
-pub(super) use listener_parts::{ECHO, LIMITS, SEQUENCE, TOKEN, TOKEN_SOURCE, XDP};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::Front;
 
@@ -37,7 +27,8 @@ pub(super) struct Table {
     /// Whether it is written `[[name]]`, any number of times.
     pub(super) repeated: bool,
     pub(super) meaning: &'static str,
-    pub(super) fields: &'static [Field],
+    /// Its fields, of each structure that is declared for it.
+    pub(super) parts: &'static [&'static [Field]],
     /// What `explain` shows: for each variant, the values of the fields that have no default.
     pub(super) examples: &'static [Example],
 }
@@ -50,11 +41,24 @@ pub(super) struct Example {
     pub(super) values: &'static [(&'static str, &'static str)],
 }
 
+/// An example whose values are written as in a file.
+macro_rules! example {
+    ($variant:literal: $($field:ident = $value:tt),*) => {
+        $crate::config::schema::Example {
+            variant: $variant,
+            values: &[$((stringify!($field), stringify!($value))),*],
+        }
+    };
+}
+pub(super) use example;
+
 /// One field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
-    pub(super) name: &'static str,
-    pub(super) changes: Changes,
+pub struct Field {
+    /// What it is called in the file.
+    pub name: &'static str,
+    /// What it takes to change it.
+    pub changes: Changes,
     pub(super) kind: Kind,
     pub(super) presence: Presence,
     /// The variants of the table that have this field, such as `netcode`; empty for all.
@@ -115,22 +119,10 @@ impl fmt::Display for Changes {
     }
 }
 
-/// The fields of a table that has more in another kind of file.
-pub(super) const fn joined<const N: usize>(first: &[Field], more: &[Field]) -> [Field; N] {
-    assert!(first.len() + more.len() == N, "all of them are taken");
-    let mut all = [first[0]; N];
-    let mut at = 0;
-    while at < N {
-        all[at] = if at < first.len() { first[at] } else { more[at - first.len()] };
-        at += 1;
-    }
-    all
-}
-
 /// Every field, by table and name, and what it takes to change it.
 pub fn changes() -> impl Iterator<Item = (&'static str, &'static str, Changes)> {
     let tables = TABLES.iter().copied().chain([&LIMITS, &XDP]);
-    tables.flat_map(|table| table.fields.iter().map(|it| (table.name, it.name, it.changes)))
+    tables.flat_map(|table| table.fields().map(|it| (table.name, it.name, it.changes)))
 }
 
 /// What it takes to change a field, which must be in the tables.
@@ -139,22 +131,34 @@ pub fn changes_of(table: &str, field: &str) -> Changes {
     found.expect("the field is described").2
 }
 
-impl Field {
+impl Table {
+    /// A table that may be left out, and whose fields have defaults.
     pub(super) const fn new(
         name: &'static str,
-        changes: Changes,
-        kind: Kind,
-        presence: Presence,
         meaning: &'static str,
+        parts: &'static [&'static [Field]],
     ) -> Self {
-        Self { name, changes, kind, presence, only: &[], meaning }
+        let examples = &[Example { variant: "", values: &[] }];
+        Self { name, repeated: false, meaning, parts, examples }
     }
 
-    const fn only(mut self, variants: &'static [&'static str]) -> Self {
-        self.only = variants;
-        self
+    /// A table inside of a field, which is explained with it.
+    pub(super) const fn inline(name: &'static str, parts: &'static [&'static [Field]]) -> Self {
+        Self::new(name, "", parts)
     }
 
+    /// All fields, in the order in which they are explained.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &'static Field> + use<> {
+        self.parts.iter().copied().flatten()
+    }
+
+    /// The fields of a variant.
+    pub(super) fn fields_of(&self, variant: &str) -> impl Iterator<Item = &'static Field> {
+        self.fields().filter(move |field| field.applies_to(variant))
+    }
+}
+
+impl Field {
     /// Whether a table of this variant may have the field.
     pub(super) fn applies_to(&self, variant: &str) -> bool {
         self.only.is_empty() || self.only.contains(&variant)
@@ -219,16 +223,14 @@ impl Word for LinkWord {
     const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
 }
 
-pub(super) const FLEET_NAME: Kind = Kind::Value(
-    "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit",
-);
+pub(super) const FLEET_NAME: &str =
+    "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit";
 /// The key of a trunk's certificate.
-pub(super) const TRUNK_KEY: Kind = Kind::Value(
-    "the path of a file in PEM that is closed to group and others, or { credential = … }",
-);
-const NAME: Kind = Kind::Value("a name of 1 to 31 letters, digits, '.', '_' or '-'");
-const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
-const IDS: &str = "a number from 0 to 4294967294";
+pub(super) const TRUNK_KEY: &str =
+    "the path of a file in PEM that is closed to group and others, or { credential = … }";
+pub(super) const NAME: &str = "a name of 1 to 31 letters, digits, '.', '_' or '-'";
+pub(super) const REACHABLE: &str = "an IP:port that can be sent to (no wildcard, no port 0)";
+pub(super) const IDS: &str = "a number from 0 to 4294967294";
 
 /// `worker-127.sock`, its slash and the final NUL must fit the 108 bytes of a Unix socket address
 /// with the directory.

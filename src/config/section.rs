@@ -11,8 +11,12 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::declare::Declared;
+use super::distinct::Distinct;
+use super::keys::{KeyError, KeySources};
 use super::mistake::{Place, Report};
 use super::schema::{Field, Kind, Presence, Table};
+use super::source::{self, Secret};
 use super::values::{self, Word};
 
 /// A value with its place.
@@ -25,26 +29,39 @@ pub(super) struct Node<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noted;
 
+/// Where relative paths of a file start, and where its secrets come from.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'s> {
+    pub(super) base: &'s Path,
+    pub(super) keys: &'s KeySources<'s>,
+}
+
+/// A field as far as it could be read: `None` where that was noted.
+pub(super) type Read<T> = Option<T>;
+
 /// A table that is being read.
 pub(super) struct Section<'r, 'a> {
     pub(super) report: &'r mut Report,
+    pub(super) origin: Origin<'r>,
     description: &'static Table,
     place: Place,
     values: DeTable<'a>,
     /// Which of the table's variants this is: empty where there are none, `None` where the file
     /// does not say.
     variant: Option<&'static str>,
-    read: Vec<&'static str>,
+    /// What was read, and where it stood.
+    read: Vec<(&'static str, usize)>,
 }
 
 impl<'r, 'a> Section<'r, 'a> {
     pub(super) fn new(
         report: &'r mut Report,
+        origin: Origin<'r>,
         description: &'static Table,
         place: Place,
         values: DeTable<'a>,
     ) -> Self {
-        Self { report, description, place, values, variant: Some(""), read: Vec::new() }
+        Self { report, origin, description, place, values, variant: Some(""), read: Vec::new() }
     }
 
     /// Where an absent field would stand.
@@ -54,7 +71,7 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// The word that selects which of the table's variants this one is.
     pub(super) fn variant<T: Word + PartialEq>(&mut self, name: &str) -> Option<T> {
-        let chosen = self.choice(name).map(|(chosen, _)| chosen);
+        let chosen = self.word(name);
         let word = |chosen| T::WORDS.iter().find(|(_, value)| *value == chosen);
         self.variant = chosen.and_then(word).map(|(word, _)| *word);
         chosen
@@ -65,27 +82,23 @@ impl<'r, 'a> Section<'r, 'a> {
         self.value(name, flag).map(|(flag, _)| flag)
     }
 
-    /// Whether a flag without an effect is there at all.
-    pub(super) fn is_said(&mut self, name: &str) -> Option<bool> {
-        if self.is_absent(name) { Some(false) } else { self.flag(name).map(|_| true) }
-    }
-
     /// One of the words of `T`.
-    pub(super) fn choice<T: Word>(&mut self, name: &str) -> Option<(T, Place)> {
-        self.text(name, values::word)
+    pub(super) fn word<T: Word>(&mut self, name: &str) -> Option<T> {
+        self.text(name, values::word).map(|(word, _)| word)
     }
 
     /// A number in the range of its description.
-    pub(super) fn integer(&mut self, name: &str) -> Option<u64> {
+    pub(super) fn integer<T: TryFrom<u64>>(&mut self, name: &str) -> Option<T> {
         let Kind::Integer { min, max } = self.field(name).kind else {
             unreachable!("{name} is described as a whole number");
         };
         let read = |value: &DeValue<'_>| integer(value).filter(|n| (min..=max).contains(n));
-        self.value(name, read).map(|(number, _)| number)
+        let (number, _) = self.value(name, read)?;
+        Some(T::try_from(number).ok().expect("the type holds the range"))
     }
 
     /// A number in the range of its description, or something else where it is absent.
-    pub(super) fn integer_or(&mut self, name: &str, absent: u64) -> Option<u64> {
+    pub(super) fn integer_or<T: TryFrom<u64>>(&mut self, name: &str, absent: T) -> Option<T> {
         if self.is_absent(name) { Some(absent) } else { self.integer(name) }
     }
 
@@ -97,13 +110,26 @@ impl<'r, 'a> Section<'r, 'a> {
         let Node { place, value } = self.take(name)?;
         match value {
             DeValue::Table(values) => {
-                let variant = self.variant;
-                Some(Section { variant, ..Section::new(self.report, description, place, values) })
+                let (origin, variant) = (self.origin, self.variant);
+                let section = Section::new(self.report, origin, description, place, values);
+                Some(Section { variant, ..section })
             }
             other => {
                 self.report.expected(&place, kind_of(&other), self.field(name).kind);
                 None
             }
+        }
+    }
+
+    /// An optional field that is a table with no more than these fields.
+    pub(super) fn optional_inner<T: Declared>(
+        &mut self,
+        name: &str,
+        description: &'static Table,
+    ) -> Read<Option<T>> {
+        match self.inline(name, description).ok()? {
+            Some(section) => T::read(section).map(Some),
+            None => Some(None),
         }
     }
 
@@ -116,7 +142,7 @@ impl<'r, 'a> Section<'r, 'a> {
         let Some(Node { place, value }) = self.node(name) else { return Ok(None) };
         match value {
             DeValue::Table(values) => {
-                Ok(Some(Section::new(self.report, description, place, values)))
+                Ok(Some(Section::new(self.report, self.origin, description, place, values)))
             }
             other => {
                 self.report.expected(&place, kind_of(&other), self.field(name).kind);
@@ -145,16 +171,26 @@ impl<'r, 'a> Section<'r, 'a> {
         &self.field(name).kind
     }
 
-    /// Where a field stands, or would stand.
+    /// Where a field stands or stood, or would stand.
     pub(super) fn place(&self, name: &str) -> Place {
         let absent = self.place_of(name);
-        let at = self.values.get(name).map_or(absent.at, |value| value.span().start);
-        Place::new(absent.path, at)
+        let read = self.read.iter().find(|(read, _)| *read == name).map(|(_, at)| *at);
+        let there = self.values.get(name).map(|value| value.span().start);
+        Place::new(absent.path, there.or(read).unwrap_or(absent.at))
     }
 
-    /// A duration in the range of its description, or something else where it is absent.
-    pub(super) fn duration_or(&mut self, name: &str, absent: Duration) -> Option<Duration> {
-        if self.is_absent(name) { Some(absent) } else { self.duration(name) }
+    /// Whether this is a variant of the table.
+    pub(super) fn is_of(&self, variant: &str) -> bool {
+        self.variant == Some(variant)
+    }
+
+    /// Whether this variant of the table has no such field, or the file, where it does not say
+    /// which variant it is.
+    pub(super) fn lacks(&self, name: &str) -> bool {
+        match self.variant {
+            Some(variant) => !self.field(name).applies_to(variant),
+            None => !self.has(name),
+        }
     }
 
     /// A duration in the range of its description.
@@ -168,17 +204,26 @@ impl<'r, 'a> Section<'r, 'a> {
         self.text(name, read).map(|(duration, _)| duration)
     }
 
-    /// A path; a relative one starts at `base`.
-    pub(super) fn path(&mut self, name: &str, base: &Path) -> Option<PathBuf> {
+    /// A path; a relative one starts at the file's directory.
+    pub(super) fn path(&mut self, name: &str) -> Option<PathBuf> {
         let Kind::Path { bytes_max } = self.field(name).kind else {
             unreachable!("{name} is described as a path");
         };
-        let read = |text: &str| {
-            let path = base.join(text);
-            let fits = path.as_os_str().len() <= bytes_max;
-            (fits && !text.is_empty() && !text.contains('\0')).then_some(path)
-        };
+        let base = self.origin.base;
+        let read = |text: &str| path(text, base).filter(|it| it.as_os_str().len() <= bytes_max);
         self.text(name, read).map(|(path, _)| path)
+    }
+
+    /// The path of a file that is read, so that nobody has to count its bytes.
+    pub(super) fn file(&mut self, name: &str) -> Option<PathBuf> {
+        let base = self.origin.base;
+        self.text(name, |text| path(text, base)).map(|(path, _)| path)
+    }
+
+    /// A secret from where the file says.
+    pub(super) fn secret<S: Secret>(&mut self, name: &str) -> Option<S> {
+        let (node, origin) = (self.take(name)?, self.origin);
+        source::read(node, origin, self.report)
     }
 
     /// One string that `read` understands.
@@ -209,9 +254,39 @@ impl<'r, 'a> Section<'r, 'a> {
         let absent =
             matches!(field.presence, Presence::Optional(_)) && !self.values.contains_key(name);
         if absent {
-            self.read.push(field.name);
+            self.read.push((field.name, self.place.at));
         }
         absent
+    }
+
+    /// Puts what the environment holds in the place of each `${NAME}` in the texts of a field.
+    pub(super) fn fill(&mut self, name: &str) -> Read<()> {
+        let (field, keys) = (self.place(name), self.origin.keys);
+        let Some(value) = self.values.get_mut(name) else { return Some(()) };
+        let mut texts: Vec<(Place, &mut DeValue<'a>)> = Vec::new();
+        match value.get_mut() {
+            DeValue::Array(list) => texts.extend(list.iter_mut().enumerate().map(|(index, it)| {
+                let path = format!("{}[{index}]", field.path);
+                (Place::new(path, it.span().start), it.get_mut())
+            })),
+            text => texts.push((field, text)),
+        }
+        let mut is_filled = true;
+        for (place, value) in texts {
+            let DeValue::String(text) = value else { continue };
+            match filled(text, keys) {
+                Ok(whole) => *text = whole.into(),
+                Err(why) => {
+                    self.report.note(&place, why.to_string());
+                    is_filled = false;
+                }
+            }
+        }
+        // What is not whole would only be called wrong once more.
+        if !is_filled {
+            let _ = self.take(name);
+        }
+        is_filled.then_some(())
     }
 
     /// One value that `read` understands.
@@ -228,13 +303,12 @@ impl<'r, 'a> Section<'r, 'a> {
         Some((result?, place))
     }
 
-    /// A list of values that `read` understands, each with its place. An absent optional list is
-    /// empty.
+    /// A list of values that `read` understands. An absent optional list is empty.
     pub(super) fn list<T>(
         &mut self,
         name: &str,
         read: impl Fn(&DeValue<'_>) -> Option<T>,
-    ) -> Option<Vec<(T, Place)>> {
+    ) -> Option<Vec<T>> {
         let Kind::List { item, .. } = self.field(name).kind else {
             unreachable!("{name} is described as a list");
         };
@@ -243,11 +317,34 @@ impl<'r, 'a> Section<'r, 'a> {
         let mut list = Vec::with_capacity(count);
         for Node { place, value } in nodes {
             match read(&value) {
-                Some(element) => list.push((element, place)),
+                Some(element) => list.push(element),
                 None => self.report.expected(&place, Found(&value), item),
             }
         }
         (list.len() == count).then_some(list)
+    }
+
+    /// A list of values that are all different, each as `shown` says.
+    pub(super) fn set<T, S: PartialEq + fmt::Debug>(
+        &mut self,
+        name: &str,
+        read: impl Fn(&DeValue<'_>) -> Option<T>,
+        shown: impl Fn(&T) -> S,
+    ) -> Option<Vec<T>> {
+        let list = self.list(name, read)?;
+        let mut seen = Distinct::default();
+        for (index, value) in list.iter().enumerate() {
+            let place = self.place_in(name, index);
+            seen.check(self.report, &place, shown(value));
+        }
+        Some(list)
+    }
+
+    /// Where an element of a list stood that was read.
+    pub(super) fn place_in(&self, name: &str, index: usize) -> Place {
+        let mut read = self.read.iter().filter(|(read, _)| *read == name);
+        let at = read.nth(index + 1).map_or(self.place.at, |(_, at)| *at);
+        Place::new(format!("{}.{name}[{index}]", self.place.path), at)
     }
 
     /// The elements of a list, at least one. An absent optional list is empty.
@@ -259,6 +356,7 @@ impl<'r, 'a> Section<'r, 'a> {
         let Node { place, value } = self.take(name)?;
         let found = match value {
             DeValue::Array(list) if !list.is_empty() => {
+                self.read.extend(list.iter().map(|element| (field.name, element.span().start)));
                 let nodes = list.into_iter().enumerate().map(|(index, element)| Node {
                     place: Place::new(format!("{}[{index}]", place.path), element.span().start),
                     value: element.into_inner(),
@@ -280,11 +378,10 @@ impl<'r, 'a> Section<'r, 'a> {
 
     /// The value of a field, or its default.
     fn take(&mut self, name: &str) -> Option<Node<'a>> {
-        let field = self.field(name);
-        self.read.push(field.name);
+        let (field, place) = (self.field(name), self.place(name));
+        self.read.push((field.name, place.at));
         let absent = self.place_of(name);
         if let Some(value) = self.values.remove(name) {
-            let place = Place::new(absent.path, value.span().start);
             return Some(Node { place, value: value.into_inner() });
         }
         if let Presence::Default(text) = field.presence {
@@ -302,42 +399,60 @@ impl<'r, 'a> Section<'r, 'a> {
                 Place::new(format!("{}.{}", self.place.path, key.get_ref()), key.span().start);
             self.description.judge(key.get_ref(), &place, self.variant, self.report);
         }
-        for field in self.description.fields {
-            let applies = self.variant.is_some_and(|variant| field.applies_to(variant));
-            assert!(!applies || self.read.contains(&field.name), "{} is read", field.name);
+        let variant = self.variant.into_iter();
+        for field in variant.flat_map(|variant| self.description.fields_of(variant)) {
+            let is_read = self.read.iter().any(|(name, _)| *name == field.name);
+            assert!(is_read, "{} is read", field.name);
         }
     }
 
+    /// A field of this variant, or else of any: several may have one of this name.
     fn field(&self, name: &str) -> &'static Field {
-        let field = self.description.fields.iter().find(|field| field.name == name);
-        field.expect("the reader asks for described fields only")
+        let variant = self.variant.unwrap_or_default();
+        let fields = || self.description.fields().filter(|field| field.name == name);
+        let own = fields().find(|field| field.applies_to(variant)).or_else(|| fields().next());
+        own.expect("the reader asks for described fields only")
     }
 }
 
 impl Table {
     /// Notes that a field exists nowhere, or in another variant only.
     fn judge(&self, name: &str, place: &Place, variant: Option<&'static str>, report: &mut Report) {
-        let fits = |field: &Field| variant.is_none_or(|variant| field.applies_to(variant));
-        match (self.fields.iter().find(|field| field.name == name), variant) {
-            (None, _) => {
-                let known: Vec<_> = self
-                    .fields
-                    .iter()
-                    .filter(|field| fits(field))
-                    .map(|field| field.name)
-                    .collect();
+        let named = || self.fields().filter(|field| field.name == name);
+        match variant {
+            _ if named().next().is_none() => {
+                let fits = |field: &&Field| variant.is_none_or(|it| field.applies_to(it));
+                let known: Vec<_> = self.fields().filter(fits).map(|field| field.name).collect();
                 report.unknown(place, name, &known);
             }
-            (Some(Field { only, .. }), Some(variant)) if !only.is_empty() => {
+            Some(variant) if named().all(|field| !field.only.is_empty()) => {
                 // An inner table's variants are those of the table around it.
                 let noun = self.name.split('.').next().unwrap_or(self.name);
-                let found = format_args!("a field of {} {noun}s", only.join(" and "));
+                let all: Vec<_> = named().flat_map(|field| field.only).copied().collect();
+                let found = format_args!("a field of {} {noun}s", all.join(" and "));
                 report.expected(place, found, format_args!("fields of {variant} {noun}s only"));
             }
             // Without a readable variant nobody can say which fields belong here.
-            (Some(_), _) => {}
+            _ => {}
         }
     }
+}
+
+fn filled(text: &str, keys: &KeySources<'_>) -> Result<String, KeyError> {
+    let mut parts = text.split("${");
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Without its end it is no name.
+        let (variable, rest) = part.split_once('}').unwrap_or_default();
+        let held = keys.variable(variable, "one that ${…} stands for")?;
+        whole.push_str(str::from_utf8(&held).unwrap_or_default());
+        whole.push_str(rest);
+    }
+    Ok(whole)
+}
+
+fn path(text: &str, base: &Path) -> Option<PathBuf> {
+    (!text.is_empty() && !text.contains('\0')).then(|| base.join(text))
 }
 
 fn flag(value: &DeValue<'_>) -> Option<bool> {

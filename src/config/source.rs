@@ -1,68 +1,63 @@
 //! Where a secret comes from: `{ file = … }`, `{ env = … }`, `{ hex = … }` or `{ credential = … }`.
 
-use std::path::Path;
+use std::fs::File;
 
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{KeyError, KeySources};
+use super::keys::KeyError;
 use super::mistake::{Place, Report};
-use super::section::{Node, kind_of};
+use super::section::{Node, Origin, kind_of};
 use super::{Token, keys, values};
 use ringgate_core::secret::SharedKey;
 
 /// A secret that has such a source.
 pub(super) trait Secret: Sized {
-    /// From a file that is closed to others.
-    fn of_file(path: &Path) -> Result<Self, KeyError>;
-    /// From an environment variable.
-    fn of_environment(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError>;
+    /// What an environment variable has to be.
+    const VARIABLE: &str;
+    /// From a file, of an operator who has closed it to others, or of the service manager.
+    fn opened(file: &mut File) -> Result<Self, KeyError>;
+    /// From what an environment variable holds.
+    fn text(bytes: &[u8]) -> Result<Self, KeyError>;
     /// The one that is written in the config itself.
-    fn of_hex(text: &str) -> Result<Self, KeyError>;
-    /// From a credential of the service.
-    fn of_credential(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError>;
+    fn hex(text: &str) -> Result<Self, KeyError>;
 }
 
 impl Secret for SharedKey {
-    fn of_file(path: &Path) -> Result<Self, KeyError> {
-        keys::file(path)
+    const VARIABLE: &str = "one that holds 64 hex digits";
+
+    fn opened(file: &mut File) -> Result<Self, KeyError> {
+        keys::key_in(file)
     }
 
-    fn of_environment(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        sources.environment(name)
+    fn text(bytes: &[u8]) -> Result<Self, KeyError> {
+        keys::hex(str::from_utf8(bytes).unwrap_or_default())
     }
 
-    fn of_hex(text: &str) -> Result<Self, KeyError> {
+    fn hex(text: &str) -> Result<Self, KeyError> {
         keys::hex(text)
-    }
-
-    fn of_credential(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        sources.credential(name)
     }
 }
 
 impl Secret for Token {
-    fn of_file(path: &Path) -> Result<Self, KeyError> {
-        Self::file(path)
+    const VARIABLE: &str = "one that holds the token";
+
+    fn opened(file: &mut File) -> Result<Self, KeyError> {
+        Self::opened(file)
     }
 
-    fn of_environment(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        Self::text(&sources.variable(name, "one that holds the token")?)
+    fn text(bytes: &[u8]) -> Result<Self, KeyError> {
+        Self::text(bytes)
     }
 
-    fn of_hex(text: &str) -> Result<Self, KeyError> {
+    fn hex(text: &str) -> Result<Self, KeyError> {
         Self::hex(text)
-    }
-
-    fn of_credential(sources: &KeySources<'_>, name: &str) -> Result<Self, KeyError> {
-        Self::opened(&mut sources.open_credential(name)?)
     }
 }
 
-/// Reads the secret that a field describes; relative paths start at `base`.
+/// Reads the secret that a field describes.
 pub(super) fn read<S: Secret>(
     node: Node<'_>,
-    sources: &KeySources<'_>,
-    base: &Path,
+    Origin { base, keys: sources }: Origin<'_>,
     report: &mut Report,
 ) -> Option<S> {
     let DeValue::Table(table) = node.value else {
@@ -74,13 +69,13 @@ pub(super) fn read<S: Secret>(
         report.expected(&place, kind_of(value), "a string");
         return None;
     };
-    let secret = match source {
-        Source::File => S::of_file(&base.join(text)),
-        Source::Env => S::of_environment(sources, text),
-        Source::Hex => S::of_hex(text),
-        Source::Credential => S::of_credential(sources, text),
+    let read = || match source {
+        Source::File => S::opened(&mut keys::open_closed(&base.join(text))?),
+        Source::Env => S::text(&sources.variable(text, S::VARIABLE)?),
+        Source::Hex => S::hex(text),
+        Source::Credential => S::opened(&mut sources.open_credential(text)?),
     };
-    secret.map_err(|error| report.note(&place, error.to_string())).ok()
+    read().map_err(|error| report.note(&place, error.to_string())).ok()
 }
 
 /// The only entry of a secret's table.
@@ -125,4 +120,6 @@ impl values::Word for Source {
     ];
 }
 
-const FORMS: &str = "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }";
+/// What such a field accepts.
+pub(super) const FORMS: &str =
+    "exactly one of { file = … }, { env = … }, { hex = … } and { credential = … }";

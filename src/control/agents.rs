@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
-use crate::config::{self, ANY_AGENT, Config, Identity};
+use crate::config::{self, ANY_AGENT, Compared, Config, Identity};
 use crate::membership::EntranceRow;
 use ringgate_os::clock::Clock;
 use ringgate_trunk::gateway::{
@@ -188,17 +188,17 @@ pub(super) fn entrances(file: &Config) -> Vec<EntranceRow> {
 fn made(agents: &[config::Agent], before: &Made) -> Result<Made, String> {
     let mut made = Made::new();
     for agent in agents {
-        if find(&made, &agent.identity).is_some() {
+        if find(&made, &agent.identity()).is_some() {
             continue;
         }
-        let gateway = match find(before, &agent.identity) {
+        let gateway = match find(before, &agent.identity()) {
             Some(gateway) => gateway.clone(),
             None => {
-                let gateway = agent.identity.gateway();
+                let gateway = agent.identity().gateway();
                 gateway.map_err(|why| format!("agent {}: {why}", agent.name))?
             }
         };
-        made.push((agent.identity.clone(), gateway));
+        made.push((agent.identity(), gateway));
     }
     Ok(made)
 }
@@ -214,7 +214,7 @@ fn known(config: &Config) -> Arc<[String]> {
 
 fn rules(agents: &[config::Agent], known: &Arc<[String]>, made: &Made) -> Vec<Rule> {
     let rule = |agent: &config::Agent| {
-        let gateway = find(made, &agent.identity)?.clone();
+        let gateway = find(made, &agent.identity())?.clone();
         let name = if agent.name == ANY_AGENT { NO_AGENT } else { &agent.name };
         let (name, backends) = (name.to_owned(), agent.backends.clone());
         Some(Rule { name, bind: agent.bind, gateway, backends, known: Arc::clone(known) })
@@ -234,15 +234,18 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<String> {
             changes.push(format!("agent {name} added"));
             continue;
         };
-        let config::Agent { name: _, bind, public, identity, backends, serves_fleet } = before;
-        let fields = [
-            ("bind", bind != agent.bind),
-            ("public", public != agent.public),
-            ("certificates", identity != agent.identity),
-            ("backends", backends != agent.backends || serves_fleet != agent.serves_fleet),
-        ];
-        let differ = fields.into_iter().filter(|(_, differs)| *differs);
-        changes.extend(differ.map(|(field, _)| format!("agent {name}: {field}")));
+        let serves_other = before.serves_fleet != agent.serves_fleet;
+        let judge = |field: &str| (field == "backends" && serves_other).then_some(true);
+        let mut fields: Vec<_> = before
+            .differences_by(agent, judge)
+            .into_iter()
+            .map(|field| match field.name {
+                "ca" | "certificate" | "key" => "certificates",
+                name => name,
+            })
+            .collect();
+        fields.dedup();
+        changes.extend(fields.into_iter().map(|field| format!("agent {name}: {field}")));
     }
     let gone = old.agents.iter().filter(|agent| find(new, &agent.name).is_none());
     changes.extend(gone.map(|agent| format!("agent {} removed", agent.name)));

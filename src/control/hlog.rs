@@ -57,7 +57,7 @@ impl HistogramLog {
 
     /// Whether it is time for another file, when this one began `age` ago.
     pub(super) const fn is_done(&self, age: Duration) -> bool {
-        self.end >= self.rules.bytes_max || age.as_nanos() >= self.rules.age_max.as_nanos()
+        self.end >= self.rules.max_bytes || age.as_nanos() >= self.rules.max_age.as_nanos()
     }
 
     /// Leaves this file for a new one, whose intervals count from `unix`. If that fails, this one
@@ -166,8 +166,8 @@ mod tests {
         let rules = Histograms {
             dir: dir.clone(),
             interval: Duration::from_secs(1),
-            bytes_max: 1 << 20,
-            age_max: Duration::from_hours(24),
+            max_bytes: 1 << 20,
+            max_age: Duration::from_hours(24),
             keep: None,
         };
         test(&runtime, rules);
@@ -244,10 +244,10 @@ mod tests {
     #[test]
     fn a_file_is_done_by_size_or_age() {
         in_folder("done", |runtime, rules| {
-            let rules = Histograms { bytes_max: 4096, ..rules };
+            let rules = Histograms { max_bytes: 4096, ..rules };
             let mut log = create(runtime, &rules, BEGAN);
-            assert!(!log.is_done(Duration::ZERO) && !log.is_done(rules.age_max / 2));
-            assert!(log.is_done(rules.age_max));
+            assert!(!log.is_done(Duration::ZERO) && !log.is_done(rules.max_age / 2));
+            assert!(log.is_done(rules.max_age));
             let mut second = 0;
             while !log.is_done(Duration::ZERO) {
                 append(runtime, &mut log, second).expect("appended");

@@ -10,6 +10,7 @@ use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
+use ringgate_fleet::keyspace::Name;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
     Allowed, Backend, BackendId, Credit, Duplicates, Echo, FleetPlayers, FleetTokens, Front,
@@ -132,7 +133,9 @@ pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
 /// A listener whose backends have these numbers.
 pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) -> Listener {
     let protocol = match &listener.protocol {
-        config::Protocol::Netcode(rules) => Protocol::Netcode(netcode(rules)),
+        config::Protocol::Netcode(rules) => {
+            Protocol::Netcode(netcode(rules, listener.group.as_ref()))
+        }
         config::Protocol::Unreal(rules) => Protocol::Unreal(unreal(rules)),
         config::Protocol::Plain(rules) => {
             let numbers = listener.backends.iter().copied().zip(backends.iter().copied());
@@ -170,7 +173,9 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn netcode(rules: &config::Netcode) -> Netcode {
+fn netcode(rules: &config::Netcode, group: Option<&Name>) -> Netcode {
+    let (unique, after) = (rules.unique_clients, rules.replace_after.as_nanos() as u64);
+    let shared = group.filter(|_| unique == config::UniqueClients::Fleet);
     let gap_limit = rules.gap_limit.map_or(0, std::num::NonZeroU64::get);
     Netcode {
         protocol_id: rules.protocol_id,
@@ -183,8 +188,8 @@ fn netcode(rules: &config::Netcode) -> Netcode {
             config::TokenReuse::Deny => TokenReuse::Deny,
         },
         delivers: rules.delivery == config::Delivery::Gateway,
-        unique_in: rules.unique_in.as_ref().map(|group| Arc::from(group.as_str())),
-        replace_after_ns: rules.replace_after.map_or(0, |after| after.as_nanos() as u64),
+        unique_in: shared.map(|group| Arc::from(group.as_str())),
+        replace_after_ns: if unique == config::UniqueClients::Newest { 0 } else { after },
     }
 }
 

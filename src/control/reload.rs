@@ -15,7 +15,7 @@
 mod fields;
 mod listeners;
 
-use crate::config::{self, Config, Link};
+use crate::config::{self, Compared, Config, Field, Link};
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::{
     Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Setup, clash,
@@ -23,8 +23,7 @@ use ringgate_gate::{
 use ringgate_os::process;
 
 use super::plan;
-pub(super) use fields::{Compared, admin_fields, fleet_fields};
-use fields::{differing, gateway_fields, listener_fields};
+use fields::{differing, of_listeners};
 use listeners::{Fate, fates};
 pub(super) use listeners::{Known, made_with};
 
@@ -196,15 +195,21 @@ fn number_backends(
 
 /// Refuses what is decided when workers start.
 fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
-    let fields = gateway_fields(&old.gateway, &new.gateway);
-    refusals.extend(differing("gateway", &fields, false).map(needs_restart("gateway.")));
-    let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
-    refusals.extend(differing("admin", &fields, false).map(needs_restart("admin.")));
-    let fields = fleet_fields(old.fleet.as_ref(), new.fleet.as_ref());
-    refusals.extend(differing("fleet", &fields, false).map(needs_restart("fleet.")));
+    for (table, fields) in differences(old, new) {
+        refusals.extend(differing(fields, false).map(needs_restart(&format!("{table}."))));
+    }
     if old.histograms != new.histograms {
         refusals.push(needs_restart("")("[histograms]"));
     }
+}
+
+/// The tables of which there is one, and the fields in which they differ.
+fn differences(old: &Config, new: &Config) -> [(&'static str, Vec<&'static Field>); 3] {
+    [
+        ("gateway", old.gateway.differences(&new.gateway)),
+        ("admin", old.admin.differences(&new.admin)),
+        ("fleet", old.fleet.differences(&new.fleet)),
+    ]
 }
 
 fn needs_restart(prefix: &str) -> impl Fn(&'static str) -> String {
@@ -256,18 +261,14 @@ fn refuse_growth(setup: &Setup, new: &Config, refusals: &mut Vec<String>) {
 /// What an operator wants to see confirmed.
 fn changes(old: &Config, before: &Setup, new: &Config, after: &Setup) -> Vec<String> {
     let mut changes = Vec::new();
-    let fields = gateway_fields(&old.gateway, &new.gateway);
-    changes.extend(differing("gateway", &fields, true).map(|it| format!("gateway.{it}")));
-    let fields = admin_fields(old.admin.as_ref(), new.admin.as_ref());
-    changes.extend(differing("admin", &fields, true).map(|it| format!("admin.{it}")));
-    let fields = fleet_fields(old.fleet.as_ref(), new.fleet.as_ref());
-    changes.extend(differing("fleet", &fields, true).map(|it| format!("fleet.{it}")));
+    for (table, fields) in differences(old, new) {
+        changes.extend(differing(fields, true).map(|it| format!("{table}.{it}")));
+    }
     for listener in &new.listeners {
         let is_it = |earlier: &&config::Listener| earlier.bind == listener.bind;
         if let Some(earlier) = find(old, &listener.name).filter(is_it) {
-            let fields = listener_fields((old, earlier), (new, listener));
             let name = &listener.name;
-            let live = differing("listener", &fields, true);
+            let live = differing(of_listeners((old, earlier), (new, listener)), true);
             changes.extend(live.map(|field| format!("listener {name}: {field}")));
         }
     }

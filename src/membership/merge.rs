@@ -227,9 +227,7 @@ fn link_of(
             // Links of agents are the gateway's own to its workers.
             Ok(Link::Bundle(config::Allowed::default()))
         }
-        Reach::Bundle(path) if Path::new(path) == run_dir => {
-            Ok(Link::Bundle(fleet.allowed.clone()))
-        }
+        Reach::Bundle(path) if Path::new(path) == run_dir => Ok(Link::Bundle(fleet.allowed())),
         Reach::Bundle(_) => Err("it connects in another run_dir than this gateway's"),
     }
 }

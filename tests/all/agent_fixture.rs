@@ -39,7 +39,7 @@ fn options(folder: &Folder, port: u16) -> Options {
     let file = folder.join("agent.toml");
     let identity = move || {
         let config = HostConfig::load(&file).map_err(|why| why.to_string())?;
-        config.agent.identity.agent()
+        config.agent.identity().agent()
     };
     let backend = |name: &str, link| Backend { name: name.to_owned(), link };
     let allowed = Allowed { uids: vec![process::effective_uid()], gids: Vec::new() };

@@ -45,7 +45,7 @@ fn several_agents_may_have_one_address_and_one_certificate() {
     let names: Vec<_> = config.agents.iter().map(|agent| &*agent.name).collect();
     assert_eq!(names, ["host-7", "host-8.example"]);
     assert_eq!(config.agents[0].backends, ["arena-1"]);
-    assert_eq!(config.agents[0].identity, config.agents[1].identity);
+    assert_eq!(config.agents[0].identity(), config.agents[1].identity());
     assert!(!format!("{config:?}").contains("PRIVATE"), "no key is printed");
 }
 

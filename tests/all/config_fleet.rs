@@ -44,7 +44,7 @@ fn what_one_process_or_user_may_register_has_bounds() {
     ] {
         let config = read(&format!("{FLEET}{lines}{KEY}{LISTENER}")).expect("it is sound");
         let fleet = config.fleet.expect("it is there");
-        assert_eq!((fleet.backends_per_process, fleet.backends_per_user), (process, user));
+        assert_eq!((fleet.backends_per_process, fleet.backends_per_user()), (process, user));
     }
 }
 
@@ -76,7 +76,7 @@ fn players_ids_may_be_the_fleets() {
     let ringgate::config::Protocol::Netcode(rules) = &config.listeners[0].protocol else {
         panic!("it is a netcode listener");
     };
-    assert_eq!(rules.unique_in, config.listeners[0].group);
+    assert_eq!(rules.unique_clients, ringgate::config::UniqueClients::Fleet);
     let grouped = "group = \"arena\"\nroute = \"hash\"\n";
     is_refused(
         &format!("{FLEET}{KEY}{}", unique.replace(grouped, "backends = [\"a\"]\n")),

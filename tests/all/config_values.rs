@@ -152,10 +152,41 @@ fn ten_lines_are_enough() {
         network_versions: NetworkVersions::Any,
         gap_limit: None,
         idle_timeout: Duration::from_secs(30),
+        restart_small: None,
     };
     assert_eq!(*unreal, default);
     assert_eq!(config.backends[0].grace, Duration::from_secs(5));
     assert_eq!(config.backends[0].link, Link::Udp(address("127.0.0.1:7778")));
+}
+
+#[test]
+fn public_addresses_may_be_the_environments() {
+    let environment = |name: &str| match name {
+        "NODE_IP" => Some("203.0.113.9".into()),
+        "PORT" => Some("40000".into()),
+        _ => None,
+    };
+    let keys = KeySources::new(&environment, None);
+    let of = |public: &str| {
+        let text = TEN_LINES.replace("[[backend]]", &format!("public = {public}\n[[backend]]"));
+        let read = config::parse(&text, Path::new("gate.toml"), &keys);
+        read.map(|config| config.listeners[0].public.clone()).map_err(|all| all.to_string())
+    };
+    let both = of("[\"${NODE_IP}:${PORT}\", \"[2001:db8::1]:${PORT}\"]").expect("they are there");
+    assert_eq!(both, ["203.0.113.9:40000", "[2001:db8::1]:40000"].map(address));
+    for (public, said) in [
+        (
+            "[\"${NODE_IP}:1\", \"${NODE}:1\"]",
+            "public[1]: found no environment variable \"NODE\", expected one that ${…} stands for",
+        ),
+        ("[\"${PORT:1\"]", "public[0]: found no environment variable \"\", expected one that"),
+        ("[\"${PORT}:1\"]", "public[0]: found \"40000:1\", expected an IP:port"),
+        ("\"${NODE_IP}:1\"", "public: found a string, expected a list of one or more addresses"),
+    ] {
+        let why = of(public).expect_err(said);
+        assert_eq!(why.lines().count(), 1, "{why}");
+        assert!(why.contains(&format!("listener[0].{said}")), "{why}");
+    }
 }
 
 #[test]
@@ -183,6 +214,7 @@ restart_small = true
         network_versions: NetworkVersions::Only(vec![0x1234_5678, 7]),
         gap_limit: None,
         idle_timeout: Duration::from_secs(90),
+        restart_small: Some(true),
     };
     assert_eq!(*unreal, expected);
     let original = parse(&text.replace("versions = [4]", "versions = [0]"));
@@ -309,8 +341,8 @@ fn the_shipped_example_is_good() {
         Some(Histograms {
             dir: "/var/lib/ringgate/hist".into(),
             interval: Duration::from_secs(10),
-            bytes_max: 64 << 20,
-            age_max: Duration::from_hours(24),
+            max_bytes: 64 << 20,
+            max_age: Duration::from_hours(24),
             keep: NonZeroUsize::new(30),
         })
     );
@@ -331,17 +363,18 @@ fn the_shipped_example_is_good() {
 
 #[test]
 fn which_login_of_a_client_id_wins_is_what_the_file_says() {
-    let after = Duration::from_secs(2);
-    for (text, expected) in [
-        ("", Some(after)),
-        ("unique_clients = \"gateway\"\n", Some(after)),
-        ("replace_after = \"5s\"\n", Some(Duration::from_secs(5))),
-        ("unique_clients = \"newest\"\n", None),
-        ("unique_clients = \"newest\"\nreplace_after = \"5s\"\n", None),
+    use ringgate::config::UniqueClients::{Gateway, Newest};
+    for (text, wins, after_s) in [
+        ("", Gateway, 2),
+        ("unique_clients = \"gateway\"\n", Gateway, 2),
+        ("replace_after = \"5s\"\n", Gateway, 5),
+        ("unique_clients = \"newest\"\n", Newest, 2),
+        ("unique_clients = \"newest\"\nreplace_after = \"5s\"\n", Newest, 5),
     ] {
         let config = parse(&GOOD.replacen("keys = ", &format!("{text}keys = "), 1));
         let Protocol::Netcode(netcode) = &config.listeners[0].protocol else { panic!("netcode") };
-        assert_eq!((netcode.replace_after, &netcode.unique_in), (expected, &None), "{text}");
+        let read = (netcode.unique_clients, netcode.replace_after);
+        assert_eq!(read, (wins, Duration::from_secs(after_s)), "{text}");
     }
 }
 

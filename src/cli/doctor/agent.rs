@@ -14,9 +14,9 @@ use ringgate_os::diag::Transport;
 
 pub(super) fn examine(config: &HostConfig) -> Vec<Finding> {
     let (agent, now_s) = (&config.agent, clock::unix_seconds());
-    let [own, authority] = agent.identity.ends_s();
+    let [own, authority] = agent.identity().ends_s();
     let mut findings = vec![
-        certificate::name("certificate", agent.identity.is_for(&agent.name), &agent.name),
+        certificate::name("certificate", agent.identity().is_for(&agent.name), &agent.name),
         certificate::expiry("certificate expiry", own, now_s),
         certificate::expiry("authority expiry", authority, now_s),
     ];
@@ -39,7 +39,7 @@ pub(super) fn examine(config: &HostConfig) -> Vec<Finding> {
 pub(super) fn of_gateway(config: &Config) -> Vec<Finding> {
     let (mut seen, mut findings) = (BTreeSet::new(), Vec::new());
     for agent in config.agents.iter().filter(|agent| seen.insert(agent.bind)) {
-        let [own, authority] = agent.identity.ends_s();
+        let [own, authority] = agent.identity().ends_s();
         let now_s = clock::unix_seconds();
         let bind = agent.bind;
         findings.extend([

@@ -103,7 +103,7 @@ impl Fleet {
             let file = file.display();
             Failure::bad_input(format_args!("{file}: expected a table [fleet]"))
         })?;
-        let (options, keyspace) = (fleet.options(), fleet.keyspace);
+        let (options, keyspace) = (fleet.options(), fleet.prefix);
         Ok(Self { keyspace, options, key: fleet.key })
     }
 

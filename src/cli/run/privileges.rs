@@ -71,7 +71,7 @@ impl Privileges {
 fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let names =
         config.fleet.iter().flat_map(|it| privileges::of_resolver(Fleet::resolver_files(it)));
-    let of_agents = config.agents.iter().flat_map(|agent| agent.identity.folders().to_vec());
+    let of_agents = config.agents.iter().flat_map(|agent| agent.identity().folders());
     let read = privileges::of_config(file).into_iter().chain(names).chain(of_agents).collect();
     let histograms = config.histograms.iter().map(|histograms| histograms.dir.clone());
     let own = [config.gateway.run_dir.clone(), config.gateway.state_dir.clone()];

@@ -1,59 +1,92 @@
 //! The fields of netcode listeners.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use super::{Surroundings, window};
+use crate::config::declare::{Declared, declare};
 use crate::config::mistake::Place;
-use crate::config::schema::LinkWord;
+use crate::config::schema::{Kind, LinkWord};
 use crate::config::section::{Section, number};
-use crate::config::{Delivery, Netcode, TokenReuse, UniqueClients, source};
+use crate::config::{Delivery, TokenReuse, UniqueClients, source};
 use ringgate_core::secret::SharedKey;
-use ringgate_fleet::keyspace::Name;
+
+declare! {
+    /// The fields of a netcode listener.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Netcode only ["netcode"] {
+        /// The game's protocol id. Clients and tokens with another one are ignored.
+        protocol_id: u64 = value(
+            "a number of 64 bits, as a number or as a string such as \"0x1122334455667788\"", number
+        ), required, Restart;
+        /// Where the keys that connect tokens are sealed with come from, up to 8; several while
+        /// they rotate. Required where [fleet] has no key; with it, a listener without keys has
+        /// those that the fleet has for its name. A file holds 64 hex digits or 32 raw bytes and is
+        /// closed to group and others (chmod 600); env names an environment variable; credential
+        /// names a file in $CREDENTIALS_DIRECTORY (systemd); hex is the key itself. Relative paths
+        /// start at the config file's directory.
+        keys: Vec<SharedKey> = custom(Kind::List {
+            items: "key sources",
+            item: "{ file = … }, { env = … }, { hex = … } or { credential = … }",
+        }, read_keys), optional: [{ file = "/etc/ringgate/netcode.key" }], Reload;
+        /// How many sequences back a late packet may come. netcode's own window is 256.
+        replay_window: u16 = value("a power of two from 64 to 1024", window), default: 256, Restart;
+        /// A jump over more than this many sequences ends the session. 0: any jump is fine.
+        gap_limit: Option<NonZeroU64> = integer(0, 1 << 32, NonZeroU64::new), default: 0, Reload;
+        /// A player who is sent nothing else for so long is sent a keep-alive, and a quarter of its
+        /// token's timeout is the longest wait in any case. netcode's own pace is 100ms; idle
+        /// fleets of many thousands live better with 1s.
+        keep_alive: Duration = duration("10ms", "10s"), default: "100ms", Reload;
+        /// Whether a player who was heard in a session may come again with the same connect token.
+        /// "deny": no, it is sent a denial and needs a new one. "allow": yes, and then recorded
+        /// packets of the first session are taken for packets of the second.
+        token_reuse: TokenReuse = word, default: "deny", Reload;
+        /// "gateway": players speak the delivery layer inside of netcode's payloads, the gateway
+        /// acknowledges, orders and sends again, and game processes get whole messages of up to 64
+        /// KiB. All backends need link = "bundle" and a library of this release or later, and
+        /// token_reuse is "deny". "none": payloads pass as they are.
+        delivery: Delivery = word, default: "none", Reload;
+        /// Where nobody else may have a player's id. "gateway": at this listener; another login
+        /// replaces a session that has been silent for replace_after, and waits while one talks.
+        /// "newest": at this listener, and another login replaces one that talks, too. "fleet": at
+        /// all listeners of the fleet that have this one's group; the newer login wins, here too,
+        /// and the older session is closed. Needs a group. Nobody is refused for it while etcd is
+        /// away.
+        unique_clients: UniqueClients = word, default: "gateway",
+            ReloadBut("sessions that are there keep what they began with");
+        /// With unique_clients = "gateway": a player who logs in with a new token replaces a
+        /// session of its id from which nothing has come for so long, as one whose client has
+        /// crashed. More than the pause between two packets of a client that is well.
+        replace_after: Duration = duration("500ms", "10m"), default: "2s", Reload;
+    }
+    beside {
+        /// Whether the fleet has the keys. Invariant: there is at least one key where it has not.
+        has_fleet_keys: bool,
+    }
+}
 
 /// `backends` are whom it sends players to, where these could be read, or those of a group.
 pub(super) fn read(
     section: &mut Section<'_, '_>,
-    (backends, group): (Option<&[usize]>, Option<&Name>),
+    (backends, is_grouped): (Option<&[usize]>, bool),
     around: &Surroundings<'_>,
 ) -> Option<Netcode> {
-    let protocol_id = section.value("protocol_id", number);
-    let keys = read_keys(section, around);
-    let replay_window = section.value("replay_window", window);
-    let gap_limit = section.integer("gap_limit");
-    let keep_alive = section.duration("keep_alive");
-    let token_reuse = section.choice("token_reuse");
-    let delivery = section.choice("delivery");
-    if let Some((Delivery::Gateway, place)) = &delivery {
-        check_bundled(section, place, backends, around);
-        check_tokens_used_once(section, token_reuse.as_ref());
+    let is_fleets = !section.has("keys");
+    let mut found = Netcode::find(section);
+    found.has_fleet_keys = Some(is_fleets);
+    if is_fleets && !around.has_fleet_key {
+        let (place, form) = (section.place_of("keys"), section.form("keys"));
+        section.report.expected(&place, "nothing", form);
     }
-    let unique = read_unique_clients(section, group);
-    let replace_after = section.duration("replace_after");
-    let (unique, replace_after) = (unique?, replace_after?);
-    Some(Netcode {
-        protocol_id: protocol_id?.0,
-        has_fleet_keys: keys.as_ref()?.is_empty(),
-        keys: keys?,
-        replay_window: replay_window?.0,
-        gap_limit: NonZeroU64::new(gap_limit?),
-        keep_alive: keep_alive?,
-        token_reuse: token_reuse?.0,
-        delivery: delivery?.0,
-        unique_in: group.filter(|_| unique == UniqueClients::Fleet).cloned(),
-        replace_after: (unique != UniqueClients::Newest).then_some(replace_after),
-    })
-}
-
-/// Where nobody else may have a player's id.
-fn read_unique_clients(
-    section: &mut Section<'_, '_>,
-    group: Option<&Name>,
-) -> Option<UniqueClients> {
-    let (unique, place) = section.choice::<UniqueClients>("unique_clients")?;
-    if unique == UniqueClients::Fleet && group.is_none() {
+    if found.delivery == Some(Delivery::Gateway) {
+        check_bundled(section, &section.place("delivery"), backends, around);
+        check_tokens_used_once(section, found.token_reuse);
+    }
+    if found.unique_clients == Some(UniqueClients::Fleet) && !is_grouped {
+        let place = section.place("unique_clients");
         section.report.expected(&place, "\"fleet\", and no group", "a group, whose ids they are");
     }
-    Some(unique)
+    Netcode::whole(found)
 }
 
 /// Whole messages are told on bundle links: a udp link has no words for them.
@@ -75,24 +108,20 @@ fn check_bundled(
 
 /// A session's packets are told from those of an earlier one by the token's keys alone: a recorded
 /// packet would bring its messages again, as new ones.
-fn check_tokens_used_once(section: &mut Section<'_, '_>, reuse: Option<&(TokenReuse, Place)>) {
-    if let Some((TokenReuse::Allow, place)) = reuse {
+fn check_tokens_used_once(section: &mut Section<'_, '_>, reuse: Option<TokenReuse>) {
+    if reuse == Some(TokenReuse::Allow) {
+        let place = section.place("token_reuse");
         let found = "\"allow\" and delivery = \"gateway\"";
         let expected =
             "\"deny\" (messages of a token's first session could be played into its next)";
-        section.report.expected(place, found, expected);
+        section.report.expected(&place, found, expected);
     }
 }
 
 /// All keys of a listener; none where the fleet has them. Every source is tried, so that all that
 /// is wrong is known.
-fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option<Vec<SharedKey>> {
-    let nodes = section.nodes("keys")?;
-    if nodes.is_empty() && !around.has_fleet_key {
-        let (place, form) = (section.place_of("keys"), section.form("keys"));
-        section.report.expected(&place, "nothing", form);
-        return None;
-    }
+fn read_keys(section: &mut Section<'_, '_>, name: &str) -> Option<Vec<SharedKey>> {
+    let (nodes, origin) = (section.nodes(name)?, section.origin);
     if nodes.len() > KEYS_MAX {
         let place = Place::new(section.place_of("keys").path, nodes[KEYS_MAX].place.at);
         let expected = format_args!("at most {KEYS_MAX}");
@@ -101,7 +130,7 @@ fn read_keys(section: &mut Section<'_, '_>, around: &Surroundings<'_>) -> Option
     let mut keys: Vec<(usize, SharedKey)> = Vec::with_capacity(nodes.len());
     for (index, node) in nodes.into_iter().enumerate() {
         let place = node.place.clone();
-        let Some(key) = source::read(node, around.keys, around.base, section.report) else {
+        let Some(key) = source::read(node, origin, section.report) else {
             continue;
         };
         if let Some((same, _)) = keys.iter().find(|(_, other)| *other == key) {

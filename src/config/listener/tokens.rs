@@ -10,10 +10,11 @@ use std::path::Path;
 use toml::de::DeValue;
 
 use super::Surroundings;
+use crate::config::declare::{Declared, declare};
 use crate::config::keys::{KeyError, open_closed, shape};
 use crate::config::mistake::Report;
-use crate::config::schema::TOKEN_SOURCE;
-use crate::config::section::{Node, Section, kind_of};
+use crate::config::schema::Table;
+use crate::config::section::{Node, Origin, Section, kind_of};
 use crate::config::{RoutingTokens, values};
 
 /// Every source is tried, so that all that is wrong is known. `bytes` is the length of a token and
@@ -24,10 +25,16 @@ pub(super) fn read(
     backends: Option<&[usize]>,
     around: &Surroundings<'_>,
 ) -> Option<RoutingTokens> {
-    let nodes = section.nodes("tokens")?;
+    let (nodes, origin) = (section.nodes("tokens")?, section.origin);
     let count = nodes.len();
-    let mut reader =
-        Reader { bytes, backends, around, seen: HashMap::new(), tokens: Vec::with_capacity(count) };
+    let mut reader = Reader {
+        origin,
+        bytes,
+        backends,
+        around,
+        seen: HashMap::new(),
+        tokens: Vec::with_capacity(count),
+    };
     let mut good = 0;
     for (index, node) in nodes.into_iter().enumerate() {
         good += usize::from(reader.read(index, node, section.report).is_some());
@@ -37,23 +44,24 @@ pub(super) fn read(
 
 /// What tokens are checked against, and those that were read.
 struct Reader<'s> {
+    origin: Origin<'s>,
     bytes: Option<usize>,
     backends: Option<&'s [usize]>,
     around: &'s Surroundings<'s>,
-    seen: HashMap<Box<[u8]>, Origin>,
+    seen: HashMap<Box<[u8]>, Source>,
     tokens: Vec<(Box<[u8]>, usize)>,
 }
 
-/// Where a token stands.
+/// Where a token was read.
 #[derive(Clone, Copy)]
-struct Origin {
+struct Source {
     /// In the list.
     index: usize,
     /// In the file, where it is one.
     line: Option<usize>,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             None => write!(f, "tokens[{}]", self.index),
@@ -70,26 +78,25 @@ impl Reader<'_> {
             report.expected(&place, kind_of(&value), FORMS);
             return None;
         };
-        let is_strange = table.keys().any(|key| !WORDS.contains(&key.get_ref().as_ref()));
-        let mut section = Section::new(report, &TOKEN_SOURCE, place.clone(), table);
-        let places = WORDS.map(|word| section.place(word));
-        let texts =
-            WORDS.map(|word| section.text_or(word, None, |text| Some(Some(text.to_owned()))));
+        let is_strange =
+            table.keys().any(|key| Fields::FIELDS.iter().all(|field| field.name != key.get_ref()));
+        let mut section = Section::new(report, self.origin, &SOURCE, place.clone(), table);
+        let Found { hex, backend, file } = Fields::find(&mut section);
+        let [at_hex, at_backend, at_file] =
+            ["hex", "backend", "file"].map(|word| section.place(word));
         section.finish();
-        let [hex, backend, file] = texts;
-        let [at_hex, at_backend, at_file] = places;
-        let origin = Origin { index, line: None };
+        let source = Source { index, line: None };
         match (hex?, backend?, file?) {
             _ if is_strange => None,
             (Some(hex), Some(backend), None) => {
                 let token = self.token(&hex).map_err(|wrong| report.note(&at_hex, wrong));
                 let backend =
                     self.backend(&backend).map_err(|wrong| report.note(&at_backend, wrong));
-                let pushed = self.push(token.ok()?, backend.ok()?, origin);
+                let pushed = self.push(token.ok()?, backend.ok()?, source);
                 pushed.map_err(|wrong| report.note(&at_hex, wrong)).ok()
             }
             (None, None, Some(file)) => {
-                let path = self.around.base.join(file);
+                let path = self.origin.base.join(file);
                 self.file(&path, index).map_err(|wrong| report.note(&at_file, wrong)).ok()
             }
             _ => {
@@ -114,9 +121,9 @@ impl Reader<'_> {
                     ));
                 }
             };
-            let origin = Origin { index, line: Some(number) };
+            let source = Source { index, line: Some(number) };
             self.token(hex)
-                .and_then(|token| self.push(token, self.backend(backend)?, origin))
+                .and_then(|token| self.push(token, self.backend(backend)?, source))
                 .map_err(|wrong| format!("line {number}: {wrong}"))?;
         }
         Ok(())
@@ -146,11 +153,11 @@ impl Reader<'_> {
         }
     }
 
-    fn push(&mut self, token: Box<[u8]>, backend: usize, origin: Origin) -> Result<(), String> {
+    fn push(&mut self, token: Box<[u8]>, backend: usize, source: Source) -> Result<(), String> {
         if self.tokens.len() == TOKENS_MAX {
             return Err(format!("found more tokens, expected at most {TOKENS_MAX}"));
         }
-        if let Some(before) = self.seen.insert(token.clone(), origin) {
+        if let Some(before) = self.seen.insert(token.clone(), source) {
             return Err(format!("found the token of {before} again, expected each token once"));
         }
         self.tokens.push((token, backend));
@@ -172,10 +179,26 @@ fn text_of(path: &Path) -> Result<String, KeyError> {
     }
 }
 
-/// What an element of the list may say.
-const WORDS: [&str; 3] = ["hex", "backend", "file"];
+declare! {
+    /// What an element of the list may say.
+    struct Fields {
+        /// The token.
+        hex: Option<String> = text("a token in hex", |text| Some(text.to_owned())), optional: "00", Reload;
+        /// Whose it is.
+        backend: Option<String> =
+            text("the name of a [[backend]]", |text| Some(text.to_owned())), optional: "any-1", Reload;
+        /// A file of such pairs.
+        file: Option<String> =
+            text("the path of a file", |text| Some(text.to_owned())), optional: "tokens", Reload;
+    }
+}
 
-const FORMS: &str = "{ hex = …, backend = … } or { file = … }";
+type Found = <Fields as Declared>::Found;
+
+const SOURCE: Table = Table::inline("tokens", &[Fields::FIELDS]);
+
+/// What each element of the list is.
+pub(super) const FORMS: &str = "{ hex = …, backend = … } or { file = … }";
 
 /// So many that a fleet of the size of a host has enough, and a wrong file does not fill memory.
 const TOKENS_MAX: usize = 100_000;

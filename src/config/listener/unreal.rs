@@ -5,95 +5,105 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::config::mistake::Place;
-use crate::config::section::{Section, integer, number};
-use crate::config::{HandshakeVersions, NetworkVersions, Unreal, UnrealMode, values};
+use crate::config::declare::{Declared, declare};
+use crate::config::schema::Kind;
+use crate::config::section::{Read, Section, integer, number};
+use crate::config::{HandshakeBase, HandshakeVersions, NetworkVersions, UnrealMode, values};
 use ringgate_core::limits::UNREAL_GAP_MAX;
 
+declare! {
+    /// The fields of an Unreal listener.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Unreal only ["unreal"] {
+        /// The bits that start every packet, as the engine's net.MagicHeader writes them.
+        magic: Vec<bool> = text("up to 32 digits 0 and 1", values::magic), default: "", Restart;
+        /// Handshake versions to serve: [0], or any of 1 and 2, or any of 3 and 4. The packets of
+        /// these three kinds begin differently, so each needs a listener of its own.
+        versions: HandshakeVersions = custom(Kind::List {
+            items: "handshake versions",
+            item: "a version from 0 to 4",
+        }, read_versions), default: [3, 4], Restart;
+        /// Whether handshake packets of versions 2 to 4 have a field for network features, which
+        /// depends on how the engine was built and cannot be seen in a packet. "auto": as in the
+        /// servers' answers. "long": they have it. "short": they do not.
+        handshake_base: HandshakeBase = word, default: "auto", Restart;
+        /// "notify": packet headers are in the clear, duplicates are found by sequence. "opaque":
+        /// game packets are encrypted or compressed, exact copies within one second are dropped.
+        mode: UnrealMode = word, default: "notify", Restart;
+        /// Whether duplicates are dropped at all.
+        window: bool = word, default: "on", Restart;
+        /// A jump over more than this many packets ends the session, by two packets, because
+        /// nothing proves who has sent one. 0: any jump is fine.
+        gap_limit: Option<NonZeroU16> =
+            value("a whole number from 0 to 8191 (unreal)", gap_limit), default: 0, Reload;
+        /// The network versions (checksums of project and engine versions) that may connect.
+        network_versions: NetworkVersions = value(
+            "\"any\" or a list of 32-bit numbers such as [\"0x12345678\"]", network_versions
+        ), default: "any", Restart;
+        /// A player who is silent for this long is gone: what engines give a silent connection, or
+        /// less. One whose connection was closed, or whose server has travelled or was started
+        /// again, is gone after three seconds.
+        idle_timeout: Duration = duration("1s", "1h"), default: "30s", Restart;
+        /// Has no effect any more: quiet players are asked to restart once their small packets have
+        /// paid for the question.
+        restart_small: Option<bool> = flag, optional: false, Reload;
+    }
+}
+
 pub(super) fn read(section: &mut Section<'_, '_>) -> Option<Unreal> {
-    let magic = section.text("magic", values::magic);
-    let versions = read_versions(section);
-    let handshake_base = section.choice("handshake_base");
-    let mode = section.choice("mode");
-    let window = section.choice("window");
-    let gap_limit = read_gap_limit(section, mode.as_ref(), window.as_ref());
-    let network_versions = section.value("network_versions", network_versions);
-    let idle_timeout = section.duration_or("idle_timeout", IDLE_TIMEOUT);
-    Some(Unreal {
-        magic: magic?.0,
-        versions: versions?,
-        handshake_base: handshake_base?.0,
-        mode: mode?.0,
-        window: window?.0,
-        network_versions: network_versions?.0,
-        gap_limit: NonZeroU16::new(gap_limit?),
-        idle_timeout: idle_timeout?,
-    })
+    let found = Unreal::find(section);
+    // Packets whose numbers are not read have no gaps that could be seen.
+    let is_read = found.mode != Some(UnrealMode::Opaque) && found.window != Some(false);
+    if let Some(limit) = found.gap_limit.flatten().filter(|_| !is_read) {
+        let place = section.place("gap_limit");
+        let found = format_args!("{limit} where the numbers of packets are not read");
+        section.report.expected(&place, found, "0, or mode = \"notify\" and window = \"on\"");
+    }
+    Unreal::whole(found)
 }
 
-/// Which fields a listener's file names that have no effect any more.
-pub(super) fn read_ignored(section: &mut Section<'_, '_>) -> Option<Vec<&'static str>> {
-    let restart_small = section.is_said("restart_small")?;
-    Some(restart_small.then_some("restart_small").into_iter().collect())
+fn gap_limit(value: &DeValue<'_>) -> Read<Option<NonZeroU16>> {
+    let limit = u16::try_from(integer(value)?).ok().filter(|limit| *limit <= UNREAL_GAP_MAX);
+    limit.map(NonZeroU16::new)
 }
 
-fn read_versions(section: &mut Section<'_, '_>) -> Option<HandshakeVersions> {
+fn read_versions(section: &mut Section<'_, '_>, name: &str) -> Option<HandshakeVersions> {
     let served =
         |value: &DeValue<'_>| u8::try_from(integer(value)?).ok().filter(|version| *version <= 4);
-    let versions = section.list("versions", served)?;
-    let (first, _) = versions.first()?;
-    if let Some((other, place)) = versions.iter().find(|(other, _)| kind(*other) != kind(*first)) {
+    let versions = section.list(name, served)?;
+    let first = versions.first()?;
+    if let Some(at) = versions.iter().position(|other| kind(*other) != kind(*first)) {
+        let (place, other) = (section.place_in(name, at), versions[at]);
         section.report.expected(
-            place,
+            &place,
             format_args!("{other} beside {first}"),
             "0 alone, 1 and 2, or 3 and 4 (their packets begin differently; each kind needs a listener of its own)",
         );
         return None;
     }
-    let oldest = versions.iter().map(|(version, _)| *version).min()?;
-    let newest = versions.iter().map(|(version, _)| *version).max()?;
+    let oldest = versions.iter().copied().min()?;
+    let newest = versions.iter().copied().max()?;
     Some(match kind(oldest) {
-        Kind::Original => HandshakeVersions::Original,
-        Kind::Early => HandshakeVersions::Early(oldest..=newest),
-        Kind::Versioned => HandshakeVersions::Versioned(oldest..=newest),
+        Begin::Original => HandshakeVersions::Original,
+        Begin::Early => HandshakeVersions::Early(oldest..=newest),
+        Begin::Versioned => HandshakeVersions::Versioned(oldest..=newest),
     })
 }
 
 /// How packets begin.
 #[derive(PartialEq, Eq)]
-enum Kind {
+enum Begin {
     Original,
     Early,
     Versioned,
 }
 
-const fn kind(version: u8) -> Kind {
+const fn kind(version: u8) -> Begin {
     match version {
-        0 => Kind::Original,
-        1 | 2 => Kind::Early,
-        _ => Kind::Versioned,
+        0 => Begin::Original,
+        1 | 2 => Begin::Early,
+        _ => Begin::Versioned,
     }
-}
-
-/// Packets whose numbers are not read have no gaps that could be seen.
-fn read_gap_limit(
-    section: &mut Section<'_, '_>,
-    mode: Option<&(UnrealMode, Place)>,
-    window: Option<&(bool, Place)>,
-) -> Option<u16> {
-    let (limit, place) = section.value("gap_limit", integer)?;
-    let Some(limit) = u16::try_from(limit).ok().filter(|limit| *limit <= UNREAL_GAP_MAX) else {
-        let expected = format_args!("a whole number from 0 to {UNREAL_GAP_MAX} (unreal)");
-        section.report.expected(&place, limit, expected);
-        return None;
-    };
-    let is_read = mode.is_none_or(|(mode, _)| *mode == UnrealMode::Notify)
-        && window.is_none_or(|(window, _)| *window);
-    if limit > 0 && !is_read {
-        let found = format_args!("{limit} where the numbers of packets are not read");
-        section.report.expected(&place, found, "0, or mode = \"notify\" and window = \"on\"");
-    }
-    Some(limit)
 }
 
 fn network_versions(value: &DeValue<'_>) -> Option<NetworkVersions> {
@@ -106,6 +116,3 @@ fn network_versions(value: &DeValue<'_>) -> Option<NetworkVersions> {
         .collect::<Option<_>>()
         .map(NetworkVersions::Only)
 }
-
-/// What engines give a silent connection, or less.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -5,27 +5,66 @@
 //! table.
 
 use super::Surroundings;
-use crate::config::section::{Noted, Section};
-use crate::config::{ListenerIo, Xdp};
+use crate::config::declare::{Declared, declare};
+use crate::config::schema::{Kind, Table};
+use crate::config::section::{Read, Section};
+use crate::config::{ListenerIo, XdpMode};
+use ringgate_core::limits::WORKERS_MAX;
+
+declare! {
+    /// How a listener is served past the kernel's sockets.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Xdp {
+        /// The interface that players' packets come by; a VLAN's are served by the interface that
+        /// the VLAN is in. Required with io = "xdp".
+        interface: String =
+            by_hand(Kind::Value("a network interface's name of 1 to 15 bytes")), optional: "eth0", Restart;
+        /// How many of its queues may be served, from the first on. Without it: all that are in
+        /// use. Each worker serves one, more workers than queues are refused, and what comes by
+        /// other queues takes the way by the socket.
+        queues: Option<u32> = integer(1, WORKERS_MAX as u64), optional: 4, Restart;
+        /// "zerocopy": the card reads and writes the gateway's memory. "copy": its driver runs the
+        /// gateway's program, and the kernel copies. "generic": the kernel runs the program itself,
+        /// which is slower and works with every driver. "auto": the first of these that works;
+        /// `ready:` says which.
+        mode: XdpMode = word, default: "auto", Restart;
+        /// Serve by sockets, and say so, where it cannot be had. Without it the gateway refuses to
+        /// start.
+        fallback: bool = flag, default: false, Restart;
+    }
+}
+
+pub(in crate::config) const XDP: Table = Table {
+    examples: &[],
+    ..Table::new(
+        "listener.xdp",
+        "The network interface of listeners with io = \"xdp\"; without effect on others. Each worker serves one of its queues, \
+         so all these listeners have the same table.",
+        &[Xdp::FIELDS],
+    )
+};
 
 /// Without `io = "xdp"` the table has no effect, so that an operator can leave it where it is.
 pub(super) fn read(
     listener: &mut Section<'_, '_>,
+    io: Option<ListenerIo>,
     around: &mut Surroundings<'_>,
-) -> Result<Option<Xdp>, Noted> {
-    let io = listener.choice::<ListenerIo>("io");
+) -> Read<Option<Xdp>> {
+    let mut section = listener.table("xdp")?;
+    let interface = section.text_or("interface", None, |text| interface(text).map(Some));
+    let mut found = Xdp::find(&mut section);
+    section.finish();
     let place = listener.place("xdp");
-    let found = read_table(listener);
-    let ((io, _), found) = io.zip(found).ok_or(Noted)?;
-    if io == ListenerIo::Sockets {
-        return Ok(None);
+    found.interface = interface?;
+    if io? == ListenerIo::Sockets {
+        return Some(None);
     }
-    let Some(interface) = found.interface else {
+    if found.interface.is_none() {
         let expected = "interface, the network interface that its packets come by";
         listener.report.expected(&place, "io = \"xdp\" without an interface", expected);
-        return Err(Noted);
-    };
-    let xdp = Xdp { interface, queues: found.queues, mode: found.mode, fallback: found.fallback };
+        return None;
+    }
+    let xdp = Xdp::whole(found)?;
     let first = around.card.get_or_insert_with(|| xdp.clone());
     if *first != xdp {
         let found = "another table than that of the first listener with io = \"xdp\"";
@@ -39,30 +78,7 @@ pub(super) fn read(
         let expected = "a queue for each worker: fewer workers, or more queues";
         listener.report.expected(&place, found, expected);
     }
-    Ok(Some(xdp))
-}
-
-/// The table as it stands.
-struct Found {
-    interface: Option<String>,
-    queues: Option<u32>,
-    mode: crate::config::XdpMode,
-    fallback: bool,
-}
-
-fn read_table(listener: &mut Section<'_, '_>) -> Option<Found> {
-    let mut section = listener.table("xdp")?;
-    let interface = section.text_or("interface", None, |text| interface(text).map(Some));
-    let queues = section.integer_or("queues", 0);
-    let mode = section.choice("mode");
-    let fallback = section.flag("fallback");
-    section.finish();
-    Some(Found {
-        interface: interface?,
-        queues: queues.map(|count| u32::try_from(count).ok().filter(|count| *count > 0))?,
-        mode: mode?.0,
-        fallback: fallback?,
-    })
+    Some(Some(xdp))
 }
 
 /// As the kernel wants names of interfaces.

@@ -11,10 +11,10 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use super::Shared;
-use crate::config::{Accepted, Changes, HostAgent, HostConfig, Link, LoadError, changes_of_host};
+use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link, LoadError};
 use crate::control::http::{as_json, note};
 use crate::control::query::Query;
-use crate::control::reload::{Compared, Outcome, admin_fields, fleet_fields};
+use crate::control::reload::Outcome;
 use crate::control::status::SCHEMA;
 use crate::control::view::Reloads;
 use crate::control::web::{Reply, Visit};
@@ -146,35 +146,33 @@ fn sentences(error: &LoadError) -> Vec<String> {
 /// What is different, or what of it cannot be while the agent runs.
 fn compare(before: &HostConfig, after: &HostConfig) -> Outcome {
     let (mut changes, mut refusals) = (Vec::new(), Vec::new());
-    let fields = agent_fields(&before.agent, &after.agent);
-    sort("agent", &fields, &mut changes, &mut refusals);
-    let fields = admin_fields(before.admin.as_ref(), after.admin.as_ref());
-    sort("admin", &fields, &mut changes, &mut refusals);
-    for (field, differs) in fleet_fields(before.fleet.as_ref(), after.fleet.as_ref()) {
-        match field {
-            _ if !differs => {}
-            // Nothing to an agent.
-            "when_away" => {}
-            "grace"
-            | "allow_uids"
-            | "allow_gids"
-            | "backends_per_process"
-            | "backends_per_user" => changes.push(format!("fleet.{field}")),
-            _ => refusals.push(refusal("fleet", field)),
+    let tables = [
+        ("agent", before.agent.differences(&after.agent)),
+        ("admin", before.admin.differences(&after.admin)),
+        ("fleet", before.fleet.differences(&after.fleet)),
+    ];
+    for (table, fields) in tables {
+        for Field { name, changes: how, .. } in fields {
+            let is_taken = match table {
+                // Nothing to an agent.
+                "fleet" if *name == "when_away" => continue,
+                "fleet" => ABOUT_GUESTS.contains(name),
+                _ => !matches!(how, Changes::Restart),
+            };
+            if is_taken {
+                changes.push(format!("{table}.{name}"));
+            } else {
+                refusals.push(refusal(table, name));
+            }
         }
     }
     backend_changes(before, after, &mut changes, &mut refusals);
     if refusals.is_empty() { Ok(changes) } else { Err(refusals) }
 }
 
-fn sort(table: &str, fields: &[Compared], changes: &mut Vec<String>, refusals: &mut Vec<String>) {
-    for (field, _) in fields.iter().filter(|(_, differs)| *differs) {
-        match changes_of_host(table, field) {
-            Changes::Restart => refusals.push(refusal(table, field)),
-            Changes::Reload | Changes::ReloadBut(_) => changes.push(format!("{table}.{field}")),
-        }
-    }
-}
+/// What of the fleet's table is about game processes that announce themselves.
+const ABOUT_GUESTS: [&str; 5] =
+    ["allow_uids", "allow_gids", "backends_per_process", "backends_per_user", "grace"];
 
 /// An upgrade puts a file in force, too, but for what game processes and the fleet know the agent
 /// by.
@@ -184,36 +182,6 @@ fn refusal(table: &str, field: &str) -> String {
         _ => "an upgrade or a restart",
     };
     format!("{table}.{field} has changed; that needs {by}")
-}
-
-fn agent_fields(before: &HostAgent, after: &HostAgent) -> Vec<Compared> {
-    let HostAgent {
-        name,
-        gateways,
-        regions,
-        max_gateways,
-        identity,
-        run_dir,
-        state_dir,
-        drain_timeout,
-        log,
-        user,
-        confine,
-    } = before;
-    vec![
-        ("name", *name != after.name),
-        ("gateways", *gateways != after.gateways),
-        ("regions", *regions != after.regions),
-        ("max_gateways", *max_gateways != after.max_gateways),
-        // Or another of the three files: what they hold counts.
-        ("certificate", *identity != after.identity),
-        ("run_dir", *run_dir != after.run_dir),
-        ("state_dir", *state_dir != after.state_dir),
-        ("drain_timeout", *drain_timeout != after.drain_timeout),
-        ("log", *log != after.log),
-        ("user", *user != after.user),
-        ("confine", *confine != after.confine),
-    ]
 }
 
 /// Backends are known by their names, here and at gateways.
@@ -258,37 +226,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::config::changes_of_host;
 
     #[test]
     fn the_handbook_says_of_an_agents_fields_what_it_takes_to_change_them() {
         let text = include_str!("../../../docs/OPERATING.md");
-        for (table, fields) in [("agent", AGENT), ("admin", ADMIN)] {
+        for table in ["agent", "admin"] {
             let start = format!("| in `[{table}]` |");
             let row = text.lines().find_map(|line| line.strip_prefix(&start)).expect("a row");
             let (with_reload, without) = row.split_once('|').expect("two columns");
             let names = |column: &'static str| column.split('`').skip(1).step_by(2);
-            let is_live = |field: &&str| changes_of_host(table, field) != Changes::Restart;
-            let (live, others): (BTreeSet<_>, BTreeSet<_>) =
-                fields.iter().copied().partition(is_live);
+            let all = changes_of_host(table);
+            let (live, others): (Vec<_>, Vec<_>) =
+                all.partition(|(_, changes)| *changes != Changes::Restart);
+            let [live, others] =
+                [live, others].map(|it| it.into_iter().map(|(name, _)| name).collect());
             assert_eq!(names(with_reload).collect::<BTreeSet<_>>(), live, "{table}");
             assert_eq!(names(without).collect::<BTreeSet<_>>(), others, "{table}");
         }
     }
-
-    const ADMIN: &[&str] = &["bind", "hosts", "token"];
-    const AGENT: &[&str] = &[
-        "name",
-        "gateways",
-        "regions",
-        "max_gateways",
-        "ca",
-        "certificate",
-        "key",
-        "run_dir",
-        "state_dir",
-        "drain_timeout",
-        "log",
-        "user",
-        "confine",
-    ];
 }

@@ -8,7 +8,7 @@
 
 use std::net::SocketAddr;
 
-use super::fields::{differing, listener_fields};
+use super::fields::{differing, of_listeners};
 use super::{find, needs_restart};
 use crate::config::{self, Config};
 use crate::control::plan::{self, Links};
@@ -91,9 +91,9 @@ fn stays(
     refusals: &mut Vec<String>,
 ) -> Option<ListenerId> {
     let before = find(old, &after.name).filter(|before| before.bind == after.bind)?;
-    let fields = listener_fields((old, before), (new, after));
+    let fields = of_listeners((old, before), (new, after));
     let prefix = format!("listener {}: ", after.name);
-    refusals.extend(differing("listener", &fields, false).map(needs_restart(&prefix)));
+    refusals.extend(differing(fields, false).map(needs_restart(&prefix)));
     named(setup, &after.name, Phase::Serving).next()
 }
 

@@ -527,37 +527,6 @@ fn tokens_and_limits_of_a_plain_listener_change_live() {
 }
 
 #[test]
-fn every_field_that_the_config_describes_is_compared() {
-    let described = |table: &str| -> BTreeSet<&str> {
-        config::changes().filter(|(of, ..)| *of == table).map(|(_, name, _)| name).collect()
-    };
-    let names = |fields: Vec<fields::Compared>| -> BTreeSet<&str> {
-        fields.into_iter().map(|(name, _)| name).collect()
-    };
-    let (netcode, unreal) = (config(&text()), config(unreal_text()));
-    let gateway = &netcode.gateway;
-    assert_eq!(names(gateway_fields(gateway, gateway)), described("gateway"));
-    let with_admin = config(&format!("[admin]\n{}", text()));
-    let admin = with_admin.admin.as_ref();
-    assert_eq!(names(admin_fields(admin, admin)), described("admin"));
-    let with_fleet = config(&format!(
-        "[fleet]\nendpoints = [\"http://127.0.0.1:1\"]\nprefix = \"/f\"\n{}",
-        text()
-    ));
-    let fleet = with_fleet.fleet.as_ref();
-    assert_eq!(names(fleet_fields(fleet, fleet)), described("fleet"));
-    let listener = |config: &Config| {
-        let listener = &config.listeners[0];
-        names(listener_fields((config, listener), (config, listener)))
-    };
-    let mut compared = &listener(&netcode) | &listener(&unreal);
-    compared.extend(listener(&config(plain_text())));
-    // A listener is known by its name, and the other one does nothing.
-    compared.extend(["name", "restart_small"]);
-    assert_eq!(compared, described("listener"));
-}
-
-#[test]
 fn tables_that_are_compared_as_one_change_as_one() {
     let all = |table: &str, changes: Changes| {
         config::changes().filter(|(of, ..)| *of == table).all(|(.., its)| its == changes)

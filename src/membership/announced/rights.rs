@@ -31,7 +31,7 @@ pub struct Rules {
 impl Rules {
     /// As the config says. With nobody named it is `own` whose processes they may be.
     pub fn of(fleet: &config::Fleet, own: u32) -> Self {
-        let config::Allowed { mut uids, gids } = fleet.allowed.clone();
+        let config::Allowed { mut uids, gids } = fleet.allowed();
         if uids.is_empty() && gids.is_empty() {
             uids.push(own);
         }
@@ -39,7 +39,7 @@ impl Rules {
             allowed: Allowed { uids, gids },
             max: fleet.max_backends,
             per_process: fleet.backends_per_process,
-            per_user: fleet.backends_per_user,
+            per_user: fleet.backends_per_user(),
             grace_ms: u64::try_from(fleet.grace.as_millis()).unwrap_or(u64::MAX),
         }
     }
