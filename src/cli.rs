@@ -31,6 +31,7 @@ mod run;
 mod sessions;
 mod signal;
 mod status;
+mod support;
 mod token;
 mod tokens;
 mod top;
@@ -81,6 +82,7 @@ enum Command {
     Run(run::Args),
     Sessions(sessions::Args),
     Status(status::Args),
+    Support(support::Args),
     Token(token::Args),
     Tokens(tokens::Args),
     Top(top::Args),
@@ -95,7 +97,7 @@ enum Command {
 /// Commands by what they are for, for those who look for one.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "agent", "check"]),
-    ("Look", &["status", "top", "sessions", "trace", "capture", "hist", "doctor"],
+    ("Look", &["status", "top", "sessions", "trace", "capture", "hist", "doctor", "support"]),
     ("Change", &["reload", "upgrade", "drain", "undrain", "kick"]),
     ("Keep out", &["deny", "allow", "denied"]),
     ("Fleet", &["fleet", "tokens"]),
@@ -143,6 +145,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Run(args) => run::run(&args),
             Command::Sessions(args) => sessions::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Support(args) => support::run(&args),
             Command::Token(args) => token::run(&args),
             Command::Tokens(args) => tokens::run(&args),
             Command::Top(args) => top::run(&args),
