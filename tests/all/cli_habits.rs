@@ -297,24 +297,3 @@ fn what_a_report_needs_is_in_one_file_without_keys_and_players() {
     let all = all.succeeded();
     assert!(all.contains(&address) && all.contains(&BIG.to_string()) && !all.contains(KEY_HEX));
 }
-
-#[test]
-fn a_token_service_says_at_once_what_it_cannot_reach() {
-    let folder = Folder::new();
-    folder.file("fleet.key", KEY, 0o600);
-    folder.file("caller.secret", "0123456789abcdef0123456789abcdef", 0o600);
-    // Nobody listens at port 9.
-    let text = "[fleet]\nendpoints = [\"http://127.0.0.1:9\"]\nprefix = \"/ringgate/eu\"\n\
-        key = { file = \"fleet.key\" }\n[tokens]\nbind = [\"127.0.0.1:0\"]\n[[caller]]\n\
-        name = \"game\"\nsecret = { file = \"caller.secret\" }\nscopes = [\"tokens\"]\n";
-    let file = folder.file("tokens.toml", text, 0o600).display().to_string();
-    let mut service = ringgate(["tokens", &file]);
-    service.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut service = Ending(service.spawn().expect("the binary was built"));
-    let lines = BufReader::new(service.stderr.take().expect("piped")).lines();
-    let said: Vec<_> = lines.map_while(Result::ok).take(2).collect();
-    assert!(
-        said.iter().any(|line| line.contains("cannot reach etcd (http://127.0.0.1:9): ")),
-        "{said:?}"
-    );
-}
