@@ -8,6 +8,7 @@ mod allow;
 mod build;
 mod capture;
 mod check;
+mod config_file;
 mod demo;
 mod denied;
 mod deny;
@@ -30,6 +31,7 @@ mod run;
 mod sessions;
 mod signal;
 mod status;
+mod support;
 mod token;
 mod tokens;
 mod top;
@@ -39,14 +41,16 @@ mod upgrade;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use exit::Failure;
+use ringgate_report::text::put;
 
 /// A gateway in front of fleets of game servers.
 #[derive(Debug, Parser)]
-#[command(version, long_version = build::LONG_VERSION.as_str())]
+#[command(version, long_version = build::LONG_VERSION.as_str(), help_template = HELP.as_str())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -55,13 +59,17 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Agent(agent::Args),
+    #[command(alias = "unban")]
     Allow(allow::Args),
     Capture(capture::Args),
+    #[command(alias = "validate")]
     Check(check::Args),
     Demo(demo::Args),
     Denied(denied::Args),
+    #[command(alias = "ban")]
     Deny(deny::Args),
     Doctor(doctor::Args),
+    #[command(alias = "stop")]
     Drain(drain::Args),
     Echo(echo::Args),
     Fleet(Box<fleet::Args>),
@@ -74,13 +82,44 @@ enum Command {
     Run(run::Args),
     Sessions(sessions::Args),
     Status(status::Args),
+    Support(support::Args),
     Token(token::Args),
     Tokens(tokens::Args),
     Top(top::Args),
     Trace(trace::Args),
     Undrain(undrain::Args),
     Upgrade(upgrade::Args),
+    /// Print version, commit and kind of build
+    #[command(hide = true)]
+    Version,
 }
+
+/// Commands by what they are for, for those who look for one.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Serve", &["run", "agent", "check"]),
+    ("Look", &["status", "top", "sessions", "trace", "capture", "hist", "doctor", "support"]),
+    ("Change", &["reload", "upgrade", "drain", "undrain", "kick"]),
+    ("Keep out", &["deny", "allow", "denied"]),
+    ("Fleet", &["fleet", "tokens"]),
+    ("Keys and tokens", &["keygen", "token"]),
+    ("Test", &["demo", "probe", "echo"]),
+    ("More", &["generate", "help"]),
+];
+
+/// What `ringgate --help` prints.
+static HELP: LazyLock<String> = LazyLock::new(|| {
+    let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
+    let commands = Command::augment_subcommands(clap::Command::new("ringgate"));
+    for (group, names) in GROUPS {
+        put(&mut text, format_args!("\n{group}:\n"));
+        for name in *names {
+            let about = commands.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map_or_else(|| "Explain a command".to_owned(), ToString::to_string);
+            put(&mut text, format_args!("  {name:<9} {about}\n"));
+        }
+    }
+    text + "\nOptions:\n{options}"
+});
 
 /// Runs the command that the arguments name.
 pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
@@ -106,14 +145,37 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Run(args) => run::run(&args),
             Command::Sessions(args) => sessions::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Support(args) => support::run(&args),
             Command::Token(args) => token::run(&args),
             Command::Tokens(args) => tokens::run(&args),
             Command::Top(args) => top::run(&args),
             Command::Trace(args) => trace::run(&args),
             Command::Undrain(args) => undrain::run(&args),
             Command::Upgrade(args) => upgrade::run(&args),
+            Command::Version => exit::print(&format!("ringgate {}\n", *build::LONG_VERSION)),
         },
         Err(error) => Err(Failure::from(error)),
     };
     exit::code(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_in_one_group_of_the_help() {
+        let all = Command::augment_subcommands(clap::Command::new("ringgate"));
+        let mut there: Vec<_> = all
+            .get_subcommands()
+            .filter(|it| !it.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        there.push("help");
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        there.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, there);
+        Cli::command().debug_assert();
+    }
 }

@@ -215,7 +215,7 @@ impl Control {
         };
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let pages = http::pages(Arc::clone(&view), sender.clone());
-        let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref())?;
+        let recorder = Recorder::start(&runtime, &view, config.histograms.as_ref());
         let mut links = plan::links(&config);
         if let Some(inherited) = &inherited {
             links.inherit(inherited.facts.has_links, &setup);

@@ -26,6 +26,8 @@ mod bindings;
 mod cli_check;
 #[path = "all/cli_doctor.rs"]
 mod cli_doctor;
+#[path = "all/cli_habits.rs"]
+mod cli_habits;
 #[path = "all/cli_keygen.rs"]
 mod cli_keygen;
 #[path = "all/cli_probe.rs"]

@@ -8,6 +8,7 @@ mod attack;
 mod bare;
 mod delivery;
 mod floor;
+mod generate;
 mod impair;
 mod ladder;
 mod live;
@@ -25,7 +26,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use ringgate_os::signals;
 
 use self::outcome::Failure;
@@ -44,6 +45,7 @@ enum Command {
     #[command(hide = true)]
     BareEcho(bare::Args),
     Floor(floor::Args),
+    Generate(generate::Args),
     Impair(impair::Args),
     Ladder(ladder::Args),
     Report(report::Args),
@@ -70,6 +72,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Command::Attack(args) => attack::run(&args),
         Command::BareEcho(args) => bare::run(&args),
         Command::Floor(args) => floor::run(&args),
+        Command::Generate(args) => generate::run(&args, Cli::command()),
         Command::Impair(args) => impair::run(&args),
         Command::Ladder(args) => ladder::run(&args),
         Command::Report(args) => report::run(&args),

@@ -19,25 +19,79 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use zeroize::Zeroizing;
 
 use self::patience::{ANSWER_WITHIN, LOOK_EVERY, Patient, Silence};
-use super::Failure;
+use super::{Failure, config_file};
 use crate::config::{self, Token, values};
 use ringgate_worker::handover::CONTROL_SOCKET;
 
-/// Where the gateway is: by default the control socket in `run_dir`'s default.
+/// Where the gateway is: by default the control socket in the `run_dir` that this host's config
+/// file names, or in its default.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Place {
     /// The gateway's config file, to find the control socket in the `run_dir` it names
     #[arg(long, value_name = "FILE", conflicts_with_all = ["control", "admin"])]
     config: Option<PathBuf>,
-    /// The gateway's control socket [default: /run/ringgate/control.sock]
+    /// The gateway's control socket, or its folder [default: in the `run_dir` of this host's config
+    /// file, or else in /run/ringgate]
     #[arg(long, value_name = "PATH", conflicts_with = "admin")]
     control: Option<PathBuf>,
     /// Ask over TCP: the gateway's admin address, as `[admin] bind` in its config says
     #[arg(long, value_name = "ADDR", value_parser = address)]
     admin: Option<SocketAddr>,
     /// The file with the token of `[admin] token`, for changes over TCP
-    #[arg(long, value_name = "FILE", requires = "admin")]
-    token: Option<PathBuf>,
+    #[arg(long, alias = "token", value_name = "FILE", requires = "admin")]
+    admin_token: Option<PathBuf>,
+}
+
+/// The same for commands that name nothing else, whose config file can stand by itself.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct FilePlace {
+    /// The gateway's config file, as with --config
+    #[arg(value_name = "FILE", conflicts_with_all = ["config", "control", "admin"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl FilePlace {
+    /// The gateway that the arguments mean.
+    pub(super) fn find(&self) -> Result<Admin, Failure> {
+        self.place.find_by(self.file.as_deref())
+    }
+
+    /// The config file that the arguments mean.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.file.as_deref().or_else(|| self.place.config())
+    }
+}
+
+/// A name that a script has not forgotten to fill in.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    let is_there = (!text.is_empty()).then(|| text.to_owned());
+    is_there.ok_or_else(|| "found nothing, expected a name".to_owned())
+}
+
+/// Whom somebody means who says no more: a player by its client id, which is a number, or an
+/// address.
+pub(super) fn sort(whom: Option<&str>) -> (Option<&str>, Option<&str>) {
+    let is_number = whom.is_some_and(|it| values::number(it).is_some());
+    if is_number { (whom, None) } else { (None, whom) }
+}
+
+/// One backend.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct OneBackend {
+    /// Only this backend, and not the whole gateway
+    #[arg(value_name = "BACKEND", conflicts_with = "backend", value_parser = name)]
+    only: Option<String>,
+    /// The same
+    #[arg(long, value_name = "BACKEND", value_parser = name)]
+    backend: Option<String>,
+}
+
+impl OneBackend {
+    pub(super) fn name(&self) -> Option<&str> {
+        self.only.as_deref().or(self.backend.as_deref())
+    }
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -75,18 +129,33 @@ impl Place {
 
     /// The gateway that the arguments mean.
     pub(super) fn find(&self) -> Result<Admin, Failure> {
-        let target = match (&self.admin, &self.config, &self.control) {
+        self.find_by(None)
+    }
+
+    fn find_by(&self, file: Option<&Path>) -> Result<Admin, Failure> {
+        let target = match (&self.admin, file.or_else(|| self.config()), &self.control) {
             (Some(address), ..) => Target::Tcp(*address),
             (None, Some(file), _) => Target::Socket(config::run_dir(file)?.join(CONTROL_SOCKET)),
             (None, None, Some(path)) if path.is_dir() => Target::Socket(path.join(CONTROL_SOCKET)),
             (None, None, Some(path)) => Target::Socket(path.clone()),
-            (None, None, None) => Target::Socket(Path::new(RUN_DIR_DEFAULT).join(CONTROL_SOCKET)),
+            (None, None, None) => Target::Socket(usual_run_dir()?.join(CONTROL_SOCKET)),
         };
         let read = |path: &PathBuf| {
-            Token::file(path).map_err(|why| Failure::bad_input(format_args!("--token: {why}")))
+            let bad = |why| Failure::bad_input(format_args!("--admin-token: {why}"));
+            Token::file(path).map_err(bad)
         };
-        Ok(Admin { target, token: self.token.as_ref().map(read).transpose()? })
+        Ok(Admin { target, token: self.admin_token.as_ref().map(read).transpose()? })
     }
+}
+
+/// The `run_dir` of this host's gateway. A file at the usual place that this user may not read, or
+/// that has a mistake, is not in the way of who has named none.
+fn usual_run_dir() -> Result<PathBuf, Failure> {
+    if let Some(file) = config_file::from_environment() {
+        return Ok(config::run_dir(&file)?);
+    }
+    let found = config_file::of_gateway().and_then(|file| config::run_dir(&file).ok());
+    Ok(found.unwrap_or_else(|| RUN_DIR_DEFAULT.into()))
 }
 
 /// What the gateway answered.

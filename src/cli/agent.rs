@@ -16,6 +16,7 @@ use ringgate_os::process;
 use ringgate_trunk::agent::options::Options;
 use ringgate_trunk::agent::service::{self, Agent};
 
+use super::config_file::{AGENT, ConfigFile};
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
 use super::run::{CLAIM_AGAIN_AFTER, DEATH_WITHIN, SUCCESSORS_MODE, program, successor};
@@ -31,17 +32,18 @@ use ringgate_worker::handover::CONTROL_SOCKET;
 use ringgate_worker::handover::{self, Channel};
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
+///
+/// The file has [agent] and a [[backend]] for each game process.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Args {
-    /// A file with [agent] and a [[backend]] for each game process
-    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Only look whether the file is right
     #[arg(long)]
     check: bool,
     /// Print every field of such a file with its meaning
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with_all = ["file", "config"])]
     explain: bool,
     /// Take over from the agent that runs with this file, with its trunks and its
     /// players; where none runs, start as ever
@@ -55,7 +57,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Some(file) = &args.config else { return exit::print(&config::explain_host()) };
+    if args.explain {
+        return exit::print(&config::explain_host());
+    }
+    let file = &args.config.or(AGENT);
     if args.check {
         HostConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
@@ -194,7 +199,7 @@ impl Starting {
         let is_heir = settings.is_heir;
         let control = control::start(agent, settings).map_err(Failure::failed)?;
         self.privileges.give_up_system_calls()?;
-        exit::print(&control.announcement())?;
+        logging::announce(&control.announcement())?;
         let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
         tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
         match control.serve().map_err(Failure::failed)? {

@@ -18,16 +18,16 @@ use ringgate_report::text::{count, put};
 /// Write players' datagrams at a running gateway into a file, with what has become of each
 ///
 /// Datagrams as they come in and as they leave, for Wireshark and tshark. With several of
-/// --listener, --client, --address and --drop-reason, datagrams for which all of them hold.
+/// --listener, --client-id, --address and --drop-reason, datagrams for which all of them hold.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
 pub(super) struct Args {
     /// Of this listener
-    #[arg(long, value_name = "NAME", group = "which")]
+    #[arg(long, value_name = "LISTENER", group = "which")]
     listener: Option<String>,
     /// Of and for this player, as `ringgate sessions` names it
-    #[arg(long, value_name = "ID", group = "which")]
-    client: Option<String>,
+    #[arg(long, alias = "client", value_name = "ID", group = "which")]
+    client_id: Option<String>,
     /// Of and for players at this address or in this network
     #[arg(long, value_name = "PREFIX", group = "which")]
     address: Option<String>,
@@ -104,7 +104,7 @@ fn request(args: &Args) -> String {
     let mut path =
         format!("/capture?packets={}&for_ms={ms}&snaplen={}", args.max_packets, args.snaplen);
     for (name, value) in
-        [("listener", &args.listener), ("client", &args.client), ("address", &args.address)]
+        [("listener", &args.listener), ("client", &args.client_id), ("address", &args.address)]
     {
         if let Some(value) = value {
             put(&mut path, format_args!("&{name}={value}"));

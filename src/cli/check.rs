@@ -1,26 +1,27 @@
 //! `ringgate check`.
 
-use std::fmt::Write;
-use std::path::PathBuf;
-
 use super::Failure;
+use super::config_file::{ConfigFile, GATEWAY};
 use super::exit::print;
 use crate::config::{self, Config};
+use std::fmt::Write;
 
 /// Check a config file and report every mistake in it, or explain all fields
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The config file
-    #[arg(required_unless_present = "explain", conflicts_with = "explain")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    file: ConfigFile,
     /// Print every field with its meaning and default, as a config file
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["file", "config"])]
     explain: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Some(file) = &args.file else { return print(&config::explain()) };
-    let config = Config::load(file)?;
+    if args.explain {
+        return print(&config::explain());
+    }
+    let file = args.file.or(GATEWAY);
+    let config = Config::load(&file)?;
     print(&summary(&file.display().to_string(), &config))
 }
 

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::{Failure, exit};
-use crate::config::LogFormat;
+use crate::config::{LogFormat, values};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::secret::Key;
@@ -36,14 +36,20 @@ pub(super) struct Args {
     /// Players
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=5_000))]
     players: u32,
-    /// For how long they play
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    /// For how long they play; a number alone is seconds
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
     seconds: u64,
     /// Workers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
     workers: u16,
     #[command(flatten)]
     log: LogArgs,
+}
+
+fn seconds(text: &str) -> Result<u64, String> {
+    let span = values::duration(text).map(|span| span.as_secs());
+    let seconds = span.or_else(|| text.parse().ok()).filter(|it| (1..=600).contains(it));
+    seconds.ok_or_else(|| format!("found {text:?}, expected a time such as 10s, from 1s to 10m"))
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Answer, Place};
+use super::admin::{self, Answer, Place};
 use super::exit::print;
 use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, count, put};
@@ -11,12 +11,13 @@ use ringgate_report::text::{Side, Table, count, put};
 /// Show who is denied at a running gateway, or why an address is
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only what decides about this address, and what was said around and within this prefix
-    #[arg(value_name = "PREFIX", conflicts_with = "client")]
-    address: Option<String>,
+    /// Only what decides about this address, and what was said around and within this prefix; or
+    /// whether the player of this client id is
+    #[arg(value_name = "WHOM", conflicts_with = "client_id")]
+    whom: Option<String>,
     /// Only whether this player is
-    #[arg(long, value_name = "ID")]
-    client: Option<String>,
+    #[arg(long, alias = "client", value_name = "ID")]
+    client_id: Option<String>,
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     limit: usize,
@@ -47,21 +48,22 @@ struct Row {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let admin = args.place.find()?;
+    let gateway = args.place.find()?;
     let mut path = format!("/denied?limit={}", args.limit);
-    for (name, value) in [("address", &args.address), ("client", &args.client)] {
+    let (client, address) = admin::sort(args.whom.as_deref());
+    let client = client.or(args.client_id.as_deref());
+    for (name, value) in [("address", address), ("client", client)] {
         if let Some(value) = value {
             put(&mut path, format_args!("&{name}={value}"));
         }
     }
-    let Answer { status, body } = admin.fetch(&path)?;
-    let asked =
-        args.address.clone().or_else(|| args.client.as_ref().map(|id| format!("client {id}")));
+    let Answer { status, body } = gateway.fetch(&path)?;
+    let asked = address.map(str::to_owned).or_else(|| client.map(|id| format!("client {id}")));
     match (status, serde_json::from_str(&body)) {
         (200, Ok(_)) if args.json => print(&body),
         (200, Ok(page)) => print(&render(&page, asked.as_deref())),
         (400, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(admin.unexpected(status, &body)),
+        _ => Err(gateway.unexpected(status, &body)),
     }
 }
 

@@ -11,7 +11,6 @@ use super::Failure;
 use super::admin::{Admin, Answer, Place};
 use super::exit::print;
 use crate::config::values;
-use ringgate_gate::Prefix;
 use ringgate_os::utc;
 use ringgate_report::text::{count, put};
 use ringgate_state::Whom;
@@ -27,12 +26,12 @@ pub(super) struct Args {
 /// Whom a command is about, and for how long.
 #[derive(Debug, clap::Args)]
 pub(super) struct Words {
-    /// Addresses and prefixes, such as 203.0.113.7, 203.0.113.0/24 or `2001:db8::/32`
-    #[arg(value_name = "PREFIX", value_parser = prefix)]
-    prefixes: Vec<Prefix>,
+    /// Client ids, and addresses and prefixes such as 203.0.113.7 or `2001:db8::/32`
+    #[arg(value_name = "WHOM", value_parser = whom)]
+    whom: Vec<Whom>,
     /// A player of a netcode listener, by the client id in its token; may be given more than once
-    #[arg(long, value_name = "ID", value_parser = client)]
-    client: Vec<u64>,
+    #[arg(long, alias = "client", value_name = "ID", value_parser = client)]
+    client_id: Vec<u64>,
     /// More of them, one on each line: a prefix, or `client ID`; - reads the standard input
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
@@ -57,8 +56,10 @@ pub(super) struct Outcome {
     not_kept_because: Option<String>,
 }
 
-fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|why| format!("found {text:?}, {why}"))
+fn whom(text: &str) -> Result<Whom, String> {
+    let player = client_id(text).map(Whom::Client);
+    let prefix = || text.parse().map(Whom::Prefix).map_err(|why| format!("found {text:?}, {why}"));
+    player.map_or_else(prefix, Ok)
 }
 
 fn client(text: &str) -> Result<u64, String> {
@@ -91,13 +92,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 impl Words {
     /// Everybody who was named.
     pub(super) fn whom(&self) -> Result<Vec<Whom>, Failure> {
-        let prefixes = self.prefixes.iter().map(|prefix| Whom::Prefix(*prefix));
-        let mut whom: Vec<Whom> =
-            prefixes.chain(self.client.iter().map(|id| Whom::Client(*id))).collect();
+        let clients = self.client_id.iter().map(|id| Whom::Client(*id));
+        let mut whom: Vec<Whom> = self.whom.iter().copied().chain(clients).collect();
         if let Some(file) = &self.file {
             whom.extend(listed(file)?);
         } else if whom.is_empty() {
-            return Err(Failure::bad_input("expected a PREFIX, --client ID or --file FILE"));
+            return Err(Failure::bad_input(
+                "expected an address, a prefix, a client id or --file FILE",
+            ));
         }
         Ok(whom)
     }

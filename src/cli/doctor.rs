@@ -17,9 +17,10 @@ mod network;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::Failure;
+use super::config_file::ConfigFile;
 use super::exit::print;
 use crate::config::{self, Config, HostConfig, IoChoice};
 use finding::json;
@@ -28,39 +29,42 @@ use host::Host;
 use ringgate_io::{Choice, DriverOptions};
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
+///
+/// The host is held against a config file too, where there is one: a gateway's, or an agent's.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Hold the host against this config file too: a gateway's, or an agent's
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let of_agent = args.config.as_deref().filter(|file| config::is_of_agent(file));
-    if let Some(file) = of_agent {
+    let findings = look(args.config.of_host().as_deref())?;
+    print(&if args.json { json(&findings) } else { render(&findings) })?;
+    conclude(&findings)
+}
+
+/// All that is found of this host, and of a config file that it is held against.
+pub(super) fn look(file: Option<&Path>) -> Result<Vec<Finding>, Failure> {
+    let host = Host::new(Path::new("/"));
+    if let Some(file) = file.filter(|file| config::is_of_agent(file)) {
         let config = HostConfig::load(file)?;
-        let mut findings = examine(&Host::new(Path::new("/")), None);
+        let mut findings = examine(&host, None);
         findings.insert(1, driver(None));
         findings.extend(agent::examine(&config));
-        return tell(&findings, args.json);
+        return Ok(findings);
     }
-    let config = args.config.as_deref().map(Config::load).transpose()?;
-    let mut findings = examine(&Host::new(Path::new("/")), config.as_ref());
+    let config = file.map(Config::load).transpose()?;
+    let mut findings = examine(&host, config.as_ref());
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
-    if let (Some(config), Some(file)) = (&config, &args.config) {
-        findings.extend(card::card(&Host::new(Path::new("/")), config));
+    if let (Some(config), Some(file)) = (&config, file) {
+        findings.extend(card::card(&host, config));
         findings.push(addresses::in_use(config, file));
         findings.extend(agent::of_gateway(config));
     }
-    tell(&findings, args.json)
-}
-
-fn tell(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
-    print(&if as_json { json(findings) } else { render(findings) })?;
-    conclude(findings)
+    Ok(findings)
 }
 
 /// Everything that files can tell.

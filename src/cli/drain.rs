@@ -1,30 +1,33 @@
 //! `ringgate drain`: has a running gateway end when its players have left.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer, Place};
+use super::admin::{Admin, Answer, OneBackend, Place};
 use super::exit::print;
 use crate::config::values;
-use ringgate_os::{clock, utc};
+use ringgate_os::clock::{self, Clock};
+use ringgate_os::utc;
 use ringgate_report::text::{count, put};
 
 /// Have a running gateway or agent take nobody in any more, and end when everybody has left
+///
+/// With a BACKEND, only that one takes no new players, and the gateway goes on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     place: Place,
-    /// Only this backend: it takes no new players, and the gateway goes on
-    #[arg(long, value_name = "NAME", conflicts_with = "wait")]
-    backend: Option<String>,
-    /// Who is still there then is told to leave [default: the config's; with
-    /// --backend never]
+    #[command(flatten)]
+    backend: OneBackend,
+    /// Who is still there then is told to leave [default: the config's; of a backend
+    /// never]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     deadline: Option<Duration>,
-    /// Come back only when the gateway has ended
-    #[arg(long)]
+    /// Come back only when the gateway has ended, and say meanwhile how many are left
+    #[arg(long, conflicts_with_all = ["only", "backend"])]
     wait: bool,
 }
 
@@ -52,7 +55,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(deadline) = args.deadline {
         put(&mut path, format_args!("deadline_ms={}&", deadline.as_millis()));
     }
-    if let Some(name) = &args.backend {
+    if let Some(name) = args.backend.name() {
         put(&mut path, format_args!("backend={name}"));
         let Answer { status, body } = admin.post(&path)?;
         return match (status, serde_json::from_str(&body)) {
@@ -78,13 +81,38 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The gateway answers until it has ended.
+/// The gateway answers until it has ended. Who waits hears each few seconds how far it is.
 fn wait(admin: &Admin) {
+    let clock = Clock::start();
+    let mut said_ns = 0;
     while admin.answers() {
         clock::sleep(ASK_EVERY);
+        if clock.now_ns() - said_ns < SAY_EVERY.as_nanos() as u64 {
+            continue;
+        }
+        said_ns = clock.now_ns();
+        let page = admin.get("/status").ok().and_then(|page| serde_json::from_str(&page).ok());
+        let Some(Left { totals: Totals { sessions }, drain_left_ms }) = page else { continue };
+        let left = utc::span(drain_left_ms / 1000);
+        // Nothing is left to be done when stderr is gone.
+        let _ = writeln!(io::stderr(), "{} sessions are left, {left} at most", count(sessions));
     }
+}
+
+/// What of a draining gateway's page is told.
+#[derive(Deserialize)]
+struct Left {
+    totals: Totals,
+    drain_left_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct Totals {
+    sessions: u64,
 }
 
 const DEADLINE_MAX: Duration = Duration::from_hours(24);
 
 const ASK_EVERY: Duration = Duration::from_millis(200);
+
+const SAY_EVERY: Duration = Duration::from_secs(2);

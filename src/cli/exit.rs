@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::logging;
 use crate::config::{LoadError, Mistakes};
 
 /// Why a command did not do what was asked.
@@ -87,6 +88,10 @@ impl From<clap::Error> for Failure {
 /// Prints why a command failed, and gives its exit code.
 pub(super) fn code(result: Result<(), Failure>) -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
+    if logging::is_json() {
+        failure.to_string().lines().for_each(|line| tracing::error!("{line}"));
+        return ExitCode::from(failure.code());
+    }
     // Nothing is left to be done when stderr or stdout are gone.
     let _ = match &failure {
         Failure::BadInput(sentence) | Failure::Failed(sentence) => {

@@ -28,6 +28,11 @@ enum HistCommand {
     Show(show::Args),
 }
 
+/// The percentiles of a file, as `show` prints them.
+pub(super) fn table(file: &std::path::Path) -> Result<String, Failure> {
+    Ok(show::render(&[files::load(file)?]))
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         HistCommand::Diff(args) => diff::run(args),

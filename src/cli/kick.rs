@@ -10,9 +10,12 @@ use super::exit::print;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("whom").required(true))]
 pub(super) struct Args {
-    /// The player's client id
-    #[arg(long, value_name = "ID", group = "whom")]
-    client: Option<String>,
+    /// The player's client id, decimal or 0x…
+    #[arg(value_name = "CLIENT_ID", group = "whom")]
+    player: Option<String>,
+    /// The same
+    #[arg(long, alias = "client", value_name = "ID", group = "whom")]
+    client_id: Option<String>,
     /// One session, as `ringgate sessions` names it
     #[arg(long, value_name = "ID", group = "whom")]
     session: Option<String>,
@@ -27,7 +30,7 @@ struct Kicked {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
-    let (name, whom) = match (&args.client, &args.session) {
+    let (name, whom) = match (args.player.as_ref().or(args.client_id.as_ref()), &args.session) {
         (Some(client), _) => ("client", client),
         (None, session) => ("session", session.as_ref().expect("clap wants one of them")),
     };

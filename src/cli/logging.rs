@@ -5,6 +5,7 @@
 //! the level.
 
 use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -12,7 +13,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, registry};
 
-use super::Failure;
+use super::{Failure, exit};
 use crate::config::{LoadError, LogFormat, values};
 use ringgate_os::process;
 
@@ -36,7 +37,14 @@ pub fn begin<C>(
     format: impl FnOnce(&C) -> LogFormat,
 ) -> Result<C, Failure> {
     let dumps = process::forbid_dumps();
-    let config = load()?;
+    let config = match load() {
+        Ok(config) => config,
+        Err(why) => {
+            // Mistakes are told in the same words as everything else.
+            init(args, args.format.unwrap_or(LogFormat::Human))?;
+            return Err(why.into());
+        }
+    };
     init(args, format(&config))?;
     if let Err(why) = dumps {
         tracing::warn!("a core dump of this process would hold keys: {why}");
@@ -55,10 +63,29 @@ pub fn init(args: LogArgs, config: LogFormat) -> Result<(), Failure> {
             registry().with(lines.with_ansi(ansi).with_target(false).with_filter(filter)).try_init()
         }
         LogFormat::Json => {
+            IS_JSON.store(args.format.is_some(), Ordering::Relaxed);
+            std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
             registry().with(lines.json().flatten_event(true).with_filter(filter)).try_init()
         }
     };
     installed.map_err(|cause| Failure::failed(format_args!("cannot start logging: {cause}")))
+}
+
+/// Whether this process was told to print JSON and nothing else. A config's word is about the log
+/// alone: tools wait for the lines beside it.
+pub fn is_json() -> bool {
+    IS_JSON.load(Ordering::Relaxed)
+}
+
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Says at its start where a process is: as lines for people, or in the log.
+pub fn announce(text: &str) -> Result<(), Failure> {
+    if !is_json() {
+        return exit::print(text);
+    }
+    text.lines().for_each(|line| tracing::info!(event = "announced", "{line}"));
+    Ok(())
 }
 
 /// What is logged. A word that is no level is a mistake and not a part's name: a level that is

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Answer, Place};
+use super::admin::{Answer, FilePlace};
 use super::exit::print;
 use ringgate_report::text::put;
 
@@ -11,7 +11,7 @@ use ringgate_report::text::put;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FilePlace,
     /// Only say what would change, or why it would be refused
     #[arg(long)]
     dry_run: bool,

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::admin::RUN_DIR_DEFAULT;
+use super::config_file::{ConfigFile, GATEWAY};
 use super::logging::{self, LogArgs};
 use super::{Failure, exit, first};
 use crate::config::Config;
@@ -35,9 +36,8 @@ use successor::Successor;
 /// Runs the gateway until SIGTERM, which drains it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The config file.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Take over from the gateway that runs with this config, with its sockets and
     /// its players; where none runs, start as ever
     #[arg(long)]
@@ -50,11 +50,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let file = args.config.or(GATEWAY);
     process::ignore_user_signals();
     // First: nobody else may take them for its own.
     let stored = stored::take();
-    let config =
-        logging::begin(args.log, || Config::load(&args.config), |config| config.gateway.log)?;
+    let config = logging::begin(args.log, || Config::load(&file), |config| config.gateway.log)?;
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }
@@ -71,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         None
     };
     if let Some(channel) = predecessor {
-        let (joining, file, privileges) = (fleet.take(), &*args.config, &privileges);
+        let (joining, file, privileges) = (fleet.take(), file.as_path(), &privileges);
         let mut successor =
             Successor { config: Some(config), joining, file, plan: &plan, privileges };
         if let Some(control) = successor.take_over(&channel, &program)? {
@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("the gateway to take over from has ended: starting without its players");
         drop(successor);
         // What was read may have gone into a control plane that is no more.
-        (config, fleet) = join(Config::load(&args.config)?)?;
+        (config, fleet) = join(Config::load(file)?)?;
         patience = DEATH_WITHIN;
     }
     // A gateway that serves here already is not disturbed: nothing has been made or removed yet.
@@ -99,14 +99,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     plan.spent = state::spent_tokens(&state);
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
-    privileges.give_up_files(&config, &args.config)?;
+    privileges.give_up_files(&config, &file)?;
     let joining = fleet;
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     tell_driver(&fleet);
     // With the addresses that were bound.
     let setup = fleet.setup();
     privileges.give_state(&state)?;
-    let config_file = args.config.clone();
+    let config_file = file;
     let settings = Settings {
         config_file,
         config,
@@ -128,7 +128,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 /// What the workers have to do without.
 fn tell_driver(fleet: &Fleet) {
     if let Some(why) = fleet.why_not_uring() {
-        tracing::info!(driver = fleet.driver(), "io_uring is not used: {why}");
+        tracing::warn!(
+            driver = fleet.driver(),
+            "io_uring is not used, which costs a few per cent of a core (`io = \"mmsg\"` says that you know): {why}"
+        );
     }
     if let Some(why) = fleet.why_unrestricted() {
         tracing::warn!("this kernel does not restrict the workers' rings to their requests: {why}");
@@ -173,7 +176,9 @@ pub(super) const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 fn serve(control: Control, privileges: &Privileges, plan: Plan) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
-    exit::print(&announcement(&plan.setup, &control))?;
+    if !logging::is_json() {
+        exit::print(&announcement(&plan.setup, &control))?;
+    }
     tell_start(&plan.setup, &control);
     // Keys are in it that a reload may take away.
     drop(plan);
@@ -199,20 +204,19 @@ pub(super) fn program() -> Result<Program, Failure> {
 }
 
 /// Makes the folders that the config names. Without links, `run_dir` holds only the control socket,
-/// which the daemon can do without ([`open_socket`] says so).
+/// which the daemon can do without ([`open_socket`] says so), as it can without histograms (who
+/// writes them says so).
 fn make_folders(config: &Config, has_links: bool) -> Result<(), Failure> {
-    let run_dir = ("run_dir", &config.gateway.run_dir, has_links);
-    let histograms = config.histograms.as_ref().map(|it| ("dir", &it.dir, true));
-    for (name, folder, is_needed) in [run_dir].into_iter().chain(histograms) {
-        match std::fs::create_dir_all(folder) {
-            Err(why) if is_needed => {
-                let folder = folder.display();
-                return Err(Failure::failed(format_args!("cannot create {name} {folder}: {why}")));
-            }
-            _ => {}
-        }
+    if let Some(histograms) = &config.histograms {
+        let _ = std::fs::create_dir_all(&histograms.dir);
     }
-    Ok(())
+    match std::fs::create_dir_all(&config.gateway.run_dir) {
+        Err(why) if has_links => {
+            let folder = config.gateway.run_dir.display();
+            Err(Failure::failed(format_args!("cannot create run_dir {folder}: {why}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens the control socket, as whom the daemon remains. Where another daemon's is, this one does
@@ -233,8 +237,8 @@ fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
         return Err(Failure::failed(why));
     }
     tracing::warn!(
-        "there is no control socket, so `ringgate drain` and `reload` do not reach this daemon (signals do): {why}; give it \
-         a run_dir of its own"
+        "gateway.run_dir: there is no control socket, so `ringgate status`, `drain`, `reload`, `upgrade` and the like do not \
+         reach this daemon (signals do, and `--admin` where there is [admin]): {why}; give it a run_dir of its own"
     );
     Ok(())
 }
@@ -278,6 +282,7 @@ fn tell_start(setup: &Setup, control: &Control) {
             tracing::info!(event = "listening", listener = name, %address, "listener {name} on {address}");
         }
     }
+    let agents: Vec<_> = control.agent_addresses().iter().map(ToString::to_string).collect();
     tracing::info!(
         event = "start",
         version = env!("CARGO_PKG_VERSION"),
@@ -285,6 +290,7 @@ fn tell_start(setup: &Setup, control: &Control) {
         workers = fleet.worker_count(),
         driver = fleet.driver(),
         cipher = fleet.kernel(),
+        agents = (!agents.is_empty()).then(|| agents.join(" ")),
         admin = control.admin_address().map(display),
         control = control.socket_path().map(|it| display(it.display())),
         histograms = control.histogram_file().map(|it| display(it.display())),

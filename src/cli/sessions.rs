@@ -3,21 +3,24 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Answer, Place};
+use super::admin::{self, Answer, Place};
 use super::exit::print;
 use ringgate_report::text::{Side, Table, count, put};
 
 /// Show the sessions of a running gateway
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Of this player, by its client id, or at this address or in this network
+    #[arg(value_name = "WHOM", conflicts_with_all = ["client_id", "address"])]
+    whom: Option<String>,
     /// Of this player
-    #[arg(long, value_name = "ID")]
-    client: Option<String>,
+    #[arg(long, alias = "client", value_name = "ID")]
+    client_id: Option<String>,
     /// Of players at this address or in this network; or of the one whom a udp server sees there
     #[arg(long, value_name = "PREFIX")]
     address: Option<String>,
     /// At this backend
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "BACKEND", value_parser = admin::name)]
     backend: Option<String>,
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -50,21 +53,24 @@ struct Session {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let admin = args.place.find()?;
+    let gateway = args.place.find()?;
     let mut path = format!("/sessions?limit={}", args.limit);
+    let (client, address) = admin::sort(args.whom.as_deref());
+    let (client, address) =
+        (client.or(args.client_id.as_deref()), address.or(args.address.as_deref()));
     for (name, value) in
-        [("client", &args.client), ("address", &args.address), ("backend", &args.backend)]
+        [("client", client), ("address", address), ("backend", args.backend.as_deref())]
     {
         if let Some(value) = value {
             put(&mut path, format_args!("&{name}={value}"));
         }
     }
-    let Answer { status, body } = admin.fetch(&path)?;
+    let Answer { status, body } = gateway.fetch(&path)?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(_)) if args.json => print(&body),
         (200, Ok(page)) => print(&render(&page)),
         (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(admin.unexpected(status, &body)),
+        _ => Err(gateway.unexpected(status, &body)),
     }
 }
 

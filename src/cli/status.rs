@@ -3,7 +3,7 @@
 mod agent;
 
 use super::Failure;
-use super::admin::Place;
+use super::admin::FilePlace;
 use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
 use agent::AgentPage;
@@ -14,7 +14,7 @@ use ringgate_report::text::{Side, Table, bytes, count, put, time};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FilePlace,
     /// Print the page as it is, as JSON
     #[arg(long)]
     json: bool,

@@ -14,6 +14,7 @@ use ringgate_tokens::service::{self, Options};
 use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
 
+use super::config_file::{ConfigFile, TOKENS};
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
 use super::{Failure, exit, signal};
@@ -24,23 +25,27 @@ use crate::control::Notifier;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
+///
+/// The file has [fleet], [tokens] and [[caller]].
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A file with [fleet], [tokens] and [[caller]]
-    #[arg(long, value_name = "FILE", required_unless_present = "explain")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Only look whether the file is right
     #[arg(long)]
     check: bool,
     /// Print every field of such a file with its meaning
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with_all = ["file", "config"])]
     explain: bool,
     #[command(flatten)]
     log: LogArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let Some(file) = &args.config else { return exit::print(&config::explain_tokens()) };
+    if args.explain {
+        return exit::print(&config::explain_tokens());
+    }
+    let file = &args.config.or(TOKENS);
     if args.check {
         TokensConfig::load(file)?;
         return exit::print(&format!("{}: ok\n", file.display()));
@@ -66,7 +71,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for address in running.addresses() {
         put(&mut text, format_args!("tokens on {address}\n"));
     }
-    exit::print(&text)?;
+    logging::announce(&text)?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
     notifier.ready();
     let _ = stopped.recv();

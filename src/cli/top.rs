@@ -14,7 +14,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use super::Failure;
-use super::admin::{Admin, Place};
+use super::admin::{Admin, FilePlace};
 use super::exit::{print, show};
 use crate::config::values;
 use change::{Change, Look};
@@ -25,7 +25,7 @@ use ringgate_os::utc;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FilePlace,
     /// Show one screen and end
     #[arg(long)]
     once: bool,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::Place;
+use super::admin::{self, Place};
 use super::exit::show;
 use crate::config::values;
 use ringgate_gate::Prefix;
@@ -15,15 +15,18 @@ use ringgate_os::utc;
 /// Show every decision about one player's packets as it is made, and why
 ///
 /// Of a netcode player by its client id, of any player by its address. A packet whose client id is
-/// not known yet (a request whose token does not open) is only counted for --client: --address
+/// not known yet (a request whose token does not open) is only counted for a client id: an address
 /// shows it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// The player's client id, or an address or a network such as 192.0.2.0/24
+    #[arg(value_name = "WHOM", group = "who", required_unless_present_any = ["address", "client_id"], value_parser = whom)]
+    whom: Option<String>,
     /// The player's client id, decimal or 0x… (netcode only)
-    #[arg(long, value_name = "ID", group = "whom", required_unless_present = "address", value_parser = client)]
-    client: Option<u64>,
+    #[arg(long, alias = "client", value_name = "ID", group = "who", value_parser = client)]
+    client_id: Option<String>,
     /// An address, or a network such as 192.0.2.0/24
-    #[arg(long, value_name = "PREFIX", group = "whom", value_parser = prefix)]
+    #[arg(long, value_name = "PREFIX", group = "who", value_parser = prefix)]
     address: Option<String>,
     /// How long, an hour at most
     #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = lasts)]
@@ -47,8 +50,13 @@ struct Line {
     text: String,
 }
 
-fn client(text: &str) -> Result<u64, String> {
-    values::number(text).ok_or_else(|| format!("found {text:?}, expected a number of 64 bits"))
+fn client(text: &str) -> Result<String, String> {
+    let number = values::number(text).map(|id| id.to_string());
+    number.ok_or_else(|| format!("found {text:?}, expected a number of 64 bits"))
+}
+
+fn whom(text: &str) -> Result<String, String> {
+    client(text).or_else(|_| prefix(text))
 }
 
 fn prefix(text: &str) -> Result<String, String> {
@@ -62,16 +70,17 @@ fn lasts(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let admin = args.place.find()?;
-    let whom = match (args.client, &args.address) {
+    let gateway = args.place.find()?;
+    let (client, address) = admin::sort(args.whom.as_deref());
+    let whom = match (client.or(args.client_id.as_deref()), address.or(args.address.as_deref())) {
         (Some(client_id), _) => format!("client={client_id}"),
         (None, address) => {
-            let address = address.as_ref().expect("clap wants one of them");
+            let address = address.expect("clap wants one of them");
             format!("address={}", address.replace('/', "%2F"))
         }
     };
     let path = format!("/trace?{whom}&for_ms={}", args.lasts.as_millis());
-    let lines = admin.stream(&path)?;
+    let lines = gateway.stream(&path)?;
     let mut is_whole = false;
     for line in lines.lines() {
         let Ok(line) = line else { break };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer, Place};
+use super::admin::{Admin, Answer, FilePlace};
 use super::exit::print;
 use ringgate_os::clock::{self, Clock};
 
@@ -13,7 +13,7 @@ use ringgate_os::clock::{self, Clock};
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FilePlace,
 }
 
 #[derive(Deserialize)]

@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::access::Visitor;
 use super::http::{AdminState, Command, note};
 use super::query::{Query, wrong};
-use super::sessions::{answer, number};
+use super::sessions::answer;
 use super::streaming::{Then, stream};
 use super::view::View;
 use super::web::{Refusal, Reply, Visit};
@@ -71,11 +71,11 @@ impl Asked {
     fn read(state: &AdminState, query: &Query) -> Result<Self, Refusal> {
         let listener =
             query.text("listener").map(|name| listener_named(state, name)).transpose()?;
-        let client_id = query.read("client", "a client id", number)?;
+        let client_id = query.client_id()?;
         let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
         let reasons = query.all("reason").map(reason_named).collect::<Result<Vec<_>, _>>()?;
         if listener.is_none() && client_id.is_none() && address.is_none() && reasons.is_empty() {
-            return Err(wrong("expected listener=, client=, address= or reason=, or several"));
+            return Err(wrong("expected listener=, client_id=, address= or reason=, or several"));
         }
         let bounded = |name, expected, range: std::ops::RangeInclusive<u64>| {
             query.read(name, expected, |text| text.parse().ok().filter(|it| range.contains(it)))
@@ -100,6 +100,7 @@ fn what(query: &Query, in_clear: bool) -> String {
     let mut what = "capture".to_owned();
     for (name, word) in [
         ("listener", "listener"),
+        ("client_id", "client"),
         ("client", "client"),
         ("address", "address"),
         ("reason", "drop reason"),
@@ -247,8 +248,17 @@ impl Drop for Follower {
     }
 }
 
-const FIELDS: &[&str] =
-    &["listener", "client", "address", "reason", "decrypted", "packets", "for_ms", "snaplen"];
+const FIELDS: &[&str] = &[
+    "listener",
+    "client_id",
+    "client",
+    "address",
+    "reason",
+    "decrypted",
+    "packets",
+    "for_ms",
+    "snaplen",
+];
 
 /// How many may go on at once: each costs the workers a copy of what it asks for.
 pub(super) const CAPTURES_MAX: usize = 4;

@@ -13,11 +13,11 @@ use super::query::{Query, wrong};
 use super::sessions::answer;
 use super::status::SCHEMA;
 use super::web::{Refusal, Reply, Visit};
+use crate::config::values::number;
 use ringgate_os::{clock, utc};
-use ringgate_state::denylist::client_id;
 use ringgate_state::{Counts, DenyList, Rule, Whom};
 
-/// `POST /deny?prefix=&client=&for_ms=&whole=`; prefixes and clients any number of times.
+/// `POST /deny?prefix=&client_id=&for_ms=&whole=`; prefixes and clients any number of times.
 pub(super) async fn deny(visit: Visit<AdminState>) -> Reply {
     change(&visit, true).await
 }
@@ -63,7 +63,7 @@ async fn change(visit: &Visit<AdminState>, is_denied: bool) -> Reply {
 }
 
 fn wish(uri: &Uri, is_denied: bool) -> Result<Wish, Refusal> {
-    let query = Query::of(uri, &["prefix", "client", "for_ms", "whole"])?;
+    let query = Query::of(uri, &["prefix", "client_id", "client", "for_ms", "whole"])?;
     let lasts = query.read("for_ms", "milliseconds, at most ten years", |text| {
         text.parse().ok().filter(|ms| (1..=FOR_MS_MAX).contains(ms)).map(Duration::from_millis)
     })?;
@@ -72,15 +72,15 @@ fn wish(uri: &Uri, is_denied: bool) -> Result<Wish, Refusal> {
         Ok(prefix) => Ok(Whom::Prefix(prefix)),
         Err(why) => Err(wrong(format_args!("prefix: found {text:?}, {why}"))),
     };
-    let client = |text: &str| match client_id(text) {
+    let client = |text: &str| match number(text) {
         Some(id) => Ok(Whom::Client(id)),
-        None => Err(wrong(format_args!("client: found {text:?}, expected a client id"))),
+        None => Err(wrong(format_args!("client_id: found {text:?}, expected a client id"))),
     };
     let prefixes = query.all("prefix").map(prefix);
-    let whom: Vec<Whom> =
-        prefixes.chain(query.all("client").map(client)).collect::<Result<_, _>>()?;
+    let clients = query.all("client_id").chain(query.all("client")).map(client);
+    let whom: Vec<Whom> = prefixes.chain(clients).collect::<Result<_, _>>()?;
     if whom.is_empty() {
-        return Err(wrong("expected prefix=PREFIX or client=ID"));
+        return Err(wrong("expected prefix=PREFIX or client_id=ID"));
     }
     Ok(Wish { whom, is_denied, lasts, is_whole })
 }
@@ -151,6 +151,11 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id_text: Option<String>,
+    /// What releases before 0.2 call it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<u64>,
     /// `false` for an exception.
     denied: bool,
@@ -172,15 +177,15 @@ impl Summary {
     }
 }
 
-/// `GET /denied?address=` or `?client=`, `&limit=`.
+/// `GET /denied?address=` or `?client_id=`, `&limit=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, uri, .. } = &visit;
-    let query = Query::of(uri, &["address", "client", "limit"])?;
+    let query = Query::of(uri, &["address", "client_id", "client", "limit"])?;
     let limit = query.read("limit", "a number up to 100000", |text| {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
     })?;
     let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
-    let client = query.read("client", "a client id", client_id)?;
+    let client = query.client_id()?;
     let asked = address.map(Whom::Prefix).or_else(|| client.map(Whom::Client));
     let shown = state.view().live().denied.clone();
     let now = (state.view().now_ns(), clock::unix_ns());
@@ -205,6 +210,8 @@ fn row((whom, rule): (Whom, Rule), fleet: &DenyList, (now_ns, unix_ns): (u64, u6
     };
     Row {
         prefix,
+        client_id: client,
+        client_id_text: client.map(|id| id.to_string()),
         client,
         denied: rule.is_denied,
         fleet: fleet.decides(whom).is_some_and(|(it, rule)| it == whom && rule.is_denied),
@@ -243,7 +250,7 @@ mod tests {
         for (wrong, said) in [
             ("", "expected prefix="),
             ("prefix=x", "prefix: found \"x\", expected an address"),
-            ("client=-1", "client: found \"-1\", expected a client id"),
+            ("client_id=-1", "client_id: found \"-1\", expected a client id"),
             ("client=1&for_ms=0", "for_ms: found \"0\", expected milliseconds"),
             ("client=1&for_ms=999999999999", "for_ms: found"),
             ("client=1&whole=yes", "whole: found \"yes\", expected true or false"),

@@ -14,7 +14,7 @@ mod traffic;
 pub(super) use text::CONTENT_TYPE;
 
 use super::latency::{BOUNDS_NS, QUANTILES};
-use super::view::{Snapshot, is_up};
+use super::view::{Reloads, Snapshot, is_up};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;
@@ -134,6 +134,7 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
     let facts = snapshot.facts;
     let build = [
         ("version", env!("CARGO_PKG_VERSION")),
+        ("commit", option_env!("RINGGATE_COMMIT").unwrap_or("unknown")),
         ("driver", facts.driver),
         ("cipher", facts.cipher),
     ];
@@ -172,34 +173,41 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
         snapshot.tokens as u64,
     );
     one(
-        "ringgate_config_last_reload_ok",
-        Kind::Gauge,
-        "0 when the config was read again and refused, and the earlier one still runs.",
-        (!snapshot.live.reloads.last_refused).into(),
-    );
-    one(
-        "ringgate_config_time_seconds",
-        Kind::Gauge,
-        "When the running config was read, in seconds since 1970.",
-        snapshot.live.reloads.config_unix_s,
-    );
-    one(
         "ringgate_interval_write_failures_total",
         Kind::Counter,
         "Intervals that could not be written to the histogram file.",
         snapshot.live.log_failures,
     );
-    let mut reloads = text.family(
-        "ringgate_config_reloads_total",
-        Kind::Counter,
-        "Times the config was read again.",
-    );
-    reloads.sample(&[("result", "done")], snapshot.live.reloads.done);
-    reloads.sample(&[("result", "refused")], snapshot.live.reloads.refused);
+    reloads(text, snapshot.live.reloads);
     text.family("ringgate_build_info", Kind::Gauge, "What runs here; always 1.").sample(&build, 1);
     let incarnation = incarnation(snapshot);
     text.family("ringgate_instance_info", Kind::Gauge, "Which start of the daemon; always 1.")
         .sample(&[("incarnation", incarnation.as_str())], 1);
+}
+
+/// What has become of the config, the same of a gateway and of an agent.
+pub(super) fn reloads(text: &mut Text, reloads: Reloads) {
+    let mut gauge = |name, help, value: u64| {
+        text.family(name, Kind::Gauge, help).sample(&[], value);
+    };
+    let is_in_force = u64::from(!reloads.last_refused);
+    let last = "0 when the config was read again and refused, and the earlier one still runs.";
+    gauge("ringgate_config_last_reload_success", last, is_in_force);
+    gauge("ringgate_config_last_reload_ok", "The same, by its name before 0.2.", is_in_force);
+    let read = "When the running config was read, in seconds since 1970.";
+    gauge("ringgate_config_timestamp_seconds", read, reloads.config_unix_s);
+    gauge(
+        "ringgate_config_time_seconds",
+        "The same, by its name before 0.2.",
+        reloads.config_unix_s,
+    );
+    let mut all = text.family(
+        "ringgate_config_reloads_total",
+        Kind::Counter,
+        "Times the config was read again.",
+    );
+    all.sample(&[("result", "done")], reloads.done);
+    all.sample(&[("result", "refused")], reloads.refused);
 }
 
 /// The number that tells this start of the daemon from every other one.

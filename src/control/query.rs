@@ -3,6 +3,7 @@
 use hyper::{StatusCode, Uri};
 
 use super::web::Refusal;
+use crate::config::values::number;
 
 /// Names and values, decoded.
 #[derive(Debug)]
@@ -33,6 +34,12 @@ impl Query {
     /// All values of a field.
     pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The player whom `client_id` names, or `client`, as releases before 0.2 call it.
+    pub(super) fn client_id(&self) -> Result<Option<u64>, Refusal> {
+        let name = if self.text("client_id").is_some() { "client_id" } else { "client" };
+        self.read(name, "a client id", number)
     }
 
     /// The value of a field, read.

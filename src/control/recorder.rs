@@ -11,7 +11,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::hlog::HistogramLog;
 use super::latency::Collector;
-use super::runtime::Runtime;
+use super::runtime::{Files, Runtime};
 use super::view::View;
 use crate::config::Histograms;
 use ringgate_os::clock;
@@ -22,6 +22,8 @@ pub(super) struct Recorder {
     view: Arc<View>,
     collector: Collector,
     log: Option<HistogramLog>,
+    /// The file that is to be begun as soon as that can be done.
+    wanted: Option<(Files, Histograms)>,
     every: Duration,
     /// When the file was begun, in nanoseconds of the fleet's clock.
     epoch_ns: u64,
@@ -32,28 +34,40 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins the file. Without one, latencies are shown at the admin address only.
-    pub(super) fn start(
-        runtime: &Runtime,
-        view: &Arc<View>,
-        config: Option<&Histograms>,
-    ) -> Result<Self, String> {
+    /// Begins the file. Without one, latencies are shown at the admin address only; a folder that
+    /// cannot be written to is no reason not to serve, and is tried again.
+    pub(super) fn start(runtime: &Runtime, view: &Arc<View>, config: Option<&Histograms>) -> Self {
         let now_ns = view.now_ns();
-        let log = config.map(|rules| {
-            let unix = Duration::from_nanos(clock::unix_ns());
-            runtime
-                .block_on(HistogramLog::create(runtime.files(), rules, unix))
-                .map_err(|why| format!("cannot write histograms to {}: {why}", rules.dir.display()))
-        });
-        Ok(Self {
+        let mut recorder = Self {
             view: Arc::clone(view),
             collector: Collector::new(view.published()),
-            log: log.transpose()?,
+            log: None,
+            wanted: config.map(|rules| (runtime.files(), rules.clone())),
             every: config.map_or(SHOW_EVERY, |config| config.interval),
             epoch_ns: now_ns,
             since_ns: now_ns,
             missing: 0,
-        })
+        };
+        let begun = runtime.block_on(recorder.begin());
+        recorder.since_ns = recorder.epoch_ns;
+        if let (Err(why), Some(rules)) = (begun, config) {
+            let dir = rules.dir.display();
+            tracing::warn!(
+                "histograms.dir: cannot write to {dir}: {why}; latencies are at the admin address only until that can be done"
+            );
+            recorder.missing = 1;
+        }
+        recorder
+    }
+
+    /// Begins the file, where one is wanted and there is none. Intervals count from now on.
+    async fn begin(&mut self) -> io::Result<()> {
+        let Some((files, rules)) = &self.wanted else { return Ok(()) };
+        let (now_ns, unix) = (self.view.now_ns(), Duration::from_nanos(clock::unix_ns()));
+        self.log = Some(HistogramLog::create(*files, rules, unix).await?);
+        self.wanted = None;
+        self.epoch_ns = now_ns;
+        Ok(())
     }
 
     /// Goes on with what the process before this one has shown.
@@ -98,9 +112,16 @@ impl Recorder {
         self.view.split_drops(&reports);
         let (since_ns, length_ns) = (self.since_ns, until_ns - self.since_ns);
         self.since_ns = until_ns;
-        let outcome = self.write(since_ns, Duration::from_nanos(length_ns)).await;
-        let Some(log) = &self.log else { return };
-        let name = log.path().display();
+        let outcome = match self.begin().await {
+            Ok(()) => self.write(since_ns, Duration::from_nanos(length_ns)).await,
+            why => why,
+        };
+        let name = match (&self.log, &self.wanted) {
+            (Some(log), _) => log.path(),
+            (None, Some((_, rules))) => &rules.dir,
+            (None, None) => return,
+        };
+        let name = name.display();
         match outcome {
             Ok(()) if self.missing > 0 => {
                 tracing::info!(
@@ -126,13 +147,14 @@ impl Recorder {
     /// Writes the interval that was collected, to a new file if it is time for one.
     async fn write(&mut self, since_ns: u64, length: Duration) -> io::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        if log.is_done(Duration::from_nanos(since_ns - self.epoch_ns)) {
+        if log.is_done(Duration::from_nanos(since_ns.saturating_sub(self.epoch_ns))) {
             let ago_ns = self.view.now_ns() - since_ns;
             log.renew(Duration::from_nanos(clock::unix_ns().saturating_sub(ago_ns))).await?;
             self.epoch_ns = since_ns;
             tracing::info!("histograms are written to {} from now on", log.path().display());
         }
-        let start = Duration::from_nanos(since_ns - self.epoch_ns);
+        // One that has begun a moment ago has the interval before that moment, too.
+        let start = Duration::from_nanos(since_ns.saturating_sub(self.epoch_ns));
         log.append(self.collector.stages(), start, length).await
     }
 }

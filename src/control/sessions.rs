@@ -33,6 +33,8 @@ pub(super) struct Row<'a> {
     /// What links know it by.
     session: String,
     client_id: u64,
+    /// The same for readers whose numbers are floating.
+    client_id_text: String,
     listener: &'a str,
     backend: &'a str,
     slot: u32,
@@ -47,10 +49,10 @@ pub(super) struct Row<'a> {
     timeout_ms: u64,
 }
 
-/// `GET /sessions?client=&session=&address=&backend=&limit=`.
+/// `GET /sessions?client_id=&session=&address=&backend=&limit=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, uri, .. } = &visit;
-    let query = Query::of(uri, &["client", "session", "address", "backend", "limit"])?;
+    let query = Query::of(uri, &["client_id", "client", "session", "address", "backend", "limit"])?;
     let limit = query.read("limit", "a number up to 10000", |text| {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
     })?;
@@ -69,15 +71,15 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     Ok(as_json(StatusCode::OK, &page))
 }
 
-/// `POST /kick?client=` or `?session=`.
+/// `POST /kick?client_id=` or `?session=`.
 pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["client", "session"])?;
+    let query = Query::of(uri, &["client_id", "client", "session"])?;
     let wanted = wanted(state, &query)?;
     let whom = match (wanted.client_id, wanted.session) {
         (Some(client_id), _) => format!("client {client_id}"),
         (None, Some(session)) => format!("session {session:016x}"),
-        (None, None) => return Err(wrong("expected client=ID or session=ID")),
+        (None, None) => return Err(wrong("expected client_id=ID or session=ID")),
     };
     note(visitor, &format!("kick of {whom}"));
     let (found, complete) = ask(state, wanted, Some(Ended::ByOperator), 0).await?;
@@ -87,7 +89,7 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
 }
 
 fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
-    let client_id = query.read("client", "a client id", number)?;
+    let client_id = query.client_id()?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
     let address = query.read("address", "an address, a prefix or IP:port", |text| {
@@ -98,14 +100,6 @@ fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
     })?;
     let backend = query.text("backend").map(|name| backend_named(state, name)).transpose()?;
     Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
-}
-
-/// A client id, as people write it.
-pub(super) fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    }
 }
 
 /// The backend that has this name now.
@@ -145,6 +139,7 @@ pub(super) fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &Sessi
     Row {
         session: format!("{:016x}", info.id),
         client_id: info.client_id,
+        client_id_text: info.client_id.to_string(),
         listener: setup.listeners.get(info.listener).map_or("", |it| &it.name),
         backend: setup.backends.get(info.backend).map_or("", |it| &it.name),
         slot: info.slot.0,

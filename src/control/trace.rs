@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::http::{AdminState, Command, note};
 use super::query::{Query, wrong};
-use super::sessions::{answer, number};
+use super::sessions::answer;
 use super::status::SCHEMA;
 use super::streaming::{Then, stream};
 use super::view::View;
@@ -31,7 +31,7 @@ use ringgate_os::clock;
 /// `GET /trace?client=` or `?address=`, `&for_ms=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["client", "address", "for_ms"])?;
+    let query = Query::of(uri, &["client_id", "client", "address", "for_ms"])?;
     let lasts = query.read("for_ms", "milliseconds, at most an hour", |text| {
         text.parse().ok().filter(|ms| *ms <= LASTS_MAX_MS).map(Duration::from_millis)
     })?;
@@ -54,7 +54,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
 
 /// Whose packets a request means, and that in words.
 fn watched(state: &AdminState, query: &Query) -> Result<(Watched, String), Refusal> {
-    let client = query.read("client", "a client id", number)?;
+    let client = query.client_id()?;
     let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
     match (client, address) {
         (Some(client_id), None) => {

@@ -149,7 +149,7 @@ fn a_refused_mint_says_why_and_leaves_no_file() {
         ),
         ("--user-data", &long, "--user-data: found 257 bytes, expected at most 256"),
         ("--expire", "0", "--expire: found 0, but a token that expires at once is of no use"),
-        ("--expire", "5m", "--expire: found \"5m\", expected a number of seconds"),
+        ("--expire", "5x", "--expire: found \"5x\", expected a time such as 30s or 5m"),
         (
             "--timeout",
             "0",
@@ -158,7 +158,7 @@ fn a_refused_mint_says_why_and_leaves_no_file() {
         (
             "--timeout",
             "3000000000",
-            "--timeout: found \"3000000000\", expected a number of seconds",
+            "--timeout: found \"3000000000\", expected a time such as 5s or 1m",
         ),
         (
             "--out",

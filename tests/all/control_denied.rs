@@ -237,7 +237,7 @@ fn tens_of_thousands_come_from_a_file_at_once() {
     succeeds(&daemon, &["allow", "10.0.0.0/8", "--whole"]);
     assert_eq!(daemon.ask("/denied").json()["count"], 2);
     for (words, said) in [
-        (&["deny"][..], "expected a PREFIX, --client ID or --file FILE"),
+        (&["deny"][..], "expected an address, a prefix, a client id or --file FILE"),
         (&["deny", "10.0.0.0/33"], "found \"10.0.0.0/33\", expected an address"),
         (&["deny", "::1", "--for", "100000h"], "--for: found \"100000h\", expected a time"),
         (&["allow", "192.0.2.1", "--for", "1h"], "nothing around 192.0.2.1/32 is denied"),

@@ -8,6 +8,7 @@ pub mod diag;
 pub mod hold;
 pub mod host;
 pub mod landlock;
+pub mod local;
 pub mod memory;
 pub mod message;
 pub mod notify;

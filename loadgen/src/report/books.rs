@@ -7,7 +7,7 @@
 //! kernel's backlog.
 //!
 //! Left out: other programs that used the gateway or this host meanwhile. Their datagrams do not
-//! balance, and should not.
+//! balance, and should not; where the gateway has opened sessions of others, the books say so.
 
 use std::fmt::Write as _;
 
@@ -70,7 +70,19 @@ pub fn close(record: &Record, hostile: &Hostile) -> Vec<Check> {
             checks.push(continuity(record));
         }
     }
+    name_others(&mut checks, books.sessions_of_others());
     checks
+}
+
+/// Says what is in the way of balance where somebody else plays at the gateway.
+fn name_others(checks: &mut [Check], others: i64) {
+    if others <= 0 {
+        return;
+    }
+    let known = format!("others play here too ({others} sessions that are not ours)");
+    for check in checks.iter_mut().filter(|check| check.is_book && !check.holds) {
+        check.text = check.text.replace("UNEXPLAINED", &known);
+    }
 }
 
 /// What players felt.
@@ -165,6 +177,12 @@ impl Books<'_> {
 
     fn kernel(&self) -> &KernelDrops {
         &self.record.closing.kernel
+    }
+
+    /// Opened by the gateway, and by nobody of ours. Each attacker's datagram may have been one's.
+    fn sessions_of_others(&self) -> i64 {
+        let ours = self.c(Count::Joins) + self.hostile.sent as i64;
+        self.m("ringgate_sessions_opened_total") - ours
     }
 
     /// Every player who dialled is counted in exactly one place.

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::config::values;
-use ringgate_os::{clock, utc};
+use ringgate_os::{clock, local, utc};
 use ringgate_report::hlog::Interval;
 
 /// A span of time with open ends.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Span {
-    /// Leave out what ended before: a time in UTC such as "2026-01-31 20:00", or how long ago, such
-    /// as 30m
+    /// Leave out what ended before: a time of this host's day such as 12:00, a time in UTC such as
+    /// "2026-01-31 20:00", or how long ago, such as 30m
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Duration>,
     /// Leave out what began later
@@ -34,14 +34,16 @@ fn moment(text: &str) -> Result<Duration, String> {
     let now = Duration::from_nanos(clock::unix_ns());
     moment_at(text, now).ok_or_else(|| {
         format!(
-            "found {text:?}, expected a time in UTC such as \"2026-01-31 20:00\", or how long ago, such as 30m or 12h"
+            "found {text:?}, expected a time of the day such as 12:00, a time in UTC such as \"2026-01-31 20:00\", or \
+             how long ago, such as 30m or 12h"
         )
     })
 }
 
 fn moment_at(text: &str, now: Duration) -> Option<Duration> {
     let ago = values::duration(text).map(|ago| now.saturating_sub(ago));
-    ago.or_else(|| utc::parse(text).map(Duration::from_secs))
+    let of_day = || local::last(text, now.as_secs());
+    ago.or_else(|| of_day().or_else(|| utc::parse(text)).map(Duration::from_secs))
 }
 
 #[cfg(test)]

@@ -27,9 +27,19 @@ pub(super) struct Args {
     /// Only this tag; may be given several times
     #[arg(long, value_name = "TAG")]
     tag: Vec<String>,
-    /// The file to write, instead of stdout
-    #[arg(long, value_name = "FILE")]
+    /// The SVG to write, instead of stdout
+    #[arg(long, value_name = "FILE", value_parser = svg)]
     out: Option<PathBuf>,
+}
+
+/// A name that does not promise another format.
+fn svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let other = path.extension().filter(|it| !it.eq_ignore_ascii_case("svg"));
+    match other.map(|it| it.to_string_lossy().to_ascii_uppercase()) {
+        Some(format) => Err(format!("this writes SVG and no {format}: name it ….svg")),
+        None => Ok(path),
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

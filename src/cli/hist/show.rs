@@ -16,7 +16,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     print(&render(&args.files.load()?))
 }
 
-fn render(logs: &[Loaded]) -> String {
+pub(super) fn render(logs: &[Loaded]) -> String {
     let mut text = String::new();
     for loaded in logs {
         put(&mut text, format_args!("{}\n", loaded.origin()));

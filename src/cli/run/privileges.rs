@@ -73,7 +73,8 @@ fn folders(config: &Config, file: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
         config.fleet.iter().flat_map(|it| privileges::of_resolver(Fleet::resolver_files(it)));
     let of_agents = config.agents.iter().flat_map(|agent| agent.identity().folders());
     let read = privileges::of_config(file).into_iter().chain(names).chain(of_agents).collect();
-    let histograms = config.histograms.iter().map(|histograms| histograms.dir.clone());
+    // One that could not be made is done without.
+    let histograms = config.histograms.iter().map(|it| it.dir.clone()).filter(|it| it.exists());
     let own = [config.gateway.run_dir.clone(), config.gateway.state_dir.clone()];
     let write = own.into_iter().chain(histograms).collect();
     (read, write)

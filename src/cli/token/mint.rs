@@ -34,20 +34,22 @@ pub(super) struct Args {
     /// Up to 256 bytes for the game server; with route = "user-data", the backend's name
     #[arg(long, value_name = "S", default_value = "", value_parser = user_data)]
     user_data: UserData,
-    /// Seconds during which the token can be used; negative: without end
+    /// For how long the token can be used, such as 5m; a number alone is seconds, a negative one
+    /// without end
     #[arg(
         long,
-        value_name = "S",
-        default_value = "300",
+        value_name = "TIME",
+        default_value = "300s",
         value_parser = lifetime,
         allow_negative_numbers = true
     )]
     expire: Lifetime,
-    /// Seconds without a packet until either side gives up; negative: never
+    /// After how long without a packet either side gives up, such as 15s; a number alone is
+    /// seconds, a negative one never
     #[arg(
         long,
-        value_name = "S",
-        default_value = "15",
+        value_name = "TIME",
+        default_value = "15s",
         value_parser = timeout_seconds,
         allow_negative_numbers = true
     )]
@@ -110,18 +112,26 @@ fn user_data(text: &str) -> Result<UserData, String> {
         .ok_or_else(|| format!("found {} bytes, expected at most {USER_DATA_BYTES}", text.len()))
 }
 
+/// Whole seconds, with a unit or without.
+fn seconds(text: &str) -> Option<i64> {
+    let span = values::duration(text).filter(|span| span.subsec_nanos() == 0);
+    span.map_or_else(|| text.parse().ok(), |span| i64::try_from(span.as_secs()).ok())
+}
+
 fn lifetime(text: &str) -> Result<Lifetime, String> {
-    match text.parse::<i64>() {
-        Ok(0) => Err("found 0, but a token that expires at once is of no use".to_owned()),
-        Ok(seconds) => Ok(Lifetime(u64::try_from(seconds).ok())),
-        Err(_) => Err(format!("found {text:?}, expected a number of seconds")),
+    match seconds(text) {
+        Some(0) => Err("found 0, but a token that expires at once is of no use".to_owned()),
+        Some(seconds) => Ok(Lifetime(u64::try_from(seconds).ok())),
+        None => Err(format!("found {text:?}, expected a time such as 30s or 5m")),
     }
 }
 
 fn timeout_seconds(text: &str) -> Result<i32, String> {
-    match text.parse::<i32>() {
-        Ok(0) => Err("found 0, but servers give up at once then (negative: never)".to_owned()),
-        Ok(seconds) => Ok(seconds),
-        Err(_) => Err(format!("found {text:?}, expected a number of seconds")),
+    match seconds(text).map(i32::try_from) {
+        Some(Ok(0)) => {
+            Err("found 0, but servers give up at once then (negative: never)".to_owned())
+        }
+        Some(Ok(seconds)) => Ok(seconds),
+        _ => Err(format!("found {text:?}, expected a time such as 5s or 1m")),
     }
 }

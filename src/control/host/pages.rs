@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::config::values::word_of;
 use crate::control::membership;
-use crate::control::metrics::fleet;
 use crate::control::metrics::text::{Kind, Text};
+use crate::control::metrics::{fleet, reloads as config};
 use crate::control::view::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
@@ -221,25 +221,6 @@ pub(super) fn metrics(
         metrics_of_fleet(&mut text, fleet);
     }
     text.into_string()
-}
-
-/// By the names that a gateway has for them.
-fn config(text: &mut Text, reloads: Reloads) {
-    let mut one = |name, help, value: u64| {
-        text.family(name, Kind::Gauge, help).sample(&[], value);
-    };
-    let is_in_force = u64::from(!reloads.last_refused);
-    let last = "0 when the config was read again and refused, and the earlier one still runs.";
-    one("ringgate_config_last_reload_ok", last, is_in_force);
-    let read = "When the running config was read, in seconds since 1970.";
-    one("ringgate_config_time_seconds", read, reloads.config_unix_s);
-    let mut all = text.family(
-        "ringgate_config_reloads_total",
-        Kind::Counter,
-        "Times the config was read again.",
-    );
-    all.sample(&[("result", "done")], reloads.done);
-    all.sample(&[("result", "refused")], reloads.refused);
 }
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {

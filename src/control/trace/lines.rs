@@ -62,6 +62,7 @@ impl Lines {
         line.insert("address".to_owned(), address.to_string().into());
         if let Some(client_id) = record.client_id {
             line.insert("client_id".to_owned(), client_id.into());
+            line.insert("client_id_text".to_owned(), client_id.to_string().into());
         }
         line.insert("text".to_owned(), text.into());
         self.push(&Value::Object(line));

@@ -81,6 +81,20 @@ fn one_datagram_that_nobody_has_counted_fails_the_books() {
 }
 
 #[test]
+fn where_others_play_at_the_gateway_the_books_say_so() {
+    let mut record = balanced();
+    record.gateway_metrics.insert("ringgate_datagrams_in_total".into(), 205.0);
+    let opened = |record: &mut Record, count| {
+        record.gateway_metrics.insert("ringgate_sessions_opened_total".into(), count);
+        failing(record).iter().map(|check| check.text.clone()).collect::<String>()
+    };
+    assert!(opened(&mut record, 1.0).contains("UNEXPLAINED"), "that one is ours");
+    let text = opened(&mut record, 3.0);
+    let said = "others play here too (2 sessions that are not ours): -100";
+    assert!(text.contains(said) && !text.contains("UNEXPLAINED"), "{text}");
+}
+
+#[test]
 fn a_drop_that_somebody_has_counted_explains_what_is_missing() {
     let after_gateway = [
         "ringgate_payloads_to_links_total",

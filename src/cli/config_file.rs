@@ -1,0 +1,45 @@
+//! Which config file a command is about: the one that is named, or else the one of this host.
+
+use std::path::PathBuf;
+
+/// A config file, in either of two ways.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ConfigFile {
+    /// The config file [default: what `RINGGATE_CONFIG` names, or else the one in /etc/ringgate]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl ConfigFile {
+    /// The file, or else the one of this host.
+    pub(super) fn or(&self, default: &str) -> PathBuf {
+        self.named().or_else(from_environment).unwrap_or_else(|| default.into())
+    }
+
+    /// The file, or else the one of this host's gateway, where there is one.
+    pub(super) fn of_host(&self) -> Option<PathBuf> {
+        self.named().or_else(from_environment).or_else(of_gateway)
+    }
+
+    fn named(&self) -> Option<PathBuf> {
+        self.file.clone().or_else(|| self.config.clone())
+    }
+}
+
+/// What the environment says.
+pub(super) fn from_environment() -> Option<PathBuf> {
+    std::env::var_os("RINGGATE_CONFIG").filter(|it| !it.is_empty()).map(PathBuf::from)
+}
+
+/// The file of this host's gateway, where it is at its usual place.
+pub(super) fn of_gateway() -> Option<PathBuf> {
+    Some(PathBuf::from(GATEWAY)).filter(|it| it.exists())
+}
+
+/// Where files are if nobody says otherwise.
+pub(super) const GATEWAY: &str = "/etc/ringgate/gate.toml";
+pub(super) const AGENT: &str = "/etc/ringgate/agent.toml";
+pub(super) const TOKENS: &str = "/etc/ringgate/tokens.toml";
