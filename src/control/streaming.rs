@@ -9,9 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::body::{Body as HttpBody, Frame};
+use ringgate_process::doors::Lasts;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::door::Streams;
 use super::web::{Body, Response, typed};
 
 /// An answer that lasts so long at the most, and is looked after that often. `fill` appends what
@@ -28,7 +28,7 @@ where
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let body = Body::GoesOn(Box::pin(Streamed { fill, every, then: Then::GoOn }));
     let mut response = typed(StatusCode::OK, content_type, body);
-    response.extensions_mut().insert(Streams(lasts));
+    response.extensions_mut().insert(Lasts(lasts));
     response
 }
 

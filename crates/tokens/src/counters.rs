@@ -1,10 +1,12 @@
 //! What is counted, and the page that tells it (Prometheus's text format).
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringgate_fleet::epochs::Epoch;
 use ringgate_fleet::mirror::face::HeldBack;
+use ringgate_process::doors;
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
@@ -18,12 +20,8 @@ pub struct Counters {
     pub places: AtomicU64,
     /// Requests that were answered from the memory.
     pub repeats: AtomicU64,
-    /// Connections that were taken.
-    pub connections: AtomicU64,
-    /// Connections that were ended because another one needed the place.
-    pub evicted: AtomicU64,
-    /// Connections that were refused because requests of others were served in all places.
-    pub crowded_out: AtomicU64,
+    /// What happened at the doors of all threads.
+    pub door: Arc<doors::DoorCounts>,
     /// TLS handshakes that failed.
     pub handshakes_failed: AtomicU64,
     /// Decisions about slots that were written.
@@ -47,9 +45,7 @@ impl Default for Counters {
             tokens: zero(),
             places: zero(),
             repeats: zero(),
-            connections: zero(),
-            evicted: zero(),
-            crowded_out: zero(),
+            door: Arc::default(),
             handshakes_failed: zero(),
             decisions: zero(),
             decisions_lost: zero(),
@@ -120,12 +116,16 @@ impl Counters {
             ("tokens_total", "Tokens that were made.", &self.tokens),
             ("places_total", "Places that were given without a token.", &self.places),
             ("repeats_total", "Requests that were answered from the memory.", &self.repeats),
-            ("connections_total", "Connections that were taken.", &self.connections),
-            ("connections_evicted_total", "Connections that made room for others.", &self.evicted),
+            ("connections_total", "Connections that were taken.", &self.door.connections),
+            (
+                "connections_evicted_total",
+                "Connections that made room for others.",
+                &self.door.evicted,
+            ),
             (
                 "connections_refused_total",
                 "Connections that found every place taken by a request that was being served.",
-                &self.crowded_out,
+                &self.door.crowded_out,
             ),
             ("handshakes_failed_total", "TLS handshakes that failed.", &self.handshakes_failed),
             ("slot_decisions_total", "Decisions about slots that were written.", &self.decisions),

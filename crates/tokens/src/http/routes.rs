@@ -10,11 +10,11 @@ use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::mirror::run::Command;
+use ringgate_process::doors::Seat;
 use ringgate_report::page;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::places::Seat;
 use crate::callers::{CallerId, Scope};
 use crate::choose::Speaks;
 use crate::counters::add;
@@ -146,7 +146,7 @@ where
     }
     let scope = route.scope().expect("whatever takes a body has one");
     let caller = authorize(shared, request.headers(), scope).map_err(plain)?;
-    seat.hold(caller);
+    seat.hold(caller.index());
     if shared.is_stopping() {
         return Err(plain(Refusal::Stopping));
     }
@@ -421,7 +421,7 @@ fn glimpse(
     seat: &Seat,
     headers: &HeaderMap,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    seat.hold(authorize(shared, headers, Scope::See)?);
+    seat.hold(authorize(shared, headers, Scope::See)?.index());
     let (now, standing) = (shared.now(), shared.standing());
     let tell = || glance::tell(&shared.desk(), &shared.options.version, standing, now);
     Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))

@@ -1,5 +1,5 @@
-//! A connection that is given up when its other end reads nothing for a while: whoever asks and
-//! does not read the answer would keep a place, and the answer in memory, for as long as it likes.
+//! A connection that is given up when its other end reads nothing for a while: a peer that asks and
+//! does not read the answer would keep a seat, and the answer in memory, for as long as it likes.
 
 use std::io;
 use std::pin::Pin;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// See the module's documentation.
+/// A stream whose writes fail when nothing of them was taken for a while.
 #[derive(Debug)]
-pub(super) struct Patient<S> {
+pub struct TimedWrites<S> {
     stream: S,
     patience: Duration,
     /// Runs while something waits to be taken.
@@ -19,8 +19,9 @@ pub(super) struct Patient<S> {
     is_waiting: bool,
 }
 
-impl<S> Patient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
+impl<S> TimedWrites<S> {
+    /// One whose other end may read nothing for so long.
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, limit: Box::pin(sleep(patience)), is_waiting: false }
     }
 
@@ -43,7 +44,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedWrites<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -53,7 +54,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,7 +99,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_reads_nothing_is_given_up() {
         let (near, _far) = tokio::io::duplex(100);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = TimedWrites::new(near, PATIENCE);
         let began = Instant::now();
         let failed = near.write_all(&[0; 1000]).await.expect_err("nobody reads");
         assert_eq!((failed.kind(), began.elapsed()), (io::ErrorKind::TimedOut, PATIENCE));
@@ -107,7 +108,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_reads_slowly_is_waited_for() {
         let (near, mut far) = tokio::io::duplex(100);
-        let mut near = Patient::new(near, PATIENCE);
+        let mut near = TimedWrites::new(near, PATIENCE);
         let reading = async {
             let mut some = [0; 50];
             for _ in 0..20 {

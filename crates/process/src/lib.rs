@@ -1,0 +1,5 @@
+//! What any of our processes is, whatever its role: gateway, agent or token service.
+//!
+//! A role says what is answered; what is the same in each role is here, once.
+
+pub mod doors;
