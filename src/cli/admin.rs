@@ -1,24 +1,22 @@
 //! Talking to a running gateway: one HTTP request to its control socket, or to its admin address,
-//! on a connection of its own.
-//!
-//! The pages are small, the server is ours, and nothing here is in a hurry, so a blocking socket
-//! and the few lines of HTTP below do it. Headers are skipped up to the empty line; the server
-//! closes the connection after the body.
+//! on a connection of its own. In HTTP/1.0, where the answer ends with the connection.
 
 pub(super) mod page;
 mod patience;
 
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringgate_process::client::{self, BlockingClient};
 use socket2::{Domain, SockAddr, Socket, Type};
-use zeroize::Zeroizing;
+use tokio::net;
 
-use self::patience::{ANSWER_WITHIN, LOOK_EVERY, Patient, Silence};
+use self::patience::{ANSWER_WITHIN, Silence};
 use super::{Failure, config_file};
 use crate::config::{self, Token, values};
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -193,49 +191,26 @@ impl Admin {
     /// Asks for something in which the process that was asked may end: `None` where it has ended
     /// without an answer.
     pub(super) fn ask_mortal(&self, path: &str) -> Result<Option<Answer>, Failure> {
-        let (mut stream, host) = self.connect().map_err(|why| self.unreachable(&why))?;
-        let sent = self.send(&mut stream, &host, "POST", path);
-        let mut answer = Vec::new();
-        let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-        if !answer.is_empty() {
-            let text = String::from_utf8_lossy(&answer);
-            return parse(&text).map(Some).ok_or_else(|| self.not_a_gateway());
-        }
-        match sent.and(received) {
-            Err(why) if !is_end(&why) => Err(self.unreachable(&why)),
-            _ => Ok(None),
+        match self.exchange("POST", path) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(why) if is_end(&why) => Ok(None),
+            Err(why) => Err(self.unanswered(&why)),
         }
     }
 
     /// Begins to read an answer that comes as it is made. Reading fails when nothing has come for
     /// [`ANSWER_WITHIN`].
     pub(super) fn stream(&self, path: &str) -> Result<Box<dyn BufRead>, Failure> {
-        let stream = self.connect().and_then(|(mut stream, host)| {
-            self.send(&mut stream, &host, "GET", path)?;
-            Ok(stream)
-        });
-        let mut answer = BufReader::new(stream.map_err(|why| self.unreachable(&why))?);
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            let mut line = String::new();
-            let len = answer.by_ref().take(HEAD_BYTES_MAX).read_line(&mut line);
-            if len.map_err(|why| self.unreachable(&why))? == 0 {
-                break;
-            }
-            head.push_str(&line);
+        let answer = self.begin("GET", path).map_err(|why| self.unanswered(&why))?;
+        let status = answer.status;
+        if status == 200 {
+            return Ok(Box::new(BufReader::new(answer)));
         }
-        match parse(&head) {
-            Some(Answer { status: 200, .. }) => Ok(Box::new(answer)),
-            Some(Answer { status, .. }) => {
-                let mut body = String::new();
-                let _ = answer.take(ANSWER_BYTES_MAX).read_to_string(&mut body);
-                Err(match status {
-                    400 | 404 => Failure::bad_input(body.trim_end()),
-                    _ => self.unexpected(status, &body),
-                })
-            }
-            None => Err(self.not_a_gateway()),
-        }
+        let (body, _) = answer.text(ANSWER_BYTES_MAX).unwrap_or_default();
+        Err(match status {
+            400 | 404 => Failure::bad_input(body.trim_end()),
+            _ => self.unexpected(status, &body),
+        })
     }
 
     /// How many bytes of names fit into the head of a request, as the gateway takes it there.
@@ -258,12 +233,18 @@ impl Admin {
     }
 
     fn ask(&self, method: &str, path: &str) -> Result<Answer, Failure> {
-        let text = self.exchange(method, path).map_err(|why| self.unreachable(&why))?;
-        parse(&text).ok_or_else(|| self.not_a_gateway())
+        self.exchange(method, path).map_err(|why| self.unanswered(&why))
     }
 
-    fn not_a_gateway(&self) -> Failure {
-        Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
+    fn unanswered(&self, why: &io::Error) -> Failure {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        if matches!(why.kind(), InvalidData | UnexpectedEof) {
+            return Failure::failed(format_args!(
+                "what answers at {} is not a gateway",
+                self.target
+            ));
+        }
+        self.unreachable(why)
     }
 
     fn unreachable(&self, why: &io::Error) -> Failure {
@@ -282,60 +263,50 @@ impl Admin {
         Failure::failed(format_args!("no gateway answers at {}: {why} ({hint})", self.target))
     }
 
-    fn exchange(&self, method: &str, path: &str) -> io::Result<String> {
-        let (mut stream, host) = self.connect()?;
-        // A server that refuses at once may have closed already; what it said is there to be read.
-        let sent = self.send(&mut stream, &host, method, path);
-        let mut answer = Vec::new();
-        let received = stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-        if answer.is_empty() {
-            sent?;
-            received?;
-        }
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+    fn exchange(&self, method: &str, path: &str) -> io::Result<Answer> {
+        let answer = self.begin(method, path)?;
+        Ok(Answer { status: answer.status, body: answer.text(ANSWER_BYTES_MAX)?.0 })
     }
 
-    /// A connection, and what its gateway is called.
-    fn connect(&self) -> io::Result<(Patient, String)> {
+    /// Sends a request; its answer is to be read.
+    fn begin(&self, method: &str, path: &str) -> io::Result<client::Answer> {
+        let host = match &self.target {
+            Target::Socket(_) => "localhost".to_owned(),
+            Target::Tcp(address) => address.to_string(),
+        };
+        let mut request = client::request(method, path, &host, String::new())?;
+        *request.version_mut() = hyper::Version::HTTP_10;
+        if let Some(token) = &self.token {
+            client::authorize(&mut request, token.as_str().as_bytes())?;
+        }
+        self.connect()?.ask(request)
+    }
+
+    fn connect(&self) -> io::Result<BlockingClient> {
         let place = self.target.to_string();
         match &self.target {
             Target::Socket(at) => {
                 let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-                // It bounds the wait for a place in a queue that is full, too.
+                // It bounds the wait for a place in a queue that is full.
                 socket.set_write_timeout(Some(ANSWER_WITHIN))?;
-                socket.set_read_timeout(Some(LOOK_EVERY))?;
                 socket.connect(&SockAddr::unix(at)?).map_err(|why| match why.kind() {
                     io::ErrorKind::WouldBlock => io::Error::other(Silence(format!(
                         "the process that holds {place} does not answer, and more commands wait for it than may"
                     ))),
                     _ => why,
                 })?;
-                Ok((Patient::local(UnixStream::from(socket), place), "localhost".to_owned()))
+                socket.set_nonblocking(true)?;
+                let patience = patience::with(&place, patience::holder(socket.as_fd()));
+                let stream = UnixStream::from(socket);
+                BlockingClient::open(patience, async || net::UnixStream::from_std(stream))
             }
             Target::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
-                stream.set_read_timeout(Some(LOOK_EVERY))?;
-                stream.set_write_timeout(Some(ANSWER_WITHIN))?;
-                Ok((Patient::new(stream, place), address.to_string()))
+                BlockingClient::open(patience::with(&place, None), async || {
+                    let connecting = net::TcpStream::connect(address);
+                    tokio::time::timeout(CONNECT_TIMEOUT, connecting).await?
+                })
             }
         }
-    }
-
-    fn send(
-        &self,
-        stream: &mut impl Write,
-        host: &str,
-        method: &str,
-        path: &str,
-    ) -> io::Result<()> {
-        let token = self.token.as_ref();
-        let token =
-            token.map(|it| Zeroizing::new(format!("Authorization: Bearer {}\r\n", it.as_str())));
-        let token = token.as_ref().map_or("", |line| line.as_str());
-        let head = Zeroizing::new(format!(
-            "{method} {path} HTTP/1.0\r\nHost: {host}\r\n{token}Content-Length: 0\r\n\r\n"
-        ));
-        stream.write_all(head.as_bytes())
     }
 }
 
@@ -345,20 +316,10 @@ fn is_end(why: &io::Error) -> bool {
     matches!(why.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// Status and body. HTTP/1.0 has neither chunks nor a connection that stays.
-fn parse(answer: &str) -> Option<Answer> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    Some(Answer { status, body: body.to_owned() })
-}
-
 /// `run_dir` where the config does not say.
 pub(super) const RUN_DIR_DEFAULT: &str = "/run/ringgate";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Far more than any line of our heads.
-const HEAD_BYTES_MAX: u64 = 8192;
 
 /// Far more than any page.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
@@ -366,16 +327,6 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn answers_are_taken_apart() {
-        let answer = parse("HTTP/1.0 422 Unprocessable Entity\r\na: b\r\n\r\nbody\r\n\r\nmore");
-        let expected = Answer { status: 422, body: "body\r\n\r\nmore".to_owned() };
-        assert_eq!(answer, Some(expected));
-        for other in ["", "SSH-2.0-OpenSSH_9.6\r\n", "HTTP/1.0 \r\n\r\n", "HTTP/1.0 200 OK\r\n"] {
-            assert_eq!(parse(other), None, "{other:?}");
-        }
-    }
 
     #[test]
     fn addresses_are_numbers() {

@@ -49,7 +49,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/trunk", "batch core io link os"),
     ("crates/worker", "batch core gate io os trunk"),
     ("crates/xdp", "batch os"),
-    ("loadgen", "batch client core impair io link os report"),
+    ("loadgen", "batch client core impair io link os process report"),
 ];
 
 /// What each part of the daemon, the core and the load generator may name of other parts and
@@ -77,18 +77,18 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/worker/src/handover", "os"),
     ("loadgen/src/attack", "batch core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
-    ("loadgen/src/measure", "core os report::hlog"),
-    ("loadgen/src/players", "batch client core impair measure os rng"),
+    ("loadgen/src/measure", "core os process::client report::hlog"),
+    ("loadgen/src/players", "batch client core impair measure os process::client rng"),
     ("loadgen/src/report", "measure report players::arrivals players::scenario"),
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch config confine control core fleet gate hold hosting io link membership os report state tokens trunk::agent worker"),
+    ("src/cli", "batch config confine control core fleet gate hold hosting io link membership os process::client report state tokens trunk::agent worker"),
     ("src/config", "core fleet gate::Front gate::Intake os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("src/confine", "os::process"),
     ("src/control", "batch config confine core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process::doors report state trunk worker"),
     ("src/hold", ""),
-    ("src/hosting", "config fleet gate::Allowed link::announce membership os trunk::agent"),
+    ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client trunk::agent"),
     ("src/main", "ringgate"),
     ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
 ];

@@ -2,4 +2,5 @@
 //!
 //! A role says what is answered; what is the same in each role is here, once.
 
+pub mod client;
 pub mod doors;

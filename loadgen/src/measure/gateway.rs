@@ -6,12 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use ringgate_process::client::{self, BlockingClient, Patience};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::measure::procfs::{self, ThreadCpu};
 
@@ -146,30 +148,25 @@ impl Gateway {
 }
 
 /// Asks for the metrics page. Any other page is no metrics.
-fn fetch(admin: &Admin) -> std::io::Result<String> {
-    match admin {
+fn fetch(admin: &Admin) -> io::Result<String> {
+    let (client, path, host) = match admin {
         Admin::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            exchange(stream, "/metrics", &address.to_string())
+            let connect = || TcpStream::connect(address);
+            let client = BlockingClient::open(Patience::of(PATIENCE), connect)?;
+            (client, "/metrics", address.to_string())
         }
         Admin::Control(path) => {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE_OF_NOW))?;
-            exchange(stream, "/metrics?as_of=now", "localhost")
+            let connect = || UnixStream::connect(path);
+            let client = BlockingClient::open(Patience::of(PATIENCE_OF_NOW), connect)?;
+            (client, "/metrics?as_of=now", "localhost".to_owned())
         }
+    };
+    let answer = client.ask(client::request("GET", path, &host, String::new())?)?;
+    let status = answer.status;
+    if status != 200 {
+        return Err(io::Error::other(format!("it answers with status {status} and no metrics")));
     }
-}
-
-fn exchange(mut stream: impl Read + Write, path: &str, host: &str) -> std::io::Result<String> {
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
-    let mut text = String::new();
-    stream.take(PAGE_BYTES_MAX).read_to_string(&mut text)?;
-    let status = text.lines().next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
-        return Err(std::io::Error::other(format!("it answers {status:?} and no metrics")));
-    }
-    Ok(text)
+    answer.text(PAGE_BYTES_MAX).map(|(page, _)| page)
 }
 
 /// Reads the Prometheus text format, as far as counters and gauges go. Samples of the same name are

@@ -1,7 +1,6 @@
 //! Where players get their connect tokens: minted here from a listener's key, handed in as files,
 //! or asked for at a token service.
 
-mod http;
 pub mod service;
 
 use std::collections::VecDeque;

@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,9 +20,10 @@ use base64::engine::general_purpose::STANDARD;
 use ringgate_core::netcode::ConnectToken;
 use ringgate_core::secret::Key;
 use ringgate_os::clock;
+use ringgate_process::client::{self, BlockingClient, Patience};
 use serde_json::{Map, Value};
-
-use super::http::Connection;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// Whom to ask, and for what.
 #[derive(Clone)]
@@ -207,7 +209,7 @@ struct Asker {
     shared: Arc<Shared>,
     /// Which service it asks.
     at: usize,
-    connection: Option<Connection>,
+    connection: Option<BlockingClient>,
 }
 
 impl Asker {
@@ -230,18 +232,19 @@ impl Asker {
         let service = request.services[self.at % request.services.len()];
         let connection = match self.connection.take() {
             Some(connection) => Ok(connection),
-            None => Connection::open(service),
+            None => open(service),
         };
         let body = Value::Object(body).to_string();
-        let answered = connection.and_then(|mut connection| {
-            let (status, text) = connection.post("/v1/tokens", &request.secret, &body)?;
-            Ok((connection, status, text))
+        let answered = connection.and_then(|connection| {
+            let answer = post(connection, service, &request.secret, body)?;
+            let status = answer.status;
+            answer.text(BODY_BYTES_MAX).map(|(text, connection)| (status, text, connection))
         });
-        let Ok((connection, status, text)) = answered else {
+        let Ok((status, text, connection)) = answered else {
             self.at += 1;
             return Err(Refused::ForNow);
         };
-        self.connection = connection.is_open().then_some(connection);
+        self.connection = connection;
         match status {
             200 => token(&text).map_err(Refused::ForGood),
             429 | 500.. => {
@@ -253,6 +256,27 @@ impl Asker {
             _ => Err(Refused::ForGood(format!("the token service answers {status}: {text}"))),
         }
     }
+}
+
+fn open(service: SocketAddr) -> io::Result<BlockingClient> {
+    BlockingClient::open(Patience::of(ANSWER_WITHIN), async || {
+        let stream = timeout(CONNECT_WITHIN, TcpStream::connect(service)).await??;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    })
+}
+
+fn post(
+    connection: BlockingClient,
+    service: SocketAddr,
+    secret: &str,
+    body: String,
+) -> io::Result<client::Answer> {
+    let mut request = client::request("POST", "/v1/tokens", &service.to_string(), body)?;
+    client::authorize(&mut request, secret.as_bytes())?;
+    let json = "application/json".parse().expect("a header's value");
+    request.headers_mut().insert("content-type", json);
+    connection.ask(request)
 }
 
 /// The token in an answer.
@@ -271,6 +295,9 @@ const AHEAD_MAX: usize = 64;
 /// A token that has no longer than this is not dialled with.
 const SPARE_S: u64 = 2;
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const BODY_BYTES_MAX: u64 = 64 << 10;
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
