@@ -31,7 +31,6 @@ mod listeners;
 mod main_loop;
 mod membership;
 mod metrics;
-mod notify;
 mod page;
 pub mod plan;
 mod query;
@@ -73,11 +72,11 @@ use keeper::Keeper;
 use listeners::Listeners;
 use main_loop::{ControlLoop, HandingOver, Postponed};
 use membership::Membership;
-pub(crate) use notify::Notifier;
 use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_state::SpentFiles;
 use ringgate_worker::handover::{Channel, Facts, Given, LeavingRow};
 use ringgate_worker::{Fleet, Ready};
@@ -221,7 +220,7 @@ impl Control {
             links.inherit(inherited.facts.has_links, &setup);
         }
         let listeners = Listeners::of(&setup, links);
-        let known = inherited.as_ref().map(|it| notify::Known {
+        let known = inherited.as_ref().map(|it| ServiceManager {
             notify: it.facts.notify.clone(),
             watchdog_us: it.facts.watchdog_us.clone(),
         });

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ringgate_fleet::keyspace::Name;
 use ringgate_os::{host, process};
+use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
 use ringgate_tokens::journal::Disk;
@@ -21,7 +22,6 @@ use super::{Failure, exit, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 use crate::confine::Calls;
-use crate::control::Notifier;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM

@@ -27,10 +27,9 @@ use tokio::sync::Notify;
 use super::access::{Right, Visitor};
 use super::fresh::{self, Rounds};
 use super::http::{JSON, as_json};
-use super::notify::{Known, Notifier};
 use super::query::{Query, wrong};
 use super::view::Reloads;
-use super::web::{self, For, Page, Pages, Reply, Site, Visit, text, typed};
+use super::web::{self, For, Page, Pages, Reply, Site, Visit, typed, verdict};
 use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
@@ -41,6 +40,7 @@ use reload::Live;
 use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 use ringgate_os::{process, wiping};
+use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::text::put;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -161,7 +161,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         agent: Arc::new(agent),
         live: Mutex::new(Live::new(config)),
         accepted,
-        notifier: Notifier::from_env(Known::default()),
+        notifier: Notifier::from_env(ServiceManager::default()),
         fleet: OnceLock::new(),
         news: Notify::new(),
         drain: Mutex::default(),
@@ -326,11 +326,8 @@ async fn round(shared: &Shared) -> Vec<String> {
 }
 
 async fn healthz(visit: Visit<Arc<Shared>>) -> Reply {
-    if visit.site.agent.is_healthy() {
-        Ok(text(StatusCode::OK, "ok\n"))
-    } else {
-        Err((StatusCode::SERVICE_UNAVAILABLE, "a thread has ended\n".to_owned()))
-    }
+    let is_healthy = visit.site.agent.is_healthy();
+    verdict(if is_healthy { Ok(()) } else { Err("a thread has ended".to_owned()) }, "")
 }
 
 /// Ready is an agent that a gateway has let in, and that does not end.
@@ -342,9 +339,9 @@ async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
         "no gateway is connected"
     } else {
         let detail = shared.fleet.get().map(|it| pages::detail(&it.status())).unwrap_or_default();
-        return Ok(text(StatusCode::OK, format!("ok\n{detail}")));
+        return verdict(Ok(()), &detail);
     };
-    Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")))
+    verdict(Err(why.to_owned()), "")
 }
 
 async fn show_status(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {

@@ -18,7 +18,9 @@ use super::query::Query;
 use super::reload::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
-use super::web::{self, For, Page, Pages, Refusal, Reply, Response, Site, Visit, text, typed};
+use super::web::{
+    self, For, Page, Pages, Refusal, Reply, Response, Site, Visit, text, typed, verdict,
+};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
@@ -294,14 +296,6 @@ impl AdminState {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| stopping())?;
         answer.await.map_err(|_| stopping())
-    }
-}
-
-/// `detail` is what is worth knowing either way, as lines.
-fn verdict(verdict: Result<(), String>, detail: &str) -> Reply {
-    match verdict {
-        Ok(()) => Ok(text(StatusCode::OK, format!("ok\n{detail}"))),
-        Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{detail}"))),
     }
 }
 

@@ -18,7 +18,6 @@ use super::handover::{Program, address_of};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::Membership;
-use super::notify::Notifier;
 use super::reload::{self, Next, Outcome};
 use super::view::View;
 use super::wakes::{Event, Events};
@@ -27,6 +26,7 @@ use crate::config::{Config, LoadError};
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::clock;
 use ringgate_os::stored::Store;
+use ringgate_process::systemd::Notifier;
 use ringgate_worker::handover::Channel;
 use ringgate_worker::{Fleet, Opened};
 

@@ -148,6 +148,14 @@ fn other_method<S>(page: &Page<S>) -> Response {
     response
 }
 
+/// What a page of health answers. `detail` is what is worth knowing either way, as lines.
+pub(super) fn verdict(verdict: Result<(), String>, detail: &str) -> Reply {
+    match verdict {
+        Ok(()) => Ok(text(StatusCode::OK, format!("ok\n{detail}"))),
+        Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n{detail}"))),
+    }
+}
+
 /// An answer in words.
 pub(super) fn text(status: StatusCode, text: impl Into<Body>) -> Response {
     typed(status, "text/plain; charset=utf-8", text)

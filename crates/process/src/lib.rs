@@ -4,3 +4,4 @@
 
 pub mod client;
 pub mod doors;
+pub mod systemd;

@@ -11,35 +11,36 @@ use std::time::Duration;
 use ringgate_os::clock;
 
 /// Where messages go.
-pub(crate) struct Notifier {
+#[derive(Debug)]
+pub struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
     watchdog: Option<Duration>,
     /// Where the socket is, and `WATCHDOG_USEC`: for the process after this one.
-    known: Known,
+    known: ServiceManager,
 }
 
 /// What a service manager says in the environment, or the process before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub struct ServiceManager {
     /// `NOTIFY_SOCKET`.
-    pub(super) notify: Option<String>,
+    pub notify: Option<String>,
     /// `WATCHDOG_USEC`, if the watchdog is this process's.
-    pub(super) watchdog_us: Option<String>,
+    pub watchdog_us: Option<String>,
 }
 
 impl Notifier {
     /// As the environment of this process says.
-    pub(crate) fn own() -> Self {
-        Self::from_env(Known::default())
+    pub fn own() -> Self {
+        Self::from_env(ServiceManager::default())
     }
 
-    /// As the environment of this process says, or the process before it.
-    pub(super) fn from_env(before: Known) -> Self {
+    /// As the environment of this process says, or else the process before it.
+    pub fn from_env(before: ServiceManager) -> Self {
         let of = |name: &str| std::env::var(name).ok();
-        Self::of(Known::of(of, std::process::id(), before))
+        Self::of(ServiceManager::of(of, std::process::id(), before))
     }
 
-    fn of(known: Known) -> Self {
+    fn of(known: ServiceManager) -> Self {
         Self {
             socket: known.notify.as_deref().and_then(connect),
             watchdog: known.watchdog_us.as_deref().and_then(interval),
@@ -48,44 +49,44 @@ impl Notifier {
     }
 
     /// For the process after this one, which may be started where the manager says nothing.
-    pub(super) const fn known(&self) -> &Known {
+    pub const fn known(&self) -> &ServiceManager {
         &self.known
     }
 
     /// How often [`alive`](Self::alive) wants to be called.
-    pub(super) fn watchdog(&self) -> Option<Duration> {
+    pub fn watchdog(&self) -> Option<Duration> {
         self.socket.as_ref().and(self.watchdog)
     }
 
     /// The daemon serves, or serves again after a reload.
-    pub(crate) fn ready(&self) {
+    pub fn ready(&self) {
         self.send("READY=1\nSTATUS=serving");
     }
 
     /// Another process is the daemon from now on.
-    pub(super) fn handed_over(&self, pid: u32) {
+    pub fn handed_over(&self, pid: u32) {
         self.send(&format!("MAINPID={pid}"));
     }
 
     /// This process is.
-    pub(super) fn taken_over(&self) {
+    pub fn taken_over(&self) {
         let pid = std::process::id();
         self.send(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving\nWATCHDOG=1"));
     }
 
     /// The config is being read again; [`ready`](Self::ready) follows.
-    pub(super) fn reloading(&self) {
+    pub fn reloading(&self) {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", clock::monotonic_us()));
     }
 
     /// The daemon drains and will be gone after this time at the latest.
-    pub(crate) fn stopping(&self, within: Duration) {
+    pub fn stopping(&self, within: Duration) {
         let extend_us = (within + STOP_MARGIN).as_micros();
         self.send(&format!("STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC={extend_us}"));
     }
 
     /// The workers turn.
-    pub(super) fn alive(&self) {
+    pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
@@ -96,7 +97,7 @@ impl Notifier {
     }
 }
 
-impl Known {
+impl ServiceManager {
     /// What stands in the environment comes first: whoever started this process has put it there.
     fn of(environment: impl Fn(&str) -> Option<String>, pid: u32, before: Self) -> Self {
         let is_ours = environment("WATCHDOG_PID").is_none_or(|it| it == pid.to_string());
@@ -134,7 +135,8 @@ mod tests {
     use super::*;
 
     fn said_to(name: &str, listener: &UnixDatagram) -> Vec<String> {
-        let notifier = Notifier::of(Known { notify: Some(name.to_owned()), watchdog_us: None });
+        let notifier =
+            Notifier::of(ServiceManager { notify: Some(name.to_owned()), watchdog_us: None });
         notifier.reloading();
         notifier.ready();
         notifier.stopping(Duration::from_secs(30));
@@ -168,12 +170,12 @@ mod tests {
 
     #[test]
     fn a_process_that_root_has_started_serves_the_same_manager_as_the_one_before() {
-        let known = |notify: &str, us: &str| Known {
+        let known = |notify: &str, us: &str| ServiceManager {
             notify: Some(notify.to_owned()),
             watchdog_us: Some(us.to_owned()),
         };
         let before = || known("/run/systemd/notify", "30000000");
-        assert_eq!(Known::of(|_| None, 7, before()), before());
+        assert_eq!(ServiceManager::of(|_| None, 7, before()), before());
         let environment = |watchdog_pid: &'static str| {
             move |name: &str| {
                 let value = match name {
@@ -184,15 +186,15 @@ mod tests {
                 Some(value.to_owned())
             }
         };
-        assert_eq!(Known::of(environment("7"), 7, before()), known("@other", "5000000"));
-        let others = Known::of(environment("8"), 7, Known::default());
-        assert_eq!(others, Known { notify: Some("@other".to_owned()), watchdog_us: None });
+        assert_eq!(ServiceManager::of(environment("7"), 7, before()), known("@other", "5000000"));
+        let others = ServiceManager::of(environment("8"), 7, ServiceManager::default());
+        assert_eq!(others, ServiceManager { notify: Some("@other".to_owned()), watchdog_us: None });
     }
 
     #[test]
     fn nobody_listens_without_a_socket() {
         let watchdog_us = Some("3000000".to_owned());
-        let notifier = Notifier::of(Known { notify: None, watchdog_us });
+        let notifier = Notifier::of(ServiceManager { notify: None, watchdog_us });
         notifier.ready();
         assert_eq!(notifier.watchdog(), None);
         assert_eq!(interval("3000000"), Some(Duration::from_millis(1500)));
