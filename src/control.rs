@@ -202,15 +202,14 @@ impl Control {
         let before = inherited.as_ref().and_then(Inherited::admin);
         let bind = |admin: &Admin| {
             let bound = runtime.block_on(async {
-                match before {
+                let listener = match before {
                     Some((fd, address)) if is_at(admin.bind, address) => door::adopt_tcp(fd),
                     _ => door::bind_tcp(admin.bind),
-                }
+                };
+                let listener = TcpListener::from_std(listener?)?;
+                listener.local_addr().map(|address| (listener, address))
             });
-            let bound = bound.and_then(|listener| Ok((listener.local_addr()?, listener)));
-            bound
-                .map(|(address, listener)| (listener, address))
-                .map_err(|why| format!("cannot serve the admin address {}: {why}", admin.bind))
+            bound.map_err(|why| format!("cannot serve the admin address {}: {why}", admin.bind))
         };
         let admin = config.admin.as_ref().map(bind).transpose()?;
         let pages = http::pages(Arc::clone(&view), sender.clone());

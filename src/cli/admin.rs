@@ -238,13 +238,10 @@ impl Admin {
 
     fn unanswered(&self, why: &io::Error) -> Failure {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
-        if matches!(why.kind(), InvalidData | UnexpectedEof) {
-            return Failure::failed(format_args!(
-                "what answers at {} is not a gateway",
-                self.target
-            ));
+        if !matches!(why.kind(), InvalidData | UnexpectedEof) {
+            return self.unreachable(why);
         }
-        self.unreachable(why)
+        Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
     }
 
     fn unreachable(&self, why: &io::Error) -> Failure {
@@ -274,11 +271,9 @@ impl Admin {
             Target::Socket(_) => "localhost".to_owned(),
             Target::Tcp(address) => address.to_string(),
         };
-        let mut request = client::request(method, path, &host, String::new())?;
+        let token = self.token.as_ref().map(|it| it.as_str().as_bytes());
+        let mut request = client::request(method, path, &host, token, String::new())?;
         *request.version_mut() = hyper::Version::HTTP_10;
-        if let Some(token) = &self.token {
-            client::authorize(&mut request, token.as_str().as_bytes())?;
-        }
         self.connect()?.ask(request)
     }
 

@@ -58,21 +58,17 @@ where
     });
 }
 
-/// Binds the TCP door. What a reader leaves unread waits in a small buffer of the kernel.
-pub(super) fn bind_tcp(address: std::net::SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::from_std(bound_tcp(address)?)
-}
-
-/// The same before there is a runtime.
-pub(super) fn bound_tcp(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
+/// Binds the TCP door. What a reader leaves unread waits in a small buffer of the kernel. There
+/// need be no runtime yet.
+pub(super) fn bind_tcp(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
     doors::bind(address, |socket| socket.set_send_buffer_size(SEND_BUFFER_BYTES))
 }
 
 /// The same as another process has bound it.
-pub(super) fn adopt_tcp(fd: &OwnedFd) -> io::Result<TcpListener> {
+pub(super) fn adopt_tcp(fd: &OwnedFd) -> io::Result<std::net::TcpListener> {
     let socket = std::net::TcpListener::from(fd.try_clone()?);
     socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket)
+    Ok(socket)
 }
 
 const TCP: DoorLimits = DoorLimits {

@@ -72,7 +72,7 @@ pub struct Settings {
 
 /// Binds an admin address.
 pub fn bind_admin(address: SocketAddr) -> io::Result<StdTcpListener> {
-    door::bound_tcp(address)
+    door::bind_tcp(address)
 }
 
 /// A control plane that serves once it is told to.

@@ -22,7 +22,7 @@ pub(super) async fn body(url: &Url) -> io::Result<bytes::Bytes> {
 
 async fn ask(url: &Url) -> io::Result<Response<Incoming>> {
     let Url { address, path } = url;
-    let mut request = client::request("GET", path, &address.to_string(), String::new())?;
+    let mut request = client::request("GET", path, &address.to_string(), None, String::new())?;
     *request.version_mut() = Version::HTTP_10;
     let headers = request.headers_mut();
     headers.insert(USER_AGENT, HeaderValue::from_static("ringgate"));

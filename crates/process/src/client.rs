@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -15,19 +15,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// A request of this method for this path, to a server that is called like this.
-pub fn request(method: &str, path: &str, host: &str, body: String) -> io::Result<Request<String>> {
-    let made = Request::builder().method(method).uri(path).header(header::HOST, host).body(body);
-    made.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))
-}
-
-/// Has a request show a secret.
-pub fn authorize(request: &mut Request<String>, secret: &[u8]) -> io::Result<()> {
-    let mut shown = HeaderValue::from_bytes(&[b"Bearer ", secret].concat())
-        .map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
-    shown.set_sensitive(true);
-    request.headers_mut().insert(header::AUTHORIZATION, shown);
-    Ok(())
+/// A request of this method for this path, to a server that is called like this, with a secret
+/// where it takes one.
+pub fn request(
+    method: &str,
+    path: &str,
+    host: &str,
+    secret: Option<&[u8]>,
+    body: String,
+) -> io::Result<Request<String>> {
+    let mut made = Request::builder().method(method).uri(path).header(header::HOST, host);
+    if let Some(secret) = secret {
+        made = made.header(header::AUTHORIZATION, [b"Bearer ", secret].concat());
+    }
+    made.body(body).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 /// A connection, for requests of which each follows the answer of the one before.
@@ -56,13 +57,8 @@ pub async fn body(answer: Response<Incoming>, bytes_max: usize) -> io::Result<By
         let status = answer.status().as_u16();
         return Err(io::Error::other(format!("the answer has status {status}")));
     }
-    match Limited::new(answer.into_body(), bytes_max).collect().await {
-        Ok(whole) => Ok(whole.to_bytes()),
-        Err(why) if why.is::<LengthLimitError>() => {
-            Err(io::Error::other(format!("the answer has over {bytes_max} bytes")))
-        }
-        Err(why) => Err(why.downcast().map_or_else(io::Error::other, |why| as_io(*why))),
-    }
+    let whole = Limited::new(answer.into_body(), bytes_max).collect().await;
+    whole.map(Collected::to_bytes).map_err(io::Error::other)
 }
 
 /// How long a server may be silent.
@@ -142,8 +138,7 @@ impl Answer {
         if self.by_ref().take(bytes_max + 1).read_to_end(&mut bytes)? as u64 > bytes_max {
             return Err(io::Error::other(format!("the answer has over {bytes_max} bytes")));
         }
-        let text = String::from_utf8(bytes)
-            .unwrap_or_else(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok((text, Some(self.client).filter(|it| !it.sender.is_closed())))
     }
 }
@@ -211,7 +206,7 @@ mod tests {
     }
 
     fn get(path: &str) -> Request<String> {
-        request("GET", path, "t", String::new()).expect("a request")
+        request("GET", path, "t", None, String::new()).expect("a request")
     }
 
     fn client(server: SocketAddr) -> BlockingClient {
@@ -254,9 +249,9 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nb",
         ]);
-        let mut first = get("/first");
-        authorize(&mut first, b"secret").expect("it is a word");
-        assert!(authorize(&mut first, b"two\nlines").is_err());
+        let with = |secret| request("GET", "/first", "t", Some(secret), String::new());
+        let first = with(b"secret").expect("a request");
+        assert!(with(b"a\nb").is_err(), "two lines");
         let (text, client) = client(server).ask(first).expect("it answers").text(9).expect("read");
         let second = client.expect("it is open").ask(get("/second")).expect("it answers");
         let (more, closed) = second.text(9).expect("read");

@@ -111,21 +111,17 @@ impl Counters {
         (standing, held): (Standing, &HeldBack),
         keeps_promises: bool,
     ) -> String {
-        let mut text = String::new();
+        let (mut text, door) = (String::new(), &self.door);
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
             ("places_total", "Places that were given without a token.", &self.places),
             ("repeats_total", "Requests that were answered from the memory.", &self.repeats),
-            ("connections_total", "Connections that were taken.", &self.door.connections),
-            (
-                "connections_evicted_total",
-                "Connections that made room for others.",
-                &self.door.evicted,
-            ),
+            ("connections_total", "Connections that were taken.", &door.connections),
+            ("connections_evicted_total", "Connections that made room for others.", &door.evicted),
             (
                 "connections_refused_total",
                 "Connections that found every place taken by a request that was being served.",
-                &self.door.crowded_out,
+                &door.crowded_out,
             ),
             ("handshakes_failed_total", "TLS handshakes that failed.", &self.handshakes_failed),
             ("slot_decisions_total", "Decisions about slots that were written.", &self.decisions),

@@ -161,7 +161,7 @@ fn fetch(admin: &Admin) -> io::Result<String> {
             (client, "/metrics?as_of=now", "localhost".to_owned())
         }
     };
-    let answer = client.ask(client::request("GET", path, &host, String::new())?)?;
+    let answer = client.ask(client::request("GET", path, &host, None, String::new())?)?;
     let status = answer.status;
     if status != 200 {
         return Err(io::Error::other(format!("it answers with status {status} and no metrics")));

@@ -272,8 +272,8 @@ fn post(
     secret: &str,
     body: String,
 ) -> io::Result<client::Answer> {
-    let mut request = client::request("POST", "/v1/tokens", &service.to_string(), body)?;
-    client::authorize(&mut request, secret.as_bytes())?;
+    let (host, secret) = (service.to_string(), Some(secret.as_bytes()));
+    let mut request = client::request("POST", "/v1/tokens", &host, secret, body)?;
     let json = "application/json".parse().expect("a header's value");
     request.headers_mut().insert("content-type", json);
     connection.ask(request)
