@@ -225,6 +225,14 @@ fn gathers(text: &mut Text, snapshot: &Snapshot<'_>) {
     each_worker(snapshot, |worker, report| {
         delay.sample(&[("worker", worker)], seconds(report.gathers.delay_ns));
     });
+    let mut cost = text.family(
+        "ringgate_worker_sleep_cost_seconds",
+        Kind::Gauge,
+        "What a wait on purpose costs a worker of its processor time, as it was of late; 0 until one was measured.",
+    );
+    each_worker(snapshot, |worker, report| {
+        cost.sample(&[("worker", worker)], seconds(report.gathers.sleep_cost_ns));
+    });
     let mut waits = text.family(
         "ringgate_gathers_total",
         Kind::Counter,

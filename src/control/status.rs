@@ -103,6 +103,10 @@ struct Worker {
     cipher: &'static str,
     report_age_ms: u64,
     turns: u64,
+    /// From one look to the next while it waits for more; 0 while it is woken by what arrives.
+    gather_delay_us: u64,
+    /// What such a wait costs of its processor time; 0 until one was measured.
+    sleep_cost_us: u64,
     sessions: u64,
     pending: u64,
     datagrams_in: u64,
@@ -293,6 +297,8 @@ fn workers(snapshot: &Snapshot<'_>) -> Vec<Worker> {
             cipher: snapshot.facts.cipher,
             report_age_ms: snapshot.now_ns.saturating_sub(report.at_ns) / NS_PER_MS,
             turns: report.turns,
+            gather_delay_us: report.gathers.delay_ns / 1000,
+            sleep_cost_us: report.gathers.sleep_cost_ns / 1000,
             sessions: report.counters.sessions,
             pending: report.counters.pending,
             datagrams_in: report.counters.datagrams_in,

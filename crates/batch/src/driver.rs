@@ -169,4 +169,8 @@ pub struct IoStats {
     pub kernel_drops: u64,
     /// Receive errors that carried no datagram, and processes turned away for want of a descriptor.
     pub rx_errors: u64,
+    /// Waits on purpose ([`Wait::Gather`]) whose cost was measured.
+    pub sleeps_measured: u64,
+    /// What those cost of the thread's processor time, with the wake-up.
+    pub sleeps_cpu_ns: u64,
 }

@@ -12,7 +12,7 @@ use crate::mail::{Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Found, Pace, Rules};
 use crate::setup::LinkKind;
-use ringgate_batch::{Batches, Clock, Driver, IoEvent, Moment, Port, RxBatch, Wait};
+use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxBatch, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
 
@@ -29,6 +29,8 @@ pub struct Body {
     ended: Moment,
     pace: Pace,
     gathers: Gathers,
+    /// Of the driver's sleeps, those that the pace knows of: how many were measured, and their cost.
+    known_sleeps: (u64, u64),
 }
 
 /// What a worker has waited on purpose.
@@ -40,6 +42,9 @@ pub struct Gathers {
     pub count: u64,
     /// How long, all together.
     pub waited_ns: u64,
+    /// What one of them costs of the worker's processor time, as it was of late; 0 until the first
+    /// was measured.
+    pub sleep_cost_ns: u64,
 }
 
 /// A wait on purpose that is over.
@@ -115,6 +120,7 @@ impl Body {
             ended: Moment::default(),
             pace: Pace::new(BatchDelay::OFF, pace, now_ns),
             gathers: Gathers::default(),
+            known_sleeps: (0, 0),
         }
     }
 
@@ -140,7 +146,8 @@ impl Body {
 
     /// What was waited on purpose.
     pub const fn gathers(&self) -> Gathers {
-        Gathers { delay_ns: self.pace.chosen_ns(), ..self.gathers }
+        let (delay_ns, sleep_cost_ns) = (self.pace.chosen_ns(), self.pace.sleep_cost_ns());
+        Gathers { delay_ns, sleep_cost_ns, ..self.gathers }
     }
 
     /// How long the driver may wait in the next turn: until a timer is due or `until_ns`, and not
@@ -202,6 +209,9 @@ impl Body {
         self.reaped_ns = reaped.mono_ns;
         self.turns += 1;
         let gathered = self.end_gathering(wait, reaped);
+        if gathered.is_some() {
+            self.note_sleep_cost(driver.stats());
+        }
         note_queueing(driver.rx(), around, reaped, gathered.as_ref());
         let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
         let is_idle = self.decide(driver, around, now, gathered.is_some());
@@ -223,6 +233,16 @@ impl Body {
         self.gathers.count += 1;
         self.gathers.waited_ns += ns;
         Some(Gathered { from, ns })
+    }
+
+    /// Tells the pace what sleeps that the driver has measured since have cost.
+    fn note_sleep_cost(&mut self, stats: IoStats) {
+        let IoStats { sleeps_measured, sleeps_cpu_ns, .. } = stats;
+        let (known, known_ns) = self.known_sleeps;
+        if let Some(mean_ns) = (sleeps_cpu_ns - known_ns).checked_div(sleeps_measured - known) {
+            self.pace.note_sleep_cost(mean_ns);
+            self.known_sleeps = (sleeps_measured, sleeps_cpu_ns);
+        }
     }
 
     /// The gate's turn, mail first. Returns whether no datagram had arrived.

@@ -21,6 +21,7 @@ mod errno;
 mod error;
 mod events;
 pub mod filter;
+mod gather;
 mod interface;
 mod mmsg;
 mod open;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use super::bell::Bell;
 use super::error::{StartError, Step};
 use super::events::Reserve;
+use super::gather::Sleeper;
 use super::interface::{Interface, SocketKind};
 use super::options::DriverOptions;
 use super::receive::{self, Arrival, Next};
@@ -49,6 +50,7 @@ pub(super) struct Mmsg {
     awaited: Vec<libc::pollfd>,
     /// What else ends a wait.
     beside: Option<RawFd>,
+    sleeper: Sleeper,
     stats: IoStats,
 }
 
@@ -81,6 +83,7 @@ impl Mmsg {
             ready: Vec::with_capacity(64),
             awaited: Vec::new(),
             beside: None,
+            sleeper: Sleeper::default(),
             stats: IoStats::default(),
         };
         Ok((driver, batch))
@@ -293,8 +296,7 @@ impl Interface for Mmsg {
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         self.slots.assert_owns(rx);
         if let Wait::Gather(time) = wait {
-            self.stats.syscalls += 1;
-            self.bell.wait(time)?;
+            self.sleeper.sleep(&self.bell, time, &mut self.stats)?;
         }
         rx.clear();
         self.lent = [0; 2];

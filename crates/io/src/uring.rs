@@ -50,6 +50,7 @@ use super::bell::Bell;
 use super::error::{StartError, Step};
 use super::events;
 use super::events::Reserve;
+use super::gather::Sleeper;
 use super::interface::{Interface, SocketKind};
 use super::options::DriverOptions;
 use super::receive::{self, Next};
@@ -87,6 +88,7 @@ pub(super) struct Uring {
     /// Slots that the batch has.
     lent: Vec<(SlotSize, u16)>,
     sender: Sender,
+    sleeper: Sleeper,
     stats: IoStats,
     /// Nothing is asked for again, and nobody is accepted: see `Driver::let_go`.
     is_letting_go: bool,
@@ -147,6 +149,7 @@ impl Uring {
             beside_is_polled: false,
             lent: Vec::new(),
             sender: Sender::default(),
+            sleeper: Sleeper::default(),
             stats: IoStats::default(),
             is_letting_go: false,
         };
@@ -296,13 +299,6 @@ impl Uring {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         Ok(())
-    }
-
-    /// Sleeps outside of the ring, where what completes in it wakes nobody: sockets that are armed
-    /// are as quiet as those that are drained.
-    fn gather(&mut self, time: Duration) -> io::Result<()> {
-        self.stats.syscalls += 1;
-        self.bell.wait(time)
     }
 
     fn reap(&mut self, rx: &mut RxBatch) {
@@ -537,7 +533,9 @@ impl Interface for Uring {
         self.slots.assert_owns(rx);
         self.ring.enable()?;
         if let Wait::Gather(time) = wait {
-            self.gather(time)?;
+            // Outside of the ring, where what completes in it wakes nobody: sockets that are armed
+            // are as quiet as those that are drained.
+            self.sleeper.sleep(&self.bell, time, &mut self.stats)?;
         }
         rx.clear();
         self.take_slots_back();

@@ -24,8 +24,9 @@ impl Counted {
         let (before, now) = (self.numbers(), now.numbers());
         let sum: [u64; COUNT] = std::array::from_fn(|at| before[at] + now[at]);
         let sum = Self::of(&sum);
-        // Not a count: what is chosen now.
-        Self { gathers: Gathers { delay_ns: gathers.delay_ns, ..sum.gathers }, ..sum }
+        // No counts: what is so now.
+        let Gathers { delay_ns, sleep_cost_ns, .. } = gathers;
+        Self { gathers: Gathers { delay_ns, sleep_cost_ns, ..sum.gathers }, ..sum }
     }
 
     /// In an order that does not change: new ones come last.
@@ -45,8 +46,11 @@ impl Counted {
             cq_overflows,
             kernel_drops,
             rx_errors,
+            // Of this process: what a sleep costs is measured anew.
+            sleeps_measured: _,
+            sleeps_cpu_ns: _,
         } = self.io;
-        let Gathers { delay_ns: _, count, waited_ns } = self.gathers;
+        let Gathers { delay_ns: _, count, waited_ns, sleep_cost_ns: _ } = self.gathers;
         let first = [
             waits,
             syscalls,
@@ -90,9 +94,10 @@ impl Counted {
             cq_overflows: next(),
             kernel_drops: next(),
             rx_errors: next(),
+            ..IoStats::default()
         };
         let turns = next();
-        let gathers = Gathers { delay_ns: 0, count: next(), waited_ns: next() };
+        let gathers = Gathers { count: next(), waited_ns: next(), ..Gathers::default() };
         let dropped = next();
         let card = CardCounts::of(std::array::from_fn(|_| next()));
         Self { io, turns, gathers, dropped, card }
@@ -111,10 +116,10 @@ mod tests {
         let numbers: Vec<u64> = (1..=COUNT as u64).collect();
         let counted = Counted::of(&numbers);
         assert_eq!(counted.numbers().to_vec(), numbers);
-        let gathers = Gathers { delay_ns: 9, count: 1, waited_ns: 2 };
+        let gathers = Gathers { delay_ns: 9, count: 1, waited_ns: 2, sleep_cost_ns: 8 };
         let sum = counted.and(counted.io, 3, gathers);
         assert_eq!((sum.io.waits, sum.io.rx_errors, sum.turns, sum.dropped), (2, 28, 18, 18));
-        assert_eq!(sum.gathers, Gathers { delay_ns: 9, count: 17, waited_ns: 19 });
+        assert_eq!(sum.gathers, Gathers { count: 17, waited_ns: 19, ..gathers });
         let older = Counted::of(&numbers[..3]);
         assert_eq!((older.io.rx_datagrams, older.io.rx_bytes, older.turns), (3, 0, 0));
     }

@@ -272,7 +272,7 @@ impl Arriving<'_> {
             let counted = Counted::of(counted(arrival.index));
             let none = CardGiven::default();
             let card = given.cards.get(usize::from(arrival.index)).unwrap_or(&none);
-            let (mut worker, arrived) = arrival.finish(plan, &setup, clock, counted, card)?;
+            let (mut worker, arrived) = arrival.finish(plan, &setup, clock, &counted, card)?;
             worker.tell_taken_over(u32::try_from(generation).unwrap_or(u32::MAX));
             Ok((worker, arrived))
         })?;
@@ -406,7 +406,7 @@ impl Arrival {
         plan: &Plan,
         setup: &Setup,
         clock: Clock,
-        counted: Counted,
+        counted: &Counted,
         card: &CardGiven,
     ) -> Result<(Worker, Arrived), String> {
         let Self { index, shell, mut driver, import, players, mut seat, .. } = self;
@@ -421,7 +421,7 @@ impl Arrival {
         }
         // Up to here the predecessor has heard of them.
         driver.forget_drops();
-        let parts = Parts { index, driver, gate, players, counted, seat };
+        let parts = Parts { index, driver, gate, players, counted: *counted, seat };
         let mut worker = Worker::new(shell, parts, clock, plan.spin);
         // Whoever looks before its first turn should see that counters go on.
         worker.publish();

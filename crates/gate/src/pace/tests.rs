@@ -353,3 +353,49 @@ fn nothing_is_computed_while_nobody_plays_and_the_rate_is_right_afterwards() {
     assert!((40_000.0..80_000.0).contains(&trial.pace.rate), "{:?}", trial.pace);
     assert!(trial.waits());
 }
+
+/// The delay at a rate, in microseconds, where a sleep costs so much; 0 where it does not wait.
+fn chosen_us(rate: u64, sleep_cost_ns: u64) -> u64 {
+    let mut trial = Trial::new(AUTO, ROOM);
+    for _ in 0..100 {
+        trial.pace.note_sleep_cost(sleep_cost_ns);
+    }
+    trial.spread(rate, 100).pace.chosen_ns() / 1000
+}
+
+#[test]
+fn where_sleeps_are_dear_a_worker_looks_as_often_as_a_tenth_of_its_core_allows() {
+    for (rate, at_least, at_most) in [(20_000, 180, 190), (60_000, 170, 180), (100_000, 150, 165)] {
+        let dear = chosen_us(rate, 20_000);
+        assert!((at_least..=at_most).contains(&dear), "{rate}: {dear}");
+        for cost_us in [10, 13, 15] {
+            let us = chosen_us(rate, cost_us * 1000);
+            assert!((cost_us * 10 - 1..=at_most).contains(&us), "{rate}, {cost_us}: {us}");
+        }
+    }
+}
+
+#[test]
+fn where_sleeps_are_cheap_their_cost_changes_nothing_and_at_low_rates_it_never_does() {
+    for rate in [20_000, 60_000, 100_000, 300_000] {
+        assert_eq!(chosen_us(rate, 2500), chosen_us(rate, 0), "{rate}");
+    }
+    for rate in [1000, 5000, 9000, 12_000] {
+        assert_eq!(chosen_us(rate, 20_000), chosen_us(rate, 0), "{rate}");
+    }
+}
+
+#[test]
+fn one_sleep_in_which_the_kernel_did_other_work_changes_little() {
+    let mut pace = Pace::new(AUTO, Rules::new(ROOM), 0);
+    assert_eq!(pace.sleep_cost_ns(), 0, "none was measured");
+    for _ in 0..100 {
+        pace.note_sleep_cost(3000);
+    }
+    pace.note_sleep_cost(5_000_000);
+    assert!((3000..3400).contains(&pace.sleep_cost_ns()), "{}", pace.sleep_cost_ns());
+    for _ in 0..200 {
+        pace.note_sleep_cost(20_000);
+    }
+    assert!(pace.sleep_cost_ns() > 19_000, "{}", pace.sleep_cost_ns());
+}
