@@ -107,6 +107,7 @@ fn hand_over() -> [Masked; 2] {
 
 /// Without optimisation each move leaves a copy in the frame that it is made in, which tells
 /// nothing of what ships. What ships is searched with its stacks by the process tests of keys.
+#[expect(clippy::large_stack_arrays, reason = "what lay there is to be overwritten")]
 #[inline(never)]
 fn overwrite_the_stack() {
     std::hint::black_box(&mut [0_u8; 1 << 19]);
