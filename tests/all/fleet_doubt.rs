@@ -207,7 +207,7 @@ fn an_etcd_that_went_back_drains_and_bans_nobody() {
     });
     let said = operator.does(&["keys", "rotate", "eu", "--wait"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert!(said.stderr.contains("tokens-1 holds back"), "{}", said.stderr);
+    assert!(said.stdout.contains("tokens-1 holds back"), "{}", said.stdout);
     second.ended();
     wait_for("its drain", || (daemon.status()["backends"][0]["intake"] == "nobody").then_some(()));
     assert!(daemon.status()["fleet"]["doubt"]["number"].is_u64(), "nobody has confirmed");

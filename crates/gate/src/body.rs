@@ -29,7 +29,7 @@ pub struct Body {
     ended: Moment,
     pace: Pace,
     gathers: Gathers,
-    /// Of the driver's sleeps, those that the pace knows of: how many were measured, and their cost.
+    /// Of the driver's sleeps that were measured, those that the pace knows of, and their cost.
     known_sleeps: (u64, u64),
 }
 

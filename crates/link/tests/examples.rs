@@ -40,8 +40,8 @@ impl Linked {
         Self { game, folder, socket }
     }
 
-    /// Takes the hello, welcomes, and has a player come in.
-    fn let_in(&self) {
+    /// Takes the hello, welcomes, and has a player come in, who may get messages.
+    fn let_in(&self, delivers: bool) {
         let hello = self.receive();
         let Some(Ok(ToGateway::Hello(hello))) = ToGateway::read(&hello).next() else {
             panic!("no hello: {hello:?}")
@@ -54,7 +54,7 @@ impl Linked {
             address: "203.0.113.9:40001".parse().expect("literal"),
             slot: 5,
             slots_max: 64,
-            delivers: false,
+            delivers,
             user_data: &[0; USER_DATA_BYTES],
             listener: "eu-west",
         };
@@ -95,7 +95,7 @@ const SESSION: SessionId = SessionId::new(0, 9);
 #[test]
 fn the_echo_example_returns_what_a_player_sends() {
     let link = Linked::start("echo_backend");
-    link.let_in();
+    link.let_in(false);
     link.send(|writer| writer.payload(SESSION, b"hello"));
     let answer = link.receive();
     let expected = ToGateway::Payload { session: SESSION, bytes: b"hello" };
@@ -105,7 +105,7 @@ fn the_echo_example_returns_what_a_player_sends() {
 #[test]
 fn the_snapshot_example_tells_a_player_about_itself() {
     let link = Linked::start("snapshots");
-    link.let_in();
+    link.let_in(false);
     link.send(|writer| writer.payload(SESSION, &[7; 10]));
     loop {
         let bundle = link.receive();
@@ -124,7 +124,7 @@ fn the_snapshot_example_tells_a_player_about_itself() {
 #[test]
 fn the_message_example_sends_a_level_for_each_order_and_snapshots_beside_them() {
     let link = Linked::start("messages");
-    link.let_in();
+    link.let_in(true);
     link.wait_for_level(0);
     let orders = MessagePart::of(SESSION, Channel::Reliable(0), 0, b"the next one, please");
     orders.for_each(|part| link.send(|writer| writer.message(&part)));
