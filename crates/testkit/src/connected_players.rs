@@ -135,12 +135,11 @@ impl ConnectedPlayers {
             members,
             is_one_address,
         };
-        for game in 0..setup.backends.len() as u32 {
+        // One after the other: no more than a few may be there without a name.
+        for (game, backend) in (0..).zip(&setup.backends) {
             let (connection, peer) = (link_of(game), Credentials { uid: 1, gid: 1, pid: 0 });
             let socket = connection;
             connected.host.notice(IoEvent::Accepted { socket, connection, peer });
-        }
-        for (game, backend) in (0..).zip(&setup.backends) {
             connected.say_hello(game, &backend.name);
         }
         for first in (0..players).step_by(WAVE) {
