@@ -22,6 +22,16 @@ mod config {
         pub(crate) grace: std::time::Duration,
     }
 
+    impl Fleet {
+        pub(crate) fn allowed(&self) -> Allowed {
+            self.allowed.clone()
+        }
+
+        pub(crate) const fn backends_per_user(&self) -> usize {
+            self.backends_per_user
+        }
+    }
+
     #[derive(Clone)]
     pub(crate) struct Allowed {
         pub(crate) uids: Vec<u32>,
