@@ -62,7 +62,7 @@ pub enum Place {
     Confirm,
     /// A process has ended, and has taken away what stood under its lease.
     Gone(i64),
-    /// A game process has ended, and whoever spoke for it has taken its key away.
+    /// A game process has ended, and the gateway that registered it has taken its key away.
     GoneBackend(Name),
 }
 

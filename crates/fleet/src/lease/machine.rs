@@ -227,8 +227,8 @@ impl Registration {
         self.items.insert(key, Item::new(value, standing));
     }
 
-    /// This key shall go, once whoever looks can have seen this value there: the last word of an
-    /// owner for whom no key vouches.
+    /// This key shall go, once mirrors can have seen this value there: the last word of an owner
+    /// that has no fleet key to seal one with.
     pub fn retire(&mut self, key: Bytes, value: Bytes) {
         let stands = |it: &Item| matches!(it.standing, Standing::Written | Standing::Outdated);
         if self.words.is_none() && self.items.get(&key).is_some_and(stands) {
@@ -353,7 +353,7 @@ impl Registration {
         Some(self.write(key, held.id, now_ms))
     }
 
-    /// Each has its turn: who changes all the time keeps nobody from being written.
+    /// Each key has its turn: one that changes all the time delays no other.
     fn next_due(&self, now_ms: u64) -> Option<&Bytes> {
         let is_due = |(_, item): &(&Bytes, &Item)| match item.standing {
             Standing::Written => false,
