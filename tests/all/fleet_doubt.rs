@@ -37,6 +37,7 @@ impl Operator {
 #[test]
 fn a_ban_holds_in_an_emptied_etcd_and_one_word_has_all_of_it_believed() {
     let Some(mut fleet) = Fleet::start() else { return };
+    fleet.ages();
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     fleet.put_backend(&daemon, "arena", 4, "ready");
@@ -69,6 +70,7 @@ fn a_ban_holds_in_an_emptied_etcd_and_one_word_has_all_of_it_believed() {
 #[test]
 fn a_token_service_says_what_it_holds_back_whether_it_serves_or_not() {
     let Some(mut fleet) = Fleet::start() else { return };
+    fleet.ages();
     fleet.put_key("eu", 1);
     let service = Service::start_with(&fleet, &["tokens"], "when_away = \"refuse\"\n");
     let ready = |status: u16, begins: &str| {

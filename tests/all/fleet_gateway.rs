@@ -232,6 +232,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
 #[test]
 fn an_emptied_etcd_is_held_back_until_an_operator_confirms() {
     let Some(mut fleet) = Fleet::start() else { return };
+    fleet.ages();
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
     fleet.put_backend(&daemon, "arena", 4, "ready");
@@ -347,6 +348,7 @@ fn a_token_of_several_gateways_is_used_at_one() {
 #[test]
 fn an_etcd_in_doubt_gives_no_used_token_away() {
     let Some(mut fleet) = Fleet::start() else { return };
+    fleet.ages();
     fleet.put_key("eu", 1);
     let start = |name: &str| {
         let daemon = Daemon::start(&in_fleet(&fleet, name));

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::Name;
@@ -14,7 +16,7 @@ use ringgate_fleet::values::Stored;
 use ringgate_os::clock;
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Text, wait_for};
+use crate::control_rig::{Daemon, Text, request, wait_for};
 use crate::fleet_etcd::{Etcd, is_installed};
 use crate::own::own_ip;
 
@@ -262,6 +264,21 @@ impl Fleet {
     /// As a power cut ends it.
     pub(crate) fn kill(&mut self) {
         self.etcd.members[0].kill();
+    }
+
+    /// A history longer than what processes write in the first moments after [`wipe`](Self::wipe):
+    /// to be had before they know it. One that is as short again is the same to all who look late.
+    pub(crate) fn ages(&self) {
+        let address = self.endpoint();
+        let address = address.strip_prefix("http://").expect("no TLS").parse().expect("an address");
+        let (key, value) = (STANDARD.encode("/elsewhere"), STANDARD.encode("x"));
+        let body = format!(r#"{{"key":"{key}","value":"{value}"}}"#);
+        // A line's end comes behind it, and what is left unread resets the connection.
+        let put = format!("Content-Length: {}\r\n\r\n{body}", body.len() + 2);
+        for _ in 0..64 {
+            let answer = request(address, "POST", "/v3/kv/put", &put).expect("it answers");
+            assert_eq!(answer.status, 200, "{}", answer.body);
+        }
     }
 
     pub(crate) fn wipe(&mut self) {

@@ -27,11 +27,12 @@ pub enum Doubt {
         /// Which answers.
         told: u64,
     },
-    /// The store's revision is lower than it was.
+    /// The store's revision, or that of one of its keys, is lower than it was, or is that of another
+    /// value.
     RevisionWentBack {
-        /// Up to where we knew.
+        /// Which was known.
         known: i64,
-        /// What is told now.
+        /// Which is told now.
         told: i64,
     },
     /// Elections are counted from anew.
@@ -61,6 +62,9 @@ impl fmt::Display for Doubt {
         match self {
             Self::ClusterChanged { known, told } => {
                 write!(f, "another cluster answers: {told:x}, where it was {known:x}")
+            }
+            Self::RevisionWentBack { known, told } if known == told => {
+                write!(f, "what was written at revision {told} is not what it was")
             }
             Self::RevisionWentBack { known, told } => {
                 write!(f, "the revision went back from {known} to {told}")
@@ -97,6 +101,22 @@ pub(super) fn doubt_header(known: &Header, told: &Header) -> Option<Doubt> {
         return Some(Doubt::TermWentBack { known, told });
     }
     None
+}
+
+/// What listed keys say against what is known of them. In one history a key gets another value, or
+/// another lease, at a later revision only; a history that was begun anew may have grown beyond the
+/// revision of the old one before anybody looks, and is known by that.
+pub(super) fn doubt_entries(
+    known: &BTreeMap<Bytes, Entry>,
+    told: &BTreeMap<Bytes, Entry>,
+) -> Option<Doubt> {
+    told.iter().find_map(|(key, told)| {
+        let known = known.get(key)?;
+        let is_older = told.mod_revision < known.mod_revision;
+        let is_other = told.mod_revision == known.mod_revision && told != known;
+        let (known, told) = (known.mod_revision, told.mod_revision);
+        (is_older || is_other).then_some(Doubt::RevisionWentBack { known, told })
+    })
 }
 
 /// How many keys there are of each kind.

@@ -343,7 +343,7 @@ impl Machine {
         [self.bytes, self.ban_bytes] = self.truth.bytes();
     }
 
-    /// What the headers of a list say against what is known.
+    /// What the headers of a list, and its keys that are known, say against what is known.
     fn doubt_in(&self, next: &Truth) -> Option<Doubt> {
         if !self.truth.is_known() {
             return None;
@@ -356,6 +356,7 @@ impl Machine {
             return Some(doubt.clone());
         }
         judge::doubt_header(&self.truth.header(), &next.header())
+            .or_else(|| judge::doubt_entries(&self.truth.entries, &next.entries))
     }
 
     /// Nothing of this history is believed, but for what the fleet's key vouches for.

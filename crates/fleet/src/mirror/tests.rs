@@ -294,6 +294,30 @@ fn a_restored_etcd_is_not_believed_even_when_its_revisions_have_grown() {
 }
 
 #[test]
+fn an_etcd_whose_new_history_is_the_longer_one_is_known_by_what_it_says_of_old_keys() {
+    for (is_same_revision, told) in [(true, "draining"), (false, "ready")] {
+        let mut pair = Pair::new(store_of(5));
+        let at = pair.machine.truth().entries[&backend(3)].mod_revision;
+        pair.store = Store::new(7);
+        for index in if is_same_revision { 0..3 } else { 0..0 } {
+            pair.store.put(&backend(index), "ready");
+        }
+        pair.store.put(&backend(3), told);
+        while pair.store.revision < 20 {
+            pair.store.put(b"/elsewhere", "x");
+        }
+        pair.lose_stream();
+        pair.wait(60_000);
+        let told = if is_same_revision { at } else { 2 };
+        assert_eq!(pair.doubt(), Some((1, Doubt::RevisionWentBack { known: at, told })));
+        assert_eq!(pair.machine.truth().entries.len(), 5);
+        assert!(pair.machine.confirm(pair.now_ms, 1));
+        pair.settle();
+        pair.assert_same();
+    }
+}
+
+#[test]
 fn half_of_the_backends_gone_at_once_are_put_back_and_held() {
     let mut pair = Pair::new(store_of(20));
     pair.machine.take_changes();
