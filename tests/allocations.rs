@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
+use ringgate_bots::unreal::StandIn;
 use ringgate_core::crypto::Aead;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, DATAGRAM_BYTES_MAX, UNREAL_BYTES_MAX};
@@ -29,7 +30,6 @@ use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Ids};
-use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::{CookieSecret, Key};
 use ringgate_gate::{
     Backend, BackendId, BindId, Claims, Duplicates, Gate, Limits, LinkKind, Listener, ListenerId,

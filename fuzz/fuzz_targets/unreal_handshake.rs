@@ -11,7 +11,7 @@ use ringgate_core::proto::unreal::handshake::{
     Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Tail,
 };
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
-use ringgate_core::proto::unreal::stand_in::StandIn;
+use ringgate_bots::unreal::StandIn;
 use ringgate_core::secret::CookieSecret;
 
 const BASE: Base = Base {

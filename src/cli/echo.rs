@@ -1,7 +1,6 @@
 //! `ringgate echo`: a stand-in game server that sends every payload and every whole message back,
 //! over either link, or as an Unreal server would.
 
-mod messages;
 mod sockets;
 mod unreal;
 
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, exit};
-use messages::Messages;
+use ringgate_bots::echo::Messages;
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, LinkLoss, Options};

@@ -32,6 +32,7 @@ use source::{Source, Violation};
 #[rustfmt::skip]
 const NEEDS: &[(&str, &str)] = &[
     ("crates/batch", "core"),
+    ("crates/bots", "core link"),
     ("crates/client", "core"),
     ("crates/client-c", "client core"),
     ("crates/core", ""),
@@ -44,12 +45,12 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/process", "os"),
     ("crates/report", ""),
     ("crates/state", "gate os"),
-    ("crates/testkit", "batch core gate impair link"),
+    ("crates/testkit", "batch bots core gate impair link"),
     ("crates/tokens", "core fleet os process report"),
     ("crates/trunk", "batch core io link os"),
     ("crates/worker", "batch core gate io os trunk"),
     ("crates/xdp", "batch os"),
-    ("loadgen", "batch client core impair io link os process report"),
+    ("loadgen", "batch bots client core impair io link os process report"),
 ];
 
 /// What each part of the daemon, the core and the load generator may name of other parts and
@@ -75,15 +76,15 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/trunk/src/socket", "core link os protocol"),
     ("crates/trunk/src/worker", "batch core io link os socket"),
     ("crates/worker/src/handover", "os"),
-    ("loadgen/src/attack", "batch core io os players report::check rng"),
+    ("loadgen/src/attack", "batch bots core io os players report::check rng"),
     ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os process::client report::hlog"),
-    ("loadgen/src/players", "batch client core impair measure os process::client rng"),
+    ("loadgen/src/players", "batch bots client core impair measure os process::client rng"),
     ("loadgen/src/report", "measure report players::arrivals players::scenario"),
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch config confine control core fleet gate hold hosting io link membership os process::client process::systemd report state tokens trunk::agent worker"),
+    ("src/cli", "batch bots config confine control core fleet gate hold hosting io link membership os process::client process::systemd report state tokens trunk::agent worker"),
     ("src/config", "core fleet gate::Front gate::Intake os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("src/confine", "os::process"),
     ("src/control", "batch config confine core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
@@ -176,7 +177,7 @@ fn files_import_each_other_one_way() {
 #[test]
 fn the_product_is_no_longer_than_its_contributors_are_told() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let not_product = ["tests", "benches", "examples", "testkit"];
+    let not_product = ["tests", "benches", "bots", "examples", "testkit"];
     let is_product = |it: &&Source| {
         !it.is_unit_test() && !it.path.split('/').any(|part| not_product.contains(&part))
     };

@@ -6,6 +6,7 @@
 //! judges: it counts every packet that reaches it twice.
 
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::StandIn;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -21,7 +22,6 @@ use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Receiver};
 use ringgate_core::proto::unreal::notify::{Filter, Gaps, Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
-use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 
 use crate::unreal_rig::Dice;

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringgate_batch::Endpoint;
+use ringgate_bots::unreal::{StandIn, Tally};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -18,7 +19,6 @@ use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
-use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
     Backend, BackendId, Counters, Duplicates, Limits, LinkKind, Listener, Phase, Protocol, Route,

@@ -11,13 +11,13 @@ use super::note::Note;
 use super::random::Random;
 use super::unreal_player::said_in;
 use ringgate_batch::{Endpoint, LocalIp};
+use ringgate_bots::unreal::StandIn;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::cookie::Cookie;
 use ringgate_core::proto::unreal::handshake::{TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::Header;
-use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 
 /// A game server.

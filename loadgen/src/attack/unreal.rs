@@ -157,11 +157,11 @@ const CLIENT_ID: u8 = 6;
 #[cfg(test)]
 mod tests {
     use ringgate_batch::Endpoint;
+    use ringgate_bots::unreal::StandIn;
     use ringgate_core::crypto::cookie::CookieMac;
     use ringgate_core::drops::DropReason;
     use ringgate_core::proto::unreal::handshake::Base;
     use ringgate_core::proto::unreal::prefix::Magic;
-    use ringgate_core::proto::unreal::stand_in::StandIn;
     use ringgate_core::secret::CookieSecret;
 
     use super::*;

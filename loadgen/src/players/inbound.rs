@@ -8,12 +8,12 @@ use ringgate_core::proto::netcode::client::{Event, OpenWork};
 use super::impair::Fate;
 use super::player::{Life, Wire, fetch};
 use super::push::Push;
-use super::received::{Arrival, Received};
 use super::staged::{Delayed, Way};
-use super::stamp::Stamp;
 use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::{Heard, UNREAL_PAYLOAD_BYTES_MAX};
 use crate::measure::tally::{Count, Stage};
+use ringgate_bots::received::{Arrival, Received};
+use ringgate_bots::stamp::Stamp;
 
 /// A datagram for a player.
 struct Inbound<'a> {

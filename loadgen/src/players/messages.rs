@@ -13,9 +13,9 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 use super::levels::Told;
 use super::player::{Life, Wire};
 use super::staged::Item;
-use super::stamp::Stamp;
 use super::swarm::{Now, Swarm};
 use crate::measure::tally::{Count, Stage};
+use ringgate_bots::stamp::Stamp;
 
 impl Swarm {
     /// Hands a stamped message to a player's end; what leaves is up to that.

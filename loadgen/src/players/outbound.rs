@@ -17,11 +17,11 @@ use super::staged::{
     DATAGRAMS_PER_STAGED, Delayed, FETCHED_AT_ONCE, Item, RELEASES_MAX, TAG_PAYLOAD, TAG_PLAIN,
     VISITS_MAX, Way,
 };
-use super::stamp::Stamp;
 use super::swarm::{Now, Protocol, Swarm};
 use super::unreal::UNREAL_PAYLOAD_BYTES_MAX;
 use super::wheel::TICK_NS;
 use crate::measure::tally::{Count, Stage};
+use ringgate_bots::stamp::Stamp;
 
 impl Swarm {
     /// Fills the batch with what is due, as far as it holds. Returns whether more is due: flush,

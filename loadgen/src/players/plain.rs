@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use ringgate_batch::Endpoint;
 
-use super::stamp::{STAMP_BYTES, Stamp};
 use crate::rng::mix;
+use ringgate_bots::stamp::{STAMP_BYTES, Stamp};
 
 /// What plain players say, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_os::memory;
 
 use super::impair::Path;
-use super::received::Received;
 use super::talker::Talker;
 use super::unreal::UnrealPlayer;
+use ringgate_bots::received::Received;
 
 /// A player, or the place of one who is gone.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 //! of the way up, and how long the newest of them was on its way and back, less the time that the
 //! server kept it. Its filler is checked as that of a [`Stamp`](super::Stamp) is.
 
-use super::stamp::filler;
 use crate::rng::mix;
+use ringgate_bots::stamp::filler;
 
 /// Bytes of the shortest push.
 pub const PUSH_BYTES: usize = 48;

@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::stamp::STAMP_BYTES;
 use crate::rng::{Rng, mix};
+use ringgate_bots::stamp::STAMP_BYTES;
 
 /// Presets of traffic and population, by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringgate_bots::unreal::{StandIn, Tally};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::proto::unreal::client::Profile;
 use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::prefix::{Framing, Magic};
-use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 use ringgate_os::clock::Clock;
 

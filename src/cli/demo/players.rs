@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::super::Failure;
 use ringgate_batch::{Batches, Flush, LocalIp, SocketId, TxTarget};
+use ringgate_bots::{Arrival, Received, Stamp};
 use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::secret::Key;
@@ -42,10 +43,9 @@ struct Player {
     source: LocalIp,
     send_every_ns: u64,
     next_send_ns: u64,
-    sent: u64,
-    /// Which of the last 64 payloads have been echoed, and the number of the newest.
-    echoed_newest: u64,
-    echoed: u64,
+    number: u32,
+    sent: u32,
+    echoed: Received,
 }
 
 impl Swarm {
@@ -139,12 +139,10 @@ impl Swarm {
             match player.client.handle_datagram(now_ns, *server, bytes) {
                 Ok(Some(Notice::Connected(_))) => outcome.connected += 1,
                 Ok(Some(Notice::Payload(payload))) => {
-                    let sent_ns =
-                        Player::check_echo(&mut player.echoed_newest, &mut player.echoed, payload);
-                    match sent_ns {
-                        Some(sent_ns) => {
+                    match Player::check_echo(player.number, &mut player.echoed, payload) {
+                        Some(stamp) => {
                             outcome.payloads_echoed += 1;
-                            outcome.round_trip.saturating_record(now_ns.saturating_sub(sent_ns));
+                            outcome.round_trip.saturating_record(stamp.service_ns(now_ns));
                         }
                         None => outcome.payloads_wrong += 1,
                     }
@@ -204,9 +202,9 @@ impl Player {
             source: LocalIp::v4(source_of(n).octets(), 0),
             send_every_ns,
             next_send_ns: now_ns + phase_ns,
+            number: n,
             sent: 0,
-            echoed_newest: 0,
-            echoed: 0,
+            echoed: Received::new(),
         })
     }
 
@@ -214,32 +212,21 @@ impl Player {
     fn write_payload(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
         self.next_send_ns =
             (self.next_send_ns + self.send_every_ns).max(now_ns.saturating_sub(self.send_every_ns));
-        self.sent += 1;
-        let mut payload = [0x5a; 120];
-        payload[..8].copy_from_slice(&self.sent.to_le_bytes());
-        payload[8..16].copy_from_slice(&now_ns.to_le_bytes());
+        let mut payload = [0; 120];
         let len = 40 + (self.sent * 7 % 81) as usize;
+        let (session, counter) = (self.number, self.sent);
+        let stamp = Stamp { run: 0, session, counter, intended_ns: now_ns, late_ns: 0 };
+        stamp.write(&mut payload[..len]);
+        self.sent += 1;
         let (to, bytes) = self.client.write_payload(now_ns, &payload[..len], out).ok()?;
         Some((to, bytes.len()))
     }
 
-    /// When the payload was sent, if it is one of ours that had not come back yet.
-    fn check_echo(newest: &mut u64, echoed: &mut u64, payload: &[u8]) -> Option<u64> {
-        let number = u64::from_le_bytes(*payload.first_chunk()?);
-        let sent_ns = u64::from_le_bytes(*payload[8..].first_chunk()?);
-        if payload.len() != 40 + (number * 7 % 81) as usize {
-            return None;
-        }
-        if number > *newest {
-            let shift = number - *newest;
-            *echoed = echoed.checked_shl(shift as u32).unwrap_or(0) | 1;
-            *newest = number;
-            return Some(sent_ns);
-        }
-        let bit = 1_u64.checked_shl((*newest - number) as u32)?;
-        let is_new = *echoed & bit == 0;
-        *echoed |= bit;
-        is_new.then_some(sent_ns)
+    /// What an echo says, if it is of a payload of this player that had not come back yet.
+    fn check_echo(number: u32, echoed: &mut Received, payload: &[u8]) -> Option<Stamp> {
+        let stamp = Stamp::read(payload).filter(|stamp| stamp.session == number)?;
+        let arrival = echoed.note(stamp.counter);
+        matches!(arrival, Arrival::InOrder | Arrival::Reordered).then_some(stamp)
     }
 }
 
@@ -284,17 +271,20 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_counts_once() {
-        let (mut newest, mut echoed) = (0, 0);
-        let payload = |number: u64| {
-            let mut payload = vec![0; 40 + (number * 7 % 81) as usize];
-            payload[..8].copy_from_slice(&number.to_le_bytes());
+    fn an_echo_counts_once_and_for_its_player_alone() {
+        let mut echoed = Received::new();
+        let payload = |counter, session| {
+            let mut payload = [0; 40];
+            Stamp { run: 0, session, counter, intended_ns: 9, late_ns: 0 }.write(&mut payload);
             payload
         };
-        let mut check =
-            |number| Player::check_echo(&mut newest, &mut echoed, &payload(number)).is_some();
-        assert_eq!([1, 3, 2, 2, 3, 1].map(&mut check), [true, true, true, false, false, false]);
-        assert!(check(200));
-        assert!(!check(5), "too old to be told from a duplicate");
+        let mut check = |counter, session| {
+            Player::check_echo(7, &mut echoed, &payload(counter, session)).is_some()
+        };
+        let new = [1, 3, 2, 2, 3, 1].map(|counter| check(counter, 7));
+        assert_eq!(new, [true, true, true, false, false, false]);
+        assert!(!check(4, 8), "another player's");
+        assert!(check(200, 7));
+        assert!(!check(5, 7), "too old to be told from a duplicate");
     }
 }

@@ -26,7 +26,6 @@ pub mod handshake;
 pub mod notify;
 pub mod peer;
 pub mod prefix;
-pub mod stand_in;
 
 #[cfg(test)]
 mod vectors;

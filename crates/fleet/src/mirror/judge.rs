@@ -27,8 +27,8 @@ pub enum Doubt {
         /// Which answers.
         told: u64,
     },
-    /// The store's revision, or that of one of its keys, is lower than it was, or is that of another
-    /// value.
+    /// The store's revision, or that of one of its keys, is lower than it was, or is that of
+    /// another value.
     RevisionWentBack {
         /// Which was known.
         known: i64,

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::stage::{HOMES, Input, Stage, UDP_LINK, home, is_player_socket};
 use crate::Host;
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure};
+use ringgate_bots::unreal::StandIn;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::bits::{BitReader, BitWriter};
@@ -14,7 +15,6 @@ use ringgate_core::proto::unreal::handshake::{Base, TAIL_BYTES_MAX, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
-use ringgate_core::proto::unreal::stand_in::StandIn;
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::{
     Backend, BackendId, Duplicates, Limits, LinkKind, Listener, ListenerId, Mail, Phase, Protocol,

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use ringgate_batch::{LocalIp, RxMeta, SocketId, TxBatch, TxTarget};
+use ringgate_bots::unreal::{StandIn, Tally as Seen};
 use ringgate_core::crypto::Aead;
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::proto::unreal::handshake::Base;
 use ringgate_core::proto::unreal::prefix::Magic;
-use ringgate_core::proto::unreal::stand_in::{StandIn, Tally as Seen};
 use ringgate_core::secret::CookieSecret;
 
 use super::*;

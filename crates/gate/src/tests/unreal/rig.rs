@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::ids::ListenerId;
 use crate::setup::{Duplicates, Limits, Listener, Protocol, Setup, Unreal};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp};
+use ringgate_bots::unreal::{StandIn, Tally};
 use ringgate_core::crypto::cookie::CookieMac;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -14,7 +15,6 @@ use ringgate_core::proto::unreal::handshake::{Base, Tail};
 use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
-use ringgate_core::proto::unreal::stand_in::{StandIn, Tally};
 use ringgate_core::secret::CookieSecret;
 
 pub(in crate::tests) const BASE: Base = Base {

@@ -1,11 +1,12 @@
 //! A stand-in for an engine's server: takes players in as the engine does, keeps honest sequences
 //! and acknowledgements, and echoes their bunches. For tests, and for `ringgate echo`.
 //!
-//! It checks gateways, so it shares no rule with [`front`](super::front) and none of
-//! [`cookie`](super::cookie)'s: it makes cookies over the text of the address, as the engine does,
-//! has its own secrets and its own clock of seconds, and finds duplicates with a bit for each
-//! number that there is. The MAC is the caller's, because nothing here computes one; which one it
-//! is does not matter to others.
+//! It checks gateways, so it shares no rule with the core's
+//! [`front`](ringgate_core::proto::unreal::front), and none but the cookie's size with its
+//! [`cookie`](ringgate_core::proto::unreal::cookie): it makes cookies over the text of the address,
+//! as the engine does, has its own secrets and its own clock of seconds, and finds duplicates with
+//! a bit for each number that there is. The MAC is the caller's, because nothing here computes one;
+//! which one it is does not matter to others.
 //!
 //! What it cannot tell is what a game would say: bunches go back as they came, which only for
 //! unreliable ones of a channel that is open on both sides, such as the control channel, is what a
@@ -22,18 +23,19 @@ use std::io::Write;
 pub use self::connections::Connection;
 use self::connections::Connections;
 
-use super::bits::BitReader;
-use super::bunch::{Bunch, behind_packet_info};
-use super::client::Profile;
-use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
-use super::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
-use super::notify::{HISTORY_PACKETS_MAX, Header, Sender};
-use super::peer::Peer;
-use super::prefix::{Framing, Prefix};
-use super::timing::NS_PER_S;
-use crate::drops::DropReason;
-use crate::endpoint::Endpoint;
-use crate::secret::{COOKIE_SECRET_BYTES, CookieSecret};
+use ringgate_core::drops::DropReason;
+use ringgate_core::endpoint::Endpoint;
+use ringgate_core::proto::unreal::bits::BitReader;
+use ringgate_core::proto::unreal::bunch::{Bunch, behind_packet_info};
+use ringgate_core::proto::unreal::client::Profile;
+use ringgate_core::proto::unreal::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp};
+use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind, Receiver, Tail};
+use ringgate_core::proto::unreal::notify::{HISTORY_PACKETS_MAX, Header, Sender};
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::{Framing, Prefix};
+use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret};
+
+const NS_PER_S: u64 = 1_000_000_000;
 
 /// The MAC that cookies are made with.
 pub type Mac = fn(&[u8; COOKIE_SECRET_BYTES], &[u8]) -> [u8; COOKIE_BYTES];
@@ -407,9 +409,9 @@ impl StandIn {
 }
 
 /// The bunches behind a packet info that is not there, and how many bits that is.
-fn echo(bunches: BitReader<'_>) -> ([u8; crate::limits::UNREAL_BYTES_MAX + 1], usize) {
-    let mut bytes = [0; crate::limits::UNREAL_BYTES_MAX + 1];
-    let mut out = super::bits::BitWriter::new(&mut bytes);
+fn echo(bunches: BitReader<'_>) -> ([u8; ringgate_core::limits::UNREAL_BYTES_MAX + 1], usize) {
+    let mut bytes = [0; ringgate_core::limits::UNREAL_BYTES_MAX + 1];
+    let mut out = ringgate_core::proto::unreal::bits::BitWriter::new(&mut bytes);
     out.flag(false);
     out.copy(bunches);
     let len = out.position();

@@ -2,7 +2,7 @@
 
 /// Remembers the last 128 payloads of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Received {
+pub struct Received {
     /// Bit `i` stands for payload `latest - i`. Invariant: bit 0 is set once anything has come.
     bits: u128,
     latest: u32,
@@ -10,7 +10,7 @@ pub(crate) struct Received {
 
 /// What a payload's counter says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub enum Arrival {
     /// Newer than everything before.
     InOrder,
     /// Overtaken by a newer one, but new.
@@ -23,24 +23,24 @@ pub(crate) enum Arrival {
 
 impl Arrival {
     /// Whether the same payload has been here before, as far as is remembered.
-    pub(crate) const fn is_duplicate(self) -> bool {
+    pub const fn is_duplicate(self) -> bool {
         matches!(self, Self::Duplicate)
     }
 }
 
 impl Received {
     /// Nothing yet.
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self { bits: 0, latest: 0 }
     }
 
     /// The newest payload; 0 before there is any.
-    pub(crate) const fn latest(&self) -> u32 {
+    pub const fn latest(&self) -> u32 {
         self.latest
     }
 
     /// Whether a payload has come, as far as is remembered.
-    pub(crate) const fn has(&self, counter: u32) -> bool {
+    pub const fn has(&self, counter: u32) -> bool {
         if self.bits == 0 || counter > self.latest {
             return false;
         }
@@ -49,7 +49,7 @@ impl Received {
     }
 
     /// Takes note of a payload.
-    pub(crate) const fn note(&mut self, counter: u32) -> Arrival {
+    pub const fn note(&mut self, counter: u32) -> Arrival {
         if self.bits == 0 || counter > self.latest {
             let ahead = if self.bits == 0 { u32::MAX } else { counter - self.latest };
             self.bits = if ahead >= u128::BITS { 1 } else { self.bits << ahead | 1 };
@@ -71,14 +71,15 @@ impl Received {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringgate_core::splitmix;
     use std::collections::HashSet;
 
     #[test]
     fn agrees_with_a_memory_that_forgets_nothing() {
-        let mut rng = crate::rng::Rng::new(3);
+        let mut state = 3;
         let (mut received, mut all, mut latest) = (Received::default(), HashSet::new(), None);
         for step in 0..20_000_u32 {
-            let counter = (step / 2).saturating_sub(rng.below(160) as u32);
+            let counter = (step / 2).saturating_sub((splitmix::next(&mut state) % 160) as u32);
             let expected = match latest {
                 Some(latest) if counter <= latest && latest - counter >= 128 => Arrival::Stale,
                 _ if all.contains(&counter) => Arrival::Duplicate,

@@ -5,7 +5,7 @@
 //! byte without being told any: a payload with one wrong bit, a payload cut short and a payload
 //! that belongs to another player are three findings.
 
-use crate::rng::mix;
+use ringgate_core::splitmix::mixed as mix;
 
 /// Bytes of a stamp, and so of the shortest payload.
 pub const STAMP_BYTES: usize = 28;
@@ -80,7 +80,7 @@ impl Stamp {
 }
 
 /// What fills a payload behind its stamp: so many bytes that follow from whose it is.
-pub(super) fn filler(session: u32, counter: u32, len: usize) -> &'static [u8] {
+pub fn filler(session: u32, counter: u32, len: usize) -> &'static [u8] {
     let start = mix(u64::from(session) << 32 | u64::from(counter)) as usize & OFFSET_MASK;
     &FILLER[start..][..len]
 }

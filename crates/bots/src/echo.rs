@@ -11,7 +11,7 @@ use ringgate_link::bundle::{Channel, CloseReason, SessionId};
 
 /// What waits for players.
 #[derive(Default)]
-pub(super) struct Messages {
+pub struct Messages {
     players: HashMap<SessionId, Waiting>,
 }
 
@@ -25,7 +25,7 @@ struct Waiting {
 
 impl Messages {
     /// Sends a message back, or keeps it.
-    pub(super) fn answer(
+    pub fn answer(
         &mut self,
         outbox: &mut Outbox,
         session: SessionId,
@@ -51,14 +51,14 @@ impl Messages {
     }
 
     /// The gateway says whether it has room for a player.
-    pub(super) fn tell_room(&mut self, outbox: &mut Outbox, session: SessionId, is_full: bool) {
+    pub fn tell_room(&mut self, outbox: &mut Outbox, session: SessionId, is_full: bool) {
         let player = self.players.entry(session).or_default();
         player.is_full = is_full;
         player.send(outbox, session);
     }
 
     /// Tries again what a link had no room for.
-    pub(super) fn send_waiting(&mut self, outbox: &mut Outbox) {
+    pub fn send_waiting(&mut self, outbox: &mut Outbox) {
         self.players.retain(|session, player| {
             player.send(outbox, *session);
             player.is_in_use()
@@ -66,17 +66,17 @@ impl Messages {
     }
 
     /// Whether a link had no room for something.
-    pub(super) fn are_waiting(&self) -> bool {
+    pub fn are_waiting(&self) -> bool {
         self.players.values().any(|player| !player.is_full)
     }
 
     /// A player has left.
-    pub(super) fn forget(&mut self, session: SessionId) {
+    pub fn forget(&mut self, session: SessionId) {
         self.players.remove(&session);
     }
 
     /// So have all players of a worker.
-    pub(super) fn forget_worker(&mut self, worker: usize) {
+    pub fn forget_worker(&mut self, worker: usize) {
         self.players.retain(|session, _| session.worker() != worker);
     }
 }

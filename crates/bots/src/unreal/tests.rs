@@ -1,13 +1,29 @@
 //! The stand-in against the engine's client, without a gateway between them.
 
 use super::*;
-use crate::limits::UNREAL_BYTES_MAX;
-use crate::proto::unreal::client::{Client, Event};
-use crate::proto::unreal::handshake::HANDSHAKE_BYTES_MAX;
-use crate::proto::unreal::prefix::{Ids, Layout};
-use crate::proto::unreal::vectors::{BASE, ORIGINAL, VERSIONED, tail};
+use ringgate_core::limits::UNREAL_BYTES_MAX;
+use ringgate_core::proto::unreal::client::{Client, Event};
+use ringgate_core::proto::unreal::handshake::HANDSHAKE_BYTES_MAX;
+use ringgate_core::proto::unreal::prefix::{Ids, Layout, Magic};
 
 const S: u64 = NS_PER_S;
+
+const BASE: Base = Base {
+    version_min: 3,
+    version: 4,
+    sent_count: 2,
+    network_version: 0x1234_5678,
+    network_features: 1,
+};
+const VERSIONED: Framing = Framing { magic: Magic::NONE, layout: Layout::Versioned };
+const ORIGINAL: Framing = Framing { magic: Magic::NONE, layout: Layout::Original };
+
+/// The shortest tail.
+fn tail() -> Tail {
+    let mut random = [0x55; 17];
+    random[0] = 0;
+    Tail::draw(&random)
+}
 
 /// Good enough to depend on every byte.
 fn toy_mac(secret: &[u8; COOKIE_SECRET_BYTES], message: &[u8]) -> [u8; COOKIE_BYTES] {
@@ -77,7 +93,7 @@ impl Play {
 
     fn game_packet(&mut self, bunches: &[bool]) -> Vec<u8> {
         let mut payload = [0; 16];
-        let mut out = crate::proto::unreal::bits::BitWriter::new(&mut payload);
+        let mut out = ringgate_core::proto::unreal::bits::BitWriter::new(&mut payload);
         out.flag(false);
         for &bit in bunches {
             out.flag(bit);
@@ -146,8 +162,8 @@ fn duplicates_late_and_impossible_packets_are_told_apart() {
     assert_eq!(play.deliver(&packets[0]), Err(DropReason::ReplayDuplicate));
     let mut lie = packets[3].clone();
     let at = VERSIONED.prefix_bits() + 4;
-    let acked = crate::proto::unreal::bits::load(&lie, at, 14);
-    crate::proto::unreal::bits::store(&mut lie, at, 14, acked + 100);
+    let acked = ringgate_core::proto::unreal::bits::load(&lie, at, 14);
+    ringgate_core::proto::unreal::bits::store(&mut lie, at, 14, acked + 100);
     assert_eq!(play.deliver(&lie), Err(DropReason::AckImplausible));
     let tally = play.server.tally;
     assert_eq!((tally.packets, tally.duplicates, tally.late, tally.implausible), (1, 2, 1, 1));
@@ -271,8 +287,8 @@ fn somebody_too_old_is_told_so_and_somebody_silent_is_forgotten_alone() {
     assert_eq!(play.server.connections().len(), 1);
 
     let mut close = [0; 16];
-    let mut out = crate::proto::unreal::bits::BitWriter::new(&mut close);
-    crate::proto::unreal::bunch::write_close(7, &mut out);
+    let mut out = ringgate_core::proto::unreal::bits::BitWriter::new(&mut close);
+    ringgate_core::proto::unreal::bunch::write_close(7, &mut out);
     let len = out.position();
     let mut reader = BitReader::new(&close).take(len).expect("written");
     let bits: Vec<_> = std::iter::from_fn(|| reader.flag()).collect();

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::endpoint::Endpoint;
-use crate::proto::unreal::PacketSeq;
-use crate::proto::unreal::cookie::Cookie;
-use crate::proto::unreal::handshake::Base;
-use crate::proto::unreal::peer::Peer;
-use crate::proto::unreal::prefix::Ids;
+use ringgate_core::endpoint::Endpoint;
+use ringgate_core::proto::unreal::PacketSeq;
+use ringgate_core::proto::unreal::cookie::Cookie;
+use ringgate_core::proto::unreal::handshake::Base;
+use ringgate_core::proto::unreal::peer::Peer;
+use ringgate_core::proto::unreal::prefix::Ids;
 
 /// One player.
 #[derive(Debug)]
