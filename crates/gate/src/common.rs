@@ -102,6 +102,11 @@ impl Common {
         self.links.backends[backend].front
     }
 
+    /// Whether a backend has been gone for longer than its players wait.
+    pub(crate) fn is_lost(&self, backend: BackendId, now: Now) -> bool {
+        self.links.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns)
+    }
+
     /// What one source may take of a listener.
     #[inline]
     pub(crate) fn limits(&self, listener: ListenerId) -> &Limits {

@@ -1,12 +1,13 @@
 //! What comes from game processes, and the front that it is for.
 
 use crate::common::Common;
-use crate::front::face::Fronts;
-use crate::front::netcode::answers::entry_of;
+use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
+use crate::front::rules::Answers;
 use crate::ids::BackendId;
 use crate::links::players::Players;
 use crate::roles::Role;
+use crate::sessions::entry_of;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
@@ -81,13 +82,8 @@ impl Players for Fronts {
 
     #[inline]
     fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.session_for_backend(backend, session).map(Entry::number),
-            Front::Unreal => None,
-            Front::Plain => self.plain.session_for_backend(backend, session).map(Entry::number),
-            #[cfg(test)]
-            Front::Third => None,
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .session_for_backend(backend, session).map(Entry::number))
     }
 
     #[inline]
@@ -98,43 +94,23 @@ impl Players for Fronts {
         session: SessionId,
         payload: &[u8],
     ) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
-            Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
-            Front::Plain => self.plain.send_for_backend(turn, backend, session, payload),
-            #[cfg(test)]
-            Front::Third => turn.common.count_from_link(DropReason::SessionUnknown),
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .send_for_backend(turn, backend, session, payload));
     }
 
     fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.send_message_for_backend(turn, backend, message),
-            Front::Unreal | Front::Plain => turn.common.refuse_message(backend),
-            #[cfg(test)]
-            Front::Third => turn.common.refuse_message(backend),
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .send_message_for_backend(turn, backend, message));
     }
 
     fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.tell_quality(turn, backend, session),
-            Front::Unreal | Front::Plain => {}
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .tell_quality(turn, backend, session));
     }
 
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.close_after_for_backend(turn, backend, close),
-            // What was sent is under way, and nothing is known of it.
-            Front::Unreal | Front::Plain => {
-                self.close(turn, backend, close.session, close.reason);
-            }
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .close_after_for_backend(turn, backend, close));
     }
 
     fn close(
@@ -144,12 +120,7 @@ impl Players for Fronts {
         session: SessionId,
         reason: CloseReason,
     ) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
-            Front::Unreal => {}
-            Front::Plain => self.plain.close_for_backend(turn, backend, session, reason),
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .close_for_backend(turn, backend, session, reason));
     }
 }

@@ -8,8 +8,9 @@ use std::ops::Range;
 use crate::arrivals::Origin;
 use crate::captures::{AtHand, Seen};
 use crate::common::Common;
-use crate::front::face::Fronts;
+use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
+use crate::front::rules::{Datagrams, Rules};
 use crate::ids::ListenerId;
 use crate::mail::ForwardedDatagram;
 use crate::output::{Tag, departure_reason};
@@ -69,12 +70,7 @@ impl Fronts {
                 continue;
             }
             at_hand.client_id = at_hand.client_id.or_else(|| self.client_at(turn.common, &address));
-            let clear = match turn.common.front(listener) {
-                Front::Netcode => self.netcode.payload_at(at, rx),
-                Front::Unreal | Front::Plain => None,
-                #[cfg(test)]
-                Front::Third => None,
-            };
+            let clear = ask!(self, turn.common.front(listener), .payload_at(at, rx));
             turn.common.show_received(turn.now.mono_ns, &at_hand, at, rx, clear);
         }
     }
@@ -104,21 +100,7 @@ impl Fronts {
 
     /// The player at an address.
     fn client_at(&self, common: &Common, address: &Address) -> Option<u64> {
-        let hash = address.hash(common.hash_key);
-        match common.front(address.listener) {
-            Front::Netcode => self.netcode.player_at(address),
-            Front::Unreal => {
-                let found = self.unreal.sessions.find(hash, address)?;
-                Some(self.unreal.sessions.at(found).claim.client_id)
-            }
-            Front::Plain => {
-                let found = self.plain.sessions.find(hash, address)?;
-                let session = self.plain.sessions.at(found);
-                session.is_open().then_some(session.claim.client_id)
-            }
-            #[cfg(test)]
-            Front::Third => None,
-        }
+        ask!(self, common.front(address.listener), .client_at(address))
     }
 }
 

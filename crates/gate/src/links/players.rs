@@ -1,16 +1,8 @@
 //! The players of game processes, as far as links ask for them.
 
-use crate::ids::{BackendId, WorkerId};
-use crate::store::table::Place;
+use crate::ids::BackendId;
 use crate::turn::Turn;
 use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
-
-/// What links know a session by: its worker and its place, with the place's tenant.
-#[inline]
-pub(crate) fn session_id(worker: WorkerId, place: Place) -> SessionId {
-    let generation = u64::from(place.generation);
-    SessionId::new(worker.index(), generation << 32 | u64::from(place.index))
-}
 
 impl Turn<'_> {
     /// Tells a backend that a session is over, if it was told of it on its present link.

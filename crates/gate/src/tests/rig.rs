@@ -612,13 +612,13 @@ impl Gate {
         let address = Address { listener: ListenerId(0), endpoint: player };
         let netcode = &self.fronts.netcode;
         let index = netcode.sessions.find(netcode.sessions.hash(&address), &address);
-        netcode.session_id(index.expect("a player lives there"))
+        netcode.sessions.id(index.expect("a player lives there"))
     }
 
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
         let netcode = &mut self.fronts.netcode;
-        let index = netcode.session_index(session).expect("live");
+        let index = netcode.sessions.named(session).expect("live");
         netcode.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
     }
 }

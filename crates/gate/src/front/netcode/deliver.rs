@@ -57,7 +57,7 @@ impl NetcodeFront {
         let backend = self.sessions.at(index).backend;
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index);
-        let session = self.session_id(index);
+        let session = self.sessions.id(index);
         if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
             Ok(())
         } else {
@@ -134,7 +134,7 @@ impl NetcodeFront {
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
         let opened = Opened {
-            session: self.session_id(index),
+            session: self.sessions.id(index),
             client_id: claim.client_id,
             address: address.endpoint.into(),
             slot: claim.slot.0,

@@ -6,6 +6,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::sweep::Sweep;
 use crate::front::protocol::Front;
+use crate::front::rules::Rules;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
 use crate::ids::ListenerId;
 use crate::roles::Role;
@@ -14,7 +15,6 @@ use crate::shared::claims::history::TokenName;
 use crate::store::entry::Entry;
 use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
-use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::delivery::{End, Options};
 use ringgate_core::proto::netcode::UserData;
@@ -89,7 +89,7 @@ impl NetcodeFront {
         let entry = self.sessions.put(place, address, session)?;
         common.go_on_speaking(claim.backend, Front::Netcode);
         if common.claims.resume(&claim, token) {
-            let id = self.session_id(entry);
+            let id = self.sessions.id(entry);
             common.claims.seat(claim.listener, claim.client_id, (id, false));
         } else {
             unclaimed.0.insert(entry.number(), token);
@@ -142,7 +142,7 @@ impl NetcodeFront {
         let claim = self.sessions.at(entry).claim(self.sessions.address(entry));
         let is_had = common.claims.resume(&claim, token);
         if is_had {
-            let id = self.session_id(entry);
+            let id = self.sessions.id(entry);
             common.claims.seat(claim.listener, claim.client_id, (id, false));
         }
         is_had
@@ -178,8 +178,7 @@ impl NetcodeFront {
     /// Writes everything but sessions and handshakes.
     pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
         let Self {
-            // From the setup, and from who it is.
-            worker: _,
+            // From the setup.
             listeners: _,
             // In records of their own, and so are free places.
             sessions: _,
@@ -188,8 +187,6 @@ impl NetcodeFront {
             port_switches,
             departed,
             // They follow from the sessions.
-            wheel: _,
-            unarmed: _,
             session_sockets: _,
             // In records of their own.
             user_data: _,
@@ -302,8 +299,7 @@ impl NetcodeFront {
         if self.session_sockets.have_come {
             self.settle_sockets(common);
         }
-        self.wheel.start_at(now_ns);
-        self.unarmed = Unarmed::all(self.sessions.places());
+        self.sessions.start_at(now_ns);
         self.arm_some(common);
         for entry in self.connections.entries() {
             self.connections.alarms.set(entry, now_ns);
@@ -324,16 +320,6 @@ impl NetcodeFront {
                 // Asked for again, whether it was lost on the way or had not come.
                 self.sessions.at_mut(entry).announced = 0;
             }
-        }
-    }
-
-    /// A player who may be in one place of the fleet only goes on here.
-    pub(crate) fn note_carried(&self, common: &Common, entry: Entry<Session>) {
-        let listener = self.sessions.address(entry).listener;
-        let rules = common.setup.listeners[listener].netcode();
-        let group = rules.and_then(|rules| rules.unique_in.as_ref());
-        if let Some((players, group)) = common.setup.fleet_players.as_ref().zip(group) {
-            players.goes_on(group, self.sessions.at(entry).client_id, self.session_id(entry));
         }
     }
 

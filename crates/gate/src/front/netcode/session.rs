@@ -5,6 +5,8 @@ use std::num::NonZeroU8;
 use std::ops::Range;
 
 use crate::ids::{BackendId, Slot, WorkerId};
+use crate::now::NS_PER_MS;
+use crate::sessions::Kept;
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
@@ -63,7 +65,7 @@ pub(crate) struct Session {
     pub(crate) last_send_ns: u64,
     /// Our socket that the player talks to.
     socket: SocketId,
-    /// Invariant: the same as `backend`.
+    /// Invariant: the same as `backend`. Asked where only what sealing touches is at hand.
     owner: BackendId,
     /// Invariant: whether `heard` is [`Heard::Confirmed`].
     is_confirmed: bool,
@@ -172,6 +174,17 @@ impl Tenant for Session {
     }
 }
 
+impl Kept for Session {
+    #[inline]
+    fn backend(&self) -> BackendId {
+        self.owner
+    }
+
+    fn held(&self, address: &Address) -> Option<Claim> {
+        Some(self.claim(address))
+    }
+}
+
 impl Session {
     /// A session that has said and heard nothing, of a player who talks to one of our addresses.
     pub(crate) fn new(it: Beginning, socket: SocketId, local: LocalIp, now_ns: u64) -> Self {
@@ -225,12 +238,6 @@ impl Session {
         let had = self.uplink();
         self.uplink = socket.map_or(OwnSocket::NONE, OwnSocket);
         had
-    }
-
-    /// Where the player plays: asked where only what sealing touches is at hand.
-    #[inline]
-    pub(crate) const fn owner(&self) -> BackendId {
-        self.owner
     }
 
     /// The player knows that it is connected.
@@ -429,8 +436,6 @@ impl OwnSocket {
 
 /// Keep-alives that a player is sent within the silence its token allows, at the least.
 const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
-
-const NS_PER_MS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use crate::arrivals::Origin;
 use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
+use crate::front::rules::Datagrams;
 use crate::ids::ListenerId;
 use crate::setup::Plain;
 use crate::store::entry::Entry;
@@ -32,14 +33,13 @@ pub(crate) struct Parts<'a> {
     pub(crate) word: Option<u32>,
 }
 
-impl PlainFront {
-    /// A run of datagrams of one listener.
-    pub(crate) fn step(
+impl Datagrams for PlainFront {
+    fn step(
         &mut self,
         turn: &mut Turn<'_>,
         listener: ListenerId,
         run: Range<usize>,
-        rx: &RxBatch,
+        rx: &mut RxBatch,
     ) {
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let rules = setup.listeners[listener].plain();
@@ -58,7 +58,9 @@ impl PlainFront {
             }
         }
     }
+}
 
+impl PlainFront {
     fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,

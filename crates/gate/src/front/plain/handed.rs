@@ -5,6 +5,7 @@ use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
 use crate::front::plain::unproven::Unproven;
 use crate::front::protocol::Front;
+use crate::front::rules::Rules;
 use crate::handover::arriving::{NO_TOKEN, Unclaimed};
 use crate::ids::{ListenerId, client_serial};
 use crate::setup::Sequence;
@@ -12,7 +13,6 @@ use crate::store::admission::Bucket;
 use crate::store::entry::Entry;
 use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
-use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::plain::Guard;
 
@@ -145,8 +145,6 @@ impl PlainFront {
             // In records of their own, and so are free places and free addresses.
             sessions: _,
             // They follow from the sessions.
-            wheel: _,
-            unarmed: _,
             open_count: _,
             half_open_count: _,
             addresses,
@@ -156,17 +154,15 @@ impl PlainFront {
             // Each in a record of its own.
             listeners: _,
             starts,
-            // From the setup, and from who it is.
+            // From the setup.
             open_max: _,
             unproven_max: _,
-            worker: _,
             // The same key, with which the gate was made.
             hash: _,
-            serial,
         } = self;
         write_none(out);
         addresses.hand_over(out);
-        serial.write(out);
+        self.sessions.serial.write(out);
         starts.hand_over(out);
     }
 
@@ -179,7 +175,7 @@ impl PlainFront {
     ) -> Result<(), Broken> {
         self.take_free(common, from, unclaimed)?;
         self.addresses.take_over(from)?;
-        self.serial = client_serial(u64::read(from)?);
+        self.sessions.serial = client_serial(u64::read(from)?);
         self.starts.take_over(from)
     }
 
@@ -234,8 +230,7 @@ impl PlainFront {
 
     /// Everything has come: timers. Nothing here goes through all sessions: players wait.
     pub(crate) fn settle_in(&mut self, common: &Common, now_ns: u64) -> Result<(), Broken> {
-        self.wheel.start_at(now_ns);
-        self.unarmed = Unarmed::all(self.sessions.places());
+        self.sessions.start_at(now_ns);
         self.arm_some(common);
         self.addresses.settle(now_ns)
     }

@@ -43,7 +43,7 @@ impl PlainFront {
             self.start_guards(index, rules, number);
         }
         self.make_room(turn, index);
-        self.wheel.arm(index, turn.now.mono_ns + rules.half_open_ns);
+        self.sessions.arm(index, turn.now.mono_ns + rules.half_open_ns);
         turn.common.trace(&origin.address, None, Fact::Waits { backend });
         self.relay_up(turn, index, parts.payload, origin.kernel_ns);
         Ok(())
@@ -158,9 +158,7 @@ impl PlainFront {
         if is_on_udp && !self.addresses.has_player_address(now_ns) {
             return Err(DropReason::PlacesResting);
         }
-        self.serial += 1;
-        // Players have no ids here, and every one needs its own.
-        let client_id = turn.common.worker.id.client_id(self.serial);
+        let client_id = self.sessions.next_client_id();
         let address = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         let wanted = session.backend;
@@ -183,10 +181,10 @@ impl PlainFront {
         turn.common.count_session(address.listener, wanted);
         let (slot, took_ns) = (session.claim.slot, now_ns.saturating_sub(session.began_ns));
         turn.common.stamps.handshakes_ns.push(took_ns);
-        let id = self.session_id(index).as_u64();
+        let id = self.sessions.id(index).as_u64();
         let began = Fact::Began { session: id, backend: wanted, slot, took_ns };
         turn.common.trace(&address, None, began);
-        self.wheel.arm(index, now_ns + rules.idle_ns);
+        self.sessions.arm(index, now_ns + rules.idle_ns);
         Ok(())
     }
 }

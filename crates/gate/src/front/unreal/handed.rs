@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::front::protocol::Front;
+use crate::front::rules::Rules;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
@@ -13,7 +14,6 @@ use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::table::handed::{read_free, write_none};
 use crate::store::table::{Address, Place};
-use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::unreal::cookie::Cookie;
 
@@ -151,8 +151,6 @@ impl UnrealFront {
             // In records of their own, and so are free places.
             sessions: _,
             // They follow from the sessions, or are asked for at once.
-            wheel: _,
-            unarmed: _,
             opening_count: _,
             keyring: _,
             asked_for_secrets_ns: _,
@@ -166,11 +164,10 @@ impl UnrealFront {
             // The same key, with which the gate was made.
             hash: _,
             random,
-            serial,
         } = self;
         write_none(out);
         random.0.write(out);
-        serial.write(out);
+        self.sessions.serial.write(out);
         credits.hand_over(out);
         restarts.hand_over(out);
     }
@@ -184,7 +181,7 @@ impl UnrealFront {
     ) -> Result<(), Broken> {
         self.take_free(common, from, unclaimed)?;
         self.random = Random(u64::read(from)?);
-        self.serial = client_serial(u64::read(from)?);
+        self.sessions.serial = client_serial(u64::read(from)?);
         self.credits.take_over(from)?;
         self.restarts.take_over(from)
     }
@@ -250,9 +247,8 @@ impl UnrealFront {
 
     /// Everything has come: timers. Nothing here goes through all sessions: players wait.
     pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
-        self.wheel.start_at(now_ns);
-        self.unarmed = Unarmed::all(self.sessions.places());
-        self.arm_some(common, now_ns);
+        self.sessions.start_at(now_ns);
+        self.arm_some(common);
         self.show_faces(&std::sync::Arc::clone(&common.setup));
     }
 }

@@ -135,7 +135,7 @@ impl UnrealFront {
     }
 
     /// The kernel says that no process listens where a game server should.
-    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
+    pub(crate) fn note_refused(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;
         if std::mem::take(&mut probed.is_answering) {
