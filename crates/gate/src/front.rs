@@ -1,6 +1,7 @@
 //! The protocols that players speak, each in a folder of its own. A new one is added to [`Front`],
 //! and its type implements what [`rules`] asks: the compiler lists the rest.
 
+pub(crate) mod carried;
 pub(crate) mod face;
 pub(crate) mod netcode;
 pub(crate) mod plain;

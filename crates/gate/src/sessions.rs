@@ -4,6 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::handover::arriving::Arriving;
 use crate::ids::{BackendId, WorkerId};
 use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
@@ -11,6 +12,7 @@ use crate::store::hash::HashKey;
 use crate::store::table::{Address, Place, Resting, Table, Tenant};
 use crate::store::unarmed::Unarmed;
 use crate::store::wheel::{TICK_NS, Wheel};
+use ringgate_core::carry::Broken;
 use ringgate_link::bundle::SessionId;
 
 /// What a front keeps of a session.
@@ -20,6 +22,11 @@ pub(crate) trait Kept: Tenant {
 
     /// What the session at an address has claimed; `None` of one whose source has proven nothing.
     fn held(&self, address: &Address) -> Option<Claim>;
+
+    /// The worker that forwards this player's datagrams to us, after a port switch.
+    fn steered_by(&self) -> Option<WorkerId> {
+        None
+    }
 
     /// Whether a backend may ask for it.
     #[inline]
@@ -36,6 +43,7 @@ pub(crate) struct Sessions<S> {
     wheel: Wheel<Entry<S>, TICK_NS>,
     /// Those who have come from another process.
     unarmed: Unarmed,
+    pub(crate) arriving: Arriving,
     /// Whose sessions these are.
     worker: WorkerId,
     /// Numbers players whose protocol has no ids for them.
@@ -56,6 +64,7 @@ impl<S: Tenant> Sessions<S> {
             wheel: Wheel::new(sessions_max + resting.spare, now_ns),
             table: Table::new(sessions_max, resting, first_generation, key),
             unarmed: Unarmed::NONE,
+            arriving: Arriving::default(),
             worker,
             serial: 0,
         }
@@ -101,6 +110,18 @@ impl<S: Tenant> Sessions<S> {
     /// When a session is due next; `u64::MAX` while none is.
     pub(crate) fn due_ns(&self) -> u64 {
         self.wheel.next_due().unwrap_or(u64::MAX).min(self.unarmed.due_ns())
+    }
+
+    /// The places of those who could not be carried rest. Returns how many these are.
+    pub(crate) fn free_lost(&mut self, now_ns: u64) -> Result<u64, Broken> {
+        let mut count = 0;
+        for (number, place) in std::mem::take(&mut self.arriving.lost) {
+            if self.table.is_missing(number) {
+                self.table.free(place, now_ns)?;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     /// All sessions have come from another process: their deadlines follow, some in each turn.

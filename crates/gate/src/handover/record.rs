@@ -239,20 +239,23 @@ impl Whose {
 }
 
 macro_rules! kinds {
-    ($( $(#[$doc:meta])* $kind:ident = $number:literal, $what:literal; )+) => {
+    ($(
+        $(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])?
+        $kind:ident = $number:literal, $what:literal;
+    )+) => {
         /// What a record says.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
-        pub(crate) enum Kind { $( $(#[$doc])* $kind = $number ),+ }
+        pub(crate) enum Kind { $( $(#[doc = $doc])* $(#[cfg($cfg)])? $kind = $number ),+ }
 
         impl Kind {
             const fn of(number: u16) -> Option<Self> {
-                match number { $( $number => Some(Self::$kind), )+ _ => None }
+                match number { $( $(#[cfg($cfg)])? $number => Some(Self::$kind), )+ _ => None }
             }
 
             /// In a sentence.
             pub(crate) const fn what(self) -> &'static str {
-                match self { $( Self::$kind => $what ),+ }
+                match self { $( $(#[cfg($cfg)])? Self::$kind => $what ),+ }
             }
         }
     };
@@ -289,6 +292,10 @@ kinds! {
     ListenerMessages = 39, "a listener's messages";
     FreePlaces = 40, "free places";
     FreeAddresses = 41, "free loopback addresses";
+    #[cfg(test)]
+    ThirdSession = 0x7ffe, "a session of the front that tests have";
+    #[cfg(test)]
+    ThirdRest = 0x7fff, "the front that tests have";
     // From here on they may be passed over.
     NetcodeUserData = 0x8001, "a token's user data";
     ClosedBackend = 0x8002, "a backend that takes nobody new";

@@ -314,15 +314,14 @@ impl Rig {
         is_alone && self.has_usual_claims && self.has_only_what_is_carried()
     }
 
-    /// Who asks and who watches ends with the process, a session that lacks a socket asks for it
-    /// anew, and the front that only tests have is not carried.
+    /// Who asks and who watches ends with the process, and a session that lacks a socket asks for it
+    /// anew.
     fn has_only_what_is_carried(&self) -> bool {
         let Gate { common, fronts } = self.host.gate();
         let is_watched =
             !(common.surveys.is_empty() && common.captures.is_empty() && common.taps.is_empty());
         let lacks_none = fronts.netcode.session_sockets.lacking.is_empty();
-        let has_third = fronts.third.sessions.len() > 0;
-        !is_watched && lacks_none && !has_third && self.host.can_be_handed_over()
+        !is_watched && lacks_none && self.host.can_be_handed_over()
     }
 
     /// Mail for the next turn.

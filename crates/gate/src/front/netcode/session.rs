@@ -183,6 +183,10 @@ impl Kept for Session {
     fn held(&self, address: &Address) -> Option<Claim> {
         Some(self.claim(address))
     }
+
+    fn steered_by(&self) -> Option<WorkerId> {
+        self.steered_by.map(Neighbour::worker)
+    }
 }
 
 impl Session {

@@ -140,6 +140,10 @@ impl Kept for Session {
     fn held(&self, _address: &Address) -> Option<Claim> {
         Some(self.claim)
     }
+
+    fn steered_by(&self) -> Option<WorkerId> {
+        self.steered_by
+    }
 }
 
 ringgate_core::carried!(Session {

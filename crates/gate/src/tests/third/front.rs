@@ -7,6 +7,7 @@ use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::Front;
+use crate::front::carried::Carried;
 use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::SessionInfo;
@@ -19,6 +20,7 @@ use crate::store::hash::HashKey;
 use crate::store::table::{Address, Resting, Tenant};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, SocketId, TxTarget};
+use ringgate_core::carry::{Broken, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::CloseReason;
 
@@ -90,6 +92,26 @@ impl Rules for ThirdFront {
         turn.common.claims.leave(&self.sessions.at(index).claim);
         self.sessions.remove(index);
         turn.common.counters.sessions_closed[why as usize] += 1;
+    }
+}
+
+ringgate_core::carried!(Session { claim, socket, heard_ns as time });
+
+impl Carried for ThirdFront {
+    const FRONT: Front = Front::Third;
+
+    type Beside = ();
+
+    fn beside(&self, _index: Entry<Session>) {}
+
+    fn note_come(&mut self, _: &mut Common, _: Entry<Session>, (): ()) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn hand_over_rules(&self, _out: &mut Writer<'_>) {}
+
+    fn take_rules(&mut self, _common: &Common, _from: &mut Reader<'_>) -> Result<(), Broken> {
+        Ok(())
     }
 }
 
