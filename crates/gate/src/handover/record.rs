@@ -142,7 +142,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn append_changed(
         &mut self,
         kind: Kind,
-        told: &mut Told<'_>,
+        told: &mut ToldPlace<'_>,
         body: impl FnOnce(&mut Writer<'_>),
         complete: impl FnOnce(&mut [u8]),
     ) -> Result<(), Refused> {
@@ -194,7 +194,7 @@ impl<'a> Sink<'a> {
 pub(crate) struct Mirror(Vec<u64>);
 
 /// What was told of one place.
-pub(crate) struct Told<'a> {
+pub(crate) struct ToldPlace<'a> {
     prints: &'a Fingerprints,
     latest: &'a mut u64,
 }
@@ -206,15 +206,15 @@ impl Mirror {
     }
 
     /// What was told of a place.
-    pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> Told<'a> {
+    pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> ToldPlace<'a> {
         if place >= self.0.len() {
             self.0.resize(place + 1, NOTHING);
         }
-        Told { prints, latest: &mut self.0[place] }
+        ToldPlace { prints, latest: &mut self.0[place] }
     }
 }
 
-impl Told<'_> {
+impl ToldPlace<'_> {
     /// Has the next record written whatever it says.
     pub(crate) const fn forget(&mut self) {
         *self.latest = NOTHING;
