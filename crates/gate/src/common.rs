@@ -186,6 +186,22 @@ impl Common {
         self.counters.sessions_opened += 1;
     }
 
+    /// A player's payload has been handed to its backend.
+    #[inline]
+    pub(crate) fn note_up(&mut self, backend: BackendId, bytes: usize, kernel_ns: u64) {
+        self.counters.payloads_to_links += 1;
+        self.links.backends[backend].traffic.note_up(bytes);
+        self.stamps.uplink_kernel_ns.push(kernel_ns);
+    }
+
+    /// A backend's payload has been written for its player.
+    #[inline]
+    pub(crate) fn note_down(&mut self, backend: BackendId, bytes: usize) {
+        self.links.backends[backend].traffic.note_down(bytes);
+        self.counters.payloads_down += 1;
+        self.stamps.downlink_count += 1;
+    }
+
     /// Something came from a game process that goes no further.
     pub(crate) fn count_from_link(&mut self, why: DropReason) {
         self.counters.payloads_from_links += 1;

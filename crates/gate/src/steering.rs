@@ -2,7 +2,9 @@
 
 use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::front::face::Fronts;
+use crate::front::face::{Fronts, ask};
+use crate::front::protocol::Front;
+use crate::front::rules::Datagrams;
 use crate::ids::WorkerId;
 use crate::mail::{ForwardedDatagram, Mail, Mailed, Steering};
 use crate::store::table::Address;
@@ -122,7 +124,8 @@ impl Fronts {
             forwarded_by: Some(datagram.from_worker),
         };
         let mailed = Mailed { by: datagram.from_worker, is_lost: datagram.is_lost };
-        self.step_mailed(turn, &origin, mailed, datagram.bytes_mut())
+        let bytes = datagram.bytes_mut();
+        ask!(self, turn.common.front(listener), .step_mailed(turn, &origin, mailed, bytes))
     }
 }
 

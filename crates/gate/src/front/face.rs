@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use crate::arrivals::{Origin, Run, Source, find_runs};
+use crate::arrivals::{Run, Source, find_runs};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::state::NetcodeFront;
@@ -18,14 +18,13 @@ use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BackendId, ListenerId};
 use crate::info::{ServerInfo, SessionInfo};
-use crate::mail::{Mailed, Steering};
+use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
 use crate::store::table::{Guess, Place};
 use crate::turn::Turn;
-use ringgate_batch::{LocalIp, RxBatch, RxMeta};
-use ringgate_core::drops::DropReason;
+use ringgate_batch::{LocalIp, RxBatch};
 
 /// The protocols of one worker, each with its sessions.
 pub(crate) struct Fronts {
@@ -67,21 +66,19 @@ impl Fronts {
         self.fetch_sources(turn.common, rx);
         self.netcode.begin_looks(rx);
         for at in 0..turn.common.runs.len() {
-            let Run { role: Role::Player { listener, .. }, range } = turn.common.runs[at].clone()
-            else {
-                continue;
-            };
+            let Some(run) = turn.common.runs[at].of_players() else { continue };
+            let (listener, range) = (run.listener, run.range.clone());
             let datagrams = range.len() as u64;
-            let bytes = range.clone().map(|at| rx.bytes(at).len() as u64).sum::<u64>();
+            let bytes = range.map(|at| rx.bytes(at).len() as u64).sum::<u64>();
             turn.common.counters.datagrams_in += datagrams;
             turn.common.counters.bytes_in += bytes;
             let traffic = &mut turn.common.listeners[listener].traffic;
             traffic.datagrams_in += datagrams;
             traffic.bytes_in += bytes;
             if turn.common.captures.is_empty() {
-                self.classify_run(turn, listener, range, rx);
+                ask!(self, turn.common.front(listener), .classify(turn, run, rx));
             } else {
-                self.classify_watched(turn, listener, range, rx);
+                self.classify_watched(turn, run, rx);
             }
         }
         if !turn.common.taps.is_empty() {
@@ -92,23 +89,9 @@ impl Fronts {
     /// Tells who watches of everything that has arrived from players.
     #[cold]
     fn note_seen(&self, turn: &mut Turn<'_>, rx: &RxBatch) {
-        for Run { role, range } in &turn.common.runs {
-            let Role::Player { listener, .. } = *role else { continue };
-            let (front, range) = (turn.common.front(listener), range.clone());
-            ask!(self, front, .note_seen(turn.common, listener, range, rx));
+        for run in turn.common.runs.iter().filter_map(Run::of_players) {
+            ask!(self, turn.common.front(run.listener), .note_seen(turn.common, run, rx));
         }
-    }
-
-    /// First look at a run of one listener.
-    #[inline]
-    pub(crate) fn classify_run(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
-        ask!(self, turn.common.front(listener), .classify(turn, listener, run, rx));
     }
 
     /// Second look: the cipher, over everything that deserves it.
@@ -120,45 +103,19 @@ impl Fronts {
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
         self.netcode.begin_steps(turn);
         for at in 0..turn.common.runs.len() {
-            let Run { role, range } = turn.common.runs[at].clone();
-            let Role::Player { listener, .. } = role else {
-                range.for_each(|at| {
+            let run = turn.common.runs[at].clone();
+            match run.of_players() {
+                None => run.range.for_each(|at| {
                     let meta = rx.metas()[at];
                     self.handle_link_datagram(turn, &meta, rx.bytes(at));
-                });
-                continue;
-            };
-            if turn.common.captures.is_empty() {
-                self.step_run(turn, listener, range, rx);
-            } else {
-                self.step_watched(turn, listener, range, rx);
+                }),
+                Some(run) if turn.common.captures.is_empty() => {
+                    ask!(self, turn.common.front(run.listener), .step(turn, run, rx));
+                }
+                Some(run) => self.step_watched(turn, run, rx),
             }
         }
         self.netcode.end_steps();
-    }
-
-    /// Third look at a run of one listener.
-    #[inline]
-    pub(crate) fn step_run(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        ask!(self, turn.common.front(listener), .step(turn, listener, run, rx));
-    }
-
-    /// A datagram that another worker received.
-    pub(crate) fn step_mailed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: &Origin,
-        mailed: Mailed,
-        bytes: &mut [u8],
-    ) -> Result<(), DropReason> {
-        let front = turn.common.front(origin.address.listener);
-        ask!(self, front, .step_mailed(turn, origin, mailed, bytes))
     }
 
     /// Another worker does not have an address any more that we forwarded.
@@ -168,17 +125,6 @@ impl Fronts {
         let Some(sequence) = departed_at else { return };
         let (front, now_ns) = (turn.common.front(address.listener), turn.now.mono_ns);
         ask!(self, front, .note_departed(&address, sequence, now_ns));
-    }
-
-    /// A datagram on the udp link, from the server that is this backend.
-    pub(crate) fn handle_server(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: BackendId,
-        meta: &RxMeta,
-        bytes: &[u8],
-    ) {
-        ask!(self, turn.common.server_front(from), .handle_server(turn, from, meta, bytes));
     }
 
     /// The backends of the players who may have a loopback address, one of each front: looked for

@@ -4,29 +4,33 @@
 //! [`Datagrams`] and [`Answers`]: what these ask without an answer of their own is what no two
 //! protocols have in common.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 
-use crate::arrivals::{Origin, Source};
+use crate::arrivals::{Origin, PlayerRun, Source};
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::ids::{BackendId, ListenerId};
 use crate::info::SessionInfo;
+use crate::links::players::PlayerOf;
 use crate::mail::Mailed;
 use crate::sessions::{Kept, Sessions};
 use crate::setup::{Listener, Setup};
+use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
 use crate::store::table::{Address, Guess};
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::{LINE_BYTES, LocalIp, RxBatch, RxMeta};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
+use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart};
 
 /// How sessions last and end.
 pub(crate) trait Rules {
     /// What the front keeps of a session.
     type Session: Kept;
+
+    /// Whether players bring ids of their own.
+    const HAS_IDS: bool = false;
 
     fn sessions(&self) -> &Sessions<Self::Session>;
 
@@ -38,15 +42,8 @@ pub(crate) trait Rules {
     /// When a session is to be looked after, which is when it ends if nothing is heard until then.
     fn deadline_ns(&self, common: &Common, index: Entry<Self::Session>) -> u64;
 
-    /// Ends a session and gives back what it holds. The reason is what a game process on a bundle
-    /// link is told.
-    fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Self::Session>,
-        why: Ended,
-        reason: CloseReason,
-    );
+    /// Ends a session and gives back what it holds.
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, ending: Ending);
 
     /// Takes a new setup in, before the gate itself does.
     fn adopt(&mut self, _setup: &Setup, _now_ns: u64) {}
@@ -130,6 +127,18 @@ pub(crate) trait Rules {
         }
     }
 
+    /// A session is open that a player has waited for since a moment.
+    fn note_began(&self, turn: &mut Turn<'_>, index: Entry<Self::Session>, since_ns: u64) {
+        let (sessions, address) = (self.sessions(), self.sessions().address(index));
+        let Some(claim) = sessions.at(index).held(address) else { return };
+        let Claim { listener, backend, slot, client_id, .. } = claim;
+        turn.common.count_session(listener, backend);
+        let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
+        turn.common.stamps.handshakes_ns.push(took_ns);
+        let began = Fact::Began { session: sessions.id(index).as_u64(), backend, slot, took_ns };
+        turn.common.trace(address, Self::HAS_IDS.then_some(client_id), began);
+    }
+
     /// Ends a session whose time is up or whose backend is gone, and has any other looked after
     /// again.
     fn end_or_arm(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) {
@@ -147,7 +156,7 @@ pub(crate) trait Rules {
 
     /// Ends a session. Its game process is told what follows from why.
     fn end(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, why: Ended) {
-        self.end_because(turn, index, why, why.close_reason());
+        self.end_like(turn, index, why.into());
     }
 
     /// Ends every session at such an address.
@@ -163,13 +172,7 @@ pub(crate) trait Rules {
 /// What becomes of players' datagrams.
 pub(crate) trait Datagrams: Rules {
     /// Looks at a run of datagrams of one listener: state machines and payloads.
-    fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    );
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch);
 
     /// Has the sessions fetched of those who have sent a run of datagrams.
     fn fetch_players(&self, sources: &mut [Source]) {
@@ -180,14 +183,7 @@ pub(crate) trait Datagrams: Rules {
     }
 
     /// Looks at a run where its datagrams are to be opened before anything else.
-    fn classify(
-        &mut self,
-        _turn: &mut Turn<'_>,
-        _listener: ListenerId,
-        _run: Range<usize>,
-        _rx: &RxBatch,
-    ) {
-    }
+    fn classify(&mut self, _turn: &mut Turn<'_>, _run: PlayerRun, _rx: &RxBatch) {}
 
     /// A datagram that another worker has received, for a session of ours or one that may be.
     fn step_mailed(
@@ -205,8 +201,8 @@ pub(crate) trait Datagrams: Rules {
     fn note_departed(&mut self, _address: &Address, _sequence: u64, _now_ns: u64) {}
 
     /// Tells who watches of a run that has been looked at.
-    fn note_seen(&self, common: &Common, listener: ListenerId, run: Range<usize>, rx: &RxBatch) {
-        for meta in &rx.metas()[run] {
+    fn note_seen(&self, common: &Common, PlayerRun { listener, range }: PlayerRun, rx: &RxBatch) {
+        for meta in &rx.metas()[range] {
             common.taps.note_seen(&Address { listener, endpoint: meta.peer }, None);
         }
     }
@@ -267,27 +263,18 @@ pub(crate) trait Answers: Rules {
         true
     }
 
-    /// A session that a backend names on a bundle link, if it is one of its own.
+    /// The session of a player that a backend names on a bundle link.
     #[inline]
-    fn session_for_backend(
-        &self,
-        backend: BackendId,
-        session: SessionId,
-    ) -> Option<Entry<Self::Session>> {
+    fn session_for_backend(&self, player: PlayerOf) -> Option<Entry<Self::Session>> {
         let sessions = self.sessions();
-        sessions.named(session).filter(|index| sessions.at(*index).plays_at(backend))
+        let plays_there = |index: &Entry<_>| sessions.at(*index).plays_at(player.backend);
+        sessions.named(player.session).filter(plays_there)
     }
 
     /// Sends a payload to the player that a backend names.
     #[inline]
-    fn send_for_backend(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        payload: &[u8],
-    ) {
-        match self.session_for_backend(backend, session) {
+    fn send_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {
+        match self.session_for_backend(player) {
             Some(index) => self.send_to_player(turn, index, payload),
             None => turn.common.count_from_link(DropReason::SessionUnknown),
         }
@@ -304,7 +291,7 @@ pub(crate) trait Answers: Rules {
     }
 
     /// Tells a backend how good the way to a player is that it names.
-    fn tell_quality(&self, _turn: &mut Turn<'_>, _backend: BackendId, _session: SessionId) {}
+    fn tell_quality(&self, _turn: &mut Turn<'_>, _player: PlayerOf) {}
 
     /// Ends the session that a backend names, when what was sent to it has arrived.
     fn close_after_for_backend(
@@ -314,19 +301,13 @@ pub(crate) trait Answers: Rules {
         close: &CloseAfter<'_>,
     ) {
         // What was sent is under way, and nothing is known of it.
-        self.close_for_backend(turn, backend, close.session, close.reason);
+        self.close_for_backend(turn, PlayerOf { backend, session: close.session }, close.reason);
     }
 
     /// Ends the session that a backend names.
-    fn close_for_backend(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        reason: CloseReason,
-    ) {
-        if let Some(index) = self.session_for_backend(backend, session) {
-            self.end_because(turn, index, Ended::ByBackend, reason);
+    fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        if let Some(index) = self.session_for_backend(player) {
+            self.end_like(turn, index, Ending { why: Ended::ByBackend, reason });
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::Answers;
 use crate::ids::BackendId;
-use crate::links::players::Players;
+use crate::links::players::{PlayerOf, Players};
 use crate::roles::Role;
 use crate::sessions::entry_of;
 use crate::store::entry::Entry;
@@ -38,7 +38,7 @@ impl Fronts {
             return turn.common.counters.drops.bump(DropReason::LinkStranger);
         };
         turn.common.links.backends[from].come_back();
-        self.handle_server(turn, from, meta, bytes);
+        ask!(self, turn.common.server_front(from), .handle_server(turn, from, meta, bytes));
     }
 
     /// The backend that a datagram on the udp link comes from: nearly always that of the player
@@ -81,21 +81,15 @@ impl Players for Fronts {
     }
 
     #[inline]
-    fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
-        let front = turn.common.server_front(backend);
-        ask!(self, front, .session_for_backend(backend, session).map(Entry::number))
+    fn find(&self, turn: &Turn<'_>, player: PlayerOf) -> Option<u32> {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .session_for_backend(player).map(Entry::number))
     }
 
     #[inline]
-    fn send(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        payload: &[u8],
-    ) {
-        let front = turn.common.server_front(backend);
-        ask!(self, front, .send_for_backend(turn, backend, session, payload));
+    fn send(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .send_for_backend(turn, player, payload));
     }
 
     fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>) {
@@ -103,9 +97,8 @@ impl Players for Fronts {
         ask!(self, front, .send_message_for_backend(turn, backend, message));
     }
 
-    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
-        let front = turn.common.server_front(backend);
-        ask!(self, front, .tell_quality(turn, backend, session));
+    fn tell_quality(&self, turn: &mut Turn<'_>, player: PlayerOf) {
+        ask!(self, turn.common.server_front(player.backend), .tell_quality(turn, player));
     }
 
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>) {
@@ -113,14 +106,8 @@ impl Players for Fronts {
         ask!(self, front, .close_after_for_backend(turn, backend, close));
     }
 
-    fn close(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        reason: CloseReason,
-    ) {
-        let front = turn.common.server_front(backend);
-        ask!(self, front, .close_for_backend(turn, backend, session, reason));
+    fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .close_for_backend(turn, player, reason));
     }
 }

@@ -1,6 +1,6 @@
 //! Game processes' payloads on their way to players.
 
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::connection::Linger;
 use crate::front::netcode::messages::{channel_of, quality};
 use crate::front::netcode::session::Session;
@@ -8,6 +8,7 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::{Answers, Rules};
 use crate::ids::BackendId;
 use crate::links::loopback::entry_of_loopback;
+use crate::links::players::PlayerOf;
 use crate::links::state::Load;
 use crate::now::NS_PER_MS;
 use crate::sessions::Kept;
@@ -34,9 +35,7 @@ impl Answers for NetcodeFront {
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
             turn.common.drop_payload(backend, why);
         } else {
-            turn.common.links.backends[backend].traffic.note_down(payload.len());
-            turn.common.counters.payloads_down += 1;
-            turn.common.stamps.downlink_count += 1;
+            turn.common.note_down(backend, payload.len());
         }
     }
 
@@ -47,7 +46,7 @@ impl Answers for NetcodeFront {
         part: &MessagePart<'_>,
     ) {
         turn.common.counters.messages_from_links += 1;
-        let index = self.session_for_backend(backend, part.session);
+        let index = self.session_for_backend(PlayerOf { backend, session: part.session });
         let index = index.filter(|index| !self.has_lost_its_link(turn, *index));
         let connection = index.and_then(|index| self.connections.get_mut(index));
         let (Some(index), Some(connection)) = (index, connection) else {
@@ -73,13 +72,13 @@ impl Answers for NetcodeFront {
         }
     }
 
-    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
-        let Some(index) = self.session_for_backend(backend, session) else { return };
+    fn tell_quality(&self, turn: &mut Turn<'_>, player: PlayerOf) {
+        let Some(index) = self.session_for_backend(player) else { return };
         let Some(connection) = self.connections.get(index) else { return };
-        let Some(link) = turn.common.message_link(backend) else { return };
+        let Some(link) = turn.common.message_link(player.backend) else { return };
         let quality = quality(&connection.end);
         // Of no use when it comes late: a full link loses it.
-        turn.append(link, Load::NONE, |writer| writer.quality(session, &quality));
+        turn.append(link, Load::NONE, |writer| writer.quality(player.session, &quality));
     }
 
     fn close_after_for_backend(
@@ -88,10 +87,12 @@ impl Answers for NetcodeFront {
         backend: BackendId,
         close: &CloseAfter<'_>,
     ) {
-        let Some(index) = self.session_for_backend(backend, close.session) else { return };
+        let player = PlayerOf { backend, session: close.session };
+        let Some(index) = self.session_for_backend(player) else { return };
         let Some(connection) = self.connections.get_mut(index) else {
             // What was sent to it is under way, and nothing is known of it.
-            return self.end_because(turn, index, Ended::ByBackend, close.reason);
+            let ending = Ending { why: Ended::ByBackend, reason: close.reason };
+            return self.end_like(turn, index, ending);
         };
         let linger_ns = u64::from(close.linger_ms.min(LINGER_MS_MAX)) * NS_PER_MS;
         let until_ns = turn.now.mono_ns + linger_ns;

@@ -35,11 +35,7 @@ impl NetcodeFront {
             LinkKind::Udp { .. } => self.deliver_connected(turn, index, payload),
         };
         match delivered {
-            Ok(()) => {
-                turn.common.counters.payloads_to_links += 1;
-                turn.common.links.backends[backend].traffic.note_up(payload.len());
-                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
-            }
+            Ok(()) => turn.common.note_up(backend, payload.len(), kernel_ns),
             Err(why) => {
                 let address = self.sessions.address(index);
                 let client_id = self.sessions.at(index).client_id;

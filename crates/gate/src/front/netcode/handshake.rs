@@ -11,6 +11,7 @@ use crate::counters::Ended;
 use crate::front::netcode::explain::note_opened;
 use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::ids::{BackendId, ListenerId};
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
@@ -19,7 +20,6 @@ use crate::shared::claims::{Claim, Wanted};
 use crate::store::entry::Entry;
 use crate::trace::Fact;
 use crate::turn::Turn;
-use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
@@ -243,7 +243,7 @@ impl NetcodeFront {
         let body = self.challenge_body(turn, sequence, token);
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
-        self.emit_handshake(turn, listener, &token.server_to_client, packet, reply_to(origin));
+        self.emit_handshake(turn, listener, &token.server_to_client, packet, origin.target());
         turn.common.trace(&origin.address, Some(token.client_id), Fact::Challenged);
         Ok(())
     }
@@ -383,16 +383,10 @@ impl NetcodeFront {
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.user_data.keep(index, &challenge.user_data);
         }
-        turn.common.count_session(listener, claim.backend);
         self.note_unique(turn, index);
         let id = self.sessions.id(index);
         turn.common.claims.seat(listener, claim.client_id, (id, false));
-        let (backend, slot) = (claim.backend, claim.slot);
-        let session = self.sessions.id(index).as_u64();
-        let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
-        let began = Fact::Began { session, backend, slot, took_ns };
-        turn.common.trace(&origin.address, Some(claim.client_id), began);
-        turn.common.stamps.handshakes_ns.push(took_ns);
+        self.note_began(turn, index, since_ns);
         self.welcome(turn, index);
         Ok(())
     }
@@ -472,7 +466,7 @@ impl NetcodeFront {
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
         turn.common.trace(&origin.address, None, Fact::Denied);
         let packet = (PacketKind::Denied, &[][..]);
-        self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
+        self.emit_handshake(turn, origin.address.listener, key, packet, origin.target());
     }
 }
 
@@ -527,10 +521,6 @@ fn oust_older(turn: &Turn<'_>, listener: ListenerId, client_id: u64) {
     if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
         players.oust_older(group, client_id);
     }
-}
-
-fn reply_to(origin: &Origin) -> TxTarget {
-    TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;

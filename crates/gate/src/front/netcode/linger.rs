@@ -6,7 +6,7 @@
 //! operator, a newer login, the end of the gateway. Nothing that a player does or leaves undone
 //! makes it longer than [`LINGER_MS_MAX`](ringgate_link::bundle::LINGER_MS_MAX).
 
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::connection::{Connection, Linger};
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
@@ -53,7 +53,7 @@ impl NetcodeFront {
             return false;
         }
         let why = if has_said_all { Ended::ByBackend } else { Ended::LingerExpired };
-        self.end_because(turn, index, why, linger.reason);
+        self.end_like(turn, index, Ending { why, reason: linger.reason });
         true
     }
 

@@ -4,18 +4,16 @@
 //! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
 //! the first look and is caught by the commit of the third.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 
-use crate::arrivals::{Origin, Source};
+use crate::arrivals::{Origin, PlayerRun, Source};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::port_switch::is_missed;
-use crate::front::netcode::session::{Heard, OPENING_LINES, Session};
+use crate::front::netcode::session::{HeardSince, OPENING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::{Datagrams, Rules};
 use crate::ids::ListenerId;
@@ -50,18 +48,13 @@ impl Datagrams for NetcodeFront {
     }
 
     /// First look at a run of datagrams of one listener.
-    fn classify(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
+    fn classify(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &RxBatch) {
+        let PlayerRun { listener, range } = run;
         let (common, now) = (&mut *turn.common, turn.now);
         let mut arrivals = std::mem::take(&mut self.arrivals);
         // Positions are the batch's: others' datagrams are settled here.
-        arrivals.resize(run.start, Arrival::SETTLED);
-        for at in run {
+        arrivals.resize(range.start, Arrival::SETTLED);
+        for at in range {
             let meta = &rx.metas()[at];
             arrivals.push(self.classify_one(
                 common,
@@ -76,14 +69,9 @@ impl Datagrams for NetcodeFront {
     }
 
     /// Third look at a run of datagrams of one listener: state machines and payloads.
-    fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        for at in run {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        let PlayerRun { listener, range } = run;
+        for at in range {
             let Arrival { target, header } = self.arrivals[at];
             let verdict = self.verdicts[at];
             let outcome = match target {
@@ -148,8 +136,8 @@ impl Datagrams for NetcodeFront {
     }
 
     #[cold]
-    fn note_seen(&self, common: &Common, listener: ListenerId, run: Range<usize>, rx: &RxBatch) {
-        for at in run {
+    fn note_seen(&self, common: &Common, PlayerRun { listener, range }: PlayerRun, rx: &RxBatch) {
+        for at in range {
             let address = Address { listener, endpoint: rx.metas()[at].peer };
             let client_id = match self.arrivals[at].target {
                 Target::Session(index) => Some(self.sessions.at(index).client_id),
@@ -405,7 +393,7 @@ impl NetcodeFront {
             return Err(DropReason::SessionEnded);
         }
         if header.kind.is_replay_protected() {
-            if self.sessions.at(index).heard == Heard::Nothing {
+            if self.sessions.at(index).heard == HeardSince::Nothing {
                 self.spend_token(turn, index);
             }
             self.commit_window(turn, index, header.sequence)?;
@@ -450,7 +438,7 @@ impl NetcodeFront {
     fn spend_token(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let listener = self.sessions.address(index).listener;
         let session = self.sessions.at_mut(index);
-        session.heard = Heard::Something;
+        session.heard = HeardSince::Something;
         let (client_id, backend) = (session.client_id, session.backend);
         turn.common.claims.spend_token(listener, client_id);
         // A token that opens others says nothing of who may still come.

@@ -2,7 +2,7 @@
 //! forgotten.
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::{OPENING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -10,6 +10,7 @@ use crate::front::rules::Rules;
 use crate::ids::ListenerId;
 use crate::info::SessionInfo;
 use crate::links::loopback::{is_shared_socket_backend, loopback_of};
+use crate::links::players::PlayerOf;
 use crate::sessions::Sessions;
 use crate::setup::{LinkKind, Listener, Setup};
 use crate::store::entry::Entry;
@@ -17,10 +18,11 @@ use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, SEND_INTERVAL_NS};
-use ringgate_link::bundle::CloseReason;
 
 impl Rules for NetcodeFront {
     type Session = Session;
+
+    const HAS_IDS: bool = true;
 
     fn sessions(&self) -> &Sessions<Session> {
         &self.sessions
@@ -147,15 +149,10 @@ impl Rules for NetcodeFront {
     }
 
     /// Tells the player where that makes sense, tells the backend, gives everything back.
-    fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the
         // reference.
+        let Ending { why, reason } = ending;
         if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
             for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
@@ -165,8 +162,8 @@ impl Rules for NetcodeFront {
             self.close_connection(turn, index);
         }
         let session = self.sessions.at(index);
-        let told = (session.backend, session.announced);
-        turn.report_closed(told, self.sessions.id(index), reason);
+        let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
+        turn.report_closed(player, session.announced, reason);
         self.drop_session(turn, index, why);
     }
 }

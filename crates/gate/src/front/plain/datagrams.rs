@@ -1,14 +1,12 @@
 //! Where each datagram of a plain listener goes, in the order of the checks: what costs least, and
 //! what needs no session, comes first.
 
-use std::ops::Range;
-
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
+use crate::counters::Ended;
 use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
-use crate::front::rules::Datagrams;
-use crate::ids::ListenerId;
+use crate::front::rules::{Datagrams, Rules};
 use crate::setup::Plain;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
@@ -34,16 +32,11 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Datagrams for PlainFront {
-    fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        let PlayerRun { listener, range } = run;
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let rules = setup.listeners[listener].plain();
-        for at in run {
+        for at in range {
             let meta = &rx.metas()[at];
             let outcome = match (turn.common.sources[at].origin(meta), rules) {
                 _ if meta.truncated => Err(DropReason::TooLong),
@@ -119,7 +112,7 @@ impl PlainFront {
         let session = self.sessions.at(index);
         if turn.now.mono_ns >= session.heard_ns + patience_ns(rules, session) {
             // Its timer has not fired yet.
-            self.give_up(turn, index);
+            self.end(turn, index, Ended::TimedOut);
             return self.start(turn, rules, origin, parts);
         }
         if session.is_barred() {

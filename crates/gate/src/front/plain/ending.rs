@@ -1,7 +1,7 @@
 //! How long sessions last, and how they end.
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
@@ -9,12 +9,12 @@ use crate::front::rules::Rules;
 use crate::ids::ListenerId;
 use crate::info::SessionInfo;
 use crate::links::loopback::loopback_of;
+use crate::links::players::PlayerOf;
 use crate::sessions::Sessions;
 use crate::setup::{Listener, Setup};
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
-use ringgate_link::bundle::CloseReason;
 
 impl Rules for PlainFront {
     type Session = Session;
@@ -84,33 +84,17 @@ impl Rules for PlainFront {
         session.heard_ns.saturating_add(rules.map_or(0, |rules| patience_ns(rules, session)))
     }
 
-    fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
-        self.release(turn, index, why, reason);
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        self.release(turn, index, ending);
         self.sessions.remove(index);
     }
 }
 
 impl PlainFront {
-    /// Ends what has been silent for too long, or has to make room.
-    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        self.end(turn, index, Ended::TimedOut);
-    }
-
-    /// Ends a session whose source begins another one.
-    pub(crate) fn replace(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        self.end(turn, index, Ended::Replaced);
-    }
-
     /// A gap ends the session, and its source may not begin again for a while.
     pub(crate) fn bar(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let was_open = self.sessions.at(index).is_open();
-        self.release(turn, index, Ended::SequenceGap, CloseReason::SequenceGap);
+        self.release(turn, index, Ended::SequenceGap.into());
         let session = self.sessions.at_mut(index);
         session.stage = Stage::Barred;
         session.heard_ns = turn.now.mono_ns;
@@ -120,19 +104,14 @@ impl PlainFront {
     }
 
     /// Gives back what a session holds.
-    fn release(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
+    fn release(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        let Ending { why, reason } = ending;
         let session = self.sessions.at(index);
         if !matches!(session.stage, Stage::Barred) {
             turn.common.trace_end(self.sessions.address(index), None, why);
         }
-        let told = (session.backend, session.announced);
-        turn.report_closed(told, self.sessions.id(index), reason);
+        let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
+        turn.report_closed(player, session.announced, reason);
         let session = self.sessions.at_mut(index);
         session.announced = 0;
         let address = session.loopback.take();

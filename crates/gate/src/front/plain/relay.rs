@@ -29,9 +29,7 @@ impl Answers for PlainFront {
         let target = self.sessions.at(index).target(address.endpoint);
         turn.room().send_copy(bytes, target, Tag::Player.encode());
         turn.count_out(address.listener, PLAIN, bytes.len());
-        turn.common.links.backends[backend].traffic.note_down(bytes.len());
-        turn.common.counters.payloads_down += 1;
-        turn.common.stamps.downlink_count += 1;
+        turn.common.note_down(backend, bytes.len());
     }
 }
 
@@ -48,11 +46,7 @@ impl PlainFront {
         turn.common.counters.handled[PLAIN] += 1;
         turn.common.counters.payloads_up += 1;
         match self.deliver(turn, index, payload) {
-            Ok(()) => {
-                turn.common.counters.payloads_to_links += 1;
-                turn.common.links.backends[backend].traffic.note_up(payload.len());
-                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
-            }
+            Ok(()) => turn.common.note_up(backend, payload.len(), kernel_ns),
             Err(why) => {
                 let address = self.sessions.address(index);
                 turn.common.drop_uplink(address, None, (backend, why));

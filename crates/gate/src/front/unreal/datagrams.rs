@@ -1,8 +1,6 @@
 //! Where each datagram of an Unreal listener goes, and how handshake packets leave.
 
-use std::ops::Range;
-
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
 use crate::common::Common;
 use crate::front::rules::Datagrams;
 use crate::front::unreal::kinds::kind_index;
@@ -22,14 +20,9 @@ use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, Receiver};
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl Datagrams for UnrealFront {
-    fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        for at in run {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        let PlayerRun { listener, range } = run;
+        for at in range {
             let meta = &rx.metas()[at];
             let outcome = match turn.common.sources[at].origin(meta) {
                 _ if meta.truncated => Err(DropReason::TooLong),
@@ -133,12 +126,7 @@ impl UnrealFront {
         answer: &Handshake,
         bytes_max: usize,
     ) -> Result<(), DropReason> {
-        let target = TxTarget {
-            socket: origin.socket,
-            peer: Some(origin.address.endpoint),
-            source: origin.local,
-        };
-        self.send_handshake(turn, origin.address.listener, answer, bytes_max, target)
+        self.send_handshake(turn, origin.address.listener, answer, bytes_max, origin.target())
     }
 
     /// Writes a handshake packet for a player.

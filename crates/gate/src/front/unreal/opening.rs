@@ -191,15 +191,9 @@ impl UnrealFront {
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
-        let (backend, slot) = (session.claim.backend, session.claim.slot);
         self.opening_count -= 1;
         turn.common.newcomers.handshakes.leave(&address.block());
-        turn.common.count_session(listener, backend);
-        let took_ns = turn.now.mono_ns.saturating_sub(opening.since_ns);
-        turn.common.stamps.handshakes_ns.push(took_ns);
-        let session = self.sessions.id(index).as_u64();
-        let began = Fact::Began { session, backend, slot, took_ns };
-        turn.common.trace(&address, None, began);
+        self.note_began(turn, index, opening.since_ns);
         if turn.common.setup.listeners[listener].follow_port_switch {
             let client_id = opening.response.ids.client();
             turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));

@@ -86,9 +86,7 @@ impl UnrealFront {
         let target = TxTarget { socket, peer: backend, source };
         pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
         turn.common.counters.link_datagrams_out += 1;
-        turn.common.counters.payloads_to_links += 1;
-        turn.common.links.backends[backend_id].traffic.note_up(bytes.len());
-        turn.common.stamps.uplink_kernel_ns.push(origin.kernel_ns);
+        turn.common.note_up(backend_id, bytes.len(), origin.kernel_ns);
         Ok(())
     }
 
@@ -144,9 +142,7 @@ impl UnrealFront {
         pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
         turn.count_out(address.listener, UNREAL_GAME, bytes.len());
         turn.common.counters.payloads_from_links += 1;
-        turn.common.counters.payloads_down += 1;
-        turn.common.links.backends[backend].traffic.note_down(bytes.len());
-        turn.common.stamps.downlink_count += 1;
+        turn.common.note_down(backend, bytes.len());
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! never answered, fresh secrets.
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::rules::Rules;
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::loopback::loopback_of;
@@ -19,7 +19,6 @@ use crate::setup::{Listener, Setup};
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::secret::CookieSecret;
-use ringgate_link::bundle::CloseReason;
 
 impl Rules for UnrealFront {
     type Session = Session;
@@ -94,14 +93,8 @@ impl Rules for UnrealFront {
     }
 
     /// Neither its player nor its server is told: they speak only to each other.
-    fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        _reason: CloseReason,
-    ) {
-        let claim = self.release(turn, index, why);
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        let claim = self.release(turn, index, ending.why);
         turn.common.claims.leave(&claim);
     }
 }

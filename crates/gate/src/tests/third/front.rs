@@ -1,15 +1,13 @@
 //! A session for every address that speaks. What a protocol needs to be a front.
 
-use std::ops::Range;
-
 use super::super::rig::UDP_LINK;
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::Ending;
 use crate::front::Front;
 use crate::front::carried::Carried;
 use crate::front::rules::{Answers, Datagrams, Rules};
-use crate::ids::{BackendId, ListenerId, WorkerId};
+use crate::ids::{BackendId, WorkerId};
 use crate::info::SessionInfo;
 use crate::output::Tag;
 use crate::sessions::{Kept, Sessions};
@@ -22,7 +20,6 @@ use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch, SocketId, TxTarget};
 use ringgate_core::carry::{Broken, Reader, Writer};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::CloseReason;
 
 /// Silence after which a player is given up.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -82,16 +79,10 @@ impl Rules for ThirdFront {
         self.sessions.at(index).heard_ns + IDLE_NS
     }
 
-    fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        _reason: CloseReason,
-    ) {
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
         turn.common.claims.leave(&self.sessions.at(index).claim);
         self.sessions.remove(index);
-        turn.common.counters.sessions_closed[why as usize] += 1;
+        turn.common.counters.sessions_closed[ending.why as usize] += 1;
     }
 }
 
@@ -116,14 +107,8 @@ impl Carried for ThirdFront {
 }
 
 impl Datagrams for ThirdFront {
-    fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        _listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        for at in run {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        for at in run.range {
             let origin = turn.common.sources[at].origin(&rx.metas()[at]).expect("from a player");
             match self.step_datagram(turn, &origin, rx.bytes(at)) {
                 Ok(()) => turn.common.counters.handled[KIND] += 1,
