@@ -18,7 +18,7 @@ use ringgate_link::bundle::SessionId;
 /// What a front keeps of a session.
 pub(crate) trait Kept: Tenant {
     /// Where its player plays.
-    fn backend(&self) -> BackendId;
+    fn at_backend(&self) -> BackendId;
 
     /// What the session at an address has claimed; `None` of one whose source has proven nothing.
     fn held(&self, address: &Address) -> Option<Claim>;
@@ -31,7 +31,7 @@ pub(crate) trait Kept: Tenant {
     /// Whether a backend may ask for it.
     #[inline]
     fn plays_at(&self, backend: BackendId) -> bool {
-        self.backend() == backend
+        self.at_backend() == backend
     }
 }
 

@@ -36,23 +36,19 @@ impl Fronts {
         if turn.common.claims.sessions(listener) > 0 {
             self.end_listener(turn, listener);
         }
-        Front::ALL.iter().for_each(|front| ask!(self, front, .close_listener(turn, listener)));
+        ask!(every self, .close_listener(turn, listener));
         turn.common.close_listener(listener);
     }
 
     /// Ends every session of a listener.
     fn end_listener(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
         let of_it = |address: &Address| address.listener == listener;
-        for front in Front::ALL {
-            ask!(self, front, .end_all(turn, Ended::ByOperator, of_it));
-        }
+        ask!(every self, .end_all(turn, Ended::ByOperator, of_it));
     }
 
     fn begin_anew(&mut self, turn: &mut Turn<'_>, number: ListenerId, listener: &Listener) {
         turn.common.listeners[number] = ListenerState::new(listener);
-        for front in Front::ALL {
-            ask!(self, front, .begin_listener(number, listener, turn.now.mono_ns));
-        }
+        ask!(every self, .begin_listener(number, listener, turn.now.mono_ns));
     }
 }
 

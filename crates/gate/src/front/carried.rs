@@ -122,7 +122,7 @@ pub(crate) trait Carried: Rules<Session: Carry> {
         if session.steered_by().is_some_and(|worker| worker.0 >= common.worker.count) {
             return Err(Broken::Invalid("worker"));
         }
-        let (backend, held) = (session.backend(), session.held(&address));
+        let (backend, held) = (session.at_backend(), session.held(&address));
         if let Some(index) = self.sessions().same_at(place, &address)
             && self.sessions().at(index).held(&address) == held
         {

@@ -35,8 +35,14 @@ pub(crate) struct Fronts {
     pub(crate) third: crate::tests::third::front::ThirdFront,
 }
 
-/// Asks one of the fronts, whichever it is: `ask!(fronts, front, .stop(turn))`.
+/// Asks one of the fronts, whichever it is, or every one, one after the other:
+/// `ask!(fronts, front, .due_ns(common))`, `ask!(every fronts, .handle_timers(turn))`.
 macro_rules! ask {
+    (every $fronts:expr, $($question:tt)+) => {
+        for front in Front::ALL {
+            ask!($fronts, front, $($question)+);
+        }
+    };
     ($fronts:expr, $front:expr, $($question:tt)+) => {
         match $front {
             Front::Netcode => $fronts.netcode $($question)+,
@@ -53,12 +59,12 @@ pub(crate) use ask;
 impl Fronts {
     /// Takes a new setup in, before the gate itself does.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
-        Front::ALL.iter().for_each(|front| ask!(self, front, .adopt(setup, now_ns)));
+        ask!(every self, .adopt(setup, now_ns));
     }
 
     /// The setup has another server at this number from now on.
     pub(crate) fn forget_server(&mut self, backend: BackendId) {
-        Front::ALL.iter().for_each(|front| ask!(self, front, .forget_server(backend)));
+        ask!(every self, .forget_server(backend));
     }
 
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
@@ -160,7 +166,7 @@ impl Fronts {
 
     /// What is due now.
     pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
-        Front::ALL.iter().for_each(|front| ask!(self, front, .handle_timers(turn)));
+        ask!(every self, .handle_timers(turn));
     }
 
     /// When the next is due; `u64::MAX` while nothing is.
@@ -171,9 +177,7 @@ impl Fronts {
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        for front in Front::ALL {
-            ask!(self, front, .end_all(turn, Ended::Shutdown, |_| true));
-        }
+        ask!(every self, .end_all(turn, Ended::Shutdown, |_| true));
     }
 
     /// Gives up the places of what was removed in this turn, and counts what is left.

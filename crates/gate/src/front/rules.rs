@@ -223,7 +223,7 @@ pub(crate) trait Answers: Rules {
 
     /// The backend of the session that has a loopback address.
     fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
-        Some(self.sessions().get(self.at_loopback(local)?)?.backend())
+        Some(self.sessions().get(self.at_loopback(local)?)?.at_backend())
     }
 
     /// A datagram on the udp link, from the server that is this backend.

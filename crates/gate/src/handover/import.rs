@@ -151,7 +151,7 @@ impl Import {
     /// is [finished](Self::finish).
     pub fn settle(&mut self) {
         let Gate { common, fronts } = &mut self.gate;
-        Front::ALL.iter().for_each(|front| ask!(fronts, front, .settle_claims(common)));
+        ask!(every fronts, .settle_claims(common));
     }
 
     /// The gate, if everything has come.

@@ -31,7 +31,7 @@ impl Answers for NetcodeFront {
     #[inline]
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
         turn.common.counters.payloads_from_links += 1;
-        let backend = self.sessions.at(index).backend();
+        let backend = self.sessions.at(index).at_backend();
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
             turn.common.drop_payload(backend, why);
         } else {

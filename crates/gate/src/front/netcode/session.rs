@@ -176,7 +176,7 @@ impl Tenant for Session {
 
 impl Kept for Session {
     #[inline]
-    fn backend(&self) -> BackendId {
+    fn at_backend(&self) -> BackendId {
         self.owner
     }
 

@@ -79,7 +79,7 @@ impl Tenant for Session {
 }
 
 impl Kept for Session {
-    fn backend(&self) -> BackendId {
+    fn at_backend(&self) -> BackendId {
         self.backend
     }
 

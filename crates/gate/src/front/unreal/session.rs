@@ -133,7 +133,7 @@ impl Session {
 }
 
 impl Kept for Session {
-    fn backend(&self) -> BackendId {
+    fn at_backend(&self) -> BackendId {
         self.claim.backend
     }
 
