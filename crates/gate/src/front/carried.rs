@@ -31,10 +31,12 @@ pub(crate) trait Carried: Rules<Session: Carry> {
     /// Notes what follows from a session that has come, for as long as it stays what it is.
     fn note_come(
         &mut self,
-        common: &mut Common,
-        index: Entry<Self::Session>,
-        beside: Self::Beside,
-    ) -> Result<(), Broken>;
+        _common: &mut Common,
+        _index: Entry<Self::Session>,
+        _beside: Self::Beside,
+    ) -> Result<(), Broken> {
+        Ok(())
+    }
 
     /// Takes [`note_come`](Self::note_come) back: the session is over, or about to be another.
     fn note_gone(&mut self, _common: &mut Common, _index: Entry<Self::Session>) {}

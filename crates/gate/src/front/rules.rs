@@ -174,6 +174,28 @@ pub(crate) trait Datagrams: Rules {
     /// Looks at a run of datagrams of one listener: state machines and payloads.
     fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch);
 
+    /// Looks at one datagram of a run after the other, and counts those that go no further.
+    fn step_each(
+        &mut self,
+        turn: &mut Turn<'_>,
+        PlayerRun { listener, range }: PlayerRun,
+        rx: &RxBatch,
+        step: impl Fn(&mut Self, &mut Turn<'_>, &Origin, &[u8]) -> Result<(), DropReason>,
+    ) {
+        for at in range {
+            let meta = &rx.metas()[at];
+            let outcome = match turn.common.sources[at].origin(meta) {
+                _ if meta.truncated => Err(DropReason::TooLong),
+                Some(origin) => step(self, turn, &origin, rx.bytes(at)),
+                None => Err(DropReason::UnknownSource),
+            };
+            if let Err(why) = outcome {
+                let address = Address { listener, endpoint: meta.peer };
+                turn.common.drop_datagram(&address, why);
+            }
+        }
+    }
+
     /// Has the sessions fetched of those who have sent a run of datagrams.
     fn fetch_players(&self, sources: &mut [Source]) {
         for source in sources {

@@ -9,7 +9,6 @@ use crate::front::plain::state::PlainFront;
 use crate::front::rules::{Datagrams, Rules};
 use crate::setup::Plain;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
@@ -33,23 +32,11 @@ pub(crate) struct Parts<'a> {
 
 impl Datagrams for PlainFront {
     fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
-        let PlayerRun { listener, range } = run;
         let setup = std::sync::Arc::clone(&turn.common.setup);
-        let rules = setup.listeners[listener].plain();
-        for at in range {
-            let meta = &rx.metas()[at];
-            let outcome = match (turn.common.sources[at].origin(meta), rules) {
-                _ if meta.truncated => Err(DropReason::TooLong),
-                (Some(origin), Some(rules)) => {
-                    self.step_datagram(turn, rules, &origin, rx.bytes(at))
-                }
-                _ => Err(DropReason::UnknownSource),
-            };
-            if let Err(why) = outcome {
-                let address = Address { listener, endpoint: meta.peer };
-                turn.common.drop_datagram(&address, why);
-            }
-        }
+        let rules = setup.listeners[run.listener].plain().ok_or(DropReason::UnknownSource);
+        self.step_each(turn, run, rx, |front, turn, origin, bytes| {
+            front.step_datagram(turn, rules?, origin, bytes)
+        });
     }
 }
 

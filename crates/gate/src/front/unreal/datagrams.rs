@@ -11,7 +11,6 @@ use crate::mail::Mailed;
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
@@ -21,19 +20,7 @@ use ringgate_core::proto::unreal::prefix::Framing;
 
 impl Datagrams for UnrealFront {
     fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
-        let PlayerRun { listener, range } = run;
-        for at in range {
-            let meta = &rx.metas()[at];
-            let outcome = match turn.common.sources[at].origin(meta) {
-                _ if meta.truncated => Err(DropReason::TooLong),
-                Some(origin) => self.step_datagram(turn, &origin, rx.bytes(at)),
-                None => Err(DropReason::UnknownSource),
-            };
-            if let Err(why) = outcome {
-                let address = Address { listener, endpoint: meta.peer };
-                turn.common.drop_datagram(&address, why);
-            }
-        }
+        self.step_each(turn, run, rx, Self::step_datagram);
     }
 
     fn step_mailed(

@@ -95,10 +95,6 @@ impl Carried for ThirdFront {
 
     fn beside(&self, _index: Entry<Session>) {}
 
-    fn note_come(&mut self, _: &mut Common, _: Entry<Session>, (): ()) -> Result<(), Broken> {
-        Ok(())
-    }
-
     fn hand_over_rules(&self, _out: &mut Writer<'_>) {}
 
     fn take_rules(&mut self, _common: &Common, _from: &mut Reader<'_>) -> Result<(), Broken> {
@@ -108,13 +104,7 @@ impl Carried for ThirdFront {
 
 impl Datagrams for ThirdFront {
     fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
-        for at in run.range {
-            let origin = turn.common.sources[at].origin(&rx.metas()[at]).expect("from a player");
-            match self.step_datagram(turn, &origin, rx.bytes(at)) {
-                Ok(()) => turn.common.counters.handled[KIND] += 1,
-                Err(why) => turn.common.counters.drops.bump(why),
-            }
-        }
+        self.step_each(turn, run, rx, Self::step_datagram);
     }
 }
 
@@ -129,11 +119,13 @@ impl ThirdFront {
         let index = known.map_or_else(|| self.open(turn, origin), Ok)?;
         let session = self.sessions.at_mut(index);
         session.heard_ns = turn.now.mono_ns;
-        let peer = turn.common.links.backends[session.claim.backend].address;
+        let backend = session.claim.backend;
+        let peer = turn.common.links.backends[backend].address;
         let source = LocalIp::v4((FIRST + index.number()).to_be_bytes(), 0);
         turn.send_raw(bytes, TxTarget { socket: UDP_LINK, peer, source }, Tag::UdpPayload);
+        turn.common.counters.handled[KIND] += 1;
         turn.common.counters.payloads_up += 1;
-        turn.common.counters.payloads_to_links += 1;
+        turn.common.note_up(backend, bytes.len(), origin.kernel_ns);
         Ok(())
     }
 
@@ -158,13 +150,12 @@ impl Answers for ThirdFront {
     }
 
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
-        let session = self.sessions.at(index);
-        let (socket, peer) = (session.socket, Some(session.claim.source));
-        let target = TxTarget { socket, peer, source: LocalIp::UNSPECIFIED };
+        let Session { claim: Claim { backend, source, .. }, socket, .. } = *self.sessions.at(index);
+        let target = TxTarget { socket, peer: Some(source), source: LocalIp::UNSPECIFIED };
         turn.room().send_copy(payload, target, Tag::Player.encode());
         turn.common.counters.packets_out[KIND] += 1;
         turn.common.counters.payloads_from_links += 1;
-        turn.common.counters.payloads_down += 1;
+        turn.common.note_down(backend, payload.len());
     }
 }
 
