@@ -451,6 +451,14 @@ impl Carry for String {
     }
 }
 
+impl Carry for () {
+    fn write(&self, _out: &mut Writer<'_>) {}
+
+    fn read(_from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(())
+    }
+}
+
 impl<A: Carry, B: Carry> Carry for (A, B) {
     fn write(&self, out: &mut Writer<'_>) {
         self.0.write(out);

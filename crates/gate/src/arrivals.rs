@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::ids::{BindId, WorkerId};
+use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::links::loopback::guess_of_loopback;
 use crate::roles::{Role, Roles};
 use crate::store::table::{Address, Guess};
-use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId};
+use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId, TxTarget};
 
 /// Where a datagram came from and in through.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +20,13 @@ pub(crate) struct Origin {
     pub(crate) kernel_ns: u64,
     /// The worker that received it, where that is not this one.
     pub(crate) forwarded_by: Option<WorkerId>,
+}
+
+impl Origin {
+    /// The way back.
+    pub(crate) const fn target(&self) -> TxTarget {
+        TxTarget { socket: self.socket, peer: Some(self.address.endpoint), source: self.local }
+    }
 }
 
 /// Where a datagram comes from, as far as that can be known before anything is looked at.
@@ -39,6 +46,22 @@ pub(crate) struct Run {
     pub(crate) role: Role,
     /// Their positions.
     pub(crate) range: Range<usize>,
+}
+
+/// Neighbours in a batch that players have sent to one listener.
+pub(crate) struct PlayerRun {
+    pub(crate) listener: ListenerId,
+    /// Their positions.
+    pub(crate) range: Range<usize>,
+}
+
+impl Run {
+    /// The same, if players have sent it.
+    #[inline]
+    pub(crate) fn of_players(&self) -> Option<PlayerRun> {
+        let Role::Player { listener, .. } = self.role else { return None };
+        Some(PlayerRun { listener, range: self.range.clone() })
+    }
 }
 
 /// Finds the runs of a batch.

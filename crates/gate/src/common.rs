@@ -102,6 +102,11 @@ impl Common {
         self.links.backends[backend].front
     }
 
+    /// Whether a backend has been gone for longer than its players wait.
+    pub(crate) fn is_lost(&self, backend: BackendId, now: Now) -> bool {
+        self.links.backends[backend].is_lost(&self.setup.backends[backend], now.mono_ns)
+    }
+
     /// What one source may take of a listener.
     #[inline]
     pub(crate) fn limits(&self, listener: ListenerId) -> &Limits {
@@ -179,6 +184,22 @@ impl Common {
         self.links.backends[backend].traffic.sessions_opened += 1;
         self.claims.note_spoken(backend, self.front(listener) as u8);
         self.counters.sessions_opened += 1;
+    }
+
+    /// A player's payload has been handed to its backend.
+    #[inline]
+    pub(crate) fn note_up(&mut self, backend: BackendId, bytes: usize, kernel_ns: u64) {
+        self.counters.payloads_to_links += 1;
+        self.links.backends[backend].traffic.note_up(bytes);
+        self.stamps.uplink_kernel_ns.push(kernel_ns);
+    }
+
+    /// A backend's payload has been written for its player.
+    #[inline]
+    pub(crate) fn note_down(&mut self, backend: BackendId, bytes: usize) {
+        self.links.backends[backend].traffic.note_down(bytes);
+        self.counters.payloads_down += 1;
+        self.stamps.downlink_count += 1;
     }
 
     /// Something came from a game process that goes no further.

@@ -375,9 +375,21 @@ named_list! {
     }
 }
 
+/// How a session ends: what is counted, and what a game process on a bundle link is told.
+#[derive(Clone, Copy)]
+pub(crate) struct Ending {
+    pub(crate) why: Ended,
+    pub(crate) reason: CloseReason,
+}
+
+impl From<Ended> for Ending {
+    fn from(why: Ended) -> Self {
+        Self { why, reason: why.close_reason() }
+    }
+}
+
 impl Ended {
-    /// What a game process on a bundle link is told.
-    pub(crate) const fn close_reason(self) -> CloseReason {
+    const fn close_reason(self) -> CloseReason {
         match self {
             Self::BackendGone | Self::NotCarried => CloseReason::Unconfigured,
             Self::ByBackend | Self::LingerExpired => CloseReason::Finished,

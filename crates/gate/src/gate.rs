@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::common::Common;
 use crate::counters::{Counters, LinkRefusal, Stamps};
 use crate::front::face::Fronts;
+use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::room::Room;
@@ -16,6 +17,7 @@ use crate::mail::{Mail, Request};
 use crate::now::Now;
 use crate::roles::Role;
 use crate::seed::{Seed, WorkerIndex};
+use crate::sessions::Sessions;
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
 use crate::store::hash::HashKey;
@@ -67,6 +69,7 @@ impl Gate {
             unreal: UnrealFront::new(
                 &setup,
                 room,
+                worker.id,
                 hash_key,
                 session_starts.rotate_left(32),
                 now_ns,
@@ -75,11 +78,12 @@ impl Gate {
                 &setup,
                 room,
                 worker.id,
-                (hash_key, session_starts.rotate_left(16)),
+                hash_key,
+                session_starts.rotate_left(16),
                 now_ns,
             ),
             #[cfg(test)]
-            third: crate::tests::third::front::ThirdFront::new(&setup, hash_key),
+            third: crate::tests::third::front::ThirdFront::new(&setup, worker.id, hash_key, now_ns),
         };
         let places = setup.worker_places().max(PlainFront::places(&setup, room));
         let sizes = (hash_key, handshakes_max, places);
@@ -261,7 +265,7 @@ impl Gate {
 
     /// Bytes that one session takes in this gate's tables, without what its claims take.
     pub const fn session_bytes() -> usize {
-        NetcodeFront::session_bytes() + size_of::<u32>()
+        Sessions::<Session>::session_bytes() + size_of::<u32>()
     }
 
     /// Which setup it goes by.

@@ -42,6 +42,7 @@ mod roles;
 mod routing;
 mod sealing;
 mod seed;
+mod sessions;
 mod setup;
 mod shared;
 mod stages;

@@ -88,6 +88,15 @@ pub struct ForwardedDatagram {
     pub(crate) bytes: [u8; UNREAL_BYTES_MAX],
 }
 
+/// How a datagram has come to the worker that looks at it.
+#[derive(Clone, Copy)]
+pub(crate) struct Mailed {
+    /// Who received it.
+    pub(crate) by: WorkerId,
+    /// It comes from an unknown port, and may belong to a session of that address.
+    pub(crate) is_lost: bool,
+}
+
 impl ForwardedDatagram {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -133,19 +142,4 @@ pub struct Listening {
     pub address: SocketAddr,
     /// Whether a process does.
     pub is_there: bool,
-}
-
-/// Tells a worker that datagrams from `address` are `owner`'s.
-pub(crate) fn steer_to(address: Address, owner: WorkerId) -> Mail {
-    Mail::Steer(Steering { address, worker: owner, departed_at: None })
-}
-
-/// Tells a worker that datagrams from `address` are no longer `owner`'s.
-pub(crate) fn forget_steering(address: Address, owner: WorkerId) -> Mail {
-    Mail::Unsteer(Steering { address, worker: owner, departed_at: None })
-}
-
-/// The same because the session is over, which had come to `sequence`.
-pub(crate) fn forget_departed(address: Address, owner: WorkerId, sequence: u64) -> Mail {
-    Mail::Unsteer(Steering { address, worker: owner, departed_at: Some(sequence) })
 }

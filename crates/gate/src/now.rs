@@ -8,3 +8,5 @@ pub struct Now {
     /// Seconds since 1970, by which tokens expire.
     pub unix_s: u64,
 }
+
+pub(crate) const NS_PER_MS: u64 = 1_000_000;

@@ -2,6 +2,7 @@
 
 use crate::front::face::Fronts;
 use crate::mail::Mail;
+use crate::now::NS_PER_MS;
 use crate::roles::Role;
 use crate::setup::Setup;
 use crate::survey::Running;
@@ -160,5 +161,3 @@ impl Turn<'_> {
         self.common.life.stopped = true;
     }
 }
-
-const NS_PER_MS: u64 = 1_000_000;

@@ -2,9 +2,11 @@
 
 use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::front::face::Fronts;
+use crate::front::face::{Fronts, ask};
+use crate::front::protocol::Front;
+use crate::front::rules::Datagrams;
 use crate::ids::WorkerId;
-use crate::mail::{ForwardedDatagram, Mail, Steering};
+use crate::mail::{ForwardedDatagram, Mail, Mailed, Steering};
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
@@ -46,6 +48,19 @@ impl Common {
         }
         let key = (steering.address.listener, steering.address.endpoint);
         self.neighbours.steered.insert(key, steering.worker);
+    }
+
+    /// Has another worker forward us what comes from an address.
+    pub(crate) fn steer_here(&mut self, worker: WorkerId, address: Address) {
+        let steering = Steering { address, worker: self.worker.id, departed_at: None };
+        self.neighbours.mail_out.push((worker, Mail::Steer(steering)));
+    }
+
+    /// Tells another worker that what comes from an address is not ours any more. Where that is
+    /// because the session is over, the sequence that it had come to goes along.
+    pub(crate) fn unsteer(&mut self, worker: WorkerId, address: Address, departed_at: Option<u64>) {
+        let steering = Steering { address, worker: self.worker.id, departed_at };
+        self.neighbours.mail_out.push((worker, Mail::Unsteer(steering)));
     }
 
     /// A datagram could not be handed over, so its address is not the other worker's either, unless
@@ -108,10 +123,9 @@ impl Fronts {
             kernel_ns: datagram.kernel_ns,
             forwarded_by: Some(datagram.from_worker),
         };
-        let is_lost = datagram.is_lost;
-        let from_worker = datagram.from_worker;
+        let mailed = Mailed { by: datagram.from_worker, is_lost: datagram.is_lost };
         let bytes = datagram.bytes_mut();
-        self.step_mailed(turn, &origin, (from_worker, is_lost), bytes)
+        ask!(self, turn.common.front(listener), .step_mailed(turn, &origin, mailed, bytes))
     }
 }
 

@@ -6,11 +6,9 @@
 
 use crate::common::Common;
 use crate::counters::Ended;
-use crate::front::face::Fronts;
-use crate::front::netcode::listener::ListenerRules;
-use crate::front::plain::state::PlainListener;
+use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
-use crate::front::unreal::probed::Face;
+use crate::front::rules::Rules;
 use crate::ids::ListenerId;
 use crate::listeners::ListenerState;
 use crate::setup::{Listener, Phase, Setup};
@@ -38,47 +36,19 @@ impl Fronts {
         if turn.common.claims.sessions(listener) > 0 {
             self.end_listener(turn, listener);
         }
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.forget_handshakes(turn, listener),
-                // A session that waits for its server has a claim.
-                Front::Unreal => {}
-                Front::Plain => self.plain.end_unproven(turn, listener),
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
+        ask!(every self, .close_listener(turn, listener));
         turn.common.close_listener(listener);
     }
 
     /// Ends every session of a listener.
     fn end_listener(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
         let of_it = |address: &Address| address.listener == listener;
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.end_all(turn, Ended::ByOperator, of_it),
-                Front::Unreal => self.unreal.end_all(turn, Ended::ByOperator, of_it),
-                Front::Plain => self.plain.end_all(turn, Ended::ByOperator, of_it),
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
+        ask!(every self, .end_all(turn, Ended::ByOperator, of_it));
     }
 
     fn begin_anew(&mut self, turn: &mut Turn<'_>, number: ListenerId, listener: &Listener) {
         turn.common.listeners[number] = ListenerState::new(listener);
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.listeners[number] = ListenerRules::new(listener),
-                Front::Unreal => self.unreal.faces[number] = Face::of(number, listener),
-                Front::Plain => {
-                    let now_ns = turn.now.mono_ns;
-                    self.plain.listeners[number] = PlainListener::new(listener, now_ns);
-                }
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
+        ask!(every self, .begin_listener(number, listener, turn.now.mono_ns));
     }
 }
 

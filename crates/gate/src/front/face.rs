@@ -1,29 +1,30 @@
-//! What a gate asks of its fronts: one function for each question, and in it one arm for each of
-//! them. The compiler leads here when a front is added.
+//! What a gate asks of its fronts: each question goes to the one whose protocol it is about, or to
+//! all. The compiler leads here when a front is added: its type has to be a field, and to have an
+//! arm in [`ask`].
 //!
 //! Datagrams come in runs: neighbours in a batch that one socket has brought. A front is chosen
 //! once for a run.
 
 use std::ops::Range;
 
-use crate::arrivals::{Origin, Run, Source, find_runs};
+use crate::arrivals::{Run, Source, find_runs};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::protocol::Front;
 use crate::front::room::Room;
+use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BackendId, ListenerId, WorkerId};
+use crate::ids::{BackendId, ListenerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
 use crate::store::entry::Entry;
-use crate::store::table::{Address, Guess, Place};
+use crate::store::table::{Guess, Place};
 use crate::turn::Turn;
-use ringgate_batch::{LocalIp, RxBatch, RxMeta};
-use ringgate_core::drops::DropReason;
+use ringgate_batch::{LocalIp, RxBatch};
 
 /// The protocols of one worker, each with its sessions.
 pub(crate) struct Fronts {
@@ -34,30 +35,36 @@ pub(crate) struct Fronts {
     pub(crate) third: crate::tests::third::front::ThirdFront,
 }
 
+/// Asks one of the fronts, whichever it is, or every one, one after the other:
+/// `ask!(fronts, front, .due_ns(common))`, `ask!(every fronts, .handle_timers(turn))`.
+macro_rules! ask {
+    (every $fronts:expr, $($question:tt)+) => {
+        for front in Front::ALL {
+            ask!($fronts, front, $($question)+);
+        }
+    };
+    ($fronts:expr, $front:expr, $($question:tt)+) => {
+        match $front {
+            Front::Netcode => $fronts.netcode $($question)+,
+            Front::Unreal => $fronts.unreal $($question)+,
+            Front::Plain => $fronts.plain $($question)+,
+            #[cfg(test)]
+            Front::Third => $fronts.third $($question)+,
+        }
+    };
+}
+
+pub(crate) use ask;
+
 impl Fronts {
     /// Takes a new setup in, before the gate itself does.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.adopt(setup),
-                Front::Unreal => self.unreal.adopt(setup, now_ns),
-                Front::Plain => self.plain.adopt(setup, now_ns),
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
+        ask!(every self, .adopt(setup, now_ns));
     }
 
     /// The setup has another server at this number from now on.
     pub(crate) fn forget_server(&mut self, backend: BackendId) {
-        for front in Front::ALL {
-            match front {
-                Front::Netcode | Front::Plain => {}
-                Front::Unreal => self.unreal.forget_server(backend),
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
+        ask!(every self, .forget_server(backend));
     }
 
     /// First look: whom each datagram concerns, as far as it can be known without decrypting.
@@ -65,21 +72,19 @@ impl Fronts {
         self.fetch_sources(turn.common, rx);
         self.netcode.begin_looks(rx);
         for at in 0..turn.common.runs.len() {
-            let Run { role: Role::Player { listener, .. }, range } = turn.common.runs[at].clone()
-            else {
-                continue;
-            };
+            let Some(run) = turn.common.runs[at].of_players() else { continue };
+            let (listener, range) = (run.listener, run.range.clone());
             let datagrams = range.len() as u64;
-            let bytes = range.clone().map(|at| rx.bytes(at).len() as u64).sum::<u64>();
+            let bytes = range.map(|at| rx.bytes(at).len() as u64).sum::<u64>();
             turn.common.counters.datagrams_in += datagrams;
             turn.common.counters.bytes_in += bytes;
             let traffic = &mut turn.common.listeners[listener].traffic;
             traffic.datagrams_in += datagrams;
             traffic.bytes_in += bytes;
             if turn.common.captures.is_empty() {
-                self.classify_run(turn, listener, range, rx);
+                ask!(self, turn.common.front(listener), .classify(turn, run, rx));
             } else {
-                self.classify_watched(turn, listener, range, rx);
+                self.classify_watched(turn, run, rx);
             }
         }
         if !turn.common.taps.is_empty() {
@@ -90,37 +95,8 @@ impl Fronts {
     /// Tells who watches of everything that has arrived from players.
     #[cold]
     fn note_seen(&self, turn: &mut Turn<'_>, rx: &RxBatch) {
-        for Run { role, range } in &turn.common.runs {
-            let Role::Player { listener, .. } = *role else { continue };
-            match turn.common.front(listener) {
-                Front::Netcode => self.netcode.note_seen(turn.common, listener, range.clone(), rx),
-                Front::Unreal | Front::Plain => {
-                    for meta in &rx.metas()[range.clone()] {
-                        let address = Address { listener, endpoint: meta.peer };
-                        turn.common.taps.note_seen(&address, None);
-                    }
-                }
-                #[cfg(test)]
-                Front::Third => {}
-            }
-        }
-    }
-
-    /// First look at a run of one listener.
-    #[inline]
-    pub(crate) fn classify_run(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
-        match turn.common.front(listener) {
-            Front::Netcode => self.netcode.classify(turn.common, turn.now, listener, run, rx),
-            // Nothing is decrypted, so everything is looked at in its step.
-            Front::Unreal | Front::Plain => {}
-            #[cfg(test)]
-            Front::Third => {}
+        for run in turn.common.runs.iter().filter_map(Run::of_players) {
+            ask!(self, turn.common.front(run.listener), .note_seen(turn.common, run, rx));
         }
     }
 
@@ -133,86 +109,28 @@ impl Fronts {
     pub(crate) fn step(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
         self.netcode.begin_steps(turn);
         for at in 0..turn.common.runs.len() {
-            let Run { role, range } = turn.common.runs[at].clone();
-            let Role::Player { listener, .. } = role else {
-                range.for_each(|at| {
+            let run = turn.common.runs[at].clone();
+            match run.of_players() {
+                None => run.range.for_each(|at| {
                     let meta = rx.metas()[at];
                     self.handle_link_datagram(turn, &meta, rx.bytes(at));
-                });
-                continue;
-            };
-            if turn.common.captures.is_empty() {
-                self.step_run(turn, listener, range, rx);
-            } else {
-                self.step_watched(turn, listener, range, rx);
+                }),
+                Some(run) if turn.common.captures.is_empty() => {
+                    ask!(self, turn.common.front(run.listener), .step(turn, run, rx));
+                }
+                Some(run) => self.step_watched(turn, run, rx),
             }
         }
         self.netcode.end_steps();
     }
 
-    /// Third look at a run of one listener.
-    #[inline]
-    pub(crate) fn step_run(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        match turn.common.front(listener) {
-            Front::Netcode => self.netcode.step(turn, listener, run, rx),
-            Front::Unreal => self.unreal.step(turn, listener, run, rx),
-            Front::Plain => self.plain.step(turn, listener, run, rx),
-            #[cfg(test)]
-            Front::Third => self.third.step(turn, run, rx),
-        }
-    }
-
-    /// A datagram that another worker received.
-    pub(crate) fn step_mailed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: &Origin,
-        (from_worker, is_lost): (WorkerId, bool),
-        bytes: &mut [u8],
-    ) -> Result<(), DropReason> {
-        match turn.common.front(origin.address.listener) {
-            Front::Netcode => self.netcode.step_mailed(turn, origin, from_worker, is_lost, bytes),
-            Front::Unreal => self.unreal.step_mailed(turn, origin, from_worker, is_lost, bytes),
-            // A session never leaves its address, and so never its worker.
-            Front::Plain => Err(DropReason::UnknownSource),
-            #[cfg(test)]
-            Front::Third => Err(DropReason::UnknownSource),
-        }
-    }
-
     /// Another worker does not have an address any more that we forwarded.
     pub(crate) fn unsteer(&mut self, turn: &mut Turn<'_>, steering: &Steering) {
-        turn.common.forget_owner(&steering.address, steering.worker);
-        let Some(sequence) = steering.departed_at else { return };
-        match turn.common.front(steering.address.listener) {
-            Front::Netcode => self.netcode.note_departed(turn.now, &steering.address, sequence),
-            Front::Unreal | Front::Plain => {}
-            #[cfg(test)]
-            Front::Third => {}
-        }
-    }
-
-    /// A datagram on the udp link, from the server that is this backend.
-    pub(crate) fn handle_server(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: BackendId,
-        meta: &RxMeta,
-        bytes: &[u8],
-    ) {
-        match turn.common.server_front(from) {
-            Front::Netcode => self.netcode.handle_server(turn, from, meta, bytes),
-            Front::Unreal => self.unreal.handle_server(turn, from, meta, bytes),
-            Front::Plain => self.plain.handle_server(turn, from, meta, bytes),
-            #[cfg(test)]
-            Front::Third => self.third.handle_server(turn, meta, bytes),
-        }
+        let &Steering { address, worker, departed_at } = steering;
+        turn.common.forget_owner(&address, worker);
+        let Some(sequence) = departed_at else { return };
+        let (front, now_ns) = (turn.common.front(address.listener), turn.now.mono_ns);
+        ask!(self, front, .note_departed(&address, sequence, now_ns));
     }
 
     /// The backends of the players who may have a loopback address, one of each front: looked for
@@ -221,14 +139,7 @@ impl Fronts {
         &'a self,
         local: &'a LocalIp,
     ) -> impl Iterator<Item = BackendId> + 'a {
-        let backend = move |front: &Front| match front {
-            Front::Netcode => self.netcode.backend_of_loopback(local),
-            Front::Unreal => self.unreal.backend_of_loopback(local),
-            Front::Plain => self.plain.backend_of_loopback(local),
-            #[cfg(test)]
-            Front::Third => self.third.backend_of_loopback(local),
-        };
-        Front::ALL.iter().filter_map(backend)
+        Front::ALL.iter().filter_map(|front| ask!(self, front, .backend_of_loopback(local)))
     }
 
     /// The backend of the session that has a socket of its own.
@@ -240,22 +151,12 @@ impl Fronts {
 
     /// The kernel says that no process listens where a server should.
     pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
-        match turn.common.server_front(backend) {
-            Front::Netcode | Front::Plain => {}
-            Front::Unreal => self.unreal.lose_server(turn, backend),
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        ask!(self, turn.common.server_front(backend), .lose_server(turn, backend));
     }
 
     /// Whether a server answers its front, as far as that asks it.
     pub(crate) fn is_answering(&self, common: &Common, backend: BackendId) -> bool {
-        match common.server_front(backend) {
-            Front::Netcode | Front::Plain => true,
-            Front::Unreal => self.unreal.is_answering(backend),
-            #[cfg(test)]
-            Front::Third => true,
-        }
+        ask!(self, common.server_front(backend), .is_answering(backend))
     }
 
     /// What a server has said about itself, where its front asks it.
@@ -265,56 +166,28 @@ impl Fronts {
 
     /// What is due now.
     pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.handle_timers(turn),
-                Front::Unreal => self.unreal.handle_timers(turn),
-                Front::Plain => self.plain.handle_timers(turn),
-                #[cfg(test)]
-                Front::Third => self.third.handle_timers(turn),
-            }
-        }
+        ask!(every self, .handle_timers(turn));
     }
 
     /// When the next is due; `u64::MAX` while nothing is.
     pub(crate) fn due_ns(&self, common: &Common) -> u64 {
-        let due_ns = |front: &Front| match front {
-            Front::Netcode => self.netcode.due_ns(),
-            Front::Unreal => self.unreal.due_ns(common).unwrap_or(u64::MAX),
-            Front::Plain => self.plain.due_ns(),
-            #[cfg(test)]
-            Front::Third => self.third.due_ns(),
-        };
+        let due_ns = |front: &Front| ask!(self, front, .due_ns(common));
         Front::ALL.iter().map(due_ns).fold(u64::MAX, u64::min)
     }
 
     /// Ends every session.
     pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        for front in Front::ALL {
-            match front {
-                Front::Netcode => self.netcode.stop(turn),
-                Front::Unreal => self.unreal.stop(turn),
-                Front::Plain => self.plain.stop(turn),
-                #[cfg(test)]
-                Front::Third => self.third.stop(turn),
-            }
-        }
+        ask!(every self, .end_all(turn, Ended::Shutdown, |_| true));
     }
 
     /// Gives up the places of what was removed in this turn, and counts what is left.
     pub(crate) fn reclaim(&mut self, turn: &mut Turn<'_>) {
         let (mut sessions, mut pending) = (0, 0);
         for front in Front::ALL {
-            let now_ns = turn.now.mono_ns;
-            let (open, opening) = match front {
-                Front::Netcode => self.netcode.reclaim(now_ns),
-                Front::Unreal => self.unreal.reclaim(now_ns),
-                Front::Plain => self.plain.reclaim(now_ns),
-                #[cfg(test)]
-                Front::Third => self.third.reclaim(now_ns),
-            };
-            sessions += open;
-            pending += opening;
+            ask!(self, front, .reclaim(turn.now.mono_ns));
+            let (open, waiting) = ask!(self, front, .counts());
+            sessions += open as u64;
+            pending += waiting as u64;
         }
         let counters = &mut turn.common.counters;
         (counters.sessions, counters.pending) = (sessions, pending);
@@ -333,13 +206,7 @@ impl Fronts {
 
     /// How many places of a front's table have been used.
     pub(crate) fn places(&self, front: Front) -> u32 {
-        match front {
-            Front::Netcode => self.netcode.sessions.places(),
-            Front::Unreal => self.unreal.sessions.places(),
-            Front::Plain => self.plain.sessions.places(),
-            #[cfg(test)]
-            Front::Third => self.third.sessions.places(),
-        }
+        ask!(self, front, .sessions().places())
     }
 
     /// What there is room for.
@@ -351,14 +218,8 @@ impl Fronts {
     }
 
     /// How many places there may be.
-    pub(crate) const fn places_max(&self, front: Front) -> usize {
-        match front {
-            Front::Netcode => self.netcode.sessions.places_max(),
-            Front::Unreal => self.unreal.sessions.places_max(),
-            Front::Plain => self.plain.sessions.places_max(),
-            #[cfg(test)]
-            Front::Third => self.third.sessions.places_max(),
-        }
+    pub(crate) fn places_max(&self, front: Front) -> usize {
+        ask!(self, front, .sessions().places_max())
     }
 
     /// The session at one of them.
@@ -368,36 +229,17 @@ impl Fronts {
         front: Front,
         place: u32,
     ) -> Option<SessionInfo> {
-        match front {
-            Front::Netcode => self.netcode.info(common, Entry::numbered(place)),
-            Front::Unreal => self.unreal.info(common, Entry::numbered(place)),
-            Front::Plain => self.plain.info(common, Entry::numbered(place)),
-            #[cfg(test)]
-            Front::Third => self.third.info(place),
-        }
+        ask!(self, front, .info(common, Entry::numbered(place)))
     }
 
     /// Ends the session at one of them.
     pub(crate) fn end_at(&mut self, turn: &mut Turn<'_>, front: Front, place: u32, why: Ended) {
-        match front {
-            Front::Netcode => self.netcode.end_session(turn, Entry::numbered(place), why),
-            Front::Unreal => self.unreal.end_session(turn, Entry::numbered(place), why),
-            Front::Plain => self.plain.end(turn, Entry::numbered(place), why),
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        ask!(self, front, .end(turn, Entry::numbered(place), why));
     }
 
     /// Sessions now, those included whose server is still asked.
     pub(crate) fn session_count(&self) -> usize {
-        let count = |front: &Front| match front {
-            Front::Netcode => self.netcode.sessions.len(),
-            Front::Unreal => self.unreal.sessions.len(),
-            Front::Plain => self.plain.open_count,
-            #[cfg(test)]
-            Front::Third => self.third.sessions.len(),
-        };
-        Front::ALL.iter().map(count).sum()
+        Front::ALL.iter().map(|front| ask!(self, front, .session_count())).sum()
     }
 
     /// Where the tables lie that are large and touched at random.
@@ -420,24 +262,14 @@ impl Fronts {
                 continue;
             };
             let found = |hash| sources.push(Source { role: *role, hash, guess: Guess::NOBODY });
-            match front(listener) {
-                Front::Netcode => self.netcode.sessions.hash_sources(listener, metas, found),
-                Front::Unreal => self.unreal.sessions.hash_sources(listener, metas, found),
-                Front::Plain => self.plain.sessions.hash_sources(listener, metas, found),
-                #[cfg(test)]
-                Front::Third => self.third.sessions.hash_sources(listener, metas, found),
-            }
+            ask!(self, front(listener), .sessions().hash_sources(listener, metas, found));
         }
         for Run { role, range } in runs.iter() {
             let sources = &mut sources[range.clone()];
             match *role {
-                Role::Player { listener, .. } => match front(listener) {
-                    Front::Netcode => self.netcode.fetch_players(sources),
-                    Front::Unreal => self.unreal.fetch_players(sources),
-                    Front::Plain => self.plain.fetch_players(sources),
-                    #[cfg(test)]
-                    Front::Third => {}
-                },
+                Role::Player { listener, .. } => {
+                    ask!(self, front(listener), .fetch_players(sources));
+                }
                 Role::UdpLink => self.netcode.fetch_guessed(sources),
                 _ => {}
             }

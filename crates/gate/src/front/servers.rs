@@ -1,12 +1,13 @@
 //! What comes from game processes, and the front that it is for.
 
 use crate::common::Common;
-use crate::front::face::Fronts;
-use crate::front::netcode::answers::entry_of;
+use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
+use crate::front::rules::Answers;
 use crate::ids::BackendId;
-use crate::links::players::Players;
+use crate::links::players::{PlayerOf, Players};
 use crate::roles::Role;
+use crate::sessions::entry_of;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
@@ -37,7 +38,7 @@ impl Fronts {
             return turn.common.counters.drops.bump(DropReason::LinkStranger);
         };
         turn.common.links.backends[from].come_back();
-        self.handle_server(turn, from, meta, bytes);
+        ask!(self, turn.common.server_front(from), .handle_server(turn, from, meta, bytes));
     }
 
     /// The backend that a datagram on the udp link comes from: nearly always that of the player
@@ -80,76 +81,33 @@ impl Players for Fronts {
     }
 
     #[inline]
-    fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32> {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.session_for_backend(backend, session).map(Entry::number),
-            Front::Unreal => None,
-            Front::Plain => self.plain.session_for_backend(backend, session).map(Entry::number),
-            #[cfg(test)]
-            Front::Third => None,
-        }
+    fn find(&self, turn: &Turn<'_>, player: PlayerOf) -> Option<u32> {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .session_for_backend(player).map(Entry::number))
     }
 
     #[inline]
-    fn send(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        payload: &[u8],
-    ) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.send_for_backend(turn, backend, session, payload),
-            Front::Unreal => turn.common.count_from_link(DropReason::SessionUnknown),
-            Front::Plain => self.plain.send_for_backend(turn, backend, session, payload),
-            #[cfg(test)]
-            Front::Third => turn.common.count_from_link(DropReason::SessionUnknown),
-        }
+    fn send(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .send_for_backend(turn, player, payload));
     }
 
     fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.send_message_for_backend(turn, backend, message),
-            Front::Unreal | Front::Plain => turn.common.refuse_message(backend),
-            #[cfg(test)]
-            Front::Third => turn.common.refuse_message(backend),
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .send_message_for_backend(turn, backend, message));
     }
 
-    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.tell_quality(turn, backend, session),
-            Front::Unreal | Front::Plain => {}
-            #[cfg(test)]
-            Front::Third => {}
-        }
+    fn tell_quality(&self, turn: &mut Turn<'_>, player: PlayerOf) {
+        ask!(self, turn.common.server_front(player.backend), .tell_quality(turn, player));
     }
 
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.close_after_for_backend(turn, backend, close),
-            // What was sent is under way, and nothing is known of it.
-            Front::Unreal | Front::Plain => {
-                self.close(turn, backend, close.session, close.reason);
-            }
-            #[cfg(test)]
-            Front::Third => {}
-        }
+        let front = turn.common.server_front(backend);
+        ask!(self, front, .close_after_for_backend(turn, backend, close));
     }
 
-    fn close(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        reason: CloseReason,
-    ) {
-        match turn.common.server_front(backend) {
-            Front::Netcode => self.netcode.close_for_backend(turn, backend, session, reason),
-            Front::Unreal => {}
-            Front::Plain => self.plain.close_for_backend(turn, backend, session, reason),
-            #[cfg(test)]
-            Front::Third => {}
-        }
+    fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        let front = turn.common.server_front(player.backend);
+        ask!(self, front, .close_for_backend(turn, player, reason));
     }
 }

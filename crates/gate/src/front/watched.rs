@@ -3,14 +3,12 @@
 //!
 //! Nothing here runs while nobody does.
 
-use std::ops::Range;
-
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
 use crate::captures::{AtHand, Seen};
 use crate::common::Common;
-use crate::front::face::Fronts;
+use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
-use crate::ids::ListenerId;
+use crate::front::rules::{Datagrams, Rules};
 use crate::mail::ForwardedDatagram;
 use crate::output::{Tag, departure_reason};
 use crate::roles::Role;
@@ -27,18 +25,17 @@ impl Fronts {
     pub(crate) fn classify_watched(
         &mut self,
         turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
+        PlayerRun { listener, range }: PlayerRun,
         rx: &RxBatch,
     ) {
-        let is_opened_in_place = turn.common.front(listener) == Front::Netcode;
-        for at in run {
+        let front = turn.common.front(listener);
+        for at in range {
             let address = Address { listener, endpoint: rx.metas()[at].peer };
             let client_id = self.client_at(turn.common, &address);
             turn.common.captures.take_up(address, client_id);
-            self.classify_run(turn, listener, at..at + 1, rx);
+            ask!(self, front, .classify(turn, PlayerRun { listener, range: at..at + 1 }, rx));
             let Some(at_hand) = turn.common.captures.put_down() else { continue };
-            let is_open = at_hand.dropped.is_none() && is_opened_in_place;
+            let is_open = at_hand.dropped.is_none() && front == Front::Netcode;
             turn.common.captures.keep(at, &at_hand, is_open.then(|| rx.bytes(at)));
             if at_hand.dropped.is_some() {
                 turn.common.show_received(turn.now.mono_ns, &at_hand, at, rx, None);
@@ -51,11 +48,11 @@ impl Fronts {
     pub(crate) fn step_watched(
         &mut self,
         turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
+        PlayerRun { listener, range }: PlayerRun,
         rx: &mut RxBatch,
     ) {
-        for at in run {
+        let front = turn.common.front(listener);
+        for at in range {
             let look = turn.common.captures.look(at);
             let Some(client_id) = look.filter(|look| !look.is_settled).map(|look| look.client_id)
             else {
@@ -63,18 +60,13 @@ impl Fronts {
             };
             let address = Address { listener, endpoint: rx.metas()[at].peer };
             turn.common.captures.take_up(address, client_id);
-            self.step_run(turn, listener, at..at + 1, rx);
+            ask!(self, front, .step(turn, PlayerRun { listener, range: at..at + 1 }, rx));
             let Some(mut at_hand) = turn.common.captures.put_down() else { continue };
             if at_hand.is_deferred {
                 continue;
             }
             at_hand.client_id = at_hand.client_id.or_else(|| self.client_at(turn.common, &address));
-            let clear = match turn.common.front(listener) {
-                Front::Netcode => self.netcode.payload_at(at, rx),
-                Front::Unreal | Front::Plain => None,
-                #[cfg(test)]
-                Front::Third => None,
-            };
+            let clear = ask!(self, front, .payload_at(at, rx));
             turn.common.show_received(turn.now.mono_ns, &at_hand, at, rx, clear);
         }
     }
@@ -104,21 +96,7 @@ impl Fronts {
 
     /// The player at an address.
     fn client_at(&self, common: &Common, address: &Address) -> Option<u64> {
-        let hash = address.hash(common.hash_key);
-        match common.front(address.listener) {
-            Front::Netcode => self.netcode.player_at(address),
-            Front::Unreal => {
-                let found = self.unreal.sessions.find(hash, address)?;
-                Some(self.unreal.sessions.at(found).claim.client_id)
-            }
-            Front::Plain => {
-                let found = self.plain.sessions.find(hash, address)?;
-                let session = self.plain.sessions.at(found);
-                session.is_open().then_some(session.claim.client_id)
-            }
-            #[cfg(test)]
-            Front::Third => None,
-        }
+        ask!(self, common.front(address.listener), .client_at(address))
     }
 }
 

@@ -1,16 +1,16 @@
 //! What a predecessor writes behind the sessions: handshakes, players' messages, free places, and
 //! everything that is small.
 
-use crate::front::face::Fronts;
+use crate::front::carried::Carried;
+use crate::front::face::ask;
 use crate::front::protocol::Front;
+use crate::front::rules::Rules;
 use crate::gate::Gate;
 use crate::handover::common::hand_over_common;
 use crate::handover::parts::in_pieces;
-use crate::handover::places::Table;
+use crate::handover::places::HANDSHAKES;
 use crate::handover::record::{Kind, Refused, Sink};
-use crate::store;
 use crate::store::entry::Entry;
-use crate::store::table::Tenant;
 use ringgate_core::carry::{Carry, Writer};
 
 /// How much of it was written.
@@ -65,22 +65,19 @@ impl Behind {
 
 /// Writes the places that are free, which may be as many as there are.
 fn write_free(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-    let Fronts { netcode, unreal, plain, .. } = &gate.fronts;
-    write_free_of(Table::Netcode, &netcode.sessions, sink)?;
-    write_free_of(Table::Unreal, &unreal.sessions, sink)?;
-    write_free_of(Table::Plain, &plain.sessions, sink)?;
-    write_free_of(Table::Handshakes, &netcode.pending, sink)
-}
-
-fn write_free_of<T: Tenant>(
-    which: Table,
-    table: &store::table::Table<T>,
-    sink: &mut Sink<'_>,
-) -> Result<(), Refused> {
-    for some in in_pieces(table.free_count()) {
+    let fronts = &gate.fronts;
+    for front in Front::ALL {
+        for some in in_pieces(ask!(fronts, front, .sessions().free_count())) {
+            sink.append(Kind::FreePlaces, |out| {
+                front.records().table.write(out);
+                ask!(fronts, front, .sessions().hand_over_free(some, out));
+            })?;
+        }
+    }
+    for some in in_pieces(fronts.netcode.pending.free_count()) {
         sink.append(Kind::FreePlaces, |out| {
-            which.write(out);
-            table.hand_over_free(some, out);
+            HANDSHAKES.write(out);
+            fronts.netcode.pending.hand_over_free(some, out);
         })?;
     }
     Ok(())
@@ -88,9 +85,9 @@ fn write_free_of<T: Tenant>(
 
 fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
     let (fronts, common) = (&gate.fronts, &gate.common);
-    sink.append(Kind::NetcodeRest, |out| fronts.netcode.hand_over_rest(out))?;
-    sink.append(Kind::UnrealRest, |out| fronts.unreal.hand_over_rest(out))?;
-    sink.append(Kind::PlainRest, |out| fronts.plain.hand_over_rest(out))?;
+    for front in Front::ALL {
+        sink.append(front.records().rest, |out| ask!(fronts, front, .hand_over_rest(out)))?;
+    }
     for (which, count) in fronts.plain.addresses.free_counts() {
         for some in in_pieces(count) {
             sink.append(Kind::FreeAddresses, |out| {
@@ -99,26 +96,20 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
         }
     }
     for listener in common.listeners.ids() {
-        match common.front(listener) {
-            Front::Unreal => {
-                sink.append(Kind::UnrealListener, |out| {
-                    fronts.unreal.hand_over_listener(listener, out);
-                })?;
-                if let Some(called) = fronts.unreal.called_otherwise(listener) {
-                    sink.append(Kind::UnrealCalled, |out| {
-                        listener.write(out);
-                        called.write(out);
-                    })?;
-                }
-            }
-            Front::Plain => sink.append(Kind::PlainListener, |out| {
-                fronts.plain.hand_over_listener(listener, out);
-            })?,
-            Front::Netcode => sink.append(Kind::NetcodeListener, |out| {
-                fronts.netcode.hand_over_listener(listener, out);
-            })?,
-            #[cfg(test)]
-            Front::Third => {}
+        let front = common.front(listener);
+        if let Some(kind) = front.records().listener {
+            sink.append(kind, |out| {
+                listener.write(out);
+                ask!(fronts, front, .hand_over_listener(listener, out));
+            })?;
+        }
+        if front == Front::Unreal
+            && let Some(called) = fronts.unreal.called_otherwise(listener)
+        {
+            sink.append(Kind::UnrealCalled, |out| {
+                listener.write(out);
+                called.write(out);
+            })?;
         }
     }
     for (backend, probed) in fronts.unreal.probed.pairs() {

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::front::carried::Carried;
+use crate::front::face::ask;
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
+use crate::front::rules::Rules;
 use crate::gate::Gate;
 use crate::handover::behind::Behind;
 use crate::handover::fingerprint::Fingerprints;
@@ -19,8 +22,8 @@ use ringgate_core::carry::{Carry, Writer};
 /// What is being written of one worker.
 #[derive(Default)]
 pub struct Export {
-    /// In the order of [`TABLES`].
-    mirrors: [Mirror; TABLES.len()],
+    /// In the order of [`Front::ALL`].
+    mirrors: [Mirror; Front::ALL.len()],
     /// Of what is known of plain sources.
     proofs: Mirror,
     /// Whose user data was written.
@@ -50,9 +53,6 @@ pub enum Ahead {
     /// To the end of all tables. Afterwards it begins again, and writes what has changed.
     Round,
 }
-
-/// The tables that are written ahead.
-const TABLES: [Front; 3] = [Front::Netcode, Front::Unreal, Front::Plain];
 
 impl Gate {
     /// Goes on after a hand-over that has failed. Every sequence leaves out more numbers than the
@@ -121,7 +121,7 @@ impl Export {
         let mut left = places;
         while left > 0 {
             let (table, place) = self.next;
-            let Some(&front) = TABLES.get(table) else { return Ok(true) };
+            let Some(&front) = Front::ALL.get(table) else { return Ok(true) };
             if place >= gate.fronts.places(front) {
                 self.next = (table + 1, 0);
                 continue;
@@ -140,7 +140,8 @@ impl Export {
             return if is_same { Ok(()) } else { Err(Refused::Reloaded) };
         }
         let prints = Fingerprints::new(gate.common.hash_key);
-        self.mirrors = TABLES.map(|front| Mirror::new(gate.fronts.places_max(front)));
+        self.mirrors =
+            std::array::from_fn(|at| Mirror::new(gate.fronts.places_max(Front::ALL[at])));
         self.proofs = Mirror::new(gate.fronts.places_max(Front::Plain));
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
@@ -161,44 +162,35 @@ impl Export {
     ) -> Result<(), Refused> {
         let (fronts, common) = (&gate.fronts, &gate.common);
         let begun = self.begun.as_ref().expect("the stream has a beginning before all else");
+        if ask!(fronts, front, .sessions().live_at(place).is_none()) {
+            return Ok(());
+        }
         let mut told = self.mirrors[table].of(place as usize, &begun.prints);
+        if is_last && front == Front::Netcode && fronts.netcode.has_uplink(place) {
+            // Its own socket may not have been there yet when it was written.
+            told.forget();
+        }
+        let write = |out: &mut Writer<'_>| {
+            ask!(fronts, front, .hand_over_session(Entry::numbered(place), out));
+        };
+        let complete = |body: &mut [u8]| {
+            ask!(fronts, front, .add_token(common, Entry::numbered(place), body));
+        };
+        let start = sink.len();
+        sink.append_changed(front.records().session, &mut told, write, complete)?;
         match front {
-            Front::Netcode => {
-                let entry = Entry::numbered(place);
-                let Some(session) = fronts.netcode.sessions.get(entry) else { return Ok(()) };
-                if is_last && session.uplink().is_some() {
-                    // Its own socket may not have been there yet when it was written.
-                    told.forget();
-                }
-                let write = |out: &mut Writer<'_>| fronts.netcode.hand_over_session(entry, out);
-                let complete = |body: &mut [u8]| fronts.netcode.add_token(common, entry, body);
-                sink.append_changed(Kind::NetcodeSession, &mut told, write, complete)?;
-                self.write_user_data(gate, sink, entry)
-            }
-            Front::Unreal => {
-                let entry = Entry::numbered(place);
-                if !fronts.unreal.sessions.is_live(entry) {
-                    return Ok(());
-                }
-                let write = |out: &mut Writer<'_>| fronts.unreal.hand_over_session(entry, out);
-                sink.append_changed(Kind::UnrealSession, &mut told, write, |_| {})
-            }
+            Front::Netcode => self.write_user_data(gate, sink, Entry::numbered(place)),
             Front::Plain => {
-                let entry = Entry::numbered(place);
-                if !fronts.plain.sessions.is_live(entry) {
-                    return Ok(());
-                }
-                let write = |out: &mut Writer<'_>| fronts.plain.hand_over_session(entry, out);
-                let start = sink.len();
-                sink.append_changed(Kind::PlainSession, &mut told, write, |_| {})?;
                 let mut told = self.proofs.of(place as usize, &begun.prints);
                 if sink.len() > start {
                     // The session's record has said that nothing is known.
                     told.forget();
                 }
+                let entry = Entry::numbered(place);
                 let write = |out: &mut Writer<'_>| fronts.plain.hand_over_proof(entry, out);
                 sink.append_changed(Kind::PlainProof, &mut told, write, |_| {})
             }
+            Front::Unreal => Ok(()),
             #[cfg(test)]
             Front::Third => Ok(()),
         }
@@ -248,10 +240,8 @@ fn check_quiet(gate: &Gate) -> Result<(), Refused> {
         && !common.life.stopped
         && common.requests.iter().all(is_asked_again)
         && common.neighbours.mail_out.is_empty()
-        && fronts.netcode.sessions.is_settled()
         && fronts.netcode.pending.is_settled()
-        && fronts.unreal.sessions.is_settled()
-        && fronts.plain.sessions.is_settled();
+        && Front::ALL.iter().all(|front| ask!(fronts, front, .sessions().is_settled()));
     if is_quiet { Ok(()) } else { Err(Refused::Busy) }
 }
 

@@ -142,7 +142,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn append_changed(
         &mut self,
         kind: Kind,
-        told: &mut Told<'_>,
+        told: &mut ToldPlace<'_>,
         body: impl FnOnce(&mut Writer<'_>),
         complete: impl FnOnce(&mut [u8]),
     ) -> Result<(), Refused> {
@@ -194,7 +194,7 @@ impl<'a> Sink<'a> {
 pub(crate) struct Mirror(Vec<u64>);
 
 /// What was told of one place.
-pub(crate) struct Told<'a> {
+pub(crate) struct ToldPlace<'a> {
     prints: &'a Fingerprints,
     latest: &'a mut u64,
 }
@@ -206,15 +206,15 @@ impl Mirror {
     }
 
     /// What was told of a place.
-    pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> Told<'a> {
+    pub(crate) fn of<'a>(&'a mut self, place: usize, prints: &'a Fingerprints) -> ToldPlace<'a> {
         if place >= self.0.len() {
             self.0.resize(place + 1, NOTHING);
         }
-        Told { prints, latest: &mut self.0[place] }
+        ToldPlace { prints, latest: &mut self.0[place] }
     }
 }
 
-impl Told<'_> {
+impl ToldPlace<'_> {
     /// Has the next record written whatever it says.
     pub(crate) const fn forget(&mut self) {
         *self.latest = NOTHING;
@@ -239,20 +239,23 @@ impl Whose {
 }
 
 macro_rules! kinds {
-    ($( $(#[$doc:meta])* $kind:ident = $number:literal, $what:literal; )+) => {
+    ($(
+        $(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])?
+        $kind:ident = $number:literal, $what:literal;
+    )+) => {
         /// What a record says.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
-        pub(crate) enum Kind { $( $(#[$doc])* $kind = $number ),+ }
+        pub(crate) enum Kind { $( $(#[doc = $doc])* $(#[cfg($cfg)])? $kind = $number ),+ }
 
         impl Kind {
             const fn of(number: u16) -> Option<Self> {
-                match number { $( $number => Some(Self::$kind), )+ _ => None }
+                match number { $( $(#[cfg($cfg)])? $number => Some(Self::$kind), )+ _ => None }
             }
 
             /// In a sentence.
             pub(crate) const fn what(self) -> &'static str {
-                match self { $( Self::$kind => $what ),+ }
+                match self { $( $(#[cfg($cfg)])? Self::$kind => $what ),+ }
             }
         }
     };
@@ -289,6 +292,10 @@ kinds! {
     ListenerMessages = 39, "a listener's messages";
     FreePlaces = 40, "free places";
     FreeAddresses = 41, "free loopback addresses";
+    #[cfg(test)]
+    ThirdSession = 0x7ffe, "a session of the front that tests have";
+    #[cfg(test)]
+    ThirdRest = 0x7fff, "the front that tests have";
     // From here on they may be passed over.
     NetcodeUserData = 0x8001, "a token's user data";
     ClosedBackend = 0x8002, "a backend that takes nobody new";

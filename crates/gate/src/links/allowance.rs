@@ -11,7 +11,7 @@
 use crate::common::Common;
 use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::{Backlog, Progress, Reached};
-use crate::links::players::Players;
+use crate::links::players::{PlayerOf, Players};
 use crate::links::state::Link;
 use crate::mail::Request;
 use crate::turn::Turn;
@@ -142,12 +142,13 @@ impl Turn<'_> {
             }
             progress.left -= 1;
             progress.reached.sessions += 1;
-            let index = players.find(self, backend, session);
+            let player = PlayerOf { backend, session };
+            let index = players.find(self, player);
             let serial = progress.reached.serial;
             if index.is_some_and(|index| self.common.links.multicasts.names_again(serial, index)) {
                 self.common.count_from_link(DropReason::MulticastDuplicate);
             } else {
-                players.send(self, backend, session, payload);
+                players.send(self, player, payload);
             }
         }
         true

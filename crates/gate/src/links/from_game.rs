@@ -7,7 +7,7 @@ use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::{Progress, Reached};
-use crate::links::players::Players;
+use crate::links::players::{PlayerOf, Players};
 use crate::links::state::Load;
 use crate::setup::LinkKind;
 use crate::turn::Turn;
@@ -31,7 +31,7 @@ impl Turn<'_> {
         let backend = self.common.links.get_mut(link).and_then(|link| link.backend);
         let is_done = match (frame.as_payload(), backend) {
             (Some((session, bytes)), Some(backend)) => {
-                players.send(self, backend, session, bytes);
+                players.send(self, PlayerOf { backend, session }, bytes);
                 true
             }
             _ => self.take_other_record(players, (link, backend), frame, progress)?,
@@ -70,10 +70,10 @@ impl Turn<'_> {
                 self.take_message(players, (link, backend), part);
             }
             (&ToGateway::AskQuality { session }, Some(backend)) => {
-                players.tell_quality(self, backend, session);
+                players.tell_quality(self, PlayerOf { backend, session });
             }
             (&ToGateway::Close { session, reason }, Some(backend)) => {
-                players.close(self, backend, session, reason);
+                players.close(self, PlayerOf { backend, session }, reason);
             }
             (ToGateway::CloseAfter(close), Some(backend)) => {
                 // On an earlier version's link it is a record of a later one.

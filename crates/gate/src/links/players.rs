@@ -1,58 +1,46 @@
 //! The players of game processes, as far as links ask for them.
 
-use crate::ids::{BackendId, WorkerId};
-use crate::store::table::Place;
+use crate::ids::BackendId;
 use crate::turn::Turn;
 use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
 
-/// What links know a session by: its worker and its place, with the place's tenant.
-#[inline]
-pub(crate) fn session_id(worker: WorkerId, place: Place) -> SessionId {
-    let generation = u64::from(place.generation);
-    SessionId::new(worker.index(), generation << 32 | u64::from(place.index))
-}
-
 impl Turn<'_> {
     /// Tells a backend that a session is over, if it was told of it on its present link.
-    pub(crate) fn report_closed(
-        &mut self,
-        (backend, announced): (BackendId, u32),
-        session: SessionId,
-        reason: CloseReason,
-    ) {
+    pub(crate) fn report_closed(&mut self, player: PlayerOf, announced: u32, reason: CloseReason) {
+        let PlayerOf { backend, session } = player;
         let state = &self.common.links.backends[backend];
         let (Some(link), true) = (state.link, announced == state.epoch) else { return };
         self.tell_link(link, |writer| writer.closed(session, reason));
     }
 }
 
-/// What a game process can ask for. It names its own players only: each question has the number of
-/// its backend.
+/// A player as a game process names it: one of its own, by the id of the session.
+#[derive(Clone, Copy)]
+pub(crate) struct PlayerOf {
+    pub(crate) backend: BackendId,
+    pub(crate) session: SessionId,
+}
+
+/// What a game process can ask for. It names its own players only.
 pub(crate) trait Players {
     /// Has the memory fetched of a session that a record names. Any name will do.
     fn fetch(&self, session: SessionId);
 
-    /// What this worker knows a session by.
-    fn find(&self, turn: &Turn<'_>, backend: BackendId, session: SessionId) -> Option<u32>;
+    /// What this worker knows a player's session by.
+    fn find(&self, turn: &Turn<'_>, player: PlayerOf) -> Option<u32>;
 
     /// Sends a payload to a player, or counts why not.
-    fn send(&mut self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId, payload: &[u8]);
+    fn send(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]);
 
     /// Sends a whole message to a player, or counts why not.
     fn message(&mut self, turn: &mut Turn<'_>, backend: BackendId, message: &MessagePart<'_>);
 
     /// Answers how good the way to a player is, if messages are delivered to it.
-    fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId);
+    fn tell_quality(&self, turn: &mut Turn<'_>, player: PlayerOf);
 
     /// Ends a session, if there is one, when what was sent to it has arrived.
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>);
 
     /// Ends a session, if there is one.
-    fn close(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        reason: CloseReason,
-    );
+    fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason);
 }

@@ -13,7 +13,7 @@ use crate::ids::{BackendId, LinkId};
 use crate::links::loopback::is_shared_socket_backend;
 use crate::links::state::{Link, Load, PROBE_EVERY_NS, Probe};
 use crate::mail::Request;
-use crate::now::Now;
+use crate::now::{NS_PER_MS, Now};
 use crate::output::Tag;
 use crate::roles::Role;
 use crate::setup::{Backend, Credentials, LinkKind};
@@ -267,8 +267,6 @@ fn is_told_more(link: &mut Link) -> bool {
 fn undrained(writer: &mut Writer<'_>) -> bool {
     writer.undrained()
 }
-
-const NS_PER_MS: u64 = 1_000_000;
 
 /// Links of one user on which nobody has said yet which backend it is.
 /// Those of a host that all come back to a restarted gateway are accepted a few at a time, and have

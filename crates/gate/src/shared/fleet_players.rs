@@ -53,7 +53,7 @@ struct Standing {
     session: Option<SessionId>,
     /// When it began, in seconds since 1970.
     since_s: u64,
-    known: Known,
+    known: FleetView,
     is_news: bool,
     /// Its session is to end.
     is_ousted: bool,
@@ -61,7 +61,7 @@ struct Standing {
 
 /// What the fleet knows of a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum FleetView {
     /// Nothing, or that it is elsewhere.
     Nothing,
     /// That it is here.
@@ -114,17 +114,17 @@ impl FleetPlayers {
     /// A session has begun.
     pub(crate) fn began(&self, group: &Arc<str>, client_id: u64, session: SessionId, now: Now) {
         let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(&player, session, (now.unix_s, Known::Nothing));
+        self.note(&player, session, (now.unix_s, FleetView::Nothing));
     }
 
     /// A session goes on that the process before this one has begun: any other one of its player
     /// is newer.
     pub(crate) fn goes_on(&self, group: &Arc<str>, client_id: u64, session: SessionId) {
         let player = FleetPlayer { group: Arc::clone(group), client_id };
-        self.note(&player, session, (0, Known::Forgotten));
+        self.note(&player, session, (0, FleetView::Forgotten));
     }
 
-    fn note(&self, player: &FleetPlayer, session: SessionId, (since_s, known): (u64, Known)) {
+    fn note(&self, player: &FleetPlayer, session: SessionId, (since_s, known): (u64, FleetView)) {
         self.is_used.store(true, Ordering::Release);
         let mut inner = self.lock();
         if !inner.make_room(player, self.players_max) {
@@ -134,7 +134,7 @@ impl FleetPlayers {
         let standing = inner.players.entry(player.clone()).or_insert(Standing::NOBODY);
         let older = standing.session.replace(session);
         standing.since_s = since_s;
-        if standing.known != Known::Ours {
+        if standing.known != FleetView::Ours {
             standing.known = known;
         }
         standing.is_ousted = false;
@@ -188,11 +188,11 @@ impl FleetPlayers {
             let Some(standing) = inner.players.get_mut(&player) else { continue };
             standing.is_news = false;
             let Standing { session, since_s, known, is_ousted, .. } = *standing;
-            if session.is_none() && known != Known::Ours {
+            if session.is_none() && known != FleetView::Ours {
                 // It has come and gone before the fleet has heard of it.
                 inner.players.remove(&player);
             } else if session.is_none() || !is_ousted {
-                let is_told_again = known == Known::Forgotten;
+                let is_told_again = known == FleetView::Forgotten;
                 taken.push(PlayerNews { player, session, since_s, is_told_again });
             }
         }
@@ -205,15 +205,15 @@ impl FleetPlayers {
         let mut inner = self.lock();
         let Some(standing) = inner.players.get_mut(&news.player) else { return };
         match claimed {
-            PlayerClaimed::Ours => standing.known = Known::Ours,
+            PlayerClaimed::Ours => standing.known = FleetView::Ours,
             PlayerClaimed::Released => {
-                standing.known = Known::Nothing;
+                standing.known = FleetView::Nothing;
                 if standing.session.is_none() {
                     inner.players.remove(&news.player);
                 }
             }
             PlayerClaimed::Theirs => {
-                standing.known = Known::Nothing;
+                standing.known = FleetView::Nothing;
                 if inner.oust(&news.player, news.session) {
                     self.has_ousted.store(true, Ordering::Release);
                 }
@@ -232,7 +232,7 @@ impl FleetPlayers {
         let is_ours = inner.players.get(player).is_some_and(|it| it.session == Some(session));
         if is_ours && inner.oust(player, Some(session)) {
             if let Some(standing) = inner.players.get_mut(player) {
-                standing.known = Known::Nothing;
+                standing.known = FleetView::Nothing;
             }
             self.has_ousted.store(true, Ordering::Release);
         }
@@ -243,8 +243,8 @@ impl FleetPlayers {
     pub fn forget_claims(&self) {
         let mut inner = self.lock();
         inner.players.retain(|_, standing| {
-            if standing.known == Known::Ours {
-                standing.known = Known::Forgotten;
+            if standing.known == FleetView::Ours {
+                standing.known = FleetView::Forgotten;
             }
             standing.session.is_some()
         });
@@ -302,8 +302,13 @@ impl std::fmt::Debug for FleetPlayers {
 }
 
 impl Standing {
-    const NOBODY: Self =
-        Self { session: None, since_s: 0, known: Known::Nothing, is_news: false, is_ousted: false };
+    const NOBODY: Self = Self {
+        session: None,
+        since_s: 0,
+        known: FleetView::Nothing,
+        is_news: false,
+        is_ousted: false,
+    };
 }
 
 impl Inner {

@@ -29,14 +29,14 @@ pub struct FleetTokens {
 }
 
 struct Inner {
-    known: HashMap<TokenMac, Known>,
+    known: HashMap<TokenMac, KnownToken>,
     /// All of them, looked at in turn for those that have expired.
     all: VecDeque<TokenMac>,
     questions: VecDeque<TokenMac>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownToken {
     whose: Option<Whose>,
     expire_s: u64,
 }
@@ -89,7 +89,7 @@ impl FleetTokens {
                 return Err(DropReason::TokenClaimsFull);
             }
             None => {
-                inner.known.insert(*mac, Known { whose: None, expire_s });
+                inner.known.insert(*mac, KnownToken { whose: None, expire_s });
                 inner.all.push_back(*mac);
                 inner.questions.push_back(*mac);
                 self.is_asked.store(true, Ordering::Release);

@@ -16,7 +16,7 @@ pub(crate) struct Alarms<I> {
     heads: Box<[u32; BUCKETS]>,
     /// A bit for each bucket. Invariant: set where the list is not empty.
     taken: [u64; WORDS],
-    places: Vec<Place>,
+    places: Vec<Alarm>,
     /// The first tick that has not been fired.
     next_tick: u64,
     armed: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Alarms<I> {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Alarm {
     before: u32,
     behind: u32,
     /// [`NONE`] where no alarm is set.
@@ -47,7 +47,7 @@ impl<I: Id> Alarms<I> {
     pub(crate) fn set(&mut self, place: I, deadline_ns: u64) {
         let at = place.index();
         if at >= self.places.len() {
-            self.places.resize(at + 1, Place { before: NONE, behind: NONE, bucket: NONE });
+            self.places.resize(at + 1, Alarm { before: NONE, behind: NONE, bucket: NONE });
         }
         let last = self.next_tick + BUCKETS as u64 - 2;
         let tick = deadline_ns.div_ceil(TICK_NS).clamp(self.next_tick, last);
@@ -57,7 +57,7 @@ impl<I: Id> Alarms<I> {
         }
         self.clear(place);
         let head = std::mem::replace(&mut self.heads[bucket as usize], at as u32);
-        self.places[at] = Place { before: NONE, behind: head, bucket };
+        self.places[at] = Alarm { before: NONE, behind: head, bucket };
         if head != NONE {
             self.places[head as usize].before = at as u32;
         }
@@ -68,7 +68,7 @@ impl<I: Id> Alarms<I> {
     /// Takes an alarm back.
     pub(crate) fn clear(&mut self, place: I) {
         let at = place.index();
-        let Some(&Place { before, behind, bucket }) = self.places.get(at) else { return };
+        let Some(&Alarm { before, behind, bucket }) = self.places.get(at) else { return };
         if bucket == NONE {
             return;
         }

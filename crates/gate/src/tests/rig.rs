@@ -314,15 +314,14 @@ impl Rig {
         is_alone && self.has_usual_claims && self.has_only_what_is_carried()
     }
 
-    /// Who asks and who watches ends with the process, a session that lacks a socket asks for it
-    /// anew, and the front that only tests have is not carried.
+    /// Who asks and who watches ends with the process, and a session that lacks a socket asks for it
+    /// anew.
     fn has_only_what_is_carried(&self) -> bool {
         let Gate { common, fronts } = self.host.gate();
         let is_watched =
             !(common.surveys.is_empty() && common.captures.is_empty() && common.taps.is_empty());
         let lacks_none = fronts.netcode.session_sockets.lacking.is_empty();
-        let has_third = fronts.third.sessions.len() > 0;
-        !is_watched && lacks_none && !has_third && self.host.can_be_handed_over()
+        !is_watched && lacks_none && self.host.can_be_handed_over()
     }
 
     /// Mail for the next turn.
@@ -612,13 +611,13 @@ impl Gate {
         let address = Address { listener: ListenerId(0), endpoint: player };
         let netcode = &self.fronts.netcode;
         let index = netcode.sessions.find(netcode.sessions.hash(&address), &address);
-        netcode.session_id(index.expect("a player lives there"))
+        netcode.sessions.id(index.expect("a player lives there"))
     }
 
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.
     pub(super) fn exhaust_sequence(&mut self, session: SessionId) {
         let netcode = &mut self.fronts.netcode;
-        let index = netcode.session_index(session).expect("live");
+        let index = netcode.sessions.named(session).expect("live");
         netcode.sessions.at_mut(index).next_sequence = SessionSequence::EXHAUSTED;
     }
 }

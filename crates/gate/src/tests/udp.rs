@@ -2,7 +2,7 @@
 //! loopback.
 
 use super::clients::{Library, Player, Scribe};
-use super::rig::{Asked, Rig, endpoint, home, listener, udp_backend};
+use super::rig::{Asked, Rig, UDP_LINK, endpoint, home, listener, udp_backend};
 use crate::counters::Ended;
 use crate::ids::BackendId;
 use crate::mail::{Listening, Mail};
@@ -68,6 +68,21 @@ fn a_backend_that_is_back_is_found_by_a_probe_that_nobody_refuses() {
     player.live(&mut rig, 300);
     assert!(has_room(&mut rig, 2));
     assert!(player.library.is_connected());
+}
+
+#[test]
+fn a_payload_that_was_cut_short_goes_to_no_player_and_counts_at_its_backend() {
+    let mut rig = ready(GAME);
+    let mut player = Player::connected(&mut rig, home(1), 1);
+    player.send(&mut rig, b"x");
+    let local = rig.take_udp().remove(0).0;
+    let passed = rig.counters().payloads_down;
+    let meta = rig.host.receive(UDP_LINK, endpoint(GAME), b"a part of i").expect("room");
+    (meta.local, meta.truncated) = (local, true);
+    rig.turn();
+    assert_eq!((rig.drops(DropReason::PayloadLength), rig.counters().payloads_down), (1, passed));
+    let mut traffic = rig.host.gate().backend_traffic();
+    assert_eq!(traffic.next().map(|traffic| traffic.drops), Some(1));
 }
 
 #[test]

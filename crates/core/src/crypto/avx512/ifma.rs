@@ -25,7 +25,7 @@ mod plan;
 mod ymm;
 mod zmm;
 
-use self::plan::Step;
+use self::plan::PlanStep;
 pub(in crate::crypto) use self::plan::Width;
 use super::Avx512;
 use crate::crypto::poly;
@@ -109,23 +109,23 @@ impl Wide for Ifma {
     fn tags(self, keys: &OneTimeKeys, packets: &[Packet<'_>], tags: &mut Tags) {
         for step in plan::steps(packets, self.width) {
             match (step, self.width) {
-                (Step::Scalar(range), _) => {
+                (PlanStep::Scalar(range), _) => {
                     poly::tags(keys, &packets[range.clone()], range.start, tags);
                 }
                 // SAFETY: `self` proves the features.
-                (Step::Eight(range), Width::Ymm) => unsafe {
+                (PlanStep::Eight(range), Width::Ymm) => unsafe {
                     ymm::eight::tags(keys, packets, range, tags);
                 },
                 // SAFETY: `self` proves the features.
-                (Step::Eight(range), Width::Zmm) => unsafe {
+                (PlanStep::Eight(range), Width::Zmm) => unsafe {
                     zmm::eight::tags(keys, packets, range, tags);
                 },
                 // SAFETY: `self` proves the features.
-                (Step::Long(packet), Width::Ymm) => unsafe {
+                (PlanStep::Long(packet), Width::Ymm) => unsafe {
                     ymm::long::tag(keys, packets, packet, tags);
                 },
                 // SAFETY: `self` proves the features.
-                (Step::Long(packet), Width::Zmm) => unsafe {
+                (PlanStep::Long(packet), Width::Zmm) => unsafe {
                     zmm::long::tag(keys, packets, packet, tags);
                 },
             }

@@ -1,90 +1,121 @@
 //! Game processes' payloads on their way to players.
 
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
+use crate::front::netcode::connection::Linger;
+use crate::front::netcode::messages::{channel_of, quality};
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::{Answers, Rules};
 use crate::ids::BackendId;
-use crate::links::players::session_id;
+use crate::links::loopback::entry_of_loopback;
+use crate::links::players::PlayerOf;
+use crate::links::state::Load;
+use crate::now::NS_PER_MS;
+use crate::sessions::Kept;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
-use ringgate_batch::RxMeta;
+use ringgate_batch::LocalIp;
+use ringgate_core::delivery::SendError;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{CloseReason, SessionId};
+use ringgate_link::bundle::{CloseAfter, LINGER_MS_MAX, MessagePart, SessionId};
 
-impl NetcodeFront {
-    /// What links know a session by.
-    pub(crate) fn session_id(&self, index: Entry<Session>) -> SessionId {
-        session_id(self.worker, self.sessions.place(index))
+impl Answers for NetcodeFront {
+    fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
+        entry_of_loopback(local)
     }
 
-    /// The live session that a link means.
+    /// Seals it.
     #[inline]
-    pub(crate) fn session_index(&self, session: SessionId) -> Option<Entry<Session>> {
-        let index = entry_of(session);
-        (self.sessions.is_live(index) && self.session_id(index) == session).then_some(index)
-    }
-
-    /// A session that a backend names, if it is one of its own.
-    #[inline]
-    pub(crate) fn session_for_backend(
-        &self,
-        backend: BackendId,
-        session: SessionId,
-    ) -> Option<Entry<Session>> {
-        self.session_index(session).filter(|index| self.sessions.at(*index).owner() == backend)
-    }
-
-    /// Sends a payload to the player that a backend names.
-    pub(crate) fn send_for_backend(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        session: SessionId,
-        payload: &[u8],
-    ) {
-        match self.session_for_backend(backend, session) {
-            Some(index) => self.send_to_player(turn, index, payload),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
+        turn.common.counters.payloads_from_links += 1;
+        let backend = self.sessions.at(index).at_backend();
+        if let Err(why) = self.try_send_to_player(turn, index, payload) {
+            turn.common.drop_payload(backend, why);
+        } else {
+            turn.common.note_down(backend, payload.len());
         }
     }
 
-    /// Ends the session that a backend names.
-    pub(crate) fn close_for_backend(
+    fn send_message_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
         backend: BackendId,
-        session: SessionId,
-        reason: CloseReason,
+        part: &MessagePart<'_>,
     ) {
-        if let Some(index) = self.session_for_backend(backend, session) {
-            self.end_session_because(turn, index, Ended::ByBackend, reason);
-        }
-    }
-
-    /// Ends sessions whose players have logged in again elsewhere.
-    pub(crate) fn oust(&mut self, turn: &mut Turn<'_>, sessions: &[SessionId]) {
-        let own = turn.common.worker.id.index();
-        for &session in sessions.iter().filter(|session| session.worker() == own) {
-            if let Some(index) = self.session_index(session) {
-                self.end_session(turn, index, Ended::NewerLogin);
+        turn.common.counters.messages_from_links += 1;
+        let index = self.session_for_backend(PlayerOf { backend, session: part.session });
+        let index = index.filter(|index| !self.has_lost_its_link(turn, *index));
+        let connection = index.and_then(|index| self.connections.get_mut(index));
+        let (Some(index), Some(connection)) = (index, connection) else {
+            return turn.common.drop_payload(backend, DropReason::MessageUnknown);
+        };
+        let token = (part.token != 0).then_some(part.token);
+        match connection.end.send(channel_of(part.channel), part.bytes, token) {
+            Ok(()) => {
+                turn.common.counters.messages_down += 1;
+                turn.common.links.backends[backend].traffic.note_down(part.bytes.len());
+                let listener = self.sessions.address(index).listener;
+                turn.common.listeners[listener].delivery.messages_out += 1;
+                turn.common.stamps.downlink_count += 1;
+                self.connections.touch(index);
+            }
+            Err(SendError::Full) => {
+                turn.common.drop_payload(backend, DropReason::MessageOverflow);
+                self.end(turn, index, Ended::DeliveryOverflow);
+            }
+            Err(SendError::Closed | SendError::Empty | SendError::TooLong) => {
+                turn.common.drop_payload(backend, DropReason::MessageUnknown);
             }
         }
     }
 
-    /// A datagram for a player of netcode.
-    pub(crate) fn handle_server(
+    fn tell_quality(&self, turn: &mut Turn<'_>, player: PlayerOf) {
+        let Some(index) = self.session_for_backend(player) else { return };
+        let Some(connection) = self.connections.get(index) else { return };
+        let Some(link) = turn.common.message_link(player.backend) else { return };
+        let quality = quality(&connection.end);
+        // Of no use when it comes late: a full link loses it.
+        turn.append(link, Load::NONE, |writer| writer.quality(player.session, &quality));
+    }
+
+    fn close_after_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
-        from: BackendId,
-        meta: &RxMeta,
-        bytes: &[u8],
+        backend: BackendId,
+        close: &CloseAfter<'_>,
     ) {
-        match self.session_of_loopback(&meta.local, from) {
-            Some(index) => self.send_to_player(turn, index, bytes),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
+        let player = PlayerOf { backend, session: close.session };
+        let Some(index) = self.session_for_backend(player) else { return };
+        let Some(connection) = self.connections.get_mut(index) else {
+            // What was sent to it is under way, and nothing is known of it.
+            let ending = Ending { why: Ended::ByBackend, reason: close.reason };
+            return self.end_like(turn, index, ending);
+        };
+        let linger_ns = u64::from(close.linger_ms.min(LINGER_MS_MAX)) * NS_PER_MS;
+        let until_ns = turn.now.mono_ns + linger_ns;
+        match &mut connection.linger {
+            // The first one was told; the next can only hurry.
+            Some(linger) => linger.until_ns = linger.until_ns.min(until_ns),
+            None => {
+                connection.end.say_farewell(close.reason.as_u8(), close.text);
+                connection.linger = Some(Linger { until_ns, reason: close.reason });
+            }
+        }
+        self.connections.touch(index);
+    }
+}
+
+impl NetcodeFront {
+    /// Ends sessions whose players have logged in again elsewhere.
+    pub(crate) fn oust(&mut self, turn: &mut Turn<'_>, sessions: &[SessionId]) {
+        let own = turn.common.worker.id.index();
+        for &session in sessions.iter().filter(|session| session.worker() == own) {
+            if let Some(index) = self.sessions.named(session) {
+                self.end(turn, index, Ended::NewerLogin);
+            }
         }
     }
 
@@ -97,20 +128,6 @@ impl NetcodeFront {
                 self.send_to_player(turn, index, bytes);
             }
             None => turn.common.count_from_link(DropReason::SessionUnknown),
-        }
-    }
-
-    /// Seals a game process's payload for one player.
-    #[inline]
-    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, payload: &[u8]) {
-        turn.common.counters.payloads_from_links += 1;
-        let backend = self.sessions.at(index).owner();
-        if let Err(why) = self.try_send_to_player(turn, index, payload) {
-            turn.common.drop_payload(backend, why);
-        } else {
-            turn.common.links.backends[backend].traffic.note_down(payload.len());
-            turn.common.counters.payloads_down += 1;
-            turn.common.stamps.downlink_count += 1;
         }
     }
 
@@ -133,10 +150,4 @@ impl NetcodeFront {
         }
         self.emit(turn, index, PacketKind::Payload, payload)
     }
-}
-
-/// The entry of the session that a link means, if it is there.
-#[inline]
-pub(crate) const fn entry_of(session: SessionId) -> Entry<Session> {
-    Entry::numbered(session.as_u64() as u32)
 }

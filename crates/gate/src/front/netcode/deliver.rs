@@ -35,11 +35,7 @@ impl NetcodeFront {
             LinkKind::Udp { .. } => self.deliver_connected(turn, index, payload),
         };
         match delivered {
-            Ok(()) => {
-                turn.common.counters.payloads_to_links += 1;
-                turn.common.links.backends[backend].traffic.note_up(payload.len());
-                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
-            }
+            Ok(()) => turn.common.note_up(backend, payload.len(), kernel_ns),
             Err(why) => {
                 let address = self.sessions.address(index);
                 let client_id = self.sessions.at(index).client_id;
@@ -57,7 +53,7 @@ impl NetcodeFront {
         let backend = self.sessions.at(index).backend;
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index);
-        let session = self.session_id(index);
+        let session = self.sessions.id(index);
         if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
             Ok(())
         } else {
@@ -134,7 +130,7 @@ impl NetcodeFront {
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
         let opened = Opened {
-            session: self.session_id(index),
+            session: self.sessions.id(index),
             client_id: claim.client_id,
             address: address.endpoint.into(),
             slot: claim.slot.0,

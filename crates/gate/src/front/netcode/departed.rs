@@ -10,6 +10,7 @@
 //! The memory is fixed, with four entries to a cache line: an address that is new takes the place
 //! of the oldest of four. Nothing is looked up while no player has left lately.
 
+use crate::now::NS_PER_MS;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time};
 
 /// Addresses that sessions have left.
@@ -122,8 +123,6 @@ const REACH: u64 = 4096;
 /// 16 KiB, and a mebibyte.
 const SETS_MIN: usize = 256;
 const SETS_MAX: usize = 1 << 14;
-
-const NS_PER_MS: u64 = 1_000_000;
 
 const _: () = assert!(size_of::<Set>() == 64);
 

@@ -1,18 +1,13 @@
 //! What is told of a datagram to who watches: whose it is, and the numbers behind a reason. Nothing
 //! of this happens while nobody does.
 
-use std::ops::Range;
-
 use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::front::netcode::arrival::Target;
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::ListenerId;
 use crate::now::Now;
 use crate::store::table::Address;
 use crate::trace::{Detail, Fact};
 use crate::turn::Turn;
-use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
 use ringgate_core::proto::netcode::request::Claims;
@@ -31,26 +26,6 @@ impl NetcodeFront {
         if !common.taps.is_empty() {
             let detail = self.detail(common, now, address, (why, bytes));
             common.taps.note_drop(address, self.player_at(address), why, detail);
-        }
-    }
-
-    /// Tells who watches of a run that has been looked at.
-    #[cold]
-    pub(crate) fn note_seen(
-        &self,
-        common: &Common,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
-        for at in run {
-            let address = Address { listener, endpoint: rx.metas()[at].peer };
-            let client_id = match self.arrivals[at].target {
-                Target::Session(index) => Some(self.sessions.at(index).client_id),
-                Target::Pending(index) => Some(self.pending.at(index).binding.client_id),
-                _ => None,
-            };
-            common.taps.note_seen(&address, client_id);
         }
     }
 

@@ -10,36 +10,16 @@
 //! huge pages ([`Gate::large_tables`](crate::Gate::large_tables)).
 
 use crate::arrivals::Source;
-use crate::front::netcode::session::{OPENING_LINES, SEALING_LINES, Session};
+use crate::front::netcode::session::{SEALING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::store::entry::Entry;
-use crate::store::table::Guess;
 
 impl NetcodeFront {
-    /// Has the sessions fetched of those who have sent a run of datagrams.
-    pub(crate) fn fetch_players(&self, sources: &mut [Source]) {
-        for source in sources {
-            match self.sessions.guess(source.hash) {
-                Some(guess) => {
-                    source.guess = Guess::of(Some(guess));
-                    self.sessions.prefetch(guess, OPENING_LINES);
-                }
-                None => self.pending.prefetch_index(source.hash),
-            }
-        }
-    }
-
     /// Has the sessions fetched that were guessed already.
     pub(crate) fn fetch_guessed(&self, sources: &[Source]) {
         for source in sources {
             self.fetch_player(source.guess.entry());
         }
-    }
-
-    /// Has everything fetched that looking after a session touches.
-    pub(crate) fn fetch_session(&self, index: Entry<Session>) {
-        self.sessions.prefetch(index, OPENING_LINES);
-        self.fetch_player(index);
     }
 
     /// Has the lines fetched that a packet for a player touches.

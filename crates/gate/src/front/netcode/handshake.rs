@@ -11,8 +11,8 @@ use crate::counters::Ended;
 use crate::front::netcode::explain::note_opened;
 use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::ids::{BackendId, ListenerId};
-use crate::mail::forget_departed;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, TokenReuse};
 use crate::shared::claims::history::{TokenMac, TokenPast};
@@ -20,7 +20,6 @@ use crate::shared::claims::{Claim, Wanted};
 use crate::store::entry::Entry;
 use crate::trace::Fact;
 use crate::turn::Turn;
-use ringgate_batch::TxTarget;
 use ringgate_core::crypto::{Job, Verdict, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::TAG_BYTES;
@@ -31,11 +30,10 @@ use ringgate_core::proto::netcode::request::{Request, RequestParts};
 use ringgate_core::proto::netcode::server::{
     PendingBinding, SessionSequence, check_addressed_to, names_others, pending_packet,
 };
-use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, Timeout};
+use ringgate_core::proto::netcode::timing::Timeout;
 use ringgate_core::proto::netcode::token::PrivateToken;
 use ringgate_core::proto::replay::Window;
 use ringgate_core::secret::Key;
-use ringgate_link::bundle::CloseReason;
 use zeroize::Zeroize;
 
 impl NetcodeFront {
@@ -245,7 +243,7 @@ impl NetcodeFront {
         let body = self.challenge_body(turn, sequence, token);
         let packet = (PacketKind::Challenge, &body[..]);
         let listener = origin.address.listener;
-        self.emit_handshake(turn, listener, &token.server_to_client, packet, reply_to(origin));
+        self.emit_handshake(turn, listener, &token.server_to_client, packet, origin.target());
         turn.common.trace(&origin.address, Some(token.client_id), Fact::Challenged);
         Ok(())
     }
@@ -385,16 +383,10 @@ impl NetcodeFront {
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.user_data.keep(index, &challenge.user_data);
         }
-        turn.common.count_session(listener, claim.backend);
         self.note_unique(turn, index);
-        let id = self.session_id(index);
+        let id = self.sessions.id(index);
         turn.common.claims.seat(listener, claim.client_id, (id, false));
-        let (backend, slot) = (claim.backend, claim.slot);
-        let session = self.session_id(index).as_u64();
-        let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
-        let began = Fact::Began { session, backend, slot, took_ns };
-        turn.common.trace(&origin.address, Some(claim.client_id), began);
-        turn.common.stamps.handshakes_ns.push(took_ns);
+        self.note_began(turn, index, since_ns);
         self.welcome(turn, index);
         Ok(())
     }
@@ -434,38 +426,8 @@ impl NetcodeFront {
         self.arm(turn, index);
     }
 
-    /// Ends a session: tells the player where that makes sense, tells the backend, gives everything
-    /// back.
-    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
-        self.end_session_because(turn, index, why, why.close_reason());
-    }
-
-    /// [`end_session`](Self::end_session) with a reason of the game process's choice.
-    pub(crate) fn end_session_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
-        // The player who leaves knows, and one who has fallen silent is not told either, as in the
-        // reference.
-        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
-            for _ in 0..DISCONNECT_COUNT {
-                let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
-            }
-        }
-        if self.connections.has(index) {
-            self.close_connection(turn, index);
-        }
-        let session = self.sessions.at(index);
-        let told = (session.backend, session.announced);
-        turn.report_closed(told, self.session_id(index), reason);
-        self.drop_session(turn, index, why);
-    }
-
     /// Gives back what a session holds and takes it out of the table.
-    fn drop_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
+    pub(crate) fn drop_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
         let address = *self.sessions.address(index);
         let policy = &self.listeners[address.listener].replay;
         let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
@@ -478,14 +440,13 @@ impl NetcodeFront {
             turn.common.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            let forget = forget_departed(address, turn.common.worker.id, sequence);
-            turn.common.neighbours.mail_out.push((worker.worker(), forget));
+            turn.common.unsteer(worker.worker(), address, Some(sequence));
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
         self.user_data.forget(index);
         self.connections.close(index);
         if let Some(players) = &turn.common.setup.fleet_players {
-            players.ended(self.session_id(index));
+            players.ended(self.sessions.id(index));
         }
         self.sessions.remove(index);
         turn.common.sealing.expire();
@@ -498,14 +459,14 @@ impl NetcodeFront {
         let client_id = self.sessions.at(index).client_id;
         let players = turn.common.setup.fleet_players.as_ref();
         if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
-            players.began(group, client_id, self.session_id(index), turn.now);
+            players.began(group, client_id, self.sessions.id(index), turn.now);
         }
     }
 
     fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
         turn.common.trace(&origin.address, None, Fact::Denied);
         let packet = (PacketKind::Denied, &[][..]);
-        self.emit_handshake(turn, origin.address.listener, key, packet, reply_to(origin));
+        self.emit_handshake(turn, origin.address.listener, key, packet, origin.target());
     }
 }
 
@@ -560,10 +521,6 @@ fn oust_older(turn: &Turn<'_>, listener: ListenerId, client_id: u64) {
     if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
         players.oust_older(group, client_id);
     }
-}
-
-fn reply_to(origin: &Origin) -> TxTarget {
-    TxTarget { socket: origin.socket, peer: Some(origin.address.endpoint), source: origin.local }
 }
 
 const NS_PER_S: u64 = 1_000_000_000;

@@ -12,6 +12,7 @@
 
 use crate::front::netcode::residents::Residents;
 use crate::front::netcode::session::Session;
+use crate::now::NS_PER_MS;
 use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::entry::Entry;
@@ -201,8 +202,6 @@ const LOOKED_AT_MAX: usize = 4096;
 
 /// Sessions that are looked at for all line-ups of a second: a wait for memory each, at the most.
 const STEPS: Rate = Rate::new(100 * LOOKED_AT_MAX as u32, 1);
-
-const NS_PER_MS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -4,21 +4,19 @@
 //! From then on the session needs its game process no more: neither a link that ends nor another
 //! process behind it shortens the time. What ends it early is what ends any session: the player, an
 //! operator, a newer login, the end of the gateway. Nothing that a player does or leaves undone
-//! makes it longer than [`LINGER_MS_MAX`].
+//! makes it longer than [`LINGER_MS_MAX`](ringgate_link::bundle::LINGER_MS_MAX).
 
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::connection::{Connection, Linger};
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::BackendId;
+use crate::front::rules::Rules;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::turn::Turn;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::proto::delivery;
-use ringgate_link::bundle::{
-    CloseAfter, CloseReason, FAREWELL_BYTES_MAX, LINGER_MS_MAX, VERSION_FAREWELL,
-};
+use ringgate_link::bundle::{CloseReason, FAREWELL_BYTES_MAX, VERSION_FAREWELL};
 
 /// What has become of a session that was closed.
 pub(crate) struct Lingered {
@@ -41,31 +39,6 @@ impl Lingered {
 }
 
 impl NetcodeFront {
-    /// Ends the session that a backend names when everything that was sent has arrived.
-    pub(crate) fn close_after_for_backend(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        close: &CloseAfter<'_>,
-    ) {
-        let Some(index) = self.session_for_backend(backend, close.session) else { return };
-        let Some(connection) = self.connections.get_mut(index) else {
-            // What was sent to it is under way, and nothing is known of it.
-            return self.end_session_because(turn, index, Ended::ByBackend, close.reason);
-        };
-        let linger_ns = u64::from(close.linger_ms.min(LINGER_MS_MAX)) * NS_PER_MS;
-        let until_ns = turn.now.mono_ns + linger_ns;
-        match &mut connection.linger {
-            // The first one was told; the next can only hurry.
-            Some(linger) => linger.until_ns = linger.until_ns.min(until_ns),
-            None => {
-                connection.end.say_farewell(close.reason.as_u8(), close.text);
-                connection.linger = Some(Linger { until_ns, reason: close.reason });
-            }
-        }
-        self.connections.touch(index);
-    }
-
     /// Whether a session is closed and waits for what was sent to arrive.
     pub(crate) fn is_lingering(&self, index: Entry<Session>) -> bool {
         self.connections.get(index).is_some_and(|connection| connection.linger.is_some())
@@ -80,7 +53,7 @@ impl NetcodeFront {
             return false;
         }
         let why = if has_said_all { Ended::ByBackend } else { Ended::LingerExpired };
-        self.end_session_because(turn, index, why, linger.reason);
+        self.end_like(turn, index, Ending { why, reason: linger.reason });
         true
     }
 
@@ -99,7 +72,7 @@ impl NetcodeFront {
         if self.has_lost_its_link(turn, index) {
             return;
         }
-        let (session, undelivered_bytes) = (self.session_id(index), lingered.undelivered_bytes);
+        let (session, undelivered_bytes) = (self.sessions.id(index), lingered.undelivered_bytes);
         turn.tell_link(link, |writer| {
             writer.lingered(session, undelivered_bytes, lingered.is_told)
         });
@@ -134,7 +107,5 @@ impl NetcodeFront {
         connection.end.take_farewells(from)
     }
 }
-
-const NS_PER_MS: u64 = 1_000_000;
 
 const _: () = assert!(FAREWELL_BYTES_MAX == delivery::FAREWELL_BYTES_MAX);

@@ -17,6 +17,7 @@ use crate::front::netcode::connection::Connection;
 use crate::front::netcode::linger::Lingered;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::ids::{BackendId, LinkId, ListenerId};
 use crate::links::state::Load;
 use crate::setup::{LinkKind, Netcode};
@@ -36,7 +37,7 @@ impl Common {
     }
 
     /// The link of a backend, if it takes messages.
-    fn message_link(&self, backend: BackendId) -> Option<LinkId> {
+    pub(crate) fn message_link(&self, backend: BackendId) -> Option<LinkId> {
         let LinkKind::Bundle { .. } = self.setup.backends[backend].link else { return None };
         let link = self.links.live(backend)?;
         let version = self.links.all[link].as_ref()?.version;
@@ -80,7 +81,7 @@ impl NetcodeFront {
             Err((why, fault)) => {
                 turn.common.drop_uplink(&address, Some(client_id), (backend, why));
                 if let Some(fault) = fault {
-                    self.end_session(turn, index, Ended::of_fault(fault));
+                    self.end(turn, index, Ended::of_fault(fault));
                 }
             }
         }
@@ -131,7 +132,7 @@ impl NetcodeFront {
         link: Option<LinkId>,
         packet: &[u8],
     ) -> Result<(), (DropReason, Option<Fault>)> {
-        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         let Some(mut connection) = self.connections.take(index) else {
             return Err((DropReason::DeliveryLate, None));
@@ -146,40 +147,6 @@ impl NetcodeFront {
             Refusal::Dropped(_) | Refusal::Closed => (DropReason::DeliveryLate, None),
             Refusal::Fault(fault) => (DropReason::DeliveryFault, Some(fault)),
         })
-    }
-
-    /// A whole message for the player that a backend names.
-    pub(crate) fn send_message_for_backend(
-        &mut self,
-        turn: &mut Turn<'_>,
-        backend: BackendId,
-        part: &MessagePart<'_>,
-    ) {
-        turn.common.counters.messages_from_links += 1;
-        let index = self.session_for_backend(backend, part.session);
-        let index = index.filter(|index| !self.has_lost_its_link(turn, *index));
-        let connection = index.and_then(|index| self.connections.get_mut(index));
-        let (Some(index), Some(connection)) = (index, connection) else {
-            return turn.common.drop_payload(backend, DropReason::MessageUnknown);
-        };
-        let token = (part.token != 0).then_some(part.token);
-        match connection.end.send(channel_of(part.channel), part.bytes, token) {
-            Ok(()) => {
-                turn.common.counters.messages_down += 1;
-                turn.common.links.backends[backend].traffic.note_down(part.bytes.len());
-                let listener = self.sessions.address(index).listener;
-                turn.common.listeners[listener].delivery.messages_out += 1;
-                turn.common.stamps.downlink_count += 1;
-                self.connections.touch(index);
-            }
-            Err(SendError::Full) => {
-                turn.common.drop_payload(backend, DropReason::MessageOverflow);
-                self.end_session(turn, index, Ended::DeliveryOverflow);
-            }
-            Err(SendError::Closed | SendError::Empty | SendError::TooLong) => {
-                turn.common.drop_payload(backend, DropReason::MessageUnknown);
-            }
-        }
     }
 
     /// A payload for a player who gets messages: one of a multicast, for example.
@@ -199,16 +166,6 @@ impl NetcodeFront {
         })?;
         self.connections.touch(index);
         Ok(())
-    }
-
-    /// A game process asks how good the way to a player is.
-    pub(crate) fn tell_quality(&self, turn: &mut Turn<'_>, backend: BackendId, session: SessionId) {
-        let Some(index) = self.session_for_backend(backend, session) else { return };
-        let Some(connection) = self.connections.get(index) else { return };
-        let Some(link) = turn.common.message_link(backend) else { return };
-        let quality = quality(&connection.end);
-        // Of no use when it comes late: a full link loses it.
-        turn.append(link, Load::NONE, |writer| writer.quality(session, &quality));
     }
 
     /// Looks after every session that has something to do.
@@ -238,7 +195,7 @@ impl NetcodeFront {
         let until_ns = connection.linger.map(|linger| linger.until_ns);
         self.connections.put_back(index, connection);
         if let Some(fault) = fault {
-            return self.end_session(turn, index, Ended::of_fault(fault));
+            return self.end(turn, index, Ended::of_fault(fault));
         }
         if until_ns.is_some() && self.end_linger(turn, index) {
             return;
@@ -276,7 +233,7 @@ impl NetcodeFront {
         let Ok(link) = self.way_for_messages(turn, index, is_lingering) else {
             return end.hold_longer(now_ns);
         };
-        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         // A fault is the end's from now on, and is seen there.
         let _ = end.handle_held(now_ns, |channel, message| {
@@ -314,7 +271,7 @@ impl NetcodeFront {
 
     /// What has become of messages, and whether there is room for more.
     fn tell_news(&self, turn: &mut Turn<'_>, index: Entry<Session>, connection: &mut Connection) {
-        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         let counts = connection.end.counts();
         turn.common.listeners[listener].delivery.note(&connection.counted, &counts);
@@ -375,7 +332,7 @@ pub(crate) fn options(rules: &Netcode, session: &Session) -> Options {
     Options { keep_alive_ns, reorder_ns: REORDER_NS, ..Options::default() }
 }
 
-fn quality(end: &End) -> Quality {
+pub(crate) fn quality(end: &End) -> Quality {
     let quality = end.quality();
     let us = |ns: u64| u32::try_from(ns / NS_PER_US).unwrap_or(u32::MAX);
     Quality {
@@ -386,7 +343,7 @@ fn quality(end: &End) -> Quality {
     }
 }
 
-const fn channel_of(channel: bundle::Channel) -> Channel {
+pub(crate) const fn channel_of(channel: bundle::Channel) -> Channel {
     match channel {
         bundle::Channel::Reliable(number) => Channel::Reliable(number),
         bundle::Channel::Sequenced(number) => Channel::Sequenced(number),

@@ -4,24 +4,24 @@
 //! decryption, then by the cipher, then by the state machines. A duplicate inside one batch passes
 //! the first look and is caught by the commit of the third.
 
-use std::ops::Range;
-
 use arrayvec::ArrayVec;
 
-use crate::arrivals::{Origin, Source};
+use crate::arrivals::{Origin, PlayerRun, Source};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::port_switch::is_missed;
-use crate::front::netcode::session::{Heard, Session};
+use crate::front::netcode::session::{HeardSince, OPENING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::{Datagrams, Rules};
 use crate::ids::ListenerId;
+use crate::mail::Mailed;
 use crate::now::Now;
 use crate::roles::Role;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
+use crate::store::table::{Address, Guess};
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, RxMeta};
 use ringgate_core::crypto::{Aead, Job, Nonce, Verdict};
@@ -34,32 +34,27 @@ use ringgate_core::proto::netcode::server::{SessionPacket, session_packet};
 use ringgate_core::proto::replay::Refusal;
 use ringgate_core::secret::Key;
 
-impl NetcodeFront {
-    /// Before any datagram of this turn has its first look.
-    ///
-    /// A request costs its token's cipher and an answer, a hundred times what a look costs. A
-    /// worker that is behind would spend nearly all of its time on players who ask again and again
-    /// because they are not answered, while what its players send, and the responses of those who
-    /// are in the handshake, are lost in the full queue. So it takes a share of them in each turn,
-    /// and leaves the rest to their next try.
-    pub(crate) fn begin_looks(&mut self, rx: &RxBatch) {
-        self.arrivals.clear();
-        self.requests_left = if rx.is_half_full() { REQUESTS_WHEN_BEHIND } else { u32::MAX };
+impl Datagrams for NetcodeFront {
+    fn fetch_players(&self, sources: &mut [Source]) {
+        for source in sources {
+            match self.sessions.guess(source.hash) {
+                Some(guess) => {
+                    source.guess = Guess::of(Some(guess));
+                    self.sessions.prefetch(guess, OPENING_LINES);
+                }
+                None => self.pending.prefetch_index(source.hash),
+            }
+        }
     }
 
     /// First look at a run of datagrams of one listener.
-    pub(crate) fn classify(
-        &mut self,
-        common: &mut Common,
-        now: Now,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
+    fn classify(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &RxBatch) {
+        let PlayerRun { listener, range } = run;
+        let (common, now) = (&mut *turn.common, turn.now);
         let mut arrivals = std::mem::take(&mut self.arrivals);
         // Positions are the batch's: others' datagrams are settled here.
-        arrivals.resize(run.start, Arrival::SETTLED);
-        for at in run {
+        arrivals.resize(range.start, Arrival::SETTLED);
+        for at in range {
             let meta = &rx.metas()[at];
             arrivals.push(self.classify_one(
                 common,
@@ -71,6 +66,109 @@ impl NetcodeFront {
             ));
         }
         self.arrivals = arrivals;
+    }
+
+    /// Third look at a run of datagrams of one listener: state machines and payloads.
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        let PlayerRun { listener, range } = run;
+        for at in range {
+            let Arrival { target, header } = self.arrivals[at];
+            let verdict = self.verdicts[at];
+            let outcome = match target {
+                Target::Settled => continue,
+                Target::Session(index) => {
+                    let kernel_ns = rx.metas()[at].kernel_ns;
+                    let outcome =
+                        self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns);
+                    if outcome == Err(DropReason::PacketForged) {
+                        self.doubt(turn.now, index, header.sequence);
+                    }
+                    outcome
+                }
+                _ => self.step_other(turn, at, rx),
+            };
+            if let Err(why) = outcome {
+                let address = Address { listener, endpoint: rx.metas()[at].peer };
+                self.drop_datagram(turn.common, turn.now, &address, (why, rx.bytes(at)));
+            }
+        }
+    }
+
+    fn step_mailed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        Mailed { by, is_lost }: Mailed,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        match self.look_at_mailed(origin, bytes) {
+            Ok((index, header)) => {
+                let verdict = self.open_single(turn, index, header, bytes);
+                if verdict != Verdict::Done && is_missed(self.sessions.at(index), turn.now.mono_ns)
+                {
+                    return self.take_mover_in(turn, origin, is_lost, bytes);
+                }
+                self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
+                if is_lost {
+                    self.remind_of_steering(turn, index, by);
+                }
+                Ok(())
+            }
+            Err(DropReason::UnknownSource) if is_lost => {
+                self.take_mover_in(turn, origin, true, bytes)
+            }
+            Err(DropReason::UnknownSource) => {
+                let header = Header::decode(bytes, Receiver::Server)?;
+                // The session is over and the other worker has not heard yet.
+                if !self.is_straggler(turn.common, turn.now, &origin.address, origin.hash, bytes) {
+                    turn.common.unsteer(by, origin.address, None);
+                    return Err(DropReason::UnknownSource);
+                }
+                turn.common.unsteer(by, origin.address, Some(header.sequence));
+                Err(DropReason::SessionEnded)
+            }
+            Err(why) => Err(why),
+        }
+    }
+
+    fn note_departed(&mut self, address: &Address, sequence: u64, now_ns: u64) {
+        self.departed.leave(self.sessions.hash(address), sequence, now_ns);
+    }
+
+    #[cold]
+    fn note_seen(&self, common: &Common, PlayerRun { listener, range }: PlayerRun, rx: &RxBatch) {
+        for at in range {
+            let address = Address { listener, endpoint: rx.metas()[at].peer };
+            let client_id = match self.arrivals[at].target {
+                Target::Session(index) => Some(self.sessions.at(index).client_id),
+                Target::Pending(index) => Some(self.pending.at(index).binding.client_id),
+                _ => None,
+            };
+            common.taps.note_seen(&address, client_id);
+        }
+    }
+
+    fn payload_at<'a>(&self, at: usize, rx: &'a RxBatch) -> Option<&'a [u8]> {
+        let Arrival { target, header } = self.arrivals.get(at)?;
+        let is_opened = matches!(target, Target::Session(_))
+            && self.verdicts.get(at) == Some(&Verdict::Done)
+            && header.kind == PacketKind::Payload;
+        let bytes = rx.bytes(at);
+        is_opened.then(|| &bytes[header.body_start()..bytes.len() - TAG_BYTES])
+    }
+}
+
+impl NetcodeFront {
+    /// Before any datagram of this turn has its first look.
+    ///
+    /// A request costs its token's cipher and an answer, a hundred times what a look costs. A
+    /// worker that is behind would spend nearly all of its time on players who ask again and again
+    /// because they are not answered, while what its players send, and the responses of those who
+    /// are in the handshake, are lost in the full queue. So it takes a share of them in each turn,
+    /// and leaves the rest to their next try.
+    pub(crate) fn begin_looks(&mut self, rx: &RxBatch) {
+        self.arrivals.clear();
+        self.requests_left = if rx.is_half_full() { REQUESTS_WHEN_BEHIND } else { u32::MAX };
     }
 
     #[inline]
@@ -244,50 +342,14 @@ impl NetcodeFront {
         open_tokens(&mut waiting, aead, verdicts);
     }
 
+    /// The third look is over.
+    pub(crate) fn end_steps(&mut self) {
+        self.port_switches.trials.clear();
+    }
+
     /// Before any datagram of this turn has its third look.
     pub(crate) fn begin_steps(&mut self, turn: &mut Turn<'_>) {
         self.step_mailed_movers(turn);
-    }
-
-    /// Third look at a run of datagrams of one listener: state machines and payloads.
-    pub(crate) fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &mut RxBatch,
-    ) {
-        for at in run {
-            let Arrival { target, header } = self.arrivals[at];
-            let verdict = self.verdicts[at];
-            let outcome = match target {
-                Target::Settled => continue,
-                Target::Session(index) => {
-                    let kernel_ns = rx.metas()[at].kernel_ns;
-                    let outcome =
-                        self.step_session(turn, index, header, verdict, rx.bytes(at), kernel_ns);
-                    if outcome == Err(DropReason::PacketForged) {
-                        self.doubt(turn.now, index, header.sequence);
-                    }
-                    outcome
-                }
-                _ => self.step_other(turn, at, rx),
-            };
-            if let Err(why) = outcome {
-                let address = Address { listener, endpoint: rx.metas()[at].peer };
-                self.drop_datagram(turn.common, turn.now, &address, (why, rx.bytes(at)));
-            }
-        }
-    }
-
-    /// What a player says in a datagram of the batch, once that has been opened.
-    pub(crate) fn payload_at<'a>(&self, at: usize, rx: &'a RxBatch) -> Option<&'a [u8]> {
-        let Arrival { target, header } = self.arrivals.get(at)?;
-        let is_opened = matches!(target, Target::Session(_))
-            && self.verdicts.get(at) == Some(&Verdict::Done)
-            && header.kind == PacketKind::Payload;
-        let bytes = rx.bytes(at);
-        is_opened.then(|| &bytes[header.body_start()..bytes.len() - TAG_BYTES])
     }
 
     /// A datagram from an address without a session.
@@ -331,7 +393,7 @@ impl NetcodeFront {
             return Err(DropReason::SessionEnded);
         }
         if header.kind.is_replay_protected() {
-            if self.sessions.at(index).heard == Heard::Nothing {
+            if self.sessions.at(index).heard == HeardSince::Nothing {
                 self.spend_token(turn, index);
             }
             self.commit_window(turn, index, header.sequence)?;
@@ -342,7 +404,7 @@ impl NetcodeFront {
             self.repeat_welcome(turn, index);
         }
         match packet? {
-            SessionPacket::Disconnect => self.end_session(turn, index, Ended::ByPlayer),
+            SessionPacket::Disconnect => self.end(turn, index, Ended::ByPlayer),
             SessionPacket::KeepAlive => {
                 self.hear(turn, index);
                 if !self.connections.is_empty() {
@@ -376,7 +438,7 @@ impl NetcodeFront {
     fn spend_token(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let listener = self.sessions.address(index).listener;
         let session = self.sessions.at_mut(index);
-        session.heard = Heard::Something;
+        session.heard = HeardSince::Something;
         let (client_id, backend) = (session.client_id, session.backend);
         turn.common.claims.spend_token(listener, client_id);
         // A token that opens others says nothing of who may still come.
@@ -407,7 +469,7 @@ impl NetcodeFront {
         let refused = committed.map_err(DropReason::from);
         if refused == Err(DropReason::SequenceGap) {
             let hash = self.sessions.hash(self.sessions.address(index));
-            self.end_session(turn, index, Ended::SequenceGap);
+            self.end(turn, index, Ended::SequenceGap);
             // What follows is numbered like this packet, and not like those before it.
             self.departed.leave(hash, sequence, turn.now.mono_ns);
         }

@@ -35,7 +35,6 @@ use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::trials::Mover;
 use crate::ids::WorkerId;
-use crate::mail::{forget_departed, forget_steering, steer_to};
 use crate::now::Now;
 use crate::shared::homes::Workers;
 use crate::store::admission::Rate;
@@ -396,51 +395,9 @@ impl NetcodeFront {
         Ok(())
     }
 
-    /// A datagram that another worker has received, for a session of ours or one that may be.
-    pub(crate) fn step_mailed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: &Origin,
-        from_worker: WorkerId,
-        is_lost: bool,
-        bytes: &mut [u8],
-    ) -> Result<(), DropReason> {
-        match self.look_at_mailed(origin, bytes) {
-            Ok((index, header)) => {
-                let verdict = self.open_single(turn, index, header, bytes);
-                if verdict != Verdict::Done && is_missed(self.sessions.at(index), turn.now.mono_ns)
-                {
-                    return self.take_mover_in(turn, origin, is_lost, bytes);
-                }
-                self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
-                if is_lost {
-                    self.remind_of_steering(turn, index, from_worker);
-                }
-                Ok(())
-            }
-            Err(DropReason::UnknownSource) if is_lost => {
-                self.take_mover_in(turn, origin, true, bytes)
-            }
-            Err(DropReason::UnknownSource) => {
-                let header = Header::decode(bytes, Receiver::Server)?;
-                // The session is over and the other worker has not heard yet.
-                if !self.is_straggler(turn.common, turn.now, &origin.address, origin.hash, bytes) {
-                    let forget = forget_steering(origin.address, turn.common.worker.id);
-                    turn.common.neighbours.mail_out.push((from_worker, forget));
-                    return Err(DropReason::UnknownSource);
-                }
-                let (address, owner) = (origin.address, turn.common.worker.id);
-                let forget = forget_departed(address, owner, header.sequence);
-                turn.common.neighbours.mail_out.push((from_worker, forget));
-                Err(DropReason::SessionEnded)
-            }
-            Err(why) => Err(why),
-        }
-    }
-
     /// A packet from a new port that another worker has received: tried with those that arrive in
     /// this turn. Where no worker was asked yet, others are if it is none of ours.
-    fn take_mover_in(
+    pub(crate) fn take_mover_in(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
@@ -472,16 +429,10 @@ impl NetcodeFront {
             self.forget_pending(turn, pending);
         }
         if let Some(worker) = steered_by {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker.worker(), forget_steering(old, turn.common.worker.id)));
+            turn.common.unsteer(worker.worker(), old, None);
         }
         if let Some(worker) = origin.forwarded_by {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.id)));
+            turn.common.steer_here(worker, origin.address);
         }
         turn.common.counters.port_switches += 1;
         let client_id = self.sessions.at(index).client_id;
@@ -514,7 +465,7 @@ impl NetcodeFront {
 
     /// The worker that receives a player's datagrams does not know that they are ours: its mailbox
     /// was full when it was told.
-    fn remind_of_steering(
+    pub(crate) fn remind_of_steering(
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
@@ -523,10 +474,7 @@ impl NetcodeFront {
         if self.sessions.is_live(index) {
             let address = *self.sessions.address(index);
             self.sessions.at_mut(index).steered_by = Some(Neighbour::new(from_worker));
-            turn.common
-                .neighbours
-                .mail_out
-                .push((from_worker, steer_to(address, turn.common.worker.id)));
+            turn.common.steer_here(from_worker, address);
         }
     }
 

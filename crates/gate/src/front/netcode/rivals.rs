@@ -13,6 +13,7 @@ use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::mail::{Mail, Rivalry};
 use crate::now::Now;
@@ -33,7 +34,7 @@ impl NetcodeFront {
         if replace_after_ns(turn.common, origin.address.listener) == 0 {
             return true;
         }
-        match self.session_index(seated.session) {
+        match self.sessions.named(seated.session) {
             Some(index) => self.is_silent(turn.common, turn.now, index),
             None => {
                 self.ask_rival(turn, origin, Rivalry { session: seated.session, proven: None });
@@ -52,7 +53,7 @@ impl NetcodeFront {
         backend: BackendId,
     ) -> Result<(), DropReason> {
         let proven = (origin.address.endpoint, backend);
-        match self.session_index(seated.session) {
+        match self.sessions.named(seated.session) {
             Some(index) => {
                 if !self.is_silent(turn.common, turn.now, index) {
                     return Err(DropReason::ResponseClientConnected);
@@ -70,7 +71,7 @@ impl NetcodeFront {
     /// Another worker has such a login.
     pub(crate) fn meet_rival(&mut self, turn: &mut Turn<'_>, rivalry: Rivalry) {
         let Rivalry { session, proven } = rivalry;
-        let Some(index) = self.session_index(session) else { return };
+        let Some(index) = self.sessions.named(session) else { return };
         let is_silent = self.is_silent(turn.common, turn.now, index);
         if let Some(proven) = proven.filter(|_| is_silent) {
             // Whoever has no room now may have some when it asks again.
@@ -92,7 +93,7 @@ impl NetcodeFront {
         let claim = self.sessions.at(index).claim(self.sessions.address(index));
         let limits = turn.common.limits(claim.listener);
         turn.common.claims.has_room_instead_of(&claim, backend, &source, limits)?;
-        self.end_session(turn, index, Ended::NewerLogin);
+        self.end(turn, index, Ended::NewerLogin);
         Ok(())
     }
 

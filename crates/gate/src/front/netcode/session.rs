@@ -5,6 +5,8 @@ use std::num::NonZeroU8;
 use std::ops::Range;
 
 use crate::ids::{BackendId, Slot, WorkerId};
+use crate::now::NS_PER_MS;
+use crate::sessions::Kept;
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
@@ -41,7 +43,7 @@ pub(crate) struct Session {
     /// Where the player plays.
     pub(crate) backend: BackendId,
     /// What the player has been heard to say.
-    pub(crate) heard: Heard,
+    pub(crate) heard: HeardSince,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(crate) steered_by: Option<Neighbour>,
     /// The sequences the player has used.
@@ -63,9 +65,9 @@ pub(crate) struct Session {
     pub(crate) last_send_ns: u64,
     /// Our socket that the player talks to.
     socket: SocketId,
-    /// Invariant: the same as `backend`.
+    /// Invariant: the same as `backend`. Asked where only what sealing touches is at hand.
     owner: BackendId,
-    /// Invariant: whether `heard` is [`Heard::Confirmed`].
+    /// Invariant: whether `heard` is [`HeardSince::Confirmed`].
     is_confirmed: bool,
     near: Near,
 }
@@ -100,7 +102,7 @@ pub(crate) struct Beginning {
 /// What a session has heard of its player since the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Heard {
+pub(crate) enum HeardSince {
     /// Nothing: the player may not know that it is connected.
     Nothing,
     /// An authentic packet, of whatever use: its token is spent.
@@ -155,7 +157,7 @@ impl Tenant for Session {
             slot: Slot(0),
             timeout_ms: 0,
             backend: BackendId(0),
-            heard: Heard::Nothing,
+            heard: HeardSince::Nothing,
             steered_by: None,
             window: Window::new(),
             client_id: 0,
@@ -169,6 +171,21 @@ impl Tenant for Session {
             is_confirmed: false,
             near: Near::Unspecified,
         }
+    }
+}
+
+impl Kept for Session {
+    #[inline]
+    fn at_backend(&self) -> BackendId {
+        self.owner
+    }
+
+    fn held(&self, address: &Address) -> Option<Claim> {
+        Some(self.claim(address))
+    }
+
+    fn steered_by(&self) -> Option<WorkerId> {
+        self.steered_by.map(Neighbour::worker)
     }
 }
 
@@ -227,17 +244,11 @@ impl Session {
         had
     }
 
-    /// Where the player plays: asked where only what sealing touches is at hand.
-    #[inline]
-    pub(crate) const fn owner(&self) -> BackendId {
-        self.owner
-    }
-
     /// The player knows that it is connected.
     #[inline]
     pub(crate) const fn confirm(&mut self) {
-        if !matches!(self.heard, Heard::Confirmed) {
-            self.heard = Heard::Confirmed;
+        if !matches!(self.heard, HeardSince::Confirmed) {
+            self.heard = HeardSince::Confirmed;
             self.is_confirmed = true;
         }
     }
@@ -339,7 +350,7 @@ impl Tenant for Pending {
     }
 }
 
-ringgate_core::carried_by_number!(Heard { Nothing = 0, Something = 1, Confirmed = 2 });
+ringgate_core::carried_by_number!(HeardSince { Nothing = 0, Something = 1, Confirmed = 2 });
 ringgate_core::carried!(Pending {
     open_key,
     seal_key,
@@ -399,7 +410,7 @@ impl Carry for Session {
             slot: Slot::read(from)?,
             timeout_ms: u32::read(from)?,
             backend: BackendId::read(from)?,
-            heard: Heard::read(from)?,
+            heard: HeardSince::read(from)?,
             steered_by: Option::read(from)?.map(Neighbour::new),
             window: Window::read(from)?,
             client_id: u64::read(from)?,
@@ -410,7 +421,7 @@ impl Carry for Session {
             ..Self::nobody()
         };
         session.owner = session.backend;
-        session.is_confirmed = session.heard == Heard::Confirmed;
+        session.is_confirmed = session.heard == HeardSince::Confirmed;
         let socket = SocketId::read(from)?;
         session.talk_through(socket, LocalIp::read(from)?);
         Ok(session)
@@ -429,8 +440,6 @@ impl OwnSocket {
 
 /// Keep-alives that a player is sent within the silence its token allows, at the least.
 const KEEP_ALIVES_PER_TIMEOUT: u64 = 4;
-
-const NS_PER_MS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

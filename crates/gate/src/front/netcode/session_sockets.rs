@@ -9,6 +9,7 @@ use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::links::loopback::is_shared_socket_backend;
 use crate::mail::Request;
 use crate::now::Now;
@@ -29,7 +30,7 @@ impl NetcodeFront {
         session: SessionId,
         socket: SocketId,
     ) {
-        let Some(index) = self.session_index(session) else {
+        let Some(index) = self.sessions.named(session) else {
             common.requests.push_back(Request::CloseSocket(socket));
             return;
         };
@@ -44,7 +45,7 @@ impl NetcodeFront {
 
     /// Says that a socket that [`Request::OpenSessionSocket`] has asked for could not be made.
     pub(crate) fn session_socket_failed(&mut self, now: Now, session: SessionId) {
-        let Some(index) = self.session_index(session) else { return };
+        let Some(index) = self.sessions.named(session) else { return };
         let place = self.sessions.place(index);
         let queue = &mut self.session_sockets;
         let entry = queue.lacking.entry(index).or_insert((place, now.mono_ns));
@@ -111,7 +112,7 @@ impl NetcodeFront {
     }
 
     pub(crate) fn ask_for_socket(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let (session, backend) = (self.session_id(index), self.sessions.at(index).backend);
+        let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         turn.common.requests.push_back(Request::OpenSessionSocket { session, backend });
     }
 
@@ -127,7 +128,7 @@ impl NetcodeFront {
             let packet = (PacketKind::Denied, &[][..]);
             self.emit_handshake(turn, address.listener, &key, packet, target);
         }
-        self.end_session(turn, index, Ended::BackendGone);
+        self.end(turn, index, Ended::BackendGone);
     }
 }
 

@@ -1,57 +1,134 @@
 //! What happens because time passes: keep-alives, timeouts, backends given up, handshakes
 //! forgotten.
 
-use arrayvec::ArrayVec;
-
 use crate::common::Common;
-use crate::counters::Ended;
-use crate::front::netcode::session::Session;
+use crate::counters::{Ended, Ending};
+use crate::front::netcode::listener::ListenerRules;
+use crate::front::netcode::session::{OPENING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::rules::Rules;
 use crate::ids::ListenerId;
+use crate::info::SessionInfo;
+use crate::links::loopback::{is_shared_socket_backend, loopback_of};
+use crate::links::players::PlayerOf;
+use crate::sessions::Sessions;
+use crate::setup::{LinkKind, Listener, Setup};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
-use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
+use ringgate_core::proto::netcode::packet::PacketKind;
+use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, SEND_INTERVAL_NS};
 
-impl NetcodeFront {
-    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
-        loop {
-            let mut due: ArrayVec<Entry<Session>, WAKE_BATCH> = ArrayVec::new();
-            while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
-                due.push(index);
-                if due.is_full() {
-                    break;
-                }
-            }
-            due.iter().for_each(|index| self.fetch_session(*index));
-            due.iter().for_each(|index| self.wake(turn, *index));
-            if !due.is_full() {
-                break;
+impl Rules for NetcodeFront {
+    type Session = Session;
+
+    const HAS_IDS: bool = true;
+
+    fn sessions(&self) -> &Sessions<Session> {
+        &self.sessions
+    }
+
+    fn sessions_mut(&mut self) -> &mut Sessions<Session> {
+        &mut self.sessions
+    }
+
+    fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index)?;
+        let address = self.sessions.address(index);
+        let is_shared = match &common.setup.backends[session.backend].link {
+            LinkKind::Udp { address } => is_shared_socket_backend(address),
+            LinkKind::Bundle { .. } => false,
+        };
+        Some(SessionInfo {
+            id: self.sessions.id(index).as_u64(),
+            client_id: session.client_id,
+            listener: address.listener,
+            address: address.endpoint,
+            backend: session.backend,
+            slot: session.slot,
+            link_address: if is_shared { loopback_of(index) } else { None },
+            heard_ns: session.last_receive_ns,
+            timeout_ns: session.timeout_ns(),
+        })
+    }
+
+    /// In a session or in a handshake.
+    fn client_at(&self, address: &Address) -> Option<u64> {
+        self.player_at(address)
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.sessions.len(), self.pending.len())
+    }
+
+    fn reclaim(&mut self, now_ns: u64) {
+        self.sessions.reclaim(now_ns);
+        self.pending.reclaim(now_ns);
+    }
+
+    fn adopt(&mut self, setup: &Setup, _now_ns: u64) {
+        for listener in setup.listeners.iter().skip(self.listeners.len()) {
+            self.listeners.push(ListenerRules::new(listener));
+        }
+        for (rules, listener) in self.listeners.iter_mut().zip(&setup.listeners) {
+            rules.adopt(listener);
+        }
+    }
+
+    fn begin_listener(&mut self, number: ListenerId, listener: &Listener, _now_ns: u64) {
+        self.listeners[number] = ListenerRules::new(listener);
+    }
+
+    /// Forgets its unfinished handshakes.
+    fn close_listener(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
+        for at in self.pending.entries() {
+            if self.pending.is_live(at) && self.pending.address(at).listener == listener {
+                self.forget_pending(turn, at);
             }
         }
-        self.arm_some(turn.common);
+    }
+
+    fn due_ns(&self, _common: &Common) -> u64 {
+        let socket_ns = self.session_sockets.due_ns().unwrap_or(u64::MAX);
+        let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
+        let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
+        self.sessions.due_ns().min(socket_ns).min(sweep_ns).min(alarm_ns)
+    }
+
+    fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         self.sweep_pending(turn);
         self.handle_session_sockets(turn);
         self.look_after_connections(turn);
     }
 
-    /// Looks after one session and arms it again.
+    fn fetch_session(&self, index: Entry<Session>) {
+        self.sessions.prefetch(index, OPENING_LINES);
+        self.fetch_player(index);
+    }
+
+    /// A player who may be in one place of the fleet only goes on here.
+    fn note_carried(&self, common: &Common, entry: Entry<Session>) {
+        let listener = self.sessions.address(entry).listener;
+        let rules = common.setup.listeners[listener].netcode();
+        let group = rules.and_then(|rules| rules.unique_in.as_ref());
+        if let Some((players, group)) = common.setup.fleet_players.as_ref().zip(group) {
+            players.goes_on(group, self.sessions.at(entry).client_id, self.sessions.id(entry));
+        }
+    }
+
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Some(session) = self.sessions.get(index) else { return };
         let backend = session.backend;
         if session.is_timed_out(turn.now.mono_ns) {
-            return self.end_session(turn, index, Ended::TimedOut);
+            return self.end(turn, index, Ended::TimedOut);
         }
         let is_delivered = self.connections.has(index);
         let needs_backend = !is_delivered || !self.is_lingering(index);
         if needs_backend
-            && turn.common.links.backends[backend]
-                .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
+            && (turn.common.is_lost(backend, turn.now)
+                || is_delivered && self.has_lost_its_link(turn, index))
         {
-            return self.end_session(turn, index, Ended::BackendGone);
-        }
-        if is_delivered && needs_backend && self.has_lost_its_link(turn, index) {
-            return self.end_session(turn, index, Ended::BackendGone);
+            return self.end(turn, index, Ended::BackendGone);
         }
         if session.keep_alive_at_ns(self.keep_alive_ns(turn.common, index)) <= turn.now.mono_ns {
             if is_delivered && session.is_confirmed() {
@@ -67,6 +144,31 @@ impl NetcodeFront {
         self.arm(turn, index);
     }
 
+    fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
+        self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index))
+    }
+
+    /// Tells the player where that makes sense, tells the backend, gives everything back.
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        // The player who leaves knows, and one who has fallen silent is not told either, as in the
+        // reference.
+        let Ending { why, reason } = ending;
+        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
+            for _ in 0..DISCONNECT_COUNT {
+                let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
+            }
+        }
+        if self.connections.has(index) {
+            self.close_connection(turn, index);
+        }
+        let session = self.sessions.at(index);
+        let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
+        turn.report_closed(player, session.announced, reason);
+        self.drop_session(turn, index, why);
+    }
+}
+
+impl NetcodeFront {
     /// A player who does not know yet that it is connected hears it when its socket is there.
     fn keep_alive(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if !self.sessions.at(index).is_confirmed() && self.lacks_socket(turn, index) {
@@ -79,37 +181,13 @@ impl NetcodeFront {
     /// Has a session looked at again when it needs to be.
     pub(crate) fn arm(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
         let deadline_ns = self.deadline_ns(turn.common, index);
-        self.wheel.arm(index, deadline_ns);
-    }
-
-    /// Arms the next few of those who have come from another process, and notes where they play.
-    pub(crate) fn arm_some(&mut self, common: &Common) {
-        for index in self.unarmed.take_some().map(Entry::numbered) {
-            if self.sessions.is_live(index) {
-                self.note_carried(common, index);
-                let deadline_ns = self.deadline_ns(common, index);
-                self.wheel.arm_among_many(index, deadline_ns);
-            }
-        }
-    }
-
-    fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
-        self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index))
+        self.sessions.arm(index, deadline_ns);
     }
 
     pub(crate) fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
         let listener = self.sessions.address(index).listener;
         let rules = common.setup.listeners[listener].netcode();
         rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
-    }
-
-    /// Forgets the unfinished handshakes of a listener.
-    pub(crate) fn forget_handshakes(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
-        for at in self.pending.entries() {
-            if self.pending.is_live(at) && self.pending.address(at).listener == listener {
-                self.forget_pending(turn, at);
-            }
-        }
     }
 
     /// Looks at a few unfinished handshakes, so that those that were never answered give their
@@ -124,26 +202,4 @@ impl NetcodeFront {
             }
         }
     }
-
-    /// Ends every session.
-    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        self.end_all(turn, Ended::Shutdown, |_| true);
-    }
-
-    /// Ends every session at such an address.
-    pub(crate) fn end_all(
-        &mut self,
-        turn: &mut Turn<'_>,
-        why: Ended,
-        is_meant: impl Fn(&Address) -> bool,
-    ) {
-        for index in self.sessions.entries() {
-            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
-                self.end_session(turn, index, why);
-            }
-        }
-    }
 }
-
-/// Sessions that are woken together, so that their memory comes together.
-const WAKE_BATCH: usize = 32;

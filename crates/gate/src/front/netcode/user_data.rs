@@ -4,6 +4,9 @@
 //! Apart from the sessions, because only openings look at it. Zeros at the end are left out, since
 //! most user data is a name and a few words.
 
+use crate::store::table::Place;
+use std::collections::HashMap;
+
 use crate::front::netcode::session::Session;
 use crate::store::entry::Entry;
 use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
@@ -12,11 +15,14 @@ use ringgate_core::proto::netcode::{USER_DATA_BYTES, UserData};
 pub(crate) struct KeptUserData {
     /// As long as the places that ever had some. Room for all is reserved, so it never moves.
     by_place: Vec<Option<Box<[u8]>>>,
+    /// Of sessions that come from another process, and leave a place to come again at another:
+    /// what is told once.
+    moving: HashMap<Place, Box<[u8]>>,
 }
 
 impl KeptUserData {
     pub(crate) fn new(places: usize) -> Self {
-        Self { by_place: Vec::with_capacity(places) }
+        Self { by_place: Vec::with_capacity(places), moving: HashMap::new() }
     }
 
     /// A session begins.
@@ -54,9 +60,22 @@ impl KeptUserData {
         whole
     }
 
-    /// The session is somewhere else.
-    pub(crate) fn take(&mut self, session: Entry<Session>) -> Option<Box<[u8]>> {
-        self.by_place.get_mut(session.index())?.take()
+    /// The session leaves its place, and may come again elsewhere.
+    pub(crate) fn move_out(&mut self, session: Entry<Session>, place: Place) {
+        let kept = self.by_place.get_mut(session.index()).and_then(Option::take);
+        self.moving.extend(kept.map(|bytes| (place, bytes)));
+    }
+
+    /// The session has come to its place, perhaps again.
+    pub(crate) fn move_in(&mut self, session: Entry<Session>, place: Place) {
+        if let Some(bytes) = self.moving.remove(&place) {
+            self.keep_trimmed(session, &bytes);
+        }
+    }
+
+    /// All sessions have come.
+    pub(crate) fn settle(&mut self) {
+        self.moving = HashMap::new();
     }
 
     /// The session is over.

@@ -1,16 +1,14 @@
 //! Where each datagram of a plain listener goes, in the order of the checks: what costs least, and
 //! what needs no session, comes first.
 
-use std::ops::Range;
-
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
+use crate::counters::Ended;
 use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
-use crate::ids::ListenerId;
+use crate::front::rules::{Datagrams, Rules};
 use crate::setup::Plain;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::RxBatch;
 use ringgate_core::drops::DropReason;
@@ -32,33 +30,17 @@ pub(crate) struct Parts<'a> {
     pub(crate) word: Option<u32>,
 }
 
-impl PlainFront {
-    /// A run of datagrams of one listener.
-    pub(crate) fn step(
-        &mut self,
-        turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
+impl Datagrams for PlainFront {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
         let setup = std::sync::Arc::clone(&turn.common.setup);
-        let rules = setup.listeners[listener].plain();
-        for at in run {
-            let meta = &rx.metas()[at];
-            let outcome = match (turn.common.sources[at].origin(meta), rules) {
-                _ if meta.truncated => Err(DropReason::TooLong),
-                (Some(origin), Some(rules)) => {
-                    self.step_datagram(turn, rules, &origin, rx.bytes(at))
-                }
-                _ => Err(DropReason::UnknownSource),
-            };
-            if let Err(why) = outcome {
-                let address = Address { listener, endpoint: meta.peer };
-                turn.common.drop_datagram(&address, why);
-            }
-        }
+        let rules = setup.listeners[run.listener].plain().ok_or(DropReason::UnknownSource);
+        self.step_each(turn, run, rx, |front, turn, origin, bytes| {
+            front.step_datagram(turn, rules?, origin, bytes)
+        });
     }
+}
 
+impl PlainFront {
     fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,
@@ -117,7 +99,7 @@ impl PlainFront {
         let session = self.sessions.at(index);
         if turn.now.mono_ns >= session.heard_ns + patience_ns(rules, session) {
             // Its timer has not fired yet.
-            self.give_up(turn, index);
+            self.end(turn, index, Ended::TimedOut);
             return self.start(turn, rules, origin, parts);
         }
         if session.is_barred() {

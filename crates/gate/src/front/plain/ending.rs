@@ -1,114 +1,100 @@
-//! Sessions that end, and what happens because time passes.
+//! How long sessions last, and how they end.
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
-use crate::front::plain::state::{PlainFront, rules_of};
+use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
+use crate::front::rules::Rules;
 use crate::ids::ListenerId;
+use crate::info::SessionInfo;
+use crate::links::loopback::loopback_of;
+use crate::links::players::PlayerOf;
+use crate::sessions::Sessions;
+use crate::setup::{Listener, Setup};
 use crate::store::entry::Entry;
-use crate::store::table::{Address, Place};
+use crate::store::table::Place;
 use crate::turn::Turn;
-use ringgate_link::bundle::CloseReason;
 
-impl PlainFront {
-    /// Looks after the sessions that are due.
-    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
-        while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
-            self.wake(turn, index);
-        }
-        self.arm_some(turn.common);
+impl Rules for PlainFront {
+    type Session = Session;
+
+    fn sessions(&self) -> &Sessions<Session> {
+        &self.sessions
     }
 
-    /// Arms the next few of those who have come from another process.
-    pub(crate) fn arm_some(&mut self, common: &Common) {
-        for index in self.unarmed.take_some().map(Entry::numbered) {
-            let Some(session) = self.sessions.get(index) else { continue };
-            let listener = self.sessions.address(index).listener;
-            let patience_ns = rules_of(common, listener).map_or(0, |it| patience_ns(it, session));
-            let deadline_ns = session.heard_ns.saturating_add(patience_ns);
-            self.wheel.arm_among_many(index, deadline_ns);
-        }
+    fn sessions_mut(&mut self) -> &mut Sessions<Session> {
+        &mut self.sessions
     }
 
-    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let listener = self.sessions.address(index).listener;
-        // Its listener has closed, and may be another now.
-        let Ok(rules) = rules_of(turn.common, listener) else {
-            return self.give_up(turn, index);
-        };
-        let deadline_ns = session.heard_ns + patience_ns(rules, session);
-        if turn.now.mono_ns >= deadline_ns {
-            return self.give_up(turn, index);
-        }
-        let backend = session.backend;
-        let is_lost = turn.common.links.backends[backend]
-            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns);
-        if is_lost && session.is_open() {
-            return self.end(turn, index, Ended::BackendGone);
-        }
-        self.wheel.arm(index, deadline_ns);
+    fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index).filter(|session| session.is_open())?;
+        let address = self.sessions.address(index);
+        let rules = rules_of(common, address.listener).ok()?;
+        let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
+        let link_address = session.loopback.and_then(loopback_of);
+        let names = (self.sessions.id(index).as_u64(), link_address);
+        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 
-    /// Ends what has been silent for too long, or has to make room.
-    pub(crate) fn give_up(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        self.end(turn, index, Ended::TimedOut);
+    fn counts(&self) -> (usize, usize) {
+        (self.open_count, self.half_open_count)
     }
 
-    /// Ends a session whose source begins another one.
-    pub(crate) fn replace(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        self.end(turn, index, Ended::Replaced);
+    fn session_count(&self) -> usize {
+        self.open_count
     }
 
-    /// Ends every session.
-    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        self.end_all(turn, Ended::Shutdown, |_| true);
-    }
-
-    /// Ends every session at such an address.
-    pub(crate) fn end_all(
-        &mut self,
-        turn: &mut Turn<'_>,
-        why: Ended,
-        is_meant: impl Fn(&Address) -> bool,
-    ) {
-        for index in self.sessions.entries() {
-            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
-                self.end(turn, index, why);
+    fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+        for (id, listener) in setup.listeners.pairs() {
+            let rules = listener.plain();
+            let (sequence, max) = (
+                rules.and_then(|rules| rules.sequence),
+                rules.map_or(0, |rules| rules.half_open_max),
+            );
+            let Some(known) = self.listeners.get_mut(id) else {
+                self.listeners.push(PlainListener::new(listener, now_ns));
+                continue;
+            };
+            if known.sequence != sequence {
+                known.sequence = sequence;
+                known.sequence_changes += 1;
+            }
+            for place in known.unproven.resize(max) {
+                self.forget_unproven(place);
             }
         }
     }
 
-    /// Ends what is left of a listener that closes. Some half-open sessions may have no place among
-    /// the unproven any more, after a reload.
-    pub(crate) fn end_unproven(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
+    fn begin_listener(&mut self, number: ListenerId, listener: &Listener, now_ns: u64) {
+        self.listeners[number] = PlainListener::new(listener, now_ns);
+    }
+
+    /// Some half-open sessions may have no place among the unproven any more, after a reload.
+    fn close_listener(&mut self, turn: &mut Turn<'_>, listener: ListenerId) {
         if self.listeners[listener].unproven.clear() {
             self.end_all(turn, Ended::ByOperator, |address| address.listener == listener);
         }
     }
 
-    /// Ends whatever an entry is, and forgets its source.
-    pub(crate) fn end(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
-        self.end_because(turn, index, why, why.close_reason());
+    fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
+        let session = self.sessions.at(index);
+        let rules = rules_of(common, self.sessions.address(index).listener);
+        // Its listener may have closed, and may be another now.
+        session.heard_ns.saturating_add(rules.map_or(0, |rules| patience_ns(rules, session)))
     }
 
-    /// The same, with the reason that a game process on a bundle link is told.
-    pub(crate) fn end_because(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
-        self.release(turn, index, why, reason);
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        self.release(turn, index, ending);
         self.sessions.remove(index);
     }
+}
 
+impl PlainFront {
     /// A gap ends the session, and its source may not begin again for a while.
     pub(crate) fn bar(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let was_open = self.sessions.at(index).is_open();
-        self.release(turn, index, Ended::SequenceGap, CloseReason::SequenceGap);
+        self.release(turn, index, Ended::SequenceGap.into());
         let session = self.sessions.at_mut(index);
         session.stage = Stage::Barred;
         session.heard_ns = turn.now.mono_ns;
@@ -118,19 +104,14 @@ impl PlainFront {
     }
 
     /// Gives back what a session holds.
-    fn release(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        why: Ended,
-        reason: CloseReason,
-    ) {
+    fn release(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        let Ending { why, reason } = ending;
         let session = self.sessions.at(index);
         if !matches!(session.stage, Stage::Barred) {
             turn.common.trace_end(self.sessions.address(index), None, why);
         }
-        let told = (session.backend, session.announced);
-        turn.report_closed(told, self.session_id(index), reason);
+        let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
+        turn.report_closed(player, session.announced, reason);
         let session = self.sessions.at_mut(index);
         session.announced = 0;
         let address = session.loopback.take();

@@ -8,10 +8,12 @@
 //! worker. On a bundle link it is told which is which.
 
 use crate::arrivals::Origin;
+use crate::counters::Ended;
 use crate::front::plain::credit::credit_for;
 use crate::front::plain::datagrams::{JUMP_SILENCE_NS, Parts};
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
+use crate::front::rules::Rules;
 use crate::ids::BackendId;
 use crate::routing::NoRoom;
 use crate::setup::{LinkKind, Plain, Route};
@@ -43,7 +45,7 @@ impl PlainFront {
             self.start_guards(index, rules, number);
         }
         self.make_room(turn, index);
-        self.wheel.arm(index, turn.now.mono_ns + rules.half_open_ns);
+        self.sessions.arm(index, turn.now.mono_ns + rules.half_open_ns);
         turn.common.trace(&origin.address, None, Fact::Waits { backend });
         self.relay_up(turn, index, parts.payload, origin.kernel_ns);
         Ok(())
@@ -64,7 +66,7 @@ impl PlainFront {
         if session.is_open() && turn.now.mono_ns < session.heard_ns + JUMP_SILENCE_NS {
             return Err(DropReason::TokenSuperseded);
         }
-        self.replace(turn, index);
+        self.end(turn, index, Ended::Replaced);
         self.start(turn, rules, origin, parts)
     }
 
@@ -138,7 +140,7 @@ impl PlainFront {
             && !self.sessions.at(entry).is_open()
         {
             turn.common.counters.half_open_evicted += 1;
-            self.give_up(turn, entry);
+            self.end(turn, entry, Ended::TimedOut);
         }
     }
 
@@ -158,9 +160,7 @@ impl PlainFront {
         if is_on_udp && !self.addresses.has_player_address(now_ns) {
             return Err(DropReason::PlacesResting);
         }
-        self.serial += 1;
-        // Players have no ids here, and every one needs its own.
-        let client_id = turn.common.worker.id.client_id(self.serial);
+        let client_id = self.sessions.next_client_id();
         let address = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
         let wanted = session.backend;
@@ -180,13 +180,9 @@ impl PlainFront {
         }
         self.open_count += 1;
         self.half_open_count -= 1;
-        turn.common.count_session(address.listener, wanted);
-        let (slot, took_ns) = (session.claim.slot, now_ns.saturating_sub(session.began_ns));
-        turn.common.stamps.handshakes_ns.push(took_ns);
-        let id = self.session_id(index).as_u64();
-        let began = Fact::Began { session: id, backend: wanted, slot, took_ns };
-        turn.common.trace(&address, None, began);
-        self.wheel.arm(index, now_ns + rules.idle_ns);
+        let began_ns = session.began_ns;
+        self.note_began(turn, index, began_ns);
+        self.sessions.arm(index, now_ns + rules.idle_ns);
         Ok(())
     }
 }

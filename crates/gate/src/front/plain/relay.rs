@@ -3,16 +3,35 @@
 use crate::front::plain::kinds::PLAIN;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, rules_of};
-use crate::ids::BackendId;
+use crate::front::rules::Answers;
 use crate::links::loopback::loopback_of;
 use crate::output::Tag;
 use crate::setup::Sequence;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
-use ringgate_batch::{RxMeta, TxTarget};
+use ringgate_batch::{LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
 use ringgate_core::proto::replay::Policy;
+
+impl Answers for PlainFront {
+    fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
+        self.addresses.owner(local).map(Entry::numbered)
+    }
+
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {
+        turn.common.counters.payloads_from_links += 1;
+        let backend = self.sessions.at(index).backend;
+        if let Err(why) = self.check_answer(turn, index, bytes) {
+            return turn.common.drop_payload(backend, why);
+        }
+        let address = self.sessions.address(index);
+        let target = self.sessions.at(index).target(address.endpoint);
+        turn.room().send_copy(bytes, target, Tag::Player.encode());
+        turn.count_out(address.listener, PLAIN, bytes.len());
+        turn.common.note_down(backend, bytes.len());
+    }
+}
 
 impl PlainFront {
     /// Hands a datagram's payload to its game server.
@@ -27,11 +46,7 @@ impl PlainFront {
         turn.common.counters.handled[PLAIN] += 1;
         turn.common.counters.payloads_up += 1;
         match self.deliver(turn, index, payload) {
-            Ok(()) => {
-                turn.common.counters.payloads_to_links += 1;
-                turn.common.links.backends[backend].traffic.note_up(payload.len());
-                turn.common.stamps.uplink_kernel_ns.push(kernel_ns);
-            }
+            Ok(()) => turn.common.note_up(backend, payload.len(), kernel_ns),
             Err(why) => {
                 let address = self.sessions.address(index);
                 turn.common.drop_uplink(address, None, (backend, why));
@@ -58,46 +73,6 @@ impl PlainFront {
         let source = session.loopback.and_then(loopback_of).ok_or(DropReason::LinkDown)?;
         turn.send_raw(payload, TxTarget { socket, peer, source }, Tag::UdpPayload);
         Ok(())
-    }
-
-    /// A datagram on the udp link.
-    pub(crate) fn handle_server(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: BackendId,
-        meta: &RxMeta,
-        bytes: &[u8],
-    ) {
-        let index = self.session_of_loopback(&meta.local);
-        let is_its_own = |index: &Entry<Session>| {
-            self.sessions.get(*index).is_some_and(|session| session.backend == from)
-        };
-        match index.filter(is_its_own) {
-            Some(_) if meta.truncated => turn.common.count_from_link(DropReason::PayloadLength),
-            Some(index) => self.send_to_player(turn, index, bytes),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
-        }
-    }
-
-    /// Passes a game server's datagram on to one player.
-    pub(crate) fn send_to_player(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        bytes: &[u8],
-    ) {
-        turn.common.counters.payloads_from_links += 1;
-        let backend = self.sessions.at(index).backend;
-        if let Err(why) = self.check_answer(turn, index, bytes) {
-            return turn.common.drop_payload(backend, why);
-        }
-        let address = self.sessions.address(index);
-        let target = self.sessions.at(index).target(address.endpoint);
-        turn.room().send_copy(bytes, target, Tag::Player.encode());
-        turn.count_out(address.listener, PLAIN, bytes.len());
-        turn.common.links.backends[backend].traffic.note_down(bytes.len());
-        turn.common.counters.payloads_down += 1;
-        turn.common.stamps.downlink_count += 1;
     }
 
     fn check_answer(

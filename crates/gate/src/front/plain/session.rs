@@ -2,9 +2,10 @@
 
 use crate::front::plain::addresses::Loopback;
 use crate::ids::BackendId;
+use crate::sessions::Kept;
 use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
-use crate::store::table::Tenant;
+use crate::store::table::{Address, Tenant};
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
@@ -74,6 +75,20 @@ impl Tenant for Session {
             credit: 0,
             claim: Claim::NOBODYS,
         }
+    }
+}
+
+impl Kept for Session {
+    fn at_backend(&self) -> BackendId {
+        self.backend
+    }
+
+    fn held(&self, _address: &Address) -> Option<Claim> {
+        self.is_open().then_some(self.claim)
+    }
+
+    fn plays_at(&self, backend: BackendId) -> bool {
+        self.backend == backend && !self.is_barred()
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a worker knows of the players of plain listeners.
 
-use crate::arrivals::Source;
 use crate::common::Common;
 use crate::front::plain::addresses::Addresses;
 use crate::front::plain::echo::Echoes;
@@ -8,27 +7,17 @@ use crate::front::plain::guards::Guards;
 use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
 use crate::front::room::Room;
-use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
-use crate::info::SessionInfo;
-use crate::links::loopback::loopback_of;
+use crate::ids::{IdVec, ListenerId, WorkerId};
+use crate::sessions::Sessions;
 use crate::setup::{Listener, Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
-use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
-use crate::store::table::{Guess, Resting, Table};
-use crate::store::unarmed::Unarmed;
-use crate::store::wheel::{TICK_NS, Wheel};
-use ringgate_batch::{LINE_BYTES, LocalIp};
+use crate::store::table::Resting;
 use ringgate_core::drops::DropReason;
 
 /// The players of one worker's plain listeners, and those who may become some.
 pub(crate) struct PlainFront {
-    /// Invariant: hashes with the same key as the gate's other tables, so that a datagram's source
-    /// is hashed once.
-    pub(crate) sessions: Table<Session>,
-    pub(crate) wheel: Wheel<Entry<Session>, TICK_NS>,
-    /// Those who have come from another process.
-    pub(crate) unarmed: Unarmed,
+    pub(crate) sessions: Sessions<Session>,
     pub(crate) addresses: Addresses,
     /// Of players' datagrams, and of servers'.
     pub(crate) guards: [Guards; 2],
@@ -44,10 +33,6 @@ pub(crate) struct PlainFront {
     pub(crate) unproven_max: usize,
     /// Keys the hashes of tokens.
     pub(crate) hash: HashKey,
-    /// Whose sessions these are.
-    pub(crate) worker: WorkerId,
-    /// Numbers sessions, because players have no ids here.
-    pub(crate) serial: u64,
 }
 
 /// What a worker remembers of one listener.
@@ -77,7 +62,8 @@ impl PlainFront {
         setup: &Setup,
         room: Room,
         worker: WorkerId,
-        (key, random): (HashKey, u64),
+        key: HashKey,
+        random: u64,
         now_ns: u64,
     ) -> Self {
         let Sizes { open_max, unproven_max, spare } = Sizes::of(setup, room);
@@ -85,15 +71,15 @@ impl PlainFront {
         let unproven_addresses =
             if is_served { UNPROVEN_ADDRESSES.max(4 * unproven_max) } else { 0 };
         Self {
-            sessions: Table::new(
+            sessions: Sessions::new(
+                worker,
                 open_max + unproven_max,
                 // Addresses rest, and ids have a generation: places need no rest.
                 Resting { ns: 0, spare },
                 (random >> 32) as u32,
                 key,
+                now_ns,
             ),
-            wheel: Wheel::new(places, now_ns),
-            unarmed: Unarmed::NONE,
             addresses: Addresses::new(open_max + setup.spare_places(open_max), unproven_addresses),
             guards: [Guards::new(places), Guards::new(places)],
             echoes: Echoes::new(places),
@@ -104,8 +90,6 @@ impl PlainFront {
             half_open_count: 0,
             unproven_max,
             hash: key,
-            worker,
-            serial: 0,
         }
     }
 
@@ -113,70 +97,6 @@ impl PlainFront {
     pub(crate) fn places(setup: &Setup, room: Room) -> usize {
         let Sizes { open_max, unproven_max, spare } = Sizes::of(setup, room);
         open_max + unproven_max + spare
-    }
-
-    /// Takes a new setup in.
-    pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
-        for (id, listener) in setup.listeners.pairs() {
-            let rules = listener.plain();
-            let (sequence, max) = (
-                rules.and_then(|rules| rules.sequence),
-                rules.map_or(0, |rules| rules.half_open_max),
-            );
-            let Some(known) = self.listeners.get_mut(id) else {
-                self.listeners.push(PlainListener::new(listener, now_ns));
-                continue;
-            };
-            if known.sequence != sequence {
-                known.sequence = sequence;
-                known.sequence_changes += 1;
-            }
-            for place in known.unproven.resize(max) {
-                self.forget_unproven(place);
-            }
-        }
-    }
-
-    /// Has the sessions fetched of those who have sent a run of datagrams.
-    pub(crate) fn fetch_players(&self, sources: &mut [Source]) {
-        for source in sources {
-            source.guess = Guess::of(self.sessions.guess(source.hash));
-            self.sessions
-                .prefetch(source.guess.entry(), 0..size_of::<Session>().div_ceil(LINE_BYTES));
-        }
-    }
-
-    /// When the next session is looked after; `u64::MAX` while there is none.
-    pub(crate) fn due_ns(&self) -> u64 {
-        self.wheel.next_due().unwrap_or(u64::MAX).min(self.unarmed.due_ns())
-    }
-
-    /// Gives up the places of what was removed in this turn. Returns how many open sessions there
-    /// are, and how many that are half open.
-    pub(crate) fn reclaim(&mut self, now_ns: u64) -> (u64, u64) {
-        self.sessions.reclaim(now_ns);
-        (self.open_count as u64, self.half_open_count as u64)
-    }
-
-    /// The session that has a loopback address.
-    pub(crate) fn session_of_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
-        self.addresses.owner(local).map(Entry::numbered)
-    }
-
-    /// The backend of the session that has a loopback address.
-    pub(crate) fn backend_of_loopback(&self, local: &LocalIp) -> Option<BackendId> {
-        Some(self.sessions.get(self.session_of_loopback(local)?)?.backend)
-    }
-
-    /// The open session at a place, where there is one.
-    pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
-        let session = self.sessions.get(index).filter(|session| session.is_open())?;
-        let address = self.sessions.address(index);
-        let rules = rules_of(common, address.listener).ok()?;
-        let (claim, timeout_ns) = (&session.claim, rules.idle_ns);
-        let link_address = session.loopback.and_then(loopback_of);
-        let names = (self.session_id(index).as_u64(), link_address);
-        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 }
 

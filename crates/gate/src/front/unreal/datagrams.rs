@@ -1,61 +1,68 @@
 //! Where each datagram of an Unreal listener goes, and how handshake packets leave.
 
-use std::ops::Range;
-
-use crate::arrivals::Origin;
+use crate::arrivals::{Origin, PlayerRun};
 use crate::common::Common;
+use crate::front::rules::Datagrams;
 use crate::front::unreal::kinds::kind_index;
-use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::ListenerId;
-use crate::info::SessionInfo;
-use crate::links::players::session_id;
+use crate::mail::Mailed;
 use crate::output::Tag;
 use crate::setup::Unreal;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{RxBatch, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::{Classified, classify, encode_within};
-use ringgate_core::proto::unreal::handshake::{Handshake, Kind, Receiver};
+use ringgate_core::proto::unreal::handshake::{Body, Handshake, Kind, Receiver};
 use ringgate_core::proto::unreal::prefix::Framing;
 
-impl UnrealFront {
-    /// The open session at a place, where there is one.
-    pub(crate) fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
-        let session = self.sessions.get(index).filter(|session| !session.is_opening())?;
-        let address = self.last_address(index);
-        let rules = rules_of(common, address.listener).ok()?;
-        let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
-        let place = self.sessions.place(index);
-        let names = (session_id(common.worker.id, place).as_u64(), loopback_of(index));
-        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
+impl Datagrams for UnrealFront {
+    fn step(&mut self, turn: &mut Turn<'_>, run: PlayerRun, rx: &mut RxBatch) {
+        self.step_each(turn, run, rx, Self::step_datagram);
     }
 
-    /// A run of datagrams of one listener.
-    pub(crate) fn step(
+    fn step_mailed(
         &mut self,
         turn: &mut Turn<'_>,
-        listener: ListenerId,
-        run: Range<usize>,
-        rx: &RxBatch,
-    ) {
-        for at in run {
-            let meta = &rx.metas()[at];
-            let outcome = match turn.common.sources[at].origin(meta) {
-                _ if meta.truncated => Err(DropReason::TooLong),
-                Some(origin) => self.step_datagram(turn, &origin, rx.bytes(at)),
-                None => Err(DropReason::UnknownSource),
-            };
-            if let Err(why) = outcome {
-                let address = Address { listener, endpoint: meta.peer };
-                turn.common.drop_datagram(&address, why);
+        origin: &Origin,
+        Mailed { by, is_lost }: Mailed,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let framing = self.framing(origin.address.listener)?;
+        let known = self.session_of(origin);
+        match (classify(bytes, &framing, Receiver::Server)?, known) {
+            (Classified::Game(ids, reader), Some(index)) => {
+                self.relay_up(turn, index, origin, (ids, reader), bytes)
+            }
+            (Classified::Handshake(packet), _) if known.is_some() || is_lost => {
+                let is_restart = matches!(packet.body, Body::RestartResponse { .. });
+                if known.is_none() && !is_restart {
+                    return Err(DropReason::UnknownSource);
+                }
+                if is_lost && let Some(index) = known {
+                    // Its mailbox was full when it was told.
+                    self.sessions.at_mut(index).steered_by = Some(by);
+                    turn.common.steer_here(by, origin.address);
+                }
+                let outcome = self.step_handshake(turn, known, origin, &packet, bytes);
+                if self.session_of(origin).is_none() {
+                    // It was steered here when it was handed over, and has not moved.
+                    turn.common.unsteer(by, origin.address, None);
+                }
+                outcome
+            }
+            _ => {
+                // The session is over and the other worker has not heard yet.
+                turn.common.unsteer(by, origin.address, None);
+                Err(DropReason::UnknownSource)
             }
         }
     }
+}
 
+impl UnrealFront {
     /// A datagram that a listener has received itself.
     fn step_datagram(
         &mut self,
@@ -106,12 +113,7 @@ impl UnrealFront {
         answer: &Handshake,
         bytes_max: usize,
     ) -> Result<(), DropReason> {
-        let target = TxTarget {
-            socket: origin.socket,
-            peer: Some(origin.address.endpoint),
-            source: origin.local,
-        };
-        self.send_handshake(turn, origin.address.listener, answer, bytes_max, target)
+        self.send_handshake(turn, origin.address.listener, answer, bytes_max, origin.target())
     }
 
     /// Writes a handshake packet for a player.

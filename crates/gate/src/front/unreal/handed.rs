@@ -1,19 +1,16 @@
 //! Players of Unreal games on their way to the next process, and what is known of their servers.
 
 use crate::common::Common;
+use crate::front::carried::Carried;
 use crate::front::protocol::Front;
 use crate::front::unreal::probed::{Face, Probed};
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
-use crate::handover::arriving::{NO_TOKEN, Unclaimed};
 use crate::ids::{BackendId, ListenerId, client_serial};
 use crate::seed::Random;
 use crate::shared::cookies::Resident;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
-use crate::store::table::handed::{read_free, write_none};
-use crate::store::table::{Address, Place};
-use crate::store::unarmed::Unarmed;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::unreal::cookie::Cookie;
 
@@ -26,64 +23,20 @@ enum Noted {
     Nothing,
 }
 
-impl UnrealFront {
-    /// Writes the session at a place.
-    pub(crate) fn hand_over_session(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
-        self.sessions.place(entry).write(out);
-        self.sessions.address(entry).write(out);
-        self.sessions.at(entry).write(out);
-    }
+impl Carried for UnrealFront {
+    const FRONT: Front = Front::Unreal;
 
-    /// Takes a session in, in the place of whatever was there.
-    pub(crate) fn take_session(
+    type Beside = ();
+
+    fn beside(&self, _index: Entry<Session>) {}
+
+    /// One that is opening counts, and an open one is known by its cookie.
+    fn note_come(
         &mut self,
         common: &mut Common,
-        place: Place,
-        from: &mut Reader<'_>,
-        unclaimed: &mut Unclaimed,
+        entry: Entry<Session>,
+        (): (),
     ) -> Result<(), Broken> {
-        let address = Address::read(from)?;
-        if common.front(address.listener) != Front::Unreal {
-            return Err(Broken::Foreign);
-        }
-        let session = Session::read(from)?;
-        if session.steered_by.is_some_and(|worker| worker.0 >= common.worker.count) {
-            return Err(Broken::Invalid("worker"));
-        }
-        let claim = session.claim;
-        if let Some(entry) = self.sessions.same_at(place, &address)
-            && self.sessions.at(entry).claim == claim
-        {
-            self.note_gone(common, entry);
-            *self.sessions.at_mut(entry) = session;
-            self.note_come(common, entry);
-            return Ok(());
-        }
-        for entry in self.sessions.in_the_way(place, &address) {
-            self.put_away(common, entry, unclaimed);
-        }
-        let entry = self.sessions.put(place, address, session)?;
-        common.go_on_speaking(claim.backend, Front::Unreal);
-        self.go_on_asking(common, address.listener, claim.backend);
-        self.note_come(common, entry);
-        if !common.claims.resume(&claim, NO_TOKEN) {
-            unclaimed.0.insert(entry.number(), NO_TOKEN);
-        }
-        Ok(())
-    }
-
-    /// The server of a session is one that is asked, also where no listener sends players there any
-    /// more.
-    fn go_on_asking(&mut self, common: &Common, listener: ListenerId, backend: BackendId) {
-        let Some(rules) = common.setup.listeners[listener].unreal() else { return };
-        let now_ns = common.life.turned_ns;
-        self.probed[backend].get_or_insert_with(|| Probed::new(rules, now_ns));
-        self.has_servers = true;
-    }
-
-    /// Notes what follows from a session: one that is opening counts, and an open one is known by
-    /// its cookie.
-    fn note_come(&mut self, common: &mut Common, entry: Entry<Session>) {
         match self.noted(common, entry) {
             Noted::Opening(area) => {
                 self.opening_count += 1;
@@ -96,9 +49,9 @@ impl UnrealFront {
             }
             Noted::Nothing => {}
         }
+        Ok(())
     }
 
-    /// Takes [`note_come`](Self::note_come) back: the session is over, or about to be another.
     fn note_gone(&mut self, common: &mut Common, entry: Entry<Session>) {
         match self.noted(common, entry) {
             Noted::Opening(area) => {
@@ -112,47 +65,21 @@ impl UnrealFront {
         }
     }
 
-    fn noted(&self, common: &Common, entry: Entry<Session>) -> Noted {
-        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
-        let listener = address.listener;
-        match &session.stage {
-            Stage::Opening(_) => Noted::Opening(address.block()),
-            Stage::Open { cookie, .. } if common.setup.listeners[listener].follow_port_switch => {
-                let place = self.sessions.place(entry);
-                let resident = Resident { worker: common.worker.id, listener, place };
-                Noted::Cookie(*cookie, session.player_ids.client(), resident)
-            }
-            Stage::Open { .. } => Noted::Nothing,
-        }
+    /// Its server is one that is asked, also where no listener sends players there any more.
+    fn move_in(&mut self, common: &Common, index: Entry<Session>) {
+        let listener = self.sessions.address(index).listener;
+        let Some(rules) = common.setup.listeners[listener].unreal() else { return };
+        let now_ns = common.life.turned_ns;
+        let probed = &mut self.probed[self.sessions.at(index).claim.backend];
+        probed.get_or_insert_with(|| Probed::new(rules, now_ns));
+        self.has_servers = true;
     }
 
-    /// Takes a session out that was copied and is not there any more.
-    pub(crate) fn put_away(
-        &mut self,
-        common: &mut Common,
-        entry: Entry<Session>,
-        unclaimed: &mut Unclaimed,
-    ) {
-        self.note_gone(common, entry);
-        if unclaimed.0.remove(&entry.number()).is_none() {
-            common.claims.release(&self.sessions.at(entry).claim);
-        }
-        self.sessions.take_out(entry);
-    }
-
-    /// Claims again what a session could not have when it came.
-    pub(crate) fn claim_again(&self, common: &Common, entry: Entry<Session>) -> bool {
-        common.claims.resume(&self.sessions.at(entry).claim, NO_TOKEN)
-    }
-
-    /// Writes everything but sessions, listeners and servers.
-    pub(crate) fn hand_over_rest(&self, out: &mut Writer<'_>) {
+    fn hand_over_rules(&self, out: &mut Writer<'_>) {
         let Self {
             // In records of their own, and so are free places.
             sessions: _,
             // They follow from the sessions, or are asked for at once.
-            wheel: _,
-            unarmed: _,
             opening_count: _,
             keyring: _,
             asked_for_secrets_ns: _,
@@ -166,56 +93,52 @@ impl UnrealFront {
             // The same key, with which the gate was made.
             hash: _,
             random,
-            serial,
         } = self;
-        write_none(out);
         random.0.write(out);
-        serial.write(out);
+        self.sessions.serial.write(out);
         credits.hand_over(out);
         restarts.hand_over(out);
     }
 
-    /// Goes on with it.
-    pub(crate) fn take_rest(
-        &mut self,
-        common: &mut Common,
-        from: &mut Reader<'_>,
-        unclaimed: &mut Unclaimed,
-    ) -> Result<(), Broken> {
-        self.take_free(common, from, unclaimed)?;
+    fn take_rules(&mut self, _common: &Common, from: &mut Reader<'_>) -> Result<(), Broken> {
         self.random = Random(u64::read(from)?);
-        self.serial = client_serial(u64::read(from)?);
+        self.sessions.serial = client_serial(u64::read(from)?);
         self.credits.take_over(from)?;
         self.restarts.take_over(from)
     }
 
-    /// Takes places that are free now, whoever was copied there.
-    pub(crate) fn take_free(
-        &mut self,
-        common: &mut Common,
-        from: &mut Reader<'_>,
-        unclaimed: &mut Unclaimed,
-    ) -> Result<(), Broken> {
-        read_free(from, |place, since_ns| {
-            if let Some(entry) = self.sessions.live_at(place.index) {
-                self.put_away(common, entry, unclaimed);
-            }
-            self.sessions.free(place, since_ns)
-        })
-    }
-
-    /// Writes what the players of a listener were told.
-    pub(crate) fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
-        listener.write(out);
+    /// What its players were told.
+    fn hand_over_listener(&self, listener: ListenerId, out: &mut Writer<'_>) {
         self.faces[listener].hand_over(out);
     }
 
-    pub(crate) fn take_listener(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+    fn take_listener(&mut self, _common: &Common, from: &mut Reader<'_>) -> Result<(), Broken> {
         let before = u16::read(&mut Reader::new(from.rest(), from.maps()))?;
         let listener = ListenerId::read(from)?;
         let face = Face::take_over(before, from)?;
         *self.faces.get_mut(listener).ok_or(Broken::Invalid("listener"))? = face;
         Ok(())
+    }
+
+    fn settle_rules(&mut self, common: &mut Common, _now_ns: u64) -> Result<(), Broken> {
+        self.show_faces(&common.setup);
+        Ok(())
+    }
+}
+
+impl UnrealFront {
+    fn noted(&self, common: &Common, entry: Entry<Session>) -> Noted {
+        let (session, address) = (self.sessions.at(entry), self.sessions.address(entry));
+        let listener = address.listener;
+        match &session.stage {
+            Stage::Opening(_) => Noted::Opening(address.block()),
+            Stage::Open { cookie, .. } if common.setup.listeners[listener].follow_port_switch => {
+                let place = self.sessions.place(entry);
+                let resident = Resident { worker: common.worker.id, listener, place };
+                Noted::Cookie(*cookie, session.player_ids.client(), resident)
+            }
+            Stage::Open { .. } => Noted::Nothing,
+        }
     }
 
     /// What a listener is called in cookies, where that is not its number.
@@ -246,13 +169,5 @@ impl UnrealFront {
             Some(probed) => probed.take_over(from),
             None => Err(Broken::Foreign),
         }
-    }
-
-    /// Everything has come: timers. Nothing here goes through all sessions: players wait.
-    pub(crate) fn settle_in(&mut self, common: &mut Common, now_ns: u64) {
-        self.wheel.start_at(now_ns);
-        self.unarmed = Unarmed::all(self.sessions.places());
-        self.arm_some(common, now_ns);
-        self.show_faces(&std::sync::Arc::clone(&common.setup));
     }
 }

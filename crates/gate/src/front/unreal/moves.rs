@@ -17,8 +17,7 @@ use crate::front::unreal::datagrams::count_handled;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::WorkerId;
-use crate::mail::{Steering, forget_steering, steer_to};
+use crate::mail::Steering;
 use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
@@ -26,8 +25,7 @@ use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
-use ringgate_core::proto::unreal::front::{Classified, classify};
-use ringgate_core::proto::unreal::handshake::{Body, Kind, Receiver};
+use ringgate_core::proto::unreal::handshake::Kind;
 
 impl UnrealFront {
     /// A restart response whose proof holds, from an address with a session or without one.
@@ -133,69 +131,12 @@ impl UnrealFront {
         let steered_by = std::mem::replace(&mut session.steered_by, origin.forwarded_by);
         self.sessions.readdress(index, origin.address);
         if let Some(worker) = steered_by {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker, forget_steering(before, turn.common.worker.id)));
+            turn.common.unsteer(worker, before, None);
         }
         if let Some(worker) = origin.forwarded_by {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.id)));
+            turn.common.steer_here(worker, origin.address);
         }
         turn.common.counters.port_switches += 1;
         turn.common.trace(&origin.address, None, Fact::Moved { from: before.endpoint });
     }
-
-    /// A datagram that another worker has received, for a session of ours or one that may be.
-    pub(crate) fn step_mailed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: &Origin,
-        from_worker: WorkerId,
-        is_lost: bool,
-        bytes: &[u8],
-    ) -> Result<(), DropReason> {
-        let framing = self.framing(origin.address.listener)?;
-        let known = self.session_of(origin);
-        match (classify(bytes, &framing, Receiver::Server)?, known) {
-            (Classified::Game(ids, reader), Some(index)) => {
-                self.relay_up(turn, index, origin, (ids, reader), bytes)
-            }
-            (Classified::Handshake(packet), _) if known.is_some() || is_lost => {
-                let is_restart = matches!(packet.body, Body::RestartResponse { .. });
-                if known.is_none() && !is_restart {
-                    return Err(DropReason::UnknownSource);
-                }
-                if is_lost && let Some(index) = known {
-                    // Its mailbox was full when it was told.
-                    self.sessions.at_mut(index).steered_by = Some(from_worker);
-                    turn.common
-                        .neighbours
-                        .mail_out
-                        .push((from_worker, steer_to(origin.address, turn.common.worker.id)));
-                }
-                let outcome = self.step_handshake(turn, known, origin, &packet, bytes);
-                if self.session_of(origin).is_none() {
-                    // It was steered here when it was handed over, and has not moved.
-                    forget_at(turn, from_worker, origin);
-                }
-                outcome
-            }
-            _ => {
-                // The session is over and the other worker has not heard yet.
-                forget_at(turn, from_worker, origin);
-                Err(DropReason::UnknownSource)
-            }
-        }
-    }
-}
-
-/// Tells another worker that datagrams from an address are not ours.
-fn forget_at(turn: &mut Turn<'_>, worker: WorkerId, origin: &Origin) {
-    turn.common
-        .neighbours
-        .mail_out
-        .push((worker, forget_steering(origin.address, turn.common.worker.id)));
 }

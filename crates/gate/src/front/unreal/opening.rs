@@ -7,6 +7,7 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::front::rules::Rules;
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Guard;
 use crate::front::unreal::kinds::kind_index;
@@ -15,8 +16,6 @@ use crate::front::unreal::relay::pass_on;
 use crate::front::unreal::response::Response;
 use crate::front::unreal::session::{Opening, Session, Stage};
 use crate::front::unreal::state::UnrealFront;
-use crate::links::players::session_id;
-use crate::mail::steer_to;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::store::entry::Entry;
@@ -83,10 +82,7 @@ impl UnrealFront {
         self.opening_count += 1;
         turn.common.newcomers.handshakes.enter(&origin.address.block());
         if let Some(worker) = origin.forwarded_by {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker, steer_to(origin.address, turn.common.worker.id)));
+            turn.common.steer_here(worker, origin.address);
         }
         turn.common.trace(&origin.address, None, Fact::Waits { backend: claim.backend });
         self.ask_server(turn, index);
@@ -115,11 +111,9 @@ impl UnrealFront {
                 return Ok(self.release(turn, index, Ended::Replaced));
             }
             // Before the claim, because the session that goes may hold the last slot.
-            self.end_session(turn, index, Ended::Replaced);
+            self.end(turn, index, Ended::Replaced);
         }
-        self.serial += 1;
-        // Players have no ids here, and every one needs its own.
-        let client_id = turn.common.worker.id.client_id(self.serial);
+        let client_id = self.sessions.next_client_id();
         let key = origin.address.endpoint.ip_key();
         let is_open = |backend| self.is_open_to(listener, backend);
         let claim = turn.common.claim_place(
@@ -139,29 +133,27 @@ impl UnrealFront {
 
     /// Sends the server what the handshake has to say now, and notes when to look again.
     pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let Self { sessions, wheel, .. } = self;
-        let session = sessions.at_mut(index);
+        let session = self.sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
         let address = turn.common.links.backends[session.claim.backend].address;
         let due_ns = opening.client.poll_timeout();
         if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
-            return wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
+            return self.sessions.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
         }
         let (Some(socket), Some(source)) = (turn.common.links.udp, loopback_of(index)) else {
-            return wheel.arm(index, turn.now.mono_ns);
+            return self.sessions.arm(index, turn.now.mono_ns);
         };
         let now_ns = turn.now.mono_ns;
         let room = turn.room();
         let tail = self.tail();
-        let Self { sessions, wheel, .. } = self;
-        let Stage::Opening(opening) = &mut sessions.at_mut(index).stage else { return };
+        let Stage::Opening(opening) = &mut self.sessions.at_mut(index).stage else { return };
         if let Some(len) = opening.client.poll_transmit(now_ns, &tail, room.slot) {
             let target = TxTarget { socket, peer: address, source };
             room.send(len, target, Tag::Handshake.encode());
             turn.common.counters.link_datagrams_out += 1;
         }
         let due_ns = opening.client.poll_timeout();
-        wheel.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
+        self.sessions.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
     }
 
     /// A handshake packet from the server of a session that waits for it.
@@ -179,7 +171,7 @@ impl UnrealFront {
             Event::Challenged => self.ask_server(turn, index),
             // Since it was asked for.
             Event::Connected(_) if turn.common.setup.denied.holds(&address) => {
-                self.end_session(turn, index, Ended::Denied);
+                self.end(turn, index, Ended::Denied);
             }
             Event::Connected(cookie) => self.open(turn, index, cookie),
             Event::WrongVersion => self.pass_upgrade_on(turn, index, bytes),
@@ -199,15 +191,9 @@ impl UnrealFront {
         let Stage::Opening(opening) = stage else { return };
         session.server_ids = opening.client.ids();
         session.heard_ns = turn.now.mono_ns;
-        let (backend, slot) = (session.claim.backend, session.claim.slot);
         self.opening_count -= 1;
         turn.common.newcomers.handshakes.leave(&address.block());
-        turn.common.count_session(listener, backend);
-        let took_ns = turn.now.mono_ns.saturating_sub(opening.since_ns);
-        turn.common.stamps.handshakes_ns.push(took_ns);
-        let session = session_id(turn.common.worker.id, self.sessions.place(index)).as_u64();
-        let began = Fact::Began { session, backend, slot, took_ns };
-        turn.common.trace(&address, None, began);
+        self.note_began(turn, index, opening.since_ns);
         if turn.common.setup.listeners[listener].follow_port_switch {
             let client_id = opening.response.ids.client();
             turn.common.claims.cookies().settle(&cookie, client_id, self.resident(turn, index));
@@ -273,7 +259,7 @@ impl UnrealFront {
             pass_on(turn, &framing, bytes, ids, (target, Tag::Player));
             turn.count_out(address.listener, kind_index(Kind::VersionUpgrade), bytes.len());
         }
-        self.end_session(turn, index, Ended::ByBackend);
+        self.end(turn, index, Ended::ByBackend);
     }
 }
 

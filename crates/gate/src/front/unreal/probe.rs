@@ -7,7 +7,7 @@
 //! kernel only.
 //!
 //! A server understands only what is laid out as its own packets are, and how it was built is
-//! learned here too: it is asked in one [`Way`] after the other until it answers. The questions of
+//! learned here too: it is asked in one [`ProbeForm`] after the other until it answers. The questions of
 //! the two bases have tails of such lengths that a server of the other base finds them too long or
 //! too short; their counter, which servers repeat, says which of them was answered; and an answer
 //! whose time is not possible is refused. Where a wrong answer passes all the same, the next ones
@@ -16,7 +16,7 @@
 use crate::common::Common;
 use crate::front::protocol::Front;
 use crate::front::unreal::loopback::OWN_ADDRESS;
-use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, Probed, REPEAT_NS, Way};
+use crate::front::unreal::probed::{ANSWER_NS_MAX, ASK_AGAIN_NS, ProbeForm, Probed, REPEAT_NS};
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::BackendId;
 use crate::output::Tag;
@@ -82,7 +82,7 @@ impl UnrealFront {
         let room = turn.room();
         let tail = self.tail();
         let Some(probed) = self.probed[backend].as_ref() else { return };
-        let Way { framing, tail_bytes, .. } = probed.ways[way];
+        let ProbeForm { framing, tail_bytes, .. } = probed.ways[way];
         let tail = tail_bytes.map_or(tail, |len| tail.with_len(len));
         let len = probed.question(way).encode(&framing, &tail, room.slot);
         let target = TxTarget { socket, peer, source: OWN_ADDRESS };
@@ -135,7 +135,7 @@ impl UnrealFront {
     }
 
     /// The kernel says that no process listens where a game server should.
-    pub(crate) fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
+    pub(crate) fn note_refused(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;
         if std::mem::take(&mut probed.is_answering) {

@@ -14,7 +14,7 @@ use ringgate_core::proto::unreal::prefix::{Framing, Ids, Layout};
 
 /// One way to ask a server.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct ProbeForm {
     pub(crate) framing: Framing,
     pub(crate) version: u8,
     /// Of that length, where it keeps servers of the other base from answering.
@@ -25,7 +25,7 @@ pub(crate) struct Way {
 pub(crate) struct Probed {
     /// How it may be asked, the preferred way first. Invariant: not empty, and fewer than the
     /// counter of a packet counts.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) ways: Vec<ProbeForm>,
     /// The way in which it has answered last.
     pub(crate) way: usize,
     /// How many of the ways the next question takes while it does not answer.
@@ -126,7 +126,7 @@ impl Probed {
 
     /// An initial connect that says what the server would say.
     pub(crate) fn question(&self, way: usize) -> Handshake {
-        let Way { framing, version, .. } = self.ways[way];
+        let ProbeForm { framing, version, .. } = self.ways[way];
         let known = self.identity.map(|identity| identity.base);
         let said = known.filter(|_| self.is_answering);
         let (version_min, version) = said.map_or((self.base.version_min, version), |said| {
@@ -209,23 +209,23 @@ impl Face {
 }
 
 /// The ways to ask the servers of a listener.
-fn ways(rules: &Unreal) -> Vec<Way> {
+fn ways(rules: &Unreal) -> Vec<ProbeForm> {
     let (oldest, newest) = (*rules.versions.start(), *rules.versions.end());
     let framing = rules.framing;
     if !rules.learns_base || framing.layout.short() == framing.layout {
-        return vec![Way { framing, version: newest, tail_bytes: None }];
+        return vec![ProbeForm { framing, version: newest, tail_bytes: None }];
     }
     let layout = framing.layout;
     let short = Framing { layout: layout.short(), ..framing };
     // Version 4 has network features, so a server without them is asked for the one before.
     let short_version = newest.min(SHORT_VERSION_MAX).max(oldest);
     let mut ways = vec![
-        Way { framing, version: newest, tail_bytes: Some(TAIL_BYTES_MAX) },
-        Way { framing: short, version: short_version, tail_bytes: Some(TAIL_BYTES_MIN) },
+        ProbeForm { framing, version: newest, tail_bytes: Some(TAIL_BYTES_MAX) },
+        ProbeForm { framing: short, version: short_version, tail_bytes: Some(TAIL_BYTES_MIN) },
     ];
     if layout == Layout::Early && oldest < newest {
         // Its packets have neither base.
-        ways.push(Way { framing, version: oldest, tail_bytes: None });
+        ways.push(ProbeForm { framing, version: oldest, tail_bytes: None });
     }
     ways
 }

@@ -5,6 +5,7 @@
 //! of its own session only. A copy that is sent later than that has to be refused by the game's own
 //! encryption.
 
+use crate::now::NS_PER_MS;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// What one side has sent lately.
@@ -63,7 +64,6 @@ pub(crate) const RECENT_MAX: usize = 128;
 const MEMORY_MS: u16 = 1000;
 const TIME_BITS: u32 = 16;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-const NS_PER_MS: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

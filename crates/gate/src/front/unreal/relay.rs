@@ -6,20 +6,20 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::front::rules::{Answers, Rules};
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Passed;
 use crate::front::unreal::kinds::UNREAL_GAME;
-use crate::front::unreal::loopback::{is_own_address, loopback_of};
+use crate::front::unreal::loopback::{entry_of_loopback, is_own_address, loopback_of};
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::BackendId;
-use crate::mail::forget_steering;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::shared::cookies::Resident;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
-use ringgate_batch::{RxMeta, TxTarget};
+use ringgate_batch::{LocalIp, RxMeta, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::bits::BitReader;
 use ringgate_core::proto::unreal::front::{Classified, FromServer, classify, from_server};
@@ -65,7 +65,7 @@ impl UnrealFront {
             Ok(Passed::Playing) => {}
             Err(why) => {
                 if why == DropReason::SequenceGap {
-                    self.end_session(turn, index, Ended::SequenceGap);
+                    self.end(turn, index, Ended::SequenceGap);
                 }
                 return Err(why);
             }
@@ -86,43 +86,8 @@ impl UnrealFront {
         let target = TxTarget { socket, peer: backend, source };
         pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
         turn.common.counters.link_datagrams_out += 1;
-        turn.common.counters.payloads_to_links += 1;
-        turn.common.links.backends[backend_id].traffic.note_up(bytes.len());
-        turn.common.stamps.uplink_kernel_ns.push(origin.kernel_ns);
+        turn.common.note_up(backend_id, bytes.len(), origin.kernel_ns);
         Ok(())
-    }
-
-    /// A datagram from the server of an Unreal game.
-    pub(crate) fn handle_server(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: BackendId,
-        meta: &RxMeta,
-        bytes: &[u8],
-    ) {
-        if is_own_address(&meta.local) {
-            return self.handle_probe_answer(turn, from, bytes);
-        }
-        match self.session_of_loopback(&meta.local, from) {
-            Some(index) => self.handle_answer(turn, index, bytes),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
-        }
-    }
-
-    /// A datagram that a game server has sent to a player's loopback address.
-    pub(crate) fn handle_answer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        bytes: &[u8],
-    ) {
-        if let Err(why) = self.step_answer(turn, index, bytes) {
-            turn.common.count_from_link(match why {
-                DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
-                DropReason::SourcePaused => DropReason::SourcePaused,
-                _ => DropReason::ServerPacketInvalid,
-            });
-        }
     }
 
     fn step_answer(
@@ -139,7 +104,7 @@ impl UnrealFront {
             }
             Classified::Handshake(packet) => {
                 if from_server(&packet)? == FromServer::Lost {
-                    self.end_session(turn, index, Ended::BackendGone);
+                    self.end(turn, index, Ended::BackendGone);
                 }
                 Ok(())
             }
@@ -177,17 +142,8 @@ impl UnrealFront {
         pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
         turn.count_out(address.listener, UNREAL_GAME, bytes.len());
         turn.common.counters.payloads_from_links += 1;
-        turn.common.counters.payloads_down += 1;
-        turn.common.links.backends[backend].traffic.note_down(bytes.len());
-        turn.common.stamps.downlink_count += 1;
+        turn.common.note_down(backend, bytes.len());
         Ok(())
-    }
-
-    /// Ends a session and gives back what it holds. Neither its player nor its server is told: they
-    /// speak only to each other.
-    pub(crate) fn end_session(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, why: Ended) {
-        let claim = self.release(turn, index, why);
-        turn.common.claims.leave(&claim);
     }
 
     /// Ends a session whose place goes to another one.
@@ -210,10 +166,7 @@ impl UnrealFront {
             turn.common.newcomers.handshakes.leave(&address.block());
         }
         if let Some(worker) = session.steered_by.take() {
-            turn.common
-                .neighbours
-                .mail_out
-                .push((worker, forget_steering(address, turn.common.worker.id)));
+            turn.common.unsteer(worker, address, None);
         }
         self.sessions.remove(index);
         claim
@@ -225,6 +178,43 @@ impl UnrealFront {
             listener: self.sessions.address(index).listener,
             place: self.sessions.place(index),
         }
+    }
+}
+
+impl Answers for UnrealFront {
+    fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
+        entry_of_loopback(local)
+    }
+
+    fn handle_server(&mut self, turn: &mut Turn<'_>, from: BackendId, meta: &RxMeta, bytes: &[u8]) {
+        if is_own_address(&meta.local) {
+            return self.handle_probe_answer(turn, from, bytes);
+        }
+        self.handle_players_server(turn, from, meta, bytes);
+    }
+
+    fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {
+        if let Err(why) = self.step_answer(turn, index, bytes) {
+            turn.common.count_from_link(match why {
+                DropReason::ReplayDuplicate => DropReason::ServerDuplicate,
+                DropReason::SourcePaused => DropReason::SourcePaused,
+                _ => DropReason::ServerPacketInvalid,
+            });
+        }
+    }
+
+    fn lose_server(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
+        self.note_refused(turn, backend);
+    }
+
+    fn forget_server(&mut self, backend: BackendId) {
+        if let Some(probed) = self.probed.get_mut(backend) {
+            *probed = None;
+        }
+    }
+
+    fn is_answering(&self, backend: BackendId) -> bool {
+        self.probed.get(backend).and_then(Option::as_ref).is_none_or(|probed| probed.is_answering)
     }
 }
 

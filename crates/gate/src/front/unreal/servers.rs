@@ -10,11 +10,6 @@ use crate::store::entry::Entry;
 use ringgate_core::proto::unreal::prefix::Framing;
 
 impl UnrealFront {
-    /// Whether a backend may be sent players, as far as it can be asked.
-    pub(crate) fn is_answering(&self, backend: BackendId) -> bool {
-        self.probed.get(backend).and_then(Option::as_ref).is_none_or(|probed| probed.is_answering)
-    }
-
     /// Whether a listener may send players to a backend: that one answers, in the layout that the
     /// players are spoken to in.
     pub(crate) fn is_open_to(&self, listener: ListenerId, backend: BackendId) -> bool {
@@ -51,15 +46,8 @@ impl UnrealFront {
         Some(ServerInfo { is_answering: probed.is_answering, identity: probed.identity })
     }
 
-    /// A number is another server's from now on.
-    pub(crate) fn forget_server(&mut self, backend: BackendId) {
-        if let Some(probed) = self.probed.get_mut(backend) {
-            *probed = None;
-        }
-    }
-
     /// Learns which backends serve Unreal games.
-    pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+    pub(crate) fn learn_servers(&mut self, setup: &Setup, now_ns: u64) {
         self.probed.resize_with(setup.backends.len(), || None);
         for (number, listener) in setup.listeners.pairs().skip(self.faces.len()) {
             self.faces.push(Face::of(number, listener));

@@ -1,9 +1,10 @@
 //! One player of an Unreal game.
 
 use crate::front::unreal::guard::Guard;
-use crate::ids::WorkerId;
+use crate::ids::{BackendId, WorkerId};
+use crate::sessions::Kept;
 use crate::shared::claims::Claim;
-use crate::store::table::Tenant;
+use crate::store::table::{Address, Tenant};
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::unreal::client::Client;
@@ -128,6 +129,20 @@ impl Session {
 
     pub(crate) const fn is_opening(&self) -> bool {
         matches!(self.stage, Stage::Opening(_))
+    }
+}
+
+impl Kept for Session {
+    fn at_backend(&self) -> BackendId {
+        self.claim.backend
+    }
+
+    fn held(&self, _address: &Address) -> Option<Claim> {
+        Some(self.claim)
+    }
+
+    fn steered_by(&self) -> Option<WorkerId> {
+        self.steered_by
     }
 }
 

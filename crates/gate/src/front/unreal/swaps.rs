@@ -14,10 +14,10 @@
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::front::rules::Rules;
 use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::session::Session;
 use crate::front::unreal::state::UnrealFront;
-use crate::mail::forget_steering;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
@@ -62,11 +62,10 @@ impl UnrealFront {
         let nowhere = nowhere(index).filter(|_| !self.sessions.at(index).is_opening());
         let Some(endpoint) = nowhere else {
             // Its player has nothing yet to prove with whose session it is.
-            return self.end_session(turn, index, Ended::Replaced);
+            return self.end(turn, index, Ended::Replaced);
         };
         if let Some(worker) = self.sessions.at_mut(index).steered_by.take() {
-            let forget = forget_steering(old, turn.common.worker.id);
-            turn.common.neighbours.mail_out.push((worker, forget));
+            turn.common.unsteer(worker, old, None);
         }
         turn.common.trace(&old, None, Fact::Displaced);
         self.sessions.readdress(index, Address { endpoint, ..old });

@@ -1,59 +1,109 @@
-//! What happens because time passes: repeats, silence, servers that never answered, fresh secrets.
+//! How long sessions last, and what else happens because time passes: repeats, silence, servers that
+//! never answered, fresh secrets.
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
+use crate::front::rules::Rules;
 use crate::front::unreal::datagrams::rules_of;
+use crate::front::unreal::loopback::loopback_of;
 use crate::front::unreal::opening::OPENING_NS;
+use crate::front::unreal::probed::Face;
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
+use crate::ids::ListenerId;
+use crate::info::SessionInfo;
 use crate::mail::Request;
 use crate::now::Now;
+use crate::sessions::Sessions;
+use crate::setup::{Listener, Setup};
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use crate::turn::Turn;
-use ringgate_core::drops::DropReason;
 use ringgate_core::secret::CookieSecret;
+
+impl Rules for UnrealFront {
+    type Session = Session;
+
+    fn sessions(&self) -> &Sessions<Session> {
+        &self.sessions
+    }
+
+    fn sessions_mut(&mut self) -> &mut Sessions<Session> {
+        &mut self.sessions
+    }
+
+    fn info(&self, common: &Common, index: Entry<Session>) -> Option<SessionInfo> {
+        let session = self.sessions.get(index).filter(|session| !session.is_opening())?;
+        let address = self.last_address(index);
+        let rules = rules_of(common, address.listener).ok()?;
+        let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
+        let names = (self.sessions.id(index).as_u64(), loopback_of(index));
+        Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.sessions.len() - self.opening_count, self.opening_count)
+    }
+
+    fn adopt(&mut self, setup: &Setup, now_ns: u64) {
+        self.learn_servers(setup, now_ns);
+    }
+
+    fn begin_listener(&mut self, number: ListenerId, listener: &Listener, _now_ns: u64) {
+        self.faces[number] = Face::of(number, listener);
+    }
+
+    fn due_ns(&self, common: &Common) -> u64 {
+        if !self.is_served() {
+            return u64::MAX;
+        }
+        let asked_again_ns = self.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
+        let secrets_ns = common.claims.cookies().due_ns().max(asked_again_ns);
+        self.next_probe_ns.min(secrets_ns).min(self.sessions.due_ns())
+    }
+
+    fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
+        if self.is_served() {
+            self.ask_for_secrets(turn);
+            self.probe_servers(turn);
+        }
+    }
+
+    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let Some(session) = self.sessions.get(index) else { return };
+        match &session.stage {
+            Stage::Opening(opening) if turn.now.mono_ns >= opening.since_ns + OPENING_NS => {
+                self.end(turn, index, Ended::BackendGone);
+            }
+            Stage::Opening(_) => self.ask_server(turn, index),
+            Stage::Open { .. } => self.end_or_arm(turn, index),
+        }
+    }
+
+    fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
+        let session = self.sessions.at(index);
+        if let Stage::Opening(opening) = &session.stage {
+            return opening.client.poll_timeout().unwrap_or(0);
+        }
+        let rules = rules_of(common, self.sessions.address(index).listener);
+        let silent_ns = session.heard_ns + rules.map_or(0, |rules| rules.idle_timeout_ns);
+        self.over_since_ns(session).map_or(silent_ns, |since_ns| {
+            // What is over may end sooner, never later.
+            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
+        })
+    }
+
+    /// Neither its player nor its server is told: they speak only to each other.
+    fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        let claim = self.release(turn, index, ending.why);
+        turn.common.claims.leave(&claim);
+    }
+}
 
 impl UnrealFront {
     /// Takes fresh secrets for cookies, as asked for by [`Request::CookieSecrets`].
     pub(crate) fn renew_cookies(&mut self, common: &Common, now: Now, secrets: [CookieSecret; 2]) {
         let draw = self.random.next();
         common.claims.cookies().renew(now.mono_ns, secrets, draw, common.setup.claim_limits());
-    }
-
-    pub(crate) fn handle_timers(&mut self, turn: &mut Turn<'_>) {
-        if !self.is_served() {
-            return;
-        }
-        self.ask_for_secrets(turn);
-        while let Some(index) = self.wheel.pop_due(turn.now.mono_ns) {
-            self.wake(turn, index);
-        }
-        self.arm_some(turn.common, turn.now.mono_ns);
-        self.probe_servers(turn);
-    }
-
-    /// Arms the next few of those who have come from another process.
-    pub(crate) fn arm_some(&mut self, common: &Common, now_ns: u64) {
-        for index in self.unarmed.take_some().map(Entry::numbered) {
-            let Some(session) = self.sessions.get(index) else { continue };
-            let due_ns = match &session.stage {
-                Stage::Opening(opening) => opening.client.poll_timeout(),
-                Stage::Open { .. } => self.deadline_ns(common, index).ok(),
-            };
-            self.wheel.arm_among_many(index, due_ns.unwrap_or(now_ns));
-        }
-    }
-
-    /// When the Unreal side wants to be called again.
-    pub(crate) fn due_ns(&self, common: &Common) -> Option<u64> {
-        if !self.is_served() {
-            return None;
-        }
-        let asked_again_ns = self.asked_for_secrets_ns.map_or(0, |at_ns| at_ns + ASK_NS);
-        let secrets_ns = common.claims.cookies().due_ns().max(asked_again_ns);
-        let rest_ns = self.next_probe_ns.min(secrets_ns).min(self.unarmed.due_ns());
-        Some(self.wheel.next_due().map_or(rest_ns, |wake_ns| wake_ns.min(rest_ns)))
     }
 
     const fn is_served(&self) -> bool {
@@ -71,43 +121,6 @@ impl UnrealFront {
         }
     }
 
-    /// Looks after one session and arms it again.
-    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let backend = session.claim.backend;
-        if let Stage::Opening(opening) = &session.stage {
-            if turn.now.mono_ns >= opening.since_ns + OPENING_NS {
-                return self.end_session(turn, index, Ended::BackendGone);
-            }
-            return self.ask_server(turn, index);
-        }
-        let Ok(deadline_ns) = self.deadline_ns(turn.common, index) else { return };
-        if turn.now.mono_ns >= deadline_ns {
-            return self.end_session(turn, index, Ended::TimedOut);
-        }
-        if turn.common.links.backends[backend]
-            .is_lost(&turn.common.setup.backends[backend], turn.now.mono_ns)
-        {
-            return self.end_session(turn, index, Ended::BackendGone);
-        }
-        self.wheel.arm(index, deadline_ns);
-    }
-
-    /// When an open session ends, if its player stays silent.
-    pub(crate) fn deadline_ns(
-        &self,
-        common: &Common,
-        index: Entry<Session>,
-    ) -> Result<u64, DropReason> {
-        let session = self.sessions.at(index);
-        let rules = rules_of(common, self.sessions.address(index).listener)?;
-        let silent_ns = session.heard_ns + rules.idle_timeout_ns;
-        Ok(self.over_since_ns(session).map_or(silent_ns, |since_ns| {
-            // What is over may end sooner, never later.
-            silent_ns.min(session.heard_ns.max(since_ns) + LINGER_NS)
-        }))
-    }
-
     /// Since when an open session is over, as it seems: its connection was closed, its server has
     /// travelled, or that has died and another one is in its place. None of this is certain enough
     /// to end a session whose player still speaks.
@@ -117,25 +130,6 @@ impl UnrealFront {
         }
         let backend = session.claim.backend;
         session.closed_ns().or_else(|| self.outdated_since_ns(backend, session))
-    }
-
-    /// Ends every session.
-    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
-        self.end_all(turn, Ended::Shutdown, |_| true);
-    }
-
-    /// Ends every session at such an address.
-    pub(crate) fn end_all(
-        &mut self,
-        turn: &mut Turn<'_>,
-        why: Ended,
-        is_meant: impl Fn(&Address) -> bool,
-    ) {
-        for index in self.sessions.entries() {
-            if self.sessions.is_live(index) && is_meant(self.sessions.address(index)) {
-                self.end_session(turn, index, why);
-            }
-        }
     }
 }
 

@@ -8,9 +8,9 @@ use super::STREAM_BYTES;
 use super::ahead::copy;
 use crate::handover::Rehearsal;
 
-fn unreal_counts(rig: &Rig) -> (u64, u64) {
+fn unreal_counts(rig: &Rig) -> (usize, usize) {
     let unreal = &rig.host.gate().fronts.unreal;
-    (unreal.sessions.len() as u64, unreal.opening_count)
+    (unreal.sessions.len(), unreal.opening_count)
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::super::unreal::rig::unreal_setup;
 use super::rehearse;
 use crate::front::plain::state::PlainFront;
 use crate::front::room::Room;
+use crate::front::rules::Answers;
 use crate::handover::{Format, Succession};
 use crate::ids::ListenerId;
 use crate::mail::Mail;
@@ -99,7 +100,7 @@ fn plain_players_beyond_a_smaller_table_play_on() {
     rig.take_for_servers();
     let (local, server) = play(&mut rig, home(1), b"hello");
     let plain = &rig.host.gate().fronts.plain;
-    let entry = plain.session_of_loopback(&local).expect("it has that address");
+    let entry = plain.at_loopback(&local).expect("it has that address");
     let place = plain.sessions.place(entry);
     let mut setup = half_open(16);
     setup.listeners[FIRST].sessions_max = 1;

@@ -26,7 +26,7 @@ pub(in crate::crypto) enum Width {
 
 /// A part of the work, by index of packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PlanStep {
     /// Up to eight packets in eight lanes.
     Eight(Range<usize>),
     /// One long packet in eight lanes.
@@ -36,7 +36,7 @@ pub(super) enum Step {
 }
 
 /// The steps for packets that are ordered by length.
-pub(super) fn steps(packets: &[Packet<'_>], width: Width) -> impl Iterator<Item = Step> {
+pub(super) fn steps(packets: &[Packet<'_>], width: Width) -> impl Iterator<Item = PlanStep> {
     let blocks = |packet: usize| packets[packet].tag_blocks();
     Plan { blocks, width, end: packets.len(), alone: 0 }
 }
@@ -53,10 +53,10 @@ struct Plan<B> {
 }
 
 impl<B: Fn(usize) -> usize> Iterator for Plan<B> {
-    type Item = Step;
+    type Item = PlanStep;
 
     #[inline]
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<PlanStep> {
         if self.end == 0 {
             return None;
         }
@@ -70,14 +70,14 @@ impl<B: Fn(usize) -> usize> Iterator for Plan<B> {
             self.end -= 1;
             let is_long = long_cycles(longest) < scalar_cycles(1, longest);
             return Some(if is_long {
-                Step::Long(self.end)
+                PlanStep::Long(self.end)
             } else {
-                Step::Scalar(self.end..self.end + 1)
+                PlanStep::Scalar(self.end..self.end + 1)
             });
         }
         self.end = group.start;
         let are_few = scalar_cycles(group.len(), longest) < eight_cycles(self.width, longest);
-        Some(if are_few { Step::Scalar(group) } else { Step::Eight(group) })
+        Some(if are_few { PlanStep::Scalar(group) } else { PlanStep::Eight(group) })
     }
 }
 
@@ -142,7 +142,7 @@ const SCALAR_MAX: usize = 3;
 mod tests {
     use super::*;
 
-    fn steps(blocks: &[usize]) -> Vec<Step> {
+    fn steps(blocks: &[usize]) -> Vec<PlanStep> {
         let end = blocks.len();
         let blocks = |packet: usize| blocks[packet];
         Plan { blocks, width: Width::Zmm, end, alone: 0 }.collect()
@@ -150,23 +150,23 @@ mod tests {
 
     #[test]
     fn equal_packets_share_lanes_from_the_long_end() {
-        assert_eq!(steps(&[10; 16]), [Step::Eight(8..16), Step::Eight(0..8)]);
-        assert_eq!(steps(&[10; 10]), [Step::Eight(2..10), Step::Scalar(0..2)]);
-        assert_eq!(steps(&[10; 5]), [Step::Eight(0..5)]);
+        assert_eq!(steps(&[10; 16]), [PlanStep::Eight(8..16), PlanStep::Eight(0..8)]);
+        assert_eq!(steps(&[10; 10]), [PlanStep::Eight(2..10), PlanStep::Scalar(0..2)]);
+        assert_eq!(steps(&[10; 5]), [PlanStep::Eight(0..5)]);
     }
 
     #[test]
     fn a_long_packet_among_short_ones_goes_alone() {
         let blocks = [6, 6, 7, 7, 8, 8, 9, 78];
-        assert_eq!(steps(&blocks), [Step::Long(7), Step::Eight(0..7)]);
+        assert_eq!(steps(&blocks), [PlanStep::Long(7), PlanStep::Eight(0..7)]);
     }
 
     #[test]
     fn few_packets_use_what_fits_their_length() {
-        assert_eq!(steps(&[10]), [Step::Scalar(0..1)]);
-        assert_eq!(steps(&[10, 10, 10]), [Step::Scalar(0..3)]);
-        assert_eq!(steps(&[78]), [Step::Long(0)]);
-        assert_eq!(steps(&[78, 78]), [Step::Long(1), Step::Long(0)]);
+        assert_eq!(steps(&[10]), [PlanStep::Scalar(0..1)]);
+        assert_eq!(steps(&[10, 10, 10]), [PlanStep::Scalar(0..3)]);
+        assert_eq!(steps(&[78]), [PlanStep::Long(0)]);
+        assert_eq!(steps(&[78, 78]), [PlanStep::Long(1), PlanStep::Long(0)]);
         assert_eq!(steps(&[]), []);
     }
 
@@ -178,12 +178,12 @@ mod tests {
             let mut done = vec![0; count];
             for step in steps(&blocks[..count]) {
                 match step {
-                    Step::Eight(range) => {
+                    PlanStep::Eight(range) => {
                         assert!(range.len() <= 8);
                         range.for_each(|packet| done[packet] += 1);
                     }
-                    Step::Long(packet) => done[packet] += 1,
-                    Step::Scalar(range) => range.for_each(|packet| done[packet] += 1),
+                    PlanStep::Long(packet) => done[packet] += 1,
+                    PlanStep::Scalar(range) => range.for_each(|packet| done[packet] += 1),
                 }
             }
             assert!(done.into_iter().all(|times| times == 1));
