@@ -5,8 +5,7 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
-use ringgate_fleet::keyspace::Name;
-use ringgate_os::{host, process};
+use ringgate_os::process;
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
@@ -92,10 +91,7 @@ fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
 
 fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failure> {
     let TokensConfig { fleet, tokens, callers } = config;
-    let host = match &fleet.host {
-        Some(host) => host.clone(),
-        None => kernel_name()?,
-    };
+    let host = fleet.host_name().map_err(Failure::bad_input)?;
     let name = fleet.name.clone().unwrap_or_else(|| host.clone());
     let etcd = fleet.options();
     let key = fleet.key.ok_or_else(|| Failure::bad_input("fleet.key: found nothing"))?;
@@ -120,15 +116,6 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
         memory_bytes: tokens.memory,
         drain: tokens.drain_timeout,
         disk: state.map(|it| Box::new(it) as Box<dyn Disk>),
-    })
-}
-
-fn kernel_name() -> Result<Name, Failure> {
-    let name = host::name();
-    Name::new(name).ok_or_else(|| {
-        Failure::bad_input(format_args!(
-            "this host is called {name:?}: give [fleet] a host and a name"
-        ))
     })
 }
 

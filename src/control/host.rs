@@ -338,7 +338,7 @@ async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     } else if view.up() == 0 {
         "no gateway is connected"
     } else {
-        let detail = shared.fleet.get().map(|it| pages::detail(&it.status())).unwrap_or_default();
+        let detail = shared.fleet.get().map(|it| it.status().member.troubles()).unwrap_or_default();
         return verdict(Ok(()), &detail);
     };
     verdict(Err(why.to_owned()), "")
