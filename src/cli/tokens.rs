@@ -14,10 +14,10 @@ use ringgate_tokens::service::{self, Options};
 use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
 
-use super::config_file::{ConfigFile, TOKENS};
+use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
-use super::{Failure, exit, signal};
+use super::{Failure, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 use crate::confine::Calls;
@@ -29,26 +29,14 @@ use state::State;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    config: ConfigFile,
-    /// Only look whether the file is right
-    #[arg(long)]
-    check: bool,
-    /// Print every field of such a file with its meaning
-    #[arg(long, conflicts_with_all = ["file", "config"])]
-    explain: bool,
+    file: RoleFile,
     #[command(flatten)]
     log: LogArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    if args.explain {
-        return exit::print(&config::explain_tokens());
-    }
-    let file = &args.config.or(TOKENS);
-    if args.check {
-        TokensConfig::load(file)?;
-        return exit::print(&format!("{}: ok\n", file.display()));
-    }
+    let served = args.file.to_serve(TOKENS, config::explain_tokens, TokensConfig::load)?;
+    let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
     let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
     let of = &config.tokens;

@@ -7,18 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::json;
 use tokio::sync::watch;
 
 use super::agents::entrances;
-use super::http::{AdminState, Command, as_json, note};
-use super::query::{Query, wrong};
 use super::reload::{self, Next};
-use super::status::SCHEMA;
 use super::view::{Snapshot, is_closed, is_up};
-use super::web::{Reply, Visit};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::{self, Config, Link, Protocol, WhenAway};
 use crate::membership::{
@@ -594,18 +588,6 @@ impl<'a> FleetStatus<'a> {
 pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
     let fleet = snapshot.live.fleet.as_ref();
     fleet.map(|fleet| fleet.status.member.troubles()).unwrap_or_default()
-}
-
-/// `POST /fleet/confirm?doubt=NUMBER`.
-pub(super) async fn confirm(visit: Visit<AdminState>) -> Reply {
-    let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["doubt"])?;
-    let doubt = query.read("doubt", "a number", |text| text.parse().ok())?;
-    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
-    note(visitor, &format!("confirmation of doubt {doubt}"));
-    let confirmed = state.ask(|reply| Command::ConfirmFleet { doubt, reply }).await?;
-    let answer = json!({ "schema": SCHEMA, "confirmed": confirmed });
-    Ok(as_json(StatusCode::OK, &answer))
 }
 
 const AGAIN_AFTER_NS: u64 = 1000 * NS_PER_MS;

@@ -84,7 +84,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-    ("src/cli", "batch bots config confine control core fleet gate hold hosting io link membership os process::client process::systemd report state tokens trunk::agent worker"),
+    ("src/cli", "batch bots config confine control core fleet gate hold hosting io link membership os process::client process::signals process::systemd report state tokens trunk::agent worker"),
     ("src/config", "core fleet gate::Front gate::Intake os::host os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("src/confine", "os::process"),
     ("src/control", "batch config confine core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),

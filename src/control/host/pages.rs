@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::config::values::word_of;
 use crate::control::metrics::text::{Kind, Text};
 use crate::control::metrics::{fleet, reloads as config};
-use crate::control::view::Reloads;
+use crate::control::reloads::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
 use ringgate_trunk::agent::counts::Drop;
