@@ -12,6 +12,7 @@
 
 mod access;
 mod agents;
+mod asked;
 mod capture;
 mod deny;
 mod denying;
@@ -36,6 +37,7 @@ pub mod plan;
 mod query;
 mod recorder;
 mod reload;
+mod reloads;
 mod runtime;
 mod sessions;
 mod spent;
@@ -76,6 +78,7 @@ use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::signals::Signals;
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_state::SpentFiles;
 use ringgate_worker::handover::{Channel, Facts, Given, LeavingRow};
@@ -84,7 +87,6 @@ use runtime::Runtime;
 use spent::SpentKeeper;
 use view::View;
 use wakes::Events;
-pub use wakes::Signals;
 
 /// What the control plane starts from.
 #[derive(Debug)]

@@ -22,14 +22,13 @@ use std::path::PathBuf;
 
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
-use ringgate_os::{host, process};
+use ringgate_os::process;
 use ringgate_trunk::agent::options::{self, Backend as GuestBackend, Gateway};
 
 use crate::config::hosted::Hosted;
 use crate::config::{self, Allowed, Backend, Fleet, HostConfig, Link};
-use crate::membership::copy::COPY_FILE;
 use crate::membership::leases::LEASES_FILE;
-use crate::membership::{Door, Rules};
+use crate::membership::{COPY_FILE, Door, Rules};
 use handed::Beginning;
 pub use handed::Heirloom;
 pub use member::{Member, Resting, Shown, Status};
@@ -117,14 +116,6 @@ impl Prepared {
         let Some(fleet) = &config.fleet else { return Ok(None) };
         let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
         let agent = &config.agent;
-        let own = || {
-            let name = host::name();
-            Name::new(name).ok_or_else(|| {
-                format!(
-                    "[fleet]: the kernel calls this host {name:?}, which is no name: give `host`"
-                )
-            })
-        };
         let name = Name::new(&agent.name)
             .ok_or_else(|| format!("agent {:?}: no name that the fleet takes", agent.name))?;
         let Update { hosted, taken, gateways, regions, max_gateways, rules } =
@@ -133,7 +124,7 @@ impl Prepared {
             keyspace: fleet.prefix.clone(),
             name,
             region: fleet.region.clone(),
-            host: fleet.host.clone().map_or_else(own, Ok)?,
+            host: fleet.host_name()?,
             instance,
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
             copy: agent.state_dir.join(COPY_FILE),

@@ -7,18 +7,16 @@
 //! `announced` are the game processes that come to this gateway (or to an agent, see
 //! `crate::hosting`) and have it register them.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
-//! who may be in one place only, `copy` is what is known on disk, for a start while etcd is away,
-//! `kept` are the keys of listeners that were known, for a start after a restore. Nothing of this
+//! who may be in one place only, `kept` are the keys of listeners that were known, for a start
+//! after a restore. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
 //! is on the way of a packet.
 
 pub(crate) mod announced;
 mod claims;
-pub(crate) mod copy;
 mod kept;
 mod known;
 pub(crate) mod leases;
 mod merge;
-pub(crate) mod news;
 mod own;
 mod players;
 mod thread;
@@ -28,16 +26,16 @@ use std::path::PathBuf;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::Handed;
+pub use ringgate_fleet::member::COPY_FILE;
+use ringgate_fleet::member::load;
 use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Reach;
 pub use ringgate_fleet::values::joined::Join;
-use ringgate_os::host;
 
 use crate::config::{self, Config};
 use announced::Book;
 pub use announced::{Door, OwnedName, Rules};
-pub use copy::COPY_FILE;
 pub use kept::KEYS_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
@@ -104,7 +102,7 @@ impl Prepared {
         let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
         let settings = Settings::of(fleet, &config.gateway, own)?;
         let prefix = settings.keyspace.truth();
-        let truth = settings.copy.as_ref().map(|path| copy::load(path, &prefix));
+        let truth = settings.copy.as_ref().map(|path| load(path, &prefix));
         let truth = truth.unwrap_or_default();
         let mut reading = Reading::new(&settings, fleet.key.clone(), &truth);
         if let Some(path) = &settings.kept {
@@ -152,13 +150,7 @@ impl Settings {
     }
 
     fn of(fleet: &config::Fleet, gateway: &config::Gateway, uid: u32) -> Result<Self, String> {
-        let own = || {
-            let name = host::name();
-            Name::new(name).ok_or_else(|| {
-                format!("[fleet]: the kernel calls this host {name:?}, which is no name: give `host` and `name`")
-            })
-        };
-        let host = fleet.host.clone().map_or_else(own, Ok)?;
+        let host = fleet.host_name()?;
         let name = fleet.name.clone().unwrap_or_else(|| host.clone());
         let random =
             getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;

@@ -22,6 +22,8 @@ mod agent_two_hosts;
 mod agent_upgrade;
 #[path = "all/bindings.rs"]
 mod bindings;
+#[path = "all/changelog.rs"]
+mod changelog;
 #[path = "all/cli_check.rs"]
 mod cli_check;
 #[path = "all/cli_doctor.rs"]

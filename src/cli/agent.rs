@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_io::{StartError, socket};
-use ringgate_link::announce::ANNOUNCE_SOCKET;
-use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 use ringgate_trunk::agent::options::Options;
 use ringgate_trunk::agent::service::{self, Agent};
 
-use super::config_file::{AGENT, ConfigFile};
+use super::config_file::{AGENT, RoleFile};
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
-use super::run::{CLAIM_AGAIN_AFTER, DEATH_WITHIN, SUCCESSORS_MODE, program, successor};
-use super::{Failure, exit, first};
+use super::run::{
+    DEATH_WITHIN, SUCCESSORS_MODE, open_announce, open_beside, patiently, program, successor,
+};
+use super::{Failure, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
@@ -35,16 +35,9 @@ use ringgate_worker::handover::{self, Channel};
 ///
 /// The file has [agent] and a [[backend]] for each game process.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(super) struct Args {
     #[command(flatten)]
-    config: ConfigFile,
-    /// Only look whether the file is right
-    #[arg(long)]
-    check: bool,
-    /// Print every field of such a file with its meaning
-    #[arg(long, conflicts_with_all = ["file", "config"])]
-    explain: bool,
+    file: RoleFile,
     /// Take over from the agent that runs with this file, with its trunks and its
     /// players; where none runs, start as ever
     #[arg(long)]
@@ -57,14 +50,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    if args.explain {
-        return exit::print(&config::explain_host());
-    }
-    let file = &args.config.or(AGENT);
-    if args.check {
-        HostConfig::load(file)?;
-        return exit::print(&format!("{}: ok\n", file.display()));
-    }
+    let served = args.file.to_serve(AGENT, config::explain_host, HostConfig::load)?;
+    let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
     let read = logging::begin(args.log, || Accepted::load(file), |(it, _)| it.agent.log)?;
     let config = &read.0;
@@ -247,31 +234,8 @@ fn bind_admin(admin: &Admin) -> io::Result<TcpListener> {
 
 /// Opens the socket that successors of root's come to.
 fn open_next(run_dir: &Path) -> Option<(OwnedFd, PathBuf)> {
-    let path = run_dir.join(handover::SOCKET);
-    match socket::link_listener(&path, SUCCESSORS_MODE) {
-        Ok(socket) => Some((socket, path)),
-        Err(why) => {
-            tracing::warn!("`agent --take-over` does not reach this agent: {why}");
-            None
-        }
-    }
-}
-
-/// Tries again while an address is in use: a process that ends has its addresses for a moment.
-fn patiently<T, E>(
-    patience: Duration,
-    is_in_use: impl Fn(&E) -> bool,
-    make: impl Fn() -> Result<T, E>,
-) -> Result<T, E> {
-    let clock = Clock::start();
-    loop {
-        match make() {
-            Err(why) if is_in_use(&why) && clock.now_ns() < patience.as_nanos() as u64 => {
-                clock::sleep(CLAIM_AGAIN_AFTER);
-            }
-            outcome => return outcome,
-        }
-    }
+    let without = "`agent --take-over` does not reach this agent";
+    open_beside(run_dir, handover::SOCKET, SUCCESSORS_MODE, without)
 }
 
 /// What it takes to be in a fleet, where the file has one.
@@ -282,11 +246,10 @@ fn join(config: &HostConfig, incarnation: u64) -> Result<Option<Prepared>, Failu
 
 /// Has game processes register themselves, unless they do already.
 fn with_door(mut prepared: Prepared, run_dir: &Path) -> Prepared {
-    if !prepared.serves_announcements() {
-        match socket::link_listener(&run_dir.join(ANNOUNCE_SOCKET), ANNOUNCE_MODE) {
-            Ok(socket) => prepared.serve_announcements(socket),
-            Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
-        }
+    if !prepared.serves_announcements()
+        && let Some((socket, _)) = open_announce(run_dir)
+    {
+        prepared.serve_announcements(socket);
     }
     prepared
 }
@@ -304,6 +267,3 @@ fn options(config: &HostConfig, accepted: &Accepted, incarnation: u64) -> Option
         incarnation,
     }
 }
-
-/// Whoever reaches the folder may connect; who is a backend is decided by its credentials.
-const ANNOUNCE_MODE: u32 = 0o666;

@@ -1,6 +1,9 @@
 //! Which config file a command is about: the one that is named, or else the one of this host.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use super::{Failure, exit};
+use crate::config::LoadError;
 
 /// A config file, in either of two ways.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,6 +29,40 @@ impl ConfigFile {
 
     fn named(&self) -> Option<PathBuf> {
         self.file.clone().or_else(|| self.config.clone())
+    }
+}
+
+/// The file of a role that has one of its own kind.
+#[derive(Debug, clap::Args)]
+pub(super) struct RoleFile {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Only look whether the file is right
+    #[arg(long)]
+    check: bool,
+    /// Print every field of such a file with its meaning
+    #[arg(long, conflicts_with_all = ["file", "config"])]
+    explain: bool,
+}
+
+impl RoleFile {
+    /// The file to serve by; `None` where it was only to be looked at, which is done.
+    pub(super) fn to_serve<C>(
+        &self,
+        default: &str,
+        explain: impl FnOnce() -> String,
+        load: impl FnOnce(&Path) -> Result<C, LoadError>,
+    ) -> Result<Option<PathBuf>, Failure> {
+        let file = self.config.or(default);
+        if self.explain {
+            exit::print(&explain())?;
+        } else if self.check {
+            load(&file)?;
+            exit::print(&format!("{}: ok\n", file.display()))?;
+        } else {
+            return Ok(Some(file));
+        }
+        Ok(None)
     }
 }
 

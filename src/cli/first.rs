@@ -12,8 +12,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
-use crate::control::Signals;
 use ringgate_os::{owners, process};
+use ringgate_process::signals::Signals;
 
 /// Whether this is such a process.
 pub(super) fn is_this() -> bool {

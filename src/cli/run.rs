@@ -6,7 +6,7 @@ pub(super) mod successor;
 
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = config.admin.as_ref().map(|admin| admin.bind);
     let store = std::env::var("NOTIFY_SOCKET").ok().and_then(|it| Store::connect(&it).ok());
     let mut kept = Kept::sort(stored, &plan, store.as_ref());
-    let ports = claim(&plan, admin, &mut kept, patience).map_err(Failure::failed)?;
+    let claim = || Ports::claim(&plan, admin, &mut kept);
+    let ports = patiently(patience, StartError::is_in_use, claim).map_err(Failure::failed)?;
     make_folders(&config, plan.run_dir.is_some())?;
     let run_dir = config.gateway.run_dir.clone();
     let state = state::open(&config.gateway)?;
@@ -150,18 +151,17 @@ fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
     Ok((config, Some(Joining { prepared, file, known })))
 }
 
-/// Takes the addresses, even if a process that is about to end has them for a moment: its end of
-/// our conversation may be closed before its other sockets are.
-fn claim(
-    plan: &Plan,
-    admin: Option<SocketAddr>,
-    kept: &mut Kept,
+/// Tries again while an address is in use: a process that is about to end has its addresses for a
+/// moment, as its end of our conversation may be closed before its other sockets are.
+pub(super) fn patiently<T, E>(
     patience: Duration,
-) -> Result<Ports, StartError> {
+    is_in_use: impl Fn(&E) -> bool,
+    mut make: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let clock = Clock::start();
     loop {
-        match Ports::claim(plan, admin, kept) {
-            Err(why) if why.is_in_use() && clock.now_ns() < patience.as_nanos() as u64 => {
+        match make() {
+            Err(why) if is_in_use(&why) && clock.now_ns() < patience.as_nanos() as u64 => {
                 clock::sleep(CLAIM_AGAIN_AFTER);
             }
             outcome => return outcome,
@@ -172,7 +172,7 @@ fn claim(
 /// The kernel closes what a dead process had open within this.
 pub(super) const DEATH_WITHIN: Duration = Duration::from_secs(5);
 
-pub(super) const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
+const CLAIM_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 fn serve(control: Control, privileges: &Privileges, plan: Plan) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
@@ -245,26 +245,38 @@ fn open_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
 
 /// Opens the socket that successors come to.
 fn open_next_socket(control: &mut Control, run_dir: &Path) -> Result<(), Failure> {
-    let path = run_dir.join(handover::SOCKET);
-    match socket::link_listener(&path, SUCCESSORS_MODE) {
-        Ok(listener) => control.serve_successors(listener, path).map_err(Failure::failed),
-        Err(why) => {
-            tracing::warn!("`run --take-over` does not reach this daemon: {why}");
-            Ok(())
-        }
+    let without = "`run --take-over` does not reach this daemon";
+    match open_beside(run_dir, handover::SOCKET, SUCCESSORS_MODE, without) {
+        Some((socket, path)) => control.serve_successors(socket, path).map_err(Failure::failed),
+        None => Ok(()),
     }
 }
 
 /// Opens the socket at which game processes register themselves, of a gateway in a fleet.
 fn open_announce_socket(control: &mut Control, run_dir: &Path) {
-    if !control.is_in_fleet() {
-        return;
+    if control.is_in_fleet()
+        && let Some((socket, _)) = open_announce(run_dir)
+    {
+        control.serve_announcements(socket);
     }
-    let path = run_dir.join(ANNOUNCE_SOCKET);
-    match socket::link_listener(&path, ANNOUNCE_MODE) {
-        Ok(listener) => control.serve_announcements(listener),
-        Err(why) => tracing::warn!("game processes cannot register themselves: {why}"),
-    }
+}
+
+/// Opens the socket at which game processes register themselves.
+pub(super) fn open_announce(run_dir: &Path) -> Option<(OwnedFd, PathBuf)> {
+    let without = "game processes cannot register themselves";
+    open_beside(run_dir, ANNOUNCE_SOCKET, ANNOUNCE_MODE, without)
+}
+
+/// Opens a socket in `run_dir` that a process can do without; the log says what is lacking then.
+pub(super) fn open_beside(
+    run_dir: &Path,
+    name: &str,
+    mode: u32,
+    without: &str,
+) -> Option<(OwnedFd, PathBuf)> {
+    let path = run_dir.join(name);
+    let socket = socket::link_listener(&path, mode);
+    Some((socket.inspect_err(|why| tracing::warn!("{without}: {why}")).ok()?, path))
 }
 
 /// Whoever reaches the directory may connect; who is a backend is decided by its credentials.

@@ -5,8 +5,7 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
-use ringgate_fleet::keyspace::Name;
-use ringgate_os::{host, process};
+use ringgate_os::process;
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
@@ -15,10 +14,10 @@ use ringgate_tokens::service::{self, Options};
 use ringgate_tokens::{self as tokens, tls};
 use zeroize::Zeroizing;
 
-use super::config_file::{ConfigFile, TOKENS};
+use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
 use super::privileges::{self, Privileges};
-use super::{Failure, exit, signal};
+use super::{Failure, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
 use crate::confine::Calls;
@@ -30,26 +29,14 @@ use state::State;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
-    config: ConfigFile,
-    /// Only look whether the file is right
-    #[arg(long)]
-    check: bool,
-    /// Print every field of such a file with its meaning
-    #[arg(long, conflicts_with_all = ["file", "config"])]
-    explain: bool,
+    file: RoleFile,
     #[command(flatten)]
     log: LogArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    if args.explain {
-        return exit::print(&config::explain_tokens());
-    }
-    let file = &args.config.or(TOKENS);
-    if args.check {
-        TokensConfig::load(file)?;
-        return exit::print(&format!("{}: ok\n", file.display()));
-    }
+    let served = args.file.to_serve(TOKENS, config::explain_tokens, TokensConfig::load)?;
+    let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
     let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
     let of = &config.tokens;
@@ -92,10 +79,7 @@ fn folders(config: &TokensConfig, file: &Path) -> Vec<PathBuf> {
 
 fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failure> {
     let TokensConfig { fleet, tokens, callers } = config;
-    let host = match &fleet.host {
-        Some(host) => host.clone(),
-        None => kernel_name()?,
-    };
+    let host = fleet.host_name().map_err(Failure::bad_input)?;
     let name = fleet.name.clone().unwrap_or_else(|| host.clone());
     let etcd = fleet.options();
     let key = fleet.key.ok_or_else(|| Failure::bad_input("fleet.key: found nothing"))?;
@@ -120,15 +104,6 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
         memory_bytes: tokens.memory,
         drain: tokens.drain_timeout,
         disk: state.map(|it| Box::new(it) as Box<dyn Disk>),
-    })
-}
-
-fn kernel_name() -> Result<Name, Failure> {
-    let name = host::name();
-    Name::new(name).ok_or_else(|| {
-        Failure::bad_input(format_args!(
-            "this host is called {name:?}: give [fleet] a host and a name"
-        ))
     })
 }
 

@@ -21,6 +21,7 @@ use ringgate_core::secret::SharedKey;
 use ringgate_fleet::etcd::{Credentials, Endpoint, Options, TlsFiles};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
+use ringgate_os::host;
 
 declare! {
     /// The fleet that a gateway is in.
@@ -114,6 +115,14 @@ impl Word for WhenAway {
 }
 
 impl Fleet {
+    /// The host, as the file or the kernel calls it. The error is one sentence.
+    pub fn host_name(&self) -> Result<Name, String> {
+        self.host.clone().or_else(|| Name::new(host::name())).ok_or_else(|| {
+            let name = host::name();
+            format!("[fleet]: the kernel calls this host {name:?}, which is no name: give `host` and `name`")
+        })
+    }
+
     /// The files that names of hosts are resolved by, where an endpoint has a name.
     pub fn resolver_files(&self) -> &'static [&'static str] {
         let is_name = |endpoint: &Endpoint| endpoint.host.parse::<IpAddr>().is_err();

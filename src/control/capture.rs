@@ -17,12 +17,12 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::access::Visitor;
-use super::http::{AdminState, Command, note};
+use super::http::{AdminState, Command};
 use super::query::{Query, wrong};
 use super::sessions::answer;
 use super::streaming::{Then, stream};
 use super::view::View;
-use super::web::{Refusal, Reply, Visit};
+use super::web::{Refusal, Reply, Visit, note};
 use file::File;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;

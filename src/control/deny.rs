@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::access::Visitor;
 use super::denying::{Changed, Wish};
-use super::http::{AdminState, Command, as_json, note};
+use super::http::{AdminState, Command};
 use super::query::{Query, wrong};
 use super::sessions::answer;
 use super::status::SCHEMA;
-use super::web::{Refusal, Reply, Visit};
+use super::web::{Refusal, Reply, Visit, as_json, note};
 use crate::config::values::number;
 use ringgate_os::{clock, utc};
 use ringgate_state::{Counts, DenyList, Rule, Whom};

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::http::Draining;
+use super::asked::Draining;
 use super::view::Drain;
 use super::{ControlLoop, NS_PER_MS};
 use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::asked::Upgraded;
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
 use crate::membership;
@@ -44,7 +45,7 @@ use ringgate_worker::{Fleet, Frozen, Gift, PartOfRest};
 
 pub(super) use copying::{filled, note_heard};
 pub(super) use entrance::{next_successor, serve};
-pub(super) use outcome::{Asked, HandedOver, Outcome};
+pub(super) use outcome::Asked;
 pub(super) use recorded::hear_recorded;
 
 /// How the daemon was started, to start the next one.
@@ -69,7 +70,7 @@ pub(super) struct Prepared {
 
 impl ControlLoop {
     /// Starts the next release, and has it take over.
-    pub(super) fn upgrade(&mut self, fleet: &Fleet, reply: Option<oneshot::Sender<Outcome>>) {
+    pub(super) fn upgrade(&mut self, fleet: &Fleet, reply: Option<oneshot::Sender<Upgraded>>) {
         let mut asked = Asked { child: None, reply };
         if let Err(why) = self.may_hand_over() {
             return asked.fail(&why);

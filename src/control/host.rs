@@ -19,18 +19,16 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::http::request::Parts;
-use serde_json::json;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 
 use super::access::{Right, Visitor};
+use super::asked::{self, Draining, Obeys, Upgraded};
 use super::fresh::{self, Rounds};
-use super::http::{JSON, as_json};
-use super::query::{Query, wrong};
-use super::view::Reloads;
-use super::web::{self, For, Page, Pages, Reply, Site, Visit, typed, verdict};
-use super::{LAST_ANSWERS, Signals, access, door, listening, metrics};
+use super::reloads::{Outcome, Reloads};
+use super::web::{self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, typed, verdict};
+use super::{LAST_ANSWERS, access, door, listening, metrics};
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
 use crate::hosting::{Member, Prepared};
@@ -40,6 +38,7 @@ use reload::Live;
 use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 use ringgate_os::{process, wiping};
+use ringgate_process::signals::{Signals, Told};
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::text::put;
 use ringgate_trunk::agent::service::Agent;
@@ -234,7 +233,7 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
     } else {
         notifier.ready();
     }
-    let mut told_to_end = None;
+    let mut is_told_to_end = false;
     let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
     let mut settles = tokio::time::interval(SETTLE_EVERY);
     loop {
@@ -247,19 +246,15 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
                     break;
                 }
             }
-            signal = signals.next() => match signal {
-                kind if kind == SignalKind::hangup() => {
-                    tracing::info!(event = "asked", what = "reload", by = "SIGHUP", "told to reload");
-                    tokio::spawn(reload::run(Arc::clone(shared), false));
-                }
-                kind if kind == SignalKind::user_defined2() => {
-                    tracing::info!(event = "asked", what = "upgrade", by = "SIGUSR2", "told to hand over to the next release");
+            told = signals.told() => match told {
+                Told::Reload => drop(tokio::spawn(reload::run(Arc::clone(shared), false))),
+                Told::Upgrade => {
                     let shared = Arc::clone(shared);
                     tokio::spawn(async move { handing::hand_over(&shared, None).await });
                 }
-                kind => {
+                Told::End => {
                     // The first one drains, the second one ends it.
-                    if told_to_end.replace(kind).is_some() || shared.is_handed_over() {
+                    if std::mem::replace(&mut is_told_to_end, true) || shared.is_handed_over() {
                         break;
                     }
                     shared.drain_by_signal();
@@ -269,7 +264,8 @@ async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> i
     }
     if shared.is_handed_over() {
         // It was told so when it had nothing to end any more.
-        shared.pass_on(told_to_end.map(|it| it.as_raw_value()).as_slice());
+        let numbers = is_told_to_end.then(|| SignalKind::terminate().as_raw_value());
+        shared.pass_on(numbers.as_slice());
         notifier.handed_over(shared.handed_to.load(Ordering::Relaxed));
         return Ok(());
     }
@@ -287,17 +283,16 @@ const SETTLE_EVERY: Duration = Duration::from_millis(500);
 
 impl Site for Arc<Shared> {
     fn pages() -> Vec<Page<Self>> {
-        vec![
+        let mut pages = vec![
             Page::new("/healthz", For::Everybody, healthz),
             Page::new("/readyz", For::Everybody, readyz),
             Page::new("/status", For::Everybody, show_status),
             Page::new("/metrics", For::Everybody, show_metrics),
-            Page::new("/reload", For::Changing, reload::answer),
-            Page::new("/drain", For::Changing, draining::drain),
-            Page::new("/undrain", For::Changing, draining::undrain),
-            Page::new("/fleet/confirm", For::Changing, confirm),
-            Page::new("/upgrade", For::Changing, handing::upgrade),
-        ]
+            Page::new("/drain", For::Changing, asked::drain),
+            Page::new("/undrain", For::Changing, asked::undrain),
+        ];
+        pages.extend(asked::pages());
+        pages
     }
 
     fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
@@ -338,7 +333,7 @@ async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     } else if view.up() == 0 {
         "no gateway is connected"
     } else {
-        let detail = shared.fleet.get().map(|it| pages::detail(&it.status())).unwrap_or_default();
+        let detail = shared.fleet.get().map(|it| it.status().member.troubles()).unwrap_or_default();
         return verdict(Ok(()), &detail);
     };
     verdict(Err(why.to_owned()), "")
@@ -356,12 +351,26 @@ async fn show_metrics(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     Ok(typed(StatusCode::OK, metrics::CONTENT_TYPE, page))
 }
 
-/// `POST /fleet/confirm?doubt=NUMBER`, as at a gateway.
-async fn confirm(Visit { site: shared, uri, .. }: Visit<Arc<Shared>>) -> Reply {
-    let doubt = Query::of(&uri, &["doubt"])?.read("doubt", "a number", |it| it.parse().ok())?;
-    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
-    let confirmed = shared.fleet.get().is_some_and(|member| member.confirm(doubt));
-    Ok(as_json(StatusCode::OK, &json!({ "schema": 1, "confirmed": confirmed })))
+impl Obeys for Arc<Shared> {
+    async fn drain(&self, deadline: Option<Duration>) -> Result<Draining, Refusal> {
+        Ok(self.begin_drain(deadline))
+    }
+
+    async fn undrain(&self) -> Result<Result<bool, &'static str>, Refusal> {
+        Ok(self.end_drain())
+    }
+
+    async fn reload(&self, is_dry: bool) -> Result<Outcome, Refusal> {
+        Ok(reload::run(Self::clone(self), is_dry).await)
+    }
+
+    async fn upgrade(&self) -> Result<Upgraded, Refusal> {
+        Ok(handing::hand_over(self, None).await)
+    }
+
+    async fn confirm(&self, doubt: u64) -> Result<bool, Refusal> {
+        Ok(self.fleet.get().is_some_and(|member| member.confirm(doubt)))
+    }
 }
 
 impl Shared {

@@ -12,14 +12,15 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use super::access::{self, Right, Visitor};
+use super::asked::{self, Draining, Obeys, Upgraded};
 use super::denying::{Changed, Wish};
 use super::fresh::{self, Rounds};
 use super::query::Query;
-use super::reload::Outcome;
+use super::reloads::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
 use super::web::{
-    self, For, Page, Pages, Refusal, Reply, Response, Site, Visit, text, typed, verdict,
+    self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, as_json, note, typed, verdict,
 };
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
@@ -64,7 +65,7 @@ pub(super) enum Command {
     /// Read the config again, or only say what that would do.
     Reload { is_dry: bool, reply: oneshot::Sender<Outcome> },
     /// Start the next release and hand over to it.
-    Upgrade(oneshot::Sender<handover::Outcome>),
+    Upgrade(oneshot::Sender<Upgraded>),
     /// A successor has come by itself.
     Successor(Channel),
     /// A successor has prepared, and compared itself with that layout: what goes along with the
@@ -74,13 +75,6 @@ pub(super) enum Command {
     HandOver(Box<handover::Prepared>),
     /// A successor has not.
     HandOverEnded,
-}
-
-/// The drain that is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Draining {
-    pub(super) sessions: u64,
-    pub(super) left_ms: u64,
 }
 
 /// What requests are answered from.
@@ -101,7 +95,7 @@ pub(super) struct AdminState {
 
 impl Site for AdminState {
     fn pages() -> Vec<Page<Self>> {
-        vec![
+        let mut pages = vec![
             Page::new("/", For::Everybody, page::show),
             Page::new("/metrics", For::Everybody, show_metrics),
             Page::new("/healthz", For::Everybody, healthz),
@@ -116,10 +110,9 @@ impl Site for AdminState {
             Page::new("/kick", For::Changing, sessions::kick),
             Page::new("/deny", For::Changing, deny::deny),
             Page::new("/allow", For::Changing, deny::allow),
-            Page::new("/reload", For::Changing, reload),
-            Page::new("/upgrade", For::Changing, upgrade),
-            Page::new("/fleet/confirm", For::Changing, membership::confirm),
-        ]
+        ];
+        pages.extend(asked::pages());
+        pages
     }
 
     fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
@@ -168,18 +161,12 @@ async fn show_metrics(visit: Visit<AdminState>) -> Reply {
 }
 
 async fn drain(visit: Visit<AdminState>) -> Reply {
-    let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["backend", "deadline_ms"])?;
-    let deadline = query.read("deadline_ms", "milliseconds, at most a day", |text| {
-        text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
-    })?;
+    let query = Query::of(&visit.uri, &["backend", "deadline_ms"])?;
+    let deadline = asked::deadline(&query)?;
     let Some(name) = query.text("backend") else {
-        note(visitor, "drain");
-        let drain = |reply| Command::Drain { deadline, reply };
-        let Draining { sessions, left_ms } = state.ask(drain).await?;
-        let answer = json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
-        return Ok(as_json(StatusCode::OK, &answer));
+        return asked::drain_until(&visit, deadline).await;
     };
+    let Visit { site: state, visitor, .. } = &visit;
     let backend = sessions::backend_named(state, name)?;
     note(visitor, &format!("drain of backend {name}"));
     let drain = |reply| Command::DrainBackend { backend, drained: true, deadline, reply };
@@ -191,18 +178,9 @@ async fn drain(visit: Visit<AdminState>) -> Reply {
 }
 
 async fn undrain(visit: Visit<AdminState>) -> Reply {
-    let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["backend"])?;
-    let Some(name) = query.text("backend") else {
-        note(visitor, "undrain");
-        return Ok(match state.ask(Command::Undrain).await? {
-            Ok(was_draining) => as_json(
-                StatusCode::OK,
-                &json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining }),
-            ),
-            Err(why) => text(StatusCode::CONFLICT, format!("{why}\n")),
-        });
-    };
+    let query = Query::of(&visit.uri, &["backend"])?;
+    let Some(name) = query.text("backend") else { return asked::undrain(visit).await };
+    let Visit { site: state, visitor, .. } = &visit;
     let backend = sessions::backend_named(state, name)?;
     note(visitor, &format!("undrain of backend {name}"));
     let undrain = |reply| Command::DrainBackend { backend, drained: false, deadline: None, reply };
@@ -211,46 +189,26 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
     Ok(as_json(StatusCode::OK, &answer))
 }
 
-async fn reload(visit: Visit<AdminState>) -> Reply {
-    let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["dry_run"])?;
-    let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
-    note(visitor, if is_dry { "dry run of a reload" } else { "reload" });
-    Ok(match state.ask(|reply| Command::Reload { is_dry, reply }).await? {
-        Ok(changes) => as_json(
-            StatusCode::OK,
-            &json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes }),
-        ),
-        Err(mistakes) => {
-            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
-            as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
-        }
-    })
-}
-
-/// Only through the control socket: a token that a page may change things with should start no
-/// program.
-async fn upgrade(Visit { site: state, visitor, .. }: Visit<AdminState>) -> Reply {
-    if !matches!(visitor, Visitor::Unix { .. }) {
-        let why = "an upgrade is asked for through the control socket\n";
-        return Err((StatusCode::FORBIDDEN, why.to_owned()));
+impl Obeys for AdminState {
+    async fn drain(&self, deadline: Option<Duration>) -> Result<Draining, Refusal> {
+        self.ask(|reply| Command::Drain { deadline, reply }).await
     }
-    note(&visitor, "upgrade");
-    Ok(match state.ask(Command::Upgrade).await? {
-        Ok(handover::HandedOver { pid, pause_us }) => as_json(
-            StatusCode::OK,
-            &json!({ "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }),
-        ),
-        Err(why) => {
-            let answer = json!({ "schema": SCHEMA, "upgraded": false, "why": why });
-            as_json(StatusCode::CONFLICT, &answer)
-        }
-    })
-}
 
-/// Who asks for what goes into the log before it is done.
-pub(super) fn note(visitor: &Visitor, what: &str) {
-    tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
+    async fn undrain(&self) -> Result<Result<bool, &'static str>, Refusal> {
+        self.ask(Command::Undrain).await
+    }
+
+    async fn reload(&self, is_dry: bool) -> Result<Outcome, Refusal> {
+        self.ask(|reply| Command::Reload { is_dry, reply }).await
+    }
+
+    async fn upgrade(&self) -> Result<Upgraded, Refusal> {
+        self.ask(Command::Upgrade).await
+    }
+
+    async fn confirm(&self, doubt: u64) -> Result<bool, Refusal> {
+        self.ask(|reply| Command::ConfirmFleet { doubt, reply }).await
+    }
 }
 
 impl AdminState {
@@ -298,12 +256,3 @@ impl AdminState {
         answer.await.map_err(|_| stopping())
     }
 }
-
-pub(super) fn as_json(status: StatusCode, answer: &serde_json::Value) -> Response {
-    typed(status, JSON, format!("{answer}\n"))
-}
-
-/// A drain is over after a day at the most.
-pub(super) const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
-
-pub(super) const JSON: &str = "application/json";

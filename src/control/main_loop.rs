@@ -18,14 +18,15 @@ use super::handover::{Program, address_of};
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::Membership;
-use super::reload::{self, Next, Outcome};
+use super::reload::{self, Next};
+use super::reloads::{Outcome, sentences};
 use super::view::View;
 use super::wakes::{Event, Events};
 use super::{End, Inherited, health};
-use crate::config::{Config, LoadError};
+use crate::config::Config;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
-use ringgate_os::clock;
 use ringgate_os::stored::Store;
+use ringgate_process::signals::Told;
 use ringgate_process::systemd::Notifier;
 use ringgate_worker::handover::Channel;
 use ringgate_worker::{Fleet, Opened};
@@ -113,27 +114,10 @@ impl ControlLoop {
                     }
                 }
                 Event::Command(command) => self.obey_in_time(fleet, command),
-                Event::Upgrade => {
-                    tracing::info!(
-                        event = "asked",
-                        what = "upgrade",
-                        by = "SIGUSR2",
-                        "told to hand over to the next release"
-                    );
-                    self.upgrade(fleet, None);
-                }
-                Event::Reload => {
-                    tracing::info!(
-                        event = "asked",
-                        what = "reload",
-                        by = "SIGHUP",
-                        "told to reload"
-                    );
-                    self.reload_in_time(fleet);
-                }
-                Event::Terminate => {
+                Event::Told(Told::Upgrade) => self.upgrade(fleet, None),
+                Event::Told(Told::Reload) => self.reload_in_time(fleet),
+                Event::Told(Told::End) => {
                     self.terms += 1;
-                    tracing::info!(event = "asked", what = "drain", by = "a signal", "told to end");
                     self.drain(fleet, None);
                 }
                 Event::Fleet => self.hear_fleet_in_time(fleet),
@@ -258,30 +242,11 @@ impl ControlLoop {
         let outcome = self.try_reload(fleet);
         self.notifier.ready();
         let mut live = self.view.live();
-        live.reloads.last_refused = outcome.is_err();
-        match &outcome {
-            Ok(changes) => {
-                live.setup = Arc::clone(&self.setup);
-                live.admin = self.config.admin.clone().map(Arc::new);
-                live.reloads.done += 1;
-                live.reloads.config_unix_s = clock::unix_seconds();
-                tracing::info!(
-                    event = "reload",
-                    changes = changes.join("; "),
-                    "the config was read again"
-                );
-            }
-            Err(mistakes) => {
-                live.reloads.refused += 1;
-                for mistake in mistakes {
-                    tracing::error!(
-                        event = "reload_refused",
-                        mistake,
-                        "the config was not changed: {mistake}"
-                    );
-                }
-            }
+        if outcome.is_ok() {
+            live.setup = Arc::clone(&self.setup);
+            live.admin = self.config.admin.clone().map(Arc::new);
         }
+        live.reloads.note(&outcome);
         outcome
     }
 
@@ -346,10 +311,6 @@ impl ControlLoop {
 
 fn answer<T>(reply: oneshot::Sender<T>, with: T) {
     drop(reply.send(with));
-}
-
-fn sentences(error: &LoadError) -> Vec<String> {
-    error.to_string().lines().map(str::to_owned).collect()
 }
 
 /// The first signal drains, the second stops.

@@ -7,32 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::json;
 use tokio::sync::watch;
 
 use super::agents::entrances;
-use super::http::{AdminState, Command, as_json, note};
-use super::query::{Query, wrong};
 use super::reload::{self, Next};
-use super::status::SCHEMA;
 use super::view::{Snapshot, is_closed, is_up};
-use super::web::{Reply, Visit};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::{self, Config, Link, Protocol, WhenAway};
 use crate::membership::{
     Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Rules, Shelf,
     Status, merged,
 };
-use ringgate_fleet::mirror;
 use ringgate_fleet::values::gateway::SHUT_MAX;
 use ringgate_gate::{
     Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup, TokenReuse,
 };
 use ringgate_os::process;
 use ringgate_os::publishing::{self, Roll};
-use ringgate_report::text::put;
 use ringgate_worker::Fleet;
 
 /// What the control thread knows of its fleet.
@@ -461,7 +453,7 @@ impl ControlLoop {
         let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) else {
             return false;
         };
-        let stands = member.status().mirror.doubt.is_some_and(|(number, _)| number == doubt);
+        let stands = doubt != 0 && member.status().member.doubt() == doubt;
         if stands {
             member.order(Order::Confirm(doubt));
         }
@@ -566,23 +558,20 @@ struct RefusedStatus<'a> {
 
 impl<'a> FleetStatus<'a> {
     pub(super) fn of(shown: &'a FleetShown) -> Self {
-        let status = &shown.status;
-        let away_ms = status.away_since_ms.map_or(0, |since| status.now_ms.saturating_sub(since));
-        let doubt = status.mirror.doubt.as_ref();
+        let (status, member) = (&shown.status, &shown.status.member);
+        let doubt = member.mirror.doubt.as_ref();
         let refused = |it: &'a Refused| RefusedStatus { backend: &it.backend, why: it.why };
-        let lease_error = status.lease_error.as_deref().filter(|_| !status.is_registered);
-        let mirror_error = status.mirror.last_error.as_deref();
         Self {
-            name: &status.name,
+            name: &member.name,
             region: &status.region,
             host: &status.host,
-            current: status.away_since_ms.is_none(),
-            away_s: away_ms / 1000,
-            registered: status.is_registered,
-            last_error: mirror_error.filter(|_| status.away_since_ms.is_some()).or(lease_error),
+            current: member.is_current(),
+            away_s: member.away_s().unwrap_or_default(),
+            registered: member.is_registered,
+            last_error: member.last_error(),
             doubt: doubt.map(|(number, why)| DoubtStatus { number: *number, why: why.to_string() }),
-            revision: status.revision,
-            keys: status.keys,
+            revision: member.known.revision,
+            keys: member.keys,
             gateways: shown.gateways,
             bans: shown.bans,
             unreadable: shown.unreadable,
@@ -595,49 +584,10 @@ impl<'a> FleetStatus<'a> {
     }
 }
 
-/// What etcd cannot hold, or this process.
-pub(super) fn put_limits(lines: &mut String, mirror: &mirror::Status, lacks_space: bool) {
-    if lacks_space {
-        lines.push_str("fleet: etcd takes no writes, it has no space left\n");
-    }
-    let left_out = mirror.bans_left_out;
-    if left_out > 0 {
-        put(lines, format_args!("fleet: {left_out} bans are not obeyed, there are too many\n"));
-    }
-}
-
 /// What `/readyz` says of the fleet, either way: a gateway serves on without it.
 pub(super) fn detail(snapshot: &Snapshot<'_>) -> String {
-    let Some(fleet) = &snapshot.live.fleet else { return String::new() };
-    let status = &fleet.status;
-    let mut lines = String::new();
-    if let Some(since_ms) = status.away_since_ms {
-        let away_s = status.now_ms.saturating_sub(since_ms) / 1000;
-        put(
-            &mut lines,
-            format_args!("fleet: what is known may be {away_s} s old; serving on with it\n"),
-        );
-    }
-    if let Some((number, why)) = &status.mirror.doubt {
-        put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
-    }
-    put_limits(&mut lines, &status.mirror, status.lacks_space);
-    if !status.is_registered {
-        put(&mut lines, format_args!("fleet: not registered\n"));
-    }
-    lines
-}
-
-/// `POST /fleet/confirm?doubt=NUMBER`.
-pub(super) async fn confirm(visit: Visit<AdminState>) -> Reply {
-    let Visit { site: state, visitor, uri } = &visit;
-    let query = Query::of(uri, &["doubt"])?;
-    let doubt = query.read("doubt", "a number", |text| text.parse().ok())?;
-    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
-    note(visitor, &format!("confirmation of doubt {doubt}"));
-    let confirmed = state.ask(|reply| Command::ConfirmFleet { doubt, reply }).await?;
-    let answer = json!({ "schema": SCHEMA, "confirmed": confirmed });
-    Ok(as_json(StatusCode::OK, &answer))
+    let fleet = snapshot.live.fleet.as_ref();
+    fleet.map(|fleet| fleet.status.member.troubles()).unwrap_or_default()
 }
 
 const AGAIN_AFTER_NS: u64 = 1000 * NS_PER_MS;

@@ -14,7 +14,8 @@ mod traffic;
 pub(super) use text::CONTENT_TYPE;
 
 use super::latency::{BOUNDS_NS, QUANTILES};
-use super::view::{Reloads, Snapshot, is_up};
+use super::reloads::Reloads;
+use super::view::{Snapshot, is_up};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;

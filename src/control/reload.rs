@@ -27,9 +27,6 @@ use fields::{differing, of_listeners};
 use listeners::{Fate, fates};
 pub(super) use listeners::{Known, made_with};
 
-/// What came of it: what has changed, or why nothing did, a sentence each.
-pub(super) type Outcome = Result<Vec<String>, Vec<String>>;
-
 /// What follows from a config that was read again.
 #[derive(Debug)]
 pub(super) struct Next {

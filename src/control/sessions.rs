@@ -11,11 +11,11 @@ use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 
-use super::http::{AdminState, Command, as_json, note};
+use super::http::{AdminState, Command};
 use super::query::{Query, wrong};
 use super::status::SCHEMA;
 use super::view::Snapshot;
-use super::web::{Refusal, Reply, Visit};
+use super::web::{Refusal, Reply, Visit, as_json, note};
 use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
 
 #[derive(Serialize)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::denying::Shown;
 use super::membership::FleetShown;
+use super::reloads::Reloads;
 use super::spent::WhyNotKept;
-use super::view::{Facts, Live, Reloads, Snapshot};
+use super::view::{Facts, Live, Snapshot};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
 use ringgate_core::proto::replay::Policy;

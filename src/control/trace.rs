@@ -16,13 +16,13 @@ use hyper::StatusCode;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::http::{AdminState, Command, note};
+use super::http::{AdminState, Command};
 use super::query::{Query, wrong};
 use super::sessions::answer;
 use super::status::SCHEMA;
 use super::streaming::{Then, stream};
 use super::view::View;
-use super::web::{Refusal, Reply, Visit};
+use super::web::{Refusal, Reply, Visit, note};
 use lines::Lines;
 use ringgate_core::drops::DropCounts;
 use ringgate_gate::{Record, Trace, Wanted, Watched};

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
+use super::reloads::Reloads;
 use super::spent::WhyNotKept;
 use crate::config::Admin;
 use ringgate_core::netcode::destination::Join;
@@ -93,16 +94,6 @@ pub(super) struct Drain {
     pub(super) since_ns: u64,
     /// When those who are still there are disconnected.
     pub(super) until_ns: u64,
-}
-
-/// How reading the config again has gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reloads {
-    pub(super) done: u64,
-    pub(super) refused: u64,
-    pub(super) last_refused: bool,
-    /// When the running config was read.
-    pub(super) config_unix_s: u64,
 }
 
 /// Everything at one moment.

@@ -174,6 +174,18 @@ pub(super) fn typed(
     response
 }
 
+/// An answer in JSON.
+pub(super) fn as_json(status: StatusCode, answer: &serde_json::Value) -> Response {
+    typed(status, JSON, format!("{answer}\n"))
+}
+
+/// Who asks for what goes into the log before it is done.
+pub(super) fn note(visitor: &Visitor, what: &str) {
+    tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
+}
+
+pub(super) const JSON: &str = "application/json";
+
 /// What an answer consists of behind its head.
 pub(super) enum Body {
     Whole(Bytes),

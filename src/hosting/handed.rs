@@ -12,6 +12,7 @@ use std::os::fd::OwnedFd;
 use ringgate_fleet::copy;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Handed;
+use ringgate_fleet::member;
 use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::values::Reach;
 use ringgate_link::announce::Standing;
@@ -25,7 +26,6 @@ use super::Settings;
 use super::wellness::{HandedWellness, Watched};
 use crate::config::hosted::Hosted;
 use crate::membership::announced::{self, Book, Door, Seated};
-use crate::membership::copy as copies;
 use crate::membership::leases;
 
 /// What a member begins with: nothing but its files, or all that another process had.
@@ -148,8 +148,8 @@ impl Beginning {
         Self {
             started_s: clock::unix_seconds(),
             // What stands under the leases of the last start is this one's.
-            registration: Handed { former: left.leases, ..Handed::default() },
-            truth: copies::load(&settings.copy, &settings.keyspace.gateways()),
+            registration: Handed::of_leases(left.leases),
+            truth: member::load(&settings.copy, &settings.keyspace.gateways()),
             book,
             watched: hosted.into_iter().map(Watched::new).collect(),
             chosen: BTreeMap::new(),

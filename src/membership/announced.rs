@@ -9,6 +9,7 @@
 
 mod door;
 mod handed;
+mod registry;
 mod rights;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +24,9 @@ use ringgate_gate::Credentials;
 use ringgate_link::announce::{Announced, Standing, State};
 
 pub use door::Door;
-pub(crate) use door::{Seated, serve};
+pub(crate) use door::Seated;
 pub(crate) use handed::Handed;
+pub(crate) use registry::Registry;
 pub(crate) use rights::Refusal;
 use rights::Rights;
 pub use rights::{OwnedName, Rules};

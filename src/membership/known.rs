@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::mirror::{Change, Reads, Truth};
+use ringgate_fleet::mirror::{Change, Truth};
 use ringgate_fleet::values::{self, Ban, Reach, State, Stored};
 use ringgate_gate::{Intake, Prefix};
 use ringgate_state::{DenyList, Rule, Whom};
@@ -76,7 +76,7 @@ pub(super) struct Reading {
     deny_list_until_s: u64,
     unreadable: BTreeSet<Bytes>,
     next_s: u64,
-    /// Somebody has changed what stands at our own key.
+    /// Another process's value stands at our own key.
     is_own_in_doubt: bool,
     /// Something has become otherwise with a backend.
     has_backends: bool,
@@ -164,11 +164,6 @@ impl Reading {
         (self.heard, self.denied) = (revision, revision);
     }
 
-    /// What a mirror reads values with.
-    pub(super) fn reads(&self) -> Reads {
-        Reads::new(self.fleet_key.clone())
-    }
-
     /// The fleet's key, where there is one.
     pub(super) fn fleet_key(&self) -> MaybeKey {
         self.fleet_key.clone()
@@ -177,11 +172,6 @@ impl Reading {
     /// Whether our own registration has to be looked at; asked once.
     pub(super) const fn take_own_doubt(&mut self) -> bool {
         std::mem::replace(&mut self.is_own_in_doubt, false)
-    }
-
-    /// Where our own registration stands.
-    pub(super) const fn own_key(&self) -> &Bytes {
-        &self.own.0
     }
 
     fn take(&mut self, key: &Bytes, value: Option<&[u8]>) {
@@ -245,7 +235,6 @@ impl Reading {
         value: Option<&[u8]>,
     ) -> Result<(), String> {
         let is_own = *key == self.own.0;
-        self.is_own_in_doubt |= is_own && value.is_none();
         let Some(value) = value else {
             self.gateways.remove(name.as_str());
             return Ok(());

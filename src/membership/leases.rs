@@ -28,11 +28,42 @@ pub(crate) struct Left {
 impl Left {
     /// Whether `written` will do for now: names come and go by the moment, and are written once in
     /// a while.
-    pub(crate) fn is_in(&self, written: &Self, age_ms: u64) -> bool {
+    fn is_in(&self, written: &Self, age_ms: u64) -> bool {
         let Self { leases, instances, owned } = self;
         *leases == written.leases
             && *instances == written.instances
             && (*owned == written.owned || age_ms < OWNED_EVERY_MS)
+    }
+}
+
+/// The file, as it was written last.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    path: Option<PathBuf>,
+    written: Left,
+    at_ms: u64,
+}
+
+impl Leases {
+    /// Nothing is written yet; nothing ever where there is no `path`.
+    pub(crate) fn new(path: Option<PathBuf>) -> Self {
+        Self { path, written: Left::default(), at_ms: 0 }
+    }
+
+    /// Writes this, where it is news. What could not be written is tried again with the next of
+    /// them: it matters to a start within the lease's time alone.
+    pub(crate) async fn keep(&mut self, left: Left, now_ms: u64) {
+        let Some(path) = self.path.clone() else { return };
+        if left.is_in(&self.written, now_ms - self.at_ms) {
+            return;
+        }
+        (self.written, self.at_ms) = (left.clone(), now_ms);
+        if !save(path, left).await {
+            tracing::warn!(
+                event = "fleet_leases_not_written",
+                "cannot write to state_dir: a process that is started again at once will wait for the end of this one's lease"
+            );
+        }
     }
 }
 
@@ -59,7 +90,7 @@ pub(crate) fn load(path: &Path) -> Left {
 }
 
 /// Writes the file anew. Whether that could be done.
-pub(crate) async fn save(path: PathBuf, left: Left) -> bool {
+async fn save(path: PathBuf, left: Left) -> bool {
     let saved = tokio::task::spawn_blocking(move || write(&path, &left)).await;
     saved.is_ok_and(|written| written.is_ok())
 }

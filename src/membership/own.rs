@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use ringgate_fleet::member::{self, Doubted};
 use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener, SHUT_MAX};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
 
@@ -24,10 +25,6 @@ pub struct Facts {
     pub is_draining: bool,
     /// When the gateway started, in seconds since 1970.
     pub started_unix_s: u64,
-    /// The number of what the mirror holds back; 0 for nothing.
-    pub doubt: u64,
-    /// What that is about.
-    pub held: Vec<String>,
     /// The revision up to which every worker knows of backends.
     pub heard: i64,
     /// The revision up to which every worker denies whom the fleet denies.
@@ -68,39 +65,23 @@ pub struct FrontRow {
     pub tags: bool,
 }
 
-/// Says when to write.
-#[derive(Debug, Default)]
-pub(super) struct Pace {
-    written: Option<(Facts, u64)>,
-}
-
-impl Pace {
-    /// Whether what is written now would be another thing, or an old one.
-    pub(super) fn is_due(&self, facts: &Facts, now_ms: u64) -> bool {
-        let Some((written, at_ms)) = &self.written else { return true };
-        let age_ms = now_ms.saturating_sub(*at_ms);
-        let same = Facts { sessions: written.sessions, denied: written.denied, ..facts.clone() };
+impl member::Facts for Facts {
+    fn is_news(&self, written: &Self, age_ms: u64) -> bool {
+        let same = Self { sessions: written.sessions, denied: written.denied, ..self.clone() };
         if same != *written {
             return true;
         }
-        if facts.denied != written.denied && age_ms >= DENIED_EVERY_MS {
+        if self.denied != written.denied && age_ms >= DENIED_EVERY_MS {
             return true;
         }
-        let differ = facts.sessions.abs_diff(written.sessions);
-        let is_much = differ > 0 && differ >= (facts.capacity / HYSTERESIS).max(1);
-        age_ms >= AGE_MS_MAX
-            || (differ > 0 && age_ms >= SESSIONS_EVERY_MS)
-            || (is_much && age_ms >= SESSIONS_MUCH_EVERY_MS)
-    }
-
-    /// It is written now.
-    pub(super) fn wrote(&mut self, facts: &Facts, now_ms: u64) {
-        self.written = Some((facts.clone(), now_ms));
+        let differ = self.sessions.abs_diff(written.sessions);
+        let is_much = differ > 0 && differ >= (self.capacity / HYSTERESIS).max(1);
+        (differ > 0 && age_ms >= SESSIONS_EVERY_MS) || (is_much && age_ms >= SESSIONS_MUCH_EVERY_MS)
     }
 }
 
 /// The value that says it.
-pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
+pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s: u64) -> Gateway {
     let mut version = env!("CARGO_PKG_VERSION").to_owned();
     version.truncate(TEXT_BYTES_MAX);
     let listener = |row: &FrontRow| Listener {
@@ -129,8 +110,8 @@ pub(super) fn value(settings: &Settings, facts: &Facts, now_s: u64) -> Gateway {
         draining: facts.is_draining,
         started: facts.started_unix_s,
         written: now_s,
-        doubt: facts.doubt,
-        held: facts.held.clone(),
+        doubt: doubted.number,
+        held: doubted.held.clone(),
         run_dir: told(&settings.run_dir),
         heard: Some(facts.heard),
         denied: Some(facts.denied),
@@ -154,8 +135,6 @@ const SESSIONS_MUCH_EVERY_MS: u64 = 1_000;
 /// Every gateway tells of every ban: a thousand bans one after the other are told together.
 const DENIED_EVERY_MS: u64 = 1_000;
 const SESSIONS_EVERY_MS: u64 = 10_000;
-/// So that others see how far our clock is from theirs.
-const AGE_MS_MAX: u64 = 60_000;
 
 #[cfg(test)]
 mod tests {
@@ -163,20 +142,16 @@ mod tests {
 
     #[test]
     fn what_decides_is_written_at_once_and_what_counts_now_and_then() {
-        let mut pace = Pace::default();
         let facts = Facts { capacity: 1000, sessions: 5, ..Facts::default() };
-        assert!(pace.is_due(&facts, 0));
-        pace.wrote(&facts, 0);
+        let is_due = |now: Facts, age_ms| member::Facts::is_news(&now, &facts, age_ms);
         let with = |sessions| Facts { sessions, ..facts.clone() };
-        assert!(!pace.is_due(&facts, 9_999));
-        assert!(!pace.is_due(&with(6), 9_999) && pace.is_due(&with(6), 10_000));
-        assert!(!pace.is_due(&with(15), 999) && pace.is_due(&with(15), 1_000));
-        assert!(pace.is_due(&Facts { is_draining: true, ..facts.clone() }, 1));
-        assert!(pace.is_due(&Facts { doubt: 3, ..facts.clone() }, 1));
-        assert!(pace.is_due(&Facts { heard: 9, ..facts.clone() }, 1));
-        let denied = Facts { denied: 9, ..facts.clone() };
-        assert!(!pace.is_due(&denied, 999) && pace.is_due(&denied, 1_000));
-        assert!(pace.is_due(&Facts { shut: vec!["arena".to_owned()], ..facts.clone() }, 1));
-        assert!(pace.is_due(&facts, 60_000), "the clock in it has grown old");
+        assert!(!is_due(facts.clone(), 60_000), "the clock in it is not the gateway's matter");
+        assert!(!is_due(with(6), 9_999) && is_due(with(6), 10_000));
+        assert!(!is_due(with(15), 999) && is_due(with(15), 1_000));
+        assert!(is_due(Facts { is_draining: true, ..facts.clone() }, 1));
+        assert!(is_due(Facts { heard: 9, ..facts.clone() }, 1));
+        let denied = || Facts { denied: 9, ..facts.clone() };
+        assert!(!is_due(denied(), 999) && is_due(denied(), 1_000));
+        assert!(is_due(Facts { shut: vec!["arena".to_owned()], ..facts.clone() }, 1));
     }
 }

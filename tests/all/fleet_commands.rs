@@ -275,7 +275,7 @@ fn a_token_service_says_at_once_which_etcd_it_cannot_reach() {
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = Ending(child.expect("the binary was built"));
     let log = BufReader::new(child.stderr.take().expect("piped"));
-    let says = |line: &String| line.contains("etcd_away") && line.contains(&nobody);
+    let says = |line: &String| line.contains("fleet_away") && line.contains(&nobody);
     let lines = log.lines().map_while(Result::ok);
     assert!(lines.take(10).any(|line| says(&line)), "it is not said");
 }

@@ -157,19 +157,20 @@ fn a_service_that_was_killed_has_its_name_back_at_once() {
     let Some(fleet) = Fleet::start() else { return };
     let state = Folder::new();
     let lines = format!("state_dir = \"{}\"\n", state.path().display());
-    let start = || {
+    let start = |before: i64| {
         let service = Service::start_with(&fleet, &["tokens"], &lines);
         wait_for("its registration, and its lease in the folder", || {
             let left = std::fs::read_to_string(state.join("leases")).ok()?;
             let lease = fleet.entry_at(KEY)?.lease;
-            left.lines().any(|line| line == lease.to_string()).then_some(())
+            let is_left = left.lines().any(|line| line == lease.to_string());
+            (is_left && lease != before).then_some(())
         });
         service
     };
-    let service = start();
+    let service = start(0);
     let before = fleet.entry_at(KEY).expect("it is registered");
     drop(service);
-    let next = start();
+    let next = start(before.lease);
     let after = fleet.entry_at(KEY).expect("it is registered");
     assert_ne!(after.lease, before.lease);
     assert_eq!(after.created, before.created, "nobody has seen it go");

@@ -7,7 +7,6 @@ use std::process::Command;
 use ringgate_core::secret::Key;
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
-use ringgate_fleet::mirror::Status;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Stored;
 use ringgate_tokens::Refusal;
@@ -98,7 +97,7 @@ fn page_of_a_token_service() -> String {
     let sealed = key.seal(&at, validity, &Key::from_bytes([2; 32])).expect("random bytes");
     let mut desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
     desk.learn(&at, Some(&sealed.encode().expect("a sound value")));
-    Counters::default().page(&desk, (Standing::default(), &Status::default().held_back()), false)
+    Counters::default().page(&desk, &Standing::default())
 }
 
 #[test]

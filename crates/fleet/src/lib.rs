@@ -1,12 +1,11 @@
 //! What many gateways agree on, kept in etcd: which gateways, backends, keys and bans there are.
 //!
 //! `etcd` speaks to the servers, `mirror` keeps a copy of one prefix true, `lease` registers a
-//! process under a name, `values` and `keyspace` say what stands where, `seal` and `epochs` are
-//! about the keys of listeners, `routing` about the tokens of plain ones, `joins` about who
-//! has come, `copy` is the last known
-//! truth on disk. What decides takes time and randomness as arguments; only the shells
-//! (`mirror::run`, `lease::run`) and the client touch the network. Nothing of this is on the way of
-//! a packet.
+//! process under a name, and `member` is a process that does both. `values` and `keyspace` say what
+//! stands where, `seal` and `epochs` are about the keys of listeners, `routing` about the tokens of
+//! plain ones, `joins` about who has come, `copy` is the last known truth on disk. What decides
+//! takes time and randomness as arguments; only the shells (`mirror::run`, `lease::run`,
+//! `member::Member`) and the client touch the network. Nothing of this is on the way of a packet.
 #![deny(unsafe_code)]
 
 pub mod backoff;
@@ -16,6 +15,7 @@ pub mod etcd;
 pub mod joins;
 pub mod keyspace;
 pub mod lease;
+pub mod member;
 pub mod mirror;
 pub mod routing;
 pub mod seal;

@@ -4,4 +4,5 @@
 
 pub mod client;
 pub mod doors;
+pub mod signals;
 pub mod systemd;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringgate_fleet::epochs::Epoch;
-use ringgate_fleet::mirror::face::HeldBack;
+use ringgate_fleet::member::MemberStatus;
 use ringgate_process::doors;
 
 use crate::desk::Desk;
@@ -68,20 +68,16 @@ fn read(counter: &AtomicU64) -> u64 {
 }
 
 /// How the service stands, beside its counters.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Whether the mirror is current.
-    pub is_current: bool,
-    /// The number of a doubt that is held back.
-    pub doubt: Option<u64>,
-    /// Whether etcd takes no writes for want of space.
-    pub lacks_space: bool,
-    /// Bans that are not obeyed.
-    pub bans_left_out: usize,
+    /// As any process of the fleet.
+    pub member: MemberStatus,
     /// Bytes of answers that are kept.
     pub memory_bytes: usize,
     /// Whether it serves.
     pub is_ready: bool,
+    /// Whether what it promises is written for the next start.
+    pub keeps_promises: bool,
 }
 
 impl Counters {
@@ -105,12 +101,7 @@ impl Counters {
     }
 
     /// The page.
-    pub fn page(
-        &self,
-        desk: &Desk,
-        (standing, held): (Standing, &HeldBack),
-        keeps_promises: bool,
-    ) -> String {
+    pub fn page(&self, desk: &Desk, standing: &Standing) -> String {
         let (mut text, door) = (String::new(), &self.door);
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
@@ -149,7 +140,10 @@ impl Counters {
         put_gauges(&mut text, desk, standing);
         let name = "promises_kept";
         head(&mut text, name, "Whether promises are written down for the next start.", "gauge");
-        put(&mut text, format_args!("ringgate_tokens_{name} {}\n", u8::from(keeps_promises)));
+        put(
+            &mut text,
+            format_args!("ringgate_tokens_{name} {}\n", u8::from(standing.keeps_promises)),
+        );
         let name = "key_minted_until_timestamp_seconds";
         head(&mut text, name, "When no token is made with a key of a listener any more.", "gauge");
         for (listener, Epoch { number, validity }) in desk.known().epochs() {
@@ -159,7 +153,7 @@ impl Counters {
         }
         text.push_str("# HELP ringgate_fleet_held_back Keys that are held back, by class.\n");
         text.push_str("# TYPE ringgate_fleet_held_back gauge\n");
-        for (class, keys) in held {
+        for (class, keys) in standing.member.mirror.held_back() {
             put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} {keys}\n"));
         }
         text
@@ -193,7 +187,8 @@ impl Counters {
     }
 }
 
-fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
+fn put_gauges(text: &mut String, desk: &Desk, standing: &Standing) {
+    let member = &standing.member;
     let [gateways, backends, denied, unreadable] = desk.known().counts();
     let [granted, pending, elsewhere] = desk.book().sums();
     for (name, help, value) in [
@@ -206,10 +201,10 @@ fn put_gauges(text: &mut String, desk: &Desk, standing: Standing) {
         ("slots_promised", "Slots that it has promised, and not forgotten yet.", pending),
         ("slots_elsewhere", "Slots that others held, where this service looked last.", elsewhere),
         ("memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes as u64),
-        ("mirror_current", "Whether what is known is up to date.", standing.is_current.into()),
-        ("mirror_held_back", "Whether news is held back.", standing.doubt.is_some().into()),
-        ("no_space", "Whether etcd takes no writes.", standing.lacks_space.into()),
-        ("bans_left_out", "Bans that are not obeyed.", standing.bans_left_out as u64),
+        ("mirror_current", "Whether what is known is up to date.", member.is_current().into()),
+        ("mirror_held_back", "Whether news is held back.", (member.doubt() != 0).into()),
+        ("no_space", "Whether etcd takes no writes.", member.lacks_space.into()),
+        ("bans_left_out", "Bans that are not obeyed.", member.mirror.bans_left_out as u64),
         ("ready", "Whether requests are served.", standing.is_ready.into()),
     ] {
         head(text, name, help, "gauge");

@@ -1,20 +1,19 @@
-//! The service's side of etcd: the mirror that feeds the desk, the registration, the lease of its
-//! blocks, and the decisions about slots. Decides nothing itself.
+//! The service's side of etcd: what feeds the desk and what is registered, the lease of its blocks,
+//! and the decisions about slots. Decides nothing itself.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
-use ringgate_fleet::lease::{self, Handed, Registration, Words};
-use ringgate_fleet::mirror::{self, Machine, Reads, Truth};
+use ringgate_fleet::lease::{Handed, Registration};
+use ringgate_fleet::member::{self, Doubted, Member, MemberState, Role, Seat};
+use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values::{Refused, Service, Stored};
-use ringgate_os::clock;
-use tokio::sync::mpsc;
 
 use crate::book::Held;
 use crate::counters::add;
@@ -22,93 +21,76 @@ use crate::desk::Desk;
 use crate::ledger::{Decision, Grounds, closing, reading};
 use crate::service::{Plan, Shared};
 
-/// Keeps the desk true for as long as the service lives.
-pub(crate) async fn mirror(
+/// What a token service reads, and what it says.
+pub(crate) struct Tenant {
     shared: Arc<Shared>,
-    client: Client,
-    commands: mpsc::Receiver<mirror::run::Command>,
-) {
-    let truth = shared.options.keyspace.truth();
-    let reads = Reads::new(Some(shared.options.key.clone()));
-    let options = mirror::Options::new(truth, reads, shared.seed());
-    let machine = Machine::new(options, Truth::default());
-    let seer = Arc::clone(&shared);
-    let see = move |machine: &Machine, changes: Vec<mirror::Change>| {
-        let now = seer.now();
-        let mut desk = seer.desk();
-        for change in &changes {
+    /// Leases that are written for the next start.
+    kept: Vec<i64>,
+}
+
+impl Role for Tenant {
+    type Facts = ();
+
+    fn value(&self, (): &(), doubted: &Doubted, now_s: u64) -> Result<Bytes, Refused> {
+        let Shared { options, owner, started_s, .. } = &*self.shared;
+        let value = Service {
+            instance: owner.to_string(),
+            host: options.host.to_string(),
+            version: options.version.clone(),
+            started: *started_s,
+            written: now_s,
+            doubt: doubted.number,
+            held: doubted.held.clone(),
+        };
+        value.encode()
+    }
+
+    fn hear(&mut self, state: &mut MemberState, machine: &Machine, changes: &[Change]) {
+        let now = self.shared.now();
+        let mut desk = self.shared.desk();
+        for change in changes {
             desk.hear(change, now);
         }
-        let status = machine.status();
-        desk.set_mirror(machine.truth().is_known(), status.is_current);
+        desk.set_mirror(machine.truth().is_known(), machine.status().is_current);
         drop(desk);
-        seer.see_mirror(status);
-    };
-    mirror::run::run(machine, client, commands, see).await;
+        self.shared.set_member(&state.status);
+    }
+
+    fn hear_registration(&mut self, state: &MemberState, _: &Registration) {
+        self.shared.set_member(&state.status);
+        let mut leases = state.handed.leases();
+        leases.reverse();
+        if let Some(mut journal) = self.shared.journal().filter(|_| leases != self.kept) {
+            journal.keep_leases(&leases);
+            self.kept = leases;
+        }
+    }
 }
 
-/// Writes this service's key, and keeps it there.
-pub(crate) async fn register(
-    shared: Arc<Shared>,
-    client: Client,
-    commands: mpsc::Receiver<lease::run::Command>,
-) {
+/// Has the desk told what etcd knows, and the service registered. On the runtime that this is
+/// called in.
+pub(crate) fn join(shared: &Arc<Shared>, client: Client) -> Member<Tenant> {
+    let Plan { keyspace, key, name, .. } = &shared.options;
+    let plan = member::Plan {
+        client,
+        keyspace: keyspace.clone(),
+        key: Some(key.clone()),
+        prefix: keyspace.truth(),
+        own: keyspace.key(&Place::Service(name.clone())),
+        lease_s: REGISTRATION_TTL_S,
+        copy: None,
+        seed: shared.seed(),
+        clock: shared.clock,
+    };
+    let state = plan.state(name, &Truth::default());
+    let role = Tenant { shared: Arc::clone(shared), kept: Vec::new() };
     // What stands under the leases of the last start is this one's.
     let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
-    let handed = Handed { former, ..Handed::default() };
-    let mut registration = Registration::adopt(REGISTRATION_TTL_S, shared.seed(), handed);
-    let Plan { keyspace, key, .. } = &shared.options;
-    let began_ms = clock::unix_ns() / NS_PER_MS;
-    registration.vouch_with(Words::new(keyspace.clone(), key.clone(), began_ms));
-    match own_value(&shared) {
-        Ok(value) => registration.set(own_key(&shared), value),
-        Err(why) => tracing::error!("this service cannot register: {why}"),
-    }
-    let seer = Arc::clone(&shared);
-    let mut written = Vec::new();
-    let see = move |_, registration: &Registration| {
-        seer.see_space(registration.lacks_space());
-        let Handed { lease, mut former, .. } = registration.handed();
-        former.extend(Some(lease).filter(|it| *it != 0));
-        if let Some(mut journal) = seer.journal().filter(|_| former != written) {
-            journal.keep_leases(&former);
-            written = former;
-        }
-    };
-    lease::run::run(registration, client, commands, see).await;
-}
-
-fn own_key(shared: &Shared) -> Bytes {
-    let options = &shared.options;
-    options.keyspace.key(&Place::Service(options.name.clone()))
-}
-
-fn own_value(shared: &Shared) -> Result<Bytes, Refused> {
-    let options = &shared.options;
-    let (doubt, held) = shared.held();
-    let value = Service {
-        instance: shared.owner.to_string(),
-        host: options.host.to_string(),
-        version: options.version.clone(),
-        started: shared.started_s,
-        written: clock::unix_seconds(),
-        doubt,
-        held,
-    };
-    value.encode()
-}
-
-/// Writes this service's key anew now and then, and when it holds something back: others see that,
-/// that it is not stuck, and what time it is here.
-pub(crate) async fn write_anew(shared: Arc<Shared>, register: mpsc::Sender<lease::run::Command>) {
-    loop {
-        let news = shared.holds.notified();
-        let _ = tokio::time::timeout(WRITE_EVERY, news).await;
-        let Ok(value) = own_value(&shared) else { return };
-        if register.send(lease::run::Command::Set(own_key(&shared), value)).await.is_err() {
-            return;
-        }
-    }
+    let registration = plan.registration(Handed { former, ..Handed::default() });
+    let seat = Arc::new(Mutex::new(Seat { state, role }));
+    let mut member = Member::start(plan, seat, Truth::default());
+    member.register(registration, Some(()));
+    member
 }
 
 /// Keeps the lease of all blocks.
@@ -332,9 +314,7 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     is_left
 }
 
-const NS_PER_MS: u64 = 1_000_000;
 const REGISTRATION_TTL_S: i64 = 10;
-const WRITE_EVERY: Duration = Duration::from_mins(1);
 /// Often enough to learn soon that etcd is away.
 const RENEW_MS_MAX: u64 = 5000;
 const TIDY_EVERY: Duration = Duration::from_secs(1);

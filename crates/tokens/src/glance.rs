@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::member::MemberStatus;
 use ringgate_fleet::values::{Agent, Backend, Gateway, Listener, Reach};
 use ringgate_report::page::Page;
 use serde::Serialize;
 
 use crate::book::Now;
-use crate::counters::Standing;
 use crate::desk::Desk;
 use crate::known::Known;
 
@@ -131,7 +131,7 @@ struct Epoch<'a> {
 }
 
 /// Tells all of it.
-pub fn tell(desk: &Desk, version: &str, standing: Standing, now: Now) -> String {
+pub fn tell(desk: &Desk, version: &str, member: &MemberStatus, now: Now) -> String {
     let known = desk.known();
     let [slots_leased, slots_promised, _] = desk.book().sums();
     let shown = Shown {
@@ -139,9 +139,9 @@ pub fn tell(desk: &Desk, version: &str, standing: Standing, now: Now) -> String 
         service: desk.service().as_str(),
         version,
         now_unix_s: now.unix_s,
-        current: standing.is_current,
+        current: member.is_current(),
         away: desk.is_away(now),
-        doubt: standing.doubt,
+        doubt: Some(member.doubt()).filter(|doubt| *doubt != 0),
         services: known.services().iter().map(Name::as_str).collect(),
         gateways: known.gateways().map(|(name, it)| gateway(name.as_str(), it)).collect(),
         agents: agents(known),

@@ -7,15 +7,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
 use ringgate_fleet::etcd::{self, Client};
 use ringgate_fleet::keyspace::{Keyspace, Name};
-use ringgate_fleet::mirror::face::{self, HeldBack};
+use ringgate_fleet::member::{MemberStatus, TICK, lock};
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::{lease, mirror};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::wiping;
 use tokio::sync::{Notify, mpsc, watch};
@@ -76,20 +75,16 @@ pub(crate) struct Shared {
     pub(crate) lease: AtomicI64,
     /// A decision about slots has ended.
     pub(crate) leased: Notify,
-    /// Something else is held back than before.
-    pub(crate) holds: Notify,
-    held: Mutex<HeldBack>,
     pub(crate) is_stopping: AtomicBool,
-    /// It was said that etcd is away.
-    is_said_away: AtomicBool,
-    pub(crate) confirm: mpsc::Sender<mirror::run::Command>,
+    /// Hears of doubts that an operator has believed.
+    pub(crate) confirm: mpsc::Sender<u64>,
     pub(crate) glance: Glance,
-    clock: Clock,
+    pub(crate) clock: Clock,
     desk: Mutex<Desk>,
     callers: Mutex<Callers>,
     memory: Mutex<Memory>,
     journal: Option<Mutex<Journal>>,
-    standing: Mutex<Standing>,
+    member: Mutex<MemberStatus>,
 }
 
 /// The options that are asked for later.
@@ -114,21 +109,20 @@ impl Shared {
     }
 
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.desk)
     }
 
     pub(crate) fn callers(&self) -> MutexGuard<'_, Callers> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.callers)
     }
 
     pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     /// What was promised, where it is written. Writing does not wait for the disk.
     pub(crate) fn journal(&self) -> Option<MutexGuard<'_, Journal>> {
-        let journal = self.journal.as_ref()?;
-        Some(journal.lock().unwrap_or_else(PoisonError::into_inner))
+        self.journal.as_ref().map(lock)
     }
 
     /// Writes down that this is promised, before the caller is answered.
@@ -145,67 +139,26 @@ impl Shared {
 
     /// How the service stands now.
     pub(crate) fn standing(&self) -> Standing {
-        let mut standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.is_ready = !self.is_stopping() && self.desk().readiness(self.now()).is_ok();
-        standing.memory_bytes = self.memory().bytes();
-        standing
+        Standing {
+            member: self.member(),
+            memory_bytes: self.memory().bytes(),
+            is_ready: !self.is_stopping() && self.desk().readiness(self.now()).is_ok(),
+            keeps_promises: self.journal().is_some_and(|it| it.is_whole()),
+        }
+    }
+
+    /// How it stands with its fleet.
+    pub(crate) fn member(&self) -> MemberStatus {
+        lock(&self.member).clone()
+    }
+
+    /// It stands otherwise now.
+    pub(crate) fn set_member(&self, status: &MemberStatus) {
+        lock(&self.member).clone_from(status);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
-    }
-
-    /// The number of what is held back, or 0, and what that is.
-    pub(crate) fn held(&self) -> (u64, Vec<String>) {
-        let held = face::words(&self.held_back());
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        (standing.doubt.unwrap_or_default(), held)
-    }
-
-    /// How many keys of each kind are held back.
-    pub(crate) fn held_back(&self) -> HeldBack {
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes whether etcd takes writes.
-    pub(crate) fn see_space(&self, lacks: bool) {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        if lacks && !standing.lacks_space {
-            tracing::error!(event = "no_space", "etcd takes no writes: it has no space left");
-        }
-        standing.lacks_space = lacks;
-    }
-
-    /// Notes how the mirror is, and tells the log what an operator should know.
-    pub(crate) fn see_mirror(&self, status: &mirror::Status) {
-        let doubt = status.doubt.as_ref().map(|(number, _)| *number);
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = *standing;
-        (standing.is_current, standing.doubt) = (status.is_current, doubt);
-        standing.bans_left_out = status.bans_left_out;
-        let is_away = !status.is_current && (before.is_current || status.last_error.is_some());
-        drop(standing);
-        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = status.held_back();
-        if before.doubt != doubt {
-            self.holds.notify_one();
-        }
-        if status.is_current && !before.is_current {
-            tracing::info!(event = "etcd_current", "what is known of the fleet is current");
-        }
-        if status.is_current {
-            self.is_said_away.store(false, Ordering::Relaxed);
-        } else if is_away && !self.is_said_away.swap(true, Ordering::Relaxed) {
-            let why = status.last_error.as_deref().unwrap_or("no error");
-            let at = self.options.etcd.endpoints.iter().map(ToString::to_string);
-            let at = at.collect::<Vec<_>>().join(", ");
-            tracing::warn!(
-                event = "etcd_away",
-                "serving on with what is known: etcd at {at}: {why}"
-            );
-        }
-        if let (Some((number, why)), true) = (&status.doubt, before.doubt != doubt) {
-            tracing::warn!(event = "held_back", number, "news of the fleet is held back: {why}");
-        }
     }
 }
 
@@ -236,7 +189,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     });
     let callers = Callers::new(options.callers);
     let memory = Memory::new(options.memory_bytes, callers.len());
-    let (confirm, commands) = mpsc::channel(8);
+    let (confirm, confirmed) = mpsc::channel(8);
     let shared = Arc::new(Shared {
         options: Plan { etcd, keyspace, key, name, host, version, drain },
         owner,
@@ -244,10 +197,7 @@ pub fn start(options: Options) -> io::Result<Running> {
         counters: Counters::default(),
         lease: AtomicI64::new(0),
         leased: Notify::new(),
-        holds: Notify::new(),
-        held: Mutex::new(mirror::Status::default().held_back()),
         is_stopping: AtomicBool::new(false),
-        is_said_away: AtomicBool::new(false),
         confirm,
         glance: Glance::default(),
         clock,
@@ -255,7 +205,7 @@ pub fn start(options: Options) -> io::Result<Running> {
         callers: Mutex::new(callers),
         memory: Mutex::new(memory),
         journal,
-        standing: Mutex::default(),
+        member: Mutex::default(),
     });
     let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
     let tls = options.tls.as_ref().map(tls::acceptor).transpose().map_err(io::Error::other)?;
@@ -278,7 +228,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     }
     let for_fleet = Arc::clone(&shared);
     let (drained, is_drained) = watch::channel(false);
-    let body = move || run_fleet(for_fleet, client, commands, [stopped, is_drained]);
+    let body = move || run_fleet(for_fleet, client, confirmed, [stopped, is_drained]);
     let fleet = thread::Builder::new().name("tokens-fleet".into()).spawn(body)?;
     Ok(Running { shared, addresses, stop, drained, http, fleet })
 }
@@ -336,7 +286,7 @@ fn run_http(
 fn run_fleet(
     shared: Arc<Shared>,
     client: Client,
-    commands: mpsc::Receiver<mirror::run::Command>,
+    mut confirmed: mpsc::Receiver<u64>,
     [mut stopped, mut drained]: [watch::Receiver<bool>; 2],
 ) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
@@ -344,18 +294,20 @@ fn run_fleet(
         return;
     };
     runtime.block_on(async move {
-        let (register, said) = mpsc::channel(1);
-        let mirroring = fleet::mirror(Arc::clone(&shared), client.clone(), commands);
-        let mirroring = tokio::spawn(mirroring);
+        let mut member = fleet::join(&shared, client.clone());
         let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
         let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
-        let registering = tokio::spawn(fleet::register(Arc::clone(&shared), client.clone(), said));
-        let writing = tokio::spawn(fleet::write_anew(Arc::clone(&shared), register.clone()));
-        let _ = stopped.wait_for(|it| *it).await;
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                _ = stopped.wait_for(|it| *it) => break,
+                Some(number) = confirmed.recv() => member.confirm(number).await,
+                _ = ticks.tick() => member.tell(()),
+            }
+        }
         // Others take over its backends at once; what it has promised stays promised for as long as
         // each token lives. Until every request is answered it may still promise something.
-        writing.abort();
-        let _ = register.send(lease::run::Command::Stop).await;
+        member.leave().await;
         let _ = drained.wait_for(|it| *it).await;
         tidying.abort();
         let ending = async {
@@ -363,10 +315,9 @@ fn run_fleet(
             if let (true, Some(mut journal)) = (is_left, shared.journal()) {
                 journal.end();
             }
-            let _ = registering.await;
+            member.end().await;
         };
         let _ = tokio::time::timeout(LAST_WORDS, ending).await;
-        mirroring.abort();
         leasing.abort();
     });
 }

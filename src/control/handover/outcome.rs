@@ -4,25 +4,16 @@ use std::process::Child;
 
 use tokio::sync::oneshot;
 
+use crate::control::asked::{HandedOver, Upgraded};
 use crate::control::view::View;
 use ringgate_worker::Copied;
-
-/// What has come of it: how the next process is known and how long players waited, or why not.
-pub(in crate::control) type Outcome = Result<HandedOver, String>;
-
-/// A hand-over that has worked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::control) struct HandedOver {
-    pub(in crate::control) pid: u32,
-    pub(in crate::control) pause_us: u64,
-}
 
 /// Somebody who wants to take over.
 pub(in crate::control) struct Asked {
     /// A program that the daemon has started.
     pub(super) child: Option<Child>,
     /// Who wants to know what comes of it.
-    pub(super) reply: Option<oneshot::Sender<Outcome>>,
+    pub(super) reply: Option<oneshot::Sender<Upgraded>>,
 }
 
 impl Asked {

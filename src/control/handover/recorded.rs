@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{filled, say};
-use crate::control::{ControlLoop, Signals};
+use crate::control::ControlLoop;
 use ringgate_os::shared;
+use ringgate_process::signals::Signals;
 use ringgate_worker::Published;
 use ringgate_worker::handover::{Channel, Message, Recorded};
 

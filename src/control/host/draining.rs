@@ -1,16 +1,10 @@
 //! The end of an agent, which waits for players to leave, and how it is called off.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hyper::StatusCode;
-use serde_json::json;
-
 use super::Shared;
-use crate::control::http::{DEADLINE_MAX_MS, as_json, note};
-use crate::control::query::Query;
-use crate::control::status::SCHEMA;
-use crate::control::web::{Reply, Visit};
+use crate::control::asked::Draining;
 
 /// Whether the agent waits for its end.
 #[derive(Debug, Default)]
@@ -19,30 +13,6 @@ pub(super) struct Drain {
     until_ns: Option<u64>,
     /// Who has sent a signal waits for the end.
     is_by_signal: bool,
-}
-
-/// `POST /drain`, as at a gateway.
-pub(super) async fn drain(visit: Visit<Arc<Shared>>) -> Reply {
-    let Visit { site: shared, visitor, uri } = &visit;
-    let query = Query::of(uri, &["deadline_ms"])?;
-    let deadline = query.read("deadline_ms", "milliseconds, at most a day", |text| {
-        text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
-    })?;
-    note(visitor, "drain");
-    let (sessions, left_ms) = shared.begin_drain(deadline);
-    let answer =
-        json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
-    Ok(as_json(StatusCode::OK, &answer))
-}
-
-/// `POST /undrain`, as at a gateway.
-pub(super) async fn undrain(visit: Visit<Arc<Shared>>) -> Reply {
-    let Visit { site: shared, visitor, .. } = visit;
-    note(&visitor, "undrain");
-    let was_draining = shared.end_drain();
-    let was_draining = was_draining.map_err(|why| (StatusCode::CONFLICT, format!("{why}\n")))?;
-    let answer = json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining });
-    Ok(as_json(StatusCode::OK, &answer))
 }
 
 impl Shared {
@@ -69,7 +39,7 @@ impl Shared {
 
     /// Begins a drain, or gives one that is under way another deadline. How many players there are,
     /// and for how many milliseconds they may stay.
-    fn begin_drain(&self, deadline: Option<Duration>) -> (usize, u64) {
+    pub(super) fn begin_drain(&self, deadline: Option<Duration>) -> Draining {
         let players = self.agent.view().players();
         let now_ns = self.agent.clock().now_ns();
         let mut drain = self.drain();
@@ -89,11 +59,12 @@ impl Shared {
         };
         drain.until_ns = Some(until_ns);
         self.news.notify_one();
-        (players, until_ns.saturating_sub(now_ns) / NS_PER_MS)
+        let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
+        Draining { sessions: players as u64, left_ms }
     }
 
     /// Takes a drain back. Not one that a signal has begun. Whether there was one.
-    fn end_drain(&self) -> Result<bool, &'static str> {
+    pub(super) fn end_drain(&self) -> Result<bool, &'static str> {
         let mut drain = self.drain();
         if drain.is_by_signal {
             return Err("a signal has begun this drain, and whoever sent it waits for the end");

@@ -14,7 +14,6 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hyper::StatusCode;
 use ringgate_os::clock::Clock;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
@@ -23,17 +22,14 @@ use ringgate_trunk::agent::handed::Heir;
 use ringgate_trunk::agent::options::Options;
 use ringgate_trunk::gateway::AtRest;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio::net::UnixListener;
 use zeroize::Zeroizing;
 
 use super::super::handover::{
     CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
 };
-use super::super::http::JSON;
-use super::super::status::SCHEMA;
-use super::super::web::{Reply, Visit, typed};
 use super::Shared;
+use crate::control::asked::{HandedOver, Upgraded};
 use crate::hosting::{Heirloom, Prepared, Resting};
 use ringgate_worker::handover::channel::why_not;
 use ringgate_worker::handover::message::CONVERSATION;
@@ -82,22 +78,6 @@ pub struct Taken {
 /// What a successor makes of its config before anything is given.
 pub type Plan = (Options, Option<Prepared>);
 
-/// `POST /upgrade`.
-pub(super) async fn upgrade(visit: Visit<Arc<Shared>>) -> Reply {
-    let (status, answer) = match hand_over(&visit.site, None).await {
-        Ok((pid, pause_us)) => {
-            let answer = json!(
-                { "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }
-            );
-            (StatusCode::OK, answer)
-        }
-        Err(why) => {
-            (StatusCode::CONFLICT, json!({ "schema": SCHEMA, "upgraded": false, "why": why }))
-        }
-    };
-    Ok(typed(status, JSON, answer.to_string()))
-}
-
 /// Takes successors that come by themselves, one after the other.
 pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
     loop {
@@ -109,15 +89,12 @@ pub(super) async fn serve(listener: UnixListener, shared: Arc<Shared>) {
 
 /// Starts the next release, or talks to one that has come, and has it take over. The process that
 /// goes on, and for how many microseconds nobody did.
-pub(super) async fn hand_over(
-    shared: &Arc<Shared>,
-    come: Option<Channel>,
-) -> Result<(u32, u64), String> {
+pub(super) async fn hand_over(shared: &Arc<Shared>, come: Option<Channel>) -> Upgraded {
     let of_thread = Arc::clone(shared);
     let work = tokio::task::spawn_blocking(move || try_hand_over(&of_thread, come));
     let handed = work.await.unwrap_or_else(|_| Err("a thread has panicked".to_owned()));
     match &handed {
-        Ok((pid, pause_us)) => {
+        Ok(HandedOver { pid, pause_us }) => {
             tracing::info!(
                 event = "handed_over",
                 pid,
@@ -138,7 +115,7 @@ pub(super) async fn hand_over(
     handed
 }
 
-fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Result<(u32, u64), String> {
+fn try_hand_over(shared: &Shared, come: Option<Channel>) -> Upgraded {
     // One at a time.
     let turn = shared.handing.try_lock();
     let may = match &turn {
@@ -195,7 +172,7 @@ struct Giving<'a> {
 }
 
 impl Giving<'_> {
-    fn give(mut self) -> Result<(u32, u64), String> {
+    fn give(mut self) -> Upgraded {
         let (mut giver, mut step) = Giver::new();
         let (mut hello, mut since_ns, mut has_copied) = (None, 0, false);
         let clock = self.shared.agent.clock();
@@ -254,7 +231,8 @@ impl Giving<'_> {
                         rest.leave();
                     }
                     let pause_us = (clock.now_ns() - since_ns) / 1000;
-                    return Ok((hello.map_or(0, |(_, pid)| pid), pause_us));
+                    let pid = hello.map_or(0, |(_, pid)| pid);
+                    return Ok(HandedOver { pid, pause_us });
                 }
                 GiverStep::Resume | GiverStep::Part => {
                     drop(self.given.take());

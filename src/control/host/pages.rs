@@ -3,13 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::config::values::word_of;
-use crate::control::membership;
 use crate::control::metrics::text::{Kind, Text};
 use crate::control::metrics::{fleet, reloads as config};
-use crate::control::view::Reloads;
+use crate::control::reloads::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
-use ringgate_report::text::put;
 use ringgate_trunk::agent::counts::Drop;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_trunk::agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
@@ -63,9 +61,8 @@ fn backends_of(view: &View) -> Vec<Value> {
 }
 
 fn of_fleet(status: &Status) -> Value {
-    let doubt = status.mirror.doubt.as_ref();
-    let away_error = status.mirror.last_error.as_deref().filter(|_| status.away_since_ms.is_some());
-    let lease_error = status.lease_error.as_deref().filter(|_| !status.is_registered);
+    let member = &status.member;
+    let doubt = member.mirror.doubt.as_ref();
     let backend = |it: &Shown| {
         json!({
             "name": it.name,
@@ -78,10 +75,10 @@ fn of_fleet(status: &Status) -> Value {
     json!({
         "region": status.region,
         "host": status.host,
-        "current": status.away_since_ms.is_none(),
-        "away_s": away_s(status).unwrap_or_default(),
-        "registered": status.is_registered,
-        "last_error": away_error.or(lease_error),
+        "current": member.is_current(),
+        "away_s": member.away_s().unwrap_or_default(),
+        "registered": member.is_registered,
+        "last_error": member.last_error(),
         "doubt": doubt.map(|(number, why)| json!({ "number": number, "why": why.to_string() })),
         "gateways_known": status.known[0],
         "gateways": status.gateways,
@@ -89,27 +86,6 @@ fn of_fleet(status: &Status) -> Value {
         "backends": status.backends.iter().map(backend).collect::<Vec<_>>(),
         "announced": status.announced,
     })
-}
-
-/// How long what is known may have been out of date.
-fn away_s(status: &Status) -> Option<u64> {
-    status.away_since_ms.map(|since_ms| status.now_ms.saturating_sub(since_ms) / 1000)
-}
-
-/// What `/readyz` says of the fleet: an agent serves on without it.
-pub(super) fn detail(status: &Status) -> String {
-    let mut lines = String::new();
-    if let Some(away_s) = away_s(status) {
-        put(&mut lines, format_args!("fleet: what is known may be {away_s} s old\n"));
-    }
-    if let Some((number, why)) = &status.mirror.doubt {
-        put(&mut lines, format_args!("fleet: held back under number {number}: {why}\n"));
-    }
-    membership::put_limits(&mut lines, &status.mirror, status.lacks_space);
-    if !status.is_registered {
-        put(&mut lines, format_args!("fleet: not registered\n"));
-    }
-    lines
 }
 
 fn gateway(desk: &DeskView) -> Value {
@@ -224,28 +200,14 @@ pub(super) fn metrics(
 }
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    let is_current = status.away_since_ms.is_none();
-    one("ringgate_fleet_current", Kind::Gauge, "1 while etcd is there.", is_current.into());
-    let is_registered = status.is_registered.into();
-    one("ringgate_fleet_registered", Kind::Gauge, "1 while its lease lives.", is_registered);
-    one(
-        "ringgate_fleet_leases_lost_total",
-        Kind::Counter,
-        "Leases that ended.",
-        status.leases_lost,
-    );
-    let doubt = status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number);
-    one("ringgate_fleet_doubt", Kind::Gauge, "The number of what is held back; 0 for none.", doubt);
-    let away_s = away_s(status).unwrap_or_default();
-    one("ringgate_fleet_away_seconds", Kind::Gauge, "For how long etcd may be away.", away_s);
-    let [known, unreadable] = status.known.map(|count| count as u64);
-    one("ringgate_fleet_gateways", Kind::Gauge, "Gateways that are known.", known);
-    one("ringgate_fleet_unreadable", Kind::Gauge, "Keys that cannot be read.", unreadable);
-    let announced = status.announced as u64;
-    one("ringgate_fleet_announced", Kind::Gauge, "Processes that came themselves.", announced);
-    fleet::limits(text, &status.mirror, status.lacks_space);
-    fleet::refused_and_copied(text, &status.announcements_refused, status.copies);
+    fleet::member(text, &status.member);
+    let mut one = |name, help, value: usize| {
+        text.family(name, Kind::Gauge, help).sample(&[], value);
+    };
+    one("ringgate_fleet_gateways", "Gateways that are known.", status.known[0]);
+    one("ringgate_fleet_unreadable", "Keys that cannot be read.", status.known[1]);
+    one("ringgate_fleet_announced", "Processes that came themselves.", status.announced);
+    fleet::refused_and_copied(text, &status.announcements_refused, status.member.copies);
     let mut states = text.family(
         "ringgate_agent_backend_state",
         Kind::Gauge,

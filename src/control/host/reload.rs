@@ -7,17 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use hyper::StatusCode;
-use serde_json::json;
-
 use super::Shared;
-use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link, LoadError};
-use crate::control::http::{as_json, note};
-use crate::control::query::Query;
-use crate::control::reload::Outcome;
-use crate::control::status::SCHEMA;
-use crate::control::view::Reloads;
-use crate::control::web::{Reply, Visit};
+use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link};
+use crate::control::reloads::{Outcome, Reloads, sentences};
 use crate::hosting::{self, Update};
 use ringgate_os::clock;
 use ringgate_os::hold_point;
@@ -34,23 +26,6 @@ impl Live {
         let reloads = Reloads { config_unix_s: clock::unix_seconds(), ..Reloads::default() };
         Self { config: Arc::new(config), reloads }
     }
-}
-
-/// `POST /reload`, as at a gateway.
-pub(super) async fn answer(Visit { site: shared, visitor, uri }: Visit<Arc<Shared>>) -> Reply {
-    let query = Query::of(&uri, &["dry_run"])?;
-    let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
-    note(&visitor, if is_dry { "dry run of a reload" } else { "reload" });
-    Ok(match run(shared, is_dry).await {
-        Ok(changes) => {
-            let answer = json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes });
-            as_json(StatusCode::OK, &answer)
-        }
-        Err(mistakes) => {
-            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
-            as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
-        }
-    })
 }
 
 /// Reads the file again, and goes by it if that is possible; only finds out whether it is, in a dry
@@ -77,26 +52,7 @@ impl Shared {
         self.notifier.reloading();
         let outcome = self.prepare().and_then(|prepared| self.adopt(prepared));
         self.notifier.ready();
-        let mut live = self.live();
-        live.reloads.last_refused = outcome.is_err();
-        match &outcome {
-            Ok(changes) => {
-                live.reloads.done += 1;
-                live.reloads.config_unix_s = clock::unix_seconds();
-                let changes = changes.join("; ");
-                tracing::info!(event = "reload", changes, "the config was read again");
-            }
-            Err(mistakes) => {
-                live.reloads.refused += 1;
-                for mistake in mistakes {
-                    tracing::error!(
-                        event = "reload_refused",
-                        mistake,
-                        "the config was not changed: {mistake}"
-                    );
-                }
-            }
-        }
+        self.live().reloads.note(&outcome);
         outcome
     }
 
@@ -137,10 +93,6 @@ struct Prepared {
     config: HostConfig,
     accepted: Accepted,
     changes: Vec<String>,
-}
-
-fn sentences(error: &LoadError) -> Vec<String> {
-    error.to_string().lines().map(str::to_owned).collect()
 }
 
 /// What is different, or what of it cannot be while the agent runs.

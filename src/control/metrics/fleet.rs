@@ -2,33 +2,12 @@
 
 use super::text::{Kind, Text};
 use crate::control::membership::FleetShown;
-use ringgate_fleet::mirror;
+use ringgate_fleet::member::MemberStatus;
 
 /// All of them.
 pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     let FleetShown { status, gateways, backends, bans, unreadable, .. } = shown;
-    let away_ms = status.away_since_ms.map_or(0, |since| status.now_ms.saturating_sub(since));
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    one(
-        "ringgate_fleet_current",
-        Kind::Gauge,
-        "1 while what is known of the fleet is up to date.",
-        status.away_since_ms.is_none().into(),
-    );
-    one("ringgate_fleet_away_seconds", Kind::Gauge, "For how long it may not be.", away_ms / 1000);
-    one(
-        "ringgate_fleet_registered",
-        Kind::Gauge,
-        "1 while this gateway is registered.",
-        status.is_registered.into(),
-    );
-    one(
-        "ringgate_fleet_doubt",
-        Kind::Gauge,
-        "The number of what is held back until an operator confirms; 0 for nothing.",
-        status.mirror.doubt.as_ref().map_or(0, |(number, _)| *number),
-    );
-    limits(text, &status.mirror, status.lacks_space);
+    member(text, &status.member);
     let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
     one(
         "ringgate_fleet_pending",
@@ -36,7 +15,12 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "1 while workers have not been told what is known.",
         shown.is_pending.into(),
     );
-    one("ringgate_fleet_keys", Kind::Gauge, "Keys in etcd that are known.", status.keys as u64);
+    one(
+        "ringgate_fleet_keys",
+        Kind::Gauge,
+        "Keys in etcd that are known.",
+        status.member.keys as u64,
+    );
     one("ringgate_fleet_gateways", Kind::Gauge, "Gateways of the fleet.", *gateways as u64);
     one(
         "ringgate_fleet_announced",
@@ -99,7 +83,7 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "Times etcd did not answer when it was asked about them.",
         status.players.failures,
     );
-    let mirror = &status.mirror;
+    let mirror = &status.member.mirror;
     one("ringgate_fleet_events_total", Kind::Counter, "Changes that etcd has told.", mirror.events);
     one("ringgate_fleet_lists_total", Kind::Counter, "Times everything was listed.", mirror.lists);
     one("ringgate_fleet_watches_total", Kind::Counter, "Times a watch was opened.", mirror.watches);
@@ -109,12 +93,6 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
         mirror.disagreements,
     );
-    one(
-        "ringgate_fleet_leases_lost_total",
-        Kind::Counter,
-        "Registrations that have ended while this gateway lived.",
-        status.leases_lost,
-    );
     let mut by_use = text.family(
         "ringgate_fleet_backends",
         Kind::Gauge,
@@ -123,7 +101,7 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     for (state, count) in ["taken", "left_out"].into_iter().zip(backends) {
         by_use.sample(&[("state", state)], *count);
     }
-    refused_and_copied(text, &status.announcements_refused, status.copies);
+    refused_and_copied(text, &status.announcements_refused, status.member.copies);
     keys_kept(text, status.keys_kept, &status.keys_refused);
     let mut ousted = text.family(
         "ringgate_fleet_players_ousted_total",
@@ -145,17 +123,28 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     }
 }
 
-/// What etcd cannot hold, or this process.
-pub(in crate::control) fn limits(text: &mut Text, mirror: &mirror::Status, lacks_space: bool) {
-    let mut one = |name, help, value: u64| text.family(name, Kind::Gauge, help).sample(&[], value);
+/// What agents in a fleet have as well: how a process stands with etcd.
+pub(in crate::control) fn member(text: &mut Text, status: &MemberStatus) {
+    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
+    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    let current = "1 while what is known of the fleet is up to date.";
+    one("ringgate_fleet_current", gauge, current, status.is_current().into());
+    let away_s = status.away_s().unwrap_or_default();
+    one("ringgate_fleet_away_seconds", gauge, "For how long it may not be.", away_s);
+    let registered = "1 while this process is registered.";
+    one("ringgate_fleet_registered", gauge, registered, status.is_registered.into());
+    let lost = "Registrations that have ended while this process lived.";
+    one("ringgate_fleet_leases_lost_total", counter, lost, status.leases_lost);
+    let doubt = "The number of what is held back until an operator confirms; 0 for nothing.";
+    one("ringgate_fleet_doubt", gauge, doubt, status.doubt());
     let space = "1 while etcd takes no writes, because it has no space left.";
-    one("ringgate_fleet_no_space", space, lacks_space.into());
+    one("ringgate_fleet_no_space", gauge, space, status.lacks_space.into());
     let left_out = "Bans that are not obeyed, because there are more than are copied.";
-    one("ringgate_fleet_bans_left_out", left_out, mirror.bans_left_out as u64);
+    one("ringgate_fleet_bans_left_out", gauge, left_out, status.mirror.bans_left_out as u64);
     let keys =
         "Keys of each class that are known on, because nobody has confirmed that they are gone.";
-    let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, keys);
-    for (class, keys) in mirror.held_back() {
+    let mut held = text.family("ringgate_fleet_held_back", gauge, keys);
+    for (class, keys) in status.mirror.held_back() {
         held.sample(&[("class", class)], keys as u64);
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::plan;
+use super::super::reloads::Outcome;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};

@@ -6,21 +6,18 @@ use std::sync::mpsc as threads;
 use std::time::Duration;
 
 use ringgate_fleet::copy;
-use ringgate_fleet::lease::{self, Handed, Registration};
-use ringgate_fleet::mirror;
+use ringgate_fleet::lease::{Handed, Registration};
+use ringgate_fleet::member::lock;
 use ringgate_os::clock;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
-use super::{LAST_WORDS, Part, Say, Watched, lock};
+use super::{Part, Watched};
 use crate::hosting::handed::{HandedPlayers, Heirloom, Record};
-use crate::membership::announced::Door;
+use crate::membership::announced::{Door, Registry};
 
-/// Tasks that can rest.
-pub(super) struct Busy {
-    say: Say,
-    registration: JoinHandle<Registration>,
+/// What serves game processes, and can rest.
+pub(super) struct Serving {
     door: Option<JoinHandle<Door>>,
     rest: watch::Sender<bool>,
 }
@@ -71,69 +68,43 @@ impl Awaited {
     }
 }
 
-impl Busy {
-    pub(super) fn new(
-        say: Say,
-        registration: JoinHandle<Registration>,
-        (door, rest): (Option<JoinHandle<Door>>, watch::Sender<bool>),
-    ) -> Self {
-        Self { say, registration, door, rest }
+impl Serving {
+    pub(super) fn new(door: Option<Door>, registry: &Registry) -> Self {
+        let (rest, rests) = watch::channel(false);
+        Self { door: door.map(|door| registry.serve(door, rests)), rest }
     }
 
-    /// What the registration is told by.
-    pub(super) const fn say(&self) -> &Say {
-        &self.say
-    }
-
-    /// Takes the registration back, and waits for that a little.
-    pub(super) async fn end(self) {
-        drop(self.say.send(lease::run::Command::Stop).await);
-        drop(timeout(LAST_WORDS, self.registration).await);
+    pub(super) fn end(self) {
         if let Some(door) = self.door {
             door.abort();
         }
     }
 
-    async fn rest(self) -> (Registration, Option<Door>) {
-        let Self { say, registration, door, rest } = self;
-        drop(say);
-        rest.send_replace(true);
-        let registration = registration.await.expect(WHOLE);
-        let door = match door {
-            Some(door) => Some(door.await.expect(WHOLE)),
-            None => None,
-        };
-        (registration, door)
+    async fn rest(self) -> Option<Door> {
+        self.rest.send_replace(true);
+        Some(self.door?.await.expect(WHOLE))
     }
 }
 
 impl Part {
     /// Rests until it is known who goes on: `None` where another process does.
-    pub(super) async fn rest(
-        &self,
-        busy: Busy,
-        mirror: &mpsc::Sender<mirror::run::Command>,
-        asked: Asked,
-    ) -> Option<Busy> {
-        let (registration, door) = busy.rest().await;
-        let copy = self.copy(mirror).await;
+    pub(super) async fn rest(&mut self, serving: Serving, asked: Asked) -> Option<Serving> {
+        let registration = self.member.rest().await.expect(WHOLE);
+        let door = serving.rest().await;
+        let copy = self.copy().await;
         let _ = asked.give.send(self.heirloom(&registration, door.as_ref(), &copy));
-        match asked.leave.await {
-            Ok(()) => None,
-            Err(_) => Some(self.set_to_work(registration, door)),
+        if asked.leave.await.is_ok() {
+            return None;
         }
+        self.member.go_on(registration);
+        Some(Serving::new(door, &self.registry))
     }
 
     /// What is known by now; nothing where that is not told in time, and then the file has to do.
-    async fn copy(&self, mirror: &mpsc::Sender<mirror::run::Command>) -> Vec<u8> {
-        let (reply, told) = oneshot::channel();
-        let asked = mirror.try_send(mirror::run::Command::Tell(reply)).is_ok();
-        match timeout(TELLS_WITHIN, told).await {
-            Ok(Ok(truth)) if asked => {
-                let prefix = self.settings.keyspace.gateways();
-                copy::encode(&prefix, &truth, clock::unix_seconds())
-            }
-            _ => Vec::new(),
+    async fn copy(&self) -> Vec<u8> {
+        match self.member.truth().await {
+            Some(truth) => copy::encode(&self.member.plan().prefix, &truth, clock::unix_seconds()),
+            None => Vec::new(),
         }
     }
 
@@ -152,22 +123,23 @@ impl Part {
     }
 
     fn record(&self, registration: &Registration) -> Record {
-        lock(&self.book).note_joins(self.agent.rolls().take_joins());
+        self.registry.book().note_joins(self.agent.rolls().take_joins());
         let Handed { lease, former, keys } = registration.handed();
-        let shared = lock(&self.shared);
-        let chosen = shared.gateways.chosen().iter();
+        let seat = lock(&self.seat);
+        let (status, hosting) = (&seat.state.status, &seat.role);
+        let chosen = hosting.gateways.chosen().iter();
         let (wanted, now_ns) = (self.wanted.as_ref(), self.agent.clock().now_ns());
         Record {
-            started_s: self.started_s,
+            started_s: hosting.started_s,
             lease,
             former,
             keys: keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
-            leases_lost: shared.status.leases_lost,
-            copies: shared.status.copies,
+            leases_lost: status.leases_lost,
+            copies: status.copies,
             chosen: chosen.map(|(name, at)| (name.clone(), at.to_string())).collect(),
             wanted: wanted.map(|all| all.iter().map(ToString::to_string).collect()),
-            watched: shared.watched.iter().map(Watched::hand_over).collect(),
-            book: lock(&self.book).hand_over(),
+            watched: hosting.watched.iter().map(Watched::hand_over).collect(),
+            book: self.registry.book().hand_over(),
             players: Some(HandedPlayers::of(self.agent.rolls().hand_over(now_ns))),
             has_door: false,
             seated: Vec::new(),
@@ -180,6 +152,3 @@ const WHOLE: &str = "nobody aborts the task, and a panic in it is this one's too
 
 /// The last question to etcd, the last answers to game processes, and what the mirror tells.
 const REST_WITHIN: Duration = Duration::from_secs(5);
-
-/// It waits for nothing but its turn.
-const TELLS_WITHIN: Duration = Duration::from_millis(500);

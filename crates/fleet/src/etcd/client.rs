@@ -67,6 +67,12 @@ impl Client {
         Ok(Self { shared: Arc::new(Shared { options, tls, state: Mutex::new(state) }) })
     }
 
+    /// Which servers it asks, for people.
+    pub fn endpoints(&self) -> String {
+        let endpoints = self.shared.options.endpoints.iter().map(Endpoint::to_string);
+        endpoints.collect::<Vec<_>>().join(", ")
+    }
+
     /// Reads keys.
     pub async fn range(&self, range: &Range) -> Result<Ranged, Error> {
         let mut writer = Writer::new();

@@ -64,6 +64,20 @@ pub struct Handed {
     pub keys: Vec<Bytes>,
 }
 
+impl Handed {
+    /// Leases of processes before, the newest first: what stands under them is this one's.
+    pub fn of_leases(leases: Vec<i64>) -> Self {
+        let former = leases.into_iter().rev().collect();
+        Self { former, ..Self::default() }
+    }
+
+    /// Leases under which something may stand, the newest first.
+    pub fn leases(&self) -> Vec<i64> {
+        let held = Some(self.lease).filter(|lease| *lease != 0);
+        held.into_iter().chain(self.former.iter().rev().copied()).collect()
+    }
+}
+
 /// Keys under one lease.
 #[derive(Debug)]
 pub struct Registration {

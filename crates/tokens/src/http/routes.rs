@@ -9,7 +9,6 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use ringgate_fleet::etcd::Client;
-use ringgate_fleet::mirror::run::Command;
 use ringgate_process::doors::Seat;
 use ringgate_report::page;
 use serde::Deserialize;
@@ -350,9 +349,9 @@ struct ConfirmBody {
 
 async fn confirm(shared: &Shared, body: &[u8]) -> Result<String, Refused> {
     let ConfirmBody { doubt } = wanted::parse(body).map_err(unfit)?;
-    let stands = shared.standing().doubt == Some(doubt);
+    let stands = doubt != 0 && shared.member().doubt() == doubt;
     if stands {
-        let said = shared.confirm.send(Command::Confirm(doubt)).await;
+        let said = shared.confirm.send(doubt).await;
         said.map_err(|_| plain(Refusal::Stopping))?;
     }
     Ok(format!("{{\"confirmed\":{stands}}}"))
@@ -407,9 +406,8 @@ fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Resp
         Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
         Route::Readyz => ready(shared),
         Route::Metrics => {
-            let (standing, held) = (shared.standing(), shared.held_back());
-            let keeps_promises = shared.journal().is_some_and(|it| it.is_whole());
-            let page = shared.counters.page(&shared.desk(), (standing, &held), keeps_promises);
+            let standing = shared.standing();
+            let page = shared.counters.page(&shared.desk(), &standing);
             text(StatusCode::OK, page, METRICS)
         }
         _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),
@@ -422,8 +420,8 @@ fn glimpse(
     headers: &HeaderMap,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     seat.hold(authorize(shared, headers, Scope::See)?.index());
-    let (now, standing) = (shared.now(), shared.standing());
-    let tell = || glance::tell(&shared.desk(), &shared.options.version, standing, now);
+    let (now, member) = (shared.now(), shared.member());
+    let tell = || glance::tell(&shared.desk(), &shared.options.version, &member, now);
     Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))
 }
 
@@ -451,18 +449,7 @@ fn ready(shared: &Shared) -> Response<Full<Bytes>> {
         }
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
     };
-    text(status, format!("{said}\n{}", limits(shared)), PLAIN)
-}
-
-/// What is held back, and what etcd or this service has no room for: a line for each.
-fn limits(shared: &Shared) -> String {
-    let ((number, held), standing) = (shared.held(), shared.standing());
-    let doubt = format!("fleet: held back under number {number}: {}\n", held.join(", "));
-    let space = "fleet: etcd takes no writes, it has no space left\n".to_owned();
-    let left_out = standing.bans_left_out;
-    let bans = format!("fleet: {left_out} bans are not obeyed, there are too many\n");
-    let lines = [(number != 0, doubt), (standing.lacks_space, space), (left_out > 0, bans)];
-    lines.into_iter().filter(|(holds, _)| *holds).map(|(_, line)| line).collect()
+    text(status, format!("{said}\n{}", shared.member().limits()), PLAIN)
 }
 
 fn refuse(shared: &Shared, (why, detail): Refused) -> Response<Full<Bytes>> {

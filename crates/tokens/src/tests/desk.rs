@@ -3,7 +3,7 @@
 use ringgate_core::netcode::{self, ConnectToken};
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::Place;
-use ringgate_fleet::mirror::{self, Change};
+use ringgate_fleet::mirror::Change;
 use ringgate_fleet::values::{Backend, Gateway, Listener, Reach, State, Stored};
 
 use super::fleet::{
@@ -463,11 +463,7 @@ fn no_slot_is_promised_where_no_token_can_be_made() {
 fn when_each_key_comes_to_its_end_stands_in_the_metrics() {
     let mut store = fleet();
     let office = Office::open("t", &mut store);
-    let page = Counters::default().page(
-        &office.desk,
-        (Standing::default(), &mirror::Status::default().held_back()),
-        true,
-    );
+    let page = Counters::default().page(&office.desk, &Standing::default());
     let key = "ringgate_tokens_key_minted_until_timestamp_seconds{listener=\"main\",epoch=\"1\"} ";
     let until_s = NOW.unix_s - 10 + 10_000;
     assert!(page.contains(&format!("\n{key}{until_s}\n")), "{page}");

@@ -6,16 +6,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ringgate_fleet::copy;
-use ringgate_fleet::mirror::Truth;
 use ringgate_os::clock;
+
+use crate::copy;
+use crate::mirror::Truth;
 
 /// The file in `state_dir`.
 pub const COPY_FILE: &str = "fleet";
 
 /// When the file is to be written again.
 #[derive(Debug, Default)]
-pub(crate) struct Copies {
+pub struct Copies {
     /// What is to be written.
     to_save: Option<Truth>,
     saved_ms: u64,
@@ -25,7 +26,7 @@ pub(crate) struct Copies {
 impl Copies {
     /// This is known now, and perhaps it has `changed`. It is to be written at most once in
     /// `every_ms`.
-    pub(crate) fn see(&mut self, now_ms: u64, truth: &Truth, changed: bool, every_ms: u64) {
+    pub fn see(&mut self, now_ms: u64, truth: &Truth, changed: bool, every_ms: u64) {
         self.is_unsaved |= changed;
         if self.is_unsaved && now_ms >= self.saved_ms + every_ms {
             (self.is_unsaved, self.saved_ms) = (false, now_ms);
@@ -34,20 +35,20 @@ impl Copies {
     }
 
     /// Nothing more will be known: what is not written yet is to be.
-    pub(crate) fn finish(&mut self, truth: &Truth) {
+    pub fn finish(&mut self, truth: &Truth) {
         if self.is_unsaved {
             self.to_save = Some(truth.clone());
         }
     }
 
     /// What is to be written, once.
-    pub(crate) const fn take(&mut self) -> Option<Truth> {
+    pub const fn take(&mut self) -> Option<Truth> {
         self.to_save.take()
     }
 }
 
 /// What the file holds, if it is of this prefix.
-pub(crate) fn load(path: &Path, prefix: &Bytes) -> Truth {
+pub fn load(path: &Path, prefix: &Bytes) -> Truth {
     match copy::load(path) {
         Ok(Some(copy)) if copy.prefix == *prefix => {
             let age_s = clock::unix_seconds().saturating_sub(copy.saved_s);
@@ -78,7 +79,7 @@ pub(crate) fn load(path: &Path, prefix: &Bytes) -> Truth {
 }
 
 /// Writes the file. Whether that could be done; if not, why is told.
-pub(crate) async fn save(path: PathBuf, prefix: Bytes, truth: Truth) -> bool {
+pub(super) async fn save(path: PathBuf, prefix: Bytes, truth: Truth) -> bool {
     let at = path.clone();
     let save = move || copy::save(&at, &prefix, &truth, clock::unix_seconds());
     let saved = tokio::task::spawn_blocking(save).await;

@@ -1,0 +1,146 @@
+//! What a gateway and an agent can both be asked for: to drain, to read the file again, to hand
+//! over, and to believe what is held back. Each says how it does that; how a request is read and
+//! answered is the same.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::access::Visitor;
+use super::query::{Query, wrong};
+use super::reloads::Outcome;
+use super::status::SCHEMA;
+use super::web::{For, Page, Refusal, Reply, Site, Visit, as_json, note, text};
+
+/// A process that can be asked.
+pub(super) trait Obeys: Site {
+    /// Takes nobody in any more, and ends when everybody has left.
+    fn drain(
+        &self,
+        deadline: Option<Duration>,
+    ) -> impl Future<Output = Result<Draining, Refusal>> + Send;
+
+    /// Takes players in again. Whether there was a drain, or why it goes on.
+    fn undrain(&self) -> impl Future<Output = Result<Result<bool, &'static str>, Refusal>> + Send;
+
+    /// Reads the file again, or only says what that would do.
+    fn reload(&self, is_dry: bool) -> impl Future<Output = Result<Outcome, Refusal>> + Send;
+
+    /// Starts the next release and hands over to it.
+    fn upgrade(&self) -> impl Future<Output = Result<Upgraded, Refusal>> + Send;
+
+    /// Believes what is held back of the fleet under this number. Whether something is.
+    fn confirm(&self, doubt: u64) -> impl Future<Output = Result<bool, Refusal>> + Send;
+}
+
+/// The drain that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Draining {
+    pub(super) sessions: u64,
+    pub(super) left_ms: u64,
+}
+
+/// How the next process is known and how long players waited, or why it does not go on.
+pub(super) type Upgraded = Result<HandedOver, String>;
+
+/// A hand-over that has worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HandedOver {
+    pub(super) pid: u32,
+    pub(super) pause_us: u64,
+}
+
+/// Pages for what is asked of the whole process.
+pub(super) fn pages<S: Obeys>() -> [Page<S>; 3] {
+    [
+        Page::new("/reload", For::Changing, reload),
+        Page::new("/upgrade", For::Changing, upgrade),
+        Page::new("/fleet/confirm", For::Changing, confirm),
+    ]
+}
+
+/// `POST /drain?deadline_ms=NUMBER`.
+pub(super) async fn drain<S: Obeys>(visit: Visit<S>) -> Reply {
+    let deadline = deadline(&Query::of(&visit.uri, &["deadline_ms"])?)?;
+    drain_until(&visit, deadline).await
+}
+
+/// The same, once that is read.
+pub(super) async fn drain_until<S: Obeys>(
+    Visit { site, visitor, .. }: &Visit<S>,
+    deadline: Option<Duration>,
+) -> Reply {
+    note(visitor, "drain");
+    let Draining { sessions, left_ms } = site.drain(deadline).await?;
+    let answer =
+        json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
+    Ok(as_json(StatusCode::OK, &answer))
+}
+
+/// How long a drain may take.
+pub(super) fn deadline(query: &Query) -> Result<Option<Duration>, Refusal> {
+    query.read("deadline_ms", "milliseconds, at most a day", |text| {
+        text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
+    })
+}
+
+/// `POST /undrain`.
+pub(super) async fn undrain<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
+    note(&visitor, "undrain");
+    Ok(match site.undrain().await? {
+        Ok(was_draining) => as_json(
+            StatusCode::OK,
+            &json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining }),
+        ),
+        Err(why) => text(StatusCode::CONFLICT, format!("{why}\n")),
+    })
+}
+
+async fn reload<S: Obeys>(Visit { site, visitor, uri }: Visit<S>) -> Reply {
+    let query = Query::of(&uri, &["dry_run"])?;
+    let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
+    note(&visitor, if is_dry { "dry run of a reload" } else { "reload" });
+    Ok(match site.reload(is_dry).await? {
+        Ok(changes) => as_json(
+            StatusCode::OK,
+            &json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes }),
+        ),
+        Err(mistakes) => {
+            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
+            as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
+        }
+    })
+}
+
+/// Only through the control socket: a token that a page may change things with should start no
+/// program.
+async fn upgrade<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
+    if !matches!(visitor, Visitor::Unix { .. }) {
+        let why = "an upgrade is asked for through the control socket\n";
+        return Err((StatusCode::FORBIDDEN, why.to_owned()));
+    }
+    note(&visitor, "upgrade");
+    Ok(match site.upgrade().await? {
+        Ok(HandedOver { pid, pause_us }) => as_json(
+            StatusCode::OK,
+            &json!({ "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }),
+        ),
+        Err(why) => {
+            let answer = json!({ "schema": SCHEMA, "upgraded": false, "why": why });
+            as_json(StatusCode::CONFLICT, &answer)
+        }
+    })
+}
+
+/// `POST /fleet/confirm?doubt=NUMBER`.
+async fn confirm<S: Obeys>(Visit { site, visitor, uri }: Visit<S>) -> Reply {
+    let doubt = Query::of(&uri, &["doubt"])?.read("doubt", "a number", |it| it.parse().ok())?;
+    let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
+    note(&visitor, &format!("confirmation of doubt {doubt}"));
+    let confirmed = site.confirm(doubt).await?;
+    Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "confirmed": confirmed })))
+}
+
+/// A drain is over after a day at the most.
+const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;

@@ -1,0 +1,46 @@
+//! How reading a file again has gone.
+
+use ringgate_os::clock;
+
+/// What came of it: what has changed, or why nothing did, a sentence each.
+pub(super) type Outcome = Result<Vec<String>, Vec<String>>;
+
+/// What pages show of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reloads {
+    pub(super) done: u64,
+    pub(super) refused: u64,
+    pub(super) last_refused: bool,
+    /// When the running config was read.
+    pub(super) config_unix_s: u64,
+}
+
+impl Reloads {
+    /// Counts this, and tells the log of it.
+    pub(super) fn note(&mut self, outcome: &Outcome) {
+        self.last_refused = outcome.is_err();
+        match outcome {
+            Ok(changes) => {
+                self.done += 1;
+                self.config_unix_s = clock::unix_seconds();
+                let changes = changes.join("; ");
+                tracing::info!(event = "reload", changes, "the config was read again");
+            }
+            Err(mistakes) => {
+                self.refused += 1;
+                for mistake in mistakes {
+                    tracing::error!(
+                        event = "reload_refused",
+                        mistake,
+                        "the config was not changed: {mistake}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A load error, a sentence each.
+pub(super) fn sentences(error: &crate::config::LoadError) -> Vec<String> {
+    error.to_string().lines().map(str::to_owned).collect()
+}
