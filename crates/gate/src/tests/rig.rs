@@ -314,8 +314,8 @@ impl Rig {
         is_alone && self.has_usual_claims && self.has_only_what_is_carried()
     }
 
-    /// Who asks and who watches ends with the process, and a session that lacks a socket asks for it
-    /// anew.
+    /// Who asks and who watches ends with the process, and a session that lacks a socket asks for
+    /// it anew.
     fn has_only_what_is_carried(&self) -> bool {
         let Gate { common, fronts } = self.host.gate();
         let is_watched =

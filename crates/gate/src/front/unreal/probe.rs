@@ -7,11 +7,11 @@
 //! kernel only.
 //!
 //! A server understands only what is laid out as its own packets are, and how it was built is
-//! learned here too: it is asked in one [`ProbeForm`] after the other until it answers. The questions of
-//! the two bases have tails of such lengths that a server of the other base finds them too long or
-//! too short; their counter, which servers repeat, says which of them was answered; and an answer
-//! whose time is not possible is refused. Where a wrong answer passes all the same, the next ones
-//! do not, and the server is asked in all ways again.
+//! learned here too: it is asked in one [`ProbeForm`] after the other until it answers. The
+//! questions of the two bases have tails of such lengths that a server of the other base finds them
+//! too long or too short; their counter, which servers repeat, says which of them was answered; and
+//! an answer whose time is not possible is refused. Where a wrong answer passes all the same, the
+//! next ones do not, and the server is asked in all ways again.
 
 use crate::common::Common;
 use crate::front::protocol::Front;

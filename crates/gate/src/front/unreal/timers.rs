@@ -1,5 +1,5 @@
-//! How long sessions last, and what else happens because time passes: repeats, silence, servers that
-//! never answered, fresh secrets.
+//! How long sessions last, and what else happens because time passes: repeats, silence, servers
+//! that never answered, fresh secrets.
 
 use crate::common::Common;
 use crate::counters::{Ended, Ending};
