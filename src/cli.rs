@@ -24,7 +24,6 @@ mod hist;
 mod keygen;
 mod kick;
 pub mod logging;
-mod privileges;
 mod probe;
 mod reload;
 mod run;

@@ -8,7 +8,6 @@
 
 pub mod cli;
 pub mod config;
-pub mod confine;
 pub mod control;
 pub mod hosting;
 pub mod membership;

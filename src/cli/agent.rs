@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use ringgate_io::{StartError, socket};
 use ringgate_os::process;
+use ringgate_process::confine::Calls;
+use ringgate_process::privileges::{self, Privileges};
 use ringgate_trunk::agent::options::Options;
 use ringgate_trunk::agent::service::{self, Agent};
 
 use super::config_file::{AGENT, RoleFile};
 use super::logging::{self, LogArgs};
-use super::privileges::{self, Privileges};
 use super::run::{
     DEATH_WITHIN, SUCCESSORS_MODE, open_announce, open_beside, patiently, program, successor,
 };
 use super::{Failure, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
-use crate::confine::Calls;
 use crate::control::host::{self as control, Facts, Settings, Taken};
 use crate::control::{Program, is_at};
 use crate::hosting::{self, Prepared};
@@ -179,7 +179,7 @@ impl Starting {
                 Failure::failed(format_args!("cannot hand state_dir {path} over: {why}"))
             })?;
         }
-        self.privileges.become_user()
+        Ok(self.privileges.become_user()?)
     }
 
     fn serve(&self, agent: Agent, settings: Settings) -> Result<(), Failure> {

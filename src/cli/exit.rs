@@ -55,6 +55,13 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What a package of ours says that has no commands: one sentence.
+impl From<String> for Failure {
+    fn from(sentence: String) -> Self {
+        Self::Failed(sentence)
+    }
+}
+
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         match error {

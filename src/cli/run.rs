@@ -15,10 +15,8 @@ use super::config_file::{ConfigFile, GATEWAY};
 use super::logging::{self, LogArgs};
 use super::{Failure, exit, first};
 use crate::config::Config;
-use crate::confine;
 use crate::control::{Control, Joining, Program, Settings, plan};
 use crate::membership::{self, Prepared};
-use privileges::Privileges;
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
@@ -27,6 +25,8 @@ use ringgate_os::overflows::Overflows;
 use ringgate_os::process;
 use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
+use ringgate_process::confine;
+use ringgate_process::privileges::Privileges;
 use ringgate_report::text::put;
 use ringgate_worker::handover;
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     let (config, mut fleet) = join(config)?;
     let mut plan = plan::plan(&config).map_err(Failure::failed)?;
-    let privileges = Privileges::of(&config)?;
+    let privileges = privileges::of(&config)?;
     let program = program()?;
     let _ = clock::boot_id();
     let mut config = config;
@@ -100,13 +100,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     plan.spent = state::spent_tokens(&state);
     // They cannot be opened behind the next line.
     let kernel = (Overflows::open(), Usage::open());
-    privileges.give_up_files(&config, &file)?;
+    let (read, write) = privileges::folders(&config, &file);
+    privileges.give_up_files(&read, &write)?;
     let joining = fleet;
     let fleet = Fleet::start_on(&plan, ports).map_err(Failure::failed)?;
     tell_driver(&fleet);
     // With the addresses that were bound.
     let setup = fleet.setup();
-    privileges.give_state(&state)?;
+    privileges::give_state(&privileges, &state)?;
     let config_file = file;
     let settings = Settings {
         config_file,
@@ -119,8 +120,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         fleet: joining,
     };
     let mut control = Control::start(fleet, settings).map_err(Failure::failed)?;
-    privileges.give_agents(&control)?;
-    privileges.become_user(&run_dir, plan.run_dir.is_some())?;
+    privileges::give_agents(&privileges, &control)?;
+    privileges::become_user(&privileges, &run_dir, plan.run_dir.is_some())?;
     open_socket(&mut control, &run_dir)?;
     open_announce_socket(&mut control, &run_dir);
     serve(control, &privileges, plan)

@@ -6,6 +6,8 @@ mod state;
 use std::path::{Path, PathBuf};
 
 use ringgate_os::process;
+use ringgate_process::confine::Calls;
+use ringgate_process::privileges::{self, Privileges};
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
@@ -16,11 +18,9 @@ use zeroize::Zeroizing;
 
 use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
-use super::privileges::{self, Privileges};
 use super::{Failure, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
-use crate::confine::Calls;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::config::{self, Config};
-use crate::confine;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
 use ringgate_core::proto::plain::{Field, Order, Width};
 use ringgate_core::proto::replay::Policy;
@@ -19,6 +18,7 @@ use ringgate_gate::{
 };
 use ringgate_io::{CardChoice, CardMode, Choice};
 use ringgate_os::process;
+use ringgate_process::confine;
 use ringgate_worker::{CardPlan, Plan};
 
 /// What the workers of a configured gateway are told, or one sentence on why they cannot be.

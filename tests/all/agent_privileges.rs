@@ -4,8 +4,8 @@
 
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use ringgate::confine::User;
 use ringgate_os::process;
+use ringgate_process::confine::User;
 
 use crate::agent::{Agent, NAMES, Program, agent_file, agent_upgrade, certificates, echo, gateway};
 use crate::agent_reload::reload;

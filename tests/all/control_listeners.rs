@@ -204,7 +204,8 @@ fn a_right_that_was_given_up_is_named_and_nothing_is_changed() {
     let daemon = Daemon::start_with(&text, |_, folder| {
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).expect("our folder");
-        let nobody = ringgate::confine::User::named("nobody").expect("every system has one");
+        let nobody =
+            ringgate_process::confine::User::named("nobody").expect("every system has one");
         let file = folder.path().join("gate.toml");
         std::os::unix::fs::chown(file, Some(nobody.uid), None).expect("we are root");
     });

@@ -108,11 +108,12 @@ fn a_daemon_becomes_who_it_should_be() {
         // Whoever it becomes reads the config again.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), open).expect("our folder");
-        let nobody = ringgate::confine::User::named("nobody").expect("every system has one");
+        let nobody =
+            ringgate_process::confine::User::named("nobody").expect("every system has one");
         let file = folder.path().join("gate.toml");
         std::os::unix::fs::chown(file, Some(nobody.uid), None).expect("we are root");
     });
-    let nobody = ringgate::confine::User::named("nobody").expect("every system has one");
+    let nobody = ringgate_process::confine::User::named("nobody").expect("every system has one");
     let ids = [nobody.uid.to_string().as_str(); 4].join(" ");
     assert_eq!(kernel_says(&daemon, "Uid"), ids);
     assert_eq!(kernel_says(&daemon, "Groups"), "");

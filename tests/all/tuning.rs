@@ -158,7 +158,7 @@ fn promtool_accepts_the_rules_and_each_alert_fires_when_it_should() {
 
 #[test]
 fn the_containers_profile_allows_what_the_daemon_allows_itself() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/confine.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/process/src/confine.rs");
     let source = std::fs::read_to_string(source).expect("it is there");
     let list = source.split("mod tests").next().expect("some");
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';

@@ -3,6 +3,8 @@
 //! A role says what is answered; what is the same in each role is here, once.
 
 pub mod client;
+pub mod confine;
 pub mod doors;
+pub mod privileges;
 pub mod signals;
 pub mod systemd;

@@ -13,15 +13,16 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use socket2::SockRef;
 
-use super::privileges::Privileges;
 use super::{
-    Failure, make_folders, open_announce_socket, open_next_socket, open_socket, state, tell_driver,
+    Failure, make_folders, open_announce_socket, open_next_socket, open_socket, privileges, state,
+    tell_driver,
 };
 use crate::config::Config;
 use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use ringgate_os::hold_point;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::privileges::Privileges;
 use ringgate_state::{Folder, SpentFiles, text};
 use ringgate_worker::handover::channel::{Packet, why_not};
 use ringgate_worker::handover::{
@@ -200,7 +201,8 @@ impl<'a> Successor<'a> {
         make_folders(self.config(), self.plan.run_dir.is_some()).map_err(sentence)?;
         // They cannot be opened behind the next line.
         let kernel = (Overflows::open(), Usage::open());
-        self.privileges.give_up_files(self.config(), self.file).map_err(sentence)?;
+        let (read, write) = privileges::folders(self.config(), self.file);
+        self.privileges.give_up_files(&read, &write)?;
         tracing::info!(
             event = "taking_over",
             pid = facts.pid,
@@ -273,8 +275,7 @@ impl<'a> Successor<'a> {
             control.inherit_agents(&memory::read(&memory, given.trunk_bytes)?, fds);
         }
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
-        let sentence = |why: Failure| why.to_string();
-        self.privileges.become_user(&run_dir, has_links).map_err(sentence)?;
+        privileges::become_user(self.privileges, &run_dir, has_links)?;
         open_doors(&mut control, &run_dir, doors)?;
         match announce.filter(|_| control.is_in_fleet()) {
             Some(announce) => control.serve_announcements(announce),

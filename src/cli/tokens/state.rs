@@ -7,13 +7,13 @@ use std::path::Path;
 
 use ringgate_gate::Now;
 use ringgate_os::clock;
+use ringgate_process::privileges::Privileges;
 use ringgate_report::text::put;
 use ringgate_state::{Folder, Lasting, SpanFiles};
 use ringgate_tokens::book;
 use ringgate_tokens::journal::Disk;
 
 use super::super::Failure;
-use super::super::privileges::Privileges;
 
 /// The folder, with what is in it.
 #[derive(Debug)]

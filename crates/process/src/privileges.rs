@@ -7,13 +7,14 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use super::Failure;
-use crate::confine::{self, Calls, User};
 use ringgate_os::landlock::{self, Reach};
 use ringgate_os::process;
 
+use crate::confine::{self, Calls, User};
+
 /// What the config wants given up.
-pub(super) struct Privileges {
+#[derive(Debug)]
+pub struct Privileges {
     /// Whom to become.
     user: Option<User>,
     confine: bool,
@@ -22,29 +23,28 @@ pub(super) struct Privileges {
 
 impl Privileges {
     /// Checks that it can be done, before anything is.
-    pub(super) fn of(user: Option<&str>, confine: bool, calls: Calls) -> Result<Self, Failure> {
-        let user = confine::becomes(user).map_err(Failure::failed)?;
+    pub fn of(user: Option<&str>, confine: bool, calls: Calls) -> Result<Self, String> {
+        let user = confine::becomes(user)?;
         Ok(Self { user, confine, calls })
     }
 
     /// Whom this process becomes, if somebody else.
-    pub(super) const fn user(&self) -> Option<User> {
+    pub const fn user(&self) -> Option<User> {
         self.user
     }
 
     /// Whether anything is given up but the user.
-    pub(super) const fn is_confined(&self) -> bool {
+    pub const fn is_confined(&self) -> bool {
         self.confine
     }
 
     /// Gives up all files but those below these folders, which have to be there.
-    pub(super) fn give_up_files(&self, read: &[PathBuf], write: &[PathBuf]) -> Result<(), Failure> {
+    pub fn give_up_files(&self, read: &[PathBuf], write: &[PathBuf]) -> Result<(), String> {
         if !self.confine {
             return Ok(());
         }
-        let reach = landlock::confine(read, write).map_err(|why| {
-            Failure::failed(format_args!("cannot give up the file system (`confine`): {why}"))
-        })?;
+        let reach = landlock::confine(read, write)
+            .map_err(|why| format!("cannot give up the file system (`confine`): {why}"))?;
         match reach {
             Reach::Full => tracing::debug!("files outside the daemon's folders are given up"),
             Reach::Partial | Reach::None => {
@@ -55,19 +55,17 @@ impl Privileges {
     }
 
     /// Gives a folder to whom this process becomes.
-    pub(super) fn hand_over(&self, folder: &Path) -> Result<(), Failure> {
+    pub fn hand_over(&self, folder: &Path) -> Result<(), String> {
         let Some(user) = self.user else { return Ok(()) };
-        hand_over(folder, user).map_err(|why| {
-            Failure::failed(format_args!("cannot hand {} over: {why}", folder.display()))
-        })
+        hand_over(folder, user)
+            .map_err(|why| format!("cannot hand {} over: {why}", folder.display()))
     }
 
     /// Becomes the user.
-    pub(super) fn become_user(&self) -> Result<(), Failure> {
+    pub fn become_user(&self) -> Result<(), String> {
         let Some(user) = self.user else { return Ok(()) };
-        confine::become_user(user).map_err(|why| {
-            Failure::failed(format_args!("cannot become user {}: {why}", user.uid))
-        })?;
+        confine::become_user(user)
+            .map_err(|why| format!("cannot become user {}: {why}", user.uid))?;
         // The kernel allows dumps anew, or by its own setting, whenever the user changes.
         if let Err(why) = process::forbid_dumps() {
             tracing::warn!("a core dump of this process would hold keys: {why}");
@@ -76,19 +74,18 @@ impl Privileges {
     }
 
     /// Gives up the system calls that a process which serves does not make.
-    pub(super) fn give_up_system_calls(&self) -> Result<(), Failure> {
+    pub fn give_up_system_calls(&self) -> Result<(), String> {
         if !self.confine {
             return Ok(());
         }
-        confine::system_calls(self.calls).map_err(|why| {
-            Failure::failed(format_args!("cannot give up system calls (`confine`): {why}"))
-        })
+        confine::system_calls(self.calls)
+            .map_err(|why| format!("cannot give up system calls (`confine`): {why}"))
     }
 }
 
 /// The folder of a config file, and that of the service's credentials: what it names is read there
 /// while the process serves.
-pub(super) fn of_config(file: &Path) -> Vec<PathBuf> {
+pub fn of_config(file: &Path) -> Vec<PathBuf> {
     let home = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
@@ -99,7 +96,7 @@ pub(super) fn of_config(file: &Path) -> Vec<PathBuf> {
 
 /// What names of hosts are looked up in. A link among these files leads to a folder of whoever
 /// writes them anew, and anew is another file: such a folder is open as a whole.
-pub(super) fn of_resolver(files: &[&str]) -> Vec<PathBuf> {
+pub fn of_resolver(files: &[&str]) -> Vec<PathBuf> {
     let own = files.iter().map(PathBuf::from);
     let linked = files.iter().filter_map(|file| {
         let target = std::fs::canonicalize(file).ok().filter(|it| it != Path::new(file))?;
