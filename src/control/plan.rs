@@ -125,7 +125,7 @@ pub(super) fn links(config: &Config) -> Links {
 /// How long a worker may wait for more.
 pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
     match gateway.batch_delay {
-        config::BatchDelay::Auto => BatchDelay::Auto,
+        config::BatchDelay::Auto => BatchDelay::AUTO,
         config::BatchDelay::AtMost(delay) => BatchDelay::AtMost(delay),
     }
 }

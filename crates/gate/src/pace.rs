@@ -26,8 +26,8 @@ use std::time::Duration;
 /// How long a worker that is busy may wait for more before it looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchDelay {
-    /// As long as costs players little: see [`auto_ns`].
-    Auto,
+    /// As long as costs players little, and no longer than this: see [`auto_ns`].
+    Auto(Duration),
     /// No longer than this; nothing at all with zero.
     AtMost(Duration),
 }
@@ -35,6 +35,8 @@ pub enum BatchDelay {
 impl BatchDelay {
     /// A worker is woken by whatever arrives.
     pub const OFF: Self = Self::AtMost(Duration::ZERO);
+    /// As long as is worth it, within the bound that a config has where it says nothing.
+    pub const AUTO: Self = Self::Auto(Duration::from_micros(190));
 }
 
 /// What a [`Pace`] decides by: spans of time in nanoseconds, rates in datagrams a second.
@@ -286,8 +288,9 @@ impl Pace {
         let Rules { room, slowness, .. } = self.rules;
         let gap_ns = NS_PER_S / self.rate.max(RATE_MIN / slowness);
         let allowed_ns = match self.limit {
-            BatchDelay::Auto => {
-                auto_ns(gap_ns / slowness, self.sleep_cost_ns / slowness) * slowness
+            BatchDelay::Auto(longest) => {
+                let longest_ns = longest.as_nanos() as f64;
+                auto_ns(gap_ns / slowness, self.sleep_cost_ns / slowness, longest_ns) * slowness
             }
             BatchDelay::AtMost(delay) => delay.as_nanos() as f64 * slowness,
         };
@@ -305,15 +308,15 @@ impl Pace {
 /// second on. At 60,000 it is 54 µs.
 ///
 /// Where a sleep is dear, looks so close to each other spend a fifth of the core on sleeping. There
-/// it allows as much as keeps sleep below a tenth, up to 190 µs; at higher rates less, because the
-/// same delay gathers more, and at lower ones less, because players of a gateway that is hardly
-/// busy are charged as ever. A sleep of 20 µs has it look each 190 µs at 20,000 datagrams a second
-/// and each 160 at 100,000; one of 2.5 µs changes nothing.
-fn auto_ns(gap_ns: f64, sleep_cost_ns: f64) -> f64 {
+/// it allows as much as keeps sleep below a tenth, up to `longest_ns`; at higher rates less, because
+/// the same delay gathers more, and at lower ones less, because players of a gateway that is hardly
+/// busy are charged as ever. With 190 µs, a sleep of 20 has it look each 190 µs at 20,000 datagrams
+/// a second and each 160 at 100,000; one of 2.5 µs changes nothing.
+fn auto_ns(gap_ns: f64, sleep_cost_ns: f64, longest_ns: f64) -> f64 {
     let cheap_ns = (AUTO_BASE_NS + AUTO_GAPS * gap_ns).min(AUTO_MAX_NS);
     let beyond = NS_PER_S / gap_ns - DEAR_RATE;
     let less_ns = (beyond * DEAR_NS_BEYOND).max(-beyond * DEAR_NS_BELOW);
-    cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(DEAR_MAX_NS - less_ns))
+    cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(longest_ns - less_ns)).min(longest_ns)
 }
 
 const AUTO_BASE_NS: f64 = 40_000.0;
@@ -323,9 +326,8 @@ const AUTO_MAX_NS: f64 = 90_000.0;
 /// Sleeping is to take no more of the core than one part in so many.
 const SLEEP_SHARE: f64 = 10.0;
 
-/// The longest delay where sleeps are dear, at one rate; and how much less it is for each datagram
-/// a second beyond that, and below it.
-const DEAR_MAX_NS: f64 = 190_000.0;
+/// The rate at which the longest delay is allowed where sleeps are dear; and how much less it is
+/// for each datagram a second beyond that, and below it.
 const DEAR_RATE: f64 = 20_000.0;
 const DEAR_NS_BEYOND: f64 = 0.375;
 const DEAR_NS_BELOW: f64 = 12.5;

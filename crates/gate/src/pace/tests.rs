@@ -124,7 +124,7 @@ impl Trial {
     }
 }
 
-const AUTO: BatchDelay = BatchDelay::Auto;
+const AUTO: BatchDelay = BatchDelay::AUTO;
 const ROOM: u32 = 4000;
 
 #[test]
@@ -356,7 +356,11 @@ fn nothing_is_computed_while_nobody_plays_and_the_rate_is_right_afterwards() {
 
 /// The delay at a rate, in microseconds, where a sleep costs so much; 0 where it does not wait.
 fn chosen_us(rate: u64, sleep_cost_ns: u64) -> u64 {
-    let mut trial = Trial::new(AUTO, ROOM);
+    chosen_within(AUTO, rate, sleep_cost_ns)
+}
+
+fn chosen_within(limit: BatchDelay, rate: u64, sleep_cost_ns: u64) -> u64 {
+    let mut trial = Trial::new(limit, ROOM);
     for _ in 0..100 {
         trial.pace.note_sleep_cost(sleep_cost_ns);
     }
@@ -373,6 +377,22 @@ fn where_sleeps_are_dear_a_worker_looks_as_often_as_a_tenth_of_its_core_allows()
             assert!((cost_us * 10 - 1..=at_most).contains(&us), "{rate}, {cost_us}: {us}");
         }
     }
+}
+
+#[test]
+fn auto_keeps_to_its_bound_whatever_sleeps_cost() {
+    let within = |us| BatchDelay::Auto(Duration::from_micros(us));
+    for cost_ns in [2500, 20_000] {
+        for rate in [20_000, 60_000, 100_000] {
+            let most = chosen_within(within(45), rate, cost_ns);
+            let begins = rate > 40_000;
+            assert!(most <= 45 && (most > 0) == begins, "{rate} {cost_ns}: {most}");
+            assert_eq!(chosen_within(within(0), rate, cost_ns), 0, "{rate} {cost_ns}");
+        }
+    }
+    // A longer bound lets sleep take a tenth of the core, and no less than that.
+    assert_eq!(chosen_within(within(1000), 20_000, 30_000), 300);
+    assert_eq!(chosen_within(within(1000), 60_000, 2500), chosen_us(60_000, 2500));
 }
 
 #[test]
