@@ -52,6 +52,8 @@ pub struct Rules {
     slowness: f64,
     /// Datagrams that the smallest receive buffer of a player's socket holds.
     room: f64,
+    /// Workers that have the gateway's datagrams among them, each about as many.
+    workers: f64,
 }
 
 impl Rules {
@@ -63,7 +65,15 @@ impl Rules {
             peak_memory_ns: 100 * MS,
             slowness: 1.0,
             room: room as f64,
+            workers: 1.0,
         }
+    }
+
+    /// The same for one of so many workers.
+    #[must_use]
+    pub const fn among(mut self, workers: u16) -> Self {
+        self.workers = workers as f64;
+        self
     }
 
     /// The same for a world in which everything takes `times` as long.
@@ -168,9 +178,13 @@ impl Pace {
     }
 
     /// A sleep has cost so much of the worker's processor time. One in which the kernel did other
-    /// work on the worker's bill counts as four times what was known.
+    /// work on the worker's bill counts as four times what was known. What was begun without
+    /// knowing begins again, if it is worth it.
     pub fn note_sleep_cost(&mut self, cost_ns: u64) {
         let cost_ns = cost_ns as f64;
+        if self.sleep_cost_ns == 0.0 {
+            self.waits_since_ns = None;
+        }
         self.sleep_cost_ns = match self.sleep_cost_ns {
             0.0 => cost_ns,
             known => known + (cost_ns.min(4.0 * known) - known) / SLEEPS_TO_KNOW,
@@ -285,12 +299,15 @@ impl Pace {
 
     /// The delay for the rate at hand, were it worth it.
     fn wanted_ns(&self) -> f64 {
-        let Rules { room, slowness, .. } = self.rules;
+        let Rules { room, slowness, workers, .. } = self.rules;
         let gap_ns = NS_PER_S / self.rate.max(RATE_MIN / slowness);
         let allowed_ns = match self.limit {
             BatchDelay::Auto(longest) => {
-                let longest_ns = longest.as_nanos() as f64;
-                auto_ns(gap_ns / slowness, self.sleep_cost_ns / slowness, longest_ns) * slowness
+                // One of several workers may find too little to begin by what it costs where sleeps
+                // are cheap, and would never know what one costs.
+                let is_unknown = self.sleep_cost_ns == 0.0 && workers > 1.0;
+                let cost_ns = if is_unknown { NS_PER_S } else { self.sleep_cost_ns / slowness };
+                auto_ns(gap_ns / slowness, cost_ns, longest.as_nanos() as f64, workers) * slowness
             }
             BatchDelay::AtMost(delay) => delay.as_nanos() as f64 * slowness,
         };
@@ -308,14 +325,16 @@ impl Pace {
 /// second on. At 60,000 it is 54 µs.
 ///
 /// Where a sleep is dear, looks so close to each other spend a fifth of the core on sleeping. There
-/// it allows as much as keeps sleep below a tenth, up to `longest_ns`; at higher rates less, because
-/// the same delay gathers more, and at lower ones less, because players of a gateway that is hardly
-/// busy are charged as ever. With 190 µs, a sleep of 20 has it look each 190 µs at 20,000 datagrams
-/// a second and each 160 at 100,000; one of 2.5 µs changes nothing.
-fn auto_ns(gap_ns: f64, sleep_cost_ns: f64, longest_ns: f64) -> f64 {
+/// it allows as much as keeps sleep below a tenth, up to `longest_ns`; at higher rates less,
+/// because the same delay gathers more, and at lower ones less, because players of a gateway that
+/// is hardly busy are charged as ever: by all that its workers find, because two of them sleep
+/// twice as often for as much. With 190 µs, a sleep of 20 has it look each 190 µs at 20,000
+/// datagrams a second and each 160 at 100,000; one of 2.5 µs changes nothing.
+fn auto_ns(gap_ns: f64, sleep_cost_ns: f64, longest_ns: f64, workers: f64) -> f64 {
     let cheap_ns = (AUTO_BASE_NS + AUTO_GAPS * gap_ns).min(AUTO_MAX_NS);
-    let beyond = NS_PER_S / gap_ns - DEAR_RATE;
-    let less_ns = (beyond * DEAR_NS_BEYOND).max(-beyond * DEAR_NS_BELOW);
+    let rate = NS_PER_S / gap_ns;
+    let (beyond, below) = (rate - DEAR_RATE, DEAR_RATE - rate * workers);
+    let less_ns = (beyond * DEAR_NS_BEYOND).max(below * DEAR_NS_BELOW).max(0.0);
     cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(longest_ns - less_ns)).min(longest_ns)
 }
 

@@ -396,6 +396,40 @@ fn auto_keeps_to_its_bound_whatever_sleeps_cost() {
 }
 
 #[test]
+fn workers_who_share_a_rate_wait_as_one_would_for_all_of_it() {
+    let chosen_us = |rate: u64, workers| {
+        let mut pace = Pace::new(AUTO, Rules::new(ROOM).among(workers), 0);
+        pace.note_sleep_cost(20_000);
+        for ms in 1..100 {
+            let found = Found { has_slept: false, from_players: rate / 1000, from_all: 0 };
+            pace.note(ms * MS, found);
+        }
+        pace.chosen_ns() / 1000
+    };
+    assert_eq!((chosen_us(20_000, 1), chosen_us(10_000, 2)), (189, 189));
+    assert_eq!(chosen_us(10_000, 1), 0, "a gateway that is hardly busy answers at once");
+    assert_eq!(chosen_us(50_000, 1), chosen_us(50_000, 2), "each gathers as much");
+}
+
+#[test]
+fn one_of_several_workers_tries_what_a_sleep_costs_and_begins_again_by_that() {
+    for (cost_ns, goes_on) in [(2500, false), (20_000, true)] {
+        let mut pace = Pace::new(AUTO, Rules::new(ROOM).among(2), 0);
+        let play = |pace: &mut Pace, ms: std::ops::Range<u64>| {
+            for ms in ms {
+                let found = Found { has_slept: false, from_players: 10, from_all: 10 };
+                pace.note(ms * MS, found);
+            }
+        };
+        play(&mut pace, 1..100);
+        assert!(pace.chosen_ns() > 180_000, "it does not know: {}", pace.chosen_ns());
+        pace.note_sleep_cost(cost_ns);
+        play(&mut pace, 100..200);
+        assert_eq!(pace.chosen_ns() > 0, goes_on, "{cost_ns}");
+    }
+}
+
+#[test]
 fn where_sleeps_are_cheap_their_cost_changes_nothing_and_at_low_rates_it_never_does() {
     for rate in [20_000, 60_000, 100_000, 300_000] {
         assert_eq!(chosen_us(rate, 2500), chosen_us(rate, 0), "{rate}");
