@@ -122,7 +122,7 @@ pub(super) fn links(config: &Config) -> Links {
     }
 }
 
-/// How long a worker may wait for more.
+/// How long a worker may wait for more, which one that spins does not.
 pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
     match gateway.batch_delay {
         _ if !gateway.spin.is_zero() => BatchDelay::OFF,

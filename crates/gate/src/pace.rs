@@ -37,6 +37,13 @@ impl BatchDelay {
     pub const OFF: Self = Self::AtMost(Duration::ZERO);
     /// As long as is worth it, within the bound that a config has where it says nothing.
     pub const AUTO: Self = Self::Auto(Duration::from_micros(190));
+
+    /// What it never exceeds.
+    pub const fn longest(self) -> Duration {
+        match self {
+            Self::Auto(longest) | Self::AtMost(longest) => longest,
+        }
+    }
 }
 
 /// What a [`Pace`] decides by: spans of time in nanoseconds, rates in datagrams a second.
