@@ -18,7 +18,7 @@
 //!             it has begun it goes on at somewhat less, and if it ended soon, it begins later
 //!   in vain   when fewer than half of its sleeps find what a player sent: players send in bursts,
 //!             and the rate does not know. To be woken once for each burst is cheaper
-//!   at once   after a turn that was full, whatever the delay
+//!   at once   after a turn that was full of players' datagrams, or of all, whatever the delay
 //! ```
 
 use std::time::Duration;
@@ -216,7 +216,7 @@ impl Pace {
 
     /// Takes note of what a turn that began at `now_ns` has found.
     pub fn note(&mut self, now_ns: u64, found: Found) {
-        self.was_full = found.from_all >= FULL;
+        self.was_full = found.from_players >= FULL || found.from_all >= FULL_OF_ALL;
         self.empty_turns = if found.from_all == 0 { self.empty_turns.saturating_add(1) } else { 0 };
         self.arrived += found.from_players;
         if found.has_slept {
@@ -365,8 +365,11 @@ const SLEEPS_TO_KNOW: f64 = 32.0;
 /// cheaper by the datagram with more, and a driver's receive memory holds more than twice as many.
 const GATHERED: f64 = 24.0;
 
-/// A turn over so many was full: there may be more, and nothing is gained by waiting for it.
-const FULL: usize = 32;
+/// A turn over so many was full: there may be more, and nothing is gained by waiting for it. With
+/// what game processes send it takes as many as a driver's receive memory holds, because over a udp
+/// link they answer one by one, to a rate that was gathered as it should be.
+const FULL: u64 = 32;
+const FULL_OF_ALL: usize = 64;
 
 /// Datagrams that a sleep has to gather, by expectation: it costs about as much as to be woken by
 /// one, and those of game processes come along. Going on takes less, so that a rate near the border

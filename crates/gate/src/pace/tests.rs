@@ -320,6 +320,17 @@ fn a_slower_world_waits_in_proportion() {
 }
 
 #[test]
+fn answers_that_come_one_by_one_make_no_turn_full() {
+    let mut trial = Trial::new(AUTO, ROOM).poisson(100_000.0, 100, 4);
+    let mut full = |from_players, from_all| {
+        trial.pace.note(trial.now_ns, Found { has_slept: true, from_players, from_all });
+        trial.pace.delay_ns() == Some(0)
+    };
+    assert!(!full(20, 40), "a udp link has as many answers as players have sent");
+    assert!(full(32, 33) && full(10, 64));
+}
+
+#[test]
 fn who_sends_in_bursts_is_soon_not_slept_for() {
     for (rate, tick_us) in [(40_000, 250), (100_000, 250), (40_000, 1000)] {
         let trial = Trial::new(AUTO, ROOM).ticks(rate, tick_us, 4000);
