@@ -12,7 +12,7 @@
 set -euo pipefail
 : "${GATE_CORE:=0}" "${BIN:=target/dist}"
 export GATE_CORE BIN KNEE=no OVER=renetcode ROUNDS="${ROUNDS:-5}" HOLD="${HOLD:-1500ms}"
-export CONTENDERS="${CONTENDERS:-renetcode bundle-spin bundle-0us bundle-auto bundle-200us bundle-500us bundle-tick bundle-two udp-0us udp-auto udp-200us}"
+export CONTENDERS="${CONTENDERS:-renetcode bundle-spin bundle-0us bundle-auto bundle-200us bundle-500us bundle-tick bundle-two udp-0us udp-auto udp-nice}"
 
 cd "$(dirname "$0")/.."
 taskset -c "$GATE_CORE" "$BIN/ringgate" doctor | grep -A2 ' a sleep ' || true

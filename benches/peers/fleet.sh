@@ -242,7 +242,7 @@ run_plain20() { run_plain 20 "${1:-}"; }
 start_gateway() {
     "$BIN/ringgate" check "$work/gate.toml" >"$work/check.log" 2>&1 ||
         { missing="its config is refused: $(tail -1 "$work/check.log")"; return 1; }
-    start "$GATE_CORE" gateway.log "$BIN/ringgate" run --config "$work/gate.toml"
+    start "$GATE_CORE" gateway.log nice -n "${nice:-0}" "$BIN/ringgate" run --config "$work/gate.toml"
     pid=$started
     wait_for_line gateway.log '^ready:' || { missing="the gateway did not start: $(tail -1 "$work/gateway.log")"; return 1; }
 }
@@ -285,13 +285,15 @@ run_bundle() {
     wait_for_line game.log '^echo:'
     sleep 0.5
 }
-# A contender of the gateway may have a dash and what is particular: a batch_delay, `spin`, two workers, or a game that ticks.
+# A contender of the gateway may have a dash and what is particular: a batch_delay, `spin`, two workers, a game that ticks, or that it goes
+# first on its core, as its unit has it.
 run() {
-    local workers=1 tick='' more=''
+    local workers=1 tick='' nice=0 more=''
     case $1 in
         *-spin) more='spin = "50us"' ;;
         *-two) workers=2 ;;
         *-tick) tick=16ms ;;
+        *-nice) nice=-10 ;;
         *-*) more="batch_delay = \"${1#*-}\"" ;;
     esac
     "run_${1%%-*}" "$more"
@@ -311,6 +313,7 @@ name_of() {
         *-spin) echo "$(name_of "${1%-*}" | tr -d '*'), spin 50us" ;;
         *-two) echo "$(name_of "${1%-*}" | tr -d '*'), two workers" ;;
         *-tick) echo "$(name_of "${1%-*}" | tr -d '*'), a game that ticks each 16 ms" ;;
+        *-nice) echo "$(name_of "${1%-*}" | tr -d '*'), Nice=-10 as in tuning/ringgate.service" ;;
         *-auto) name_of "${1%-*}" ;;
         *-*) echo "$(name_of "${1%-*}" | tr -d '*'), batch_delay ${1#*-}" ;;
         plain) echo "**ringgate, plain listener, one upstream**" ;;
