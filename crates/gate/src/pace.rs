@@ -349,8 +349,9 @@ const AUTO_BASE_NS: f64 = 40_000.0;
 const AUTO_GAPS: f64 = 0.84;
 const AUTO_MAX_NS: f64 = 90_000.0;
 
-/// Sleeping is to take no more of the core than one part in so many.
-const SLEEP_SHARE: f64 = 10.0;
+/// Sleeping is to take less than a tenth of the core, one part in so many: what wakes the game
+/// process afterwards is paid as often.
+const SLEEP_SHARE: f64 = 12.0;
 
 /// The rate at which the longest delay is allowed where sleeps are dear; and how much less it is
 /// for each datagram a second beyond that, and below it.

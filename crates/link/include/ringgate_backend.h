@@ -285,7 +285,7 @@ struct rg_options {
     int may_start_alone;    /* a gateway that is not there yet is waited for, not an error */
     /* How long rg_wait may sleep with nobody to wake it while bundles follow each other closely, so
        that one look takes several; < 0: never. By default it follows the gateway, whose config says
-       how long both may wait together: one worker has waited for both, several leave 50,000, or ten
+       how long both may wait together: one worker has waited for both, several leave 50,000, or twelve
        times what a sleep costs this thread, within what they have not used; 50,000 where the gateway
        does not say. Where it does sleep so, it asks the kernel to end this thread's sleeps on time
        (PR_SET_TIMERSLACK). One that spins never does. */
@@ -497,7 +497,7 @@ enum {
     RG__WORTH_GOING_ON = 3,
     RG__GATHERED = 8, /* bundles that are gathered where the delay may be as long as that takes */
     RG__FULL = 8,     /* after so many there may be more, so nobody waits */
-    RG__SLEEP_SHARE = 10,     /* a dear sleep is to take no more of the core than a tenth */
+    RG__SLEEP_SHARE = 12,     /* dear sleeps are to take less than a tenth of the core */
     RG__SLEEPS_AT_FIRST = 16, /* all of these are measured, then one in as many */
     RG__TIMER = RG_WORKERS_MAX,
     RG__UNREAD = RG_WORKERS_MAX + 1,

@@ -93,8 +93,8 @@ impl Options {
     ///
     /// By default it follows the gateway, whose config says how long both may wait together
     /// (`batch_delay`, `batch_delay_max`): one worker has waited for both, several leave 50 µs, or
-    /// ten times what a sleep costs this thread, within what they have not used themselves. It is
-    /// 50 µs where the gateway does not say.
+    /// twelve times what a sleep costs this thread, within what they have not used themselves. It
+    /// is 50 µs where the gateway does not say.
     ///
     /// Where it does, it asks the kernel to end this thread's sleeps on time (`PR_SET_TIMERSLACK`).
     #[must_use]

@@ -47,14 +47,14 @@ pub(super) fn sleep(host: &Host, cost_ns: u64) -> Finding {
          rcu_nocbs=)"
     };
     finding.could(
-        "a busy worker waits ten times that for more (batch_delay = \"auto\"), so that sleeping stays a \
-         tenth of its core, and players wait with it",
+        "a busy worker waits twelve times that for more (batch_delay = \"auto\"), so that sleeping stays \
+         below a tenth of its core, and players wait with it",
         change,
     )
 }
 
 /// From here on it is what decides how long a worker waits at the load that fleets run at.
-const DEAR_SLEEP_NS: u64 = 9000;
+const DEAR_SLEEP_NS: u64 = 7500;
 
 fn is_guest(host: &Host) -> bool {
     host.text("proc/cpuinfo")

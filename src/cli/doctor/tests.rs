@@ -149,7 +149,7 @@ fn a_dear_sleep_could_be_cheaper_and_who_can_do_what_is_told() {
     let guest = found("flags : fpu hypervisor\n", 20_449);
     assert_eq!((guest.severity, guest.found.as_str()), (Could, "20.4 us of a core"));
     assert!(guest.change.contains("before it halts") && guest.change.contains("nohz_full"));
-    let metal = found("flags : fpu\n", 9000);
+    let metal = found("flags : fpu\n", 7500);
     assert_eq!(metal.severity, Could);
     assert!(metal.change.contains("idle-set") && !metal.change.contains("guest"));
 }

@@ -91,8 +91,8 @@ impl Pace {
 /// players would feel more.
 const LEAST_NS: u64 = 50_000;
 
-/// Where a sleep is dear, sleeping is to take no more of the core than one part in so many.
-const SLEEP_SHARE: u64 = 10;
+/// Where a sleep is dear, sleeping is to take less than a tenth of the core.
+const SLEEP_SHARE: u64 = 12;
 
 /// Bundles that a sleep has to gather, by expectation, in halves: it costs about as much as to be
 /// woken by one. Going on takes less, so that a rate near the border settles.
@@ -179,7 +179,7 @@ mod tests {
     fn a_game_takes_no_more_than_its_workers_have_left_and_as_much_as_a_sleep_is_worth() {
         let us = Duration::from_micros;
         assert_eq!(slept(Some(190), 2500, 15_000, 4), us(50));
-        assert_eq!(slept(Some(190), 8000, 15_000, 4), us(80));
+        assert_eq!(slept(Some(190), 8000, 15_000, 4), us(96));
         assert_eq!(slept(Some(190), 20_000, 15_000, 4), us(120), "8 bundles");
         assert_eq!(slept(Some(190), 20_000, 20_000, 4), us(109), "80 have passed at a worker");
         assert_eq!(slept(Some(190), 20_000, 45_000, 4), us(0), "180 have");
