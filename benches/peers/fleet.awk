@@ -1,5 +1,5 @@
-# The table of fleet.sh, from its CSV: medians over the rounds. In: rates, contenders, names ("key=name;"), skipped, and whether
-# contender and game process share a core.
+# The table of fleet.sh, from its CSV: medians over the rounds. In: rates, contenders, names ("key=name;"), skipped, whether
+# contender and game process share a core, and over whose CPU everybody's is shown, if anybody's.
 
 function median(list,    values, count, i, j, held) {
     count = split(list, values, " ")
@@ -27,7 +27,17 @@ function cpu(contender, rate,    own, game) {
     }
     if (own == "") return "–"
     if (game == "") return us(own)
-    return us(own) " + " us(game) " = " us(own + game)
+    return us(own) " + " us(game) " = " us(own + game) ratio(own + game, rate)
+}
+function ratio(sum, rate,    base) {
+    base = of(over, rate, "gateway") + of(over, rate, "game")
+    return base > 0 ? sprintf(" (%.2f)", sum / base) : ""
+}
+# What a contender's quantile is above another's, µs, rate by rate.
+function above(contender, other, what,    r, text) {
+    for (r = 1; r <= rate_count; r++)
+        text = text sprintf("%s%.0f", r > 1 ? " / " : "", (of(contender, rate_list[r], what) - of(other, rate_list[r], what)) / 1000)
+    return text
 }
 function latency(contender, rate,    p50, p99, lost) {
     p50 = of(contender, rate, "p50"); p99 = of(contender, rate, "p99"); lost = of(contender, rate, "loss")
@@ -86,5 +96,10 @@ END {
         for (r = 1; r <= rounds; r++) if ((who SUBSEP r) in best) knees = knees " " best[who, r]
         knee = median(knees)
         print row " " (knee == "" ? "–" : sprintf("%.0f k", knee / 1000)) " | " (late[who] + 0) " of " (steps[who] + 0) " |"
+    }
+    for (c = 1; c <= order_count; c++) {
+        who = woken = order[c]
+        if (sub(/-auto$/, "-0us", woken) && steps[who] && steps[woken])
+            printf "\n%s above %s: p50 %s µs, p99 %s µs.\n", who, woken, above(who, woken, "p50"), above(who, woken, "p99")
     }
 }

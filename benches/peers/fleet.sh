@@ -17,7 +17,7 @@ set -euo pipefail
 : "${ARRIVALS:=spread}"            # spread | poisson
 : "${SESSIONS:=200}"               # players
 : "${BYTES:=100}"                  # of a payload; datagrams are 21 longer
-: "${HOLD:=3s}"                    # at each of the rates
+: "${HOLD:=3s}"                    # at each of the rates; CPU is of whole seconds in it and the half before
 : "${KNEE:=yes}"                   # anything else looks for no knees
 : "${KNEE_HOLD:=1500ms}"
 : "${KNEE_ARRIVALS:=ticks}"        # at full queues batches are what there is, and the generator carries more
@@ -26,6 +26,7 @@ set -euo pipefail
 : "${BIN:=target/dist}"         # ringgate, ringgate-loadgen
 : "${PEERS_BIN:=benches/peers/target/release}"  # renetcode-echo
 : "${NGINX:=nginx}" "${ENVOY:=envoy}" "${QUILKIN:=quilkin}" "${NFT:=nft}"
+: "${OVER:=}"                      # a contender: the table shows everybody's CPU over its
 : "${OUT:=}"                       # default: benches/record/DATE-CPU
 
 cd "$(dirname "$0")/../.."
@@ -236,13 +237,12 @@ CONFIG
     far_end "$(IFS=,; echo "${far_ends[*]}")"
     start_gateway && plain
 }
-run_plain20() { run_plain 20; }
-run_plain20-0us() { run_plain 20 'batch_delay = "0us"'; }
+run_plain20() { run_plain 20 "${1:-}"; }
 # Checks and starts what is configured.
 start_gateway() {
     "$BIN/ringgate" check "$work/gate.toml" >"$work/check.log" 2>&1 ||
         { missing="its config is refused: $(tail -1 "$work/check.log")"; return 1; }
-    start "$GATE_CORE" gateway.log "$BIN/ringgate" run --config "$work/gate.toml"
+    start "$GATE_CORE" gateway.log nice -n "${nice:-0}" "$BIN/ringgate" run --config "$work/gate.toml"
     pid=$started
     wait_for_line gateway.log '^ready:' || { missing="the gateway did not start: $(tail -1 "$work/gateway.log")"; return 1; }
 }
@@ -252,7 +252,7 @@ gateway() {
     mkdir -p "$work/run"
     cat >"$work/gate.toml" <<CONFIG
 [gateway]
-workers = 1
+workers = ${workers:-1}
 pin = false
 run_dir = "$work/run"
 $more
@@ -276,15 +276,28 @@ CONFIG
     start_gateway && netcode
 }
 run_udp() { far_end && gateway "link = \"udp\"
-address = \"$far\""; }
+address = \"$far\"" "${1:-}"; }
 run_bundle() {
     gateway 'link = "bundle"' "${1:-}" || return 1
-    start "$game_core" game.log "$BIN/ringgate" echo --socket "$work/run" --name game
+    # shellcheck disable=SC2086
+    start "$game_core" game.log "$BIN/ringgate" echo --socket "$work/run" --name game ${tick:+--tick $tick}
     game_pid=$started
     wait_for_line game.log '^echo:'
     sleep 0.5
 }
-run_bundle-0us() { run_bundle 'batch_delay = "0us"'; }
+# A contender of the gateway may have a dash and what is particular: a batch_delay, `spin`, two workers, a game that ticks, or that it goes
+# first on its core, as its unit has it.
+run() {
+    local workers=1 tick='' nice=0 more=''
+    case $1 in
+        *-spin) more='spin = "50us"' ;;
+        *-two) workers=2 ;;
+        *-tick) tick=16ms ;;
+        *-nice) nice=-10 ;;
+        *-*) more="batch_delay = \"${1#*-}\"" ;;
+    esac
+    "run_${1%%-*}" "$more"
+}
 
 name_of() {
     case $1 in
@@ -297,10 +310,14 @@ name_of() {
         renetcode) echo "renetcode server (no far end)" ;;
         udp) echo "**ringgate, udp link**" ;;
         bundle) echo "**ringgate, bundle link**" ;;
-        bundle-0us) echo "ringgate, bundle link, batch_delay 0us" ;;
+        *-spin) echo "$(name_of "${1%-*}" | tr -d '*'), spin 50us" ;;
+        *-two) echo "$(name_of "${1%-*}" | tr -d '*'), two workers" ;;
+        *-tick) echo "$(name_of "${1%-*}" | tr -d '*'), a game that ticks each 16 ms" ;;
+        *-nice) echo "$(name_of "${1%-*}" | tr -d '*'), Nice=-10 as in tuning/ringgate.service" ;;
+        *-auto) name_of "${1%-*}" ;;
+        *-*) echo "$(name_of "${1%-*}" | tr -d '*'), batch_delay ${1#*-}" ;;
         plain) echo "**ringgate, plain listener, one upstream**" ;;
         plain20) echo "**ringgate, plain listener, 20 upstreams**" ;;
-        plain20-0us) echo "ringgate, plain listener, 20 upstreams, batch_delay 0us" ;;
     esac
 }
 # Where the search for the knee begins: below it, and not so far that it takes minutes.
@@ -334,7 +351,7 @@ reasons=
 turn() {
     local round=$1 contender=$2
     players=() pid='' game_pid='' missing=''
-    if ! "run_$contender"; then
+    if ! run "$contender"; then
         skip "$contender" "$(sed "s|$work/||g" <<<"${missing:-it did not start}")"
     else
         say "round $round: $contender"
@@ -362,7 +379,7 @@ turn() {
 echo "round,contender,kind,rate,loss,late,p50_ns,p99_ns,gateway_cores,own_cores,good,arrivals,late_p99_ns,gateway_us,game_us,core_us,elsewhere" >"$csv"
 for ((round = 1; round <= ROUNDS; round++)); do
     for contender in $CONTENDERS; do
-        declare -F "run_$contender" >/dev/null || fail "no contender is called $contender"
+        declare -F "run_${contender%%-*}" >/dev/null || fail "no contender is called $contender"
         is_skipped "$contender" || turn "$round" "$contender"
     done
 done
@@ -372,7 +389,7 @@ done
     echo "$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo), $cores cores, Linux $(uname -r); $SESSIONS players, payloads of" \
         "$BYTES bytes, arrivals $ARRIVALS; medians of $ROUNDS rounds. CPU in µs for each round trip: contender + game process = both."
     echo
-    awk -F, -v rates="$RATES" -v contenders="$CONTENDERS" -v skipped=" ${skipped[*]} " \
+    awk -F, -v rates="$RATES" -v contenders="$CONTENDERS" -v skipped=" ${skipped[*]} " -v over="$OVER" \
         -v shared="$((game_core == GATE_CORE))" -f benches/peers/fleet.awk \
         -v names="$(for contender in $CONTENDERS; do printf '%s=%s;' "$contender" "$(name_of "$contender")"; done)" "$csv"
     echo

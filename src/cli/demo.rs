@@ -115,7 +115,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
     };
     Plan {
         setup: Arc::new(Setup {
-            batch_delay: BatchDelay::Auto,
+            batch_delay: BatchDelay::AUTO,
             ..Setup::new(vec![listener], vec![backend], 1)
         }),
         binds: vec![vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]],

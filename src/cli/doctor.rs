@@ -1,8 +1,8 @@
 //! `ringgate doctor`: what on this host gets in the gateway's way, and what to do about it.
 //!
 //! It reads and changes nothing. Every check is a function of files below one folder, which is `/`
-//! here and a folder of samples in the tests; only whether io_uring works is found out by trying
-//! it, and the kernel is asked who holds an address and what an interface can.
+//! here and a folder of samples in the tests; only whether io_uring works and what a sleep costs is
+//! found out by trying it, and the kernel is asked who holds an address and what an interface can.
 
 mod addresses;
 mod agent;
@@ -27,6 +27,7 @@ use finding::json;
 pub(super) use finding::{Finding, conclude, render};
 use host::Host;
 use ringgate_io::{Choice, DriverOptions};
+use ringgate_os::clock;
 
 /// Read kernel, limits, sysctls and network cards, and say what to change and why
 ///
@@ -53,12 +54,14 @@ pub(super) fn look(file: Option<&Path>) -> Result<Vec<Finding>, Failure> {
         let config = HostConfig::load(file)?;
         let mut findings = examine(&host, None);
         findings.insert(1, driver(None));
+        findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
         findings.extend(agent::examine(&config));
         return Ok(findings);
     }
     let config = file.map(Config::load).transpose()?;
     let mut findings = examine(&host, config.as_ref());
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
+    findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
     if let (Some(config), Some(file)) = (&config, file) {
         findings.extend(card::card(&host, config));
         findings.push(addresses::in_use(config, file));

@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, exit};
+use crate::config::values;
 use ringgate_bots::echo::Messages;
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_io::Choice;
 use ringgate_link::backend::{Event, LinkLoss, Options};
+use ringgate_os::clock::{self, Clock};
 use sockets::Sockets;
 
 /// Answers every player with what it sent.
@@ -32,13 +34,16 @@ pub(super) struct Args {
     /// Bundle link: the backend's name in the gateway's config
     #[arg(long, value_name = "NAME", default_value = "echo")]
     name: String,
+    /// Bundle link: look and answer once in so long, as a game that ticks does, woken by nobody
+    #[arg(long, value_name = "TIME", requires = "socket", value_parser = tick)]
+    tick: Option<Duration>,
     #[command(flatten)]
     servers: unreal::UnrealArgs,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match (&args.socket, args.udp) {
-        (Some(path), _) => echo_bundles(run_dir(path), &args.name),
+        (Some(path), _) => echo_bundles(run_dir(path), &args.name, args.tick),
         (None, Some(address)) => echo_udp(address),
         (None, None) => unreal::run(&args.unreal, &args.servers),
     }
@@ -51,13 +56,26 @@ fn run_dir(path: &Path) -> &Path {
     if is_socket { path.parent().unwrap_or(path) } else { path }
 }
 
-fn echo_bundles(run_dir: &Path, name: &str) -> Result<(), Failure> {
+fn tick(text: &str) -> Result<Duration, String> {
+    let tick = values::duration(text).filter(|tick| !tick.is_zero());
+    tick.ok_or_else(|| format!("found {text:?}, expected a duration such as 16ms"))
+}
+
+fn echo_bundles(run_dir: &Path, name: &str, tick: Option<Duration>) -> Result<(), Failure> {
     let fail = |why| Failure::failed(format_args!("bundle link at {}: {why}", run_dir.display()));
     let mut backend = Options::new(run_dir, name).start().map_err(fail)?;
     exit::print(&format!("echo: backend {name} at {}\n", run_dir.display()))?;
     let (mut refusals, mut messages) = (Refusals::default(), Messages::default());
+    let (clock, mut frame_ns) = (Clock::start(), 0);
     loop {
-        backend.wait(messages.are_waiting().then_some(FULL_LINK_TURN)).map_err(fail)?;
+        let wait = messages.are_waiting().then_some(FULL_LINK_TURN);
+        let wait = if tick.is_some() { Some(Duration::ZERO) } else { wait };
+        let is_empty = !backend.wait(wait).map_err(fail)?;
+        if let Some(tick) = tick.filter(|_| is_empty) {
+            let now_ns = clock.now_ns();
+            frame_ns = now_ns.max(frame_ns + tick.as_nanos() as u64);
+            clock::sleep(Duration::from_nanos(frame_ns - now_ns));
+        }
         let mut events = backend.poll().map_err(fail)?;
         while let Some((event, outbox)) = events.next() {
             match event {

@@ -45,10 +45,15 @@ declare! {
         spin: Duration = duration("0us", "10ms"), default: "0us", Restart;
         /// How long a busy worker may wait before it looks again, so that one wake-up serves
         /// several datagrams. From the measured rate it chooses itself whether and how long; "auto"
-        /// adds 100 us to a typical round trip, 150 at 20,000 datagrams a second, and nothing below
-        /// some 10,000. "0us" answers each as soon as it comes. With spin it has no effect.
+        /// adds 100 us to a typical round trip, 150 at 20,000 datagrams a second, up to 300 where a
+        /// sleep is dear, and nothing below some 10,000. "0us" answers each as soon as it comes.
+        /// With spin it has no effect.
         batch_delay: BatchDelay =
             value("\"auto\" or a duration from \"0us\" to \"1ms\" (units us, ms)", batch_delay), default: "auto", Reload;
+        /// How long a batch_delay of "auto" may become at the most, gateway and game process
+        /// together: where a sleep is dear it takes twelve times what one costs, at high rates
+        /// less. A fixed batch_delay is its own bound.
+        batch_delay_max: Duration = duration("0us", "1ms"), default: "190us", Reload;
         /// How log lines look. The command line's --log goes first.
         log: LogFormat = word, default: "human", Restart;
         /// Become this user once all sockets are bound. Needs a start as root; without it the

@@ -122,10 +122,11 @@ pub(super) fn links(config: &Config) -> Links {
     }
 }
 
-/// How long a worker may wait for more.
+/// How long a worker may wait for more, which one that spins does not.
 pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
     match gateway.batch_delay {
-        config::BatchDelay::Auto => BatchDelay::Auto,
+        _ if !gateway.spin.is_zero() => BatchDelay::OFF,
+        config::BatchDelay::Auto => BatchDelay::Auto(gateway.batch_delay_max),
         config::BatchDelay::AtMost(delay) => BatchDelay::AtMost(delay),
     }
 }

@@ -107,17 +107,16 @@ fn gateway_fields() {
             "worker = 2",
             "gate.toml:14: gateway.worker: found an unknown field, did you mean workers?",
         ),
-        (
-            "colour = true",
-            "gate.toml:14: gateway.colour: found an unknown field, expected one of workers, pin, io, \
-             run_dir, state_dir, drain_timeout, reserve_sessions, spin, batch_delay, log, user, confine",
-        ),
     ] {
         check(
             &format!("{}[gateway]\n{line}\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
             &[expected],
         );
     }
+    check(
+        &format!("{}[admin]\ncolour = true\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
+        &["gate.toml:14: admin.colour: found an unknown field, expected one of bind, hosts, token"],
+    );
 }
 
 #[test]

@@ -105,11 +105,8 @@ fn limits_are_read_as_strictly_as_everything_else() {
         "gate.toml:6: listener[0].limit: found an unknown field, did you mean limits?",
     );
     check(
-        &format!("{}[gateway.limits]\nx = 1\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
-        &[
-            "gate.toml:13: gateway.limits: found an unknown field, expected one of workers, pin, io, \
-           run_dir, state_dir, drain_timeout, reserve_sessions, spin, batch_delay, log, user, confine",
-        ],
+        &format!("{}[admin.limits]\nx = 1\n", GOOD.trim_end_matches('\n').to_owned() + "\n"),
+        &["gate.toml:13: admin.limits: found an unknown field, expected one of bind, hosts, token"],
     );
 }
 

@@ -51,6 +51,7 @@ fn default_gateway() -> Gateway {
         reserve_sessions: 0,
         spin: Duration::ZERO,
         batch_delay: BatchDelay::Auto,
+        batch_delay_max: Duration::from_micros(190),
         log: LogFormat::Human,
         user: None,
         confine: false,
@@ -248,7 +249,7 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 fn every_gateway_field_arrives() {
     let text = format!(
         "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\nreserve_sessions = 5000\n\
-         spin = \"50us\"\nbatch_delay = \"80us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
+         spin = \"50us\"\nbatch_delay = \"80us\"\nbatch_delay_max = \"90us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
         workers: Workers::Count(NonZeroUsize::new(2).expect("not zero")),
@@ -260,6 +261,7 @@ fn every_gateway_field_arrives() {
         reserve_sessions: 5000,
         spin: Duration::from_micros(50),
         batch_delay: BatchDelay::AtMost(Duration::from_micros(80)),
+        batch_delay_max: Duration::from_micros(90),
         log: LogFormat::Json,
         user: Some("games".to_owned()),
         confine: true,

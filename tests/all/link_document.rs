@@ -104,8 +104,10 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Draining { left_ms } => format!("draining: {left_ms} ms left"),
         ToGame::Undrained => "undrained".to_owned(),
         ToGame::TakenOver { generation } => format!("taken_over: generation {generation}"),
-        ToGame::Players { count, grace_ms } => {
-            format!("players: {count}, who wait for {grace_ms} ms")
+        ToGame::Players { count, grace_ms, gather_us } => {
+            let gather =
+                gather_us.map_or_else(|| "nothing said".to_owned(), |us| format!("{us} us"));
+            format!("players: {count}, who wait for {grace_ms} ms; to wait for more: {gather}")
         }
         ToGame::Goodbye(goodbye) => match goodbye.error {
             Some(error) => format!("goodbye: {} ({error})", goodbye.reason),

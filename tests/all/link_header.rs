@@ -306,6 +306,9 @@ fn it_waits_for_more_only_where_bundles_follow_each_other_closely() {
     let sleeps: Vec<u64> = text.lines().map(|line| line.parse().expect("a number")).collect();
     assert_eq!((&sleeps[..3], sleeps[4]), (&[0, 50_000, 50_000][..], 0));
     assert!(sleeps[3] > 0 && sleeps[3] < 50_000, "eight bundles are enough: {}", sleeps[3]);
+    // What is said of the Rust library's pace, case by case.
+    let told_us: Vec<_> = sleeps[5..].iter().map(|ns| ns / 1000).collect();
+    assert_eq!(told_us, [0, 0, 0, 0, 50, 50, 96, 120, 109, 0]);
 }
 
 const SPOKEN: RangeInclusive<u16> = bundle::VERSION_MIN..=bundle::VERSION_MAX;
@@ -461,7 +464,7 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     for _ in 0..rng.random_range(1..6) {
         assert!(match rng.random_range(0..17) {
             16 => writer.lingered(session, rng.random(), rng.random()),
-            15 => writer.players(rng.random(), rng.random()),
+            15 => writer.players(rng.random(), rng.random(), rng.random()),
             14 => writer.taken_over(rng.random()),
             13 => writer.report(session, rng.random(), rng.random()),
             12 => writer.room(session, rng.random(), rng.random()),

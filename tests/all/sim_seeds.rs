@@ -45,7 +45,7 @@ fn a_crowd_of_thousands_comes_at_once() {
 #[test]
 fn workers_wait_for_more_while_much_is_said_and_all_of_it_arrives() {
     for seed in 1..3 {
-        let plan = Plan { batch_delay: BatchDelay::Auto, players: 60, ..Plan::calm(seed) };
+        let plan = Plan { batch_delay: BatchDelay::AUTO, players: 60, ..Plan::calm(seed) };
         assert!(plan.is_fair(), "all that is said must arrive");
         let report = run(plan);
         assert!(report.gathers > 100, "{report:?}");

@@ -111,6 +111,7 @@ impl Body {
     /// A worker that has not turned yet. It looks for work for so long before it lets its driver
     /// wait, and waits for more by these rules.
     pub fn new(gate: Gate, spin: Duration, pace: Rules, now_ns: u64) -> Self {
+        let pace = pace.among(gate.common.worker.count);
         Self {
             gate,
             spin_ns: spin.as_nanos() as u64,

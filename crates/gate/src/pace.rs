@@ -18,7 +18,7 @@
 //!             it has begun it goes on at somewhat less, and if it ended soon, it begins later
 //!   in vain   when fewer than half of its sleeps find what a player sent: players send in bursts,
 //!             and the rate does not know. To be woken once for each burst is cheaper
-//!   at once   after a turn that was full, whatever the delay
+//!   at once   after a turn that was full of players' datagrams, or of all, whatever the delay
 //! ```
 
 use std::time::Duration;
@@ -26,8 +26,8 @@ use std::time::Duration;
 /// How long a worker that is busy may wait for more before it looks again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchDelay {
-    /// As long as costs players little: see [`auto_ns`].
-    Auto,
+    /// As long as costs players little, and no longer than this: see [`auto_ns`].
+    Auto(Duration),
     /// No longer than this; nothing at all with zero.
     AtMost(Duration),
 }
@@ -35,6 +35,15 @@ pub enum BatchDelay {
 impl BatchDelay {
     /// A worker is woken by whatever arrives.
     pub const OFF: Self = Self::AtMost(Duration::ZERO);
+    /// As long as is worth it, within the bound that a config has where it says nothing.
+    pub const AUTO: Self = Self::Auto(Duration::from_micros(190));
+
+    /// What it never exceeds.
+    pub const fn longest(self) -> Duration {
+        match self {
+            Self::Auto(longest) | Self::AtMost(longest) => longest,
+        }
+    }
 }
 
 /// What a [`Pace`] decides by: spans of time in nanoseconds, rates in datagrams a second.
@@ -50,6 +59,8 @@ pub struct Rules {
     slowness: f64,
     /// Datagrams that the smallest receive buffer of a player's socket holds.
     room: f64,
+    /// Workers that have the gateway's datagrams among them, each about as many.
+    workers: f64,
 }
 
 impl Rules {
@@ -61,7 +72,15 @@ impl Rules {
             peak_memory_ns: 100 * MS,
             slowness: 1.0,
             room: room as f64,
+            workers: 1.0,
         }
+    }
+
+    /// The same for one of so many workers.
+    #[must_use]
+    pub const fn among(mut self, workers: u16) -> Self {
+        self.workers = workers as f64;
+        self
     }
 
     /// The same for a world in which everything takes `times` as long.
@@ -166,9 +185,13 @@ impl Pace {
     }
 
     /// A sleep has cost so much of the worker's processor time. One in which the kernel did other
-    /// work on the worker's bill counts as four times what was known.
+    /// work on the worker's bill counts as four times what was known. What was begun without
+    /// knowing begins again, if it is worth it.
     pub fn note_sleep_cost(&mut self, cost_ns: u64) {
         let cost_ns = cost_ns as f64;
+        if self.sleep_cost_ns == 0.0 {
+            self.waits_since_ns = None;
+        }
         self.sleep_cost_ns = match self.sleep_cost_ns {
             0.0 => cost_ns,
             known => known + (cost_ns.min(4.0 * known) - known) / SLEEPS_TO_KNOW,
@@ -193,7 +216,7 @@ impl Pace {
 
     /// Takes note of what a turn that began at `now_ns` has found.
     pub fn note(&mut self, now_ns: u64, found: Found) {
-        self.was_full = found.from_all >= FULL;
+        self.was_full = found.from_players >= FULL || found.from_all >= FULL_OF_ALL;
         self.empty_turns = if found.from_all == 0 { self.empty_turns.saturating_add(1) } else { 0 };
         self.arrived += found.from_players;
         if found.has_slept {
@@ -283,11 +306,15 @@ impl Pace {
 
     /// The delay for the rate at hand, were it worth it.
     fn wanted_ns(&self) -> f64 {
-        let Rules { room, slowness, .. } = self.rules;
+        let Rules { room, slowness, workers, .. } = self.rules;
         let gap_ns = NS_PER_S / self.rate.max(RATE_MIN / slowness);
         let allowed_ns = match self.limit {
-            BatchDelay::Auto => {
-                auto_ns(gap_ns / slowness, self.sleep_cost_ns / slowness) * slowness
+            BatchDelay::Auto(longest) => {
+                // One of several workers may find too little to begin by what it costs where sleeps
+                // are cheap, and would never know what one costs.
+                let is_unknown = self.sleep_cost_ns == 0.0 && workers > 1.0;
+                let cost_ns = if is_unknown { NS_PER_S } else { self.sleep_cost_ns / slowness };
+                auto_ns(gap_ns / slowness, cost_ns, longest.as_nanos() as f64, workers) * slowness
             }
             BatchDelay::AtMost(delay) => delay.as_nanos() as f64 * slowness,
         };
@@ -305,27 +332,29 @@ impl Pace {
 /// second on. At 60,000 it is 54 µs.
 ///
 /// Where a sleep is dear, looks so close to each other spend a fifth of the core on sleeping. There
-/// it allows as much as keeps sleep below a tenth, up to 190 µs; at higher rates less, because the
-/// same delay gathers more, and at lower ones less, because players of a gateway that is hardly
-/// busy are charged as ever. A sleep of 20 µs has it look each 190 µs at 20,000 datagrams a second
-/// and each 160 at 100,000; one of 2.5 µs changes nothing.
-fn auto_ns(gap_ns: f64, sleep_cost_ns: f64) -> f64 {
+/// it allows as much as keeps sleep below a tenth, up to `longest_ns`; at higher rates less,
+/// because the same delay gathers more, and at lower ones less, because players of a gateway that
+/// is hardly busy are charged as ever: by all that its workers find, because two of them sleep
+/// twice as often for as much. With 190 µs, a sleep of 20 has it look each 190 µs at 20,000
+/// datagrams a second and each 160 at 100,000; one of 2.5 µs changes nothing.
+fn auto_ns(gap_ns: f64, sleep_cost_ns: f64, longest_ns: f64, workers: f64) -> f64 {
     let cheap_ns = (AUTO_BASE_NS + AUTO_GAPS * gap_ns).min(AUTO_MAX_NS);
-    let beyond = NS_PER_S / gap_ns - DEAR_RATE;
-    let less_ns = (beyond * DEAR_NS_BEYOND).max(-beyond * DEAR_NS_BELOW);
-    cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(DEAR_MAX_NS - less_ns))
+    let rate = NS_PER_S / gap_ns;
+    let (beyond, below) = (rate - DEAR_RATE, DEAR_RATE - rate * workers);
+    let less_ns = (beyond * DEAR_NS_BEYOND).max(below * DEAR_NS_BELOW).max(0.0);
+    cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(longest_ns - less_ns)).min(longest_ns)
 }
 
 const AUTO_BASE_NS: f64 = 40_000.0;
 const AUTO_GAPS: f64 = 0.84;
 const AUTO_MAX_NS: f64 = 90_000.0;
 
-/// Sleeping is to take no more of the core than one part in so many.
-const SLEEP_SHARE: f64 = 10.0;
+/// Sleeping is to take less than a tenth of the core, one part in so many: what wakes the game
+/// process afterwards is paid as often.
+const SLEEP_SHARE: f64 = 12.0;
 
-/// The longest delay where sleeps are dear, at one rate; and how much less it is for each datagram
-/// a second beyond that, and below it.
-const DEAR_MAX_NS: f64 = 190_000.0;
+/// The rate at which the longest delay is allowed where sleeps are dear; and how much less it is
+/// for each datagram a second beyond that, and below it.
 const DEAR_RATE: f64 = 20_000.0;
 const DEAR_NS_BEYOND: f64 = 0.375;
 const DEAR_NS_BELOW: f64 = 12.5;
@@ -337,8 +366,11 @@ const SLEEPS_TO_KNOW: f64 = 32.0;
 /// cheaper by the datagram with more, and a driver's receive memory holds more than twice as many.
 const GATHERED: f64 = 24.0;
 
-/// A turn over so many was full: there may be more, and nothing is gained by waiting for it.
-const FULL: usize = 32;
+/// A turn over so many was full: there may be more, and nothing is gained by waiting for it. With
+/// what game processes send it takes as many as a driver's receive memory holds, because over a udp
+/// link they answer one by one, to a rate that was gathered as it should be.
+const FULL: u64 = 32;
+const FULL_OF_ALL: usize = 64;
 
 /// Datagrams that a sleep has to gather, by expectation: it costs about as much as to be woken by
 /// one, and those of game processes come along. Going on takes less, so that a rate near the border

@@ -284,8 +284,11 @@ struct rg_options {
     unsigned queue_bundles; /* how many may wait for each worker before payloads are refused */
     int may_start_alone;    /* a gateway that is not there yet is waited for, not an error */
     /* How long rg_wait may sleep with nobody to wake it while bundles follow each other closely, so
-       that one look takes several: by default 50,000; < 0: never. Where it does, it asks the kernel
-       to end this thread's sleeps on time (PR_SET_TIMERSLACK). One that spins never does. */
+       that one look takes several; < 0: never. By default it follows the gateway, whose config says
+       how long both may wait together: one worker has waited for both, several leave 50,000, or twelve
+       times what a sleep costs this thread, within what they have not used; 50,000 where the gateway
+       does not say. Where it does sleep so, it asks the kernel to end this thread's sleeps on time
+       (PR_SET_TIMERSLACK). One that spins never does. */
     int64_t batch_delay_ns;
 };
 
@@ -469,6 +472,7 @@ enum {
     RG__ASK_QUALITY = 20,
     RG__FIRST_SKIPPABLE = 128, /* from here on, what is not known is passed over */
     RG__UNDRAINED = 128,
+    RG__PLAYERS = 130,
     RG__LINGERED = 131,
     RG__INTAKE = 144,
     RG__CLOSE_AFTER = 145
@@ -479,6 +483,7 @@ enum {
     RG__CLOSE_BYTES = RG__HEADER_BYTES + 8 + 1,
     RG__CLOSE_AFTER_BYTES_MIN = RG__HEADER_BYTES + 8 + 1 + 4,
     RG__LINGERED_BYTES = RG__HEADER_BYTES + 8 + 4 + 1,
+    RG__PLAYERS_BYTES = RG__HEADER_BYTES + 4 + 4 + 4,
     RG__PART_OVERHEAD_BYTES = RG__HEADER_BYTES + 8 + 3 + 8,
     RG__PART_BYTES_MAX = 16000, /* a longer message takes several records */
     RG__FIRST_PART = 1,
@@ -492,6 +497,8 @@ enum {
     RG__WORTH_GOING_ON = 3,
     RG__GATHERED = 8, /* bundles that are gathered where the delay may be as long as that takes */
     RG__FULL = 8,     /* after so many there may be more, so nobody waits */
+    RG__SLEEP_SHARE = 12,     /* dear sleeps are to take less than a tenth of the core */
+    RG__SLEEPS_AT_FIRST = 16, /* all of these are measured, then one in as many */
     RG__TIMER = RG_WORKERS_MAX,
     RG__UNREAD = RG_WORKERS_MAX + 1,
     RG__REGISTRATION = RG_WORKERS_MAX + 2,
@@ -570,6 +577,12 @@ struct rg_backend {
     int64_t backoff_ns;
     int64_t spin_ns;
     int64_t batch_delay_ns; /* 0: never */
+    int is_delay_chosen;    /* by the game, whatever the gateway says */
+    int is_delay_told;      /* the gateway has said how long both may wait together */
+    int64_t told_ns;
+    int64_t sleep_cost_ns;     /* what a sleep costs this thread, as it was of late; 0: not known */
+    uint64_t sleeps_measured;
+    unsigned sleeps_unmeasured; /* before the next one that is measured */
     int64_t noted_ns;       /* when bundles were last counted */
     int64_t passed_ns;      /* time, and bundles in it in thousandths; forgotten by eighths */
     int64_t passed_bundles;
@@ -629,11 +642,13 @@ static int rg__is_name(const uint8_t *name, size_t len) {
 /* A number that this version has no name for is `other`, 0. */
 static unsigned rg__known(unsigned number, unsigned last) { return number <= last ? number : 0; }
 
-static int64_t rg__now_ns(void) {
+static int64_t rg__clock_ns(clockid_t clock) {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
+
+static int64_t rg__now_ns(void) { return rg__clock_ns(CLOCK_MONOTONIC); }
 
 /* A number that no other start of a process has. */
 static uint64_t rg__instance(void) {
@@ -1145,6 +1160,7 @@ rg_backend *rg_connect_sized(const struct rg_options *given, size_t options_byte
     if (options->batch_delay_ns >= 0 && options->spin_ns <= 0)
         backend->batch_delay_ns =
             options->batch_delay_ns == 0 ? RG__BATCH_DELAY_NS : options->batch_delay_ns;
+    backend->is_delay_chosen = options->batch_delay_ns != 0 || options->spin_ns > 0;
     backend->queue_bundles =
         options->queue_bundles == 0 ? (unsigned)RG__QUEUE_BUNDLES : options->queue_bundles;
     backend->registration = -1;
@@ -1209,9 +1225,48 @@ static int rg__look(rg_backend *backend) {
     return found > 0;
 }
 
+/* Before a sleep, and after it: what it costs in processor time is measured of the first 16, then
+   of one in 16. */
+static int64_t rg__before_sleep(rg_backend *backend) {
+    if (backend->sleeps_unmeasured > 0) {
+        backend->sleeps_unmeasured--;
+        return -1;
+    }
+    return rg__clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static void rg__after_sleep(rg_backend *backend, int64_t before_ns) {
+    int64_t known_ns = backend->sleep_cost_ns, cost_ns;
+    if (before_ns < 0)
+        return;
+    cost_ns = rg__clock_ns(CLOCK_THREAD_CPUTIME_ID) - before_ns;
+    if (known_ns > 0 && cost_ns > 4 * known_ns)
+        cost_ns = 4 * known_ns; /* the kernel did other work on our bill */
+    backend->sleep_cost_ns = known_ns > 0 ? known_ns - known_ns / 8 + cost_ns / 8 : cost_ns;
+    if (++backend->sleeps_measured >= RG__SLEEPS_AT_FIRST)
+        backend->sleeps_unmeasured = RG__SLEEPS_AT_FIRST - 1;
+}
+
+/* How long it may wait where the workers together send a bundle in so many nanoseconds: as long as
+   that takes each of them, payloads may have waited there. */
+static int64_t rg__longest_ns(const rg_backend *backend, int64_t gap_ns) {
+    int64_t worth_ns = RG__SLEEP_SHARE * backend->sleep_cost_ns, left_ns;
+    if (backend->is_delay_chosen || !backend->is_delay_told)
+        return backend->batch_delay_ns;
+    if (backend->workers == 1)
+        return 0;
+    if (worth_ns < RG__BATCH_DELAY_NS)
+        worth_ns = RG__BATCH_DELAY_NS;
+    left_ns = backend->told_ns - gap_ns * (int64_t)backend->workers;
+    if (left_ns > worth_ns)
+        return worth_ns;
+    return left_ns > 0 ? left_ns : 0;
+}
+
 /* How long to sleep before the next look, after the bundles that came since the last call. */
 static int64_t rg__delay_ns(rg_backend *backend, int64_t now_ns) {
     int64_t passed_ns = now_ns - backend->noted_ns, bundles = backend->bundles, gap_ns, worth;
+    int64_t longest_ns;
     if (bundles == 0)
         return 0;
     if (passed_ns > RG__PASSED_NS_MAX)
@@ -1222,28 +1277,33 @@ static int64_t rg__delay_ns(rg_backend *backend, int64_t now_ns) {
     backend->bundles = 0;
     gap_ns = 1000 * backend->passed_ns / backend->passed_bundles;
     worth = backend->gathers ? RG__WORTH_GOING_ON : RG__WORTH_BEGINNING;
-    backend->gathers = 2 * backend->batch_delay_ns > worth * gap_ns;
+    longest_ns = rg__longest_ns(backend, gap_ns);
+    backend->gathers = 2 * longest_ns > worth * gap_ns;
     if (!backend->gathers || bundles >= RG__FULL)
         return 0;
     gap_ns *= RG__GATHERED;
-    return gap_ns < backend->batch_delay_ns ? gap_ns : backend->batch_delay_ns;
+    return gap_ns < longest_ns ? gap_ns : longest_ns;
 }
 
 /* Sleeps with nobody to wake us, so that one look takes more. */
 static void rg__gather(rg_backend *backend, int64_t delay_ns) {
     struct timespec delay = rg__timespec(delay_ns);
+    int64_t before_ns;
     if (delay_ns <= 0)
         return;
     if (!backend->is_on_time) {
         backend->is_on_time = 1;
         (void)prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
     }
+    before_ns = rg__before_sleep(backend);
     (void)nanosleep(&delay, NULL);
+    rg__after_sleep(backend, before_ns);
 }
 
 /* Below 0: as long as it takes. */
 static int rg__wait(rg_backend *backend, int64_t timeout_ns) {
-    int64_t start_ns, waited_ns, delay_ns, spin_ns;
+    int64_t start_ns, waited_ns, delay_ns, spin_ns, before_ns;
+    int slept;
     struct timespec left;
     struct pollfd set;
     if (backend == NULL) {
@@ -1267,8 +1327,11 @@ static int rg__wait(rg_backend *backend, int64_t timeout_ns) {
     set.fd = backend->epoll;
     set.events = POLLIN;
     set.revents = 0;
-    if (ppoll(&set, 1, timeout_ns < 0 ? NULL : &left, NULL) < 0 && errno != EINTR)
+    before_ns = rg__before_sleep(backend);
+    slept = ppoll(&set, 1, timeout_ns < 0 ? NULL : &left, NULL);
+    if (slept < 0 && errno != EINTR)
         return -1;
+    rg__after_sleep(backend, before_ns);
     return rg__look(backend);
 }
 
@@ -1618,6 +1681,11 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         backend->inbox_at += record_bytes;
         if (record[2] == RG__LINGERED)
             return rg__read_lingered(record, record_bytes, event);
+        if (record[2] == RG__PLAYERS) {
+            backend->is_delay_told = record_bytes >= RG__PLAYERS_BYTES;
+            if (backend->is_delay_told)
+                backend->told_ns = 1000 * (int64_t)rg__get(record + 12, 4);
+        }
         if (record[2] != RG__UNDRAINED)
             return 0;
         event->kind = RG_UNDRAINED;

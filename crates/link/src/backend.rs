@@ -56,7 +56,7 @@ use self::poller::Poller;
 use self::registration::Registration;
 use super::bundle::is_name;
 use crate::announce::{Announcement, Standing};
-use ringgate_os::clock::{self, Clock};
+use ringgate_os::clock::{self, Clock, SleepCosts};
 use ringgate_os::notify;
 
 /// How to connect. What [`Backend::connect`] does with the defaults.
@@ -65,7 +65,7 @@ pub struct Options {
     run_dir: PathBuf,
     name: String,
     spin: Duration,
-    batch_delay: Duration,
+    batch_delay: Option<Duration>,
     queue_bundles: usize,
 }
 
@@ -73,7 +73,7 @@ impl Options {
     /// The gateway's `run_dir`, and the name under which its configuration lists this backend.
     pub fn new(run_dir: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         let (run_dir, name) = (run_dir.into(), name.into());
-        let (spin, batch_delay) = (Duration::ZERO, BATCH_DELAY);
+        let (spin, batch_delay) = (Duration::ZERO, None);
         Self { run_dir, name, spin, batch_delay, queue_bundles: QUEUE_BUNDLES }
     }
 
@@ -88,13 +88,18 @@ impl Options {
     }
 
     /// How long [`Backend::wait`] may sleep with nobody to wake it while bundles follow each other
-    /// closely, so that one look takes several; 50 µs by default, zero for never. It does so only
-    /// where two or more can be expected in that time. Payloads wait for half of it, on average.
+    /// closely, so that one look takes several; zero for never. It does so only where two or more
+    /// can be expected in that time. Payloads wait for half of it, on average.
+    ///
+    /// By default it follows the gateway, whose config says how long both may wait together
+    /// (`batch_delay`, `batch_delay_max`): one worker has waited for both, several leave 50 µs, or
+    /// twelve times what a sleep costs this thread, within what they have not used themselves. It
+    /// is 50 µs where the gateway does not say.
     ///
     /// Where it does, it asks the kernel to end this thread's sleeps on time (`PR_SET_TIMERSLACK`).
     #[must_use]
     pub const fn batch_delay(mut self, longest: Duration) -> Self {
-        self.batch_delay = longest;
+        self.batch_delay = Some(longest);
         self
     }
 
@@ -137,6 +142,7 @@ pub struct Backend {
     poller: Poller,
     inbox: events::Inbox,
     pace: Pace,
+    sleep_costs: SleepCosts,
     /// Whether the kernel was asked to end our sleeps on time.
     is_on_time: bool,
     clock: Clock,
@@ -167,7 +173,8 @@ impl Backend {
             ));
         }
         let registration = Registration::new(options.run_dir.clone(), instance());
-        let longest = if options.spin.is_zero() { options.batch_delay } else { Duration::ZERO };
+        let longest =
+            if options.spin.is_zero() { options.batch_delay } else { Some(Duration::ZERO) };
         let mut outbox = Outbox::default();
         outbox.links.push(Link::new(options.queue_bundles));
         Ok(Self {
@@ -176,6 +183,7 @@ impl Backend {
             poller: Poller::new()?,
             inbox: events::Inbox::new(),
             pace: Pace::new(longest),
+            sleep_costs: SleepCosts::default(),
             is_on_time: false,
             clock: Clock::start(),
             workers: 1,
@@ -216,7 +224,8 @@ impl Backend {
         }
         let spin = timeout.map_or(self.options.spin, |timeout| timeout.min(self.options.spin));
         let start_ns = self.clock.now_ns();
-        let delay = self.pace.next(start_ns, self.inbox.take_bundle_count());
+        let bundles = self.inbox.take_bundle_count();
+        let delay = self.pace.next(start_ns, bundles, self.workers as u64);
         self.gather(timeout.map_or(delay, |timeout| timeout.min(delay)));
         loop {
             if self.poller.look()? {
@@ -224,7 +233,10 @@ impl Backend {
             }
             let waited = Duration::from_nanos(self.clock.now_ns() - start_ns);
             if waited >= spin {
-                return self.poller.sleep(timeout.map(|timeout| timeout.saturating_sub(waited)));
+                let left = timeout.map(|timeout| timeout.saturating_sub(waited));
+                let (slept, cost_ns) = self.sleep_costs.of(|| self.poller.sleep(left));
+                self.pace.note_sleep_cost(cost_ns);
+                return slept;
             }
             std::hint::spin_loop();
         }
@@ -239,7 +251,8 @@ impl Backend {
             // Where that is forbidden, sleeps take somewhat longer.
             let _ = notify::end_waits_on_time();
         }
-        clock::sleep(delay);
+        let ((), cost_ns) = self.sleep_costs.of(|| clock::sleep(delay));
+        self.pace.note_sleep_cost(cost_ns);
     }
 
     /// Asks every worker for an answer, which comes back as [`Event::Pong`] with the round trip.
@@ -344,10 +357,6 @@ impl AsRawFd for Backend {
         self.as_fd().as_raw_fd()
     }
 }
-
-/// As long as a busy worker waits itself: less is hardly worth a sleep, and players would feel
-/// more.
-const BATCH_DELAY: Duration = Duration::from_micros(50);
 
 /// 256 KiB for each worker: more than the kernel's default send buffer, so a burst that the gateway
 /// reads within its next turns is not refused.

@@ -181,7 +181,7 @@ impl Plan {
             plan.habits.counts_on = true;
         }
         if seed / 16 % 2 == 1 {
-            plan.batch_delay = BatchDelay::Auto;
+            plan.batch_delay = BatchDelay::AUTO;
         }
         plan.hand_overs = seed / 32 % 2 == 1;
         plan.habits.silent_per_mille = random.within(0..500) as u32;

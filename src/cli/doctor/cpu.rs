@@ -31,12 +31,39 @@ pub(super) fn governor(host: &Host) -> Option<Finding> {
     }
 }
 
+/// What a sleep costs, which was measured as so much. It is by that that a busy worker chooses how
+/// long it waits for more.
+pub(super) fn sleep(host: &Host, cost_ns: u64) -> Finding {
+    let (us, tenths) = (cost_ns / 1000, cost_ns / 100 % 10);
+    let finding = Finding::ok("a sleep", format!("{us}.{tenths} us of a core"));
+    if cost_ns < DEAR_SLEEP_NS {
+        return finding;
+    }
+    let change = if is_guest(host) {
+        "polling in the guest before it halts (CPU idle, above), a host that leaves timers and halts \
+         to the guest, a tickless core for each worker (nohz_full=, rcu_nocbs=)"
+    } else {
+        "shallow idle states (cpupower idle-set -D 50), a tickless core for each worker (nohz_full=, \
+         rcu_nocbs=)"
+    };
+    finding.could(
+        "a busy worker waits twelve times that for more (batch_delay = \"auto\"), so that sleeping stays \
+         below a tenth of its core, and players wait with it",
+        change,
+    )
+}
+
+/// From here on it is what decides how long a worker waits at the load that fleets run at.
+const DEAR_SLEEP_NS: u64 = 7500;
+
+fn is_guest(host: &Host) -> bool {
+    host.text("proc/cpuinfo")
+        .is_some_and(|text| text.split_whitespace().any(|flag| flag == "hypervisor"))
+}
+
 pub(super) fn idle(host: &Host) -> Option<Finding> {
     let driver = host.text("sys/devices/system/cpu/cpuidle/current_driver")?;
-    let is_guest = host
-        .text("proc/cpuinfo")
-        .is_some_and(|text| text.split_whitespace().any(|flag| flag == "hypervisor"));
-    if is_guest {
+    if is_guest(host) {
         return Some(idle_guest(host, &driver));
     }
     let folder = "sys/devices/system/cpu/cpu0/cpuidle";

@@ -141,6 +141,20 @@ fn a_guest_polls_before_it_halts_and_metal_sleeps_lightly() {
 }
 
 #[test]
+fn a_dear_sleep_could_be_cheaper_and_who_can_do_what_is_told() {
+    let found =
+        |flags: &str, cost_ns| cpu::sleep(&Sample::new(&[("proc/cpuinfo", flags)]).host(), cost_ns);
+    let cheap = found("flags : fpu hypervisor\n", 2540);
+    assert_eq!((cheap.severity, cheap.found.as_str()), (Fine, "2.5 us of a core"));
+    let guest = found("flags : fpu hypervisor\n", 20_449);
+    assert_eq!((guest.severity, guest.found.as_str()), (Could, "20.4 us of a core"));
+    assert!(guest.change.contains("before it halts") && guest.change.contains("nohz_full"));
+    let metal = found("flags : fpu\n", 7500);
+    assert_eq!(metal.severity, Could);
+    assert!(metal.change.contains("idle-set") && !metal.change.contains("guest"));
+}
+
+#[test]
 fn stolen_time_bites_from_one_per_cent_on() {
     let path = "proc/stat";
     expect(&[(path, "cpu  500 0 400 50 0 0 40 10 0 0\ncpu0 1\n")], "CPU time stolen", Fine, "");

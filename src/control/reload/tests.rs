@@ -10,6 +10,7 @@ use super::super::reloads::Outcome;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
+use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{BackendId, Front, Limits, ListenerId, Phase};
 use ringgate_worker::Plan;
 
@@ -163,8 +164,8 @@ fn what_can_change_live_does_and_is_named() {
             "backend a: slots 8 -> 4",
         ]
     );
-    let delay = ringgate_gate::pace::BatchDelay::AtMost(std::time::Duration::from_micros(70));
-    assert_eq!(running.setup.batch_delay, delay);
+    let us = std::time::Duration::from_micros;
+    assert_eq!(running.setup.batch_delay, BatchDelay::AtMost(us(70)));
     let listener = &running.setup.listeners[ListenerId(0)];
     assert_eq!((listener.sessions_max, listener.follow_port_switch), (50, false));
     let limits = Limits { requests_per_block: 3, sessions_per_address: 2, ..Limits::NETCODE };
@@ -173,6 +174,10 @@ fn what_can_change_live_does_and_is_named() {
     assert_eq!((rules.replay.gap_limit(), rules.keep_alive_ns), (9, 1_000_000_000));
     assert_eq!(rules.token_reuse, ringgate_gate::TokenReuse::Allow);
     assert_eq!(running.setup.worker_sessions_max, 100, "what was set aside stays");
+    let bounded = changed.replace("batch_delay = \"70us\"", "batch_delay_max = \"300us\"");
+    let changes = running.reload(&bounded).expect("fine");
+    assert_eq!(changes, ["gateway.batch_delay", "gateway.batch_delay_max"]);
+    assert_eq!(running.setup.batch_delay, BatchDelay::Auto(us(300)));
 }
 
 #[test]

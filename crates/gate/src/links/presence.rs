@@ -159,14 +159,15 @@ impl Turn<'_> {
         }
     }
 
-    /// Says how many players a backend has at the gateway, those included who wait for it. An agent
-    /// counts with those who are not announced yet.
+    /// Says how many players a backend has at the gateway, those included who wait for it: an agent
+    /// counts with those who are not announced yet. And how long both may wait for more.
     pub(crate) fn tell_players(&mut self, link: LinkId, backend: BackendId) {
         if self.common.links.speaks(link, VERSION_SKIPPABLE) {
             let count = self.common.claims.players(backend);
             let grace_ms = self.common.setup.backends[backend].grace_ns / NS_PER_MS;
             let grace_ms = u32::try_from(grace_ms).unwrap_or(u32::MAX);
-            self.tell_link(link, |writer| writer.players(count, grace_ms));
+            let gather_us = self.common.setup.batch_delay.longest().as_micros() as u32;
+            self.tell_link(link, |writer| writer.players(count, grace_ms, gather_us));
         }
     }
 

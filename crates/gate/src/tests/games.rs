@@ -98,12 +98,14 @@ impl Game {
         records.filter_map(|record| self.owned(record)).collect()
     }
 
-    /// How many players it was told of, each time, and how long they wait.
-    pub(super) fn hear_players(&self, rig: &mut Rig) -> Vec<(u32, u32)> {
+    /// How many players it was told of, each time, how long they wait, and how long it may.
+    pub(super) fn hear_players(&self, rig: &mut Rig) -> Vec<(u32, u32, Option<u32>)> {
         let datagrams = rig.take_on(self.link);
         let records = datagrams.iter().flat_map(|datagram| ToGame::read(datagram));
         let players = |record| match record {
-            Ok(ToGame::Players { count, grace_ms }) => Some((count, grace_ms)),
+            Ok(ToGame::Players { count, grace_ms, gather_us }) => {
+                Some((count, grace_ms, gather_us))
+            }
             _ => None,
         };
         records.filter_map(players).collect()

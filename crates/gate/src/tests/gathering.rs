@@ -35,7 +35,7 @@ fn gathers(rig: &Rig) -> bool {
 
 #[test]
 fn a_busy_worker_waits_for_more_and_a_quiet_one_for_anything() {
-    let mut rig = Rig::new(busy_setup(BatchDelay::Auto));
+    let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
     assert!(!gathers(&rig));
     be_busy(&mut rig, 20);
     let Wait::Gather(time) = rig.host.wait() else { panic!("{:?}", rig.host.wait()) };
@@ -61,7 +61,7 @@ fn a_busy_worker_waits_for_more_and_a_quiet_one_for_anything() {
 
 #[test]
 fn what_was_gathered_wakes_the_game_process_once_and_its_answer_is_one_turn() {
-    let mut rig = Rig::new(busy_setup(BatchDelay::Auto));
+    let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
     let game = Game::join(&mut rig, "arena");
     let players: Vec<_> =
         (1..=4).map(|id| (home(id), Scribe::new(&rig.token(id.into())))).collect();
@@ -87,7 +87,7 @@ fn what_was_gathered_wakes_the_game_process_once_and_its_answer_is_one_turn() {
 
 #[test]
 fn mail_is_not_waited_with() {
-    let mut rig = Rig::new(busy_setup(BatchDelay::Auto));
+    let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
     be_busy(&mut rig, 20);
     assert!(gathers(&rig));
     rig.mail(Mail::Drain { left_ms: 10 });

@@ -7,6 +7,7 @@ use super::rig::{Asked, OUR_USER, Rig, bundle_backend, home, listener, plain_set
 use crate::counters::{Ended, LinkRefusal};
 use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
+use crate::pace::BatchDelay;
 use crate::setup::{Allowed, Credentials, LinkKind, Setup};
 use ringgate_batch::{IoEvent, SendFailure};
 use ringgate_core::drops::DropReason;
@@ -495,17 +496,17 @@ fn players_wait_for_their_backend_for_its_grace_time() {
 }
 
 #[test]
-fn a_process_that_comes_hears_how_many_wait_for_it() {
-    let mut rig = Rig::new(plain_setup());
+fn a_process_that_comes_hears_how_many_wait_for_it_and_how_long_it_may() {
+    let mut rig = Rig::new(Setup { batch_delay: BatchDelay::AUTO, ..plain_setup() });
     let game = Game::join(&mut rig, "arena");
-    assert_eq!(game.hear_players(&mut rig), [(0, 2000)]);
+    assert_eq!(game.hear_players(&mut rig), [(0, 2000, Some(190))]);
     for client in 1..=2_u16 {
         let spec = rig.token_with(client.into(), |spec| spec.timeout_seconds = -1);
         Scribe::new(&spec).connect(&mut rig, home(client));
     }
     game.crash(&mut rig);
     let game = Game::join(&mut rig, "arena");
-    assert_eq!(game.hear_players(&mut rig), [(2, 2000)]);
+    assert_eq!(game.hear_players(&mut rig), [(2, 2000, Some(190))]);
     game.crash(&mut rig);
     // Nothing is said that a process of the first release would not pass over.
     let old = Game::connect(&mut rig, OUR_USER);

@@ -432,7 +432,12 @@ impl Backend {
             ToGame::Undrained => Event::Undrained { worker },
             ToGame::TakenOver { generation } => Event::TakenOver { worker, generation },
             // Whoever plays is announced; how many are still to come matters to agents.
-            ToGame::Players { .. } | ToGame::Unknown(_) => {
+            ToGame::Players { gather_us, .. } => {
+                self.pace.note_told(gather_us);
+                self.inbox.unread.start = end;
+                return None;
+            }
+            ToGame::Unknown(_) => {
                 self.inbox.unread.start = end;
                 return None;
             }

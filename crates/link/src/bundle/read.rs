@@ -71,9 +71,9 @@ impl<'a> ToGame<'a> {
                     .map_or(Self::Unknown(frame), |generation| Self::TakenOver { generation }));
             }
             kind::PLAYERS => {
-                let (count, grace_ms) = (body.u32(), body.u32());
+                let (count, grace_ms, gather_us) = (body.u32(), body.u32(), body.u32().ok());
                 return Ok(match (count, grace_ms) {
-                    (Ok(count), Ok(grace_ms)) => Self::Players { count, grace_ms },
+                    (Ok(count), Ok(grace_ms)) => Self::Players { count, grace_ms, gather_us },
                     _ => Self::Unknown(frame),
                 });
             }

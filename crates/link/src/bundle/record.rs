@@ -94,6 +94,9 @@ pub enum ToGame<'a> {
         count: u32,
         /// How long they wait for a process that is gone.
         grace_ms: u32,
+        /// How long gateway and game process together may wait for more on purpose, in
+        /// microseconds; `None` from a gateway that does not say.
+        gather_us: Option<u32>,
     },
     /// The gateway is about to close this link. The last record on it.
     Goodbye(Goodbye),

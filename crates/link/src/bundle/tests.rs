@@ -62,7 +62,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Draining { left_ms: 30_000 },
         ToGame::Undrained,
         ToGame::TakenOver { generation: 7 },
-        ToGame::Players { count: 60, grace_ms: 5_000 },
+        ToGame::Players { count: 60, grace_ms: 5_000, gather_us: Some(190) },
         ToGame::Goodbye(Goodbye {
             reason: GoodbyeReason::RecordInvalid,
             error: Some(RecordError::SessionZero),

@@ -251,13 +251,15 @@ impl<'a> Writer<'a> {
         self.record(kind::TAKEN_OVER, 4, |body| body.u32(generation))
     }
 
-    /// From the gateway: how many players it has for this game process, and how long they wait for
-    /// one that is gone. Only on links from [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on.
+    /// From the gateway: how many players it has for this game process, how long they wait for one
+    /// that is gone, and how long gateway and game process together may wait for more. Only on
+    /// links from [`VERSION_SKIPPABLE`](super::VERSION_SKIPPABLE) on.
     #[must_use]
-    pub fn players(&mut self, count: u32, grace_ms: u32) -> bool {
-        self.record(kind::PLAYERS, 8, |body| {
+    pub fn players(&mut self, count: u32, grace_ms: u32, gather_us: u32) -> bool {
+        self.record(kind::PLAYERS, 12, |body| {
             body.u32(count);
             body.u32(grace_ms);
+            body.u32(gather_us);
         })
     }
 

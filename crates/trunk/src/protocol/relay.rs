@@ -358,7 +358,7 @@ impl Relay {
                 act(Action::Deliver(game, frame));
                 Ok(())
             }
-            ToGame::Players { count, grace_ms } => {
+            ToGame::Players { count, grace_ms, .. } => {
                 self.handle_players(game, count, grace_ms);
                 Ok(())
             }

@@ -26,7 +26,9 @@ pub(super) fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> boo
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
         ToGame::Undrained => writer.undrained(),
         ToGame::TakenOver { generation } => writer.taken_over(*generation),
-        ToGame::Players { count, grace_ms } => writer.players(*count, *grace_ms),
+        ToGame::Players { count, grace_ms, gather_us } => {
+            writer.players(*count, *grace_ms, gather_us.expect("this version says"))
+        }
         ToGame::Goodbye(goodbye) => writer.goodbye(*goodbye),
         ToGame::Unknown(frame) => writer.frame(*frame),
     }

@@ -346,14 +346,14 @@ fn whoever_waits_for_a_link_that_is_gone_is_counted_until_it_is_back() {
     let (mut relay, rolls) = counting();
     let (game, link) = let_in(&mut relay);
     let player = OpenedPlain { slot: Some(0), ..opened(SessionId::new(THERE, 42)) };
-    let told = from_gateway(&mut relay, link, |writer| writer.players(0, 5000));
+    let told = from_gateway(&mut relay, link, |writer| writer.players(0, 5000, 0));
     assert_eq!(told, (Ok(()), Vec::new()), "it is the agent's to know");
     let open = |relay: &mut Relay, link| {
         from_gateway(relay, link, |writer| writer.opened_plain(&player)).1
     };
     let back = |relay: &mut Relay| {
         let (_, link) = let_in(relay);
-        assert_eq!(from_gateway(relay, link, |writer| writer.players(1, 5000)).0, Ok(()));
+        assert_eq!(from_gateway(relay, link, |writer| writer.players(1, 5000, 0)).0, Ok(()));
         assert!(open(relay, link)[0].contains("slot: Some"));
         assert_eq!(used(&rolls), Some(1));
         link
