@@ -327,7 +327,8 @@ pub(crate) fn ask(control: &Path, path: &str) -> Page {
     })
 }
 
-fn try_ask(control: &Path, path: &str) -> std::io::Result<Page> {
+/// The same once, whatever becomes of it.
+pub(crate) fn try_ask(control: &Path, path: &str) -> std::io::Result<Page> {
     let stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     exchange(stream, "GET", path, "Host: localhost\r\n")
