@@ -171,12 +171,7 @@ impl Side {
     /// How many records were sent in pieces, over all workers.
     pub(crate) fn split(&self) -> u64 {
         let page = self.line.daemon.get("/metrics");
-        let of = |worker| {
-            let series =
-                format!("ringgate_trunk_split_total{{agent=\"host-7\",worker=\"{worker}\"}}");
-            page.value(&series).unwrap_or_default()
-        };
-        (0..2).map(of).sum()
+        page.sum("ringgate_trunk_split_total", "agent=\"host-7\"").unwrap_or_default()
     }
 
     fn player(&self, client_id: u64) -> Player {
@@ -201,8 +196,16 @@ fn a_payload_that_fits_no_datagram_of_the_path_is_split_and_arrives() {
         side.wait_for_up();
         let mut player = side.player(7);
         player.echo(&[5; 100]);
-        let path = "ringgate_trunk_path_bytes{agent=\"host-7\",worker=\"0\"}";
-        side.wait_for_number(path, |bytes| (1200..=1252).contains(&bytes));
+        wait_for("the size that each worker's path lets through", || {
+            let page = side.line.daemon.get("/metrics");
+            let of = |worker| {
+                page.of_one(&format!(
+                    "ringgate_trunk_path_bytes{{agent=\"host-7\",worker=\"{worker}\"}}"
+                ))
+            };
+            let is_known = |bytes| (1200..=1252).contains(&bytes);
+            [of(0)?, of(1)?].into_iter().all(is_known).then_some(())
+        });
         player.echo(&[7; 1200]);
         wait_for("a split record", || (side.split() > 0).then_some(()));
     });

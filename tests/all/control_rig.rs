@@ -291,6 +291,11 @@ impl Page {
     pub(crate) fn value(&self, series: &str) -> Option<u64> {
         let is_of_one = series.contains("worker=\"0\"") && self.body.contains("worker=\"1\"");
         assert!(!is_of_one, "{series}: which worker has a player is chance; take the sum");
+        self.of_one(series)
+    }
+
+    /// The same of one of several workers, for tests in which it has to be that one.
+    pub(crate) fn of_one(&self, series: &str) -> Option<u64> {
         let line = self
             .body
             .lines()
@@ -298,11 +303,13 @@ impl Page {
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
     }
 
-    /// What all workers have counted in a metric that has no other label.
-    pub(crate) fn sum(&self, name: &str) -> u64 {
-        let start = format!("{name}{{worker=");
-        let lines = self.body.lines().filter(|line| line.starts_with(&start));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    /// What all workers have counted in a metric, in its series with this label; an empty one is
+    /// every label.
+    pub(crate) fn sum(&self, name: &str, label: &str) -> Option<u64> {
+        let start = format!("{name}{{");
+        let is_meant = |line: &&str| line.starts_with(&start) && line.contains(label);
+        let counts = self.body.lines().filter(is_meant).filter_map(|line| line.rsplit(' ').next());
+        counts.map(|count| count.parse::<u64>().ok()).reduce(|sum, count| Some(sum? + count?))?
     }
 }
 
@@ -320,7 +327,8 @@ pub(crate) fn ask(control: &Path, path: &str) -> Page {
     })
 }
 
-fn try_ask(control: &Path, path: &str) -> std::io::Result<Page> {
+/// The same once, whatever becomes of it.
+pub(crate) fn try_ask(control: &Path, path: &str) -> std::io::Result<Page> {
     let stream = UnixStream::connect(control)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     exchange(stream, "GET", path, "Host: localhost\r\n")

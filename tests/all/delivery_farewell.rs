@@ -118,7 +118,7 @@ fn an_operator_ends_a_session_that_is_closed_at_once() {
     assert_eq!(all.heard[1..], ["true false", CloseReason::Operator.text()]);
     all.player.is_deaf = false;
     let page = all.line.daemon.ask("/metrics");
-    assert_eq!(page.sum("ringgate_messages_undelivered_total"), 20);
+    assert_eq!(page.sum("ringgate_messages_undelivered_total", ""), Some(20));
 }
 
 /// A player in C with a game process in each language: everything that was sent arrives, with the

@@ -108,6 +108,15 @@ impl Gateway {
         socket
     }
 
+    /// Waits until everything that was let through is answered: whoever has to wait asks again, and
+    /// an answer to that which comes while the gateway ends is dropped.
+    fn answers_all(&self) {
+        until("all is answered", || {
+            let counters = self.counters();
+            counters.payloads_down == counters.payloads_up
+        });
+    }
+
     /// Stops the gateway and checks every worker's balances.
     fn stop(mut self) -> Counters {
         stop(self.fleet.take().expect("stopped once"))
@@ -207,6 +216,7 @@ fn two_servers_behind_one_listener_are_told_apart_by_token(io: Choice) {
         gateway.counters().drops.of(DropReason::TokenUnknown) == 1
     });
     until("all of them play", || gateway.counters().sessions == 3);
+    gateway.answers_all();
     let counters = gateway.stop();
     assert_eq!((counters.sessions_opened, counters.drops.total()), (3, 1), "{counters:#?}");
     let spoken_to = servers.map(Server::stop);
@@ -226,6 +236,7 @@ fn datagrams_of_every_length_come_back(io: Choice) {
     // The socket filter has dropped it.
     player.send(&[0; 1473]).expect("loopback takes it");
     ask(&player, b"still here", 10);
+    gateway.answers_all();
     let counters = gateway.stop();
     assert_eq!(counters.drops.total(), 0, "{counters:#?}");
     drop(server);

@@ -98,7 +98,8 @@ fn a_run_against_a_server_without_a_gateway_loses_nothing() {
     let seen = server.end();
     assert_eq!((seen.connections, seen.goodbyes), (20, 20));
     assert_eq!((seen.echoes, seen.duplicates, seen.implausible), (c("echoed"), 0, 0));
-    assert!(c("echoed") >= 20 * 20);
+    // How many that are is the machine's: who connects late has less time.
+    assert!(c("echoed") >= 20 && c("echoed") == c("payloads_due"), "{:?}", record.counters);
     std::fs::remove_dir_all(out).expect("removed");
 }
 

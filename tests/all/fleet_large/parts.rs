@@ -183,19 +183,23 @@ pub(super) fn fleet(args: &[&str]) -> Option<String> {
     ran.status.success().then(|| String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
-/// What a gateway says of itself.
+/// What a gateway says of itself, as of now.
 pub(super) fn glimpse(gate: usize) -> Glimpse {
-    glimpse_of(&format!("gate{}", gate + 1))
+    glimpse_of(control_of(gate))
 }
 
 /// What an agent does.
 pub(super) fn agent_glimpse(number: u32) -> Glimpse {
-    glimpse_of(&format!("agent{number}"))
+    glimpse_of(format!("agent{number}/control.sock").into())
 }
 
-fn glimpse_of(part: &str) -> Glimpse {
-    let admin = SocketAddr::from((address(part), 9000));
-    Gateway { pid: None, admin: Some(Admin::Tcp(admin)) }.look()
+/// The control socket of a gateway, which is reached whatever the gateway is cut off from.
+pub(super) fn control_of(gate: usize) -> PathBuf {
+    format!("run{}/control.sock", gate + 1).into()
+}
+
+fn glimpse_of(control: PathBuf) -> Glimpse {
+    Gateway { pid: None, admin: Some(Admin::Control(control)) }.look()
 }
 
 /// The metrics of a token service.

@@ -2,7 +2,6 @@
 //! included who wait because their game server, or its agent, is away.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,8 +10,8 @@ use std::time::Duration;
 use ringgate_os::clock;
 use serde_json::Value;
 
-use super::network::address;
-use crate::control_rig::request;
+use super::parts::control_of;
+use crate::control_rig::try_ask;
 
 /// Looks until it is dropped.
 pub(super) struct Watch {
@@ -69,9 +68,8 @@ impl Drop for Watch {
 /// Players by game server; `None` where a gateway is away.
 fn look(gates: usize) -> Option<BTreeMap<String, u64>> {
     let mut all = BTreeMap::new();
-    for gate in 1..=gates {
-        let admin = SocketAddr::from((address(&format!("gate{gate}")), 9000));
-        let page = request(admin, "GET", "/status", "").ok()?;
+    for gate in 0..gates {
+        let page = try_ask(&control_of(gate), "/status?as_of=now").ok()?;
         let status: Value = serde_json::from_str(&page.body).ok()?;
         for backend in status["backends"].as_array()? {
             let players = backend["players"].as_u64()?;
