@@ -24,7 +24,7 @@ fn what_bites_decides_the_exit_code() {
     let bites = severities.iter().filter(|it| **it == Some("bites")).count();
     assert_eq!(ran.code, Some(i32::from(bites > 0)), "{severities:?}");
     assert_eq!(ran.stderr.is_empty(), bites == 0, "{}", ran.stderr);
-    let handbook = include_str!("../../docs/OPERATING.md");
+    let handbook = include_str!("../../docs/howto/host.md");
     for finding in findings {
         let fields: Vec<_> = finding.as_object().expect("an object").keys().collect();
         assert_eq!(fields, ["change", "found", "severity", "what", "why"]);

@@ -264,7 +264,7 @@ fn no_io_uring() {
 
 #[test]
 fn the_handbook_shows_every_situation_with_its_sentence() {
-    let handbook = include_str!("../../docs/OPERATING.md");
+    let handbook = include_str!("../../docs/oncall.md");
     let words = handbook.split_whitespace().collect::<Vec<_>>().join(" ");
     for sentence in [
         says::DEAD_BACKEND,
