@@ -221,6 +221,8 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/netns.rs"]
 mod netns;
+#[path = "all/oncall.rs"]
+mod oncall;
 #[path = "all/own.rs"]
 mod own;
 #[path = "all/plain_game.rs"]
