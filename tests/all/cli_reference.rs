@@ -115,34 +115,36 @@ fn render(explained: &str) -> String {
 fn is_about(line: &str) -> bool {
     let line = line.strip_prefix("# ").unwrap_or(line);
     let name = line.split(" = ").next().unwrap_or("");
+    let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     line.starts_with('[') && line.ends_with(']') && !line.contains(' ')
-        || line.contains(" = ") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        || line.contains(" = ") && is_name && line.parse::<toml::Table>().is_ok()
 }
 
 /// What is said of a field line by line, as a list, and the text before.
 fn facts_of(words: &[&str]) -> (String, String) {
-    let is_fact = |word: &str| FACTS.iter().any(|fact| word.starts_with(fact));
-    let first = words.iter().position(|word| is_fact(word)).unwrap_or(words.len());
-    let mut facts = String::new();
+    let fact_of = |word: &str| FACTS.into_iter().find(|fact| word.starts_with(fact));
+    let first = words.iter().position(|word| fact_of(word).is_some()).unwrap_or(words.len());
+    let mut facts: Vec<(&str, String)> = Vec::new();
     for word in &words[first..] {
-        match word.split_once(": ") {
-            Some((fact, rest)) if is_fact(word) => {
-                let _ =
-                    write!(facts, "{}- *{fact}*: {rest}", if facts.is_empty() { "" } else { "\n" });
+        match (fact_of(word), facts.last_mut()) {
+            (Some(fact), _) => facts.push((fact, word[fact.len()..].to_owned())),
+            (None, Some((_, rest))) => {
+                let _ = write!(rest, " {word}");
             }
-            _ => {
-                let _ = write!(facts, " {word}");
-            }
+            (None, None) => unreachable!("it begins with one"),
         }
     }
-    if !facts.is_empty() {
-        facts.push('\n');
+    let mut list = String::new();
+    for (fact, rest) in facts {
+        // What is a value stands as the file has it.
+        let code = if ["Values: ", "Changes: "].contains(&fact) { "" } else { "`" };
+        let _ = writeln!(list, "- *{}*: {code}{rest}{code}", fact.trim_end_matches(": "));
     }
-    (facts, words[..first].join(" "))
+    (list, words[..first].join(" "))
 }
 
-const FACTS: [&str; 4] = ["Default: ", "Required: ", "Optional: ", "Changes: "];
-
+const FACTS: [&str; 5] =
+    ["Default: ", "Required, for example: ", "Optional, for example: ", "Values: ", "Changes: "];
 const COMMANDS: &str = "\
 # Commands
 
@@ -154,9 +156,9 @@ const HEAD: &str = "\
 # The config file, field by field
 
 This page is `ringgate check --explain`, rendered; a test holds the two together. The command prints it as a config file that can be
-edited. A field that has a *default* may be left out and then has the value that is shown; an *optional* one means something else when it is
-absent; the value of a *required* one is an example. *Changes* says what makes a new value count: a reload (`ringgate reload`) or a
-restart. What belongs together, and why, is in [the other pages](README.md).
+edited. A field that has a *default* may be left out and then has that value; an *optional* one means something else when it is
+absent. The values of *optional* and *required* ones are examples. *Values* says what is accepted, and
+*Changes* what makes a new value count: a reload (`ringgate reload`) or a restart. What belongs together, and why, is in [the other pages](README.md).
 ";
 
 const TOKENS: &str = "
