@@ -36,6 +36,8 @@ mod cli_keygen;
 mod cli_probe;
 #[path = "all/cli_reference.rs"]
 mod cli_reference;
+#[path = "all/cli_size.rs"]
+mod cli_size;
 #[path = "all/cli_token.rs"]
 mod cli_token;
 #[path = "all/cli_top.rs"]
