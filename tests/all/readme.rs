@@ -228,3 +228,29 @@ fn the_readme_serves_any_server(io: Choice) {
     }
     assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
 }
+
+/// Whoever knows nothing but the first page is one step from each of these: a command, and a link
+/// to its page. That links lead somewhere, `house_rules` holds.
+#[test]
+fn the_first_page_answers_the_commonest_questions_in_one_step() {
+    let readme = include_str!("../../README.md");
+    let (_, table) = readme.split_once("## Answers in one step\n").expect("the table");
+    let table = table.split("\n## ").next().expect("it ends");
+    for question in [
+        "rotate a key",
+        "one ISP cannot get in",
+        "p99 since noon",
+        "upgrade?",
+        "players are on server 7",
+        "hosts for 200,000",
+        "block a cheater everywhere",
+        "roll back?",
+    ] {
+        let row = table.lines().find(|line| line.contains(question)).expect(question);
+        let answer = row.split('|').nth(2).expect("a second column");
+        assert!(answer.contains("`ringgate ") && answer.contains("](docs/"), "{row}");
+    }
+    assert!(
+        readme.rsplit("\n## ").next().expect("a chapter").starts_with("How much does it carry?")
+    );
+}

@@ -1,5 +1,5 @@
-//! What a worker of this host needs for a round trip: the demo again, at rates that double until the
-//! worker has enough to do.
+//! What a worker of this host needs for a round trip: the demo again, at rates that double until it
+//! has enough to do.
 
 use std::time::Duration;
 
