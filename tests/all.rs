@@ -90,6 +90,8 @@ mod control_listeners;
 mod control_metrics;
 #[path = "all/control_now.rs"]
 mod control_now;
+#[path = "all/control_openapi.rs"]
+mod control_openapi;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_privileges.rs"]
