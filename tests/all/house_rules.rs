@@ -278,6 +278,26 @@ fn nine_of_ten_sentences_are_short() {
     assert!(long.is_empty(), "words of a sentence, of which one in ten is longer: {long:?}");
 }
 
+/// Programs read logs by the names of events: each has its row.
+#[test]
+fn every_event_of_the_logs_is_explained() {
+    let page = include_str!("../../docs/reference/logs.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut names = std::collections::BTreeSet::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for source in Source::read_all(root, &["src", "crates"], "rs") {
+        let told = source.text.split("event = \"").skip(1);
+        names.extend(told.map(|rest| rest.split('"').next().expect("it ends").to_owned()));
+    }
+    assert!(names.len() > 60, "{names:?}");
+    let has_row = |name: &String| {
+        let name = format!("`{name}`");
+        rows.iter().any(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&name)))
+    };
+    let missing: Vec<_> = names.iter().filter(|name| !has_row(name)).collect();
+    assert!(missing.is_empty(), "docs/reference/logs.md has no row for {missing:?}");
+}
+
 /// The site has every page, and `mdbook` makes it where that is installed.
 #[test]
 fn every_document_is_a_page_of_the_site() {
