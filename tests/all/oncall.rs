@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use ringgate_os::clock::{self, Clock};
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, token, wait_for};
@@ -174,8 +176,8 @@ fn the_gateway_is_late() {
     let row = row("lag");
     wait_for("the stage to be long", || {
         daemon.signal("STOP");
-        let stopped = Instant::now();
-        while stopped.elapsed() < late {
+        let stopped = Clock::start();
+        while stopped.now_ns() < late.as_nanos() as u64 {
             player.turn();
         }
         daemon.signal("CONT");
@@ -205,7 +207,7 @@ fn a_game_process_answers_late() {
     std::thread::spawn(move || {
         let mut buffer = [0; 2048];
         while let Ok((len, from)) = game.recv_from(&mut buffer) {
-            std::thread::sleep(takes);
+            clock::sleep(takes);
             let _ = game.send_to(&buffer[..len], from);
         }
     });

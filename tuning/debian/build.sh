@@ -37,7 +37,7 @@ sed 's|{ file = "/etc/ringgate/netcode.key" }|{ credential = "netcode.key" }|' t
 chmod 644 "$doc/examples/gate.toml"
 install -m 755 tuning/host.sh "$doc/examples/host.sh"
 # The pages for those who operate it; what builds the site from them is not among them.
-(cd docs && find . -name '*.md' ! -name SUMMARY.md -exec install -D -m 644 {} "$doc/{}" \;)
+(cd docs && find . \( -name '*.md' -o -name '*.json' \) ! -name SUMMARY.md -exec install -D -m 644 {} "$doc/{}" \;)
 install -m 644 -t "$doc" CHANGELOG.md
 cat LICENSE-MIT LICENSE-APACHE >"$doc/copyright"
 "$BIN" generate man --out "$root/usr/share/man/man1"

@@ -54,7 +54,7 @@ pub(in crate::cli) fn measure(bytes: u16, enough: f64) -> Result<Load, Failure> 
         swarm.play_until(swarm.played() + SETTLES)?;
         let begun = (swarm.played(), swarm.outcome().payloads_echoed, cpu()?);
         swarm.play_until(begun.0 + LASTS)?;
-        let seconds = (swarm.played() - begun.0).as_secs_f64();
+        let seconds = swarm.played().saturating_sub(begun.0).as_secs_f64();
         let trips_per_s = (swarm.outcome().payloads_echoed - begun.1) as f64 / seconds;
         let share = (cpu()? - begun.2) / seconds;
         steps.push(Step { trips_per_s, share });
