@@ -39,14 +39,7 @@ pub(in crate::cli) fn measure(bytes: u16, enough: f64) -> Result<Load, Failure> 
         sends_per_s: SLOWEST,
     };
     let mut swarm = Swarm::new(PLAYERS, fleet.addresses()[0][0], &key, pace)?;
-    while swarm.outcome().connected < PLAYERS {
-        if swarm.played() > PATIENCE {
-            return Err(Failure::failed(
-                "not every player was let in: this host has no time for it",
-            ));
-        }
-        swarm.play_until(swarm.played() + SETTLES)?;
-    }
+    swarm.connect()?;
     let mut steps: Vec<Step> = Vec::new();
     for double in 0..DOUBLES {
         let sends_per_s = SLOWEST << double;
@@ -75,10 +68,9 @@ fn cpu() -> Result<f64, Failure> {
     seconds.ok_or_else(|| Failure::failed("the kernel does not tell what a thread takes"))
 }
 
-const PLAYERS: u32 = 500;
+const PLAYERS: u32 = 250;
 /// Payloads a second at first, and how often that doubles at most.
 const SLOWEST: u64 = 10_000;
 const DOUBLES: u32 = 7;
 const SETTLES: Duration = Duration::from_millis(200);
 const LASTS: Duration = Duration::from_millis(600);
-const PATIENCE: Duration = Duration::from_secs(20);

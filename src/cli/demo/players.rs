@@ -123,6 +123,15 @@ impl Swarm {
         &self.outcome
     }
 
+    /// Waits until each is in or has given up, and sends nothing else meanwhile.
+    pub(super) fn connect(&mut self) -> Result<(), Failure> {
+        let is_through = |it: &Player| it.client.is_connected() || it.client.is_finished();
+        while !self.players.iter().all(is_through) {
+            self.turn(false)?;
+        }
+        Ok(())
+    }
+
     /// Sends so much from now on.
     pub(super) fn set_pace(&mut self, pace: Pace) {
         self.pace = pace;
