@@ -25,7 +25,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value = "30")]
     hz: NonZeroU32,
     /// Bytes of a payload
-    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u16).range(16..=1200))]
+    #[arg(long, value_name = "BYTES", default_value_t = 100, value_parser = clap::value_parser!(u16).range(28..=1200))]
     payload: u16,
     /// Cores of a host that the gateway may have [default: those of this host]
     #[arg(long, value_name = "N")]

@@ -55,9 +55,9 @@ impl Pace {
     }
 
     /// How long a player's payload of this number is.
-    fn len(self, number: u64) -> usize {
+    fn len(self, number: u32) -> usize {
         let [least, lengths] = self.bytes;
-        usize::from(least) + (number * 7 % u64::from(lengths)) as usize
+        usize::from(least) + (u64::from(number) * 7 % u64::from(lengths)) as usize
     }
 }
 
