@@ -29,6 +29,7 @@ mod reload;
 mod run;
 mod sessions;
 mod signal;
+mod size;
 mod status;
 mod support;
 mod token;
@@ -80,6 +81,7 @@ enum Command {
     Reload(reload::Args),
     Run(run::Args),
     Sessions(sessions::Args),
+    Size(size::Args),
     Status(status::Args),
     Support(support::Args),
     Token(token::Args),
@@ -101,7 +103,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Keep out", &["deny", "allow", "denied"]),
     ("Fleet", &["fleet", "tokens"]),
     ("Keys and tokens", &["keygen", "token"]),
-    ("Test", &["demo", "probe", "echo"]),
+    ("Test", &["demo", "size", "probe", "echo"]),
     ("More", &["generate", "help"]),
 ];
 
@@ -143,6 +145,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),
             Command::Sessions(args) => sessions::run(&args),
+            Command::Size(args) => size::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Support(args) => support::run(&args),
             Command::Token(args) => token::run(&args),

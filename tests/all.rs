@@ -36,6 +36,8 @@ mod cli_keygen;
 mod cli_probe;
 #[path = "all/cli_reference.rs"]
 mod cli_reference;
+#[path = "all/cli_size.rs"]
+mod cli_size;
 #[path = "all/cli_token.rs"]
 mod cli_token;
 #[path = "all/cli_top.rs"]
@@ -88,6 +90,8 @@ mod control_listeners;
 mod control_metrics;
 #[path = "all/control_now.rs"]
 mod control_now;
+#[path = "all/control_openapi.rs"]
+mod control_openapi;
 #[path = "all/control_pages.rs"]
 mod control_pages;
 #[path = "all/control_privileges.rs"]
@@ -221,6 +225,8 @@ mod netcode_interop_rules;
 mod netcode_vectors;
 #[path = "all/netns.rs"]
 mod netns;
+#[path = "all/oncall.rs"]
+mod oncall;
 #[path = "all/own.rs"]
 mod own;
 #[path = "all/plain_game.rs"]

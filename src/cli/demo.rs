@@ -1,6 +1,7 @@
 //! `ringgate demo`: the whole thing in one process, to be seen working: gateway, echo backend, real
 //! clients over real sockets.
 
+mod load;
 mod players;
 mod table;
 
@@ -27,7 +28,8 @@ use ringgate_os::process;
 use ringgate_worker::{Fleet, Plan, Stages};
 
 use super::logging::{self, LogArgs};
-use players::{Outcome, Swarm};
+pub(super) use load::{Step, measure};
+use players::{Outcome, Pace, Swarm};
 use table::Facts;
 
 /// Shows the main job in about 12 seconds, without arguments and without privileges.
@@ -56,7 +58,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     logging::init(args.log, LogFormat::Human)?;
     let run_dir = RunDir::create()?;
     let key = Key::generate().map_err(Failure::failed)?;
-    let fleet = Fleet::start(&plan(args, &run_dir, key.clone())).map_err(Failure::failed)?;
+    let fleet = Fleet::start(&plan(args.players, args.workers, &run_dir, key.clone()))
+        .map_err(Failure::failed)?;
     let server = fleet.addresses()[0][0];
     exit::print(&format!(
         "ringgate demo: {} players for {} s through {server}; {} workers, driver {}, cipher {}\n",
@@ -82,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
+fn plan(players: u32, workers: u16, run_dir: &RunDir, key: Key) -> Plan {
     let listener = Listener {
         name: "demo".to_owned(),
         protocol: Protocol::Netcode(Netcode {
@@ -98,7 +101,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         public: Vec::new(),
         backends: vec![BackendId(0)],
         route: Route::Single,
-        sessions_max: args.players,
+        sessions_max: players,
         follow_port_switch: true,
         limits: Limits::NONE,
         phase: Phase::Serving,
@@ -107,7 +110,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
     let backend = Backend {
         name: BACKEND.to_owned(),
         link: LinkKind::Bundle { allow },
-        slots: args.players,
+        slots: players,
         grace_ns: 1_000_000_000,
         retired: false,
         drained: false,
@@ -124,7 +127,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
         expects_udp: false,
         card: None,
         spent: Vec::new(),
-        workers: args.workers,
+        workers,
         pin: false,
         io: Choice::Auto,
         spin: Duration::ZERO,
@@ -132,7 +135,7 @@ fn plan(args: &Args, run_dir: &RunDir, key: Key) -> Plan {
 }
 
 fn play(args: &Args, fleet: &Fleet, server: SocketAddr, key: &Key) -> Result<Outcome, Failure> {
-    let mut swarm = Swarm::new(args.players, server, PROTOCOL_ID, key)?;
+    let mut swarm = Swarm::new(args.players, server, key, Pace::DEMO)?;
     for second in 1..=args.seconds {
         swarm.play_until(Duration::from_secs(second))?;
         let sessions: u64 =

@@ -25,6 +25,7 @@ use super::exit::print;
 use crate::config::{self, Config, HostConfig, IoChoice};
 use finding::json;
 pub(super) use finding::{Finding, conclude, render};
+pub(super) use fleet::SESSION_BYTES;
 use host::Host;
 use ringgate_io::{Choice, DriverOptions};
 use ringgate_os::clock;

@@ -62,8 +62,8 @@ pub(super) const AGENT: Table = Table {
     )],
     ..Table::new(
         "agent",
-        "An agent on another host, by which game processes there are backends of this gateway (docs/OPERATING.md, two \
-         hosts). Several may have one address, and then the same certificate. At most 256.",
+        "An agent on another host, by which game processes there are backends of this gateway \
+         (docs/start/two-hosts.md). Several may have one address, and then the same certificate. At most 256.",
         &[Agent::FIELDS],
     )
 };

@@ -90,19 +90,20 @@ fn explain_inner(text: &mut String, table: &Table, examples: &[Example]) {
 fn explain_field(text: &mut String, field: &Field, given: Option<&str>) {
     let (presence, value, off) = match (&field.presence, given) {
         (Presence::Default(value), _) => ("Default", *value, ""),
-        (Presence::Optional(_), Some(value)) => ("Optional", value, ""),
-        (Presence::Optional(value), None) => ("Optional", *value, "# "),
+        (Presence::Optional(_), Some(value)) => ("Optional, for example", value, ""),
+        (Presence::Optional(value), None) => ("Optional, for example", *value, "# "),
         (Presence::Required, value) => {
-            ("Required", value.expect("examples give every required field"), "")
+            ("Required, for example", value.expect("examples give every required field"), "")
         }
     };
     text.push('\n');
     comment(text, field.meaning);
-    comment(text, &format!("{presence}: {}", field.kind));
-    comment(text, &format!("Changes: {}", field.changes));
     // What the compiler writes for a declaration's tokens may have several lines.
-    let value: Vec<_> = value.split_whitespace().collect();
-    put(text, format_args!("{off}{} = {}", field.name, value.join(" ")));
+    let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    comment(text, &format!("{presence}: {value}"));
+    comment(text, &format!("Values: {}", field.kind));
+    comment(text, &format!("Changes: {}", field.changes));
+    put(text, format_args!("{off}{} = {value}", field.name));
 }
 
 /// Comment lines of up to 100 columns.

@@ -13,6 +13,7 @@ use ringgate_os::process;
 use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, wait_for};
 use crate::folder::Folder;
+use crate::oncall::row;
 use crate::own::{own_address, own_ip, own_port};
 
 /// A program that is killed when dropped.
@@ -214,8 +215,10 @@ fn play((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     // Its players stay at the gateway, and find the game where they left it.
     drop(agent);
     wait_for("the gateway hears of it", || (gateway.get("/readyz").status != 200).then_some(()));
+    row("agent-gone").asked_at(&gateway, &[]);
     agent = Agent::start(&folder);
     player.echo(b"over another wire");
+    row("trunk-loss").asked_at(&gateway, &[]);
     agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
 
     let clean = "ringgate_agent_dropped_total{reason=\"session_unknown\"}";

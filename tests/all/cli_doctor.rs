@@ -12,6 +12,7 @@ use crate::agent::{NAMES, agent_file, certificates};
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::wait_for;
 use crate::folder::Folder;
+use crate::oncall::row;
 use crate::own::{own_address, own_ip, take_again};
 
 #[test]
@@ -24,7 +25,7 @@ fn what_bites_decides_the_exit_code() {
     let bites = severities.iter().filter(|it| **it == Some("bites")).count();
     assert_eq!(ran.code, Some(i32::from(bites > 0)), "{severities:?}");
     assert_eq!(ran.stderr.is_empty(), bites == 0, "{}", ran.stderr);
-    let handbook = include_str!("../../docs/OPERATING.md");
+    let handbook = include_str!("../../docs/howto/host.md");
     for finding in findings {
         let fields: Vec<_> = finding.as_object().expect("an object").keys().collect();
         assert_eq!(fields, ["change", "found", "severity", "what", "why"]);
@@ -48,9 +49,9 @@ fn more_workers_than_processors_bite() {
          [[backend]]\nname = \"b\"\nlink = \"udp\"\naddress = \"127.0.0.1:7777\"\nslots = 64\n"
     );
     fs::write(&file, config).expect("temporary files");
+    row("cpu").asked(&[("FILE", &file.display().to_string())], &[]);
     let ran = run(ringgate(["doctor".as_ref(), "--config".as_ref(), file.as_os_str()]));
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    assert!(ran.stdout.contains("BITES  workers"), "{}", ran.stdout);
     assert!(ran.stderr.starts_with("ringgate: "), "{}", ran.stderr);
 }
 

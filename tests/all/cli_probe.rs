@@ -50,7 +50,7 @@ fn a_player_who_is_let_in_says_how_long_each_step_took_and_leaves() {
         report["steps"].as_array().expect("a list").iter().map(|it| &it["step"]).collect();
     assert_eq!(steps, ["token", "request", "response", "goodbye"]);
     // Every field stands in the handbook.
-    let handbook = include_str!("../../docs/OPERATING.md");
+    let handbook = include_str!("../../docs/reference/trace-and-probe.md");
     for name in report.as_object().expect("an object").keys() {
         assert!(handbook.contains(&format!("`{name}`")), "{name}");
     }

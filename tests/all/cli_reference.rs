@@ -1,5 +1,6 @@
-//! docs/CONFIG.md is what `ringgate check --explain` says, rendered: this test renders it and holds
-//! the two together. With `WRITE_CONFIG_REFERENCE=1` it writes the document.
+//! docs/CONFIG.md is what `ringgate check --explain` says, rendered, and docs/reference/commands.md
+//! what `--help` says: these tests render them and hold the two together. With
+//! `WRITE_CONFIG_REFERENCE=1` they write the documents.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,17 +22,51 @@ fn the_config_reference_is_what_the_command_explains() {
     rendered.push_str(&render(&own));
     rendered.push_str(AGENT);
     rendered.push_str(&render(&own_tables(&run(ringgate(["agent", "--explain"])).succeeded())));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/CONFIG.md");
-    if std::env::var_os("WRITE_CONFIG_REFERENCE").is_some_and(|value| value == "1") {
-        fs::write(&path, &rendered).expect("our own folder");
+    must_be("docs/CONFIG.md", &rendered);
+}
+
+#[test]
+fn the_reference_of_commands_is_what_they_say_of_themselves() {
+    let mut rendered = String::from(COMMANDS);
+    let help = run(ringgate(["--help"])).succeeded();
+    let named = help.lines().filter_map(|line| line.strip_prefix("  "));
+    let names = named.filter(|line| line.starts_with(|it: char| it.is_ascii_lowercase()));
+    names.for_each(|line| explain(&mut rendered, &[first_word(line)]));
+    must_be("docs/reference/commands.md", &rendered);
+}
+
+/// What a command says of itself, and what those below it do.
+fn explain(page: &mut String, words: &[&str]) {
+    if words.last() == Some(&"help") {
+        return;
     }
-    let document = fs::read_to_string(&path).expect("it is there");
-    let differs = document.lines().zip(rendered.lines()).position(|(is, should)| is != should);
-    let shorter = || document.lines().count().min(rendered.lines().count());
+    let help = run(ringgate(words.iter().chain(&["--help"]))).succeeded();
+    let _ =
+        write!(page, "\n## ringgate {}\n\n```text\n{}\n```\n", words.join(" "), help.trim_end());
+    let below = help.split_once("\nCommands:\n").map(|(_, rest)| rest);
+    let below = below.and_then(|rest| rest.split("\n\n").next()).unwrap_or_default();
+    for line in below.lines().filter(|line| !line.starts_with("   ")) {
+        explain(page, &[words, &[first_word(line)]].concat());
+    }
+}
+
+fn first_word(line: &str) -> &str {
+    line.split_whitespace().next().expect("a name")
+}
+
+/// Holds a document to what the program says, or writes it.
+fn must_be(document: &str, rendered: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    if std::env::var_os("WRITE_CONFIG_REFERENCE").is_some_and(|value| value == "1") {
+        fs::write(&path, rendered).expect("our own folder");
+    }
+    let is = fs::read_to_string(&path).expect("it is there");
+    let differs = is.lines().zip(rendered.lines()).position(|(is, should)| is != should);
+    let shorter = || is.lines().count().min(rendered.lines().count());
     let line = differs.unwrap_or_else(shorter) + 1;
     assert!(
-        document == rendered,
-        "docs/CONFIG.md:{line} is not what the command says: run this test with \
+        is == rendered,
+        "{document}:{line} is not what the command says: run this test with \
          WRITE_CONFIG_REFERENCE=1 and commit the document"
     );
 }
@@ -80,41 +115,50 @@ fn render(explained: &str) -> String {
 fn is_about(line: &str) -> bool {
     let line = line.strip_prefix("# ").unwrap_or(line);
     let name = line.split(" = ").next().unwrap_or("");
+    let is_name = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     line.starts_with('[') && line.ends_with(']') && !line.contains(' ')
-        || line.contains(" = ") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        || line.contains(" = ") && is_name && line.parse::<toml::Table>().is_ok()
 }
 
 /// What is said of a field line by line, as a list, and the text before.
 fn facts_of(words: &[&str]) -> (String, String) {
-    let is_fact = |word: &str| FACTS.iter().any(|fact| word.starts_with(fact));
-    let first = words.iter().position(|word| is_fact(word)).unwrap_or(words.len());
-    let mut facts = String::new();
+    let fact_of = |word: &str| FACTS.into_iter().find(|fact| word.starts_with(fact));
+    let first = words.iter().position(|word| fact_of(word).is_some()).unwrap_or(words.len());
+    let mut facts: Vec<(&str, String)> = Vec::new();
     for word in &words[first..] {
-        match word.split_once(": ") {
-            Some((fact, rest)) if is_fact(word) => {
-                let _ =
-                    write!(facts, "{}- *{fact}*: {rest}", if facts.is_empty() { "" } else { "\n" });
+        match (fact_of(word), facts.last_mut()) {
+            (Some(fact), _) => facts.push((fact, word[fact.len()..].to_owned())),
+            (None, Some((_, rest))) => {
+                let _ = write!(rest, " {word}");
             }
-            _ => {
-                let _ = write!(facts, " {word}");
-            }
+            (None, None) => unreachable!("it begins with one"),
         }
     }
-    if !facts.is_empty() {
-        facts.push('\n');
+    let mut list = String::new();
+    for (fact, rest) in facts {
+        // What is a value stands as the file has it.
+        let code = if ["Values: ", "Changes: "].contains(&fact) { "" } else { "`" };
+        let _ = writeln!(list, "- *{}*: {code}{rest}{code}", fact.trim_end_matches(": "));
     }
-    (facts, words[..first].join(" "))
+    (list, words[..first].join(" "))
 }
 
-const FACTS: [&str; 4] = ["Default: ", "Required: ", "Optional: ", "Changes: "];
+const FACTS: [&str; 5] =
+    ["Default: ", "Required, for example: ", "Optional, for example: ", "Values: ", "Changes: "];
+const COMMANDS: &str = "\
+# Commands
+
+This page is what each command says with `--help`; a test holds the two together. What a command is
+for, by groups: `ringgate --help`.
+";
 
 const HEAD: &str = "\
 # The config file, field by field
 
 This page is `ringgate check --explain`, rendered; a test holds the two together. The command prints it as a config file that can be
-edited. A field that has a *default* may be left out and then has the value that is shown; an *optional* one means something else when it is
-absent; the value of a *required* one is an example. *Changes* says what makes a new value count: a reload (`ringgate reload`) or a
-restart. What belongs together, and why, is in [OPERATING.md](OPERATING.md).
+edited. A field that has a *default* may be left out and then has that value; an *optional* one means something else when it is
+absent. The values of *optional* and *required* ones are examples. *Values* says what is accepted, and
+*Changes* what makes a new value count: a reload (`ringgate reload`) or a restart. What belongs together, and why, is in [the other pages](README.md).
 ";
 
 const TOKENS: &str = "

@@ -126,7 +126,7 @@ fn the_handbook_shows_what_is_said_of_each_mistake() {
     let different: HashSet<_> = MISTAKES.iter().collect();
     assert!(different.len() >= 25 && different.len() == MISTAKES.len());
 
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATING.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/config.md");
     let document = fs::read_to_string(&path).expect("it is there");
     let (before, rest) = document.split_once(BEGIN).expect("where the table begins");
     let (table, after) = rest.split_once(END).expect("where it ends");
@@ -137,7 +137,7 @@ fn the_handbook_shows_what_is_said_of_each_mistake() {
     }
     assert!(
         table == rendered,
-        "the table of mistakes in docs/OPERATING.md is not what the command says: run this test with \
+        "the table of mistakes in docs/reference/config.md is not what the command says: run this test with \
          WRITE_CONFIG_REFERENCE=1 and commit the document; it should be\n{rendered}"
     );
 }

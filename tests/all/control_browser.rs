@@ -1,8 +1,10 @@
 //! The live page, as a browser shows it.
 
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
-use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, request, wait_for};
 use crate::folder::Folder;
 
 /// What the page has become after some seconds in Chromium; `None` where there is none.
@@ -104,4 +106,78 @@ fn the_live_page_says_why_players_are_not_let_in() {
     assert!(text_of(&dom, "trouble").contains("reaches no backend of arena"), "{dom}");
     assert!(text_of(&dom, "backends").contains("arena|bundle|down|0 of 4"), "{dom}");
     assert!(text_of(&dom, "drops").contains("nothing has been dropped"), "{dom}");
+}
+
+/// Holds a page to the width of a phone: what reaches beyond it, of what cannot be scrolled by
+/// itself. A browser's window is wider than that, so the page stands in a frame of another page.
+pub(crate) fn fits_a_phone(at: SocketAddr, page: &str) {
+    let beside = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = beside.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut stream in beside.incoming().flatten() {
+            let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            let first = lines.next().unwrap_or_default();
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            let secret =
+                head.iter().find(|line| line.to_ascii_lowercase().starts_with("authorization"));
+            let secret = secret.map(|line| format!("{line}\r\n")).unwrap_or_default();
+            let path = first.split(' ').nth(1).unwrap_or("/");
+            let body = match path {
+                "/phone" => PHONE.to_owned(),
+                // Without its head: that forbids frames.
+                path => {
+                    request(at, "GET", path, &secret).map_or_else(|_| String::new(), |it| it.body)
+                }
+            };
+            let kind = if body.starts_with('{') { "application/json" } else { "text/html" };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: {kind}; charset=utf-8\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    // Hosts have long names, and browsers take all of these for this one.
+    let host = "gateway1ofthefleetinfrankfurtbehindthesecondrouterofbothofthem.localhost";
+    let url = format!("http://{host}:{}/phone#{page}", address.port());
+    let Some(dom) = shown(&url) else { return };
+    assert_eq!(text_of(&dom, "width"), "360 of 360", "{}", text_of(&dom, "beyond"));
+}
+
+const PHONE: &str = r#"<!doctype html><body style="margin: 0">
+<iframe id="phone" style="width: 360px; height: 8000px; border: 0"></iframe><p id="width"></p><p id="beyond"></p>
+<script>
+const frame = document.getElementById("phone");
+frame.src = location.hash.slice(1);
+setInterval(() => {
+  const { innerWidth, document: inside } = frame.contentWindow;
+  const right = it => Math.round(it.getBoundingClientRect().right);
+  const beyond = [...inside.querySelectorAll("body *")].filter(it => right(it) > innerWidth && !it.closest(".scroll"));
+  document.getElementById("width").textContent = inside.documentElement.scrollWidth + " of " + innerWidth;
+  document.getElementById("beyond").textContent = beyond.map(it => it.outerHTML.slice(0, 200)).join("; ");
+}, 100);
+</script>"#;
+
+#[test]
+fn the_live_page_fits_a_phone() {
+    let mut text = Text::new();
+    text.bind = "\"127.0.0.1:0\", \"[::1]:0\"";
+    let long = "a-backend-with-the-longest-name";
+    text.listener = text.listener.replace("\"arena\"", &format!("\"{long}\""));
+    text.backends = text.backends.replace("arena", long);
+    text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
+    let daemon = Daemon::start(&text);
+    // Nobody is linked, and the page says so at length.
+    fits_a_phone(daemon.admin, "/");
+    assert!(daemon.get("/").body.contains("name=\"viewport\" content=\"width=device-width"));
+    let _game = Game::start(&daemon, long);
+    daemon.ready();
+    let mut player = Player::connected(daemon.listener, 1, KEY_HEX);
+    wait_for("latencies", || {
+        player.echo(b"hello");
+        let status = daemon.status();
+        let stages = status["stages"].as_array()?;
+        stages.iter().any(|it| it["count"].as_u64() > Some(0)).then_some(())
+    });
+    fits_a_phone(daemon.admin, "/");
 }

@@ -8,6 +8,7 @@ use ringgate_os::process;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::oncall::row;
 use crate::own::own_address;
 use crate::upgrade_rig::Line;
 
@@ -131,4 +132,5 @@ fn where_no_gateway_is_one_sentence_says_so() {
         assert!(ran.stderr.starts_with(&format!("ringgate: no gateway answers at {admin}: ")));
         assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
     }
+    row("gateway-gone").asked(&[], &["--admin", &admin]);
 }

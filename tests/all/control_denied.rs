@@ -11,6 +11,7 @@ use ringgate_report::text::put;
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, request, wait_for};
 use crate::folder::Folder;
+use crate::oncall::row;
 
 /// A command of the command line at a daemon.
 fn command(daemon: &Daemon, words: &[&str]) -> Ran {
@@ -199,8 +200,7 @@ fn a_denial_ends_by_itself() {
 fn what_cannot_be_written_lasts_until_the_restart_and_is_told() {
     let daemon = Daemon::start(&Text::new());
     std::fs::remove_dir_all(daemon.folder.join("state")).expect("ours");
-    let said = succeeds(&daemon, &["deny", "192.0.2.0/24"]);
-    assert!(said.contains("\nthis lasts until the gateway restarts: cannot write "), "{said}");
+    row("denials-not-kept").asked_at(&daemon, &[("PREFIX", "192.0.2.0/24")]);
     assert_eq!(daemon.status()["denied"]["kept"], false);
     assert_eq!(daemon.get("/metrics").value("ringgate_denied_kept"), Some(0));
     let shown = succeeds(&daemon, &["denied"]);

@@ -191,7 +191,7 @@ fn lines_have_the_documented_fields() {
     let line: Value = serde_json::from_str(&tracing.told("\"end\"")).expect("JSON");
     assert_eq!((&line["records"], &line["missed"]), (&1.into(), &0.into()));
     // Every field of a line stands in the handbook.
-    let handbook = include_str!("../../docs/OPERATING.md");
+    let handbook = include_str!("../../docs/reference/trace-and-probe.md");
     for name in line.as_object().expect("an object").keys() {
         assert!(handbook.contains(&format!("`{name}`")), "{name}");
     }

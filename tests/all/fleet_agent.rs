@@ -16,6 +16,7 @@ use crate::fleet_announce::{Process, has, is_gone, takes_players, value};
 use crate::fleet_gateway::backend_is_up;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
+use crate::oncall::row;
 use crate::own::{own_address, own_ip, own_port, take_again};
 
 /// A fleet, and a host with an agent whose gateways are elsewhere.
@@ -302,7 +303,7 @@ fn gateways_come_and_go_and_etcd_too() {
     player.echo(b"by another agent");
     let page = agent.get("/readyz");
     assert_eq!(page.status, 200, "{}", page.body);
-    assert!(page.body.contains("fleet: not registered"), "{}", page.body);
+    row("not-registered").is_in(&page.body, &[]);
     rig.fleet.revive();
     agent.shows("ringgate_fleet_registered", 1);
     rig.is_led_to_by("arena-1", &["gate-1"]);

@@ -13,6 +13,7 @@ use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
 use crate::folder::Folder;
+use crate::oncall::{Row, row};
 use crate::own::own_address;
 
 /// A fleet, and a lease that nobody lets end.
@@ -39,6 +40,13 @@ impl Ward {
 
     fn put_gateway(&self, name: &str, more: &Value) {
         self.put(&format!("gateway/{name}"), &gateway(more));
+    }
+
+    /// A command of the page for those on call finds what the page says.
+    #[track_caller]
+    fn finds_row(&self, row: &Row) {
+        let endpoint = self.fleet.endpoint();
+        row.asked(&[], &["--endpoint", &endpoint, "--fleet", "/f"]);
     }
 
     /// What it finds, and whether something of it bites.
@@ -133,8 +141,7 @@ fn an_etcd_without_space_is_told_by_the_doctor_and_by_whoever_has_to_write() {
     fleet.fill();
     fleet.revoke("/f/truth/gateway/gate-1");
     wait_for("the gauge", || shown().filter(|it| *it == 1));
-    let ready = daemon.ask("/readyz").body;
-    assert!(ready.contains("fleet: etcd takes no writes, it has no space left"), "{ready}");
+    row("etcd-full").read_at(&daemon);
     let ward = Ward { fleet, lease: String::new() };
     let (findings, bites) = ward.examine("0s");
     assert!(bites && of(&findings, "etcd's space").1.contains("space"), "{findings:?}");
@@ -171,6 +178,7 @@ fn versions_leases_and_values_that_are_amiss_are_found() {
     let (severity, found) = ward.finds("values");
     assert!(severity == "bites" && found.contains("/f/truth/backend/b4"), "{found}");
     assert!(ward.examine("0s").1, "that is exit code 1");
+    ward.finds_row(&row("unreadable"));
 }
 
 #[test]
@@ -230,6 +238,8 @@ fn registrations_that_are_stale_or_held_back_are_found() {
     }
     let held = ("bites".into(), "holds back under number 12: news".into());
     assert_eq!(ward.finds("g2"), held);
+    ward.finds_row(&row("held-back"));
+    ward.finds_row(&row("gateway-silent"));
     ward.put("service/t2", &with_doubt(service(now_s)));
     ward.put("agent/a2", &with_doubt(agent(now_s)));
     let held = ("bites".into(), "holds back under number 3: backends, gateways".into());
@@ -245,10 +255,20 @@ fn epochs_that_keep_tokens_from_being_minted_are_found() {
     ward.fleet.put_key("main", 2);
     let waits = "key 2 waits: 0 of 1 gateways have confirmed it";
     assert_eq!(ward.finds("keys of main"), ("could".into(), waits.into()));
+    ward.finds_row(&row("key-waits"));
     let behind = json!([{ "name": "main", "protocol": "netcode", "addresses": [], "epochs": [9] }]);
     ward.put_gateway("g2", &json!({ "listeners": behind }));
     let none = ("bites".into(), "no token can be minted".into());
     assert_eq!(ward.finds("keys of main"), none);
+    ward.finds_row(&row("no-key"));
+}
+
+#[test]
+fn a_key_that_runs_out_is_found() {
+    let Some(ward) = Ward::open() else { return };
+    ward.put_gateway("g1", &json!({}));
+    ward.fleet.put_old_key("main", 1);
+    ward.finds_row(&row("key-ends"));
 }
 
 /// What is found while somebody writes again and again, on a host whose clock is so far ahead.

@@ -15,6 +15,7 @@ use crate::fleet_gateway::backend_is_up;
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 use crate::folder::Folder;
+use crate::oncall::row;
 
 /// An operator with the fleet's key.
 pub(crate) struct Operator(Folder);
@@ -91,6 +92,7 @@ fn a_token_service_says_what_it_holds_back_whether_it_serves_or_not() {
     wait_for("its doubt", || (service.get("/metrics", "").value(held) == Some(1)).then_some(()));
     fleet.kill();
     let said = ready(503, "etcd_away:");
+    row("tokens-down").is_in(&said, &[]);
     assert!(said.contains("\nfleet: held back under number "), "{said}");
 }
 

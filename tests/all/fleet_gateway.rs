@@ -13,6 +13,7 @@ use ringgate_report::text::put;
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet, key, routing_token};
+use crate::oncall::row;
 
 #[test]
 fn a_gateway_registers_and_serves_what_the_fleet_knows() {
@@ -201,6 +202,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
         page.body.contains("serving on with it").then_some(page)
     });
     assert_eq!(page.status, 200, "{}", page.body);
+    row("etcd-away").read_at(&daemon);
     player.echo(b"still here");
     Player::connected(daemon.listener, 2, &key(1)).echo(b"and new ones come");
     assert_eq!(daemon.get("/metrics").value("ringgate_fleet_current"), Some(0));
@@ -451,6 +453,7 @@ fn promtool_has_nothing_to_say_about_a_gateway_in_a_fleet() {
         let page = daemon.get("/metrics");
         page.body.contains("ringgate_fleet_current 1").then_some(page)
     });
+    row("bans-left-out").is_in(&page.body, &[]);
     let Some(said) = crate::control_metrics::promtool(&page.body) else { return };
     assert_eq!(said, "");
 }

@@ -13,7 +13,7 @@ use ringgate_core::netcode::ConnectToken;
 use ringgate_os::process;
 
 use crate::command::{Ending, ringgate};
-use crate::control_browser::{shown, text_of};
+use crate::control_browser::{fits_a_phone, shown, text_of};
 use crate::control_metrics::promtool;
 use crate::control_rig::{Daemon, Page, request, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
@@ -134,6 +134,7 @@ fn the_fleet_is_seen_at_a_glance_by_whoever_may() {
 
     let url = format!("http://{}/fleet", service.address);
     let Some(dom) = shown(&format!("{url}#an-eye-for-the-fleet")) else { return };
+    fits_a_phone(service.address, "/fleet#an-eye-for-the-fleet");
     assert_eq!(text_of(&dom, "state"), "well", "{dom}");
     assert!(text_of(&dom, "facts").contains("told by tokens-1"), "{dom}");
     let tiles = text_of(&dom, "tiles");

@@ -127,10 +127,21 @@ impl Fleet {
 
     /// One that ends then.
     pub(crate) fn put_key_until(&self, listener: &str, epoch: u32, accept_until: u64) {
-        let at = format!("/f/truth/key/{listener}/{epoch}");
         let now_s = clock::unix_seconds();
-        let validity =
-            Validity { from: now_s - 1, mint_until: accept_until.min(now_s + 3600), accept_until };
+        let mint_until = accept_until.min(now_s + 3600);
+        self.put_key_for(listener, epoch, Validity { from: now_s - 1, mint_until, accept_until });
+    }
+
+    /// One of whose time less than half is left.
+    pub(crate) fn put_old_key(&self, listener: &str, epoch: u32) {
+        let now_s = clock::unix_seconds();
+        let (from, mint_until) = (now_s - 7200, now_s + 3600);
+        let accept_until = mint_until + 600;
+        self.put_key_for(listener, epoch, Validity { from, mint_until, accept_until });
+    }
+
+    fn put_key_for(&self, listener: &str, epoch: u32, validity: Validity) {
+        let at = format!("/f/truth/key/{listener}/{epoch}");
         let fleet_key = FleetKey::new(Key::from_hex(FLEET_KEY).expect("hex"));
         let own = Key::from_hex(&key(epoch)).expect("hex");
         let sealed = fleet_key.seal(at.as_bytes(), validity, &own).expect("random numbers");

@@ -12,6 +12,7 @@ use crate::fleet_announce::{Process, has, is_gone};
 use crate::fleet_page::Service;
 use crate::fleet_rig::{Fleet, in_fleet};
 use crate::folder::Folder;
+use crate::oncall::row;
 
 /// A gateway by which tokens lead to the backends that they name.
 fn gateway(fleet: &Fleet) -> Daemon {
@@ -244,6 +245,9 @@ fn nobody_is_sent_where_no_process_is_and_whoever_is_sent_gets_in() {
         let refused = service.token(1, "ghost").expect_err("nobody is there");
         (refused == "no_gateway").then_some(())
     });
+    let endpoint = fleet.endpoint();
+    row("tokens-refused").asked(&[], &["--endpoint", &endpoint, "--fleet", "/f"]);
+    row("tokens-slow").is_in(&service.get("/metrics", "").body, &[]);
     // Processes come, and come back, and each time somebody waits for them at the token service.
     for client_id in 10..18 {
         let name = format!("arena-{}", client_id % 2);

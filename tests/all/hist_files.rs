@@ -10,6 +10,7 @@ use ringgate_report::text::put;
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 use crate::folder::Folder;
+use crate::oncall::row;
 
 /// A daemon that has written at least two intervals while a player played, and has ended.
 fn recorded() -> (Folder, PathBuf) {
@@ -173,6 +174,7 @@ fn on_a_full_disk(driver: &str) {
     limit_files(&daemon, &(whole + 150).to_string());
     let failures = || daemon.get("/metrics").value(FAILURES).expect("a series");
     wait_for("intervals that are refused", || (failures() >= 2).then_some(()));
+    row("disk-full").read_at(&daemon);
     let log = hlog::read(&std::fs::read(&file).expect("readable")).expect("valid");
     assert_eq!((log.is_cut_off, log.broken_count), (false, 0), "what was there can be read");
     limit_files(&daemon, "unlimited");

@@ -14,6 +14,8 @@ mod columns;
 mod lacking;
 #[path = "house_rules/paths.rs"]
 mod paths;
+#[path = "house_rules/sentences.rs"]
+mod sentences;
 #[path = "house_rules/source.rs"]
 mod source;
 
@@ -25,6 +27,7 @@ use circles::circles;
 use citations::{dead_citations, is_there};
 use columns::wide_prose;
 use paths::{Named, module_of, paths_in_crate, paths_into_packages};
+use sentences::words_at_p90;
 use source::{Source, Violation};
 
 /// Which packages of the workspace each package needs, tests and benches aside. What is not here
@@ -257,6 +260,68 @@ fn documents_keep_to_their_columns() {
     // A program writes it, a paragraph a line.
     documents.retain(|document| document.path != "docs/CONFIG.md");
     hold_over(&documents, |document| wide_prose(document, COMMENT_COLUMNS));
+}
+
+/// Of what is read in need: the first page, and the pages by what their reader wants.
+#[test]
+fn nine_of_ten_sentences_are_short() {
+    const WORDS: usize = 25;
+    let is_page = |path: &str| {
+        let folders = ["docs/start/", "docs/howto/", "docs/reference/", "docs/why/"];
+        let files = ["README.md", "docs/README.md", "docs/OPERATING.md", "docs/oncall.md"];
+        files.contains(&path) || folders.iter().any(|folder| path.starts_with(folder))
+    };
+    let pages = documents().into_iter().filter(|page| is_page(&page.path));
+    let long = pages.map(|page| (words_at_p90(&page.text), page.path));
+    let long: Vec<_> = long.filter(|(words, _)| *words > WORDS).collect();
+    assert!(long.is_empty(), "words of a sentence, of which one in ten is longer: {long:?}");
+}
+
+/// Programs read logs by the names of events: each has its row.
+#[test]
+fn every_event_of_the_logs_is_explained() {
+    let page = include_str!("../../docs/reference/logs.md");
+    let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut names = std::collections::BTreeSet::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for source in Source::read_all(root, &["src", "crates"], "rs") {
+        let told = source.text.split("event = \"").skip(1);
+        names.extend(told.map(|rest| rest.split('"').next().expect("it ends").to_owned()));
+    }
+    assert!(names.len() > 60, "{names:?}");
+    let has_row = |name: &String| {
+        let name = format!("`{name}`");
+        rows.iter().any(|row| row.split('|').nth(1).is_some_and(|cell| cell.contains(&name)))
+    };
+    let missing: Vec<_> = names.iter().filter(|name| !has_row(name)).collect();
+    assert!(missing.is_empty(), "docs/reference/logs.md has no row for {missing:?}");
+}
+
+/// The site has every page, and `mdbook` makes it where that is installed.
+#[test]
+fn every_document_is_a_page_of_the_site() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let summary = std::fs::read_to_string(root.join("docs/SUMMARY.md")).expect("it is there");
+    let pages = Source::read_all(root, &["docs"], "md");
+    for page in pages.iter().filter(|page| page.path != "docs/SUMMARY.md") {
+        let name = page.path.trim_start_matches("docs/");
+        let count = summary.matches(&format!("]({name})")).count();
+        assert_eq!(count, 1, "docs/SUMMARY.md and {name}");
+    }
+    let to = crate::folder::Folder::new();
+    let mut build = Command::new("mdbook");
+    build.arg("build").arg(root.join("docs")).arg("--dest-dir").arg(to.path());
+    match build.output() {
+        Ok(built) => {
+            let said = String::from_utf8_lossy(&built.stderr);
+            assert!(built.status.success() && to.join("oncall.html").exists(), "{said}");
+        }
+        Err(why) => {
+            let required = std::env::var_os("REQUIRE_MDBOOK").is_some_and(|it| it == "1");
+            assert!(!required, "REQUIRE_MDBOOK=1, but mdbook cannot be run: {why}");
+            eprintln!("SKIPPED: mdbook is not there");
+        }
+    }
 }
 
 fn documents() -> Vec<Source> {

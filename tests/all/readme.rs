@@ -1,6 +1,6 @@
-//! What the README tells an operator to type, typed: its config, its key and its token, an
-//! unmodified UDP server behind the daemon, and renetcode's client in front of it, on both drivers;
-//! and the same for its Unreal servers and for any other.
+//! What the first pages tell an operator to type, typed: the README's quick start; what is pasted
+//! in front of a server of one's own, an unmodified UDP server behind the daemon, and renetcode's
+//! client in front of it, on both drivers; and the same for Unreal servers and for any other.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -59,11 +59,19 @@ impl Program {
     }
 }
 
-/// One of the README's configs.
-fn config(number: usize) -> &'static str {
-    let readme = include_str!("../../README.md");
-    let rest = readme.split("```toml\n").nth(1 + number).expect("the README has this config");
-    rest.split_once("```").expect("which ends").0
+/// What a newcomer with a server of its own pastes, and reads.
+const OWN_SERVER: &str = include_str!("../../docs/start/own-server.md");
+
+/// One of that page's blocks of this kind.
+fn block(kind: &str, number: usize) -> &'static str {
+    let rest = OWN_SERVER.split(&format!("```{kind}\n")).nth(1 + number);
+    rest.expect("the page has this block").split_once("```").expect("which ends").0
+}
+
+/// With our commands first.
+fn path() -> String {
+    let bin = Path::new(env!("CARGO_BIN_EXE_ringgate")).parent().expect("it lies in a folder");
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default())
 }
 
 const fn driver_name(io: Choice) -> &'static str {
@@ -75,7 +83,7 @@ const fn driver_name(io: Choice) -> &'static str {
 
 /// With one thing in it replaced, which must be there.
 fn with(text: &str, old: &str, new: &str) -> String {
-    assert!(text.contains(old), "the README's config has no {old}");
+    assert!(text.contains(old), "what is pasted has no {old}");
     text.replace(old, new)
 }
 
@@ -90,11 +98,11 @@ fn serving(folder: &Folder, text: &str, io: Choice, listener: &str) -> (Program,
     (daemon, address)
 }
 
-/// One of the README's configs for a server on loopback: whatever ports are free, one of the
+/// One of the page's configs for a server on loopback: whatever ports are free, one of the
 /// drivers, and little time to end.
 fn on_loopback(number: usize, ports: [u16; 2], server: &str, io: Choice) -> String {
     let [public, local] = ports;
-    let text = with(config(number), &format!("0.0.0.0:{public}"), "127.0.0.1:0");
+    let text = with(block("toml", number), &format!("0.0.0.0:{public}"), "127.0.0.1:0");
     let text = with(&text, &format!("127.0.0.1:{local}"), server);
     format!(
         "[gateway]\nio = \"{}\"\nstate_dir = \"state\"\ndrain_timeout = \"1s\"\n\n{text}",
@@ -139,24 +147,27 @@ fn the_readme_serves_an_unmodified_server(io: Choice) {
     let mut game = Program::start(ringgate(["echo", "--udp", "127.0.0.1:0"]));
     let game_address = game.line("echo: udp on ");
 
-    let key = folder.join("netcode.key");
-    run(ringgate(["keygen".as_ref(), "--out".as_ref(), key.as_os_str()])).succeeded();
-    let driver = driver_name(io);
-    let run_dir = folder.join("run").display().to_string();
-    let mut text = config(0).to_owned();
+    // What is pasted as it stands, up to the gateway itself.
+    let pasted = block("sh", 0);
+    assert!(!pasted.contains("/etc/"), "not everybody may write there");
+    let (script, last) = pasted.trim_end().rsplit_once('\n').expect("more than one line");
+    assert_eq!(last, "ringgate run --config gate.toml");
+    // What it finds of this host is not ours to judge.
+    let mut script = with(script, "ringgate doctor --config gate.toml ", ": ");
     for (old, new) in [
-        (
-            "run_dir = \"/run/ringgate\"",
-            format!("run_dir = \"{run_dir}\"\nstate_dir = \"state\"\nio = \"{driver}\""),
-        ),
+        ("state_dir = ", format!("io = \"{}\"\nstate_dir = ", driver_name(io))),
         ("0.0.0.0:40000", "127.0.0.1:0".to_owned()),
-        ("/etc/ringgate/netcode.key", key.display().to_string()),
+        // Port 0 cannot be told to players beforehand; a test reads it instead.
+        ("public = ", "# public = ".to_owned()),
         ("127.0.0.1:7777", game_address),
     ] {
-        text = with(&text, old, &new);
+        script = with(&script, old, &new);
     }
-    // Port 0 cannot be told to players beforehand; a test reads it instead.
-    text = text.lines().filter(|line| !line.starts_with("public")).collect::<Vec<_>>().join("\n");
+    let mut shell = Command::new("bash");
+    shell.arg("-ec").arg(script).current_dir(folder.path()).env("PATH", path());
+    run(shell).succeeded();
+    let key = folder.join("netcode.key");
+    let text = std::fs::read_to_string(folder.join("gate.toml")).expect("it was pasted");
     let (mut daemon, address) = serving(&folder, &text, io, "eu-west");
 
     let token = folder.join("player.token");
@@ -190,7 +201,7 @@ fn the_readme_serves_an_unreal_server(io: Choice) {
     let folder = Folder::new();
     let mut game = Program::start(ringgate(["echo", "--unreal", "127.0.0.1:0"]));
     let game_address = game.line("echo: unreal on ");
-    let text = on_loopback(1, [7777, 7778], &game_address, io);
+    let text = on_loopback(0, [7777, 7778], &game_address, io);
     let (mut daemon, address) = serving(&folder, &text, io, "shooter");
     let mut player = UnrealPlayer::new(Framing::default(), 5, address);
     player.connect();
@@ -202,7 +213,7 @@ fn the_readme_serves_any_server(io: Choice) {
     let folder = Folder::new();
     let mut game = Program::start(ringgate(["echo", "--udp", "127.0.0.1:0"]));
     let game_address = game.line("echo: udp on ");
-    let text = on_loopback(2, [7000, 7001], &game_address, io);
+    let text = on_loopback(1, [7000, 7001], &game_address, io);
     let (mut daemon, address) = serving(&folder, &text, io, "any");
     let player = socket_toward(address);
     for payload in [&b"hello"[..], &[7; 1], &[9; 1472]] {
@@ -216,4 +227,30 @@ fn the_readme_serves_any_server(io: Choice) {
         });
     }
     assert_eq!(daemon.terminate(), Some(0), "SIGTERM drains and exits 0");
+}
+
+/// Whoever knows nothing but the first page is one step from each of these: a command, and a link
+/// to its page. That links lead somewhere, `house_rules` holds.
+#[test]
+fn the_first_page_answers_the_commonest_questions_in_one_step() {
+    let readme = include_str!("../../README.md");
+    let (_, table) = readme.split_once("## Answers in one step\n").expect("the table");
+    let table = table.split("\n## ").next().expect("it ends");
+    for question in [
+        "rotate a key",
+        "one ISP cannot get in",
+        "p99 since noon",
+        "upgrade?",
+        "players are on server 7",
+        "hosts for 200,000",
+        "block a cheater everywhere",
+        "roll back?",
+    ] {
+        let row = table.lines().find(|line| line.contains(question)).expect(question);
+        let answer = row.split('|').nth(2).expect("a second column");
+        assert!(answer.contains("`ringgate ") && answer.contains("](docs/"), "{row}");
+    }
+    assert!(
+        readme.rsplit("\n## ").next().expect("a chapter").starts_with("How much does it carry?")
+    );
 }

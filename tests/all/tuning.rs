@@ -64,9 +64,9 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
             "{file} names metrics that the gateway does not have: {missing:?}"
         );
     }
-    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATING.md");
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/howto/prometheus.md");
     let text = std::fs::read_to_string(documents).expect("it is there");
-    let queries = text.split("### Queries").nth(1).and_then(|rest| rest.split("\n#").next());
+    let queries = text.split("## Queries").nth(1).and_then(|rest| rest.split("\n#").next());
     let missing: Vec<_> =
         named(queries.expect("the chapter")).difference(&there).cloned().collect();
     assert!(missing.is_empty(), "the queries name {missing:?}");

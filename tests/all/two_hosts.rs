@@ -1,4 +1,4 @@
-//! "From one host to two" of docs/OPERATING.md, typed as it stands there: its commands for the
+//! docs/start/two-hosts.md, typed as it stands there: its commands for the
 //! gateway's host and for the game host, in two network namespaces.
 //!
 //! Skipped aloud where this process may not make namespaces, or openssl is missing.
@@ -51,7 +51,7 @@ fn the_chapter_brings_a_newcomer_from_one_host_to_two() {
         assert!(Command::new("ip").args(added).status().expect("`ip` is there").success());
     }
     let hosts = Hosts(&pair);
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/OPERATING.md");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/start/two-hosts.md");
     let blocks = blocks(&std::fs::read_to_string(document).expect("it is there"));
     // One folder in the place of two: what is copied from host to host is there already.
     let folder = Folder::new();

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The Debian package on a machine with systemd, from its installation to its purge, as docs/OPERATING.md says it; with players on it
+# The Debian package on a machine with systemd, from its installation to its purge, as docs/howto/install.md says it; with players on it
 # from ringgate-loadgen, whose books have to balance:
 #
 #   debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps,iproute2 bookworm ROOT

@@ -36,7 +36,9 @@ install -D -m 644 -t "$doc/examples" tuning/prometheus/ringgate.rules.yml \
 sed 's|{ file = "/etc/ringgate/netcode.key" }|{ credential = "netcode.key" }|' tuning/ringgate.example.toml >"$doc/examples/gate.toml"
 chmod 644 "$doc/examples/gate.toml"
 install -m 755 tuning/host.sh "$doc/examples/host.sh"
-install -m 644 -t "$doc" docs/OPERATING.md CHANGELOG.md
+# The pages for those who operate it; what builds the site from them is not among them.
+(cd docs && find . \( -name '*.md' -o -name '*.json' \) ! -name SUMMARY.md -exec install -D -m 644 {} "$doc/{}" \;)
+install -m 644 -t "$doc" CHANGELOG.md
 cat LICENSE-MIT LICENSE-APACHE >"$doc/copyright"
 "$BIN" generate man --out "$root/usr/share/man/man1"
 gzip -9n "$root"/usr/share/man/man1/*.1 "$doc/CHANGELOG.md"

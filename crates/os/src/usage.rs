@@ -65,6 +65,15 @@ fn text_of(file: &mut Option<File>) -> Option<String> {
     Some(text)
 }
 
+/// Seconds of a processor that this process's thread of a name has had.
+pub fn thread_seconds(name: &str) -> Option<f64> {
+    let mut threads = std::fs::read_dir("/proc/self/task").ok()?.flatten().map(|it| it.path());
+    let read = |path: &std::path::Path, file| std::fs::read_to_string(path.join(file));
+    let is_it =
+        |path: &std::path::PathBuf| read(path, "comm").is_ok_and(|it| it.trim_end() == name);
+    cpu_seconds(&read(&threads.find(is_it)?, "stat").ok()?)
+}
+
 /// The process's name comes second, in brackets, and may hold anything.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -96,6 +105,14 @@ mod tests {
         assert!(used.resident_bytes > Some(1 << 16) && used.virtual_bytes > used.resident_bytes);
         assert!(used.cpu_seconds.is_some() && used.open_files_max > Some(8));
         assert!(used.open_files.is_none_or(|count| count > 2));
+    }
+
+    #[test]
+    fn a_thread_is_told_by_its_name() {
+        let named = std::thread::Builder::new().name("usage-test".to_owned());
+        let thread = named.spawn(|| thread_seconds("usage-test")).expect("a thread");
+        assert!(thread.join().expect("it ends").is_some_and(|it| it >= 0.0));
+        assert_eq!(thread_seconds("usage-none"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use super::super::Failure;
 use ringgate_batch::{Batches, Flush, LocalIp, SocketId, TxTarget};
 use ringgate_bots::{Arrival, Received, Stamp};
+use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::secret::Key;
@@ -22,7 +23,42 @@ pub(super) struct Swarm {
     socket: SocketId,
     server: SocketAddr,
     clock: Clock,
+    pace: Pace,
     outcome: Outcome,
+}
+
+/// What the players send, and when.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Over all players, and of one at most: 30 as games send them, unless there is a goal.
+    pub(super) sends_per_s: u64,
+    pub(super) sends_per_player: u64,
+    /// How long payloads are at least, and how many lengths there are.
+    pub(super) bytes: [u16; 2],
+    /// How long the players rest between two looks.
+    pub(super) tick: Duration,
+}
+
+impl Pace {
+    /// It is to be seen working, not to find the limit: many players send less each. 40 to 120
+    /// bytes, as game clients send.
+    pub(super) const DEMO: Self = Self {
+        sends_per_s: 15_000,
+        sends_per_player: 30,
+        bytes: [40, 81],
+        tick: Duration::from_millis(1),
+    };
+
+    fn send_every_ns(self, players: usize) -> u64 {
+        let all_ns = players as u64 * 1_000_000_000 / self.sends_per_s;
+        all_ns.max(1_000_000_000 / self.sends_per_player)
+    }
+
+    /// How long a player's payload of this number is.
+    fn len(self, number: u32) -> usize {
+        let [least, lengths] = self.bytes;
+        usize::from(least) + (u64::from(number) * 7 % u64::from(lengths)) as usize
+    }
 }
 
 /// What the players have seen.
@@ -52,8 +88,8 @@ impl Swarm {
     pub(super) fn new(
         count: u32,
         server: SocketAddr,
-        protocol_id: u64,
         key: &Key,
+        pace: Pace,
     ) -> Result<Self, Failure> {
         let options = DriverOptions { tx_datagrams: TX_SLOTS, tx_bundles: 0, ..Default::default() };
         let mut driver = io::open(Choice::Auto, &options).map_err(Failure::failed)?;
@@ -61,16 +97,16 @@ impl Swarm {
         let opened = socket::player(any, &UdpOptions::default()).map_err(Failure::failed)?;
         let socket = driver.register(opened.fd, SocketKind::Datagram).map_err(Failure::failed)?;
         let clock = Clock::start();
-        let send_every_ns =
-            SEND_EVERY_NS_MIN.max(u64::from(count) * 1_000_000_000 / SENDS_PER_S_MAX);
-        let players = (0..count)
-            .map(|n| Player::new(n, (server, protocol_id, key), clock.now_ns(), send_every_ns));
+        let send_every_ns = pace.send_every_ns(count as usize);
+        let players =
+            (0..count).map(|n| Player::new(n, (server, key), clock.now_ns(), send_every_ns));
         Ok(Self {
             players: players.collect::<Result<_, _>>()?,
             driver,
             socket,
             server,
             clock,
+            pace,
             outcome: Outcome {
                 connected: 0,
                 closed: 0,
@@ -85,6 +121,31 @@ impl Swarm {
 
     pub(super) fn outcome(&self) -> &Outcome {
         &self.outcome
+    }
+
+    /// Waits until each is in or has given up, and sends nothing else meanwhile.
+    pub(super) fn connect(&mut self) -> Result<(), Failure> {
+        let is_through = |it: &Player| it.client.is_connected() || it.client.is_finished();
+        while !self.players.iter().all(is_through) {
+            self.turn(false)?;
+        }
+        Ok(())
+    }
+
+    /// Sends so much from now on.
+    pub(super) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+        let every_ns = pace.send_every_ns(self.players.len());
+        let (now_ns, count) = (self.clock.now_ns(), self.players.len() as u64);
+        for (n, player) in self.players.iter_mut().enumerate() {
+            player.send_every_ns = every_ns;
+            player.next_send_ns = now_ns + n as u64 * every_ns / count;
+        }
+    }
+
+    /// How long it plays already.
+    pub(super) fn played(&self) -> Duration {
+        Duration::from_nanos(self.clock.now_ns())
     }
 
     /// Plays until this long after the start.
@@ -117,7 +178,8 @@ impl Swarm {
 
     /// Takes in what has come, then gives every player its turn.
     fn turn(&mut self, plays: bool) -> Result<(), Failure> {
-        let mut wait = Wait::AtMost(TICK);
+        let mut wait =
+            if self.pace.tick.is_zero() { Wait::No } else { Wait::AtMost(self.pace.tick) };
         for _ in 0..RECEIVES_MAX {
             self.driver.turn(wait).map_err(Failure::failed)?;
             if self.driver.rx().metas().is_empty() {
@@ -154,7 +216,7 @@ impl Swarm {
     }
 
     fn send(&mut self, now_ns: u64, plays: bool) {
-        let Self { players, driver, socket, outcome, .. } = self;
+        let Self { players, driver, socket, outcome, pace, .. } = self;
         let Batches { tx, mut out, .. } = driver.batches();
         for player in players {
             if player.client.handle_timeout(now_ns).is_some() {
@@ -171,9 +233,11 @@ impl Swarm {
                 let written = written.or_else(|| {
                     let is_due =
                         plays && player.client.is_connected() && now_ns >= player.next_send_ns;
-                    is_due.then(|| player.write_payload(now_ns, slot)).flatten().inspect(|_| {
-                        outcome.payloads_sent += 1;
-                    })
+                    is_due.then(|| player.write_payload(now_ns, slot, *pace)).flatten().inspect(
+                        |_| {
+                            outcome.payloads_sent += 1;
+                        },
+                    )
                 });
                 let Some((to, len)) = written else { break };
                 let target =
@@ -188,12 +252,12 @@ impl Swarm {
 impl Player {
     fn new(
         n: u32,
-        (server, protocol_id, key): (SocketAddr, u64, &Key),
+        (server, key): (SocketAddr, &Key),
         now_ns: u64,
         send_every_ns: u64,
     ) -> Result<Self, Failure> {
         let servers = ServerAddresses::new(&[server]).map_err(Failure::failed)?;
-        let spec = TokenSpec::new(protocol_id, u64::from(n) + 1, servers);
+        let spec = TokenSpec::new(super::PROTOCOL_ID, u64::from(n) + 1, servers);
         let token = mint(&spec, key, clock::unix_seconds()).map_err(Failure::failed)?;
         // Spread over the period, so that the players do not all speak at once.
         let phase_ns = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) % send_every_ns;
@@ -208,12 +272,17 @@ impl Player {
         })
     }
 
-    /// A payload that tells its number and its time: 40 to 120 bytes, as game clients send.
-    fn write_payload(&mut self, now_ns: u64, out: &mut [u8]) -> Option<(SocketAddr, usize)> {
+    /// A payload that tells its number and its time.
+    fn write_payload(
+        &mut self,
+        now_ns: u64,
+        out: &mut [u8],
+        pace: Pace,
+    ) -> Option<(SocketAddr, usize)> {
         self.next_send_ns =
             (self.next_send_ns + self.send_every_ns).max(now_ns.saturating_sub(self.send_every_ns));
-        let mut payload = [0; 120];
-        let len = 40 + (self.sent * 7 % 81) as usize;
+        let mut payload = [0; PAYLOAD_BYTES_MAX];
+        let len = pace.len(self.sent);
         let (session, counter) = (self.number, self.sent);
         let stamp = Stamp { run: 0, session, counter, intended_ns: now_ns, late_ns: 0 };
         stamp.write(&mut payload[..len]);
@@ -241,17 +310,9 @@ fn index_of(local: LocalIp) -> Option<usize> {
     Some(usize::from(block) * 250 + usize::from(host).checked_sub(1)?)
 }
 
-/// 30 payloads a second and player, as games send them.
-const SEND_EVERY_NS_MIN: u64 = 1_000_000_000 / 30;
-
-/// Payloads a second over all players: the demo is to be seen working, not to find the limit. Many
-/// players send less each.
-const SENDS_PER_S_MAX: u64 = 15_000;
-
 /// How long the last echoes may take.
 const STRAGGLERS_NS: u64 = 1_000_000_000;
 
-const TICK: Duration = Duration::from_millis(1);
 /// Batches taken in before the players get a turn again, however many more have come.
 const RECEIVES_MAX: usize = 16;
 

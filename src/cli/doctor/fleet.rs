@@ -6,7 +6,7 @@ use crate::config::{Config, Workers};
 use ringgate_report::text::{bytes, count};
 
 /// A session with everything that hangs on it, rounded up.
-const SESSION_BYTES: u64 = 1024;
+pub(in crate::cli) const SESSION_BYTES: u64 = 1024;
 
 pub(super) fn memory(host: &Host, config: &Config) -> Option<Finding> {
     let sessions = config.reserved_sessions() as u64;

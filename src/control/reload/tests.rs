@@ -553,7 +553,7 @@ fn an_unreal_listener_names_the_fields_that_need_a_restart() {
 
 #[test]
 fn the_handbook_says_of_every_field_what_it_takes_to_change_it() {
-    let text = include_str!("../../../docs/OPERATING.md");
+    let text = include_str!("../../../docs/reference/running.md");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `[")?.split_once("]` |"));
     let mut told = BTreeSet::new();
     for (table, columns) in rows {
