@@ -63,6 +63,20 @@ impl Stored for PromiseClaim {
     }
 }
 
+/// Whose the name of a game process is at its host. Its key stands while a process of that user has
+/// the name, and through grace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameClaim {
+    /// The user, by its number at that host.
+    pub uid: u32,
+}
+
+impl Stored for NameClaim {
+    fn check(&self) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
 /// Tells a gateway that a newer session of a player is elsewhere. Its key's lease ends soon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ousted {
