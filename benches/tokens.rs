@@ -56,7 +56,14 @@ fn measure(bench: &mut Bench, title: &str, hosts: u32, tokens: usize) {
 
 fn ask(desk: &mut Desk, wanted: &WantedToken) -> Box<ringgate_tokens::desk::Placed> {
     let speaks = Speaks::Netcode(wanted.protocol_id);
-    let request = Request { place: &wanted.place, speaks, count: 1, clients: &[], expire_s: None };
+    let request = Request {
+        place: &wanted.place,
+        speaks,
+        count: 1,
+        clients: &[],
+        expire_s: None,
+        elsewhere: &[],
+    };
     match desk.place(&request, NOW) {
         Ok(Step::Placed(placed)) => placed,
         other => unreachable!("there is room for all: {other:?}"),
@@ -78,7 +85,8 @@ fn desk(hosts: u32) -> Desk {
     let key = || FleetKey::new(Key::from_bytes([1; 32]));
     let rules =
         Rules { expire_default_s: 30, expire_max_s: 300, addresses_max: 1, serves_away: true };
-    let mut desk = Desk::new(keyspace.clone(), key(), name("t"), rules, 1);
+    let mut desk = Desk::new(keyspace.clone(), key(), (name("t"), name("t.1")), rules);
+    desk.stay_alone();
     let validity = Validity { from: 1, mint_until: u64::MAX / 2, accept_until: u64::MAX / 2 };
     let place = keyspace.key(&Place::Key(name("main"), 1));
     let sealed = key().seal(&place, validity, &Key::from_bytes([2; 32])).expect("random bytes");

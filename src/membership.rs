@@ -6,6 +6,7 @@
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
 //! `announced` are the game processes that come to this gateway (or to an agent, see
 //! `crate::hosting`) and have it register them.
+//! `names` tells all gateways and agents of a host whose their names are.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
 //! who may be in one place only, `kept` are the keys of listeners that were known, for a start
 //! after a restore. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
@@ -17,6 +18,7 @@ mod kept;
 mod known;
 pub(crate) mod leases;
 mod merge;
+pub(crate) mod names;
 mod own;
 mod players;
 mod thread;

@@ -7,6 +7,8 @@
 mod book;
 #[path = "../../crates/tokens/src/choose.rs"]
 mod choose;
+#[path = "../../crates/tokens/src/claims.rs"]
+mod claims;
 #[path = "../../crates/tokens/src/desk.rs"]
 mod desk;
 #[path = "../../crates/tokens/src/journal.rs"]

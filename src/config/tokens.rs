@@ -59,7 +59,9 @@ declare! {
         /// With more than one, gateways claim such tokens in etcd, so that each is used once.
         max_addresses: usize = integer(1, 8), default: 1, Restart;
         /// While etcd is away and the slots that were leased are used up: "serve" by what was last
-        /// known, which may send more players than fit (gateways refuse them), or "refuse".
+        /// known, which may send more players than fit (gateways refuse them), or "refuse". Where
+        /// there are several services, "serve" may promise a client a second slot elsewhere, and
+        /// "refuse" makes no token for a client at all, because nobody can tell.
         when_away: WhenAway = word, default: "serve", Restart;
         /// Bytes of answers that are kept for 10 minutes, for requests that come again under their
         /// Idempotency-Key.

@@ -30,6 +30,7 @@ use super::{Prepared, Update, agones, probe};
 use crate::config::hosted::{Health, StateOf, Url};
 use crate::membership::announced::{Counted, Door, Registry};
 use crate::membership::leases::{Leases, Left};
+use crate::membership::names::Names;
 pub use resting::Resting;
 use resting::{Asked, Serving};
 pub(super) use standing::guests;
@@ -213,6 +214,7 @@ struct Part {
 
 impl Part {
     async fn run(mut self, door: Option<Door>, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let names = tokio::spawn(Names::of(self.member.plan(), &self.registry).keep());
         let mut serving = Serving::new(door, &self.registry);
         // They end when this does.
         let mut questions = self.start_questions();
@@ -236,7 +238,10 @@ impl Part {
                     Some(Order::Rest(asked)) => match self.rest(serving, asked).await {
                         Some(again) => serving = again,
                         // Everything that it had is another process's.
-                        None => return,
+                        None => {
+                            names.abort();
+                            return;
+                        }
                     },
                     Some(Order::Leave) | None => break,
                 },
@@ -248,6 +253,7 @@ impl Part {
                 }
             }
         }
+        names.abort();
         // What was said last is written before all of it goes.
         self.tick();
         self.member.leave().await;

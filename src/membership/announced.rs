@@ -49,6 +49,8 @@ pub(crate) struct Book {
     gone: BTreeMap<String, Option<values::Backend>>,
     /// Whether all of them are to take nobody new.
     is_draining: bool,
+    /// Whether somebody looks whose names are, at all gateways and agents of the host.
+    has_looker: bool,
 }
 
 /// A game process.
@@ -62,6 +64,8 @@ struct Row {
     uid: Option<u32>,
     /// Whether it has been linked. It is not ready before.
     has_linked: bool,
+    /// Whether its name is nobody else's at this host. It is told to nobody before.
+    is_looked: bool,
     /// Whose players have come.
     joins: Joins,
 }
@@ -113,7 +117,64 @@ impl Book {
             has_news: false,
             gone: BTreeMap::new(),
             is_draining: false,
+            has_looker: false,
         }
+    }
+
+    /// Where they are.
+    pub(crate) const fn host(&self) -> &Name {
+        &self.host
+    }
+
+    /// From now on somebody looks.
+    pub(crate) const fn look_first(&mut self) {
+        self.has_looker = true;
+    }
+
+    /// Names of which it is to be looked whose they are: of those who have just come, or of all
+    /// that another process has, too.
+    pub(crate) fn to_look(&self, all: bool) -> BTreeSet<String> {
+        let is_due = |row: &Row| {
+            let is_taken = all && row.standing == Standing::NameTaken;
+            matches!(row.by, Speaker::Process(_)) && (!row.is_looked || is_taken)
+        };
+        let rows = self.rows.iter().filter(|(_, row)| is_due(row)).map(|(name, _)| name.clone());
+        rows.chain(self.rights.anothers().filter(|_| all).cloned()).collect()
+    }
+
+    /// Whose a name is at this host; `None` for nobody's. Whether another user's process has to
+    /// give it up.
+    pub(crate) fn looked(&mut self, name: &str, owner: Option<u32>) -> bool {
+        self.rights.see_owner(name, owner);
+        let Some(row) = self.rows.get_mut(name) else { return false };
+        row.is_looked = true;
+        let Speaker::Process(connection) = row.by else { return false };
+        let is_own = owner.is_none() || row.uid.is_none() || row.uid == owner;
+        if is_own || row.standing == Standing::Registered {
+            return false;
+        }
+        if let Some(row) = self.rows.remove(name) {
+            if row.written.is_some() {
+                self.goes(name.to_owned(), &row);
+            }
+            self.refuse(Refusal::NameTaken);
+            self.refused.insert(connection, row.what);
+            self.has_news = true;
+        }
+        true
+    }
+
+    /// The names that are users' by their processes here, and those that are kept for users.
+    pub(crate) fn held(&self) -> Vec<(String, u32, bool)> {
+        let is_held = |row: &Row| row.has_linked && row.standing == Standing::Registered;
+        let rows = self.rows.iter().filter(|(_, row)| is_held(row));
+        let rows = rows.filter_map(|(name, row)| Some((name.clone(), row.uid?, true)));
+        rows.chain(self.rights.kept().map(|it| (it.name, it.uid, false))).collect()
+    }
+
+    /// How long a name stays its user's without a process.
+    pub(crate) const fn grace_ms(&self) -> u64 {
+        self.rights.rules().grace_ms
     }
 
     /// Whoever speaks for them will end: nobody new is to come to any of them.
@@ -283,11 +344,16 @@ impl Book {
             Speaker::Process(connection) => self.rights.uid(connection),
             Speaker::Before { .. } | Speaker::File => None,
         };
+        let is_process = matches!(by, Speaker::Process(_));
+        let is_looked = !self.has_looker
+            || !is_process
+            || before.as_ref().is_some_and(|row| row.is_looked && row.by == by);
         let before = before.map(|row| (row.written, row.standing, row.joins));
         let (written, standing, joins) =
             before.unwrap_or_else(|| (None, Standing::Waiting, Joins::default()));
         let name = what.name.clone();
-        self.rows.insert(name, Row { what, by, written, standing, uid, has_linked, joins });
+        let row = Row { what, by, written, standing, uid, has_linked, is_looked, joins };
+        self.rows.insert(name, row);
         standing
     }
 
@@ -428,7 +494,8 @@ impl Book {
             if self.is_draining {
                 value.state = values::State::Draining;
             }
-            if row.is_due(&value, now_ms, self.is_draining)
+            if row.is_looked
+                && row.is_due(&value, now_ms, self.is_draining)
                 && let Some(name) = Name::new(name)
             {
                 let last_ms = row.written.as_ref().map(|(_, at_ms)| *at_ms);

@@ -218,6 +218,8 @@ impl Reading {
             // They stand elsewhere, or speak to matchmakers.
             Place::Token(_)
             | Place::Player(..)
+            | Place::Owned(..)
+            | Place::Promise(..)
             | Place::Ousted(..)
             | Place::Block(..)
             | Place::Guard(_)

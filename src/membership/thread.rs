@@ -31,6 +31,7 @@ use super::claims::Claimer;
 use super::kept;
 use super::known::{Known, Reading};
 use super::leases::{Leases, Left};
+use super::names::Names;
 use super::own::{self, Facts};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
 use super::{Inherited, Join, Prepared, Settings};
@@ -277,6 +278,7 @@ impl Part {
         let players = self.start_players(member.plan(), &players_end);
         // A gateway's successor waits for its processes to come again.
         let (_, never) = watch::channel(false);
+        let names = tokio::spawn(Names::of(member.plan(), &self.registry).keep());
         let door = self.shelf.door.take().map(|door| self.registry.serve(door, never));
         let mut ticks = tokio::time::interval(TICK);
         let is_left = loop {
@@ -300,6 +302,7 @@ impl Part {
                 }
             }
         };
+        names.abort();
         if let Some(claims) = claims {
             claims.abort();
         }

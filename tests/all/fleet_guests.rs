@@ -221,6 +221,59 @@ fn a_name_is_its_users_while_its_process_is_there_and_through_grace() {
     has(&fleet, "arena-1", "slots", 99);
 }
 
+/// Waits until a gateway refuses somebody because the name is another user's at its host.
+fn knows_an_owner(daemon: &Daemon) {
+    let refused = "ringgate_fleet_announcements_refused_total{reason=\"name_taken\"}";
+    wait_for("whose name it is", || {
+        daemon.get("/metrics").value(refused).filter(|count: &u64| *count > 0)
+    });
+}
+
+/// The same at another gateway of that host, whose users are the same.
+#[test]
+fn a_name_is_its_users_at_all_gateways_of_a_host() {
+    let Some(fleet) = Fleet::start() else { return };
+    let Some(own) = own_beside_another() else { return };
+    let start = |name: &str, grace: &str| {
+        let mut text = text_with(&fleet, &[own, STRANGER], grace);
+        text.backends = text.backends.replace("\"gate-1\"", &format!("{name:?}"));
+        let daemon = Daemon::start(&text);
+        open(&daemon);
+        daemon
+    };
+    let (one, two) = (start("gate-1", "10m"), start("gate-2", "10m"));
+    let first = Guest::start(&one, "arena-1", Some(STRANGER));
+    first.says("stands Registered");
+    has(&fleet, "arena-1", "state", "ready");
+    let owner = || fleet.ctl(&["get", "--print-value-only", "/f/claim/name/here/arena-1"]);
+    let thief = Process::start_at(two.run_dir(), "arena-1", Announcement::new("arena", 99));
+    thief.stands(Standing::NameTaken);
+    wait_for("whose name it is", || owner().contains(&STRANGER.to_string()).then_some(()));
+    knows_an_owner(&two);
+    // Its user may come to the other gateway, too.
+    first.kill();
+    is_gone(&fleet, "arena-1");
+    let next = Guest::start(&two, "arena-1", Some(STRANGER));
+    next.says("stands Registered");
+    has(&fleet, "arena-1", "slots", 4);
+    let late = Process::start_at(one.run_dir(), "arena-1", Announcement::new("arena", 98));
+    late.stands(Standing::NameTaken);
+    for stranger in [&thief, &late] {
+        assert!(!stranger.heard().contains(&Standing::Registered));
+    }
+    drop((thief, late));
+    // Once grace is over it is nobody's.
+    let three = start("gate-3", "1s");
+    let short = Guest::start(&three, "arena-3", Some(STRANGER));
+    short.says("stands Registered");
+    has(&fleet, "arena-3", "state", "ready");
+    let heir = Process::start_at(two.run_dir(), "arena-3", Announcement::new("arena", 97));
+    heir.stands(Standing::NameTaken);
+    short.kill();
+    heir.stands(Standing::Registered);
+    has(&fleet, "arena-3", "slots", 97);
+}
+
 /// Whoever connects first after a crash is not whose the name is.
 #[test]
 fn a_name_is_its_users_over_a_crash_of_the_gateway() {
@@ -289,9 +342,19 @@ fn an_agent_knows_whose_names_are_whose_over_a_crash_and_goes_by_its_file() {
     next.says("stands Registered");
     assert!(!thief.heard().contains(&Standing::Registered));
     has(&rig.fleet, "arena-1", "state", "ready");
-    // Who may not come any more is told so, and nothing of it stays.
+    // It is that user's at a gateway beside the agent, too.
+    let mut text = text_with(&rig.fleet, &[own, STRANGER], "10m");
+    text.backends = text.backends.replace("host = \"here\"", "host = \"there\"");
+    let gateway = Daemon::start(&text);
+    let beside = Process::start_at(gateway.run_dir(), "arena-1", Announcement::new("arena", 98));
+    beside.stands(Standing::NameTaken);
+    knows_an_owner(&gateway);
+    // Who may not come any more is told so, and nothing of it stays but whose the name is.
     file(&[own]);
     reload(&rig.folder, &[]).succeeded();
     next.says("stands Unauthorised");
     is_gone(&rig.fleet, "arena-1");
+    let owner = rig.fleet.ctl(&["get", "--print-value-only", "/f/claim/name/there/arena-1"]);
+    assert!(owner.contains(&STRANGER.to_string()), "{owner}");
+    assert!(!beside.heard().contains(&Standing::Registered));
 }

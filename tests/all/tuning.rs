@@ -95,7 +95,8 @@ fn page_of_a_token_service() -> String {
     let at = keyspace.key(&Place::Key(Name::new("eu").expect("a name"), 1));
     let validity = Validity { from: 0, mint_until: 1, accept_until: 2 };
     let sealed = key.seal(&at, validity, &Key::from_bytes([2; 32])).expect("random bytes");
-    let mut desk = Desk::new(keyspace, key, Name::new("one").expect("a name"), rules, 1);
+    let name = |text| Name::new(text).expect("a name");
+    let mut desk = Desk::new(keyspace, key, (name("one"), name("one.1")), rules);
     desk.learn(&at, Some(&sealed.encode().expect("a sound value")));
     Counters::default().page(&desk, &Standing::default())
 }

@@ -13,6 +13,8 @@
 //! PREFIX/claim/token/MAC               a token that was used, until it expires
 //! PREFIX/claim/player/GROUP/CLIENT     at which gateway a player is
 //! PREFIX/claim/ousted/INSTANCE/GROUP/CLIENT  which of its sessions a start of a gateway is to end
+//! PREFIX/claim/name/HOST/NAME          whose a game process's name is at a host
+//! PREFIX/claim/promise/GROUP/CLIENT    at which server a slot is promised to a client
 //! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
 //! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
 //! ```
@@ -50,6 +52,10 @@ pub enum Place {
     Player(Name, u64),
     /// A player within a listener group, and the start of a gateway whose session of it is to end.
     Ousted(Name, Name, u64),
+    /// A game process's name, and the host at which it is a user's.
+    Owned(Name, Name),
+    /// A client to whom a slot is promised within a listener group.
+    Promise(Name, u64),
     /// A token service by its name.
     Service(Name),
     /// An agent by its name.
@@ -185,6 +191,11 @@ impl Keyspace {
         format!("{}/claim/slots/", self.prefix).into()
     }
 
+    /// What all keys begin with that are about promises to clients.
+    pub fn promises(&self) -> Bytes {
+        format!("{}/claim/promise/", self.prefix).into()
+    }
+
     /// The part of it that is about bans.
     pub fn bans(&self) -> Bytes {
         format!("{}/truth/ban/", self.prefix).into()
@@ -218,6 +229,8 @@ impl Keyspace {
             }
             Place::Token(mac) => format!("{prefix}/claim/token/{}", hex(mac)),
             Place::Player(group, client) => format!("{prefix}/claim/player/{group}/{client}"),
+            Place::Owned(host, name) => format!("{prefix}/claim/name/{host}/{name}"),
+            Place::Promise(group, client) => format!("{prefix}/claim/promise/{group}/{client}"),
             Place::Ousted(instance, group, client) => {
                 format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
             }
@@ -252,6 +265,8 @@ impl Keyspace {
             ("truth", "ban", "prefix") => Place::BanPrefix(IpPrefix::parse(next()?, '-')?),
             ("claim", "token", mac) => Place::Token(from_hex(mac)?),
             ("claim", "player", group) => Place::Player(Name::new(group)?, number(next()?)?),
+            ("claim", "name", host) => Place::Owned(Name::new(host)?, Name::new(next()?)?),
+            ("claim", "promise", group) => Place::Promise(Name::new(group)?, number(next()?)?),
             ("claim", "ousted", instance) => {
                 Place::Ousted(Name::new(instance)?, Name::new(next()?)?, number(next()?)?)
             }
@@ -368,6 +383,8 @@ mod tests {
             ),
             (Place::Token([0xab; 16]), "claim/token/abababababababababababababababab"),
             (Place::Player(name("g"), 7), "claim/player/g/7"),
+            (Place::Owned(name("h"), name("b")), "claim/name/h/b"),
+            (Place::Promise(name("g"), 7), "claim/promise/g/7"),
             (Place::Ousted(name("1f"), name("g"), 7), "claim/ousted/1f/g/7"),
             (Place::Service(name("t-1")), "truth/service/t-1"),
             (Place::Agent(name("host-7")), "truth/agent/host-7"),

@@ -7,7 +7,8 @@
 //! (`ledger`). Until then a player who has come counts twice, which never overfills a server.
 //!
 //! A client has one promise in a group. Whoever asks for it again gets the same server, and the
-//! promise then lasts as long as the last of its tokens.
+//! promise then lasts as long as the last of its tokens. Where there are other services, it stands
+//! in etcd as well (`claims`).
 //!
 //! Where a backend tells whose players have come, a promise leaves the book with its slot as soon
 //! as its player is among those whom the backend has ([`Held::settle`]), and only then.
@@ -19,6 +20,7 @@ use ringgate_core::netcode::destination::Join;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Block, LIST_MAX};
 
+use crate::claims::{Claim, Wanted};
 use crate::journal::{Before, Promised};
 use crate::promise::Promise;
 
@@ -26,8 +28,8 @@ use crate::promise::Promise;
 #[derive(Debug, Default)]
 pub struct Book {
     held: HashMap<Name, Held>,
-    /// By group: where a client has a promise, and until when.
-    clients: HashMap<Name, HashMap<u64, (Name, u64)>>,
+    /// Where each client has promises, and until when; the last one last.
+    clients: HashMap<u64, Vec<(Name, u64)>>,
     /// Earlier starts of this service all of whose promises are in the book.
     before: Arc<[Name]>,
 }
@@ -35,8 +37,6 @@ pub struct Book {
 /// What is to be promised at a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// Of which group it is.
-    pub group: &'a Name,
     /// The clients, each of them once. Those that have a promise there already keep that one.
     pub clients: &'a [u64],
     /// Their tokens: whose each is, and what is told when it is used.
@@ -56,6 +56,8 @@ pub struct Held {
     pub granted: u32,
     /// The promises, that which ends the soonest first.
     pending: VecDeque<Promise>,
+    /// Claims in etcd whose promises are over.
+    over: Vec<Claim>,
     /// Slots in blocks of others at our own last decision.
     pub others: u32,
     /// Earlier starts of this service whose promises are among ours.
@@ -95,7 +97,7 @@ impl Held {
     /// Forgets promises that nobody can claim any more, with their slots.
     fn expire(&mut self, now_s: u64) {
         while self.pending.front().is_some_and(|it| it.until_s <= now_s) {
-            self.pending.pop_front();
+            self.over.extend(self.pending.pop_front().and_then(|it| it.claim));
             self.granted = self.granted.saturating_sub(1);
             self.ended_since += 1;
         }
@@ -115,6 +117,9 @@ impl Held {
             left -= u32::from(goes);
             // What stays may be the promise of a client that has come, and stand for another one.
             it.is_doubtful |= !it.is_renewed;
+            if goes {
+                self.over.extend(it.claim.take());
+            }
             !goes
         });
     }
@@ -132,6 +137,7 @@ impl Held {
             return;
         }
         self.ended_since += came;
+        self.over.extend(self.pending.iter_mut().filter_map(Promise::settled_claim));
         self.pending.retain(|it| !it.is_settled());
         self.granted = self.granted.saturating_sub(before - self.pending());
         // Of some the last token is over sooner now.
@@ -163,6 +169,7 @@ impl Held {
             if promise.is_doubtful {
                 let mut others = std::mem::replace(&mut promise, Promise::to(*client));
                 (others.client, promise.is_renewed) = (None, true);
+                promise.claim = others.claim.take();
                 self.promise(others);
             }
             for (_, tag) in wish.tokens.iter().filter(|(of, _)| of == client) {
@@ -173,6 +180,19 @@ impl Held {
         for _ in 0..wish.nameless {
             self.promise(Promise::untold(wish.until_s));
         }
+    }
+
+    /// Nobody hears of what was promised to these clients, who had nothing here before.
+    fn retract(&mut self, clients: &[u64]) {
+        let is_of = |it: &Promise| it.client.is_some_and(|client| clients.contains(&client));
+        let over = self.pending.iter_mut().filter(|it| is_of(it)).filter_map(|it| it.claim.take());
+        self.over.extend(over);
+        self.pending.retain(|it| !is_of(it));
+    }
+
+    /// Whether a client has a promise here.
+    fn promise_of(&self, client: u64) -> Option<&Promise> {
+        self.pending.iter().find(|it| it.client == Some(client))
     }
 
     /// Whether the promises of this earlier start of the service are among ours.
@@ -258,14 +278,13 @@ impl Book {
             let clients: Vec<_> = clients.into_iter().collect();
             let (until_s, nameless) = (*until_s, *nameless);
             let clients = &clients[..];
-            let wish = Wish { group: backend, clients, tokens, nameless, count: 0, until_s };
+            let wish = Wish { clients, tokens, nameless, count: 0, until_s };
             self.take_unleased(backend, &wish, now);
         }
         // Whether the slot of a promise is still leased is not known: its player may have come, and
         // another service may have the slot since. So a client's next token takes one of its own.
-        self.clients.clear();
         for promise in self.held.values_mut().flat_map(|held| &mut held.pending) {
-            (promise.is_renewed, promise.client) = (true, None);
+            (promise.is_renewed, promise.is_doubtful) = (true, true);
         }
         self.before = starts.into();
     }
@@ -276,23 +295,89 @@ impl Book {
     }
 
     fn note_clients(&mut self, backend: &Name, wish: &Wish<'_>) {
-        if wish.clients.is_empty() {
-            return;
-        }
-        let clients = self.clients.entry(wish.group.clone()).or_default();
         for client in wish.clients {
-            let until_s = clients.get(client).map_or(0, |(_, until_s)| *until_s);
-            clients.insert(*client, (backend.clone(), wish.until_s.max(until_s)));
+            let places = self.clients.entry(*client).or_default();
+            let before = places.iter().position(|(at, _)| at == backend);
+            let before = before.map_or(0, |at| places.remove(at).1);
+            places.push((backend.clone(), wish.until_s.max(before)));
         }
     }
 
-    /// The backend at which a client has a promise, and whether that has a slot for certain.
-    pub fn promised(&self, group: &str, client: u64, now_s: u64) -> Option<(&Name, bool)> {
-        let (backend, until_s) = self.clients.get(group)?.get(&client)?;
+    /// The last backend of those that are meant at which a client has a promise, and whether that
+    /// has a slot for certain.
+    pub fn promised(
+        &self,
+        client: u64,
+        now_s: u64,
+        is_meant: impl Fn(&Name) -> bool,
+    ) -> Option<(&Name, bool)> {
+        let places = self.clients.get(&client)?.iter().rev();
+        let mut places = places.filter(|(at, until_s)| *until_s > now_s && is_meant(at));
         // What was forgotten because a player has come stands in the list until it would be over.
-        let is_it = |it: &&Promise| it.client == Some(client) && it.until_s > now_s;
-        let promise = self.held.get(backend)?.pending.iter().find(is_it);
-        promise.filter(|_| *until_s > now_s).map(|it| (backend, !it.is_doubtful))
+        places.find_map(|(backend, _)| {
+            let promise = self.held.get(backend)?.promise_of(client)?;
+            (promise.until_s > now_s).then_some((backend, !promise.is_doubtful))
+        })
+    }
+
+    /// Those of these clients that have nothing at a backend.
+    pub fn strangers(&self, backend: &Name, clients: &[u64]) -> Vec<u64> {
+        let has =
+            |client: &u64| self.held(backend).is_some_and(|it| it.promise_of(*client).is_some());
+        clients.iter().copied().filter(|client| !has(client)).collect()
+    }
+
+    /// Nobody hears of what was promised to these clients, who had nothing there before.
+    pub fn retract(&mut self, backend: &Name, clients: &[u64]) {
+        if let Some(held) = self.held.get_mut(backend) {
+            held.retract(clients);
+        }
+    }
+
+    /// Promises to clients that no other service finds: of whom, where, and until when.
+    pub fn unclaimed(&self) -> Vec<(u64, Name, u64)> {
+        let mut unclaimed = Vec::new();
+        for (name, held) in &self.held {
+            for it in held.pending.iter().filter(|it| it.claim.is_none()) {
+                unclaimed.extend(it.client.map(|client| (client, name.clone(), it.until_s)));
+            }
+        }
+        unclaimed
+    }
+
+    /// What is claimed of a client's promise at a backend.
+    pub(crate) fn claim_of(&self, backend: &Name, client: u64) -> Option<Claim> {
+        self.held(backend)?.promise_of(client)?.claim.clone()
+    }
+
+    /// This stands in etcd. Where the promise is over by now, the claim is to go.
+    pub(crate) fn note_claim(&mut self, wanted: &Wanted, now_s: u64) {
+        let Some(claim) = wanted.claim.clone() else { return };
+        let held = self.open(&wanted.backend, now_s);
+        match held.pending.iter_mut().find(|it| it.client == Some(wanted.client)) {
+            Some(it) if it.claim.as_ref().is_some_and(|it| it.revision > claim.revision) => {}
+            Some(it) => it.claim = Some(claim),
+            None => held.over.push(claim),
+        }
+    }
+
+    /// A client's promise is elsewhere: what it has at those that are meant is a slot, and no more.
+    pub(crate) fn disown(&mut self, client: u64, is_meant: impl Fn(&Name) -> bool) {
+        let places = self.clients.get(&client).into_iter().flatten();
+        for (backend, _) in places.filter(|(at, _)| is_meant(at)) {
+            let held = self.held.get_mut(backend).map(|it| it.pending.iter_mut());
+            let of = held.into_iter().flatten().filter(|it| it.client == Some(client));
+            of.for_each(|it| it.client = None);
+        }
+    }
+
+    /// Claims that nobody needs any more.
+    pub(crate) fn take_over_claims(&mut self, now_s: u64) -> Vec<Claim> {
+        let over = |held: &mut Held| {
+            let over = held.over.extract_if(.., |it| it.shared_until_s <= now_s);
+            over.collect::<Vec<_>>()
+        };
+        self.held.values_mut().flat_map(over).collect()
     }
 
     /// When the last promise ends; 0 for none.
@@ -305,6 +390,8 @@ impl Book {
     pub fn lose_blocks(&mut self) {
         for held in self.held.values_mut() {
             (held.granted, held.written, held.decided_at) = (held.pending(), 0, 0);
+            held.over.clear();
+            held.pending.iter_mut().for_each(|it| it.claim = None);
         }
     }
 
@@ -326,11 +413,12 @@ impl Book {
                 idle.push((name.clone(), if is_idle { 0 } else { held.free() }));
             }
         }
-        self.held.retain(|_, it| it.granted > 0 || it.written > 0 || it.is_leasing);
-        for clients in self.clients.values_mut() {
-            clients.retain(|_, (_, until_s)| *until_s > now.unix_s);
-        }
-        self.clients.retain(|_, clients| !clients.is_empty());
+        let has = |it: &Held| it.granted > 0 || it.written > 0 || !it.over.is_empty();
+        self.held.retain(|_, it| has(it) || it.is_leasing);
+        self.clients.retain(|_, places| {
+            places.retain(|(_, until_s)| *until_s > now.unix_s);
+            !places.is_empty()
+        });
         idle
     }
 

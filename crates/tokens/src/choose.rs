@@ -107,7 +107,7 @@ impl Chooser<'_> {
         let backend = of_text(backend.as_str());
         let weight = |service: &Name| mixed(backend ^ of_text(service.as_str()));
         let own = weight(self.service);
-        self.known.services().iter().all(|it| it == self.service || weight(it) < own)
+        self.known.services().keys().all(|it| it == self.service || weight(it) < own)
     }
 
     /// Slots that may be free there, as far as can be known without asking.

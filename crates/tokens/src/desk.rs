@@ -6,16 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use ringgate_core::netcode::destination::{self, Join};
 use ringgate_core::secret::SharedKey;
-use ringgate_fleet::keyspace::{Keyspace, Name};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::Backend;
+use ringgate_fleet::values::{Backend, LIST_MAX, Service};
 
 use crate::book::{Book, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
+use crate::claims::{Claiming, Wanted};
 use crate::journal::Promised;
 use crate::known::Known;
-use crate::random::Random;
+use crate::random::{Random, of_text};
 use crate::refusal::Refusal;
 use crate::wanted::{OWN_BYTES, Where, user_data};
 
@@ -39,6 +40,8 @@ pub struct Desk {
     book: Book,
     random: Random,
     service: Name,
+    /// Which start of it this is.
+    owner: Name,
     rules: Rules,
     /// Whether the fleet was ever told.
     is_told: bool,
@@ -48,6 +51,25 @@ pub struct Desk {
     leased_until_ms: u64,
     /// That is asked for, and not answered yet: nobody knows what is free.
     awaits_lease: bool,
+    company: Company,
+}
+
+/// How it stands with other services, which have to know what is promised.
+#[derive(Debug, Default)]
+struct Company {
+    /// There is nobody, and nobody has left anything that would have to be looked at.
+    is_alone: bool,
+    /// All promises stand in etcd, or will before they are told.
+    is_all_claimed: bool,
+    /// Others to whom it is told that they are known.
+    told: BTreeSet<Name>,
+    /// Those that were there before this service and do not know of it; `None` where it is not
+    /// there itself.
+    unaware: Option<BTreeSet<Name>>,
+    /// Since when others may not know of it.
+    unknown_since_ms: Option<u64>,
+    /// Clients whose promises are on their way to etcd.
+    claiming: BTreeSet<u64>,
 }
 
 /// What is asked for.
@@ -63,6 +85,8 @@ pub struct Request<'a> {
     pub clients: &'a [u64],
     /// How long they may take to come; `None` for the default.
     pub expire_s: Option<u64>,
+    /// Clients that other services have promised something, and where.
+    pub elsewhere: &'a [(u64, Name)],
 }
 
 /// How far it got.
@@ -70,6 +94,8 @@ pub struct Request<'a> {
 pub enum Step {
     /// There is a place, and its slots are promised.
     Placed(Box<Placed>),
+    /// The same, once it is claimed: other services may have promised something to these clients.
+    Claim(Box<Placed>),
     /// The slots of this backend have to be leased; then it is to be asked again.
     Lease(Name),
     /// They are being leased on behalf of another request.
@@ -92,6 +118,8 @@ pub struct Placed {
     pub routing_token: Option<Vec<u8>>,
     /// What was promised for it.
     pub promised: Promised,
+    /// The clients who had no promise there before.
+    strangers: Vec<u64>,
 }
 
 impl Desk {
@@ -99,20 +127,22 @@ impl Desk {
     pub fn new(
         keyspace: Keyspace,
         fleet_key: FleetKey,
-        service: Name,
+        (service, owner): (Name, Name),
         rules: Rules,
-        seed: u64,
     ) -> Self {
         Self {
             known: Known::new(keyspace, fleet_key),
             book: Book::default(),
-            random: Random::new(seed),
+            // No two starts give tokens the same tags.
+            random: Random::new(of_text(owner.as_str())),
             service,
+            owner,
             rules,
             is_told: false,
             is_current: false,
             leased_until_ms: 0,
             awaits_lease: true,
+            company: Company::default(),
         }
     }
 
@@ -121,10 +151,144 @@ impl Desk {
         self.known.learn(key, value);
     }
 
-    /// The same for what has changed just now, where that is known.
-    pub fn hear(&mut self, change: &Change, now: Now) {
+    /// The same for what has changed just now, where that is known. Whether it is about a service:
+    /// when all that has changed was heard, they meet.
+    pub fn hear(&mut self, change: &Change, now: Now) -> bool {
         self.known.hear(change, now.ms);
         self.settle(&change.key, now);
+        matches!(self.known.keyspace().place(&change.key), Some(Place::Service(_)))
+    }
+
+    /// The others that are there.
+    fn others(&self) -> impl Iterator<Item = (&Name, &Option<Service>)> {
+        self.known.services().iter().filter(|(name, _)| **name != self.service)
+    }
+
+    /// Services have come, have gone, or have said whom they know. Those that were there before
+    /// this one was have to know of it; those that come later wait for this one to know of them.
+    pub fn meet(&mut self, now: Now) {
+        let knows_us = |told: &Service| {
+            let beside = told.beside.as_ref();
+            beside.is_none_or(|it| it.iter().any(|name| name == self.service.as_str()))
+        };
+        let unaware = self.others().filter(|(_, told)| !told.as_ref().is_none_or(knows_us));
+        let unaware: BTreeSet<_> = unaware.map(|(name, _)| name.clone()).collect();
+        let is_there = self.known.services().contains_key(&self.service);
+        let has_company = self.has_company();
+        let company = &mut self.company;
+        company.is_alone &= is_there && !has_company;
+        company.unaware = match company.unaware.take().filter(|_| is_there) {
+            Some(before) => Some(before.intersection(&unaware).cloned().collect()),
+            None => is_there.then_some(unaware),
+        };
+        let is_known = company.unaware.as_ref().is_some_and(BTreeSet::is_empty);
+        let since_ms = company.unknown_since_ms.unwrap_or(now.ms);
+        company.unknown_since_ms = (!is_known).then_some(since_ms);
+    }
+
+    /// Whether others are there, or may still take this service to know them.
+    fn has_company(&self) -> bool {
+        let own = self.known.services().get(&self.service).and_then(Option::as_ref);
+        let own = own.filter(|it| it.instance == self.owner.as_str());
+        let names = own.and_then(|it| it.beside.as_ref()).is_some_and(|it| !it.is_empty());
+        names || self.others().next().is_some()
+    }
+
+    /// Whether it has to be looked whether others have left anything.
+    pub fn looks_for_others(&self) -> bool {
+        let is_known = self.company.unaware.as_ref().is_some_and(BTreeSet::is_empty);
+        self.is_told && is_known && !self.company.is_alone && !self.has_company()
+    }
+
+    /// Nobody is there, and nothing is left of others.
+    pub fn stay_alone(&mut self) {
+        self.company.is_alone = !self.has_company();
+    }
+
+    /// The others that find what this service promises are to be told so.
+    pub fn tell_others(&mut self) {
+        let others: BTreeSet<_> = self.others().map(|(name, _)| name.clone()).collect();
+        let told = &mut self.company.told;
+        if self.company.is_all_claimed {
+            *told = others;
+        } else {
+            told.retain(|it| others.contains(it));
+        }
+    }
+
+    /// Those that are told so.
+    pub fn beside(&self) -> Vec<String> {
+        self.company.told.iter().take(LIST_MAX).map(Name::to_string).collect()
+    }
+
+    /// Promises that others do not find, where others are there or the service `ends`. All are
+    /// taken to be claimed from now on.
+    pub fn cover(&mut self, ends: bool) -> Option<Claiming> {
+        let is_due = ends || (self.has_company() && !self.company.is_all_claimed);
+        if !is_due || (!ends && self.leased_until_ms == 0) {
+            return None;
+        }
+        self.company.is_all_claimed = true;
+        let wanted = self.book.unclaimed().into_iter().filter_map(|(client, backend, until_s)| {
+            let group = Name::new(&self.known.backend(&backend)?.group)?;
+            Some(self.wanted(&group, client, backend, until_s))
+        });
+        Some(Claiming::new(self.owner.clone(), false, wanted.collect()))
+    }
+
+    /// Others have promised something to clients elsewhere while this service's own promises were
+    /// not found: what is claimed has the word.
+    pub fn yield_to(&mut self, elsewhere: &[(u64, Name)]) {
+        for (client, other) in elsewhere {
+            let group = self.known.backend(other).map(|it| &it.group);
+            let is_of = |at: &Name| self.known.backend(at).map(|it| &it.group) == group;
+            self.book.disown(*client, |at| at != other && is_of(at));
+        }
+    }
+
+    fn wanted(&self, group: &Name, client: u64, backend: Name, until_s: u64) -> Wanted {
+        let key = self.known.keyspace().key(&Place::Promise(group.clone(), client));
+        Wanted { client, backend, until_s, key, claim: None, passed_over: None }
+    }
+
+    /// Some of it could not be claimed.
+    pub const fn miss_claims(&mut self) {
+        self.company.is_all_claimed = false;
+    }
+
+    /// What of a place is to be claimed. Promises elsewhere that were passed over are worth
+    /// nothing.
+    pub fn claiming(&self, placed: &Placed, elsewhere: &[(u64, Name)], now: Now) -> Claiming {
+        let Promised { backend, until_s, tokens, .. } = &placed.promised;
+        let clients: BTreeSet<_> = tokens.iter().map(|(client, _)| *client).collect();
+        let wanted = clients.into_iter().map(|client| {
+            let mut wanted = self.wanted(&placed.chosen.group, client, backend.clone(), *until_s);
+            let of = elsewhere.iter().find(|(of, name)| *of == client && name != backend);
+            wanted.passed_over = of.map(|(_, name)| name.clone());
+            wanted.claim = self.book.claim_of(backend, client);
+            if let Some(claim) = &mut wanted.claim {
+                let is_shared = claim.shared_until_s > now.unix_s;
+                claim.shared_until_s = if is_shared { claim.shared_until_s } else { 0 };
+                wanted.until_s = wanted.until_s.max(claim.shared_until_s);
+            }
+            wanted
+        });
+        Claiming::new(self.owner.clone(), !self.has_company(), wanted.collect())
+    }
+
+    /// This stands in etcd now.
+    pub fn note_claims(&mut self, claiming: &Claiming, now: Now) {
+        claiming.standing().iter().for_each(|it| self.book.note_claim(it, now.unix_s));
+    }
+
+    /// A place is not on its way to etcd any more: nobody is told of it, if so.
+    pub fn end_claiming(&mut self, placed: &Placed, is_told: bool) {
+        for (client, _) in &placed.promised.tokens {
+            self.company.claiming.remove(client);
+        }
+        if !is_told {
+            self.book.retract(&placed.promised.backend, &placed.strangers);
+        }
     }
 
     /// A backend may have told whose players have come.
@@ -166,6 +330,13 @@ impl Desk {
         now.unix_s.saturating_add(self.leased_until_ms.saturating_sub(now.ms) / 1000)
     }
 
+    /// The lease of our blocks has ended, and with it all that stood under it.
+    pub fn lose_lease(&mut self) {
+        self.set_leased(0);
+        self.miss_claims();
+        self.book.lose_blocks();
+    }
+
     /// There is no lease, for now.
     pub const fn miss_lease(&mut self) {
         self.awaits_lease = false;
@@ -203,13 +374,22 @@ impl Desk {
 
     /// Whether the fleet is known, and whether slots can be leased. While etcd is there, a service
     /// that has just started does not guess what others have promised.
-    const fn knows_enough(&self) -> bool {
-        self.is_told && !(self.is_current && self.awaits_lease)
+    fn knows_enough(&self, now: Now) -> bool {
+        self.is_told && !(self.is_current && (self.awaits_lease || self.is_unknown(now)))
+    }
+
+    /// Whether another service may not know yet that it is not alone. One that says nothing for
+    /// long is taken to know.
+    fn is_unknown(&self, now: Now) -> bool {
+        let Company { is_alone, unaware, unknown_since_ms, .. } = &self.company;
+        let is_known = *is_alone || unaware.as_ref().is_some_and(BTreeSet::is_empty);
+        let is_over = |since_ms: u64| now.ms >= since_ms.saturating_add(KNOWN_WITHIN_MS);
+        !is_known && !unknown_since_ms.is_some_and(is_over)
     }
 
     /// Whether this service can serve, and why not.
-    pub const fn readiness(&self, now: Now) -> Result<(), Refusal> {
-        if !self.knows_enough() {
+    pub fn readiness(&self, now: Now) -> Result<(), Refusal> {
+        if !self.knows_enough(now) {
             return Err(Refusal::NotKnownYet);
         }
         if self.is_away(now) && !self.rules.serves_away {
@@ -226,7 +406,7 @@ impl Desk {
 
     /// Finds a place and promises its slots.
     pub fn place(&mut self, request: &Request<'_>, now: Now) -> Result<Step, Refusal> {
-        if !self.knows_enough() {
+        if !self.knows_enough(now) {
             return Err(Refusal::NotKnownYet);
         }
         let expire_s = request.expire_s.unwrap_or(self.rules.expire_default_s);
@@ -239,14 +419,23 @@ impl Desk {
         let distinct: BTreeSet<_> = request.clients.iter().copied().collect();
         let clients: Vec<_> = distinct.into_iter().collect();
         let nameless = request.count.saturating_sub(request.clients.len() as u32);
+        // Nobody can tell what others have promised.
+        let is_unsure = self.is_away(now) && !self.company.is_alone && !clients.is_empty();
+        if is_unsure && !self.rules.serves_away {
+            return Err(Refusal::EtcdAway);
+        }
+        if clients.iter().any(|client| self.company.claiming.contains(client)) {
+            return Ok(Step::Wait);
+        }
         let (chosen, count) = self.choose(request, &clients, nameless, now)?;
         let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
         // A player may come in the last second, and be told of a little later.
         let until_s = now.unix_s.saturating_add(expire_s).saturating_add(TOLD_WITHIN_S);
         let tags = self.tags(&chosen, request.clients.len());
         let tokens = joins(&chosen.backend, request.clients, &tags);
-        let (group, clients, tokens) = (&chosen.group, &clients[..], &tokens[..]);
-        let wish = Wish { group, clients, tokens, nameless, count, until_s };
+        let (clients, tokens) = (&clients[..], &tokens[..]);
+        let wish = Wish { clients, tokens, nameless, count, until_s };
+        let strangers = self.book.strangers(&chosen.backend, clients);
         let has_block =
             self.is_leased_for(expire_s, now) && self.book.take(&chosen.backend, &wish, now);
         if !has_block && !self.is_away(now) {
@@ -269,7 +458,20 @@ impl Desk {
             nameless,
         };
         let routing_token = self.routing_token(&chosen);
-        Ok(Step::Placed(Box::new(Placed { chosen, expire_s, key, tags, routing_token, promised })))
+        let placed = Placed { chosen, expire_s, key, tags, routing_token, promised, strangers };
+        let placed = Box::new(placed);
+        if clients.is_empty() {
+            return Ok(Step::Placed(placed));
+        }
+        let goes_unclaimed = is_unsure || !has_block || self.company.is_alone;
+        if goes_unclaimed || !self.has_company() {
+            self.company.is_all_claimed = false;
+        }
+        if goes_unclaimed {
+            return Ok(Step::Placed(placed));
+        }
+        self.company.claiming.extend(clients);
+        Ok(Step::Claim(placed))
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there
@@ -288,7 +490,7 @@ impl Desk {
             chosen.map(|it| (it, count))
         };
         let mut found = None;
-        for (backend, promised) in self.promised(request.place, clients, now)? {
+        for (backend, promised) in self.promised(request, clients, now)? {
             let at = |place: &Where| Where { backend: Some(backend.clone()), ..place.clone() };
             let any = Where { regions: Vec::new(), family: None, ..request.place.clone() };
             let is_asked = request.place.backend.as_ref().is_none_or(|it| *it == backend)
@@ -311,17 +513,19 @@ impl Desk {
     /// for certain. Where nobody can play any more, a promise is worth nothing.
     fn promised(
         &self,
-        place: &Where,
+        request: &Request<'_>,
         clients: &[u64],
         now: Now,
     ) -> Result<BTreeMap<Name, u32>, Refusal> {
         let chooser = self.chooser(1, now);
-        let group = chooser.group(place)?;
+        let group = chooser.group(request.place)?;
+        let is_it = |it: &Backend| it.is_open() && it.group == group;
+        let is_meant = |name: &Name| self.known.backend(name).is_some_and(is_it);
         let mut promised = BTreeMap::new();
         for client in clients {
-            if let Some((name, has_slot)) = self.book.promised(group, *client, now.unix_s)
-                && self.known.backend(name).is_some_and(Backend::is_open)
-            {
+            let own = self.book.promised(*client, now.unix_s, is_meant);
+            let told = request.elsewhere.iter().filter(|(of, name)| of == client && is_meant(name));
+            for (name, has_slot) in own.into_iter().chain(told.map(|(_, name)| (name, false))) {
                 *promised.entry(name.clone()).or_default() += u32::from(has_slot);
             }
         }
@@ -400,6 +604,9 @@ const TOLD_WITHIN_S: u64 = 15;
 
 /// Beyond the last promise, because clocks differ.
 pub(crate) const LEASE_MARGIN_S: i64 = 25;
+
+/// A service that lives hears of another one sooner, or its registration has ended.
+const KNOWN_WITHIN_MS: u64 = 10_000;
 
 /// How long a backend without free slots is left alone.
 const DRY_MS: u64 = 500;

@@ -11,14 +11,16 @@ use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::lease::{Handed, Registration};
-use ringgate_fleet::member::{self, Doubted, Member, MemberState, Role, Seat};
+use ringgate_fleet::member::{self, Doubted, Facts, Member, MemberState, Role, Seat};
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values::{Refused, Service, Stored};
 
 use crate::book::Held;
+use crate::claims::{self, Claim, Claiming, ending};
 use crate::counters::add;
-use crate::desk::Desk;
+use crate::desk::{Desk, Placed};
 use crate::ledger::{Decision, Grounds, closing, reading};
+use crate::refusal::Refusal;
 use crate::service::{Plan, Shared};
 
 /// What a token service reads, and what it says.
@@ -26,12 +28,28 @@ pub(crate) struct Tenant {
     shared: Arc<Shared>,
     /// Leases that are written for the next start.
     kept: Vec<i64>,
+    was_told: bool,
+}
+
+/// The other services that find what this one promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beside(pub(crate) Vec<String>);
+
+impl Facts for Beside {
+    fn is_news(&self, written: &Self, _age_ms: u64) -> bool {
+        self != written
+    }
 }
 
 impl Role for Tenant {
-    type Facts = ();
+    type Facts = Beside;
 
-    fn value(&self, (): &(), doubted: &Doubted, now_s: u64) -> Result<Bytes, Refused> {
+    fn value(
+        &self,
+        Beside(beside): &Beside,
+        doubted: &Doubted,
+        now_s: u64,
+    ) -> Result<Bytes, Refused> {
         let Shared { options, owner, started_s, .. } = &*self.shared;
         let value = Service {
             instance: owner.to_string(),
@@ -39,6 +57,7 @@ impl Role for Tenant {
             version: options.version.clone(),
             started: *started_s,
             written: now_s,
+            beside: Some(beside.clone()),
             doubt: doubted.number,
             held: doubted.held.clone(),
         };
@@ -48,15 +67,23 @@ impl Role for Tenant {
     fn hear(&mut self, state: &mut MemberState, machine: &Machine, changes: &[Change]) {
         let now = self.shared.now();
         let mut desk = self.shared.desk();
+        let mut is_news = false;
         for change in changes {
-            desk.hear(change, now);
+            is_news |= desk.hear(change, now);
         }
-        desk.set_mirror(machine.truth().is_known(), machine.status().is_current);
+        let is_told = machine.truth().is_known();
+        is_news |= is_told && !std::mem::replace(&mut self.was_told, true);
+        desk.set_mirror(is_told, machine.status().is_current);
+        if is_news {
+            desk.meet(now);
+            self.shared.company.notify_one();
+        }
         drop(desk);
         self.shared.set_member(&state.status);
     }
 
     fn hear_registration(&mut self, state: &MemberState, _: &Registration) {
+        self.shared.registered.store(state.status.lease, Ordering::Relaxed);
         self.shared.set_member(&state.status);
         let mut leases = state.handed.leases();
         leases.reverse();
@@ -71,26 +98,182 @@ impl Role for Tenant {
 /// called in.
 pub(crate) fn join(shared: &Arc<Shared>, client: Client) -> Member<Tenant> {
     let Plan { keyspace, key, name, .. } = &shared.options;
+    let own = own_key(shared);
     let plan = member::Plan {
         client,
         keyspace: keyspace.clone(),
         key: Some(key.clone()),
         prefix: keyspace.truth(),
-        own: keyspace.key(&Place::Service(name.clone())),
+        own,
         lease_s: REGISTRATION_TTL_S,
         copy: None,
         seed: shared.seed(),
         clock: shared.clock,
     };
     let state = plan.state(name, &Truth::default());
-    let role = Tenant { shared: Arc::clone(shared), kept: Vec::new() };
+    let role = Tenant { shared: Arc::clone(shared), kept: Vec::new(), was_told: false };
     // What stands under the leases of the last start is this one's.
     let former = shared.journal().map(|it| it.leases()).unwrap_or_default();
     let registration = plan.registration(Handed { former, ..Handed::default() });
     let seat = Arc::new(Mutex::new(Seat { state, role }));
     let mut member = Member::start(plan, seat, Truth::default());
-    member.register(registration, Some(()));
+    member.register(registration, Some(Beside(Vec::new())));
     member
+}
+
+fn own_key(shared: &Shared) -> Bytes {
+    let options = &shared.options;
+    options.keyspace.key(&Place::Service(options.name.clone()))
+}
+
+/// Has others find what this service promises, and tells them so. What they have left is looked at
+/// before it takes itself to be alone.
+pub(crate) async fn keep_company(shared: Arc<Shared>, client: Client) {
+    let mut over = Vec::new();
+    loop {
+        let news = shared.company.notified();
+        let _ = tokio::time::timeout(TIDY_EVERY, news).await;
+        let now = shared.now();
+        let (covering, looks) = {
+            let mut desk = shared.desk();
+            over.extend(desk.book_mut().take_over_claims(now.unix_s));
+            (desk.cover(false), desk.looks_for_others())
+        };
+        if looks && matches!(is_nothing_claimed(&shared, &client).await, Ok(true)) {
+            shared.desk().stay_alone();
+        }
+        if let Some(covering) = covering {
+            match write_claims(&shared, &client, covering).await {
+                Ok(elsewhere) => shared.desk().yield_to(&elsewhere),
+                Err(_) => shared.desk().miss_claims(),
+            }
+        }
+        shared.desk().tell_others();
+        over = end_claims(&client, over).await;
+    }
+}
+
+async fn is_nothing_claimed(shared: &Shared, client: &Client) -> Result<bool, Error> {
+    let prefix = shared.options.keyspace.promises();
+    let range = Range { count_only: true, ..Range::prefix(&prefix) };
+    Ok(client.range(&range).await?.count == 0)
+}
+
+/// Removes claims whose promises are over. Returns those that may stand.
+async fn end_claims(client: &Client, mut over: Vec<Claim>) -> Vec<Claim> {
+    let mut left = Vec::new();
+    while !over.is_empty() {
+        let some = over.split_off(over.len().saturating_sub(claims::AT_A_TIME));
+        match client.txn(&ending(&some)).await {
+            Ok(decided) if decided.held || some.len() == 1 => {}
+            // Somebody has changed one of them, which is not ours any more.
+            Ok(_) => {
+                for claim in some {
+                    if client.txn(&ending(std::slice::from_ref(&claim))).await.is_err() {
+                        left.push(claim);
+                    }
+                }
+            }
+            Err(_) => {
+                left.extend(some);
+                break;
+            }
+        }
+    }
+    left.extend(over);
+    left
+}
+
+/// Writes claims, until all stand or one of these clients has a promise elsewhere: those are
+/// returned.
+async fn write_claims(
+    shared: &Shared,
+    client: &Client,
+    mut claiming: Claiming,
+) -> Result<Vec<(u64, Name)>, Error> {
+    let (mut elsewhere, mut lost, mut failed) = (Vec::new(), 0, 0);
+    loop {
+        let lease = shared.lease.load(Ordering::Relaxed);
+        let registered = shared.registered.load(Ordering::Relaxed);
+        let registered = (registered != 0).then(|| (own_key(shared), registered));
+        let txn = claiming.txn(lease, registered).map_err(|why| Error::Config(why.to_string()))?;
+        let Some(txn) = txn else { return Ok(elsewhere) };
+        match client.txn(&txn).await {
+            Ok(decided) => {
+                let now = shared.now();
+                let how = (decided.held, decided.header.revision);
+                elsewhere.extend(claiming.take(how, &decided.found, now.unix_s));
+                lost += u32::from(!decided.held);
+                // Under a lease that has ended meanwhile nothing stands any more.
+                if shared.lease.load(Ordering::Relaxed) == lease {
+                    shared.desk().note_claims(&claiming, now);
+                }
+            }
+            Err(why) => {
+                if why.is_lease_gone() {
+                    lose_lease(shared);
+                }
+                failed += 1;
+                if failed > CLAIM_FAILURES {
+                    return Err(why);
+                }
+            }
+        }
+        if lost > ATTEMPTS {
+            return Err(Error::Config("the claims change all the time".into()));
+        }
+    }
+}
+
+/// Claims what is promised with a place, before its caller hears of it. `None` where another
+/// service has promised one of these clients something elsewhere, which is added.
+pub(crate) async fn claim(
+    shared: &Shared,
+    client: &Client,
+    placed: Box<Placed>,
+    elsewhere: &mut Vec<(u64, Name)>,
+) -> Result<Option<Box<Placed>>, Refusal> {
+    let claiming = shared.desk().claiming(&placed, elsewhere, shared.now());
+    let mut mark = ClaimMark { shared, placed: Some(placed) };
+    match write_claims(shared, client, claiming).await {
+        Ok(found) if found.is_empty() => {}
+        Ok(found) => {
+            elsewhere.retain(|(client, _)| found.iter().all(|(of, _)| of != client));
+            elsewhere.extend(found);
+            return Ok(None);
+        }
+        Err(why) => {
+            tracing::debug!("a promise could not be claimed: {why}");
+            let mut desk = shared.desk();
+            if !desk.rules().serves_away {
+                drop(desk);
+                return Err(Refusal::EtcdAway);
+            }
+            desk.miss_claims();
+        }
+    }
+    Ok(mark.end(true))
+}
+
+/// A place that is on its way to etcd: nobody is told of it, if whoever asks has gone.
+struct ClaimMark<'a> {
+    shared: &'a Shared,
+    placed: Option<Box<Placed>>,
+}
+
+impl ClaimMark<'_> {
+    fn end(&mut self, is_told: bool) -> Option<Box<Placed>> {
+        let placed = self.placed.take()?;
+        self.shared.desk().end_claiming(&placed, is_told);
+        self.shared.leased.notify_waiters();
+        Some(placed)
+    }
+}
+
+impl Drop for ClaimMark<'_> {
+    fn drop(&mut self) {
+        self.end(false);
+    }
 }
 
 /// Keeps the lease of all blocks.
@@ -134,9 +317,7 @@ pub(crate) async fn keep_lease(shared: Arc<Shared>, client: Client) {
 fn lose_lease(shared: &Shared) {
     if shared.lease.swap(0, Ordering::Relaxed) != 0 {
         add(&shared.counters.leases_lost, 1);
-        let mut desk = shared.desk();
-        desk.set_leased(0);
-        desk.book_mut().lose_blocks();
+        shared.desk().lose_lease();
     }
 }
 
@@ -290,6 +471,11 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let lease = shared.lease.load(Ordering::Relaxed);
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
+    // Whoever comes next finds at which servers these clients are expected.
+    let covering = shared.desk().cover(true);
+    if let (Some(covering), true) = (covering, lease != 0) {
+        let _ = write_claims(shared, client, covering).await;
+    }
     let mut is_left = true;
     for blocks in closed.chunks(CLOSED_AT_A_TIME) {
         let closing = closing(keyspace, owner, lease, blocks);
@@ -326,5 +512,7 @@ const PAGE_KEYS: i64 = 500;
 const TIDY_MAX: usize = 64;
 /// etcd decides about 128 keys in one transaction; each block has two.
 const CLOSED_AT_A_TIME: usize = 60;
+/// How often claims are tried again that had no answer.
+const CLAIM_FAILURES: u32 = 1;
 /// How often a decision is tried again when another service was faster.
 const ATTEMPTS: u32 = 8;

@@ -142,7 +142,7 @@ pub fn tell(desk: &Desk, version: &str, member: &MemberStatus, now: Now) -> Stri
         current: member.is_current(),
         away: desk.is_away(now),
         doubt: Some(member.doubt()).filter(|doubt| *doubt != 0),
-        services: known.services().iter().map(Name::as_str).collect(),
+        services: known.services().keys().map(Name::as_str).collect(),
         gateways: known.gateways().map(|(name, it)| gateway(name.as_str(), it)).collect(),
         agents: agents(known),
         groups: groups(known),

@@ -1,7 +1,7 @@
 //! What is known of the fleet, in the order in which it is asked: backends by group, gateways by
 //! host, keys by listener. Built from what the mirror tells, change by change.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use ringgate_core::secret::SharedKey;
@@ -10,7 +10,9 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::routing::RoutingTokens;
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::{Agent, Backend, Ban, Gateway, Listener, ListenerKey, Reach, Stored};
+use ringgate_fleet::values::{
+    Agent, Backend, Ban, Gateway, Listener, ListenerKey, Reach, Service, Stored,
+};
 
 /// The fleet, as far as this service has to know it.
 #[derive(Debug)]
@@ -26,7 +28,8 @@ pub struct Known {
     opened: HashMap<Name, Opening>,
     groups: BTreeMap<Box<str>, Vec<Name>>,
     keys: HashMap<Name, BTreeMap<u32, Opened>>,
-    services: BTreeSet<Name>,
+    /// Token services, and as far as it can be read what each tells of itself.
+    services: BTreeMap<Name, Option<Service>>,
     agents: BTreeMap<Name, Agent>,
     denied: HashMap<u64, u64>,
     /// The epoch to mint with, for each listener, and when that was found.
@@ -76,7 +79,7 @@ impl Known {
             opened: HashMap::new(),
             groups: BTreeMap::new(),
             keys: HashMap::new(),
-            services: BTreeSet::new(),
+            services: BTreeMap::new(),
             agents: BTreeMap::new(),
             denied: HashMap::new(),
             minted: HashMap::new(),
@@ -111,7 +114,7 @@ impl Known {
             }),
             Place::Service(name) => {
                 match value {
-                    Some(_) => self.services.insert(name),
+                    Some(value) => self.services.insert(name, Service::decode(value).ok()),
                     None => self.services.remove(&name),
                 };
                 Ok(())
@@ -348,8 +351,13 @@ impl Known {
     }
 
     /// The token services.
-    pub const fn services(&self) -> &BTreeSet<Name> {
+    pub const fn services(&self) -> &BTreeMap<Name, Option<Service>> {
         &self.services
+    }
+
+    /// The keys of the fleet.
+    pub const fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
     }
 
     /// How many gateways, backends and bans there are, and values that cannot be read.

@@ -3,14 +3,15 @@
 //! `desk` decides and touches nothing: from what is `known` of the fleet and the slots that this
 //! service may promise (`book`, `ledger`), `choose` picks a backend and gateways, and `mint` makes
 //! the token. Time and randomness are arguments. `wanted` reads what callers ask for, `callers`
-//! says who they are and how much they may, `memory` answers a request that comes again, `journal`
-//! tells the next start what this one has promised. Only `http` and `service` touch sockets, and
-//! `fleet` etcd.
+//! says who they are and how much they may, `claims` tells other services what is promised,
+//! `memory` answers a request that comes again, `journal` tells the next start what this one has
+//! promised. Only `http` and `service` touch sockets, and `fleet` etcd.
 #![deny(unsafe_code)]
 
 pub mod book;
 pub mod callers;
 pub mod choose;
+pub mod claims;
 pub mod counters;
 pub mod desk;
 pub mod fleet;

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 
 use ringgate_core::netcode::destination::Join;
 
+use crate::claims::Claim;
+
 /// A slot that is promised.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Promise {
@@ -19,6 +21,8 @@ pub(crate) struct Promise {
     pub(crate) is_renewed: bool,
     /// Somebody has come, perhaps this client: then the slot is that of another one.
     pub(crate) is_doubtful: bool,
+    /// Where other services find it.
+    pub(crate) claim: Option<Claim>,
     /// Tokens of which it is told when they are used, and until when they can be.
     tagged: Vec<(Join, u64)>,
     /// Until when there are others.
@@ -66,6 +70,11 @@ impl Promise {
             }
         }
         came as u32
+    }
+
+    /// What is claimed of it, where its last token was used.
+    pub(crate) fn settled_claim(&mut self) -> Option<Claim> {
+        self.claim.take_if(|_| self.until_s == 0)
     }
 
     /// Whether its last token was used.

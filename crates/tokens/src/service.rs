@@ -73,6 +73,10 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// The lease of all blocks; 0 for none.
     pub(crate) lease: AtomicI64,
+    /// The lease under which this service is registered; 0 where it is not.
+    pub(crate) registered: AtomicI64,
+    /// Other services may have come or gone.
+    pub(crate) company: Notify,
     /// A decision about slots has ended.
     pub(crate) leased: Notify,
     pub(crate) is_stopping: AtomicBool,
@@ -178,8 +182,8 @@ pub struct Running {
 pub fn start(options: Options) -> io::Result<Running> {
     let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
     let owner = owner(&name)?;
-    let seed = of_text(owner.as_str());
-    let mut desk = Desk::new(keyspace.clone(), key.clone(), name.clone(), rules, seed);
+    let names = (name.clone(), owner.clone());
+    let mut desk = Desk::new(keyspace.clone(), key.clone(), names, rules);
     let clock = Clock::start();
     let now = Now { unix_s: clock::unix_seconds(), ms: 0 };
     let journal = options.disk.map(|disk| {
@@ -196,6 +200,8 @@ pub fn start(options: Options) -> io::Result<Running> {
         started_s: clock::unix_seconds(),
         counters: Counters::default(),
         lease: AtomicI64::new(0),
+        registered: AtomicI64::new(0),
+        company: Notify::new(),
         leased: Notify::new(),
         is_stopping: AtomicBool::new(false),
         confirm,
@@ -228,7 +234,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     }
     let for_fleet = Arc::clone(&shared);
     let (drained, is_drained) = watch::channel(false);
-    let body = move || run_fleet(for_fleet, client, confirmed, [stopped, is_drained]);
+    let body = move || run_fleet(for_fleet, client, confirmed, is_drained);
     let fleet = thread::Builder::new().name("tokens-fleet".into()).spawn(body)?;
     Ok(Running { shared, addresses, stop, drained, http, fleet })
 }
@@ -287,7 +293,7 @@ fn run_fleet(
     shared: Arc<Shared>,
     client: Client,
     mut confirmed: mpsc::Receiver<u64>,
-    [mut stopped, mut drained]: [watch::Receiver<bool>; 2],
+    mut drained: watch::Receiver<bool>,
 ) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tracing::error!("the mirror of the fleet cannot begin");
@@ -297,19 +303,23 @@ fn run_fleet(
         let mut member = fleet::join(&shared, client.clone());
         let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
         let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
+        let keeping = tokio::spawn(fleet::keep_company(Arc::clone(&shared), client.clone()));
         let mut ticks = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                _ = stopped.wait_for(|it| *it) => break,
+                // Until every request is answered it may still promise something, and others have
+                // to know of it. What it has promised stays promised for as long as each token
+                // lives.
+                _ = drained.wait_for(|it| *it) => break,
                 Some(number) = confirmed.recv() => member.confirm(number).await,
-                _ = ticks.tick() => member.tell(()),
+                _ = ticks.tick() => {
+                    let beside = shared.desk().beside();
+                    member.tell(fleet::Beside(beside));
+                }
             }
         }
-        // Others take over its backends at once; what it has promised stays promised for as long as
-        // each token lives. Until every request is answered it may still promise something.
+        [keeping, tidying].iter().for_each(tokio::task::JoinHandle::abort);
         member.leave().await;
-        let _ = drained.wait_for(|it| *it).await;
-        tidying.abort();
         let ending = async {
             let is_left = fleet::close(&shared, &client).await;
             if let (true, Some(mut journal)) = (is_left, shared.journal()) {

@@ -2,6 +2,7 @@
 //! counts, and several services that share it.
 
 mod agents;
+mod claims;
 mod desk;
 mod fleet;
 mod joins;

@@ -117,6 +117,7 @@ fn slots_that_token_services_hold_are_seen_by_service_also_where_it_is_gone() {
         version: "0.1.0".into(),
         started: NOW_S,
         written: NOW_S,
+        beside: None,
         doubt: 0,
         held: Vec::new(),
     };

@@ -108,6 +108,7 @@ impl Book {
                     standing,
                     uid: None,
                     has_linked: true,
+                    is_looked: true,
                     joins,
                 },
                 filed,

@@ -53,7 +53,8 @@ impl Registry {
         }
     }
 
-    fn tell_news(&self) {
+    /// It stands otherwise with one of them.
+    pub(crate) fn tell_news(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 

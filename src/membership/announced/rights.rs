@@ -124,6 +124,9 @@ pub(super) struct Rights {
     guests: BTreeMap<u64, Credentials>,
     /// Names that are no process's at the moment, but still a user's.
     kept: BTreeMap<String, Kept>,
+    /// Those that are a user's by other gateways and agents of this host, or were when somebody
+    /// looked last.
+    elsewhere: BTreeMap<String, u32>,
 }
 
 struct Kept {
@@ -134,7 +137,7 @@ struct Kept {
 
 impl Rights {
     pub(super) const fn new(rules: Rules) -> Self {
-        Self { rules, guests: BTreeMap::new(), kept: BTreeMap::new() }
+        Self { rules, guests: BTreeMap::new(), kept: BTreeMap::new(), elsewhere: BTreeMap::new() }
     }
 
     pub(super) const fn rules(&self) -> &Rules {
@@ -210,7 +213,21 @@ impl Rights {
 
     /// Whether a name is kept for somebody else than that user.
     pub(super) fn is_anothers(&self, name: &str, uid: Option<u32>) -> bool {
-        self.kept.get(name).is_some_and(|it| Some(it.uid) != uid)
+        let owners = [self.kept.get(name).map(|it| it.uid), self.elsewhere.get(name).copied()];
+        owners.into_iter().flatten().any(|owner| Some(owner) != uid)
+    }
+
+    /// Whose a name is at this host, or that it is nobody's.
+    pub(super) fn see_owner(&mut self, name: &str, owner: Option<u32>) {
+        match owner {
+            Some(uid) => drop(self.elsewhere.insert(name.to_owned(), uid)),
+            None => drop(self.elsewhere.remove(name)),
+        }
+    }
+
+    /// The names that are users' by what was seen last.
+    pub(super) fn anothers(&self) -> impl Iterator<Item = &String> {
+        self.elsewhere.keys()
     }
 
     /// Names are free again after a while.

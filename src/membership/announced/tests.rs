@@ -51,6 +51,49 @@ fn tell(book: &mut Book, now_ms: u64, counted: &Counted) -> Vec<String> {
     said
 }
 
+fn guest(book: &mut Book, connection: u64, uid: u32) {
+    let who = ringgate_gate::Credentials { uid, gid: uid, pid: 0 };
+    book.arrive(connection, who).expect("there is room");
+}
+
+#[test]
+fn a_name_that_is_anothers_at_this_host_is_told_to_nobody() {
+    let mut book = book(9);
+    book.look_first();
+    for (connection, uid) in [(1, 1), (2, 2)] {
+        guest(&mut book, connection, uid);
+    }
+    enter(&mut book, 1, "a");
+    assert_eq!(book.to_look(false), ["a".to_owned()].into());
+    assert!(tell(&mut book, 0, &none()).is_empty(), "nobody has looked");
+    assert!(book.looked("a", Some(2)));
+    assert!(tell(&mut book, 0, &none()).is_empty() && book.admit_refused());
+    assert_eq!(book.standing(1), Some(Standing::NameTaken));
+    assert_eq!(book.announce(1, arena("a", ready())), Err(Refusal::NameTaken));
+    // Its user has it here, too.
+    enter(&mut book, 2, "a");
+    assert!(!book.looked("a", Some(2)));
+    assert_eq!(tell(&mut book, 0, &none()), ["a Ready 0/8"]);
+    book.see(|_| Some(Held::Written));
+    assert_eq!(book.held(), [("a".to_owned(), 2, true)]);
+    book.leave(2);
+    assert_eq!(tell(&mut book, 0, &none()), ["a goes"]);
+    assert_eq!(book.held(), [("a".to_owned(), 2, false)]);
+    assert!(book.to_look(false).is_empty() && book.to_look(true).len() == 1);
+    assert!(!book.looked("a", None) && !book.admit_refused(), "it is kept here");
+    tell(&mut book, 5_000, &none());
+    assert!(book.admit_refused() && book.held().is_empty());
+    assert_eq!(book.to_look(false), ["a".to_owned()].into(), "it is looked again");
+    assert!(!book.looked("a", None));
+    assert_eq!(tell(&mut book, 5_000, &none()), ["a Ready 0/8"]);
+    // Where another gateway has it in the fleet, it is looked again and again.
+    book.see(|_| Some(Held::Taken { by: 7, again_ms: 0 }));
+    assert!(book.to_look(false).is_empty());
+    assert_eq!(book.to_look(true), ["a".to_owned()].into());
+    assert!(book.looked("a", Some(2)));
+    assert_eq!(tell(&mut book, 5_000, &none()), ["a goes"]);
+}
+
 #[test]
 fn what_a_process_says_stands_until_it_leaves() {
     let mut book = book(9);

@@ -1,4 +1,4 @@
-//! What only one gateway may have: a token, a player.
+//! What only one gateway may have: a token, a player; and what only one server is promised.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,41 @@ impl Stored for PlayerClaim {
     fn check(&self) -> Result<(), Refused> {
         check_name(&self.gateway, "the gateway is no name")?;
         check_name(&self.instance, "the instance is no name")
+    }
+}
+
+/// Where a slot is promised to a client. Its key's lease outlives the promise.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromiseClaim {
+    /// Which start of a token service has promised it.
+    pub service: String,
+    /// At which server.
+    pub backend: String,
+    /// Until when the player may come, in seconds since 1970.
+    pub until: u64,
+    /// Another start has promised the same client something there, too: this stands until the end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
+}
+
+impl Stored for PromiseClaim {
+    fn check(&self) -> Result<(), Refused> {
+        check_name(&self.service, "the service is no name")?;
+        check_name(&self.backend, "the backend is no name")
+    }
+}
+
+/// Whose the name of a game process is at its host. Its key stands while a process of that user has
+/// the name, and through grace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameClaim {
+    /// The user, by its number at that host.
+    pub uid: u32,
+}
+
+impl Stored for NameClaim {
+    fn check(&self) -> Result<(), Refused> {
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::agent::check_gateways;
 use super::{Refused, Stored, check_held, check_name, check_text, is_zero};
 
 /// A token service, under its lease.
@@ -17,6 +18,10 @@ pub struct Service {
     pub started: u64,
     /// Its clock when it wrote this, in seconds since 1970.
     pub written: u64,
+    /// The other services that it knows of: what it promises stands in etcd before it is told.
+    /// `None` where it knows of no such thing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Vec<String>>,
     /// The number of what it holds back until an operator confirms it; 0 for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub doubt: u64,
@@ -30,6 +35,7 @@ impl Stored for Service {
         check_name(&self.instance, "the instance is no name")?;
         check_name(&self.host, "the host is no name")?;
         check_held(&self.held)?;
+        check_gateways(self.beside.as_deref().unwrap_or_default())?;
         check_text(&self.version)
     }
 }

@@ -94,9 +94,13 @@ fn values_are_read_as_they_were_written() {
         version: "0.1.0".into(),
         started: 1,
         written: 2,
+        beside: Some(vec!["t-2".into()]),
         doubt: 3,
         held: vec!["keys".into()],
     });
+    let (service, backend) = ("t.1".to_owned(), "b".to_owned());
+    comes_back(&NameClaim { uid: 1000 });
+    comes_back(&PromiseClaim { service, backend, until: 7, shared: true });
     comes_back(&Block { slots: 8, promised: vec![(1_800_000_000, 3)], closed: true });
     comes_back(&Guard { by: "t-1".into() });
     comes_back(&Ban { until: 7, reason: "aimbot".into(), by: String::new() });

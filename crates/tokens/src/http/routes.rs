@@ -271,6 +271,7 @@ async fn place_for(asking: &Asking<'_>, players: &[WantedToken]) -> Result<Place
         count: players.len() as u32,
         clients: &clients,
         expire_s,
+        elsewhere: &[],
     };
     find(asking, &request).await
 }
@@ -301,8 +302,9 @@ async fn batch(asking: &Asking<'_>, wanted: &WantedBatch) -> Result<String, Refu
 
 async fn one_place(asking: &Asking<'_>, wanted: &WantedPlace) -> Result<String, Refusal> {
     let speaks = Speaks::Unsealed(wanted.protocol);
+    let place = &wanted.place;
     let request =
-        desk::Request { place: &wanted.place, speaks, count: 1, clients: &[], expire_s: None };
+        desk::Request { place, speaks, count: 1, clients: &[], expire_s: None, elsewhere: &[] };
     let placed = find(asking, &request).await?;
     add(&asking.shared.counters.places, 1);
     Ok(mint::place(&placed))
@@ -317,6 +319,7 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
         callers.may_ask_for(caller, &group)?;
         callers.spend(caller, request.count, shared.now().ms)?;
     }
+    let mut elsewhere = Vec::new();
     for _ in 0..ROUNDS {
         if shared.now().ms >= until_ms {
             break;
@@ -324,11 +327,18 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
         // Before looking, so that no news is missed in between.
         let mut news = pin!(shared.leased.notified());
         news.as_mut().enable();
-        let step = shared.desk().place(request, shared.now())?;
+        let request = desk::Request { elsewhere: &elsewhere, ..*request };
+        let step = shared.desk().place(&request, shared.now())?;
         match step {
             Step::Placed(placed) => {
                 shared.keep([&placed.promised]);
                 return Ok(*placed);
+            }
+            Step::Claim(placed) => {
+                if let Some(placed) = fleet::claim(shared, client, placed, &mut elsewhere).await? {
+                    shared.keep([&placed.promised]);
+                    return Ok(*placed);
+                }
             }
             Step::Lease(backend) => {
                 fleet::decide(shared, client, &backend, request.count).await;

@@ -251,8 +251,14 @@ fn no_token_outlives_its_key_or_the_operators_bound() {
     let place = anywhere();
     let mut ask = |expire_s| {
         let speaks = Speaks::Netcode(None);
-        let request =
-            Request { place: &place, speaks, count: 1, clients: &[], expire_s: Some(expire_s) };
+        let request = Request {
+            place: &place,
+            speaks,
+            count: 1,
+            clients: &[],
+            expire_s: Some(expire_s),
+            elsewhere: &[],
+        };
         office.ask_for(&mut store, &request, NOW).map(|it| it.expire_s)
     };
     assert_eq!(ask(20), Ok(20));
@@ -272,6 +278,7 @@ fn a_wrong_protocol_id_is_refused_and_a_missing_one_is_known() {
             count: 1,
             clients: &[],
             expire_s: None,
+            elsewhere: &[],
         };
         office.ask_for(&mut store, &request, NOW).map(|it| it.chosen.protocol_id)
     };
@@ -302,7 +309,14 @@ fn a_plain_listener_s_routing_token_comes_with_the_place() {
         (Some(Unsealed::Unreal), Some(Refusal::NoGateway)),
     ] {
         let speaks = Speaks::Unsealed(protocol);
-        let request = Request { place: &place, speaks, count: 1, clients: &[], expire_s: None };
+        let request = Request {
+            place: &place,
+            speaks,
+            count: 1,
+            clients: &[],
+            expire_s: None,
+            elsewhere: &[],
+        };
         let found = office.ask_for(&mut store, &request, NOW);
         assert_eq!(found.as_ref().err().copied(), why);
         if let Ok(placed) = found {

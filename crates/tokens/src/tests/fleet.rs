@@ -12,12 +12,14 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Backend, Ban, Block, Gateway, Guard, Joined, Labels, Listener, Reach, Service, State, Stored,
+    Backend, Ban, Block, Gateway, Guard, Joined, Labels, Listener, PromiseClaim, Reach, Service,
+    State, Stored,
 };
 
 use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
+use crate::claims::{Claim, Claiming, ending};
 use crate::desk::{Desk, Placed, Request, Rules, Step};
 use crate::journal::Journal;
 use crate::ledger::{Grounds, closing, reading};
@@ -128,8 +130,17 @@ impl Store {
         self.keys.retain(|key, (value, _)| match keyspace().place(key) {
             Some(Place::Block(_, by)) => by != *owner,
             Some(Place::Guard(_)) => Guard::decode(value).is_ok_and(|it| it.by != owner.as_str()),
+            Some(Place::Promise(..)) => {
+                PromiseClaim::decode(value).is_ok_and(|it| it.service != owner.as_str())
+            }
             _ => true,
         });
+    }
+
+    /// How many claims of promises there are.
+    pub(super) fn promises(&self) -> usize {
+        let places = self.keys.keys().filter_map(|key| keyspace().place(key));
+        places.filter(|it| matches!(it, Place::Promise(..))).count()
     }
 
     /// How many services have a block at a backend.
@@ -176,13 +187,13 @@ impl Store {
         let holds = txn.when.iter().all(|compare| match compare {
             Compare::Absent(key) => at(key).is_none(),
             Compare::Unchanged(key, revision) => at(key) == Some(*revision),
-            Compare::Lease(..) => false,
+            Compare::Lease(key, lease) => self.keys.contains_key(key) && *lease == REGISTERED,
         });
         let mut found = Vec::new();
         if holds && txn.then.iter().any(|op| !matches!(op, Op::Range(_))) {
             self.revision += 1;
         }
-        for op in txn.then.iter().filter(|_| holds) {
+        for op in if holds { &txn.then } else { &txn.or_else } {
             match op {
                 Op::Range(range) if range.end.is_empty() => found.extend(self.one(&range.key)),
                 Op::Range(range) => {
@@ -208,6 +219,9 @@ fn key_value(key: &Bytes, (value, mod_revision): &(Bytes, i64)) -> KeyValue {
     KeyValue { key, value, mod_revision: *mod_revision, ..KeyValue::default() }
 }
 
+/// The lease under which services are registered.
+const REGISTERED: i64 = 5;
+
 /// What becomes of a transaction that writes.
 #[derive(Clone, Copy)]
 pub(super) enum Fate {
@@ -225,6 +239,9 @@ pub(super) struct Office {
     pub(super) owner: Name,
     pub(super) disk: SharedDisk,
     journal: Journal,
+    /// What it tells of itself.
+    pub(super) told: Service,
+    over: Vec<Claim>,
 }
 
 pub(super) const RULES: Rules =
@@ -257,27 +274,113 @@ impl Office {
         (rules, now): (Rules, Now),
         store: &mut Store,
     ) -> Self {
+        let owner = name(&format!("{service}.{number}"));
         let told = Service {
-            instance: "i".into(),
+            instance: owner.to_string(),
             host: "h".into(),
             version: "0".into(),
             started: 1,
             written: 1,
+            beside: Some(Vec::new()),
             doubt: 0,
             held: Vec::new(),
         };
         store.put(&Place::Service(name(service)), &told);
-        let owner = name(&format!("{service}.{number}"));
-        // As a service does: no two starts give tokens the same tags.
-        let seed = crate::random::of_text(owner.as_str());
-        let mut desk = Desk::new(keyspace(), fleet_key(), name(service), rules, seed);
+        let names = (name(service), owner.clone());
+        let mut desk = Desk::new(keyspace(), fleet_key(), names, rules);
         desk.set_mirror(true, true);
         desk.set_leased(u64::MAX);
         let (journal, before) = Journal::begin(Box::new(disk.clone()), &keyspace(), &owner, now);
         desk.book_mut().go_on(before, now);
-        let mut office = Self { fate: Fate::Answered, desk, owner, disk, journal };
+        let (fate, over) = (Fate::Answered, Vec::new());
+        let mut office = Self { fate, desk, owner, disk, journal, told, over };
         office.mirror(store);
+        office.keep_company(store, now);
         office
+    }
+
+    /// What is done as soon as it hears of other services, and once in a second.
+    pub(super) fn keep_company(&mut self, store: &mut Store, now: Now) {
+        self.over.extend(self.desk.book_mut().take_over_claims(now.unix_s));
+        if self.desk.looks_for_others() && store.promises() == 0 {
+            self.desk.stay_alone();
+        }
+        if let Some(covering) = self.desk.cover(false) {
+            match self.write_claims(store, covering, now) {
+                Some(elsewhere) => self.desk.yield_to(&elsewhere),
+                None => self.desk.miss_claims(),
+            }
+        }
+        for claim in self.over.drain(..) {
+            let ending = ending(std::slice::from_ref(&claim));
+            match self.fate {
+                Fate::Late => store.late.push(ending),
+                Fate::Lost | Fate::Answered => drop(store.txn(&ending)),
+            }
+        }
+        self.desk.tell_others();
+        let beside = Some(self.desk.beside());
+        if self.told.beside != beside {
+            self.told.beside = beside;
+            store.put(&Place::Service(self.desk.service().clone()), &self.told);
+        }
+    }
+
+    /// Clients that have a promise elsewhere; `None` where etcd gives no answer.
+    fn write_claims(
+        &mut self,
+        store: &mut Store,
+        mut claiming: Claiming,
+        now: Now,
+    ) -> Option<Vec<(u64, Name)>> {
+        let own = keyspace().key(&Place::Service(self.desk.service().clone()));
+        let mut elsewhere = Vec::new();
+        for _ in 0..100 {
+            let txn = claiming.txn(1, Some((own.clone(), REGISTERED))).expect("sound values");
+            let Some(txn) = txn else { return Some(elsewhere) };
+            match self.fate {
+                Fate::Late => {
+                    store.late.push(txn);
+                    return None;
+                }
+                Fate::Lost => {
+                    store.txn(&txn);
+                    return None;
+                }
+                Fate::Answered => {}
+            }
+            let (found, held) = store.txn(&txn);
+            let how = (held.is_some(), held.unwrap_or_default());
+            elsewhere.extend(claiming.take(how, &found, now.unix_s));
+            self.desk.note_claims(&claiming, now);
+        }
+        None
+    }
+
+    /// Claims a place as a service does. `None` where it is to be looked again.
+    fn claim(
+        &mut self,
+        store: &mut Store,
+        placed: Box<Placed>,
+        elsewhere: &mut Vec<(u64, Name)>,
+        now: Now,
+    ) -> Result<Option<Placed>, Refusal> {
+        let claiming = self.desk.claiming(&placed, elsewhere, now);
+        let found = self.write_claims(store, claiming, now);
+        let is_told = match &found {
+            Some(found) => found.is_empty(),
+            None => self.desk.rules().serves_away,
+        };
+        self.desk.end_claiming(&placed, is_told);
+        match found {
+            None if is_told => self.desk.miss_claims(),
+            None => return Err(Refusal::EtcdAway),
+            Some(found) => {
+                elsewhere.retain(|(client, _)| found.iter().all(|(of, _)| of != client));
+                elsewhere.extend(found);
+            }
+        }
+        Ok(is_told.then_some(*placed))
     }
 
     /// The same as news of this moment: what backends tell settles promises.
@@ -286,6 +389,17 @@ impl Office {
             let (key, value) = (key.clone(), Some(value.clone()));
             self.desk.hear(&Change { key, value, revision: None }, now);
         }
+        self.desk.meet(now);
+    }
+
+    /// Hears of other services, and of nothing else.
+    pub(super) fn mirror_services(&mut self, store: &Store, now: Now) {
+        for service in ["t", "other", "t1", "t2", "t3"] {
+            let key = keyspace().key(&Place::Service(name(service)));
+            let value = store.keys.get(&key).map(|it| it.0.clone());
+            self.desk.hear(&Change { key, value, revision: None }, now);
+        }
+        self.desk.meet(now);
     }
 
     /// Learns everything that there is, and what is gone.
@@ -298,6 +412,7 @@ impl Office {
         for (key, (value, _)) in &store.keys {
             self.desk.learn(key, Some(value));
         }
+        self.mirror_services(store, NOW);
     }
 
     pub(super) fn ask(
@@ -308,7 +423,8 @@ impl Office {
         now: Now,
     ) -> Result<Placed, Refusal> {
         let speaks = Speaks::Netcode(None);
-        let request = Request { place, speaks, count, clients: &[], expire_s: None };
+        let elsewhere = &[];
+        let request = Request { place, speaks, count, clients: &[], expire_s: None, elsewhere };
         self.ask_for(store, &request, now)
     }
 
@@ -318,11 +434,19 @@ impl Office {
         request: &Request<'_>,
         now: Now,
     ) -> Result<Placed, Refusal> {
+        let mut elsewhere = Vec::new();
         for _ in 0..100 {
+            let request = &Request { elsewhere: &elsewhere, ..*request };
             match self.desk.place(request, now)? {
                 Step::Placed(placed) => {
                     self.journal.add(&placed.promised, now);
                     return Ok(*placed);
+                }
+                Step::Claim(placed) => {
+                    if let Some(placed) = self.claim(store, placed, &mut elsewhere, now)? {
+                        self.journal.add(&placed.promised, now);
+                        return Ok(placed);
+                    }
                 }
                 Step::Lease(backend) => self.lease(store, &backend, request.count, now),
                 Step::Wait => panic!("one request at a time never waits"),
@@ -373,6 +497,9 @@ impl Office {
 
     /// The service is told to end, and does.
     pub(super) fn end(mut self, store: &mut Store, now: Now) {
+        if let Some(covering) = self.desk.cover(true) {
+            let _ = self.write_claims(store, covering, now);
+        }
         store.remove(&Place::Service(self.desk.service().clone()));
         let closed = self.desk.book_mut().close(now);
         let closing = closing(&keyspace(), &self.owner, 1, &closed).expect("sound values");

@@ -10,6 +10,7 @@ use ringgate_fleet::values::{Backend, Gateway, Reach};
 use ringgate_trunk::protocol::rolls::Rolls;
 
 use super::fleet::{NOW, Office, Store, anywhere, backend, gateway, host, name, with_key};
+use super::slots::meet;
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::desk::{Placed, Request};
@@ -88,7 +89,7 @@ fn ask_at(
     now: Now,
 ) -> Result<Placed, Refusal> {
     let (speaks, clients) = (Speaks::Netcode(None), &[client][..]);
-    let request = Request { place, speaks, count: 1, clients, expire_s: Some(240) };
+    let request = Request { place, speaks, count: 1, clients, expire_s: Some(240), elsewhere: &[] };
     office.ask_for(store, &request, now)
 }
 
@@ -98,6 +99,7 @@ fn players_who_come_and_go_are_not_refused_while_most_slots_are_free() {
         let mut fleet = Fleet::new(4, 120);
         let open = |service: &&str| Office::open(service, &mut fleet.store);
         let mut offices: Vec<_> = services.iter().map(open).collect();
+        meet(&mut offices, &mut fleet.store, NOW);
         let mut there: Vec<Option<Name>> = vec![None; 44];
         // Each place has a player for two seconds, and a second later the next.
         for second in 0..300_u64 {

@@ -32,9 +32,7 @@ fn a_burst_fills_every_server_and_overfills_none() {
     host(&mut store, "one", 0..20, 50);
     let mut offices: Vec<_> =
         ["t1", "t2", "t3"].map(|service| Office::open(service, &mut store)).into();
-    for office in &mut offices {
-        office.mirror(&store);
-    }
+    meet(&mut offices, &mut store, NOW);
     let mut players: HashMap<Name, u32> = HashMap::new();
     let mut refused = 0;
     for at in 0..1100 {
@@ -93,9 +91,9 @@ fn what_is_not_used_is_given_back() {
     let mut store = Store::default();
     with_key(&mut store);
     host(&mut store, "one", 0..1, 10);
-    let mut one = Office::open("t1", &mut store);
-    let mut two = Office::open("t2", &mut store);
-    one.mirror(&store);
+    let mut offices = ["t1", "t2"].map(|service| Office::open(service, &mut store));
+    meet(&mut offices, &mut store, NOW);
+    let [mut one, mut two] = offices;
     assert!(one.ask(&mut store, &anywhere(), 1, NOW).is_ok());
     let full = |office: &mut Office, store: &mut Store, now| {
         let mut count = 0;
@@ -116,6 +114,16 @@ fn what_is_not_used_is_given_back() {
     assert_eq!(one.desk.book().sums(), [10, 10, 0]);
 }
 
+/// All of these services hear of each other, and of that.
+pub(super) fn meet(offices: &mut [Office], store: &mut Store, now: Now) {
+    for _ in 0..2 {
+        for office in &mut *offices {
+            office.mirror(store);
+            office.keep_company(store, now);
+        }
+    }
+}
+
 /// So many players as get a token, one after the other.
 pub(super) fn fill(office: &mut Office, store: &mut Store, now: Now) -> usize {
     std::iter::from_fn(|| office.ask(store, &anywhere(), 1, now).ok()).count()
@@ -130,7 +138,8 @@ fn after_the_end(promised: &[(u32, u64)], backends: u32, slots: u32) -> Store {
     let (place, speaks) = (anywhere(), Speaks::Netcode(None));
     for &(count, expire_s) in promised {
         let expire_s = Some(expire_s);
-        let request = Request { place: &place, speaks, count: 1, clients: &[], expire_s };
+        let request =
+            Request { place: &place, speaks, count: 1, clients: &[], expire_s, elsewhere: &[] };
         for _ in 0..count {
             assert!(office.ask_for(&mut store, &request, NOW).is_ok());
         }
@@ -189,7 +198,7 @@ fn a_client_has_one_promise_in_a_group_and_is_sent_to_the_same_server_again() {
     let mut office = Office::open("t", &mut store);
     let mut ask = |store: &mut Store, place: &Where, clients: &[u64], now| {
         let (speaks, count) = (Speaks::Netcode(None), clients.len() as u32);
-        let request = Request { place, speaks, count, clients, expire_s: Some(30) };
+        let request = Request { place, speaks, count, clients, expire_s: Some(30), elsewhere: &[] };
         let placed = office.ask_for(store, &request, now).map(|it| it.chosen.backend);
         (placed, office.desk.book().sums()[1])
     };
@@ -219,6 +228,7 @@ fn a_client_has_one_promise_in_a_group_and_is_sent_to_the_same_server_again() {
         count: 1,
         clients: &[7],
         expire_s: None,
+        elsewhere: &[],
     };
     let placed = office.ask_for(&mut store, &request, later(31)).unwrap();
     assert_ne!(placed.chosen.backend, backend);
@@ -243,7 +253,7 @@ fn a_client_with_a_promise_gets_no_slot_elsewhere_in_its_group() {
     let in_main = Where { group, ..anywhere() };
     let ask = |office: &mut Office, store: &mut Store, place: &Where, clients: &[u64]| {
         let (speaks, count) = (Speaks::Netcode(None), clients.len() as u32);
-        let request = Request { place, speaks, count, clients, expire_s: None };
+        let request = Request { place, speaks, count, clients, expire_s: None, elsewhere: &[] };
         let placed = office.ask_for(store, &request, NOW).map(|it| it.chosen.backend);
         (placed, office.desk.book().sums()[1])
     };
@@ -312,8 +322,14 @@ fn no_token_outlives_the_lease_of_its_slots() {
     let mut office = Office::with_rules("t", 1, rules, &mut store);
     let mut ask = |office: &mut Office, expire_s| {
         let (place, speaks) = (anywhere(), Speaks::Netcode(None));
-        let request =
-            Request { place: &place, speaks, count: 1, clients: &[], expire_s: Some(expire_s) };
+        let request = Request {
+            place: &place,
+            speaks,
+            count: 1,
+            clients: &[],
+            expire_s: Some(expire_s),
+            elsewhere: &[],
+        };
         office.ask_for(&mut store, &request, NOW).err()
     };
     assert_eq!(ask(&mut office, 30), None);
@@ -362,11 +378,14 @@ pub(crate) fn play(input: &[u8]) {
             let outstanding = world.outstanding(backend);
             assert!(outstanding <= world.slots, "{outstanding} for {} slots", world.slots);
         }
+        world.nobody_has_two_promises();
     }
 }
 
 impl<'a> World<'a> {
     fn new(mut choices: Choices<'a>) -> Self {
+        let open =
+            |service: &&str, store: &mut Store| Office::with_rules(service, 1, WORLD_RULES, store);
         let (services, slots) = (1 + choices.below(3), 1 + choices.below(11) as u32);
         let backends = 1 + choices.below(4) as u32;
         let mut store = Store::default();
@@ -376,7 +395,7 @@ impl<'a> World<'a> {
         gateway.listeners[0].tags = true;
         store.put(&Place::Gateway(name("g-one")), &gateway);
         let offices =
-            SERVICES[..services].iter().map(|service| Office::open(service, &mut store)).collect();
+            SERVICES[..services].iter().map(|service| open(service, &mut store)).collect();
         Self {
             store,
             offices,
@@ -388,6 +407,18 @@ impl<'a> World<'a> {
             joins: (0..backends).map(|at| (at, Some(Joins::default()))).collect(),
             dead: Vec::new(),
             starts: 1,
+        }
+    }
+
+    /// A client is promised something at one server, whichever services have promised it.
+    fn nobody_has_two_promises(&self) {
+        for client in 0..CLIENTS as u64 {
+            let now_s = self.now.unix_s;
+            let promised = |it: &Office| {
+                it.desk.book().promised(client, now_s, |_| true).map(|it| it.0.clone())
+            };
+            let at: BTreeSet<_> = self.offices.iter().filter_map(promised).collect();
+            assert!(at.len() <= 1, "{client} has promises at {at:?}");
         }
     }
 
@@ -407,10 +438,16 @@ impl<'a> World<'a> {
                 for office in &mut self.offices {
                     office.tidy(&mut self.store, self.now);
                 }
+                // Whoever hears nothing for long is not there any more.
+                for office in &mut self.offices {
+                    office.mirror_services(&self.store, self.now);
+                    office.keep_company(&mut self.store, self.now);
+                }
             }
             _ => {
                 let at = self.choices.below(self.offices.len());
                 self.offices[at].mirror_at(&self.store, self.now);
+                self.offices[at].keep_company(&mut self.store, self.now);
             }
         }
     }
@@ -449,7 +486,7 @@ impl<'a> World<'a> {
         }
         let disk = if is_known { disk } else { SharedDisk::new() };
         let of = (service.as_str(), self.starts);
-        let mut next = Office::on(disk, of, (RULES, self.now), &mut self.store);
+        let mut next = Office::on(disk, of, (WORLD_RULES, self.now), &mut self.store);
         if self.choices.below(2) == 0 {
             next.take_over(&mut self.store, self.now);
             let has_all = next.desk.book().before().contains(&owner);
@@ -522,7 +559,8 @@ impl<'a> World<'a> {
     fn ask_for(&mut self, at: usize, client: u64, place: &Where) -> Option<Name> {
         let (speaks, count) = (Speaks::Netcode(None), 1);
         let expire_s = Some(10 + self.choices.below(20) as u64);
-        let request = Request { place, speaks, count, clients: &[client], expire_s };
+        let request =
+            Request { place, speaks, count, clients: &[client], expire_s, elsewhere: &[] };
         let office = &mut self.offices[at];
         let placed = office.ask_for(&mut self.store, &request, self.now).ok()?;
         let backend = placed.chosen.backend.as_str()[1..].parse().expect("our names");
@@ -617,6 +655,9 @@ proptest! {
 
 /// More than there are slots, and few enough to ask twice.
 const CLIENTS: usize = 80;
+
+/// Where etcd gives no answer, nobody can know what others have promised.
+const WORLD_RULES: Rules = Rules { serves_away: false, ..RULES };
 
 const SERVICES: [&str; 3] = ["t1", "t2", "t3"];
 

@@ -75,6 +75,54 @@ async fn two_services_fill_a_fleet_in_one_burst_and_overfill_no_server() {
 }
 
 #[tokio::test]
+async fn a_client_has_one_promise_at_all_services_that_reach_etcd() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(1, 3, 1000).await;
+    let claims = || {
+        let found =
+            fleet.etcd.ctl(&["get", "--prefix", "/ringgate/test/claim/promise/", "-w=json"]);
+        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+        found["count"].as_u64().unwrap_or(0)
+    };
+    let ask_at = async |office: &Office, client: u32, backend: &str| {
+        let backend = if backend.is_empty() {
+            String::new()
+        } else {
+            format!(", \"backend\": \"{backend}\"")
+        };
+        let body = format!("{{\"client_id\": {client}{backend}}}");
+        let answer = post(office.address(), "/v1/tokens", &body).await;
+        match answer.status {
+            200 => answer.json()["backend"].as_str().expect("a name").to_owned(),
+            _ => answer.error(),
+        }
+    };
+    let one = fleet.service("one").await;
+    assert_eq!(ask_at(&one, 1, "b0-1").await, "b0-1");
+    assert_eq!(claims(), 0, "it is alone");
+    // The next one is ready when the first has told it what it has promised.
+    let two = fleet.service("two").await;
+    assert_eq!(ask_at(&two, 1, "b0-2").await, "promised_elsewhere");
+    assert_eq!(ask_at(&two, 1, "").await, "b0-1");
+    // Both at the same moment.
+    for client in 2..20 {
+        let both = tokio::join!(ask_at(&one, client, "b0-0"), ask_at(&two, client, "b0-1"));
+        let refused = "promised_elsewhere".to_owned();
+        let is_one = both.0 == refused || both.1 == refused;
+        assert!(is_one && both.0 != both.1, "{client}: {both:?}");
+    }
+    assert_eq!(claims(), 19);
+    one.stop().await;
+    assert_eq!(ask_at(&two, 1, "b0-2").await, "promised_elsewhere");
+    two.stop().await;
+    let one = fleet.service("one").await;
+    assert_eq!(ask_at(&one, 1, "b0-2").await, "promised_elsewhere");
+    assert_eq!(ask_at(&one, 1, "").await, "b0-1");
+}
+
+#[tokio::test]
 async fn a_rotation_changes_the_epoch_when_every_gateway_has_confirmed_it() {
     if !is_installed() {
         return;

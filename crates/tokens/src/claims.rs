@@ -1,0 +1,161 @@
+//! What other services know of promises. A client has one promise in a group, whichever service it
+//! asks: where there are several, a promise is *claimed* in etcd, at a key of its client, before
+//! anybody hears of it. Whoever finds another server there sends the client to that one.
+//!
+//! ```text
+//! claim     the client's key, if nobody has changed it since it was read, and if we are registered
+//! end       removes the key once the promise is over, if nobody has changed it since
+//! ```
+//!
+//! A service that is alone claims nothing. What it has promised it claims when another one comes;
+//! that one waits until it has read so (`Service::beside`). When the others have gone, what they
+//! have claimed still stands, and is looked at until the last of it is over.
+
+use bytes::Bytes;
+use ringgate_fleet::etcd::kv::{KeyValue, Range};
+use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::{PromiseClaim, Refused, Stored};
+
+/// A claim of ours that stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub(crate) key: Bytes,
+    /// The revision at which we have written it.
+    pub(crate) revision: i64,
+    /// Until when it stands for others as well; 0 where it is ours alone.
+    pub(crate) shared_until_s: u64,
+}
+
+/// A promise that is to be claimed.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub(crate) client: u64,
+    pub(crate) backend: Name,
+    pub(crate) until_s: u64,
+    /// Where it stands.
+    pub(crate) key: Bytes,
+    /// As far as is known, what is there.
+    pub(crate) claim: Option<Claim>,
+    /// A server of which another claim is worth nothing: nobody can play there any more.
+    pub(crate) passed_over: Option<Name>,
+}
+
+/// Promises of one service on their way to etcd.
+#[derive(Debug)]
+pub struct Claiming {
+    owner: Name,
+    /// Nobody else is there: what others have left is looked at, and nothing is written.
+    looks_only: bool,
+    wanted: Vec<Wanted>,
+    standing: Vec<Wanted>,
+}
+
+impl Claiming {
+    /// Of these.
+    pub fn new(owner: Name, looks_only: bool, wanted: Vec<Wanted>) -> Self {
+        Self { owner, looks_only, wanted, standing: Vec::new() }
+    }
+
+    /// The next transaction, under this lease; `None` where nothing is left to do. Only who is
+    /// `registered`, at this key under this lease, is known to others.
+    pub fn txn(
+        &self,
+        lease: i64,
+        registered: Option<(Bytes, i64)>,
+    ) -> Result<Option<Txn>, Refused> {
+        let next = &self.wanted[..self.wanted.len().min(AT_A_TIME)];
+        if next.is_empty() {
+            return Ok(None);
+        }
+        let read = next.iter().map(|it| Op::Range(Range::one(it.key.clone()))).collect();
+        if self.looks_only {
+            return Ok(Some(Txn { then: read, ..Txn::default() }));
+        }
+        let mut txn = Txn { or_else: read, ..Txn::default() };
+        txn.when.extend(registered.map(|(key, lease)| Compare::Lease(key, lease)));
+        for it in next {
+            let key = it.key.clone();
+            txn.when.push(match &it.claim {
+                Some(claim) => Compare::Unchanged(key.clone(), claim.revision),
+                None => Compare::Absent(key.clone()),
+            });
+            let value = PromiseClaim {
+                service: self.owner.to_string(),
+                backend: it.backend.to_string(),
+                until: it.until_s,
+                shared: it.claim.as_ref().is_some_and(|claim| claim.shared_until_s > 0),
+            };
+            txn.then.push(Op::Put(Put { key, value: value.encode()?, lease }));
+        }
+        Ok(Some(txn))
+    }
+
+    /// How the last one went, at this revision. Returns the clients that have a promise elsewhere,
+    /// and where; these are wanted no more.
+    pub fn take(
+        &mut self,
+        (held, revision): (bool, i64),
+        found: &[KeyValue],
+        now_s: u64,
+    ) -> Vec<(u64, Name)> {
+        let mut elsewhere = Vec::new();
+        let behind = self.wanted.split_off(self.wanted.len().min(AT_A_TIME));
+        for mut it in std::mem::replace(&mut self.wanted, behind) {
+            if held && !self.looks_only {
+                let shared_until_s = it.claim.as_ref().map_or(0, |claim| claim.shared_until_s);
+                let shared_until_s = if shared_until_s > 0 { it.until_s } else { 0 };
+                it.claim = Some(Claim { key: it.key.clone(), revision, shared_until_s });
+                self.standing.push(it);
+                continue;
+            }
+            match it.see(&self.owner, found, now_s) {
+                Some(backend) => elsewhere.push((it.client, backend)),
+                None if self.looks_only => {}
+                None => self.wanted.push(it),
+            }
+        }
+        elsewhere
+    }
+
+    /// Those that stand now.
+    pub(crate) fn standing(&self) -> &[Wanted] {
+        &self.standing
+    }
+}
+
+impl Wanted {
+    /// What stands at its key. Returns where the client has a promise, if that is elsewhere.
+    fn see(&mut self, owner: &Name, found: &[KeyValue], now_s: u64) -> Option<Name> {
+        let Some(kv) = found.iter().find(|kv| kv.key == self.key) else {
+            self.claim = None;
+            return None;
+        };
+        let (key, revision) = (self.key.clone(), kv.mod_revision);
+        self.claim = Some(Claim { key, revision, shared_until_s: 0 });
+        // What nobody can read claims nothing.
+        let told = PromiseClaim::decode(&kv.value).ok().filter(|it| it.until > now_s)?;
+        let is_of_others = told.service != owner.as_str() || told.shared;
+        if told.backend == self.backend.as_str() {
+            self.until_s = self.until_s.max(told.until);
+            let shared_until_s = if is_of_others { self.until_s } else { 0 };
+            self.claim.iter_mut().for_each(|it| it.shared_until_s = shared_until_s);
+            return None;
+        }
+        Name::new(&told.backend).filter(|it| is_of_others && self.passed_over.as_ref() != Some(it))
+    }
+}
+
+/// The transaction that removes claims whose promises are over, if nobody has changed any of them.
+pub(crate) fn ending(claims: &[Claim]) -> Txn {
+    let unchanged = |it: &Claim| Compare::Unchanged(it.key.clone(), it.revision);
+    let gone = |it: &Claim| Op::Delete(Delete { key: it.key.clone(), end: Bytes::new() });
+    Txn {
+        when: claims.iter().map(unchanged).collect(),
+        then: claims.iter().map(gone).collect(),
+        or_else: Vec::new(),
+    }
+}
+
+/// etcd decides about 128 keys in one transaction.
+pub(crate) const AT_A_TIME: usize = 100;

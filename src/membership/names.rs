@@ -1,0 +1,178 @@
+//! Whose the names of game processes are, for all gateways and agents of a host: each name that a
+//! process has been linked by stands at `PREFIX/claim/name/HOST/NAME` with its user, as long as the
+//! process is there and through grace. Whoever takes announcements at that host looks there first.
+//!
+//! What is a user's stands under a lease that outlives its holder by grace. When the process has
+//! gone, it goes on under one that ends with grace, unless another gateway or agent of that host
+//! has written it since.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
+use ringgate_fleet::etcd::{Client, Error};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::member::Plan;
+use ringgate_fleet::values::{NameClaim, Stored};
+
+use super::announced::Registry;
+
+/// What keeps them.
+pub(crate) struct Names {
+    client: Client,
+    keyspace: Keyspace,
+    host: Name,
+    registry: Registry,
+    lease_s: i64,
+}
+
+/// What was written, and how.
+#[derive(Default)]
+struct Written {
+    /// The lease of the names that processes have; 0 for none.
+    lease: i64,
+    grace_s: i64,
+    renewed: Option<Instant>,
+    /// By name: whose it is, and under which lease that was written; 0 for one that ends by itself.
+    names: BTreeMap<String, (u32, i64)>,
+}
+
+impl Names {
+    /// Those of the game processes of one gateway or agent.
+    pub(crate) fn of(plan: &Plan, registry: &Registry) -> Self {
+        let Plan { client, keyspace, lease_s, .. } = plan.clone();
+        let host = registry.book().host().clone();
+        Self { client, keyspace, host, registry: registry.clone(), lease_s }
+    }
+
+    /// Goes on until it is dropped. From now on nobody is told of a name before it was looked at.
+    pub(crate) fn keep(self) -> impl Future<Output = ()> {
+        self.registry.book().look_first();
+        self.run()
+    }
+
+    async fn run(self) {
+        let (mut written, mut looked) = (Written::default(), Instant::now());
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let all = looked.elapsed() >= LOOK_AGAIN;
+            if all {
+                looked = Instant::now();
+            }
+            let done = self.look(all).await;
+            if done.is_err() || self.tell(&mut written).await.is_err() {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
+        }
+    }
+
+    fn key(&self, name: &str) -> Option<Bytes> {
+        Some(self.keyspace.key(&Place::Owned(self.host.clone(), Name::new(name)?)))
+    }
+
+    /// Looks whose the names are that were announced.
+    async fn look(&self, all: bool) -> Result<(), Error> {
+        let names = self.registry.book().to_look(all);
+        let names: Vec<_> = names.into_iter().filter_map(|it| Some((self.key(&it)?, it))).collect();
+        for some in names.chunks(AT_A_TIME) {
+            let then = some.iter().map(|(key, _)| Op::Range(Range::one(key.clone()))).collect();
+            let found = self.client.txn(&Txn { then, ..Txn::default() }).await?.found;
+            for (key, name) in some {
+                let found = found.iter().find(|kv| kv.key == *key);
+                let owner = found.and_then(|kv| NameClaim::decode(&kv.value).ok());
+                if self.registry.book().looked(name, owner.map(|it| it.uid)) {
+                    self.registry.tell_news();
+                    tracing::warn!(
+                        event = "fleet_announcement_refused",
+                        backend = name,
+                        reason = "name_taken",
+                        "game process {name} is not registered: its name is another user's at this host"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes whose the names are that processes here have, or have had.
+    async fn tell(&self, written: &mut Written) -> Result<(), Error> {
+        let (held, grace_ms) = {
+            let book = self.registry.book();
+            (book.held(), book.grace_ms())
+        };
+        let grace_s = i64::try_from(grace_ms.div_ceil(1000)).unwrap_or(i64::MAX).max(1);
+        if held.is_empty() && written.names.is_empty() {
+            return Ok(());
+        }
+        self.keep_lease(written, grace_s).await?;
+        let Written { lease, names, .. } = written;
+        let mut ending = 0;
+        for (name, uid, is_there) in &held {
+            let Some(key) = self.key(name) else { continue };
+            let before = names.get(name).copied();
+            let value =
+                NameClaim { uid: *uid }.encode().map_err(|why| Error::Config(why.to_string()))?;
+            if *is_there {
+                if before != Some((*uid, *lease)) {
+                    let put = Put { key, value, lease: *lease };
+                    self.client.put(&put).await?;
+                    names.insert(name.clone(), (*uid, *lease));
+                }
+            } else if before.is_none_or(|(_, lease)| lease != 0) {
+                if ending == 0 {
+                    ending = self.client.grant(grace_s).await?.id;
+                }
+                let put = Put { key: key.clone(), value, lease: ending };
+                // Another process of that user may be at another gateway or agent by now.
+                let when = match before {
+                    Some((_, lease)) => Compare::Lease(key, lease),
+                    None => Compare::Absent(key),
+                };
+                let then = vec![Op::Put(put)];
+                self.client.txn(&Txn { when: vec![when], then, ..Txn::default() }).await?;
+                names.insert(name.clone(), (*uid, 0));
+            }
+        }
+        let is_over = |name: &String| held.iter().all(|(it, ..)| it != name);
+        for name in names.keys().filter(|it| is_over(it)).cloned().collect::<Vec<_>>() {
+            if let (Some(key), Some((_, by @ 1..))) = (self.key(&name), names.get(&name)) {
+                let when = vec![Compare::Lease(key.clone(), *by)];
+                let then = vec![Op::Delete(Delete { key, end: Bytes::new() })];
+                self.client.txn(&Txn { when, then, ..Txn::default() }).await?;
+            }
+            names.remove(&name);
+        }
+        Ok(())
+    }
+
+    async fn keep_lease(&self, written: &mut Written, grace_s: i64) -> Result<(), Error> {
+        let every = Duration::from_secs(self.lease_s.max(3).unsigned_abs()) / 3;
+        let is_as_long = written.grace_s == grace_s;
+        if is_as_long && written.renewed.is_some_and(|at| at.elapsed() < every) {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let is_kept = written.lease != 0
+            && is_as_long
+            && match self.client.keep_alive(written.lease).await {
+                Ok(lease) => lease.ttl_s > 0,
+                Err(why) if why.is_lease_gone() => false,
+                Err(why) => return Err(why),
+            };
+        if !is_kept {
+            let lease = self.client.grant(self.lease_s.saturating_add(grace_s)).await?;
+            (written.lease, written.grace_s) = (lease.id, grace_s);
+        }
+        written.renewed = Some(now);
+        Ok(())
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Names that are another user's may be free by now.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// etcd decides about 128 keys in one transaction.
+const AT_A_TIME: usize = 100;
