@@ -136,6 +136,7 @@ fn gateway(at: u32) -> Gateway {
         heard: None,
         denied: None,
         shut: Vec::new(),
+        answers: false,
     }
 }
 

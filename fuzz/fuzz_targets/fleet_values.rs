@@ -17,11 +17,11 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::keyspace::{Class, Keyspace};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{
-    Agent, Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, PlayerClaim, Service, Stored,
-    TokenClaim,
+    Agent, Backend, Ban, Block, Gateway, Guard, ListenerKey, Ousted, Piece, PlayerClaim, Question,
+    SealedText, Service, Stored, TokenClaim, What,
 };
 use ringgate_link::announce::{Announced, Standing};
-use wanted::{WantedBatch, WantedPlace, WantedToken};
+use wanted::{WantedAnswers, WantedBatch, WantedPlace, WantedToken};
 
 fuzz_target!(|data: &[u8]| {
     comes_back::<Agent>(data);
@@ -34,6 +34,12 @@ fuzz_target!(|data: &[u8]| {
     comes_back::<Service>(data);
     comes_back::<Block>(data);
     comes_back::<Guard>(data);
+    comes_back::<Question>(data);
+    comes_back::<Piece>(data);
+    if let Some(text) = comes_back::<SealedText>(data) {
+        let fleet = FleetKey::new(Key::from_bytes([1; 32]));
+        assert!(fleet.open_text(b"/f/claim/ask/i/1", &text).is_err(), "nobody can forge that");
+    }
     if let Some(key) = comes_back::<ListenerKey>(data) {
         let fleet = FleetKey::new(Key::from_bytes([1; 32]));
         assert!(fleet.open(b"/f/truth/key/main/1", &key).is_err(), "nobody can forge that");
@@ -72,6 +78,12 @@ fn ask(body: &[u8]) {
     if let Ok(batch) = WantedBatch::parse(body) {
         assert!((1..=limits::BATCH_MAX).contains(&batch.tokens.len()));
         assert!(batch.tokens.iter().all(|token| is_fit(&token.place)));
+    }
+    for what in [What::Sessions, What::Kick, What::Drain, What::Undrain] {
+        if let Ok(WantedAnswers { query, .. }) = WantedAnswers::parse(what, body) {
+            let question = Question { at: 0, by: "a".to_owned(), what, query };
+            assert_eq!(question.check(), Ok(()), "what is taken can be asked");
+        }
     }
     match WantedPlace::parse(body) {
         Ok(place) => assert!(is_fit(&place.place)),

@@ -138,6 +138,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         heard: None,
         denied: None,
         shut: Vec::new(),
+        answers: false,
     };
     let name = Name::new(&format!("gateway-{index}")).ok_or("no name")?;
     Ok(Put { key: keyspace.key(&Place::Gateway(name)), value: value.encode()?, lease: 0 })

@@ -15,6 +15,8 @@
 //! PREFIX/claim/ousted/INSTANCE/GROUP/CLIENT  which of its sessions a start of a gateway is to end
 //! PREFIX/claim/name/HOST/NAME          whose a game process's name is at a host
 //! PREFIX/claim/promise/GROUP/CLIENT    at which server a slot is promised to a client
+//! PREFIX/claim/ask/INSTANCE/ID         what an operator asks of a start of a gateway, sealed
+//! PREFIX/claim/answer/ID/INSTANCE/PART a part of what that answers, sealed
 //! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
 //! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
 //! ```
@@ -56,6 +58,10 @@ pub enum Place {
     Owned(Name, Name),
     /// A client to whom a slot is promised within a listener group.
     Promise(Name, u64),
+    /// A start of a gateway, and the question that it is asked.
+    Question(Name, Name),
+    /// A question, the start of a gateway that answers it, and which part of the answer.
+    Answer(Name, Name, u32),
     /// A token service by its name.
     Service(Name),
     /// An agent by its name.
@@ -211,6 +217,16 @@ impl Keyspace {
         format!("{}/claim/ousted/{instance}/", self.prefix).into()
     }
 
+    /// What all keys begin with that ask a start of a gateway something.
+    pub fn questions(&self, instance: &Name) -> Bytes {
+        format!("{}/claim/ask/{instance}/", self.prefix).into()
+    }
+
+    /// What all keys begin with that answer a question.
+    pub fn answers(&self, question: &Name) -> Bytes {
+        format!("{}/claim/answer/{question}/", self.prefix).into()
+    }
+
     /// What all keys of this fleet begin with.
     pub fn all(&self) -> Bytes {
         format!("{}/", self.prefix).into()
@@ -233,6 +249,11 @@ impl Keyspace {
             Place::Promise(group, client) => format!("{prefix}/claim/promise/{group}/{client}"),
             Place::Ousted(instance, group, client) => {
                 format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
+            }
+            Place::Question(instance, id) => format!("{prefix}/claim/ask/{instance}/{id}"),
+            // In the order of the parts.
+            Place::Answer(id, instance, part) => {
+                format!("{prefix}/claim/answer/{id}/{instance}/{part:08x}")
             }
             Place::Service(name) => format!("{prefix}/truth/service/{name}"),
             Place::Agent(name) => format!("{prefix}/truth/agent/{name}"),
@@ -269,6 +290,12 @@ impl Keyspace {
             ("claim", "promise", group) => Place::Promise(Name::new(group)?, number(next()?)?),
             ("claim", "ousted", instance) => {
                 Place::Ousted(Name::new(instance)?, Name::new(next()?)?, number(next()?)?)
+            }
+            ("claim", "ask", instance) => {
+                Place::Question(Name::new(instance)?, Name::new(next()?)?)
+            }
+            ("claim", "answer", id) => {
+                Place::Answer(Name::new(id)?, Name::new(next()?)?, part(next()?)?)
             }
             ("truth", "service", name) => Place::Service(Name::new(name)?),
             ("truth", "agent", name) => Place::Agent(Name::new(name)?),
@@ -330,6 +357,11 @@ fn number<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse::<T>().ok().filter(|number| number.to_string() == text)
 }
 
+/// The number of a part in the one way in which it can be written.
+fn part(text: &str) -> Option<u32> {
+    u32::from_str_radix(text, 16).ok().filter(|number| format!("{number:08x}") == text)
+}
+
 fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -386,6 +418,8 @@ mod tests {
             (Place::Owned(name("h"), name("b")), "claim/name/h/b"),
             (Place::Promise(name("g"), 7), "claim/promise/g/7"),
             (Place::Ousted(name("1f"), name("g"), 7), "claim/ousted/1f/g/7"),
+            (Place::Question(name("1f"), name("9a")), "claim/ask/1f/9a"),
+            (Place::Answer(name("9a"), name("1f"), 26), "claim/answer/9a/1f/0000001a"),
             (Place::Service(name("t-1")), "truth/service/t-1"),
             (Place::Agent(name("host-7")), "truth/agent/host-7"),
             (Place::Block(name("b"), name("t-1")), "claim/slots/b/t-1"),
@@ -418,6 +452,10 @@ mod tests {
             "/f/claim/token/AB",
             "/f/truth/ban/client/+1",
             "/f/truth/confirm/1",
+            "/f/claim/ask/1f",
+            "/f/claim/answer/9a/1f",
+            "/f/claim/answer/9a/1f/1a",
+            "/f/claim/answer/9a/1f/0000001A",
             "/f/truth/gone/07",
             "/f/truth/gone/backend",
         ] {

@@ -5,6 +5,9 @@
 //! etcd can neither bring an old key back under a new number nor make one live longer. He can
 //! delete keys: that is seen, and held back (`mirror::judge`).
 //!
+//! Questions of operators and what gateways answer are sealed as texts for their places, so whoever
+//! may write to etcd can ask nothing, and whoever may read it sees no player's address.
+//!
 //! Bans, registrations and an operator's confirmations are not secret. They are vouched for: the
 //! value's last field holds a counter and a code over the place, the counter and all bytes before.
 //! Programs that do not know that field pass over it.
@@ -19,7 +22,7 @@ use ringgate_core::secret::{COOKIE_SECRET_BYTES, CookieSecret, KEY_BYTES, Key, S
 use zeroize::{Zeroizing, zeroize_stack};
 
 use crate::epochs::Validity;
-use crate::values::{ListenerKey, VALUE_BYTES_MAX};
+use crate::values::{ListenerKey, SealedText, VALUE_BYTES_MAX};
 
 /// The key that opens the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,18 +53,42 @@ impl FleetKey {
         validity: Validity,
         key: &Key,
     ) -> Result<ListenerKey, getrandom::Error> {
+        let mut bytes = Zeroizing::new(*key.as_bytes());
+        let sealed = self.sealed(&bound(place, validity), &mut bytes[..])?;
+        Ok(ListenerKey { validity, sealed })
+    }
+
+    /// Seals a text, which is no key, for the place in etcd where it will stand.
+    pub fn seal_text(&self, place: &[u8], text: &[u8]) -> Result<SealedText, getrandom::Error> {
+        let mut bytes = text.to_vec();
+        let sealed = self.sealed(&bound_text(place), &mut bytes)?;
+        Ok(SealedText { sealed })
+    }
+
+    /// Opens a text that stands at a place in etcd.
+    pub fn open_text(&self, place: &[u8], stored: &SealedText) -> Result<Vec<u8>, NotOurs> {
+        let sealed = STANDARD.decode(&stored.sealed).map_err(|_| NotOurs)?;
+        let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(NotOurs)?;
+        let (text, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(NotOurs)?;
+        let mut text = text.to_vec();
+        let opened = self.with_cipher(|cipher| {
+            let buffer = InOutBuf::from(&mut text[..]);
+            let bound = bound_text(place);
+            cipher.decrypt_inout_detached(&(*nonce).into(), &bound, buffer, &(*tag).into())
+        });
+        opened.map(|()| text).map_err(|_| NotOurs)
+    }
+
+    /// Nonce, bytes and code, for a value. What was in `bytes` is sealed afterwards.
+    fn sealed(&self, bound: &[u8], bytes: &mut [u8]) -> Result<String, getrandom::Error> {
         let mut nonce = [0; NONCE_BYTES];
         getrandom::fill(&mut nonce)?;
-        let bound = bound(place, validity);
-        let sealed = self.with_cipher(|cipher| {
-            let mut bytes = Zeroizing::new(*key.as_bytes());
-            let buffer = InOutBuf::from(&mut bytes[..]);
+        Ok(self.with_cipher(|cipher| {
             let tag = cipher
-                .encrypt_inout_detached(&nonce.into(), &bound, buffer)
-                .expect("32 bytes are not too many");
-            STANDARD.encode([&nonce[..], &bytes[..], &tag[..]].concat())
-        });
-        Ok(ListenerKey { validity, sealed })
+                .encrypt_inout_detached(&nonce.into(), bound, InOutBuf::from(&mut *bytes))
+                .expect("the bytes of a value are not too many");
+            STANDARD.encode([&nonce[..], bytes, &tag[..]].concat())
+        }))
     }
 
     /// Opens what stands at a place in etcd.
@@ -167,6 +194,11 @@ fn bound(place: &[u8], validity: Validity) -> Vec<u8> {
     [&b"ringgate fleet key v1\0"[..], &times, place].concat()
 }
 
+/// What a text is bound to. Neither a key nor a word is bound to anything that begins so.
+fn bound_text(place: &[u8]) -> Vec<u8> {
+    [&b"ringgate fleet text v1\0"[..], place].concat()
+}
+
 /// What a value is vouched for with. Nothing that a listener's key is bound to begins so.
 fn vouched_for(place: &[u8], said: &[u8], counter: u64) -> Vec<u8> {
     let len = (place.len() as u64).to_le_bytes();
@@ -221,6 +253,31 @@ mod tests {
             let cut = ListenerKey { validity: VALIDITY, sealed: cut };
             assert_eq!(fleet(1).open(place, &cut), Err(NotOurs));
         }
+    }
+
+    #[test]
+    fn a_text_is_opened_at_its_place_and_nobody_else_can_have_sealed_it() {
+        let place = b"/f/claim/ask/i/1";
+        let sealed = fleet(1).seal_text(place, b"kick").unwrap();
+        assert_eq!(fleet(1).open_text(place, &sealed).as_deref(), Ok(&b"kick"[..]));
+        assert_ne!(fleet(1).seal_text(place, b"kick").unwrap(), sealed, "a nonce is used once");
+        assert_eq!(fleet(2).open_text(place, &sealed), Err(NotOurs));
+        assert_eq!(fleet(1).open_text(b"/f/claim/ask/i/2", &sealed), Err(NotOurs));
+        let bytes = STANDARD.decode(&sealed.sealed).unwrap();
+        for index in 0..bytes.len() {
+            let mut forged = bytes.clone();
+            forged[index] ^= 1;
+            for wrong in [&forged[..], &bytes[..index]] {
+                let wrong = SealedText { sealed: STANDARD.encode(wrong) };
+                assert_eq!(fleet(1).open_text(place, &wrong), Err(NotOurs));
+            }
+        }
+        // A listener's key is no text, and a text is no listener's key.
+        let key = fleet(1).seal(place, VALIDITY, &Key::from_bytes([7; KEY_BYTES])).unwrap();
+        assert_eq!(fleet(1).open_text(place, &SealedText { sealed: key.sealed }), Err(NotOurs));
+        let long = fleet(1).seal_text(place, &[7; KEY_BYTES]).unwrap();
+        let as_key = ListenerKey { validity: VALIDITY, sealed: long.sealed };
+        assert_eq!(fleet(1).open(place, &as_key), Err(NotOurs));
     }
 
     #[test]

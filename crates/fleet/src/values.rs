@@ -12,6 +12,7 @@ pub mod confirm;
 pub mod gateway;
 pub mod joined;
 pub mod key;
+pub mod question;
 pub mod service;
 pub mod slots;
 
@@ -30,6 +31,7 @@ pub use confirm::Confirmation;
 pub use gateway::{Entrance, Gateway, Listener};
 pub use joined::Joined;
 pub use key::ListenerKey;
+pub use question::{Piece, Question, SealedText, What};
 pub use service::Service;
 pub use slots::{Block, Guard};
 

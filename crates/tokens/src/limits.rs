@@ -12,6 +12,14 @@ pub const ADDRESSES_MAX: usize = 8;
 pub const LABELS_MAX: usize = 16;
 /// Regions, in the order in which they are tried.
 pub const REGIONS_MAX: usize = 8;
+/// Gateways that are asked by name.
+pub const GATEWAYS_MAX: usize = 64;
+/// Sessions that each gateway shows.
+pub const LIMIT_MAX: u64 = 1000;
+/// Seconds that gateways may take for an answer.
+pub const WITHIN_S_MAX: u64 = 30;
+/// Seconds that a drain may take.
+pub const DEADLINE_S_MAX: u64 = 24 * 3600;
 /// Bytes of a text within a body, and of what an answer quotes of it.
 pub const TEXT_BYTES_MAX: usize = 256;
 /// Bytes of an idempotency key.

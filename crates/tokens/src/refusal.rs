@@ -57,6 +57,8 @@ refusals! {
     TooManyAddresses "too_many_addresses" 400 "the operator has not asked for failover to so many gateways"
     ExpireTooLong "expire_too_long" 400 "the token would live longer than the operator allows"
     NoKey "no_key" 503 "the listener has no key that all gateways have confirmed"
+    GatewayUnknown "gateway_unknown" 404 "there is no such gateway"
+    GatewaysNotAsked "gateways_not_asked" 503 "etcd does not take questions to gateways"
     NotKnownYet "not_known_yet" 503 "nothing is known of the fleet yet"
     EtcdAway "etcd_away" 503 "etcd is away, and the operator wants no token then"
     Busy "busy" 503 "others ask for the same slots: try again"

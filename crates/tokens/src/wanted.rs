@@ -11,11 +11,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringgate_core::netcode::{USER_DATA_BYTES, UserData, destination};
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::values::Backend;
+use ringgate_fleet::values::{Backend, What};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{ADDRESSES_MAX, BATCH_MAX, LABELS_MAX, REGIONS_MAX, TEXT_BYTES_MAX};
+use crate::limits::{
+    ADDRESSES_MAX, BATCH_MAX, DEADLINE_S_MAX, GATEWAYS_MAX, LABELS_MAX, LIMIT_MAX, REGIONS_MAX,
+    TEXT_BYTES_MAX, WITHIN_S_MAX,
+};
 
 /// The bytes of user data that name the backend.
 pub const BACKEND_BYTES: usize = destination::DESTINATION_BYTES;
@@ -94,6 +97,17 @@ pub struct WantedPlace {
     pub place: Where,
 }
 
+/// What all gateways are asked, or some.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedAnswers {
+    /// What stands behind a page's `?`.
+    pub query: String,
+    /// Which gateways; all of them where there are none.
+    pub gateways: Vec<Name>,
+    /// Who has not answered after so many seconds is named.
+    pub within_s: u64,
+}
+
 /// A protocol without connect tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -169,6 +183,102 @@ struct PlaceBody {
     addresses: Option<usize>,
     #[serde(default)]
     family: Option<Family>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskBody {
+    #[serde(default)]
+    client_id: Option<Number>,
+    #[serde(default)]
+    session: Option<String>,
+    #[serde(default)]
+    address: Option<String>,
+    #[serde(default)]
+    backend: Option<String>,
+    #[serde(default)]
+    limit: Option<u64>,
+    #[serde(default)]
+    deadline: Option<u64>,
+    #[serde(default)]
+    gateways: Option<Bounded<String, GATEWAYS_MAX>>,
+    #[serde(default)]
+    within: Option<u64>,
+}
+
+impl WantedAnswers {
+    /// Reads the body of a question.
+    pub fn parse(what: What, body: &[u8]) -> Result<Self, Unfit> {
+        let body: AskBody = parse(body)?;
+        let gateways = body.gateways.map_or_else(Vec::new, |it| it.0);
+        let gateways =
+            gateways.iter().map(|it| name("gateways", it)).collect::<Result<Vec<_>, _>>()?;
+        let within_s = ranged("within", body.within, 1..=WITHIN_S_MAX)?.unwrap_or(WITHIN_S);
+        let backend = body.backend.map(|it| name("backend", &it)).transpose()?;
+        let address = body.address.map(|it| plain("address", it, 2..=64, b".:/[]")).transpose()?;
+        let session = body.session.map(|it| plain("session", it, 16..=16, b"")).transpose()?;
+        let limit = ranged("limit", body.limit, 1..=LIMIT_MAX)?;
+        let deadline_s = ranged("deadline", body.deadline, 0..=DEADLINE_S_MAX)?;
+        let (is_of_backend, is_session) = (backend.is_some(), session.is_some());
+        let fields = [
+            ("client_id", body.client_id.map(|it| it.0.to_string())),
+            ("session", session),
+            ("address", address.map(|it| it.replace('/', "%2F"))),
+            ("backend", backend.map(|it| it.to_string())),
+            ("limit", limit.map(|it| it.to_string())),
+            ("deadline_ms", deadline_s.map(|it| (it * 1000).to_string())),
+        ];
+        let known: &[&str] = match what {
+            What::Kick => &["client_id", "session"],
+            What::Drain => &["backend", "deadline_ms"],
+            What::Undrain => &["backend"],
+            What::Sessions | What::Trace => &["client_id", "address", "backend", "limit"],
+        };
+        let given: Vec<_> = fields.into_iter().filter_map(|(name, it)| Some((name, it?))).collect();
+        if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(name)) {
+            let name = if *name == "deadline_ms" { "deadline" } else { name };
+            return Err(unfit(format!("{name}: it is not for this path")));
+        }
+        let lacks = match what {
+            What::Kick if given.len() != 1 => "expected client_id, or session with one of gateways",
+            What::Kick if is_session && gateways.len() != 1 => {
+                "session: gateways number sessions each for itself: expected one of gateways"
+            }
+            What::Drain | What::Undrain if !is_of_backend && gateways.is_empty() => {
+                "expected backend, or gateways"
+            }
+            _ => "",
+        };
+        if !lacks.is_empty() {
+            return Err(unfit(lacks));
+        }
+        let query: Vec<_> = given.into_iter().map(|(name, it)| format!("{name}={it}")).collect();
+        Ok(Self { query: query.join("&"), gateways, within_s })
+    }
+}
+
+fn ranged(
+    field: &str,
+    found: Option<u64>,
+    range: std::ops::RangeInclusive<u64>,
+) -> Result<Option<u64>, Unfit> {
+    let (first, last) = (range.start(), range.end());
+    match found.filter(|it| !range.contains(it)) {
+        Some(it) => Err(unfit(format!("{field}: found {it}, expected {first} to {last}"))),
+        None => Ok(found),
+    }
+}
+
+/// A text of hexadecimal digits and some others.
+fn plain(
+    field: &str,
+    text: String,
+    len: std::ops::RangeInclusive<usize>,
+    others: &[u8],
+) -> Result<String, Unfit> {
+    let is_plain = |it: u8| it.is_ascii_hexdigit() || others.contains(&it);
+    let fits = len.contains(&text.len()) && text.bytes().all(is_plain);
+    fits.then_some(text).ok_or_else(|| unfit(format!("{field}: it is none")))
 }
 
 impl WantedToken {
@@ -427,6 +537,9 @@ impl<'de> Visitor<'de> for RegionsVisitor {
         BoundedVisitor::<String, REGIONS_MAX>(PhantomData).visit_seq(list)
     }
 }
+
+/// Seconds that gateways have for an answer where a caller does not say.
+const WITHIN_S: u64 = 5;
 
 const TIMEOUT_S: i32 = 15;
 

@@ -53,6 +53,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         heard: None,
         denied: None,
         shut: Vec::new(),
+        answers: false,
     }
 }
 

@@ -56,6 +56,9 @@ pub struct Gateway {
     /// that it is not linked to, those that it left out, and those that its operator drains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shut: Vec<String>,
+    /// Whether it answers the questions of whoever has the fleet's key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub answers: bool,
 }
 
 /// Where agents connect.

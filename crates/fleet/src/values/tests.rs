@@ -1,5 +1,6 @@
 //! Values are read as they were written, and everything else is refused.
 
+use super::question::PIECE_BYTES;
 use super::*;
 use crate::epochs::Validity;
 use ringgate_core::netcode::destination::Join;
@@ -48,7 +49,13 @@ fn gateway() -> Gateway {
         heard: None,
         denied: Some(8),
         shut: Vec::new(),
+        answers: false,
     }
+}
+
+fn question() -> Question {
+    let (by, query) = ("anna".to_owned(), "client_id=7&limit=100".to_owned());
+    Question { at: 1_800_000_000, by, what: What::Sessions, query }
 }
 
 fn entrances() -> Vec<Entrance> {
@@ -86,7 +93,7 @@ fn values_are_read_as_they_were_written() {
         held: Vec::new(),
     });
     comes_back(&gateway());
-    comes_back(&Gateway { agents: entrances(), ..gateway() });
+    comes_back(&Gateway { agents: entrances(), answers: true, ..gateway() });
     let (instance, host) = ("i".to_owned(), "h".to_owned());
     comes_back(&Service {
         instance,
@@ -107,6 +114,10 @@ fn values_are_read_as_they_were_written() {
     comes_back(&TokenClaim { gateway: "g".into(), instance: "i".into() });
     comes_back(&PlayerClaim { gateway: "g".into(), instance: "i".into(), session: 7, since: 1 });
     comes_back(&Ousted { session: 7, gateway: "g".into() });
+    comes_back(&question());
+    let text = "{\"sessions\":[]}\n".to_owned();
+    comes_back(&Piece { gateway: "g".into(), status: 200, last: true, text });
+    comes_back(&SealedText { sealed: "AAAA".into() });
     let validity = Validity { from: 1, mint_until: 2, accept_until: 3 };
     comes_back(&ListenerKey { validity, sealed: "AAAA".into() });
 }
@@ -138,6 +149,22 @@ fn joins_that_cannot_be_are_refused_by_name() {
         let Err(Refused::Malformed(why)) = of(&wrong) else { panic!("{wrong}") };
         assert!(why.contains("joins: at most 256 times 16 hexadecimal digits"), "{why}");
     }
+}
+
+#[test]
+fn a_question_asks_for_nothing_else_than_it_may() {
+    for query in ["a b", "a\n", "é", "client_id=7#x", &"x".repeat(TEXT_BYTES_MAX + 1)] {
+        assert!(Question { query: query.to_owned(), ..question() }.encode().is_err(), "{query}");
+    }
+    assert!(Question { by: "a\u{1b}[2J".to_owned(), ..question() }.encode().is_err());
+    let upgrade = br#"{"v":1,"at":1,"by":"anna","what":"upgrade","query":""}"#;
+    assert!(matches!(Question::decode(upgrade), Err(Refused::Malformed(_))));
+    let long =
+        Piece { gateway: "g".into(), status: 200, last: true, text: "\"".repeat(PIECE_BYTES) };
+    let place = b"/f/claim/answer/9a/1f/00000000";
+    let fleet = crate::seal::FleetKey::new(ringgate_core::secret::Key::from_bytes([1; 32]));
+    let sealed = fleet.seal_text(place, &long.encode().unwrap()).unwrap();
+    assert!(SealedText::decode(&sealed.encode().unwrap()).is_ok(), "the longest part fits");
 }
 
 #[test]

@@ -8,6 +8,7 @@ const STATES = ["starting", "ready", "allocated", "draining"];
 const SILENT_S = 90;
 
 let secret = brought();
+let wanted = new URLSearchParams(location.search).get("player");
 let before = null;
 let isDown = false;
 
@@ -181,6 +182,7 @@ function show(is) {
   agents(is);
   keys(is);
   looked();
+  seek();
 }
 
 function ask(why) {
@@ -208,6 +210,39 @@ async function look() {
   }
 }
 
+// Where a player is, as all gateways say.
+async function find(id) {
+  const headers = { Authorization: "Bearer " + secret, "Content-Type": "application/json" };
+  const body = JSON.stringify({ client_id: id });
+  const answer = await fetch("/v1/sessions", { method: "POST", headers, body, signal: AbortSignal.timeout(15000) });
+  const said = await answer.json();
+  if (!answer.ok) throw new Error(said.message);
+  const rows = said.answers.filter((it) => it.status === 200).flatMap((it) => it.answer.sessions.map((at) => {
+    const row = element("tr");
+    row.append(element("td", it.gateway), element("td", at.backend), element("td", at.listener), element("td", at.address),
+      element("td", span(Math.round(at.silent_ms / 1000)), "number"), element("td", at.session));
+    return row;
+  }));
+  const silent = said.silent.map((it) => it.gateway).join(", ");
+  by("said").textContent = (rows.length ? rows.length + " sessions" : "no session") + (silent ? "; not answered: " + silent : "");
+  by("places").hidden = !rows.length;
+  table("found", [["gateway"], ["backend"], ["listener"], ["address"], ["silent for", "number"], ["session"]], rows, "nobody");
+}
+
+// Whom the address names (`/fleet?player=42`), once.
+function seek() {
+  if (!wanted) return;
+  by("player").value = wanted;
+  wanted = null;
+  by("finder").requestSubmit();
+}
+
+by("finder").addEventListener("submit", (event) => {
+  event.preventDefault();
+  by("said").textContent = "asking all gateways";
+  by("places").hidden = true;
+  find(by("player").value.trim()).catch((why) => { by("said").textContent = why.message; });
+});
 by("door").addEventListener("submit", (event) => {
   event.preventDefault();
   secret = by("secret").value.trim();

@@ -1,5 +1,6 @@
 //! What there is, and how each request is served.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,12 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
+use ringgate_fleet::asking::Answers;
 use ringgate_fleet::etcd::Client;
+use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::mirror::run::Command;
+use ringgate_fleet::values::{Gateway, Question, What};
+use ringgate_os::clock;
 use ringgate_process::doors::Seat;
 use ringgate_report::page;
 use serde::Deserialize;
@@ -21,8 +27,8 @@ use crate::desk::{self, Placed, Step};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::memory::{Answer, Recalled, Ticket};
 use crate::refusal::Refusal;
-use crate::service::Shared;
-use crate::wanted::{self, Unfit, WantedBatch, WantedPlace, WantedToken};
+use crate::service::{Plan, Shared};
+use crate::wanted::{self, Unfit, WantedAnswers, WantedBatch, WantedPlace, WantedToken};
 use crate::{fleet, glance, mint, openapi};
 
 /// What can be asked for.
@@ -36,6 +42,8 @@ pub enum Route {
     Places,
     /// An operator's word about what is held back.
     Confirm,
+    /// A question to all gateways.
+    Ask(What),
     /// The whole fleet, for programs.
     Glance,
     /// The same for people.
@@ -57,6 +65,10 @@ impl Route {
         ("/v1/tokens/batch", Self::Batch),
         ("/v1/places", Self::Places),
         ("/v1/confirm", Self::Confirm),
+        ("/v1/sessions", Self::Ask(What::Sessions)),
+        ("/v1/kick", Self::Ask(What::Kick)),
+        ("/v1/drain", Self::Ask(What::Drain)),
+        ("/v1/undrain", Self::Ask(What::Undrain)),
         ("/v1/fleet", Self::Glance),
         ("/fleet", Self::GlancePage),
         ("/healthz", Self::Healthz),
@@ -74,7 +86,7 @@ impl Route {
         match self {
             Self::Tokens | Self::Batch => Some(Scope::Tokens),
             Self::Places => Some(Scope::Places),
-            Self::Confirm => Some(Scope::Admin),
+            Self::Confirm | Self::Ask(_) => Some(Scope::Admin),
             Self::Glance => Some(Scope::See),
             Self::GlancePage | Self::Healthz | Self::Readyz | Self::Metrics | Self::OpenApi => None,
         }
@@ -82,7 +94,7 @@ impl Route {
 
     /// Whether it takes a body.
     pub const fn is_posted(self) -> bool {
-        matches!(self, Self::Tokens | Self::Batch | Self::Places | Self::Confirm)
+        matches!(self, Self::Tokens | Self::Batch | Self::Places | Self::Confirm | Self::Ask(_))
     }
 
     const fn body_bytes_max(self) -> usize {
@@ -221,6 +233,7 @@ async fn serve_once(
             one_place(&asking, &wanted).await.map_err(plain)?
         }
         Route::Confirm => confirm(shared, body).await?,
+        Route::Ask(what) => ask(&asking, what, body).await?,
         _ => return Err(plain(Refusal::NotFound)),
     };
     Ok((StatusCode::OK.as_u16(), Arc::new(Zeroizing::new(text))))
@@ -365,6 +378,31 @@ async fn confirm(shared: &Shared, body: &[u8]) -> Result<String, Refused> {
         said.map_err(|_| plain(Refusal::Stopping))?;
     }
     Ok(format!("{{\"confirmed\":{stands}}}"))
+}
+
+/// Asks gateways of the fleet, and tells what they have answered.
+async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Refused> {
+    let Asking { shared, client, caller, .. } = *asking;
+    let WantedAnswers { query, gateways, within_s } =
+        WantedAnswers::parse(what, body).map_err(unfit)?;
+    let all: BTreeMap<Name, Gateway> = {
+        let desk = shared.desk();
+        desk.known().gateways().map(|(name, it)| (name.clone(), it.clone())).collect()
+    };
+    if let Some(name) = gateways.iter().find(|it| !all.contains_key(*it)) {
+        return Err((Refusal::GatewayUnknown, Some(format!("no gateway {name} is registered"))));
+    }
+    let is_meant = |name: &Name| gateways.is_empty() || gateways.contains(name);
+    let meant = all.into_iter().filter(|(name, _)| is_meant(name)).collect();
+    let Plan { keyspace, key, name, .. } = &shared.options;
+    let by = format!("{} of token service {name}", shared.callers().caller(caller).name);
+    tracing::info!(event = "asked", what = what.word(), by, "{by} asks all gateways: {query}");
+    let question = Question { at: clock::unix_seconds(), by, what, query };
+    let fleet = (keyspace.clone(), key.clone());
+    let within = Duration::from_secs(within_s);
+    let answers = Answers::of(client, fleet, &question, (meant, within)).await;
+    let answers = answers.map_err(|why| (Refusal::GatewaysNotAsked, Some(why.to_string())))?;
+    Ok(answers.json().to_string())
 }
 
 fn authorize(shared: &Shared, headers: &HeaderMap, scope: Scope) -> Result<CallerId, Refusal> {

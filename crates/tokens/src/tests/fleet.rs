@@ -89,6 +89,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         heard: None,
         denied: None,
         shut: Vec::new(),
+        answers: false,
     }
 }
 

@@ -37,6 +37,8 @@ async fn what_is_not_served_is_refused_by_name() {
         ("GET", "/v2/tokens", "", "", 404, "not_found"),
         ("POST", "/v1/tokens/", &matchmaker, good, 404, "not_found"),
         ("POST", "/v1/confirm", &matchmaker, r#"{"doubt": 1}"#, 403, "scope_missing"),
+        ("POST", "/v1/kick", &matchmaker, r#"{"client_id": 1}"#, 403, "scope_missing"),
+        ("POST", "/v1/sessions", &matchmaker, "{}", 403, "scope_missing"),
         ("POST", "/v1/tokens", &secret("places-secret"), good, 403, "scope_missing"),
         ("POST", "/v1/tokens", &secret("other-secret"), good, 403, "group_forbidden"),
         ("POST", "/v1/tokens", &matchmaker, "{", 400, "body_malformed"),

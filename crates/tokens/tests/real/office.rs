@@ -104,6 +104,7 @@ impl Fleet {
             heard: None,
             denied: None,
             shut: Vec::new(),
+            answers: false,
         };
         self.put(&Place::Gateway(name(&format!("g{at}"))), &gateway).await;
     }

@@ -325,6 +325,9 @@ pub struct FleetRow {
     /// By name: whose players have come to them lately.
     #[serde(default)]
     pub joined: Vec<(String, Vec<u64>)>,
+    /// Questions of operators that were answered, and until when each could be believed.
+    #[serde(default)]
+    pub asked: Vec<(String, u64)>,
 }
 
 /// One descriptor.
