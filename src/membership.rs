@@ -7,12 +7,14 @@
 //! `announced` are the game processes that come to this gateway (or to an agent, see
 //! `crate::hosting`) and have it register them.
 //! `names` tells all gateways and agents of a host whose their names are.
+//! `asked` answers what operators ask all gateways of the fleet through etcd.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
 //! who may be in one place only, `kept` are the keys of listeners that were known, for a start
 //! after a restore. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
 //! is on the way of a packet.
 
 pub(crate) mod announced;
+mod asked;
 mod claims;
 mod kept;
 mod known;
@@ -38,6 +40,7 @@ pub use ringgate_fleet::values::joined::Join;
 use crate::config::{self, Config};
 use announced::Book;
 pub use announced::{Door, OwnedName, Rules};
+pub use asked::{AnswerBody, Answerer, Questions};
 pub use kept::KEYS_FILE;
 use known::Reading;
 pub use known::{Backend, Known};
@@ -79,6 +82,8 @@ struct Settings {
     /// Where game processes connect, and which of them are let in when the gateway starts.
     run_dir: PathBuf,
     rules: Rules,
+    /// Whether questions are answered: the fleet's key is known.
+    answers: bool,
 }
 
 /// What a predecessor has handed over.
@@ -94,6 +99,8 @@ pub struct Inherited {
     pub owned: Vec<OwnedName>,
     /// By name: whose players have come lately.
     pub joined: Vec<(String, Vec<u64>)>,
+    /// Questions that were answered, and until when each could be believed.
+    pub asked: Vec<(String, u64)>,
 }
 
 impl Prepared {
@@ -168,6 +175,7 @@ impl Settings {
             kept: Some(gateway.state_dir.join(KEYS_FILE)),
             run_dir: gateway.run_dir.clone(),
             rules: Rules::of(fleet, uid),
+            answers: fleet.key.is_some(),
         })
     }
 }

@@ -140,6 +140,8 @@ mod fleet_agent;
 mod fleet_agent_upgrade;
 #[path = "all/fleet_announce.rs"]
 mod fleet_announce;
+#[path = "all/fleet_ask.rs"]
+mod fleet_ask;
 #[path = "all/fleet_commands.rs"]
 mod fleet_commands;
 #[path = "all/fleet_doctor.rs"]

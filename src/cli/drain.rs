@@ -32,17 +32,17 @@ pub(super) struct Args {
 }
 
 #[derive(Deserialize)]
-struct Draining {
-    sessions: u64,
-    left_ms: u64,
+pub(super) struct Draining {
+    pub(super) sessions: u64,
+    pub(super) left_ms: u64,
 }
 
 #[derive(Deserialize)]
-struct DrainingBackend {
-    players: u64,
+pub(super) struct DrainingBackend {
+    pub(super) players: u64,
 }
 
-fn deadline(text: &str) -> Result<Duration, String> {
+pub(super) fn deadline(text: &str) -> Result<Duration, String> {
     let span = values::duration(text).filter(|span| *span <= DEADLINE_MAX);
     span.ok_or_else(|| {
         format!("found {text:?}, expected a time such as 30s, 5m or 2h, 24h at most")

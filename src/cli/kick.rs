@@ -8,8 +8,17 @@ use super::exit::print;
 
 /// End the sessions of a player at a running gateway
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("whom").required(true))]
 pub(super) struct Args {
+    #[command(flatten)]
+    whom: Whom,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Whose sessions are meant.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("whom").required(true))]
+pub(super) struct Whom {
     /// The player's client id, decimal or 0x…
     #[arg(value_name = "CLIENT_ID", group = "whom")]
     player: Option<String>,
@@ -18,23 +27,34 @@ pub(super) struct Args {
     client_id: Option<String>,
     /// One session, as `ringgate sessions` names it
     #[arg(long, value_name = "ID", group = "whom")]
-    session: Option<String>,
-    #[command(flatten)]
-    place: Place,
+    pub(super) session: Option<String>,
+}
+
+impl Whom {
+    /// What a gateway is asked.
+    pub(super) fn query(&self) -> String {
+        let (name, whom) = self.named();
+        format!("{name}={whom}")
+    }
+
+    /// The same for people.
+    pub(super) fn named(&self) -> (&'static str, &str) {
+        match (self.player.as_ref().or(self.client_id.as_ref()), &self.session) {
+            (Some(client), _) => ("client", client),
+            (None, session) => ("session", session.as_ref().expect("clap wants one of them")),
+        }
+    }
 }
 
 #[derive(Deserialize)]
-struct Kicked {
-    ended: u64,
+pub(super) struct Kicked {
+    pub(super) ended: u64,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
-    let (name, whom) = match (args.player.as_ref().or(args.client_id.as_ref()), &args.session) {
-        (Some(client), _) => ("client", client),
-        (None, session) => ("session", session.as_ref().expect("clap wants one of them")),
-    };
-    let Answer { status, body } = admin.post(&format!("/kick?{name}={whom}"))?;
+    let (name, whom) = args.whom.named();
+    let Answer { status, body } = admin.post(&format!("/kick?{}", args.whom.query()))?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(Kicked { ended: 0 })) => {
             Err(Failure::failed(format_args!("{name} {whom} has no session here")))

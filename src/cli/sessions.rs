@@ -10,6 +10,18 @@ use ringgate_report::text::{Side, Table, count, put};
 /// Show the sessions of a running gateway
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Print the page as it is, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Which sessions are meant.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
     /// Of this player, by its client id, or at this address or in this network
     #[arg(value_name = "WHOM", conflicts_with_all = ["client_id", "address"])]
     whom: Option<String>,
@@ -25,15 +37,28 @@ pub(super) struct Args {
     /// How many at most
     #[arg(long, value_name = "N", default_value_t = 100)]
     limit: usize,
-    /// Print the page as it is, as JSON
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Place,
+}
+
+impl Which {
+    /// What a gateway is asked.
+    pub(super) fn query(&self) -> String {
+        let mut query = format!("limit={}", self.limit);
+        let (client, address) = admin::sort(self.whom.as_deref());
+        let (client, address) =
+            (client.or(self.client_id.as_deref()), address.or(self.address.as_deref()));
+        for (name, value) in
+            [("client", client), ("address", address), ("backend", self.backend.as_deref())]
+        {
+            if let Some(value) = value {
+                put(&mut query, format_args!("&{name}={value}"));
+            }
+        }
+        query
+    }
 }
 
 #[derive(Deserialize)]
-struct Page {
+pub(super) struct Page {
     count: u64,
     complete: bool,
     sessions: Vec<Session>,
@@ -54,28 +79,20 @@ struct Session {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
-    let mut path = format!("/sessions?limit={}", args.limit);
-    let (client, address) = admin::sort(args.whom.as_deref());
-    let (client, address) =
-        (client.or(args.client_id.as_deref()), address.or(args.address.as_deref()));
-    for (name, value) in
-        [("client", client), ("address", address), ("backend", args.backend.as_deref())]
-    {
-        if let Some(value) = value {
-            put(&mut path, format_args!("&{name}={value}"));
-        }
-    }
-    let Answer { status, body } = gateway.fetch(&path)?;
+    let Answer { status, body } = gateway.fetch(&format!("/sessions?{}", args.which.query()))?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(_)) if args.json => print(&body),
-        (200, Ok(page)) => print(&render(&page)),
+        (200, Ok(page)) => print(&render(&[(None, page)])),
         (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
         _ => Err(gateway.unexpected(status, &body)),
     }
 }
 
-fn render(page: &Page) -> String {
-    let mut table = Table::new(&[
+/// Pages as one table, of the whole fleet each with the gateway that it is of.
+pub(super) fn render(pages: &[(Option<&str>, Page)]) -> String {
+    let gateway = pages.iter().any(|(gateway, _)| gateway.is_some());
+    let head = [("gateway", Side::Left)];
+    let rest = [
         ("session", Side::Left),
         ("client", Side::Right),
         ("listener", Side::Left),
@@ -84,24 +101,31 @@ fn render(page: &Page) -> String {
         ("address", Side::Left),
         ("at the server", Side::Left),
         ("silent", Side::Right),
-    ]);
-    for it in &page.sessions {
-        table.row([
-            it.id.clone(),
-            it.client_id.to_string(),
-            it.listener.clone(),
-            it.backend.clone(),
-            it.slot.to_string(),
-            it.address.clone(),
-            it.link_address.clone().unwrap_or_default(),
-            format!("{:.1} s", it.silent_ms as f64 / 1000.0),
-        ]);
+    ];
+    let mut table = Table::new(&[&head[..usize::from(gateway)], &rest].concat());
+    let (mut sessions, mut shown, mut complete) = (0, 0, true);
+    for (gateway, page) in pages {
+        for it in &page.sessions {
+            let row = [
+                it.id.clone(),
+                it.client_id.to_string(),
+                it.listener.clone(),
+                it.backend.clone(),
+                it.slot.to_string(),
+                it.address.clone(),
+                it.link_address.clone().unwrap_or_default(),
+                format!("{:.1} s", it.silent_ms as f64 / 1000.0),
+            ];
+            table.row(gateway.iter().map(|it| (*it).to_owned()).chain(row));
+        }
+        (sessions, shown) = (sessions + page.count, shown + page.sessions.len() as u64);
+        complete &= page.complete;
     }
     let mut text = table.to_string();
-    put(&mut text, format_args!("\n{} sessions", count(page.count)));
-    if (page.sessions.len() as u64) < page.count {
-        put(&mut text, format_args!(", {} of them shown (--limit)", page.sessions.len()));
+    put(&mut text, format_args!("\n{} sessions", count(sessions)));
+    if shown < sessions {
+        put(&mut text, format_args!(", {shown} of them shown (--limit)"));
     }
-    text.push_str(if page.complete { "\n" } else { "; a worker has not answered in time\n" });
+    text.push_str(if complete { "\n" } else { "; a worker has not answered in time\n" });
     text
 }

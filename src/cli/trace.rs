@@ -19,6 +19,15 @@ use ringgate_os::utc;
 /// shows it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What is traced, and how it is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Which {
     /// The player's client id, or an address or a network such as 192.0.2.0/24
     #[arg(value_name = "WHOM", group = "who", required_unless_present_any = ["address", "client_id"], value_parser = whom)]
     whom: Option<String>,
@@ -34,8 +43,44 @@ pub(super) struct Args {
     /// Print what comes as it is: one JSON object a line
     #[arg(long)]
     json: bool,
-    #[command(flatten)]
-    place: Place,
+}
+
+impl Which {
+    /// What a gateway is asked.
+    pub(super) fn query(&self) -> String {
+        let (client, address) = admin::sort(self.whom.as_deref());
+        let client = client.or(self.client_id.as_deref());
+        let whom = match (client, address.or(self.address.as_deref())) {
+            (Some(client_id), _) => format!("client={client_id}"),
+            (None, address) => {
+                let address = address.expect("clap wants one of them");
+                format!("address={}", address.replace('/', "%2F"))
+            }
+        };
+        format!("{whom}&for_ms={}", self.lasts.as_millis())
+    }
+
+    /// How long.
+    pub(super) const fn lasts(&self) -> Duration {
+        self.lasts
+    }
+
+    /// A line as it is shown, and whether it is the last; of a fleet with the gateway's name.
+    pub(super) fn told(&self, line: &str, gateway: Option<&str>) -> (String, bool) {
+        let read = serde_json::from_str::<Line>(line);
+        let is_end =
+            |line: &Line| line.event == "end" && line.reason.as_deref() != Some("handed_over");
+        let is_whole = read.as_ref().is_ok_and(is_end);
+        let text = match (read, gateway) {
+            (Ok(read), Some(gateway)) if !self.json => format!("{gateway}  {}", read.in_words()),
+            (Ok(read), None) if !self.json => read.in_words(),
+            (_, Some(gateway)) => {
+                format!("{{\"gateway\":\"{gateway}\",{}\n", line.strip_prefix('{').unwrap_or(line))
+            }
+            (_, None) => format!("{line}\n"),
+        };
+        (text, is_whole)
+    }
 }
 
 /// A line, as far as it is shown.
@@ -71,15 +116,7 @@ fn lasts(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
-    let (client, address) = admin::sort(args.whom.as_deref());
-    let whom = match (client.or(args.client_id.as_deref()), address.or(args.address.as_deref())) {
-        (Some(client_id), _) => format!("client={client_id}"),
-        (None, address) => {
-            let address = address.expect("clap wants one of them");
-            format!("address={}", address.replace('/', "%2F"))
-        }
-    };
-    let path = format!("/trace?{whom}&for_ms={}", args.lasts.as_millis());
+    let path = format!("/trace?{}", args.which.query());
     let lines = gateway.stream(&path)?;
     let mut is_whole = false;
     for line in lines.lines() {
@@ -87,14 +124,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         if line.is_empty() {
             continue;
         }
-        let read = serde_json::from_str::<Line>(&line);
-        let is_end =
-            |line: &Line| line.event == "end" && line.reason.as_deref() != Some("handed_over");
-        is_whole |= read.as_ref().is_ok_and(is_end);
-        let text = match read {
-            Ok(read) if !args.json => read.in_words(),
-            _ => format!("{line}\n"),
-        };
+        let (text, is_end) = args.which.told(&line, None);
+        is_whole |= is_end;
         if !show(&text)? {
             return Ok(());
         }

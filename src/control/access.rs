@@ -1,8 +1,9 @@
 //! Who may do what: readers see the pages, and only those who are entitled change anything.
 //!
-//! Entitled is who comes through the control socket as root or as the daemon's own user, and who
-//! shows the token of `[admin] token` at the TCP address. Everybody else who reaches the TCP
-//! address reads, and no page that they can read shows a player's address.
+//! Entitled is who comes through the control socket as root or as the daemon's own user, who shows
+//! the token of `[admin] token` at the TCP address, and who asks through etcd with the fleet's key.
+//! Everybody else who reaches the TCP address reads, and no page that they can read shows a player's
+//! address.
 //!
 //! A browser can be made to send requests to addresses that only its owner reaches. So at the TCP
 //! address a request has to name an IP address, `localhost` or a name of `[admin] hosts` as its
@@ -30,6 +31,8 @@ pub(super) enum Visitor {
         uid: u32,
         pid: Option<i32>,
     },
+    /// Through etcd, with the fleet's key, and somebody who is called so there.
+    Fleet(String),
 }
 
 impl fmt::Display for Visitor {
@@ -38,6 +41,7 @@ impl fmt::Display for Visitor {
             Self::Tcp(peer) => write!(f, "{peer} with the token"),
             Self::Unix { uid, pid: Some(pid) } => write!(f, "user {uid}, process {pid}"),
             Self::Unix { uid, pid: None } => write!(f, "user {uid}"),
+            Self::Fleet(by) => write!(f, "{by} with the fleet's key"),
         }
     }
 }
@@ -75,7 +79,7 @@ pub(super) fn judge(
 ) -> Result<Right, Refusal> {
     let (hosts, token) = rules.map_or((&[][..], None), |it| (&it.hosts[..], it.token.as_ref()));
     match visitor {
-        Visitor::Unix { .. } => Ok(Right::Change),
+        Visitor::Unix { .. } | Visitor::Fleet(_) => Ok(Right::Change),
         Visitor::Tcp(_) => {
             judge_host(hosts, head)?;
             judge_token(token, &head.headers, head.method.is_safe())

@@ -484,13 +484,13 @@ pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
     let owned = row.owned.iter().cloned();
     let owned =
         owned.map(|(name, uid, has_linked)| membership::OwnedName { name, uid, has_linked });
-    let (owned, joined) = (owned.collect(), row.joined.clone());
-    membership::Inherited { instance, handed, announced, owned, joined }
+    let (owned, joined, asked) = (owned.collect(), row.joined.clone(), row.asked.clone());
+    membership::Inherited { instance, handed, announced, owned, joined, asked }
 }
 
 /// As it goes to the successor.
 fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
-    let membership::Inherited { instance, handed, announced, owned, joined } = inherited;
+    let membership::Inherited { instance, handed, announced, owned, joined, asked } = inherited;
     let owned = owned.iter().cloned();
     let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     FleetRow {
@@ -501,6 +501,7 @@ fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
         announced: announced.clone(),
         owned: owned.map(|it| (it.name, it.uid, it.has_linked)).collect(),
         joined: joined.clone(),
+        asked: asked.clone(),
     }
 }
 

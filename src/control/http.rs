@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::StatusCode;
 use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -24,6 +24,8 @@ use super::web::{
 };
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
+use crate::membership::{AnswerBody, Answerer};
+use ringgate_fleet::values::Question;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
 use ringgate_state as state;
@@ -130,6 +132,24 @@ pub(super) fn pages(view: Arc<View>, commands: mpsc::Sender<Command>) -> Pages {
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
     let (turn, rounds) = (places(1), Arc::default());
     web::pages(AdminState { view, commands, turn, rounds, traces, captures })
+}
+
+/// What answers questions that were asked with the fleet's key.
+pub(super) fn answerer(pages: Pages) -> Answerer {
+    Arc::new(move |question| {
+        let pages = Arc::clone(&pages);
+        Box::pin(async move {
+            let Question { what, by, query, .. } = question;
+            let method = if what.changes() { Method::POST } else { Method::GET };
+            let uri = format!("/{}?{query}", what.word());
+            let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
+                Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
+                Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+            };
+            let status = response.status().as_u16();
+            (status, Box::pin(response.into_body()) as AnswerBody)
+        })
+    })
 }
 
 async fn healthz(visit: Visit<AdminState>) -> Reply {

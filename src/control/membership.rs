@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 
 use super::agents::entrances;
+use super::http;
 use super::reload::{self, Next};
 use super::view::{Snapshot, is_closed, is_up};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
@@ -142,7 +143,9 @@ impl ControlLoop {
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
         let file = backend_names(&membership.file);
-        let shelf = Shelf { tokens, players, door, file, used };
+        let pages = http::pages(Arc::clone(&self.view), self.commands.clone());
+        let answerer = Some(http::answerer(pages));
+        let shelf = Shelf { answerer, tokens, players, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);

@@ -221,6 +221,8 @@ impl Reading {
             | Place::Owned(..)
             | Place::Promise(..)
             | Place::Ousted(..)
+            | Place::Question(..)
+            | Place::Answer(..)
             | Place::Block(..)
             | Place::Guard(_)
             | Place::Service(_)

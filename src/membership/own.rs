@@ -116,6 +116,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s
         heard: Some(facts.heard),
         denied: Some(facts.denied),
         shut: facts.shut.iter().take(SHUT_MAX).cloned().collect(),
+        answers: settings.answers,
     }
 }
 

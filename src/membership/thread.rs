@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use ringgate_fleet::asking::Used;
 use ringgate_fleet::etcd::kv::Header;
 use ringgate_fleet::keyspace::Place;
 use ringgate_fleet::lease::{self, Handed, Registration};
@@ -27,6 +28,7 @@ use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
 use super::announced::{Counted, Door, Registry, Rules};
+use super::asked::{Answerer, Asked, Questions};
 use super::claims::Claimer;
 use super::kept;
 use super::known::{Known, Reading};
@@ -44,6 +46,7 @@ pub struct Member {
     seat: Arc<Mutex<Seat<Gateway>>>,
     registry: Registry,
     counted: watch::Sender<Counted>,
+    used: Arc<Mutex<Used>>,
     instance: String,
     thread: JoinHandle<()>,
 }
@@ -80,6 +83,8 @@ pub struct Status {
     pub claim_failures: u64,
     /// Players who may be in one place of the fleet only.
     pub players: PlayerCounts,
+    /// What operators have asked through etcd.
+    pub questions: Questions,
     /// Game processes that have registered themselves here.
     pub announced: usize,
     /// How often one of them was refused, by the names of the reasons.
@@ -88,8 +93,10 @@ pub struct Status {
 
 /// What workers want the fleet to be told and asked, and the game processes that come by
 /// themselves.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shelf {
+    /// What answers the questions of operators.
+    pub answerer: Option<Answerer>,
     /// Tokens that name several gateways.
     pub tokens: Option<Arc<FleetTokens>>,
     /// Players who may be in one place only.
@@ -151,12 +158,16 @@ impl Member {
         // A successor has players from its first word on.
         let players = shelf.used.clone();
         let (counted, counts) = watch::channel(Counted { players, ..Counted::default() });
+        let mut used = Used::default();
+        used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
+        let used = Arc::new(Mutex::new(used));
         let part = Part {
             seat: Arc::clone(&seat),
             registry: registry.clone(),
             tell,
             shelf,
             counts,
+            used: Arc::clone(&used),
             former: left,
             leases,
             kept,
@@ -165,7 +176,7 @@ impl Member {
         let handed = handed.map(|it| it.handed);
         let run = move || runtime.block_on(part.run(plan, (truth, handed), told, ordered));
         let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
-        Ok(Self { facts, orders, known, seat, registry, counted, instance, thread })
+        Ok(Self { facts, orders, known, seat, registry, counted, used, instance, thread })
     }
 
     /// What is known, and whether it has changed since.
@@ -225,7 +236,8 @@ impl Member {
             let book = self.registry.book();
             (book.handed(), book.owned(), book.joined())
         };
-        Inherited { instance: self.instance.clone(), handed, announced, owned, joined }
+        let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
+        Inherited { instance, handed, announced, owned, joined, asked }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -243,6 +255,7 @@ struct Part {
     tell: watch::Sender<Arc<Known>>,
     shelf: Shelf,
     counts: watch::Receiver<Counted>,
+    used: Arc<Mutex<Used>>,
     /// What the processes before have left, and what the next one finds.
     former: Left,
     leases: Leases,
@@ -276,6 +289,8 @@ impl Part {
         let claims = self.start_claims(member.plan());
         let players_end = Arc::new(AtomicBool::new(false));
         let players = self.start_players(member.plan(), &players_end);
+        let (asked_end, asked_ends) = watch::channel(false);
+        let asked = self.start_asked(member.plan(), asked_ends);
         // A gateway's successor waits for its processes to come again.
         let (_, never) = watch::channel(false);
         let names = tokio::spawn(Names::of(member.plan(), &self.registry).keep());
@@ -308,6 +323,12 @@ impl Part {
         }
         if let Some(door) = door {
             door.abort();
+        }
+        let _ = asked_end.send(true);
+        if let Some(mut asked) = asked
+            && timeout(LAST_WORDS, &mut asked).await.is_err()
+        {
+            asked.abort();
         }
         players_end.store(true, Ordering::Release);
         if let Some(mut players) = players
@@ -346,6 +367,21 @@ impl Part {
         let settings = lock(&self.seat).role.settings.clone();
         let claimer = PlayerClaimer::new(plan.client.clone(), &settings, players, host);
         Some(tokio::spawn(claimer?.run(Arc::clone(ends))))
+    }
+
+    fn start_asked(&mut self, plan: &Plan, ends: watch::Receiver<bool>) -> Option<Task<()>> {
+        let answerer = self.shelf.answerer.take()?;
+        let seat = Arc::clone(&self.seat);
+        let tell = move |seen: Questions| {
+            let Questions { answered, refused, forged } = &mut lock(&seat).role.status.questions;
+            *answered += seen.answered;
+            *refused += seen.refused;
+            *forged += seen.forged;
+        };
+        let settings = lock(&self.seat).role.settings.clone();
+        let with = (answerer, Arc::clone(&self.used));
+        let asked = Asked::new(plan.client.clone(), &settings, plan.key.clone()?, with);
+        Some(tokio::spawn(asked?.run(tell, ends)))
     }
 
     /// Tells the control thread what has become otherwise.

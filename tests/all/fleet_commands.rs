@@ -79,9 +79,10 @@ fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
         .succeeded();
     let key = etcd.folder.join("key");
     let key = key.to_str().expect("our own path");
-    assert!(etcd.fleet(&["init", "main"]).refused().contains("--key FILE"));
-    let said = etcd.fleet(&["init", "main", "--key", key]).succeeded();
+    assert!(etcd.fleet(&["init", "main"]).refused().contains("--fleet-key FILE"));
+    let said = etcd.fleet(&["init", "main", "--fleet-key", key]).succeeded();
     assert!(said.ends_with("main: made key 1\n"), "{said}");
+    // As releases before 0.2 call it.
     let said = etcd.fleet(&["init", "main", "--key", key]).succeeded();
     assert!(said.ends_with("main: has key 1 already\n"), "{said}");
     let rotated =

@@ -72,12 +72,7 @@ impl Service {
     }
 
     fn token_for(&self, wanted: &serde_json::Value) -> Result<ConnectToken, String> {
-        let body = wanted.to_string();
-        let head = format!(
-            "Authorization: Bearer an-eye-for-the-fleet\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let answer = request(self.address, "POST", "/v1/tokens", &head).expect("it answers");
+        let answer = self.post("/v1/tokens", wanted);
         let answer = answer.json();
         let text = |field: &str| answer[field].as_str().map(str::to_owned);
         let Some(token) = text("token") else { return Err(text("error").expect("a reason")) };
@@ -89,6 +84,21 @@ impl Service {
     pub(crate) fn end(mut self) {
         process::signal(self.child.id(), libc::SIGTERM).expect("it runs");
         assert!(self.child.wait().expect("it is ours").success());
+    }
+
+    /// Asks for something that takes a body.
+    pub(crate) fn post(&self, path: &str, wanted: &serde_json::Value) -> Page {
+        let body = wanted.to_string();
+        let head = format!(
+            "Authorization: Bearer an-eye-for-the-fleet\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        request(self.address, "POST", path, &head).expect("it answers")
+    }
+
+    /// The page for browsers, as its caller opens it.
+    pub(crate) fn page(&self, query: &str) -> String {
+        format!("http://{}/fleet{query}#an-eye-for-the-fleet", self.address)
     }
 
     pub(crate) fn get(&self, path: &str, secret: &str) -> Page {
@@ -177,8 +187,7 @@ fn agents_are_seen_with_what_stands_behind_them_and_whose_word_is_old() {
         let all: Vec<_> = names.collect::<Option<_>>()?;
         (all == ["host-7", "host-8", "host-9"] && has_gateway).then_some(())
     });
-    let url = format!("http://{}/fleet#an-eye-for-the-fleet", service.address);
-    let Some(dom) = shown(&url) else { return };
+    let Some(dom) = shown(&service.page("")) else { return };
     assert!(text_of(&dom, "tiles").contains("3|agents"), "{dom}");
     assert_eq!(text_of(&dom, "state"), "look", "one of them is not heard");
     let agents = text_of(&dom, "agents");

@@ -27,9 +27,9 @@ pub(super) struct Target {
     /// Below which the fleet stands, such as /ringgate/eu
     #[arg(long, value_name = "PREFIX", value_parser = prefix, requires = "endpoint")]
     fleet: Option<Keyspace>,
-    /// The fleet's key, for commands that make keys (mode 600)
-    #[arg(long, value_name = "FILE", requires = "endpoint")]
-    key: Option<PathBuf>,
+    /// The fleet's key, for commands that make keys or ask gateways (mode 600)
+    #[arg(long, alias = "key", value_name = "FILE", requires = "endpoint")]
+    fleet_key: Option<PathBuf>,
     /// Who may have signed the certificates of endpoints with https
     #[arg(long, value_name = "FILE", requires = "endpoint")]
     ca: Option<PathBuf>,
@@ -81,8 +81,8 @@ impl Target {
             TlsFiles { ca, own }
         });
         options.credentials = self.credentials()?;
-        let key = self.key.as_deref().map(keys::file).transpose();
-        let key = key.map_err(|why| Failure::bad_input(format_args!("--key: {why}")))?;
+        let key = self.fleet_key.as_deref().map(keys::file).transpose();
+        let key = key.map_err(|why| Failure::bad_input(format_args!("--fleet-key: {why}")))?;
         Ok(Fleet { keyspace, options, key: key.map(FleetKey::new) })
     }
 
@@ -141,11 +141,11 @@ impl Fleet {
         Client::new(self.options.clone()).map_err(Failure::bad_input)
     }
 
-    /// What seals the keys of listeners.
+    /// What seals the keys of listeners, and questions to gateways.
     pub(super) fn key(&self) -> Result<&FleetKey, Failure> {
         self.key.as_ref().ok_or_else(|| {
             Failure::bad_input(
-                "keys are sealed with the fleet's key: [fleet] key in the config, or --key FILE \
+                "this is sealed with the fleet's key: [fleet] key in the config, or --fleet-key FILE \
                  (`ringgate keygen --out FILE` makes one)",
             )
         })

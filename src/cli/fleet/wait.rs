@@ -1,10 +1,11 @@
 //! Waiting until every gateway of a fleet goes by what a command has written, for so long and no
 //! longer: then the command names the gateways that do not.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::Range;
+use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{Gateway, Stored};
 use ringgate_os::utc;
@@ -35,7 +36,10 @@ impl WaitArgs {
         keyspace: &Keyspace,
         revision: i64,
     ) -> Result<(), String> {
-        let late = async || Ok(names_of_late(&gateways(client, keyspace).await?, revision));
+        let late = async || {
+            let known = gateways(client, keyspace).await.map_err(|why| why.to_string())?;
+            Ok(names_of_late(&known, revision))
+        };
         self.until_nobody_is(late).await.map(drop)
     }
 
@@ -66,9 +70,12 @@ impl WaitArgs {
     }
 }
 
-async fn gateways(client: &Client, keyspace: &Keyspace) -> Result<Vec<(Name, Gateway)>, String> {
-    let range = Range::prefix(&keyspace.gateways());
-    let found = client.range(&range).await.map_err(|why| why.to_string())?;
+/// The gateways that are registered.
+pub(super) async fn gateways(
+    client: &Client,
+    keyspace: &Keyspace,
+) -> Result<BTreeMap<Name, Gateway>, Error> {
+    let found = client.range(&Range::prefix(&keyspace.gateways())).await?;
     let read = |(place, value): (Option<Place>, &[u8])| match place {
         Some(Place::Gateway(name)) => Some((name, Gateway::decode(value).ok()?)),
         _ => None,
@@ -78,8 +85,8 @@ async fn gateways(client: &Client, keyspace: &Keyspace) -> Result<Vec<(Name, Gat
 
 /// The gateways that do not deny by this revision yet, and why where that is known; empty where
 /// all do.
-pub(super) fn names_of_late(gateways: &[(Name, Gateway)], revision: i64) -> String {
-    let of = |(name, gateway): &(Name, Gateway)| match gateway.denied {
+pub(super) fn names_of_late(gateways: &BTreeMap<Name, Gateway>, revision: i64) -> String {
+    let of = |(name, gateway): (&Name, &Gateway)| match gateway.denied {
         Some(denied) if denied >= revision => None,
         None if gateway.doubt == 0 => Some(format!("{name} (a release that does not tell)")),
         _ => Some(late(name, gateway)),

@@ -2,6 +2,7 @@
 
 use super::text::{Kind, Text};
 use crate::control::membership::FleetShown;
+use crate::membership::Questions;
 use ringgate_fleet::member::MemberStatus;
 
 /// All of them.
@@ -111,6 +112,15 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     let counts = &status.players;
     for (at, count) in [("here", counts.ousted_here), ("elsewhere", counts.ousted_there)] {
         ousted.sample(&[("at", at)], count);
+    }
+    let mut questions = text.family(
+        "ringgate_fleet_questions_total",
+        Kind::Counter,
+        "What stood in etcd as asked by an operator, by what has become of it.",
+    );
+    let Questions { answered, refused, forged } = status.questions;
+    for (outcome, count) in [("answered", answered), ("refused", refused), ("forged", forged)] {
+        questions.sample(&[("outcome", outcome)], count);
     }
     let mut epochs = text.family(
         "ringgate_fleet_key_epoch",

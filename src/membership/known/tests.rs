@@ -30,6 +30,7 @@ fn settings() -> Settings {
         kept: None,
         run_dir: "/run/ringgate".into(),
         rules: crate::membership::Rules::default(),
+        answers: true,
     }
 }
 
