@@ -133,7 +133,7 @@ impl Place {
     fn find_by(&self, file: Option<&Path>) -> Result<Admin, Failure> {
         let target = match (&self.admin, file.or_else(|| self.config()), &self.control) {
             (Some(address), ..) => Target::Tcp(*address),
-            (None, Some(file), _) => Target::Socket(config::run_dir(file)?.join(CONTROL_SOCKET)),
+            (None, Some(file), _) => Target::Socket(run_dir_of(file)?.join(CONTROL_SOCKET)),
             (None, None, Some(path)) if path.is_dir() => Target::Socket(path.join(CONTROL_SOCKET)),
             (None, None, Some(path)) => Target::Socket(path.clone()),
             (None, None, None) => Target::Socket(usual_run_dir()?.join(CONTROL_SOCKET)),
@@ -146,11 +146,19 @@ impl Place {
     }
 }
 
+/// The `run_dir` that a file names. A gateway that runs is there whatever has become of its file.
+fn run_dir_of(file: &Path) -> Result<PathBuf, Failure> {
+    config::run_dir(file).map_err(|why| {
+        eprintln!("the file does not say where its gateway is: --control PATH asks without it");
+        why.into()
+    })
+}
+
 /// The `run_dir` of this host's gateway. A file at the usual place that this user may not read, or
 /// that has a mistake, is not in the way of who has named none.
-fn usual_run_dir() -> Result<PathBuf, Failure> {
+pub(super) fn usual_run_dir() -> Result<PathBuf, Failure> {
     if let Some(file) = config_file::from_environment() {
-        return Ok(config::run_dir(&file)?);
+        return run_dir_of(&file);
     }
     let found = config_file::of_gateway().and_then(|file| config::run_dir(&file).ok());
     Ok(found.unwrap_or_else(|| RUN_DIR_DEFAULT.into()))
@@ -228,6 +236,16 @@ impl Admin {
 
     /// An answer that a gateway does not give.
     pub(super) fn unexpected(&self, status: u16, body: &str) -> Failure {
+        if let (Target::Tcp(address), 401 | 403) = (&self.target, status) {
+            let token = if self.token.is_some() {
+                "the token is not"
+            } else {
+                "--admin-token FILE has to be"
+            };
+            return Failure::failed(format_args!(
+                "{address} refuses that (status {status}): {token} the one of [admin] token there; or ask on that host, through the control socket"
+            ));
+        }
         let line = body.lines().next().unwrap_or_default();
         Failure::failed(format_args!("{} answered with status {status}: {line}", self.target))
     }

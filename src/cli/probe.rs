@@ -19,15 +19,17 @@ use super::Failure;
 use super::exit::print;
 pub(super) use args::Args;
 use report::{Outcome, json, render};
+use witness::here;
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let report = match (&args.config, args.server) {
         (Some(file), _) => configured::probe(args, file)?,
         (None, Some(server)) if args.plain => {
-            plain::probe(server, args.plain_payload(), args.timeout)?
+            plain::probe(server, args.plain_payload(), args.timeout, here(server).as_deref())?
         }
         (None, Some(server)) if args.unreal => {
-            unreal::probe(server, &args.engine.profile(), args.timeout)?
+            let profile = args.engine.profile();
+            unreal::probe(server, &profile, args.timeout, here(server).as_deref())?
         }
         _ => netcode::probe(args)?,
     };

@@ -29,6 +29,9 @@ impl KeyError {
     }
 
     fn unreadable(cause: &io::Error) -> Self {
+        if cause.kind() == io::ErrorKind::IsADirectory {
+            return Self::new("a folder", "a key file in it");
+        }
         Self::new(format!("a file that cannot be read ({cause})"), "a key file")
     }
 }
@@ -112,7 +115,11 @@ pub fn file(path: &Path) -> Result<SharedKey, KeyError> {
 pub(super) fn open_closed(path: &Path) -> Result<File, KeyError> {
     let unreadable = |cause: io::Error| KeyError::unreadable(&cause);
     let opened = File::open(path).map_err(unreadable)?;
-    let mode = opened.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
+    let metadata = opened.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(unreadable(io::ErrorKind::IsADirectory.into()));
+    }
+    let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyError::new(
             format!("a key file that others may use (mode {mode:04o})"),

@@ -7,6 +7,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::values;
+
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
@@ -77,7 +79,11 @@ impl Report {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) {
-        self.note(place, format!("found {found}, expected {expected}"));
+        let (found, expected) = (found.to_string(), expected.to_string());
+        let is_address = expected.starts_with("an IP:port");
+        let odd = is_address.then(|| values::oddity(found.trim_matches('"'))).flatten();
+        let odd = odd.map_or(String::new(), |odd| format!(" ({odd})"));
+        self.note(place, format!("found {found}, expected {expected}{odd}"));
     }
 
     /// Notes a name that does not exist, with the nearest one that does, or else all of them.

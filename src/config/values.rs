@@ -81,6 +81,18 @@ pub fn reachable_address(text: &str) -> Option<SocketAddr> {
     (address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast()).then_some(address)
 }
 
+/// What is odd about a text that is no address, where that can be told.
+pub fn oddity(text: &str) -> Option<&'static str> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_port = !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit());
+    let is_name = host.bytes().any(|it| it.is_ascii_alphabetic()) && !host.contains(':');
+    match port.parse::<u16>() {
+        Err(_) if is_port => Some("ports end at 65535"),
+        Ok(_) if is_name => Some("names are not looked up: give the address itself"),
+        _ => None,
+    }
+}
+
 /// A name that is safe in metrics, file names and user data.
 pub fn name(text: &str) -> Option<String> {
     let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
@@ -137,6 +149,20 @@ pub fn magic(text: &str) -> Option<Vec<bool>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_odd_about_an_address_is_said() {
+        for text in ["0.0.0.0:99999", "[::]:65536", "x:70000"] {
+            assert_eq!(oddity(text), Some("ports end at 65535"), "{text}");
+        }
+        for text in ["game-1.example:9", "localhost:40000"] {
+            let names = Some("names are not looked up: give the address itself");
+            assert_eq!(oddity(text), names, "{text}");
+        }
+        for text in ["", "127.0.0.1", "0.0.0.0:", "127.0.0.1:0", "[::1]:9", "256.0.0.1:9"] {
+            assert_eq!(oddity(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn durations_need_a_whole_number_and_a_unit() {

@@ -2,8 +2,8 @@
 //!
 //! Entitled is who comes through the control socket as root or as the daemon's own user, who shows
 //! the token of `[admin] token` at the TCP address, and who asks through etcd with the fleet's key.
-//! Everybody else who reaches the TCP address reads, and no page that they can read shows a player's
-//! address.
+//! Everybody else who reaches the TCP address reads, and no page that they can read shows where a
+//! player is.
 //!
 //! A browser can be made to send requests to addresses that only its owner reaches. So at the TCP
 //! address a request has to name an IP address, `localhost` or a name of `[admin] hosts` as its

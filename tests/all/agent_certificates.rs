@@ -26,6 +26,51 @@ fn reload(gateway: &Daemon) {
     assert!(page.body.contains("agent host-7: certificates"), "{}", page.body);
 }
 
+/// A gateway and an agent with such certificates, until their logs say this.
+fn they_say(names: [&str; 2], is_of_another_authority: bool, said: [&str; 2]) {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let [gateways, agents] = names;
+    let names = [("gate-1", gateways), ("host-7", agents)];
+    if !certificates(&folder, &names) {
+        return;
+    }
+    let port = own_port();
+    agent_file(&folder, "host-7", port, "link = \"bundle\"\n");
+    let gateway = gateway(&folder, port);
+    if is_of_another_authority {
+        assert!(certificates(&other, NAMES));
+        replace(&folder, &other, &["ca.pem"]);
+    }
+    let _agent = Agent::start(&folder);
+    let [at_gateway, at_agent] = said;
+    let agents_log = || fs::read_to_string(folder.join("agent.log")).expect("a log");
+    wait_for(at_agent, || agents_log().contains(at_agent).then_some(()));
+    wait_for(at_gateway, || gateway.log().contains(at_gateway).then_some(()));
+}
+
+#[test]
+fn a_certificate_for_another_name_or_of_another_authority_is_told_with_both() {
+    let ip = crate::own::own_ip();
+    they_say(
+        ["IP:127.0.0.1", "DNS:host-9"],
+        false,
+        [
+            "foreign_name: the other side's certificate is for host-9, and not for host-7",
+            "the certificate is not for this name",
+        ],
+    );
+    let foreign = format!("the other side's certificate is for gate-2, and not for {ip}");
+    they_say(["DNS:gate-2", "DNS:host-7"], false, ["was refused: refused_by_peer: ", &foreign]);
+    they_say(
+        ["IP:127.0.0.1", "DNS:host-7"],
+        true,
+        [
+            "refused_by_peer: the other side refuses the connection (",
+            "the other side's certificate is signed by no authority in `ca`",
+        ],
+    );
+}
+
 #[test]
 fn an_authority_is_replaced_while_a_player_plays() {
     let [folder, next] = [Folder::new(), Folder::new()];

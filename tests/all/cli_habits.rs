@@ -36,6 +36,50 @@ fn ask(daemon: &Daemon, words: &[&str]) -> Ran {
 }
 
 #[test]
+fn a_message_names_the_mistake_and_the_way_around_it() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.join("keys")).expect("our own folder");
+    let good = "[[listener]]\nname = \"eu\"\nprotocol = \"netcode\"\nbind = [\"0.0.0.0:40000\"]\n\
+                protocol_id = 7\nkeys = [{ file = \"keys\" }]\nbackends = [\"arena\"]\n\
+                [[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"127.0.0.1:9\"\nslots = 4\n";
+    let check = |from: &str, to: &str| {
+        let file = folder.file("gate.toml", good.replace(from, to), 0o600);
+        run(ringgate(["check".as_ref(), file.as_os_str()])).stderr
+    };
+    for (from, to, why) in [
+        ("", "", "listener[0].keys[0].file: found a folder, expected a key file in it"),
+        (":40000", ":99999", "found \"0.0.0.0:99999\", expected an IP:port such as"),
+        (":40000", ":99999", "(ports end at 65535)"),
+        ("127.0.0.1:9", "game-1.example:9", "backend[0].address: found \"game-1.example:9\""),
+        ("127.0.0.1:9", "game-1.example:9", "(names are not looked up: give the address itself)"),
+    ] {
+        let said = check(from, to);
+        assert!(said.contains(why), "{said}");
+    }
+    // A gateway that runs can be asked whatever has become of its file.
+    let file = folder.file("gate.toml", "[gateway]\nrun_dir = 7\n", 0o600);
+    for words in [&["status"][..], &["sessions", "--config"], &["drain", "--config"]] {
+        let mut command = ringgate(words);
+        let ran = run({
+            command.arg(&file);
+            command
+        });
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        let hint = "the file does not say where its gateway is: --control PATH asks without it\n";
+        assert!(ran.stderr.starts_with(hint) && ran.stderr.contains("run_dir"), "{}", ran.stderr);
+    }
+    let daemon = Daemon::start(&Text::new());
+    let admin = daemon.admin.to_string();
+    for words in [&["sessions"][..], &["kick", "7"], &["trace", "7"], &["drain"]] {
+        let ran = run(ringgate([words, &["--admin", &admin]].concat()));
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let why =
+            "--admin-token FILE has to be the one of [admin] token there; or ask on that host";
+        assert!(ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_config_file_stands_by_itself_or_in_the_environment() {
     let folder = Folder::new();
     let file = folder.file("gate.toml", PLAIN, 0o600).display().to_string();

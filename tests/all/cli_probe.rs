@@ -125,6 +125,64 @@ fn a_gateway_on_this_host_is_asked_what_it_has_decided() {
     daemon.signal("CONT");
 }
 
+#[test]
+fn plain_and_unreal_players_hear_what_the_gateway_of_this_host_decides_too() {
+    let [plain, unreal] = [own_address(), own_address()];
+    let mut text = Text::new();
+    for (protocol, at) in [("plain", plain), ("unreal", unreal)] {
+        ringgate_report::text::put(
+            &mut text.more,
+            format_args!(
+                "[[listener]]\nname = \"{protocol}\"\nprotocol = \"{protocol}\"\nbind = [\"{at}\"]\n\
+                 backends = [\"{protocol}\"]\n[[backend]]\nname = \"{protocol}\"\nlink = \"udp\"\n\
+                 address = \"{}\"\nslots = 4\n",
+                own_address()
+            ),
+        );
+    }
+    let daemon = Daemon::start(&text);
+    let config = daemon.folder.join("gate.toml");
+    for (protocol, at) in [("plain", plain), ("unreal", unreal)] {
+        let (named, at) = (format!("--{protocol}"), at.to_string());
+        let mut here = ringgate(["probe", &named, "--server", &at, "--timeout", "500ms"]);
+        here.env("RINGGATE_CONFIG", &config);
+        let mut by_file =
+            ringgate(["probe", "--listener", protocol, "--timeout", "500ms", "--config"]);
+        by_file.arg(&config);
+        for command in [here, by_file] {
+            let ran = run(command);
+            assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+            let why = "the gateway on this host says: dropped, ";
+            assert!(ran.stderr.contains(why), "{protocol}: {}", ran.stderr);
+        }
+    }
+    // A netcode player without a config, too.
+    let mut command = ringgate(["probe", "--key", KEY_HEX, "--protocol-id"]);
+    command.arg(format!("{PROTOCOL_ID:#x}")).arg("--server").arg(daemon.listener.to_string());
+    let ran = run({
+        command.args(["--timeout", "500ms"]).env("RINGGATE_CONFIG", &config);
+        command
+    });
+    let why = "the gateway on this host says: dropped, ";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+}
+
+#[test]
+fn a_game_that_lets_a_player_in_and_says_nothing_is_told_from_a_refusal() {
+    let mute = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let mut text = Text::new();
+    let at = mute.local_addr().expect("bound");
+    text.backends =
+        format!("[[backend]]\nname = \"arena\"\nlink = \"udp\"\naddress = \"{at}\"\nslots = 4\n");
+    let daemon = Daemon::start(&text);
+    daemon.ready();
+    let ran = probe(daemon.listener, &["--payload", "hello", "--timeout", "1s"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.contains("let in, and not answered"), "{}", ran.stdout);
+    let why = "the player is in, and the game process has said nothing";
+    assert!(ran.stderr.contains(why), "{}", ran.stderr);
+}
+
 fn run_with(command: &mut std::process::Command, words: &[&str]) -> Ran {
     let mut own = std::process::Command::new(command.get_program());
     own.args(command.get_args()).args(words);

@@ -139,7 +139,7 @@ fn listener_fields() {
             "[\"127.0.0.1:40000\"]",
             "[\"127.0.0.1:40000\",\n\"eu.example:40000\"]",
             "gate.toml:5: listener[0].bind[1]: found \"eu.example:40000\", expected an IP:port such as \"0.0.0.0:40000\" \
-             or \"[::]:40000\"",
+             or \"[::]:40000\" (names are not looked up: give the address itself)",
         ),
         (
             "[\"127.0.0.1:40000\"]",

@@ -77,6 +77,12 @@ fn a_second_gateway_is_refused_and_the_first_loses_nothing(io: Choice) {
     let said = refused(io, &elsewhere, None, first.admin);
     assert!(said.contains(&holder) && said.contains("admin address"), "{said}");
 
+    // Who has only the admin address is no gateway for that.
+    let other = std::net::TcpListener::bind(any).expect("a port");
+    let said = refused(io, &elsewhere, None, other.local_addr().expect("it is bound"));
+    let why = "holds it: stop that one, or give `bind` of [admin] another port";
+    assert!(said.contains(why) && !said.contains("second gateway"), "{said}");
+
     let ((sent, echoes), mut player) = playing.join().expect("the player plays on");
     assert_eq!(sent, echoes, "not one payload is lost");
     player.echo(b"after");

@@ -162,7 +162,7 @@ fn open_first(
     loop {
         let open =
             |alone: bool| socket::player(address, &UdpOptions { reuse_port: !alone, ..*options });
-        let Taken { why, holder } = match open_alone(address, is_shared, open) {
+        let Taken { why, holder, .. } = match open_alone(address, is_shared, open) {
             Ok(socket) => return Ok(socket),
             Err(taken) => *taken,
         };

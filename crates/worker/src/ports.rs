@@ -75,7 +75,7 @@ impl Ports {
         let clock = Clock::start();
         let mut has_said = false;
         loop {
-            let Taken { why, holder } = match try_claim(plan, admin, kept) {
+            let Taken { why, holder, advice } = match try_claim(plan, admin, kept) {
                 Ok(players) => return Self::complete(plan, players, std::mem::take(kept)),
                 Err(taken) => *taken,
             };
@@ -88,7 +88,7 @@ impl Ports {
             };
             if clock.now_ns() >= patience.as_nanos() as u64 {
                 return Err(match holder {
-                    Some(holder) => why.advised(format!("{holder}: {ADVICE}")),
+                    Some(holder) => why.advised(format!("{holder}: {advice}")),
                     None => why,
                 });
             }
@@ -163,6 +163,8 @@ fn try_claim(
 pub(super) struct Taken {
     pub(super) why: StartError,
     pub(super) holder: Option<Holder>,
+    /// What can be done about it.
+    pub(super) advice: &'static str,
 }
 
 /// Binds a socket that nobody overlaps, and then lets others of ours join it. A wildcard and one of
@@ -176,7 +178,7 @@ pub(super) fn open_alone(
     let opened = match open(true) {
         Err(why) if why.is_in_use() => match holder(Transport::Udp, address) {
             Some(Holder::Ourselves) if may_be_ours => open(false),
-            holder => return Err(Box::new(Taken { why, holder })),
+            holder => return Err(Box::new(Taken { why, holder, advice: ADVICE })),
         },
         opened => opened,
     };
@@ -184,7 +186,7 @@ pub(super) fn open_alone(
         socket::share_port(&opened)?;
         Ok(opened)
     });
-    shared.map_err(|why| Box::new(Taken { why, holder: None }))
+    shared.map_err(|why| Box::new(Taken { why, holder: None, advice: ADVICE }))
 }
 
 /// Whether the address for operators, which is bound later, can be.
@@ -192,7 +194,7 @@ fn refuse_operator(address: SocketAddr) -> Result<(), Box<Taken>> {
     socket::can_listen(address).map_err(|error| {
         let why = StartError::bind(format!("serve the admin address {address}"), error);
         let holder = why.is_in_use().then(|| holder(Transport::TcpListening, address)).flatten();
-        Box::new(Taken { why, holder })
+        Box::new(Taken { why, holder, advice: ADMIN_ADVICE })
     })
 }
 
@@ -204,7 +206,7 @@ fn refuse_neighbour(path: &Path) -> Result<(), Box<Taken>> {
     let unknown = Holder::Unknown { uid: Some(peer.uid), all_seen };
     let holder = Some(process.map_or(unknown, Holder::Process));
     let why = StartError::neighbour(path);
-    Err(Box::new(Taken { why, holder }))
+    Err(Box::new(Taken { why, holder, advice: ADVICE }))
 }
 
 /// Who is at an address: a process if there is one, else whatever else is there. Only looks.
@@ -231,6 +233,8 @@ pub fn holder(transport: Transport, address: SocketAddr) -> Option<Holder> {
 }
 
 const ADVICE: &str = "a second gateway would take its players; stop that one, or use other addresses and another run_dir";
+
+const ADMIN_ADVICE: &str = "stop that one, or give `bind` of [admin] another port";
 
 /// For a dead process's sockets. The kernel takes a ring apart in tens of milliseconds; a machine
 /// under load in more.

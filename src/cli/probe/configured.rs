@@ -16,6 +16,7 @@ use ringgate_core::proto::unreal::handshake::Base;
 
 pub(super) fn probe(args: &Args, file: &Path) -> Result<Report, Failure> {
     let config = Config::load(file)?;
+    let run_dir = Some(config.gateway.run_dir.as_path());
     let listener = chosen(&config, args.listener.as_deref())?;
     match &listener.protocol {
         Protocol::Netcode(rules) => {
@@ -34,11 +35,11 @@ pub(super) fn probe(args: &Args, file: &Path) -> Result<Report, Failure> {
         ))),
         Protocol::Unreal(rules) => {
             let server = reachable(args, listener, &listener.bind)?;
-            unreal::probe(server, &profile(rules, args), args.timeout)
+            unreal::probe(server, &profile(rules, args), args.timeout, run_dir)
         }
         Protocol::Plain(_) => {
             let server = reachable(args, listener, &listener.bind)?;
-            plain::probe(server, args.plain_payload(), args.timeout)
+            plain::probe(server, args.plain_payload(), args.timeout, run_dir)
         }
     }
 }

@@ -10,7 +10,7 @@ use super::about::{About, Rules};
 use super::args::Args;
 use super::line::Line;
 use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
-use super::witness::Witness;
+use super::witness::{Witness, here};
 use ringgate_core::netcode::{
     self, Client, ConnectToken, Notice, ServerAddresses, State, TokenSpec,
 };
@@ -61,9 +61,8 @@ fn play(args: &Args, mut token: ConnectToken, about: About) -> Result<Report, Fa
     if args.token.is_some() {
         eprintln!("the token is used up by this: its player needs another one");
     }
-    let witness = about.run_dir.as_deref().filter(|_| about.faults.is_empty());
-    let witness =
-        witness.and_then(|it| Witness::of(it, from, args.timeout * 3 + Duration::from_secs(10)));
+    let asked = about.run_dir.clone().or_else(|| here(server)).filter(|_| about.faults.is_empty());
+    let witness = Witness::of(asked.as_deref(), from, args.timeout);
     let mut way = Way::new(&line, &token)?;
     let outcome = way.go(args.timeout, args.payload())?;
     let steps = std::mem::take(&mut way.steps);

@@ -1,19 +1,24 @@
 //! A player of any UDP game: something is sent, and any answer of the game's will do.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::Failure;
 use super::line::Line;
 use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use super::witness::Witness;
 
 pub(super) fn probe(
     server: SocketAddr,
     payload: &[u8],
     patience: Duration,
+    run_dir: Option<&Path>,
 ) -> Result<Report, Failure> {
     let line = Line::open(server)?;
-    let until_ns = patience.as_nanos() as u64;
+    let witness = Witness::of(run_dir, line.local()?, patience);
+    let began_ns = line.now_ns();
+    let until_ns = began_ns + patience.as_nanos() as u64;
     let (mut sent, mut due_ns) = (0, 0);
     let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
     let (outcome, found) = loop {
@@ -34,15 +39,16 @@ pub(super) fn probe(
             Err(trouble) => break (trouble.into(), "refused (ICMP)".to_owned()),
         }
     };
-    let (took_ns, from) = (line.now_ns(), line.local()?);
-    let means = match outcome {
-        Outcome::Silence => vec![
+    let (took_ns, from) = (line.now_ns() - began_ns, line.local()?);
+    let means = match (outcome, witness) {
+        (Outcome::Silence, Some(witness)) => vec![witness.says(from)],
+        (Outcome::Silence, None) => vec![
             "the game does not answer this payload, the listener demands other first bytes, a token or a number, no backend is up or \
              has a free slot, or the source begins too often"
                 .to_owned(),
             ask_there(from),
         ],
-        other => network_means(other, server),
+        (other, _) => network_means(other, server),
     };
     let steps = vec![Step::new("datagram", found, sent, Some(took_ns))];
     let took_ms = ms(took_ns);

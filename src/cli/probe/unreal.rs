@@ -1,11 +1,13 @@
 //! An Unreal player: the engine's handshake, up to the acknowledgement with the server's cookie.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::Failure;
 use super::line::Line;
 use super::report::{Outcome, Report, SCHEMA, Step, ask_there, ms, network_means};
+use super::witness::Witness;
 use crate::config::values;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
@@ -55,13 +57,18 @@ pub(super) fn probe(
     server: SocketAddr,
     profile: &Profile,
     patience: Duration,
+    run_dir: Option<&Path>,
 ) -> Result<Report, Failure> {
     let line = Line::open(server)?;
-    let mut steps = Vec::new();
+    let witness = Witness::of(run_dir, line.local()?, patience);
+    let (mut steps, began_ns) = (Vec::new(), line.now_ns());
     let outcome = go(&line, profile, patience, &mut steps)?;
-    let (took_ms, from) = (ms(line.now_ns()), line.local()?);
+    let (took_ms, from) = (ms(line.now_ns() - began_ns), line.local()?);
     let is_challenged = steps.len() > 1;
-    let means = means(outcome, is_challenged, (server, from));
+    let means = match witness {
+        Some(witness) if outcome == Outcome::Silence => vec![witness.says(from)],
+        _ => means(outcome, is_challenged, (server, from)),
+    };
     Ok(Report { schema: SCHEMA, protocol: "unreal", server, from, outcome, steps, took_ms, means })
 }
 

@@ -2,8 +2,8 @@
 //! trace of the probe's address.
 
 use std::io::BufRead;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use ringgate_os::clock::Clock;
 use serde::Deserialize;
 
-use super::super::admin::Admin;
+use super::super::admin::{Admin, usual_run_dir};
 
 /// A gateway that is asked while a player is there.
 pub(super) enum Witness {
@@ -28,9 +28,17 @@ struct Line {
     text: String,
 }
 
+/// Where the gateway of this host may be asked, if a server is this host.
+pub(super) fn here(server: SocketAddr) -> Option<PathBuf> {
+    // Only an address of this host can be bound.
+    UdpSocket::bind((server.ip(), 0)).ok()?;
+    usual_run_dir().ok()
+}
+
 impl Witness {
     /// The gateway with this `run_dir`; `None` where none is there, or none that may be asked.
-    pub(super) fn of(run_dir: &Path, from: SocketAddr, lasts: Duration) -> Option<Self> {
+    pub(super) fn of(run_dir: Option<&Path>, from: SocketAddr, patience: Duration) -> Option<Self> {
+        let (run_dir, lasts) = (run_dir?, patience * 3 + Duration::from_secs(10));
         let admin = Admin::of_run_dir(run_dir);
         let path = format!("/trace?address={}&for_ms={}", from.ip(), lasts.as_millis());
         let (tell, told) = mpsc::channel();

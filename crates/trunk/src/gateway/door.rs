@@ -198,7 +198,7 @@ impl Porter {
                 let guest = self.guests.remove(&ready.token);
                 let peer = guest.map(|guest| guest.peer());
                 if let End::Failed(_) | End::Ours(_) = end {
-                    self.refuse(end.name(), peer);
+                    self.refuse_saying(end.name(), peer, &end.to_string());
                 }
             }
         }
@@ -211,7 +211,10 @@ impl Porter {
             Ok(rule) => rule.name.clone(),
             Err(why) => {
                 guest.refuse(why);
-                return self.refuse(why.name(), Some(peer));
+                let foreign = hello.certified.as_ref().err().filter(|_| why == Reason::ForeignName);
+                let named = || format!("it says that it is agent {}", hello.name);
+                let more = foreign.cloned().unwrap_or_else(named);
+                return self.refuse_saying(why.name(), Some(peer), &more);
             }
         };
         if let Err(why) = self.let_in(guest, agent, hello.version) {
@@ -264,6 +267,11 @@ impl Porter {
 
     /// Counts a connection that became no trunk, and tells of it, once a second for each reason.
     fn refuse(&mut self, why: &'static str, peer: Option<SocketAddr>) {
+        self.refuse_saying(why, peer, "");
+    }
+
+    /// The same with more words.
+    fn refuse_saying(&mut self, why: &'static str, peer: Option<SocketAddr>, more: &str) {
         self.shared.at_door(self.bind, |shown| *shown.refused.entry(why).or_default() += 1);
         let now_ns = self.now_ns();
         let told_ns = self.told_ns.get(why).copied();
@@ -275,7 +283,8 @@ impl Porter {
                 %bind,
                 peer,
                 reason = why,
-                "a connection of {peer} to {bind} was refused: {why}"
+                "a connection of {peer} to {bind} was refused: {why}{}{more}",
+                if more.is_empty() { "" } else { ": " }
             );
         }
     }

@@ -53,6 +53,6 @@ impl Rules {
     pub(crate) fn judge(&self, bind: SocketAddr, hello: &Hello) -> Result<&Rule, Reason> {
         let there = self.agents().filter(|rule| rule.bind == bind);
         let known = there.map(|rule| (&*rule.name, rule));
-        agent_named(&hello.name, |_| hello.is_certified, known)
+        agent_named(&hello.name, |_| hello.certified.is_ok(), known)
     }
 }

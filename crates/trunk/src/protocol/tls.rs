@@ -220,12 +220,17 @@ impl Stream {
     /// Whether the other side's certificate, which was verified, is for this name. Only the process
     /// that has verified it can say so.
     pub fn is_certified_for(&self, name: &str) -> bool {
-        let State::Whole(connection) = &self.state else { return false };
+        self.certified_for(name).is_ok()
+    }
+
+    /// The same, and otherwise for whom it is.
+    pub fn certified_for(&self, name: &str) -> Result<(), String> {
+        let State::Whole(connection) = &self.state else { return Err(String::new()) };
         let certificate = connection.peer_certificates().and_then(<[_]>::first);
         let certificate = certificate.and_then(|it| ParsedCertificate::try_from(it).ok());
-        let name = ServerName::try_from(name).ok();
-        let both = certificate.zip(name);
-        both.is_some_and(|(certificate, name)| verify_server_name(&certificate, &name).is_ok())
+        let both = certificate.zip(ServerName::try_from(name).ok());
+        let (certificate, name) = both.ok_or_else(|| format!("{name} is no name"))?;
+        verify_server_name(&certificate, &name).map_err(|why| Failure::Tls(why).to_string())
     }
 
     /// What the other side has proven itself with, now. Only the process that has verified it can

@@ -28,8 +28,8 @@ pub struct Guest {
 pub struct Hello {
     /// The name.
     pub name: String,
-    /// Whether the certificate is for it.
-    pub is_certified: bool,
+    /// Whether the certificate is for it, and otherwise for whom.
+    pub certified: Result<(), String>,
     /// The highest version that both speak.
     pub version: u16,
 }
@@ -89,8 +89,8 @@ impl Guest {
                 match conversation.handle(control).map_err(End::Ours)? {
                     Step::Decide { name, version } => {
                         let name = name.to_owned();
-                        let is_certified = line.stream().is_certified_for(&name);
-                        return Ok(Some(Hello { name, is_certified, version }));
+                        let certified = line.stream().certified_for(&name);
+                        return Ok(Some(Hello { name, certified, version }));
                     }
                     Step::Over(why) => return Err(End::Theirs(why)),
                     _ => {}

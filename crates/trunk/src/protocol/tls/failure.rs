@@ -63,6 +63,11 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Tls(Error::InvalidCertificate(why)) => f.write_str(&words(why)),
+            Self::Tls(Error::AlertReceived(alert)) => write!(
+                f,
+                "the other side refuses the connection ({alert:?}), mostly for this side's certificate: its log says why"
+            ),
             Self::Tls(why) => why.fmt(f),
             Self::Protocol => f.write_str("the other side does not speak this protocol"),
             Self::Io(why) => why.fmt(f),
@@ -71,3 +76,20 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What is wrong with a certificate, with both names where they differ.
+fn words(why: &CertificateError) -> String {
+    match why {
+        // Another one may be called the same.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "the other side's certificate is signed by no authority in `ca`".to_owned()
+        }
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let plain = |it: &String| it.split('"').nth(1).unwrap_or(it).to_owned();
+            let presented: Vec<_> = presented.iter().map(plain).collect();
+            let (expected, presented) = (expected.to_str(), presented.join(", "));
+            format!("the other side's certificate is for {presented}, and not for {expected}")
+        }
+        other => Error::InvalidCertificate(other.clone()).to_string(),
+    }
+}

@@ -98,7 +98,7 @@ impl Rig {
             if let Some(waiting) = &mut guest {
                 let hello = waiting.handle_ready(&watched_in, 1).expect("it is a good one");
                 if let Some(hello) = hello {
-                    assert_eq!((&*hello.name, hello.is_certified), ("host-7", true));
+                    assert_eq!((&*hello.name, &hello.certified), ("host-7", &Ok(())));
                     let welcome =
                         Welcome { version: hello.version, lanes: 2, trunk: 9, incarnation: 5 };
                     let epoll = &self.ends[GATEWAY].epoll;
