@@ -103,6 +103,7 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
         callers: callers.into_iter().map(caller).collect(),
         memory_bytes: tokens.memory,
         drain: tokens.drain_timeout,
+        rotate_every: tokens.rotate_every,
         disk: state.map(|it| Box::new(it) as Box<dyn Disk>),
     })
 }

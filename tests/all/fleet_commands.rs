@@ -111,12 +111,17 @@ fn a_fleet_is_begun_looked_at_and_its_keys_are_rotated() {
 #[test]
 fn players_are_denied_and_allowed_in_a_whole_fleet() {
     let Some(etcd) = Etcd::start() else { return };
-    let said = etcd.fleet(&["deny", "203.0.113.7/24", "--client", "42", "--for", "1h"]).succeeded();
+    let said = etcd.fleet(&["deny", "203.0.113.7/24", "42", "--for", "1h"]).succeeded();
     assert_eq!(said, "2 prefixes and players may not play in this fleet for 60 min\n");
     assert_eq!(
-        etcd.fleet(&["deny", "--prefix", "2001:db8::1", "--reason", "bots"]).succeeded(),
+        etcd.fleet(&["deny", "--address", "2001:db8::1", "--reason", "bots"]).succeeded(),
         "2001:db8::1/128 may not play in this fleet\n"
     );
+    // As the last release has them.
+    etcd.fleet(&["deny", "--prefix", "2001:db8::1", "--reason", "bots"]).succeeded();
+    etcd.fleet(&["deny", "--client", "42", "--for", "1h"]).succeeded();
+    let why = etcd.fleet(&["deny", "--reason", "bots"]).refused();
+    assert_eq!(why, "expected a client id, an address or a prefix");
     let rules = json(&etcd.fleet(&["denied", "--json"]).succeeded())["rules"].clone();
     let whom: Vec<_> = rules
         .as_array()
@@ -129,7 +134,7 @@ fn players_are_denied_and_allowed_in_a_whole_fleet() {
     let expected =
         [(Some("42"), true), (Some("2001:db8::1/128"), false), (Some("203.0.113.0/24"), true)];
     assert_eq!(whom, expected);
-    assert_eq!(etcd.fleet(&["allow", "--client", "42"]).succeeded(), "client 42 may play\n");
+    assert_eq!(etcd.fleet(&["allow", "--client-id", "42"]).succeeded(), "client 42 may play\n");
     let again = etcd.fleet(&["allow", "--client", "42"]).succeeded();
     assert_eq!(again, "client 42 was not denied in this fleet\n");
     // A ban goes with its lease.

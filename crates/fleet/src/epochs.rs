@@ -128,6 +128,20 @@ pub fn is_due(now_s: u64, epochs: &[Epoch], policy: Policy) -> bool {
     last.is_none_or(|until| until.saturating_sub(now_s) < policy.mint_s / 2)
 }
 
+/// The key that a rotation makes by itself: when the newest is that old, or its time is soon over. A
+/// listener without a key is left to an operator.
+pub fn next_by_itself(
+    now_s: u64,
+    epochs: &[Epoch],
+    minted: Option<u32>,
+    (every_s, policy): (u64, Policy),
+) -> Option<Epoch> {
+    let newest = epochs.iter().max_by_key(|it| it.number)?;
+    let is_old = now_s.saturating_sub(newest.validity.from) >= every_s;
+    let is_due = is_old || is_due(now_s, epochs, policy);
+    is_due.then(|| next(now_s, epochs, minted, policy).ok()).flatten()
+}
+
 /// The epochs that may be deleted.
 pub fn over(now_s: u64, epochs: &[Epoch]) -> Vec<u32> {
     epochs.iter().filter(|it| now_s >= it.validity.accept_until).map(|it| it.number).collect()
@@ -138,6 +152,29 @@ mod tests {
     use super::*;
 
     const POLICY: Policy = Policy { mint_s: 1000, token_s: 100 };
+
+    #[test]
+    fn a_rotation_by_itself_waits_for_the_last_one_and_begins_no_listener() {
+        let rule = (500, POLICY);
+        assert_eq!(next_by_itself(0, &[], None, rule), None);
+        let first = next(0, &[], None, POLICY).unwrap();
+        assert_eq!(next_by_itself(499, &[first], Some(1), rule), None);
+        let second = next_by_itself(500, &[first], Some(1), rule).expect("it is time");
+        assert_eq!((second.number, second.validity.mint_until), (2, 1500));
+        // Not every gateway has it: however long that takes.
+        assert_eq!(next_by_itself(1200, &[first, second], Some(1), rule), None);
+        assert_eq!(next_by_itself(999, &[first, second], Some(2), rule), None);
+        assert_eq!(
+            next_by_itself(1000, &[first, second], Some(2), rule).map(|it| it.number),
+            Some(3)
+        );
+        // An operator's key that lives shorter is followed in time, a longer one at its age.
+        let brief = Epoch { validity: Validity { mint_until: 60, ..first.validity }, ..first };
+        assert!(next_by_itself(1, &[brief], Some(1), rule).is_some());
+        let long = Epoch { validity: Validity { mint_until: 9_999, ..first.validity }, ..first };
+        assert!(next_by_itself(1, &[long], Some(1), rule).is_none());
+        assert!(next_by_itself(500, &[long], Some(1), rule).is_some());
+    }
 
     fn minted(now_s: u64, epochs: &[Epoch], confirmed: &[Vec<u32>]) -> Option<u32> {
         let lists: Vec<_> = confirmed.iter().map(Vec::as_slice).collect();

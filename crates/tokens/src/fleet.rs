@@ -1,13 +1,16 @@
 //! The service's side of etcd: what feeds the desk and what is registered, the lease of its blocks,
 //! and the decisions about slots. Decides nothing itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_core::secret::Key;
+use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::kv::{Range, key_after};
+use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::lease::{Handed, Registration};
@@ -319,6 +322,70 @@ fn lose_lease(shared: &Shared) {
         add(&shared.counters.leases_lost, 1);
         shared.desk().lose_lease();
     }
+}
+
+/// Makes the next keys of listeners when it is time, where that is asked for. Of several services
+/// one makes each: whoever creates its place first.
+pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
+    let Some(rotation) = shared.options.rotation else { return };
+    let look_every = Duration::from_secs(rotation.0 / 10).clamp(TIDY_EVERY, WRITE_EVERY);
+    loop {
+        tokio::time::sleep(look_every).await;
+        let (standing, now_s) = (shared.standing(), shared.now().unix_s);
+        // What is out of date or in doubt is no ground to make keys by.
+        if !standing.is_current || standing.doubt.is_some() {
+            continue;
+        }
+        let mut keys = BTreeMap::<Name, Vec<Epoch>>::new();
+        for (listener, epoch) in shared.desk().known().epochs() {
+            keys.entry(listener.clone()).or_default().push(epoch);
+        }
+        for (listener, epochs) in keys {
+            let minted = shared.desk().known().minted_with(&listener, now_s);
+            let next = epochs::next_by_itself(now_s, &epochs, minted, rotation);
+            let made = match next {
+                Some(next) => make_key(&shared, &client, &listener, next).await,
+                None => Ok(()),
+            };
+            let over = epochs::over(now_s, &epochs);
+            if let Err(why) = made.and(forget(&shared, &client, &listener, &over).await) {
+                tracing::warn!(event = "key_not_rotated", %listener, "no key of {listener} is made: {why}");
+            }
+        }
+    }
+}
+
+async fn make_key(
+    shared: &Shared,
+    client: &Client,
+    listener: &Name,
+    Epoch { number, validity }: Epoch,
+) -> Result<(), Error> {
+    let Plan { keyspace, key, .. } = &shared.options;
+    let place = keyspace.key(&Place::Key(listener.clone(), number));
+    let failed = |why: &dyn std::fmt::Display| Error::Config(why.to_string());
+    let own = Key::generate().map_err(|why| failed(&why))?;
+    let sealed = key.seal(&place, validity, &own).map_err(|why| failed(&why))?;
+    let value = sealed.encode().map_err(|why| failed(&why))?;
+    if client.txn(&Txn::claim(Put { key: place, value, lease: 0 })).await?.held {
+        let until = validity.mint_until;
+        tracing::info!(event = "key_rotated", %listener, number, until, "made key {number} of {listener}");
+    }
+    Ok(())
+}
+
+/// Takes away keys that no token can be of any more.
+async fn forget(
+    shared: &Shared,
+    client: &Client,
+    listener: &Name,
+    over: &[u32],
+) -> Result<(), Error> {
+    for number in over {
+        let key = shared.options.keyspace.key(&Place::Key(listener.clone(), *number));
+        client.delete(&Delete { key, ..Delete::default() }).await?;
+    }
+    Ok(())
 }
 
 /// Gives back what was leased and is not used, and what earlier starts had beyond their promises.

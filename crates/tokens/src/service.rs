@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use ringgate_fleet::epochs::Policy;
 use ringgate_fleet::etcd::{self, Client};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::member::{MemberStatus, TICK, lock};
@@ -58,6 +59,8 @@ pub struct Options {
     pub memory_bytes: usize,
     /// How long requests that are under way may take when the service ends.
     pub drain: Duration,
+    /// How often the keys of listeners are rotated; `None` where operators do that.
+    pub rotate_every: Option<Duration>,
     /// Where it writes what it has promised.
     pub disk: Option<Box<dyn Disk>>,
 }
@@ -101,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) host: Name,
     pub(crate) version: String,
     pub(crate) drain: Duration,
+    /// How often the keys of listeners are rotated, in seconds, and how long new ones are for what.
+    pub(crate) rotation: Option<(u64, Policy)>,
 }
 
 impl Shared {
@@ -181,6 +186,10 @@ pub struct Running {
 /// Starts a service. Returns once it listens.
 pub fn start(options: Options) -> io::Result<Running> {
     let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
+    let rotation = options.rotate_every.map(|it| {
+        let token_s = rules.expire_max_s.max(TOKEN_S_MIN);
+        (it.as_secs(), Policy { mint_s: it.as_secs().saturating_mul(2), token_s })
+    });
     let owner = owner(&name)?;
     let names = (name.clone(), owner.clone());
     let mut desk = Desk::new(keyspace.clone(), key.clone(), names, rules);
@@ -195,7 +204,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let memory = Memory::new(options.memory_bytes, callers.len());
     let (confirm, confirmed) = mpsc::channel(8);
     let shared = Arc::new(Shared {
-        options: Plan { etcd, keyspace, key, name, host, version, drain },
+        options: Plan { etcd, keyspace, key, name, host, version, drain, rotation },
         owner,
         started_s: clock::unix_seconds(),
         counters: Counters::default(),
@@ -268,6 +277,9 @@ fn owner(name: &Name) -> io::Result<Name> {
     Ok(Name::new(&format!("{short}.{instance:08x}")).expect("a name goes on like this"))
 }
 
+/// How long a key is accepted at least after it was minted with, as after an operator's rotation.
+const TOKEN_S_MIN: u64 = 3600;
+
 /// How long the end waits for etcd: the slots of thousands of backends are given back by then.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
@@ -303,6 +315,7 @@ fn run_fleet(
         let mut member = fleet::join(&shared, client.clone());
         let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
         let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
+        let rotating = tokio::spawn(fleet::rotate(Arc::clone(&shared), client.clone()));
         let keeping = tokio::spawn(fleet::keep_company(Arc::clone(&shared), client.clone()));
         let mut ticks = tokio::time::interval(TICK);
         loop {
@@ -318,7 +331,7 @@ fn run_fleet(
                 }
             }
         }
-        [keeping, tidying].iter().for_each(tokio::task::JoinHandle::abort);
+        [keeping, rotating, tidying].iter().for_each(tokio::task::JoinHandle::abort);
         member.leave().await;
         let ending = async {
             let is_left = fleet::close(&shared, &client).await;

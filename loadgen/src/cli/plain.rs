@@ -15,7 +15,7 @@ pub(super) struct PlainArgs {
     pub(super) plain: bool,
     /// Plain: bytes that every datagram carries, in hex; of several tokens each player has one,
     /// in turns
-    #[arg(long, value_name = "HEX,…", value_delimiter = ',', value_parser = token, requires = "plain")]
+    #[arg(long = "routing-token", alias = "token", value_name = "HEX,…", value_delimiter = ',', value_parser = token, requires = "plain")]
     token: Vec<Token>,
     /// Plain: where the token stands
     #[arg(long, value_enum, value_name = "WHERE", default_value = "end", requires = "token")]

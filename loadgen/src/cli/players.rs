@@ -13,7 +13,7 @@ use ringgate_io::Choice;
 use super::outcome::Failure;
 use super::plain::PlainArgs;
 use super::unreal::UnrealArgs;
-use super::values::{driver, duration, number};
+use super::values::{driver, duration, number, seconds};
 use crate::measure::gateway::{Admin, Gateway};
 use crate::players::arrivals::Arrivals;
 use crate::players::scenario::Scenario;
@@ -61,8 +61,8 @@ pub(super) struct PlayerArgs {
     plain: PlainArgs,
     #[command(flatten)]
     unreal: UnrealArgs,
-    /// Seconds of silence after which a session ends [default: 10; Unreal 30]
-    #[arg(long, value_name = "SECONDS")]
+    /// Silence after which a session ends, whole seconds [default: 10s; Unreal 30s]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
     timeout: Option<i32>,
     /// Time after which a player who has nothing to say sends a keep-alive [default: 100ms; Unreal
     /// 200ms, as clients of games do]

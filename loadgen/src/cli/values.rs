@@ -19,6 +19,13 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
 }
 
+/// A span of whole seconds like `10s`, or a number of them.
+pub(super) fn seconds(text: &str) -> Result<i32, String> {
+    let is_whole = |span: &Duration| span.subsec_nanos() == 0;
+    let spelt = || duration(text).ok().filter(is_whole).and_then(|it| it.as_secs().try_into().ok());
+    text.parse().ok().or_else(spelt).ok_or_else(|| "whole seconds, like 10s".into())
+}
+
 /// A driver's name.
 pub(super) fn driver(text: &str) -> Result<Choice, String> {
     match text {

@@ -84,7 +84,7 @@ const FEW: [&str; 8] = ["--sessions", "20", "--hz", "50", "--ramp", "200ms", "--
 fn players_carry_tokens_in_turns_and_count_their_datagrams() {
     let server = Stripping::start();
     let address = server.address.to_string();
-    let plain = ["--plain", "--token", "0a0b0c0d,FFEEDDCC", "--sequence", "6:16"];
+    let plain = ["--plain", "--routing-token", "0a0b0c0d,FFEEDDCC", "--sequence", "6:16"];
     let where_to = ["run", "--server", &address, "--json"];
     let output = loadgen(&[&where_to[..], &plain, &FEW].concat());
     assert!(output.status.success(), "{output:?}");
@@ -161,7 +161,7 @@ fn plain_arguments_that_make_no_sense_are_refused_in_words() {
     for (more, expected) in [
         (&["--token", "abc"][..], "hex digits"),
         (&["--token", "aa,bbcc"], "one length"),
-        (&["--token-at", "start"], "--token"),
+        (&["--token-at", "start"], "--routing-token"),
         (&["--sequence", "4"], "4:16"),
         (&["--sequence", "4:24"], "8, 16 or 32"),
         (&["--sequence", "48:16"], "beyond"),

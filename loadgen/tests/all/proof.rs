@@ -43,7 +43,7 @@ fn into_the_void(name: &str, command: &[&str]) -> Output {
 fn blindly(gateway: &Gateway, command: &str, more: &[&str]) -> Output {
     let (server, key) = (gateway.address.to_string(), gateway.folder.join("key"));
     let players = [command, "--server", &server, "--key", text(&key), "--protocol-id", "7"];
-    loadgen(&[&players[..], &["--timeout", "1"], more].concat())
+    loadgen(&[&players[..], &["--timeout", "1s"], more].concat())
 }
 
 #[test]

@@ -62,26 +62,32 @@ pub(super) struct DeniedArgs {
 
 #[derive(Debug, clap::Args)]
 struct WhomArgs {
-    /// Addresses and prefixes, such as 203.0.113.7, 203.0.113.0/24 or `2001:db8::/32`
-    #[arg(value_name = "PREFIX", value_parser = prefix)]
-    prefixes: Vec<IpPrefix>,
-    /// The same, by name; may be given more than once
-    #[arg(long = "prefix", value_name = "PREFIX", value_parser = prefix)]
-    named: Vec<IpPrefix>,
+    /// Client ids, and addresses and prefixes such as 203.0.113.7 or `2001:db8::/32`
+    #[arg(value_name = "WHOM", value_parser = whom)]
+    whom: Vec<Whom>,
+    /// An address or a prefix; may be given more than once
+    #[arg(long, alias = "prefix", value_name = "PREFIX", value_parser = prefix)]
+    address: Vec<IpPrefix>,
     /// A player of netcode listeners, by the client id in its token; may be given more than once
-    #[arg(long, value_name = "ID", value_parser = client)]
-    client: Vec<u64>,
+    #[arg(long, alias = "client", value_name = "ID", value_parser = client)]
+    client_id: Vec<u64>,
 }
 
 impl WhomArgs {
     fn all(&self) -> Result<Vec<Whom>, Failure> {
-        let prefixes = self.prefixes.iter().chain(&self.named).map(|it| Whom::Prefix(*it));
-        let whom: Vec<_> = prefixes.chain(self.client.iter().map(|it| Whom::Client(*it))).collect();
+        let addresses = self.address.iter().map(|it| Whom::Prefix(*it));
+        let clients = self.client_id.iter().map(|it| Whom::Client(*it));
+        let whom: Vec<_> = self.whom.iter().copied().chain(addresses).chain(clients).collect();
         if whom.is_empty() {
-            return Err(Failure::bad_input("expected a PREFIX or --client ID"));
+            return Err(Failure::bad_input("expected a client id, an address or a prefix"));
         }
         Ok(whom)
     }
+}
+
+/// As on one gateway: a number is a player.
+fn whom(text: &str) -> Result<Whom, String> {
+    client_id(text).map_or_else(|| prefix(text).map(Whom::Prefix), |id| Ok(Whom::Client(id)))
 }
 
 /// Read as on one gateway, which leaves away the bits behind a prefix.

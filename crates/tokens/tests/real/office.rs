@@ -168,6 +168,7 @@ impl Fleet {
             ],
             memory_bytes: 1 << 20,
             drain: Duration::from_secs(10),
+            rotate_every: None,
             disk: None,
         }
     }

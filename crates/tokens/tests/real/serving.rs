@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use ringgate_core::netcode;
+use ringgate_tokens::service::Options;
 use tokio::task::JoinSet;
 
 use crate::http::{ask, post};
@@ -151,6 +153,40 @@ async fn a_rotation_changes_the_epoch_when_every_gateway_has_confirmed_it() {
     assert_eq!(epoch().await, 1, "one gateway has not confirmed it");
     fleet.put_gateway(1, &[1, 2]).await;
     until("tokens are minted with the next key", async || epoch().await == 2).await;
+}
+
+#[tokio::test]
+async fn keys_are_rotated_by_one_of_all_services_and_only_once_the_last_one_is_through() {
+    if !is_installed() {
+        return;
+    }
+    let fleet = Fleet::start(1, 1, 10).await;
+    let often =
+        |called| Options { rotate_every: Some(Duration::from_secs(1)), ..fleet.options(called) };
+    let offices = [Office::start(often("one")), Office::start(often("two"))];
+    let key = |number: u32| {
+        let at = format!("/ringgate/test/truth/key/main/{number}");
+        let found = fleet.etcd.ctl(&["get", "--write-out", "json", &at]);
+        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+        let kv = found["kvs"].get(0)?;
+        Some((kv["version"].as_i64()?, kv["create_revision"].as_i64()?))
+    };
+    until("the next key", async || key(2).is_some()).await;
+    // Every gateway has to have it before another one follows.
+    fleet.put_gateway(0, &[1, 2]).await;
+    until("the one behind it", async || key(3).is_some()).await;
+    let gateway =
+        fleet.etcd.ctl(&["get", "--write-out", "json", "/ringgate/test/truth/gateway/g0"]);
+    let gateway: serde_json::Value = serde_json::from_str(&gateway).expect("JSON");
+    let confirmed = gateway["kvs"][0]["mod_revision"].as_i64().expect("a number");
+    let [second, third] = [key(2), key(3)].map(|it| it.expect("it is there"));
+    assert_eq!((second.0, third.0), (1, 1), "each was made once");
+    assert!(second.1 < confirmed && confirmed < third.1);
+    until("tokens are made with what is confirmed", async || {
+        let answer = post(offices[0].address(), "/v1/tokens", r#"{"client_id": 42}"#).await.json();
+        answer["epoch"] == 2
+    })
+    .await;
 }
 
 #[tokio::test]
