@@ -55,7 +55,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    logging::init(args.log, LogFormat::Human)?;
+    logging::init(args.log, (LogFormat::Human, ""))?;
     let run_dir = RunDir::create()?;
     let key = Key::generate().map_err(Failure::failed)?;
     let fleet = Fleet::start(&plan(args.players, args.workers, &run_dir, key.clone()))

@@ -1,13 +1,12 @@
 //! Log set-up: human lines on stderr, coloured on a terminal, or one JSON object a line on request.
 //!
-//! The level is `info` unless the variable `RINGGATE_LOG` says otherwise: a level, and for single
-//! parts of the program `PART=LEVEL`, with commas between. Nothing is logged per packet, whatever
-//! the level.
+//! The level is what the variable `RINGGATE_LOG` says, or else a gateway's config, or `info`: a
+//! level, and for single parts of the program `PART=LEVEL`, with commas between. Nothing is logged
+//! per packet, whatever the level.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -15,6 +14,7 @@ use tracing_subscriber::{fmt, registry};
 
 use super::{Failure, exit};
 use crate::config::{LoadError, LogFormat, values};
+use crate::levels;
 use ringgate_os::process;
 
 /// The arguments of commands that log.
@@ -34,18 +34,18 @@ fn format(text: &str) -> Result<LogFormat, String> {
 pub fn begin<C>(
     args: LogArgs,
     load: impl FnOnce() -> Result<C, LoadError>,
-    format: impl FnOnce(&C) -> LogFormat,
+    says: impl FnOnce(&C) -> (LogFormat, &str),
 ) -> Result<C, Failure> {
     let dumps = process::forbid_dumps();
     let config = match load() {
         Ok(config) => config,
         Err(why) => {
             // Mistakes are told in the same words as everything else.
-            init(args, args.format.unwrap_or(LogFormat::Human))?;
+            init(args, (args.format.unwrap_or(LogFormat::Human), ""))?;
             return Err(why.into());
         }
     };
-    init(args, format(&config))?;
+    init(args, says(&config))?;
     if let Err(why) = dumps {
         tracing::warn!("a core dump of this process would hold keys: {why}");
     }
@@ -53,10 +53,10 @@ pub fn begin<C>(
 }
 
 /// Installs the process's logger. The arguments go before the config.
-pub fn init(args: LogArgs, config: LogFormat) -> Result<(), Failure> {
-    let filter = filter(std::env::var("RINGGATE_LOG").ok())?;
+pub fn init(args: LogArgs, (format, level): (LogFormat, &str)) -> Result<(), Failure> {
+    let filter = levels::changeable(levels_of(std::env::var(levels::VARIABLE).ok(), level)?);
     let lines = fmt::layer().with_writer(io::stderr);
-    let installed = match args.format.unwrap_or(config) {
+    let installed = match args.format.unwrap_or(format) {
         LogFormat::Human => {
             let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             let ansi = io::stderr().is_terminal() && !plain;
@@ -88,33 +88,15 @@ pub fn announce(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is logged. A word that is no level is a mistake and not a part's name: a level that is
-/// misspelt would silence every line.
-fn filter(directives: Option<String>) -> Result<Targets, Failure> {
-    let usual = Targets::new().with_default(LevelFilter::INFO);
-    let Some(directives) = directives else { return Ok(usual) };
-    let mistake = |word: &str| {
+/// By which levels is logged: the variable goes before the config.
+fn levels_of(variable: Option<String>, config: &str) -> Result<Targets, Failure> {
+    let Some(text) = variable else { return Ok(levels::read(config).unwrap_or_default()) };
+    levels::read(&text).map_err(|word| {
         Failure::bad_input(format_args!(
-            "RINGGATE_LOG={directives:?}: found {word:?}, expected off, error, warn, info, debug \
-             or trace, or PART=LEVEL such as ringgate::control=debug"
+            "RINGGATE_LOG={text:?}: found {word:?}, expected off, error, warn, info, debug or trace, \
+             or PART=LEVEL such as ringgate::control=debug"
         ))
-    };
-    directives.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(
-        usual,
-        |targets, word| {
-            let (part, level) = match word.split_once('=') {
-                Some((part, level)) => (Some(part), level),
-                None => (None, word),
-            };
-            let is_named = level.parse::<usize>().is_err() && part != Some("");
-            let level: LevelFilter =
-                level.parse().ok().filter(|_| is_named).ok_or_else(|| mistake(word))?;
-            Ok(match part {
-                Some(part) => targets.with_target(part, level),
-                None => targets.with_default(level),
-            })
-        },
-    )
+    })
 }
 
 #[cfg(test)]
@@ -122,25 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_level_is_a_sentence() {
-        let error = filter(Some("ringgate=loud".into())).expect_err("no such level");
+    fn a_bad_level_is_a_sentence_and_the_variable_goes_first() {
+        let error = levels_of(Some("ringgate=loud".into()), "").expect_err("no such level");
         let Failure::BadInput(sentence) = error else { panic!("{error:?}") };
         assert!(sentence.starts_with("RINGGATE_LOG=\"ringgate=loud\": "), "{sentence}");
         assert!(!sentence.contains('\n'));
-        for misspelt in ["trce", "info,ringgate", "=info", "5", "info,debg"] {
-            assert!(filter(Some(misspelt.into())).is_err(), "{misspelt}");
-        }
-    }
-
-    #[test]
-    fn parts_have_levels_of_their_own() {
-        let targets =
-            filter(Some("warn, ringgate::control=debug,hyper=off".into())).expect("valid");
-        assert!(targets.would_enable("ringgate::control::http", &tracing::Level::DEBUG));
-        assert!(!targets.would_enable("ringgate::worker", &tracing::Level::INFO));
-        assert!(targets.would_enable("ringgate::worker", &tracing::Level::WARN));
-        assert!(!targets.would_enable("hyper", &tracing::Level::ERROR));
-        assert!(filter(None).expect("valid").would_enable("any", &tracing::Level::INFO));
+        let tells = |targets: Targets| targets.would_enable("ringgate", &tracing::Level::DEBUG);
+        assert!(!tells(levels_of(Some("warn".into()), "debug").expect("valid")));
+        assert!(tells(levels_of(None, "debug").expect("valid")));
     }
 
     #[test]

@@ -54,7 +54,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     process::ignore_user_signals();
     // First: nobody else may take them for its own.
     let stored = stored::take();
-    let config = logging::begin(args.log, || Config::load(&file), |config| config.gateway.log)?;
+    let config = logging::begin(
+        args.log,
+        || Config::load(&file),
+        |it| (it.gateway.log, &it.gateway.log_level),
+    )?;
     for notice in config.notices() {
         tracing::warn!("{notice}");
     }

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let served = args.file.to_serve(TOKENS, config::explain_tokens, TokensConfig::load)?;
     let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
-    let config = logging::begin(args.log, || TokensConfig::load(file), |config| config.tokens.log)?;
+    let config = logging::begin(args.log, || TokensConfig::load(file), |it| (it.tokens.log, ""))?;
     let of = &config.tokens;
     let privileges = Privileges::of(of.user.as_deref(), of.confine, Calls::Tokens)?;
     let state_dir = of.state_dir.clone();

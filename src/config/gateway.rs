@@ -56,6 +56,12 @@ declare! {
         batch_delay_max: Duration = duration("0us", "1ms"), default: "190us", Reload;
         /// How log lines look. The command line's --log goes first.
         log: LogFormat = word, default: "human", Restart;
+        /// Which log lines are told: a level, and for single parts of the program PART=LEVEL, with
+        /// commas between. The variable RINGGATE_LOG goes first.
+        log_level: String = text(
+            "off, error, warn, info, debug or trace, or PART=LEVEL such as \"info,ringgate::control=debug\"",
+            values::levels
+        ), default: "info", Reload;
         /// Become this user once all sockets are bound. Needs a start as root; without it the
         /// daemon stays who it is.
         user: Option<String> = text("a user's name", values::user), optional: "ringgate", Restart;

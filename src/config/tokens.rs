@@ -71,9 +71,9 @@ declare! {
         /// missing, closed to other users.
         state_dir: Option<PathBuf> =
             path(DIR_BYTES_MAX), optional: "/var/lib/ringgate-tokens", Restart;
-        /// How often the keys of all listeners that have some are rotated, by whichever token service
-        /// is first: a new key is minted with for twice as long, if no rotation follows. Without it
-        /// operators rotate (ringgate fleet keys rotate).
+        /// How often the keys of all listeners that have some are rotated, by whichever token
+        /// service is first: a new key is minted with for twice as long, if no rotation follows.
+        /// Without it operators rotate (ringgate fleet keys rotate).
         rotate_every: Option<Duration> = duration("1m", "8760h"), optional: "168h", Restart;
         /// How long requests that are under way may take when the service is told to end.
         drain_timeout: Duration = duration("0s", "10m"), default: "10s", Restart;

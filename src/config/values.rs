@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::NAME_BYTES_MAX;
+use crate::levels;
 
 /// An enum that the config file writes as one of a few words.
 pub trait Word: Copy + 'static {
@@ -58,6 +59,11 @@ pub fn user(text: &str) -> Option<String> {
 
 /// What `useradd` allows.
 const USER_BYTES_MAX: usize = 32;
+
+/// Levels of log lines.
+pub fn levels(text: &str) -> Option<String> {
+    levels::read(text).is_ok().then(|| text.to_owned())
+}
 
 /// A 64-bit number, decimal or, after `0x`, hexadecimal.
 pub fn number(text: &str) -> Option<u64> {

@@ -24,6 +24,7 @@ use super::view::View;
 use super::wakes::{Event, Events};
 use super::{End, Inherited, health};
 use crate::config::Config;
+use crate::levels;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
 use ringgate_process::signals::Told;
@@ -260,6 +261,7 @@ impl ControlLoop {
         self.note_retired();
         let before = std::mem::replace(&mut self.config, Arc::new(config));
         self.view.live().setup = Arc::clone(&self.setup);
+        levels::change(&self.config.gateway.log_level);
         self.agents.adopt(agents, self.view.now_ns());
         self.note_movements(fleet, &next, &before);
         self.forget_deadlines();

@@ -53,6 +53,7 @@ fn default_gateway() -> Gateway {
         batch_delay: BatchDelay::Auto,
         batch_delay_max: Duration::from_micros(190),
         log: LogFormat::Human,
+        log_level: "info".to_owned(),
         user: None,
         confine: false,
     }
@@ -249,7 +250,7 @@ fn a_field_without_an_effect_is_taken_and_warned_about() {
 fn every_gateway_field_arrives() {
     let text = format!(
         "[gateway]\nworkers = 2\npin = false\nio = \"mmsg\"\nrun_dir = \"run\"\nstate_dir = \"state\"\ndrain_timeout = \"2m\"\nreserve_sessions = 5000\n\
-         spin = \"50us\"\nbatch_delay = \"80us\"\nbatch_delay_max = \"90us\"\nlog = \"json\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
+         spin = \"50us\"\nbatch_delay = \"80us\"\nbatch_delay_max = \"90us\"\nlog = \"json\"\nlog_level = \"debug,hyper=off\"\nuser = \"games\"\nconfine = true\n{TEN_LINES}"
     );
     let expected = Gateway {
         workers: Workers::Count(NonZeroUsize::new(2).expect("not zero")),
@@ -263,6 +264,7 @@ fn every_gateway_field_arrives() {
         batch_delay: BatchDelay::AtMost(Duration::from_micros(80)),
         batch_delay_max: Duration::from_micros(90),
         log: LogFormat::Json,
+        log_level: "debug,hyper=off".to_owned(),
         user: Some("games".to_owned()),
         confine: true,
     };

@@ -7,6 +7,39 @@ use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 const OTHER_KEY_HEX: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 #[test]
+fn the_level_of_the_log_changes_by_a_reload_where_no_variable_says_it() {
+    let mut text = Text::new();
+    let quiet = |text: &Text| {
+        let mut quiet = text.clone();
+        quiet.gateway.push_str("log_level = \"warn,ringgate::cli=info\"\n");
+        quiet
+    };
+    let reload = |daemon: &Daemon, text: &Text| {
+        daemon.rewrite(text);
+        let page = daemon.post("/reload");
+        assert!(page.body.contains("gateway.log_level"), "{}", page.body);
+    };
+    // What is asked for is told at the level of information.
+    let told = |daemon: &Daemon| {
+        daemon.post("/undrain");
+        daemon.log().matches("asks for a undrain").count()
+    };
+    let daemon = Daemon::start(&text);
+    assert_eq!(told(&daemon), 1);
+    reload(&daemon, &quiet(&text));
+    assert_eq!(told(&daemon), 1);
+    reload(&daemon, &text);
+    assert_eq!(told(&daemon), 2);
+    let fixed = Daemon::start_with(&text, |command, _| {
+        command.env("RINGGATE_LOG", "info");
+    });
+    reload(&fixed, &quiet(&text));
+    assert_eq!(told(&fixed), 1);
+    text.gateway.push_str("log_level = \"trce\"\n");
+    assert!(Daemon::refused(&text).contains("log_level: found \"trce\", expected off, error"));
+}
+
+#[test]
 fn keys_rotate_under_a_player_who_does_not_notice() {
     let mut text = Text::new();
     let daemon = Daemon::start(&text);

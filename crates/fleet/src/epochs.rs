@@ -128,8 +128,8 @@ pub fn is_due(now_s: u64, epochs: &[Epoch], policy: Policy) -> bool {
     last.is_none_or(|until| until.saturating_sub(now_s) < policy.mint_s / 2)
 }
 
-/// The key that a rotation makes by itself: when the newest is that old, or its time is soon over. A
-/// listener without a key is left to an operator.
+/// The key that a rotation makes by itself: when the newest is that old, or its time is soon over.
+/// A listener without a key is left to an operator.
 pub fn next_by_itself(
     now_s: u64,
     epochs: &[Epoch],
