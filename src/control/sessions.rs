@@ -84,7 +84,13 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     note(visitor, &format!("kick of {whom}"));
     let (found, complete) = ask(state, wanted, Some(Ended::ByOperator), 0).await?;
     let ended = found.count;
-    tracing::info!(event = "kicked", whom, ended, "ended {ended} sessions of {whom}");
+    tracing::info!(
+        event = "kicked",
+        whom,
+        ended,
+        by = %visitor,
+        "ended {ended} sessions of {whom}, as {visitor} has asked"
+    );
     Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "ended": ended, "complete": complete })))
 }
 

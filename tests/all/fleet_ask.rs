@@ -134,8 +134,10 @@ fn who_is_on_a_server_is_told_by_all_gateways_and_a_kick_finds_a_player_wherever
     // Who has asked is in every log.
     for (daemon, _) in &rig.gateways {
         let log = daemon.log();
-        let asks = |line: &str| line.contains("kick of client 7") && line.contains("anna at ");
-        assert!(log.lines().any(asks), "{log}");
+        for said in ["kick of client 7", "ended 1 sessions of client 7"] {
+            let asks = |line: &str| line.contains(said) && line.contains("anna at ");
+            assert!(log.lines().any(asks), "{said}: {log}");
+        }
     }
     let ran = rig.run(&["kick", "7"]);
     assert_eq!(ran.code, Some(1));
@@ -224,10 +226,12 @@ fn a_gateway_that_was_started_again_is_another_and_obeys_nothing_that_the_last_o
     let first = rig.instance("gate-1");
     let question = asked(&fleet_key(), (&first, "c1"), &kick(7, clock::unix_seconds()));
     rig.put_question(&first, "c1", &question);
+    // Without a player it would end before it can be seen to drain.
+    let stays = rig.player(0, 9);
     let (daemon, game) = rig.gateways.pop().expect("there is one");
     daemon.end_at_once();
     wait_for("the registration's end", || rig.fleet.gateway("gate-1").is_none().then_some(()));
-    drop((daemon, game));
+    drop((daemon, game, stays));
     let daemon = Daemon::start(&in_fleet(&rig.fleet, "gate-1"));
     rig.fleet.put_backend(&daemon, "arena", 4, "ready");
     let game = Game::start(&daemon, "arena");
@@ -291,6 +295,13 @@ fn a_backend_and_a_gateway_are_drained_and_taken_back_from_one_place() {
     assert_eq!(said, "gate-1: backend at-gate-1 takes players again\n");
     assert!(!is_drained("at-gate-1"));
     let mut player = rig.player(1, 7);
+    let has_sessions = |rig: &Rig, count: u64| {
+        wait_for("its sessions", || {
+            let sessions = rig.daemon(1).status()["totals"]["sessions"].as_u64();
+            (sessions == Some(count)).then_some(())
+        });
+    };
+    has_sessions(&rig, 1);
     let said = rig.run(&["drain", "--gateway", "gate-2", "--deadline", "30m"]).succeeded();
     assert_eq!(said, "gate-2: draining: 1 sessions, 30 min at most\n");
     let said = rig.run(&["undrain", "--gateway", "gate-2"]).succeeded();
@@ -298,10 +309,7 @@ fn a_backend_and_a_gateway_are_drained_and_taken_back_from_one_place() {
     player.echo(b"still here");
     // One that is empty ends, and says so before.
     player.leave();
-    wait_for("it has left", || {
-        let sessions = rig.daemon(1).status()["totals"]["sessions"].as_u64();
-        (sessions == Some(0)).then_some(())
-    });
+    has_sessions(&rig, 0);
     let said = rig.run(&["drain", "--gateway", "gate-2"]).succeeded();
     assert!(said.starts_with("gate-2: draining: 0 sessions"), "{said}");
     assert_eq!(rig.gateways[1].0.ended(), Some(0));
