@@ -40,7 +40,7 @@ pub use ringgate_fleet::values::joined::Join;
 use crate::config::{self, Config};
 use announced::Book;
 pub use announced::{Door, OwnedName, Rules};
-pub use asked::{AnswerBody, Answerer, Questions};
+pub use asked::{AnswerBody, Answerer, Answering, Questions};
 pub use kept::KEYS_FILE;
 use known::Reading;
 pub use known::{Backend, Known};

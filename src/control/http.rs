@@ -24,7 +24,7 @@ use super::web::{
 };
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
-use crate::membership::{AnswerBody, Answerer};
+use crate::membership::{AnswerBody, Answerer, Answering};
 use ringgate_fleet::values::Question;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
@@ -134,21 +134,27 @@ pub(super) fn pages(view: Arc<View>, commands: mpsc::Sender<Command>) -> Pages {
     web::pages(AdminState { view, commands, turn, rounds, traces, captures })
 }
 
-/// What answers questions that were asked with the fleet's key.
-pub(super) fn answerer(pages: Pages) -> Answerer {
-    Arc::new(move |question| {
+/// What answers questions that were asked with the fleet's key, for as long as this process has
+/// the gateway.
+pub(super) fn answerer(view: Arc<View>, commands: mpsc::Sender<Command>) -> Answerer {
+    let pages = pages(Arc::clone(&view), commands);
+    Arc::new(move || {
         let pages = Arc::clone(&pages);
-        Box::pin(async move {
-            let Question { what, by, query, .. } = question;
-            let method = if what.changes() { Method::POST } else { Method::GET };
-            let uri = format!("/{}?{query}", what.word());
-            let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
-                Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
-                Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
-            };
-            let status = response.status().as_u16();
-            (status, Box::pin(response.into_body()) as AnswerBody)
-        })
+        view.successor().is_none().then(|| Box::new(|question| answering(pages, question)) as _)
+    })
+}
+
+fn answering(pages: Pages, question: Question) -> Answering {
+    Box::pin(async move {
+        let Question { what, by, query, .. } = question;
+        let method = if what.changes() { Method::POST } else { Method::GET };
+        let uri = format!("/{}?{query}", what.word());
+        let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
+            Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        };
+        let status = response.status().as_u16();
+        (status, Box::pin(response.into_body()) as AnswerBody)
     })
 }
 

@@ -143,8 +143,7 @@ impl ControlLoop {
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
         let file = backend_names(&membership.file);
-        let pages = http::pages(Arc::clone(&self.view), self.commands.clone());
-        let answerer = Some(http::answerer(pages));
+        let answerer = Some(http::answerer(Arc::clone(&self.view), self.commands.clone()));
         let shelf = Shelf { answerer, tokens, players, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());

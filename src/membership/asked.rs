@@ -27,11 +27,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Settings;
 
-/// What answers: a page's status and what it consists of.
-pub type Answerer = Arc<dyn Fn(Question) -> Answering + Send + Sync>;
+/// What answers: a page's status and what it consists of. `None` where another process has the
+/// gateway, and is to be asked.
+pub type Answerer = Arc<dyn Fn() -> Option<AnswerMaker> + Send + Sync>;
+
+/// What makes an answer of a question.
+pub(super) type AnswerMaker = Box<dyn FnOnce(Question) -> Answering + Send>;
 
 /// An answer that is being made.
-pub(super) type Answering = Pin<Box<dyn Future<Output = (u16, AnswerBody)> + Send>>;
+pub type Answering = Pin<Box<dyn Future<Output = (u16, AnswerBody)> + Send>>;
 
 /// What an answer consists of. Dropped, it ends.
 pub type AnswerBody = Pin<Box<dyn HttpBody<Data = Bytes, Error = Infallible> + Send>>;
@@ -124,6 +128,8 @@ impl Asked {
 
     /// Takes a question away, and has it answered.
     async fn take(&self, kv: &KeyValue, answering: &mut JoinSet<()>) -> Result<Questions, Error> {
+        // Where it is another process's, it stays for that.
+        let Some(answers) = (self.answerer)() else { return Ok(Questions::default()) };
         let when = vec![Compare::Unchanged(kv.key.clone(), kv.mod_revision)];
         let delete = Delete { key: kv.key.clone(), end: Bytes::new() };
         let txn = Txn { when, then: vec![Op::Delete(delete)], or_else: Vec::new() };
@@ -146,7 +152,7 @@ impl Asked {
         let reply = Reply { id, lease: kv.lease, asked: self.clone() };
         match judged {
             Ok(question) => {
-                drop(answering.spawn(reply.answer(question)));
+                drop(answering.spawn(reply.answer(question, answers)));
                 Ok(Questions { answered: 1, ..Questions::default() })
             }
             // Whoever had asked has its answer.
@@ -193,9 +199,9 @@ struct Reply {
 }
 
 impl Reply {
-    async fn answer(self, question: Question) {
+    async fn answer(self, question: Question, answers: AnswerMaker) {
         let pieces_max = question.what.pieces_max();
-        let (status, mut body) = (self.asked.answerer)(question).await;
+        let (status, mut body) = answers(question).await;
         let (mut part, mut text) = (0, Vec::new());
         let mut due = Instant::now() + GATHER;
         loop {

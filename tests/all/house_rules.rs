@@ -87,16 +87,9 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/rng", "impair"),
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
-<<<<<<< HEAD
-    ("src/cli", "batch bots config control core fleet gate hold hosting io link membership os process report state tokens trunk::agent worker"),
-    ("src/config", "core fleet gate::Front gate::Intake os::host os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
-    ("src/control", "batch config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
-=======
-    ("src/cli", "batch bots config confine control core fleet gate hold hosting io levels link membership os process::client process::systemd report state tokens trunk::agent worker"),
-    ("src/config", "core fleet gate::Front gate::Intake levels os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
-    ("src/confine", "os::process"),
-    ("src/control", "batch config confine core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice levels link::announce membership os process report state trunk worker"),
->>>>>>> 0bb58ae1 (Change the level of the log by a reload)
+    ("src/cli", "batch bots config control core fleet gate hold hosting io levels link membership os process report state tokens trunk::agent worker"),
+    ("src/config", "core fleet gate::Front gate::Intake levels os::host os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
+    ("src/control", "batch config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice levels link::announce membership os process report state trunk worker"),
     ("src/hold", ""),
     ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client trunk::agent"),
     ("src/levels", ""),
