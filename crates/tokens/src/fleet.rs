@@ -328,9 +328,8 @@ fn lose_lease(shared: &Shared) {
 /// one makes each: whoever creates its place first.
 pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
     let Some(rotation) = shared.options.rotation else { return };
-    let look_every = Duration::from_secs(rotation.0 / 10).clamp(TIDY_EVERY, WRITE_EVERY);
     loop {
-        tokio::time::sleep(look_every).await;
+        tokio::time::sleep(TIDY_EVERY).await;
         let (standing, now_s) = (shared.standing(), shared.now().unix_s);
         // What is out of date or in doubt is no ground to make keys by.
         if !standing.is_current || standing.doubt.is_some() {

@@ -156,37 +156,32 @@ async fn a_rotation_changes_the_epoch_when_every_gateway_has_confirmed_it() {
 }
 
 #[tokio::test]
-async fn keys_are_rotated_by_one_of_all_services_and_only_once_the_last_one_is_through() {
+async fn keys_are_rotated_by_one_of_all_services_before_their_time_is_over() {
     if !is_installed() {
         return;
     }
     let fleet = Fleet::start(1, 1, 10).await;
-    let often =
-        |called| Options { rotate_every: Some(Duration::from_secs(1)), ..fleet.options(called) };
-    let offices = [Office::start(often("one")), Office::start(often("two"))];
-    let key = |number: u32| {
-        let at = format!("/ringgate/test/truth/key/main/{number}");
-        let found = fleet.etcd.ctl(&["get", "--write-out", "json", &at]);
-        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
-        let kv = found["kvs"].get(0)?;
-        Some((kv["version"].as_i64()?, kv["create_revision"].as_i64()?))
+    let often = |called| Options {
+        // The first key has half of that left.
+        rotate_every: Some(Duration::from_secs(20_000)),
+        ..fleet.options(called)
     };
-    until("the next key", async || key(2).is_some()).await;
-    // Every gateway has to have it before another one follows.
+    let offices = [Office::start(often("one")), Office::start(often("two"))];
+    let versions = || {
+        let keys = "/ringgate/test/truth/key/main/";
+        let found = fleet.etcd.ctl(&["get", "--prefix", "--write-out", "json", keys]);
+        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+        let versions = found["kvs"].as_array().expect("a list").iter();
+        versions.map(|kv| kv["version"].as_i64().expect("a number")).collect::<Vec<_>>()
+    };
+    until("the next key", async || versions().len() > 1).await;
     fleet.put_gateway(0, &[1, 2]).await;
-    until("the one behind it", async || key(3).is_some()).await;
-    let gateway =
-        fleet.etcd.ctl(&["get", "--write-out", "json", "/ringgate/test/truth/gateway/g0"]);
-    let gateway: serde_json::Value = serde_json::from_str(&gateway).expect("JSON");
-    let confirmed = gateway["kvs"][0]["mod_revision"].as_i64().expect("a number");
-    let [second, third] = [key(2), key(3)].map(|it| it.expect("it is there"));
-    assert_eq!((second.0, third.0), (1, 1), "each was made once");
-    assert!(second.1 < confirmed && confirmed < third.1);
     until("tokens are made with what is confirmed", async || {
         let answer = post(offices[0].address(), "/v1/tokens", r#"{"client_id": 42}"#).await.json();
         answer["epoch"] == 2
     })
     .await;
+    assert_eq!(versions(), [1, 1], "one of them has made it, once");
 }
 
 #[tokio::test]
