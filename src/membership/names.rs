@@ -7,7 +7,7 @@
 //! has written it since.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ringgate_fleet::etcd::kv::Range;
@@ -16,6 +16,7 @@ use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::member::Plan;
 use ringgate_fleet::values::{NameClaim, Stored};
+use tokio::time::Instant;
 
 use super::announced::Registry;
 
