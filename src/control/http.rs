@@ -20,7 +20,7 @@ use super::reloads::Outcome;
 use super::status::SCHEMA;
 use super::view::{Snapshot, View};
 use super::web::{
-    self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, as_json, note, typed, verdict,
+    self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, as_json, note, text, typed, verdict,
 };
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;

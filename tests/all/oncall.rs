@@ -260,9 +260,9 @@ fn a_game_process_does_not_read() {
     ringgate_os::process::signal(game.id(), libc::SIGSTOP).expect("ours");
     wait_for("a full link", || {
         (0..500).for_each(|_| player.play_once(&[7; 1000]));
-        let drops = daemon.get("/metrics?as_of=now").sum("ringgate_drops_total");
+        let drops = daemon.get("/metrics?as_of=now").sum("ringgate_drops_total", "");
         let status = daemon.status();
-        (drops > 0 && status["drops"]["link_full"].as_u64() > Some(0)).then_some(())
+        (drops > Some(0) && status["drops"]["link_full"].as_u64() > Some(0)).then_some(())
     });
     row("link-full").asked_at(&daemon, &[]);
     ringgate_os::process::signal(game.id(), libc::SIGCONT).expect("ours");

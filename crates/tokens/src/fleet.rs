@@ -332,7 +332,7 @@ pub(crate) async fn rotate(shared: Arc<Shared>, client: Client) {
         tokio::time::sleep(TIDY_EVERY).await;
         let (standing, now_s) = (shared.standing(), shared.now().unix_s);
         // What is out of date or in doubt is no ground to make keys by.
-        if !standing.is_current || standing.doubt.is_some() {
+        if !standing.member.is_current() || standing.member.doubt() != 0 {
             continue;
         }
         let mut keys = BTreeMap::<Name, Vec<Epoch>>::new();

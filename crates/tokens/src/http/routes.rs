@@ -12,7 +12,6 @@ use http_body_util::{BodyExt, Full, Limited};
 use ringgate_fleet::asking::Answers;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::mirror::run::Command;
 use ringgate_fleet::values::{Gateway, Question, What};
 use ringgate_os::clock;
 use ringgate_process::doors::Seat;
