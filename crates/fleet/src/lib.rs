@@ -3,10 +3,10 @@
 //! `etcd` speaks to the servers, `mirror` keeps a copy of one prefix true, `lease` registers a
 //! process under a name, and `member` is a process that does both. `values` and `keyspace` say what
 //! stands where, `seal` and `epochs` are about the keys of listeners, `routing` about the tokens of
-//! plain ones, `joins` about who has come, `asking` about what an operator asks all gateways, `copy`
-//! is the last known truth on disk. What decides takes time and randomness as arguments; only the
-//! shells (`mirror::run`, `lease::run`, `member::Member`, `asking::Asking`) and the client touch the
-//! network. Nothing of this is on the way of a packet.
+//! plain ones, `joins` about who has come, `asking` about what an operator asks all gateways,
+//! `copy` is the last known truth on disk. What decides takes time and randomness as arguments;
+//! only the shells (`mirror::run`, `lease::run`, `member::Member`, `asking::Asking`) and the client
+//! touch the network. Nothing of this is on the way of a packet.
 #![deny(unsafe_code)]
 
 pub mod asking;
