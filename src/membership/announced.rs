@@ -94,6 +94,17 @@ pub(crate) struct Counted {
     pub(crate) gateways: BTreeMap<String, Vec<String>>,
 }
 
+/// How a name is a user's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// A process has it, in the fleet as well.
+    Process,
+    /// One has it here, and nobody else is kept from it by that.
+    Waits,
+    /// It is kept through grace.
+    Kept,
+}
+
 /// What the registration is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wish {
@@ -165,11 +176,14 @@ impl Book {
     }
 
     /// The names that are users' by their processes here, and those that are kept for users.
-    pub(crate) fn held(&self) -> Vec<(String, u32, bool)> {
-        let is_held = |row: &Row| row.has_linked && row.standing == Standing::Registered;
-        let rows = self.rows.iter().filter(|(_, row)| is_held(row));
-        let rows = rows.filter_map(|(name, row)| Some((name.clone(), row.uid?, true)));
-        rows.chain(self.rights.kept().map(|it| (it.name, it.uid, false))).collect()
+    pub(crate) fn held(&self) -> Vec<(String, u32, Hold)> {
+        let how = |row: &Row| {
+            let is_held = row.has_linked && row.standing == Standing::Registered;
+            if is_held { Hold::Process } else { Hold::Waits }
+        };
+        let rows = self.rows.iter();
+        let rows = rows.filter_map(|(name, row)| Some((name.clone(), row.uid?, how(row))));
+        rows.chain(self.rights.kept().map(|it| (it.name, it.uid, Hold::Kept))).collect()
     }
 
     /// How long a name stays its user's without a process.

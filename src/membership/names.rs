@@ -10,23 +10,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_fleet::etcd::Error;
 use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
-use ringgate_fleet::etcd::{Client, Error};
-use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::member::Plan;
 use ringgate_fleet::values::{NameClaim, Stored};
 use tokio::time::Instant;
 
-use super::announced::Registry;
+use super::announced::{Hold, Registry};
 
 /// What keeps them.
 pub(crate) struct Names {
-    client: Client,
-    keyspace: Keyspace,
+    plan: Plan,
     host: Name,
     registry: Registry,
-    lease_s: i64,
 }
 
 /// What was written, and how.
@@ -35,17 +33,16 @@ struct Written {
     /// The lease of the names that processes have; 0 for none.
     lease: i64,
     grace_s: i64,
-    renewed: Option<Instant>,
-    /// By name: whose it is, and under which lease that was written; 0 for one that ends by itself.
-    names: BTreeMap<String, (u32, i64)>,
+    renew_at_ms: u64,
+    /// By name: how it stands for whom, and under which lease that was written.
+    names: BTreeMap<String, (u32, Hold, i64)>,
 }
 
 impl Names {
     /// Those of the game processes of one gateway or agent.
     pub(crate) fn of(plan: &Plan, registry: &Registry) -> Self {
-        let Plan { client, keyspace, lease_s, .. } = plan.clone();
         let host = registry.book().host().clone();
-        Self { client, keyspace, host, registry: registry.clone(), lease_s }
+        Self { plan: plan.clone(), host, registry: registry.clone() }
     }
 
     /// Goes on until it is dropped. From now on nobody is told of a name before it was looked at.
@@ -55,12 +52,13 @@ impl Names {
     }
 
     async fn run(self) {
-        let (mut written, mut looked) = (Written::default(), Instant::now());
+        let (mut written, mut looked_ms) = (Written::default(), 0);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let all = looked.elapsed() >= LOOK_AGAIN;
+            let now_ms = self.plan.now_ms();
+            let all = now_ms >= looked_ms + LOOK_AGAIN_MS;
             if all {
-                looked = Instant::now();
+                looked_ms = now_ms;
             }
             let done = self.look(all).await;
             if done.is_err() || self.tell(&mut written).await.is_err() {
@@ -70,7 +68,7 @@ impl Names {
     }
 
     fn key(&self, name: &str) -> Option<Bytes> {
-        Some(self.keyspace.key(&Place::Owned(self.host.clone(), Name::new(name)?)))
+        Some(self.plan.keyspace.key(&Place::Owned(self.host.clone(), Name::new(name)?)))
     }
 
     /// Looks whose the names are that were announced.
@@ -79,7 +77,7 @@ impl Names {
         let names: Vec<_> = names.into_iter().filter_map(|it| Some((self.key(&it)?, it))).collect();
         for some in names.chunks(AT_A_TIME) {
             let then = some.iter().map(|(key, _)| Op::Range(Range::one(key.clone()))).collect();
-            let found = self.client.txn(&Txn { then, ..Txn::default() }).await?.found;
+            let found = self.plan.client.txn(&Txn { then, ..Txn::default() }).await?.found;
             for (key, name) in some {
                 let found = found.iter().find(|kv| kv.key == *key);
                 let owner = found.and_then(|kv| NameClaim::decode(&kv.value).ok());
@@ -110,38 +108,42 @@ impl Names {
         self.keep_lease(written, grace_s).await?;
         let Written { lease, names, .. } = written;
         let mut ending = 0;
-        for (name, uid, is_there) in &held {
-            let Some(key) = self.key(name) else { continue };
+        for (name, uid, how) in &held {
             let before = names.get(name).copied();
-            let value =
-                NameClaim { uid: *uid }.encode().map_err(|why| Error::Config(why.to_string()))?;
-            if *is_there {
-                if before != Some((*uid, *lease)) {
-                    let put = Put { key, value, lease: *lease };
-                    self.client.put(&put).await?;
-                    names.insert(name.clone(), (*uid, *lease));
-                }
-            } else if before.is_none_or(|(_, lease)| lease != 0) {
-                if ending == 0 {
-                    ending = self.client.grant(grace_s).await?.id;
-                }
-                let put = Put { key: key.clone(), value, lease: ending };
-                // Another process of that user may be at another gateway or agent by now.
-                let when = match before {
-                    Some((_, lease)) => Compare::Lease(key, lease),
-                    None => Compare::Absent(key),
-                };
-                let then = vec![Op::Put(put)];
-                self.client.txn(&Txn { when: vec![when], then, ..Txn::default() }).await?;
-                names.insert(name.clone(), (*uid, 0));
+            let is_told = match (how, before) {
+                // It stands as it stood until the fleet has the process.
+                (Hold::Waits, _) => true,
+                (Hold::Process, before) => before == Some((*uid, Hold::Process, *lease)),
+                (Hold::Kept, before) => before.is_some_and(|it| it.1 == Hold::Kept),
+            };
+            let Some(key) = self.key(name).filter(|_| !is_told) else { continue };
+            let value = NameClaim { uid: *uid };
+            let value = value.encode().map_err(|why| Error::Config(why.to_string()))?;
+            if *how == Hold::Process {
+                self.plan.client.put(&Put { key, value, lease: *lease }).await?;
+                names.insert(name.clone(), (*uid, Hold::Process, *lease));
+                continue;
             }
+            if ending == 0 {
+                ending = self.plan.client.grant(grace_s).await?.id;
+            }
+            // Another process of that user may be at another gateway or agent by now.
+            let by = before.map_or(*lease, |it| it.2);
+            for when in [Compare::Lease(key.clone(), by), Compare::Absent(key.clone())] {
+                let put = Put { key: key.clone(), value: value.clone(), lease: ending };
+                let txn = Txn { when: vec![when], then: vec![Op::Put(put)], ..Txn::default() };
+                if self.plan.client.txn(&txn).await?.held || before.is_some() {
+                    break;
+                }
+            }
+            names.insert(name.clone(), (*uid, Hold::Kept, ending));
         }
         let is_over = |name: &String| held.iter().all(|(it, ..)| it != name);
         for name in names.keys().filter(|it| is_over(it)).cloned().collect::<Vec<_>>() {
-            if let (Some(key), Some((_, by @ 1..))) = (self.key(&name), names.get(&name)) {
+            if let (Some(key), Some((.., by))) = (self.key(&name), names.get(&name)) {
                 let when = vec![Compare::Lease(key.clone(), *by)];
                 let then = vec![Op::Delete(Delete { key, end: Bytes::new() })];
-                self.client.txn(&Txn { when, then, ..Txn::default() }).await?;
+                self.plan.client.txn(&Txn { when, then, ..Txn::default() }).await?;
             }
             names.remove(&name);
         }
@@ -149,31 +151,30 @@ impl Names {
     }
 
     async fn keep_lease(&self, written: &mut Written, grace_s: i64) -> Result<(), Error> {
-        let every = Duration::from_secs(self.lease_s.max(3).unsigned_abs()) / 3;
+        let (now_ms, lease_s) = (self.plan.now_ms(), self.plan.lease_s);
         let is_as_long = written.grace_s == grace_s;
-        if is_as_long && written.renewed.is_some_and(|at| at.elapsed() < every) {
+        if is_as_long && now_ms < written.renew_at_ms {
             return Ok(());
         }
-        let now = Instant::now();
         let is_kept = written.lease != 0
             && is_as_long
-            && match self.client.keep_alive(written.lease).await {
+            && match self.plan.client.keep_alive(written.lease).await {
                 Ok(lease) => lease.ttl_s > 0,
                 Err(why) if why.is_lease_gone() => false,
                 Err(why) => return Err(why),
             };
         if !is_kept {
-            let lease = self.client.grant(self.lease_s.saturating_add(grace_s)).await?;
+            let lease = self.plan.client.grant(lease_s.saturating_add(grace_s)).await?;
             (written.lease, written.grace_s) = (lease.id, grace_s);
         }
-        written.renewed = Some(now);
+        written.renew_at_ms = now_ms + lease_s.max(3).unsigned_abs() * 1000 / 3;
         Ok(())
     }
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Names that are another user's may be free by now.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN_MS: u64 = 1_000;
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// etcd decides about 128 keys in one transaction.
 const AT_A_TIME: usize = 100;
