@@ -449,7 +449,8 @@ type assembly struct {
 
 // Takes a part. Returns the message where it is complete.
 func (a *assembly) take(r *record) (message []byte, err RecordError) {
-	if r.marks == markFirst|markLast && a.session == 0 {
+	// A message that is not reliable comes beside a trunk's stream, and so between the parts of one.
+	if r.marks == markFirst|markLast && (a.session == 0 || r.channel.Kind != Reliable) {
 		return r.bytes, ErrorNone
 	}
 	if r.marks&markFirst != 0 {

@@ -245,6 +245,23 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 	}
 }
 
+// A trunk has what is reliable in its stream and the rest in datagrams, which may come first.
+func TestMessagesPassOneThatHasBegunUnlessBothAreReliable(t *testing.T) {
+	begun := record{kind: kindMessage, session: 9, channel: Channel{Reliable, 1}, marks: markFirst, bytes: []byte("a")}
+	whole := record{kind: kindMessage, session: 8, marks: markFirst | markLast, bytes: []byte("b")}
+	for kind, want := range map[uint8]RecordError{Reliable: ErrorMessageMarks, Sequenced: ErrorNone, Unreliable: ErrorNone} {
+		var a assembly
+		if _, err := a.take(&begun); err != ErrorNone {
+			t.Fatal(err)
+		}
+		whole.channel = Channel{kind, 2}
+		message, err := a.take(&whole)
+		if err != want || (err == ErrorNone && string(message) != "b") {
+			t.Errorf("kind %v: %q, %v", kind, message, err)
+		}
+	}
+}
+
 func FuzzTakeRecord(f *testing.F) {
 	f.Add([]byte{4, 0, 128, 0, 13, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 3, 129})
 	f.Fuzz(func(t *testing.T, datagram []byte) {

@@ -103,7 +103,7 @@ impl Turn<'_> {
         part: &MessagePart<'_>,
     ) {
         let Some(from) = self.common.links.get_mut(link) else { return };
-        if part.is_first && part.is_last && !from.assembly.is_open() {
+        if from.assembly.is_passed_by(part) {
             return players.message(self, backend, part);
         }
         let token = if part.is_first { part.token } else { from.assembly.token() };

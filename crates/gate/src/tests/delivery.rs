@@ -84,6 +84,33 @@ fn messages_of_every_kind_and_size_cross_the_gate_both_ways() {
     assert_eq!((traffic.messages_in, traffic.messages_out, traffic.packets_lost), (6, 6, 0));
 }
 
+/// A trunk has what is reliable in its stream and the rest in datagrams, which may come first.
+#[test]
+fn a_message_that_is_not_reliable_may_come_between_the_parts_of_one_that_is() {
+    let (mut rig, game, mut player, session) = playing();
+    let long = long_message(40_000, 1);
+    let parts: Vec<_> = bundle::MessagePart::of(session, RELIABLE, 7, &long).collect();
+    let others = [bundle::Channel::Unreliable(1), bundle::Channel::Sequenced(2)];
+    assert!(parts.len() > others.len());
+    for (at, part) in parts.iter().enumerate() {
+        game.say(&mut rig, |writer| writer.message(part));
+        if let Some(other) = others.get(at) {
+            game.send(&mut rig, (session, *other), &[at as u8; 30], 0);
+        }
+    }
+    player.live(&mut rig, 600);
+    let reliable = (Channel::Reliable(0), long.clone());
+    let short = |at: u8| vec![at; 30];
+    for message in [reliable, (Channel::Unreliable(1), short(0)), (Channel::Sequenced(2), short(1))]
+    {
+        assert!(player.messages.contains(&message), "{:?}", message.0);
+    }
+    // Two that are reliable come one after the other in that stream.
+    game.say(&mut rig, |writer| writer.message(&parts[0]));
+    game.send(&mut rig, (session, bundle::Channel::Reliable(9)), b"short", 0);
+    assert_eq!(rig.drops(DropReason::RecordInvalid), 1);
+}
+
 #[test]
 fn what_is_lost_is_sent_again_and_what_is_not_reliable_is_reported() {
     let (mut rig, game, mut player, session) = playing();

@@ -486,9 +486,8 @@ fn take_part(
     part: &MessagePart<'_>,
     at: Range<usize>,
 ) -> Result<Option<Step>, RecordError> {
-    let MessagePart { session, channel, is_first, is_last, .. } = *part;
-    let is_open = assemblies.get(worker).is_some_and(Assembly::is_open);
-    if is_first && is_last && !is_open {
+    let MessagePart { session, channel, .. } = *part;
+    if assemblies.get(worker).unwrap_or(&Assembly::new()).is_passed_by(part) {
         return Ok(Some(Step::Message { session, channel, at }));
     }
     if assemblies.len() <= worker {

@@ -126,6 +126,13 @@ impl Assembly {
         Self { begun: None, bytes: Vec::new() }
     }
 
+    /// Whether a part is a whole message that this does not have to put together. A reliable one
+    /// follows what has begun before it; others come beside a trunk's stream, and so between the
+    /// parts of one.
+    pub const fn is_passed_by(&self, part: &MessagePart<'_>) -> bool {
+        part.is_first && part.is_last && !(part.channel.is_reliable() && self.is_open())
+    }
+
     /// Takes the first or the next part of a message that has several. Returns whether the message
     /// is complete, and then [`message`](Self::message) has it.
     pub fn take(&mut self, part: &MessagePart<'_>) -> Result<bool, RecordError> {

@@ -572,6 +572,19 @@ fn a_long_message_is_put_together_from_its_parts_and_from_nothing_else() {
     assert_eq!(begun().take(&parts[0]), marks, "in the middle of another");
     let elsewhere = MessagePart { channel: Channel::Reliable(4), ..parts[1] };
     assert_eq!(begun().take(&elsewhere), marks);
+    let whole = |channel| {
+        let bytes = b"whole";
+        MessagePart { channel, bytes, is_first: true, is_last: true, ..parts[0] }
+    };
+    for (channel, is_reliable) in [
+        (Channel::Reliable(4), true),
+        (Channel::Sequenced(3), false),
+        (Channel::Unreliable(3), false),
+    ] {
+        assert!(Assembly::new().is_passed_by(&whole(channel)));
+        assert_eq!(begun().is_passed_by(&whole(channel)), !is_reliable);
+    }
+    assert!(!Assembly::new().is_passed_by(&parts[0]), "it goes on");
     assert_eq!(begun().take(&MessagePart { session: session(3, 8), ..parts[1] }), marks);
     let mut endless = begun();
     let whole = (1..4).map(|_| endless.take(&parts[1])).collect::<Vec<_>>();
