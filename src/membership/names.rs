@@ -16,7 +16,6 @@ use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::member::Plan;
 use ringgate_fleet::values::{NameClaim, Stored};
-use tokio::time::Instant;
 
 use super::announced::{Hold, Registry};
 
