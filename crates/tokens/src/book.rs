@@ -34,6 +34,9 @@ pub struct Book {
     before: Arc<[Name]>,
 }
 
+/// A client, and until when it had tokens of which nothing is told; `None` for no promise.
+pub(crate) type Had = (u64, Option<u64>);
+
 /// What is to be promised at a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
@@ -182,12 +185,19 @@ impl Held {
         }
     }
 
-    /// Nobody hears of what was promised to these clients, who had nothing here before.
-    fn retract(&mut self, clients: &[u64]) {
-        let is_of = |it: &Promise| it.client.is_some_and(|client| clients.contains(&client));
-        let over = self.pending.iter_mut().filter(|it| is_of(it)).filter_map(|it| it.claim.take());
-        self.over.extend(over);
-        self.pending.retain(|it| !is_of(it));
+    /// Nobody hears of these tokens. What their clients had before is theirs again.
+    fn retract(&mut self, before: &[Had], tokens: &[(u64, Option<Join>)]) {
+        let over = &mut self.over;
+        self.pending.retain_mut(|it| {
+            let of = before.iter().find(|(client, _)| it.client == Some(*client));
+            let Some((_, untagged_s)) = of else { return true };
+            let stays = untagged_s.is_some_and(|until_s| it.retract(tokens, until_s));
+            if !stays {
+                over.extend(it.claim.take());
+            }
+            stays
+        });
+        self.pending.make_contiguous().sort_by_key(|it| it.until_s);
     }
 
     /// Whether a client has a promise here.
@@ -320,26 +330,28 @@ impl Book {
         })
     }
 
-    /// Those of these clients that have nothing at a backend.
-    pub fn strangers(&self, backend: &Name, clients: &[u64]) -> Vec<u64> {
-        let has =
-            |client: &u64| self.held(backend).is_some_and(|it| it.promise_of(*client).is_some());
-        clients.iter().copied().filter(|client| !has(client)).collect()
+    /// What these clients have at a backend: nothing, or tokens of which nothing is told until then.
+    pub(crate) fn before_of(&self, backend: &Name, clients: &[u64]) -> Vec<Had> {
+        let promise = |client| self.held(backend)?.promise_of(client);
+        let until_s = |client| promise(client).map(Promise::untagged_until_s);
+        clients.iter().map(|client| (*client, until_s(*client))).collect()
     }
 
-    /// Nobody hears of what was promised to these clients, who had nothing there before.
-    pub fn retract(&mut self, backend: &Name, clients: &[u64]) {
-        if let Some(held) = self.held.get_mut(backend) {
-            held.retract(clients);
+    /// Nobody hears of what was promised. What the clients had before is theirs again.
+    pub(crate) fn retract(&mut self, promised: &Promised, before: &[Had]) {
+        if let Some(held) = self.held.get_mut(&promised.backend) {
+            held.retract(before, &promised.tokens);
         }
     }
 
-    /// Promises to clients that no other service finds: of whom, where, and until when.
-    pub fn unclaimed(&self) -> Vec<(u64, Name, u64)> {
+    /// Promises to clients that no other service finds: of whom, where, until when, and what is
+    /// claimed of it for less long.
+    pub(crate) fn unclaimed(&self) -> Vec<(u64, Name, u64, Option<Claim>)> {
         let mut unclaimed = Vec::new();
         for (name, held) in &self.held {
-            for it in held.pending.iter().filter(|it| it.claim.is_none()) {
-                unclaimed.extend(it.client.map(|client| (client, name.clone(), it.until_s)));
+            for it in held.pending.iter().filter(|it| it.is_unclaimed()) {
+                let of = |client| (client, name.clone(), it.until_s, it.claim.clone());
+                unclaimed.extend(it.client.map(of));
             }
         }
         unclaimed

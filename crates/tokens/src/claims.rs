@@ -17,12 +17,16 @@ use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{PromiseClaim, Refused, Stored};
 
+use crate::book::Now;
+
 /// A claim of ours that stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) key: Bytes,
     /// The revision at which we have written it.
     pub(crate) revision: i64,
+    /// Until when it says that the player may come.
+    pub(crate) until_s: u64,
     /// Until when it stands for others as well; 0 where it is ours alone.
     pub(crate) shared_until_s: u64,
 }
@@ -105,7 +109,8 @@ impl Claiming {
             if held && !self.looks_only {
                 let shared_until_s = it.claim.as_ref().map_or(0, |claim| claim.shared_until_s);
                 let shared_until_s = if shared_until_s > 0 { it.until_s } else { 0 };
-                it.claim = Some(Claim { key: it.key.clone(), revision, shared_until_s });
+                let (key, until_s) = (it.key.clone(), it.until_s);
+                it.claim = Some(Claim { key, revision, until_s, shared_until_s });
                 self.standing.push(it);
                 continue;
             }
@@ -125,6 +130,17 @@ impl Claiming {
 }
 
 impl Wanted {
+    /// What is claimed lasts as long as what was claimed before: there are tokens of it, of this
+    /// service or of others.
+    pub(crate) fn with_others(mut self, now: Now) -> Self {
+        if let Some(claim) = &mut self.claim {
+            let is_shared = claim.shared_until_s > now.unix_s;
+            claim.shared_until_s = if is_shared { claim.shared_until_s } else { 0 };
+            self.until_s = self.until_s.max(claim.until_s).max(claim.shared_until_s);
+        }
+        self
+    }
+
     /// What stands at its key. Returns where the client has a promise, if that is elsewhere.
     fn see(&mut self, owner: &Name, found: &[KeyValue], now_s: u64) -> Option<Name> {
         let Some(kv) = found.iter().find(|kv| kv.key == self.key) else {
@@ -132,7 +148,7 @@ impl Wanted {
             return None;
         };
         let (key, revision) = (self.key.clone(), kv.mod_revision);
-        self.claim = Some(Claim { key, revision, shared_until_s: 0 });
+        self.claim = Some(Claim { key, revision, until_s: 0, shared_until_s: 0 });
         // What nobody can read claims nothing.
         let told = PromiseClaim::decode(&kv.value).ok().filter(|it| it.until > now_s)?;
         let is_of_others = told.service != owner.as_str() || told.shared;

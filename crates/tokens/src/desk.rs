@@ -11,7 +11,7 @@ use ringgate_fleet::mirror::Change;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{Backend, LIST_MAX, Service};
 
-use crate::book::{Book, Held, Now, Wish};
+use crate::book::{Book, Had, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
 use crate::claims::{Claiming, Wanted};
 use crate::journal::Promised;
@@ -118,8 +118,8 @@ pub struct Placed {
     pub routing_token: Option<Vec<u8>>,
     /// What was promised for it.
     pub promised: Promised,
-    /// The clients who had no promise there before.
-    strangers: Vec<u64>,
+    /// What the clients had there before.
+    had: Vec<Had>,
 }
 
 impl Desk {
@@ -223,15 +223,17 @@ impl Desk {
 
     /// Promises that others do not find, where others are there or the service `ends`. All are
     /// taken to be claimed from now on.
-    pub fn cover(&mut self, ends: bool) -> Option<Claiming> {
+    pub fn cover(&mut self, ends: bool, now: Now) -> Option<Claiming> {
         let is_due = ends || (self.has_company() && !self.company.is_all_claimed);
         if !is_due || (!ends && self.leased_until_ms == 0) {
             return None;
         }
         self.company.is_all_claimed = true;
-        let wanted = self.book.unclaimed().into_iter().filter_map(|(client, backend, until_s)| {
+        let unclaimed = self.book.unclaimed().into_iter();
+        let wanted = unclaimed.filter_map(|(client, backend, until_s, claim)| {
             let group = Name::new(&self.known.backend(&backend)?.group)?;
-            Some(self.wanted(&group, client, backend, until_s))
+            let wanted = self.wanted(&group, client, backend, until_s);
+            Some(Wanted { claim, ..wanted }.with_others(now))
         });
         Some(Claiming::new(self.owner.clone(), false, wanted.collect()))
     }
@@ -266,12 +268,7 @@ impl Desk {
             let of = elsewhere.iter().find(|(of, name)| *of == client && name != backend);
             wanted.passed_over = of.map(|(_, name)| name.clone());
             wanted.claim = self.book.claim_of(backend, client);
-            if let Some(claim) = &mut wanted.claim {
-                let is_shared = claim.shared_until_s > now.unix_s;
-                claim.shared_until_s = if is_shared { claim.shared_until_s } else { 0 };
-                wanted.until_s = wanted.until_s.max(claim.shared_until_s);
-            }
-            wanted
+            wanted.with_others(now)
         });
         Claiming::new(self.owner.clone(), !self.has_company(), wanted.collect())
     }
@@ -287,7 +284,7 @@ impl Desk {
             self.company.claiming.remove(client);
         }
         if !is_told {
-            self.book.retract(&placed.promised.backend, &placed.strangers);
+            self.book.retract(&placed.promised, &placed.had);
         }
     }
 
@@ -435,7 +432,7 @@ impl Desk {
         let tokens = joins(&chosen.backend, request.clients, &tags);
         let (clients, tokens) = (&clients[..], &tokens[..]);
         let wish = Wish { clients, tokens, nameless, count, until_s };
-        let strangers = self.book.strangers(&chosen.backend, clients);
+        let had = self.book.before_of(&chosen.backend, clients);
         let has_block =
             self.is_leased_for(expire_s, now) && self.book.take(&chosen.backend, &wish, now);
         if !has_block && !self.is_away(now) {
@@ -458,7 +455,7 @@ impl Desk {
             nameless,
         };
         let routing_token = self.routing_token(&chosen);
-        let placed = Placed { chosen, expire_s, key, tags, routing_token, promised, strangers };
+        let placed = Placed { chosen, expire_s, key, tags, routing_token, promised, had };
         let placed = Box::new(placed);
         if clients.is_empty() {
             return Ok(Step::Placed(placed));

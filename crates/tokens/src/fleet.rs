@@ -140,7 +140,7 @@ pub(crate) async fn keep_company(shared: Arc<Shared>, client: Client) {
         let (covering, looks) = {
             let mut desk = shared.desk();
             over.extend(desk.book_mut().take_over_claims(now.unix_s));
-            (desk.cover(false), desk.looks_for_others())
+            (desk.cover(false, now), desk.looks_for_others())
         };
         if looks && matches!(is_nothing_claimed(&shared, &client).await, Ok(true)) {
             shared.desk().stay_alone();
@@ -538,7 +538,7 @@ pub(crate) async fn close(shared: &Shared, client: &Client) -> bool {
     let closed = shared.desk().book_mut().close(shared.now());
     let (keyspace, owner) = (&shared.options.keyspace, &shared.owner);
     // Whoever comes next finds at which servers these clients are expected.
-    let covering = shared.desk().cover(true);
+    let covering = shared.desk().cover(true, shared.now());
     if let (Some(covering), true) = (covering, lease != 0) {
         let _ = write_claims(shared, client, covering).await;
     }

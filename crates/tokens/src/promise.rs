@@ -72,6 +72,30 @@ impl Promise {
         came as u32
     }
 
+    /// Until when there are tokens of which nothing is told.
+    pub(crate) const fn untagged_until_s(&self) -> u64 {
+        self.untagged_until_s
+    }
+
+    /// These tokens were given to nobody, nor others of which nothing is told that last longer.
+    /// Whether there is another one.
+    pub(crate) fn retract(
+        &mut self,
+        tokens: &[(u64, Option<Join>)],
+        untagged_until_s: u64,
+    ) -> bool {
+        self.tagged.retain(|(tag, _)| tokens.iter().all(|(_, it)| *it != Some(*tag)));
+        self.untagged_until_s = self.untagged_until_s.min(untagged_until_s);
+        let last_s = self.tagged.iter().map(|(_, until_s)| *until_s).max().unwrap_or(0);
+        self.until_s = last_s.max(self.untagged_until_s);
+        self.until_s > 0
+    }
+
+    /// Whether others do not find it, or not for as long as it lasts.
+    pub(crate) fn is_unclaimed(&self) -> bool {
+        self.claim.as_ref().is_none_or(|it| it.until_s < self.until_s)
+    }
+
     /// What is claimed of it, where its last token was used.
     pub(crate) fn settled_claim(&mut self) -> Option<Claim> {
         self.claim.take_if(|_| self.until_s == 0)

@@ -89,6 +89,38 @@ fn a_client_has_one_promise_in_a_group_whichever_service_it_asks() {
 }
 
 #[test]
+fn a_claim_lasts_as_long_as_the_last_of_its_tokens() {
+    let mut store = fleet(3, 8);
+    let [mut one, mut two] = two(&mut store);
+    let refused = Err(Refusal::PromisedElsewhere);
+    let (speaks, here) = (Speaks::Netcode(None), named("b1"));
+    for expire_s in [30, 5] {
+        let clients = &[7][..];
+        let expire_s = Some(expire_s);
+        let request = Request { place: &here, speaks, count: 1, clients, expire_s, elsewhere: &[] };
+        assert!(one.ask_for(&mut store, &request, NOW).is_ok());
+    }
+    assert_eq!(ask(&mut two, &mut store, (&named("b2"), 7), later(40)), refused);
+    // A token of which nobody hears makes nothing last longer.
+    let rules = Rules { serves_away: false, ..RULES };
+    let mut all = [one, two, Office::with_rules("t3", 1, rules, &mut store)];
+    meet(&mut all, &mut store, NOW);
+    let [mut one, mut two, mut three] = all;
+    assert_eq!(ask(&mut three, &mut store, (&named("b2"), 8), NOW), Ok(name("b2")));
+    three.fate = Fate::Late;
+    let unheard = ask(&mut three, &mut store, (&named("b2"), 8), later(20));
+    assert_eq!(unheard, Err(Refusal::EtcdAway));
+    let promised = |now: Now| three.desk.book().promised(8, now.unix_s, |_| true);
+    assert!(promised(later(44)).is_some() && promised(later(45)).is_none());
+    // One that is told while etcd is away is claimed for as long when that is back.
+    one.desk.set_mirror(true, false);
+    assert_eq!(ask(&mut one, &mut store, (&named("b1"), 7), later(20)), Ok(name("b1")));
+    one.desk.set_mirror(true, true);
+    one.keep_company(&mut store, later(20));
+    assert_eq!(ask(&mut two, &mut store, (&named("b2"), 7), later(60)), refused);
+}
+
+#[test]
 fn a_service_that_is_alone_claims_nothing_until_another_one_comes() {
     let mut store = fleet(3, 8);
     let mut one = Office::open("t1", &mut store);

@@ -306,7 +306,7 @@ impl Office {
         if self.desk.looks_for_others() && store.promises() == 0 {
             self.desk.stay_alone();
         }
-        if let Some(covering) = self.desk.cover(false) {
+        if let Some(covering) = self.desk.cover(false, now) {
             match self.write_claims(store, covering, now) {
                 Some(elsewhere) => self.desk.yield_to(&elsewhere),
                 None => self.desk.miss_claims(),
@@ -498,7 +498,7 @@ impl Office {
 
     /// The service is told to end, and does.
     pub(super) fn end(mut self, store: &mut Store, now: Now) {
-        if let Some(covering) = self.desk.cover(true) {
+        if let Some(covering) = self.desk.cover(true, now) {
             let _ = self.write_claims(store, covering, now);
         }
         store.remove(&Place::Service(self.desk.service().clone()));
