@@ -330,7 +330,8 @@ impl Book {
         })
     }
 
-    /// What these clients have at a backend: nothing, or tokens of which nothing is told until then.
+    /// What these clients have at a backend: nothing, or tokens of which nothing is told until
+    /// then.
     pub(crate) fn before_of(&self, backend: &Name, clients: &[u64]) -> Vec<Had> {
         let promise = |client| self.held(backend)?.promise_of(client);
         let until_s = |client| promise(client).map(Promise::untagged_until_s);
