@@ -249,7 +249,7 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 func TestMessagesPassOneThatHasBegunUnlessBothAreReliable(t *testing.T) {
 	begun := record{kind: kindMessage, session: 9, channel: Channel{Reliable, 1}, marks: markFirst, bytes: []byte("a")}
 	whole := record{kind: kindMessage, session: 8, marks: markFirst | markLast, bytes: []byte("b")}
-	for kind, want := range map[uint8]RecordError{Reliable: ErrorMessageMarks, Sequenced: ErrorNone, Unreliable: ErrorNone} {
+	for kind, want := range map[ChannelKind]RecordError{Reliable: ErrorMessageMarks, Sequenced: ErrorNone, Unreliable: ErrorNone} {
 		var a assembly
 		if _, err := a.take(&begun); err != ErrorNone {
 			t.Fatal(err)

@@ -1555,7 +1555,7 @@ static unsigned rg__read_message(struct rg__link *link, const uint8_t *body, siz
         return RG_ERROR_MESSAGE_LENGTH;
     event->channel_kind = body[8];
     event->channel = body[9];
-    /* A message that is not reliable comes beside a trunk's stream, and so between the parts of one. */
+    /* One that is not reliable comes beside a trunk's stream, and so between the parts of one. */
     if (body[10] == (RG__FIRST_PART | RG__LAST_PART) &&
         (link->message_session == 0 || body[8] != RG_RELIABLE)) {
         event->kind = RG_MESSAGE;
