@@ -259,6 +259,13 @@ impl Admin {
         if !matches!(why.kind(), InvalidData | UnexpectedEof) {
             return self.unreachable(why);
         }
+        // Only a gateway has a control socket; it may end between taking a question and answering.
+        if let (Target::Socket(_), UnexpectedEof) = (&self.target, why.kind()) {
+            return Failure::failed(format_args!(
+                "no gateway answers at {}: the connection was closed without an answer, as by one that ends",
+                self.target
+            ));
+        }
         Failure::failed(format_args!("what answers at {} is not a gateway", self.target))
     }
 
