@@ -331,11 +331,8 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
         callers.may_ask_for(caller, &group)?;
         callers.spend(caller, request.count, shared.now().ms)?;
     }
-    let mut elsewhere = Vec::new();
-    for _ in 0..ROUNDS {
-        if shared.now().ms >= until_ms {
-            break;
-        }
+    let (mut elsewhere, mut rounds) = (Vec::new(), 0);
+    while rounds < ROUNDS && shared.now().ms < until_ms {
         // Before looking, so that no news is missed in between.
         let mut news = pin!(shared.leased.notified());
         news.as_mut().enable();
@@ -356,9 +353,12 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
                 fleet::decide(shared, client, &backend, request.count).await;
             }
             Step::Wait => {
+                // Each claim of a burst is news, and none of them is this request's round.
                 let _ = tokio::time::timeout(NEWS_WITHIN, news).await;
+                continue;
             }
         }
+        rounds += 1;
     }
     Err(Refusal::Busy)
 }
@@ -541,7 +541,7 @@ fn bytes(status: StatusCode, body: Bytes, kind: &'static str) -> Response<Full<B
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a request looks for a place before others may have its turn.
+/// How often a request does something for a place, waiting apart, before others may have its turn.
 const ROUNDS: u32 = 16;
 const NEWS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a request looks for places at all.

@@ -256,7 +256,7 @@ async fn a_service_that_ends_leaves_its_promises_behind_and_its_next_start_takes
     assert_eq!(ends.iter().filter_map(|it| it[1].as_u64()).sum::<u64>(), 70);
     let office = fleet.service("one").await;
     let (placed, refused) = burst(&[office.address()], 100).await;
-    assert_eq!((placed.get("b0-0"), refused.get("no_slot")), (Some(&30), Some(&70)));
+    assert_eq!((placed.get("b0-0"), refused.get("no_slot")), (Some(&30), Some(&70)), "{refused:?}");
     let left = blocks();
     assert!(left.len() == 1 && left[0]["slots"] == 100, "{left:?}");
 }
