@@ -1,9 +1,9 @@
 //! Questions to all gateways of a fleet at once, and their answers: by keys in etcd that only
 //! holders of the fleet's key can write and read.
 //!
-//! Whoever asks puts one key for each start of a gateway, under a lease that it keeps alive while
-//! it listens; what is written with that lease ends with it. A gateway takes the key away and
-//! answers below another one ([`Used`] says whether it answers at all).
+//! The process that asks writes one key for each start of a gateway, under a lease that it keeps
+//! alive while it listens; what is written with that lease ends with it. A gateway takes the key
+//! away and answers below another one ([`Used`] says whether it answers at all).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -177,7 +177,7 @@ pub fn sealed<T: Stored>(key: &FleetKey, place: &[u8], value: &T) -> Result<Byte
     sealed.encode().map_err(|why| Error::Config(why.to_string()))
 }
 
-/// Opens a value; `None` where nobody with the fleet's key has sealed it for this place.
+/// Opens a value; `None` where it was not sealed with the fleet's key for this place.
 pub fn opened<T: Stored>(key: &FleetKey, place: &[u8], value: &[u8]) -> Option<Result<T, Refused>> {
     let text = SealedText::decode(value).ok()?;
     key.open_text(place, &text).ok().map(|text| T::decode(&text))
@@ -204,7 +204,7 @@ pub struct Used {
 pub enum NotNow {
     /// It was answered.
     Used,
-    /// The clocks of both sides are so many seconds apart, or somebody has kept it for so long.
+    /// The clocks of both sides are so many seconds apart, or the question was kept for so long.
     Clocks(u64),
     /// Too many are remembered.
     Many,

@@ -290,14 +290,14 @@ impl Machine {
     /// A whole list has been read: believe it, or hold it back.
     fn adopt(&mut self, now_ms: u64, mut next: Truth, left_out: usize) {
         self.status.lists += 1;
-        let word = self.word_in(&next);
-        if let Some(doubt) = self.doubt_in(&next)
+        let (word, doubt) = (self.word_in(&next), self.doubt_in(&next));
+        let is_another = doubt.is_some();
+        if let Some(doubt) = doubt
             && word.is_none()
             && !judge::is_believed(self.confirmed.as_ref(), &doubt)
         {
             return self.hold(now_ms, doubt, &next);
         }
-        let is_another = self.doubt_in(&next).is_some();
         let missed = match word {
             None if !is_another => self.miss(now_ms, &mut next),
             _ => Vec::new(),
