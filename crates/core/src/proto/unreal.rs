@@ -11,7 +11,6 @@
 //! - [`peer`]: one end of a connection ([`Notify`](super::notify::Notify)) with these packets, for
 //!   test players and test servers.
 //! - [`bunch`]: what such players say on the control channel.
-//! - [`stand_in`]: a server side that shares no rule with [`front`], so that it can judge it.
 //!
 //! Checked against public captures of one UE5 server (version 4), never against an engine binary.
 //! Handshake versions 0 to 4 are served; which fields versions 2 and 3 have depends on the engine's
