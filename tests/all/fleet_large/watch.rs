@@ -1,7 +1,10 @@
 //! How many players all gateways together have at each game server, looked at all the time: those
-//! included who wait because their game server, or its agent, is away.
+//! included who wait because their game server, or its agent, is away. Gateways answer one after
+//! another, and meanwhile a player leaves one of them and the next comes in at another. So players
+//! count who are there in two looks, the second of which began when the first was over: all of
+//! them were there at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,15 +32,18 @@ impl Watch {
         let (most, looks) = (Arc::clone(&watch.most), Arc::clone(&watch.looks));
         let is_over = Arc::clone(&watch.is_over);
         watch.thread = Some(std::thread::spawn(move || {
+            let mut before = None;
             while !is_over.load(Ordering::Relaxed) {
-                if let Some(now) = look(gates) {
+                let now = look(gates);
+                if let (Some(before), Some(now)) = (&before, &now) {
                     let mut most = most.lock().unwrap_or_else(PoisonError::into_inner);
-                    for (name, players) in now {
-                        let before = most.entry(name).or_default();
-                        *before = players.max(*before);
+                    for (name, players) in at_once(before, now) {
+                        let at_most = most.entry(name).or_default();
+                        *at_most = players.max(*at_most);
                     }
                     *looks.lock().unwrap_or_else(PoisonError::into_inner) += 1;
                 }
+                before = now;
                 clock::sleep(Duration::from_millis(200));
             }
         }));
@@ -65,16 +71,28 @@ impl Drop for Watch {
     }
 }
 
-/// Players by game server; `None` where a gateway is away.
-fn look(gates: usize) -> Option<BTreeMap<String, u64>> {
-    let mut all = BTreeMap::new();
+/// A player at a game server: gateway, session, client id, and what the server is called.
+type Stay = (usize, String, String, String);
+
+/// Who is where; `None` where a gateway is away.
+fn look(gates: usize) -> Option<BTreeSet<Stay>> {
+    let mut all = BTreeSet::new();
     for gate in 0..gates {
-        let page = try_ask(&control_of(gate), "/status?as_of=now").ok()?;
-        let status: Value = serde_json::from_str(&page.body).ok()?;
-        for backend in status["backends"].as_array()? {
-            let players = backend["players"].as_u64()?;
-            *all.entry(backend["name"].as_str()?.to_owned()).or_default() += players;
+        let page = try_ask(&control_of(gate), "/sessions?limit=10000").ok()?;
+        let page: Value = serde_json::from_str(&page.body).ok()?;
+        for session in page["sessions"].as_array()? {
+            let field = |name: &str| session[name].as_str().map(str::to_owned);
+            all.insert((gate, field("session")?, field("client_id_text")?, field("backend")?));
         }
     }
     Some(all)
+}
+
+/// Players by game server who are in both looks.
+fn at_once(before: &BTreeSet<Stay>, now: &BTreeSet<Stay>) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for (.., server) in before.intersection(now) {
+        *all.entry(server.clone()).or_default() += 1;
+    }
+    all
 }
