@@ -2,57 +2,67 @@
 //! over, and to believe what is held back. Each says how it does that; how a request is read and
 //! answered is the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::StatusCode;
+use http::StatusCode;
 use serde_json::json;
 
-use super::access::Visitor;
+use super::access::{Visitor, note};
+use super::answer::{NotDone, Reply, SCHEMA, as_json, text};
 use super::query::{Query, wrong};
-use super::reloads::Outcome;
-use super::status::SCHEMA;
-use super::web::{For, Page, Refusal, Reply, Site, Visit, as_json, note, text};
+use super::site::{For, Page, Site, Visit};
+use crate::reloads::Outcome;
 
 /// A process that can be asked.
-pub(super) trait Obeys: Site {
+pub trait Obeys: Site {
     /// Takes nobody in any more, and ends when everybody has left.
     fn drain(
-        &self,
+        self: &Arc<Self>,
         deadline: Option<Duration>,
-    ) -> impl Future<Output = Result<Draining, Refusal>> + Send;
+    ) -> impl Future<Output = Result<Draining, NotDone>> + Send;
 
     /// Takes players in again. Whether there was a drain, or why it goes on.
-    fn undrain(&self) -> impl Future<Output = Result<Result<bool, &'static str>, Refusal>> + Send;
+    fn undrain(
+        self: &Arc<Self>,
+    ) -> impl Future<Output = Result<Result<bool, &'static str>, NotDone>> + Send;
 
     /// Reads the file again, or only says what that would do.
-    fn reload(&self, is_dry: bool) -> impl Future<Output = Result<Outcome, Refusal>> + Send;
+    fn reload(
+        self: &Arc<Self>,
+        is_dry: bool,
+    ) -> impl Future<Output = Result<Outcome, NotDone>> + Send;
 
     /// Starts the next release and hands over to it.
-    fn upgrade(&self) -> impl Future<Output = Result<Upgraded, Refusal>> + Send;
+    fn upgrade(self: &Arc<Self>) -> impl Future<Output = Result<Upgraded, NotDone>> + Send;
 
     /// Believes what is held back of the fleet under this number. Whether something is.
-    fn confirm(&self, doubt: u64) -> impl Future<Output = Result<bool, Refusal>> + Send;
+    fn confirm(self: &Arc<Self>, doubt: u64) -> impl Future<Output = Result<bool, NotDone>> + Send;
 }
 
 /// The drain that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Draining {
-    pub(super) sessions: u64,
-    pub(super) left_ms: u64,
+pub struct Draining {
+    /// Players who are there.
+    pub sessions: u64,
+    /// How long they may stay.
+    pub left_ms: u64,
 }
 
 /// How the next process is known and how long players waited, or why it does not go on.
-pub(super) type Upgraded = Result<HandedOver, String>;
+pub type Upgraded = Result<HandedOver, String>;
 
 /// A hand-over that has worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct HandedOver {
-    pub(super) pid: u32,
-    pub(super) pause_us: u64,
+pub struct HandedOver {
+    /// The process that goes on.
+    pub pid: u32,
+    /// For how long none did.
+    pub pause_us: u64,
 }
 
 /// Pages for what is asked of the whole process.
-pub(super) fn pages<S: Obeys>() -> [Page<S>; 3] {
+pub fn pages<S: Obeys>() -> [Page<S>; 3] {
     [
         Page::new("/reload", For::Changing, reload),
         Page::new("/upgrade", For::Changing, upgrade),
@@ -61,13 +71,13 @@ pub(super) fn pages<S: Obeys>() -> [Page<S>; 3] {
 }
 
 /// `POST /drain?deadline_ms=NUMBER`.
-pub(super) async fn drain<S: Obeys>(visit: Visit<S>) -> Reply {
+pub async fn drain<S: Obeys>(visit: Visit<S>) -> Reply {
     let deadline = deadline(&Query::of(&visit.uri, &["deadline_ms"])?)?;
     drain_until(&visit, deadline).await
 }
 
 /// The same, once that is read.
-pub(super) async fn drain_until<S: Obeys>(
+pub async fn drain_until<S: Obeys>(
     Visit { site, visitor, .. }: &Visit<S>,
     deadline: Option<Duration>,
 ) -> Reply {
@@ -79,14 +89,14 @@ pub(super) async fn drain_until<S: Obeys>(
 }
 
 /// How long a drain may take.
-pub(super) fn deadline(query: &Query) -> Result<Option<Duration>, Refusal> {
+pub fn deadline(query: &Query) -> Result<Option<Duration>, NotDone> {
     query.read("deadline_ms", "milliseconds, at most a day", |text| {
         text.parse().ok().filter(|ms| *ms <= DEADLINE_MAX_MS).map(Duration::from_millis)
     })
 }
 
 /// `POST /undrain`.
-pub(super) async fn undrain<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
+pub async fn undrain<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
     note(&visitor, "undrain");
     Ok(match site.undrain().await? {
         Ok(was_draining) => as_json(
