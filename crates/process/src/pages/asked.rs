@@ -154,3 +154,126 @@ async fn confirm<S: Obeys>(Visit { site, visitor, uri }: Visit<S>) -> Reply {
 
 /// A drain is over after a day at the most.
 const DEADLINE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use http::Request;
+    use http::request::Parts;
+    use http_body_util::BodyExt;
+
+    use super::super::access::{AccessRefusal, Right, Rules};
+    use super::super::answer::Answer;
+    use super::super::site::pages as all_pages;
+    use super::*;
+
+    /// A process that does all it is asked for, and counts upgrades.
+    #[derive(Default)]
+    struct Willing {
+        upgrades: AtomicU32,
+    }
+
+    const TOKEN: &[u8] = b"a-token-of-the-operators";
+
+    impl Site for Willing {
+        fn pages() -> Vec<Page<Self>> {
+            let mut all = vec![
+                Page::new("/drain", For::Changing, drain),
+                Page::new("/undrain", For::Changing, undrain),
+            ];
+            all.extend(pages());
+            all
+        }
+
+        fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, AccessRefusal> {
+            Rules { hosts: &[], is_token: Some(&|shown| shown == TOKEN) }.judge(visitor, head)
+        }
+
+        async fn publish(&self) -> Vec<String> {
+            Vec::new()
+        }
+    }
+
+    impl Obeys for Willing {
+        async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
+            let left_ms = deadline.map_or(7, |it| it.as_millis() as u64);
+            Ok(Draining { sessions: 3, left_ms })
+        }
+
+        async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {
+            Ok(Err("it goes on"))
+        }
+
+        async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
+            Ok(if is_dry { Ok(vec!["a".to_owned()]) } else { Err(vec!["b".to_owned()]) })
+        }
+
+        async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
+            self.upgrades.fetch_add(1, Ordering::Relaxed);
+            Ok(Ok(HandedOver { pid: 8, pause_us: 9 }))
+        }
+
+        async fn confirm(self: &Arc<Self>, doubt: u64) -> Result<bool, NotDone> {
+            Ok(doubt == 5)
+        }
+    }
+
+    async fn asked(site: &Arc<Willing>, visitor: Visitor, path: &str) -> (u16, String) {
+        let request = Request::post(path).header("host", "localhost");
+        let request = request.header("authorization", [b"Bearer ", TOKEN].concat());
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        let answer: Answer = all_pages(Arc::clone(site))(head, visitor).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.expect("it is there").to_bytes();
+        (status, String::from_utf8(body.to_vec()).expect("text"))
+    }
+
+    fn over_tcp() -> Visitor {
+        Visitor::Tcp(([192, 0, 2, 1], 5000).into())
+    }
+
+    #[tokio::test]
+    async fn a_program_is_started_through_the_control_socket_alone() {
+        let site = Arc::new(Willing::default());
+        for visitor in [over_tcp(), Visitor::Fleet("an operator".to_owned())] {
+            let (status, why) = asked(&site, visitor, "/upgrade").await;
+            assert_eq!(
+                (status, &*why),
+                (403, "an upgrade is asked for through the control socket\n")
+            );
+        }
+        assert_eq!(site.upgrades.load(Ordering::Relaxed), 0);
+        let unix = Visitor::Unix { uid: 0, pid: None };
+        let (status, said) = asked(&site, unix, "/upgrade").await;
+        let expected = "{\"pause_us\":9,\"pid\":8,\"schema\":1,\"upgraded\":true}\n";
+        assert_eq!((status, &*said), (200, expected));
+        assert_eq!(site.upgrades.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_a_process_does_is_answered_in_the_same_words_whatever_its_role() {
+        let site = Arc::new(Willing::default());
+        for (path, status, said) in [
+            ("/drain", 200, "{\"left_ms\":7,\"schema\":1,\"sessions\":3,\"state\":\"draining\"}\n"),
+            (
+                "/drain?deadline_ms=20",
+                200,
+                "{\"left_ms\":20,\"schema\":1,\"sessions\":3,\"state\":\"draining\"}\n",
+            ),
+            (
+                "/drain?deadline_ms=86400001",
+                400,
+                "deadline_ms: found \"86400001\", expected milliseconds, at most a day\n",
+            ),
+            ("/undrain", 409, "it goes on\n"),
+            ("/reload?dry_run=1", 200, "{\"changes\":[\"a\"],\"reloaded\":false,\"schema\":1}\n"),
+            ("/reload", 422, "{\"mistakes\":[\"b\"],\"reloaded\":false,\"schema\":1}\n"),
+            ("/reload?now", 400, "\"now\" is not known here, expected dry_run\n"),
+            ("/fleet/confirm?doubt=5", 200, "{\"confirmed\":true,\"schema\":1}\n"),
+            ("/fleet/confirm", 400, "expected doubt=NUMBER\n"),
+        ] {
+            assert_eq!(asked(&site, over_tcp(), path).await, (status, said.to_owned()), "{path}");
+        }
+    }
+}
