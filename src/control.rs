@@ -10,13 +10,10 @@
 //! until they leave or its time is over: SIGTERM, SIGINT or `POST /drain` begin one. Then the
 //! workers stop, and tell the players who are left. The second signal skips the wait.
 
-mod access;
 mod agents;
-mod asked;
 mod capture;
 mod deny;
 mod denying;
-mod door;
 mod draining;
 mod events;
 mod fresh;
@@ -34,10 +31,8 @@ mod membership;
 mod metrics;
 mod page;
 pub mod plan;
-mod query;
 mod recorder;
 mod reload;
-mod reloads;
 mod runtime;
 mod sessions;
 mod spent;
@@ -48,7 +43,6 @@ mod tests;
 mod trace;
 mod view;
 mod wakes;
-mod web;
 
 use std::io;
 use std::net::SocketAddr;
@@ -78,6 +72,7 @@ use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::pages::{Pages, operators};
 use ringgate_process::signals::Signals;
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_state::SpentFiles;
@@ -142,7 +137,7 @@ pub struct Control {
     runtime: Runtime,
     fleet: Fleet,
     main_loop: ControlLoop,
-    pages: web::Pages,
+    pages: Pages,
     admin: Option<(TcpListener, SocketAddr)>,
     socket: Option<(UnixListener, PathBuf)>,
     /// Where successors come to.
@@ -205,8 +200,8 @@ impl Control {
         let bind = |admin: &Admin| {
             let bound = runtime.block_on(async {
                 let listener = match before {
-                    Some((fd, address)) if is_at(admin.bind, address) => door::adopt_tcp(fd),
-                    _ => door::bind_tcp(admin.bind),
+                    Some((fd, address)) if is_at(admin.bind, address) => operators::adopt_tcp(fd),
+                    _ => operators::bind_tcp(admin.bind),
                 };
                 let listener = TcpListener::from_std(listener?)?;
                 listener.local_addr().map(|address| (listener, address))
@@ -405,10 +400,10 @@ impl Control {
             let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
             let mut doors = Vec::new();
             if let Some((listener, _)) = admin {
-                doors.push(tokio::spawn(door::serve_tcp(listener, Arc::clone(&pages))));
+                doors.push(tokio::spawn(operators::serve_tcp(listener, Arc::clone(&pages))));
             }
             if let Some((listener, _)) = socket {
-                doors.push(tokio::spawn(door::serve_unix(listener, pages)));
+                doors.push(tokio::spawn(operators::serve_unix(listener, pages)));
             }
             if let Some((listener, _)) = next {
                 let commands = main_loop.commands.clone();

@@ -16,17 +16,15 @@ use hyper::StatusCode;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::access::Visitor;
 use super::http::{AdminState, Command};
-use super::query::{Query, wrong};
-use super::sessions::answer;
+use super::sessions::{answer, client_id};
 use super::streaming::{Then, stream};
 use super::view::View;
-use super::web::{Refusal, Reply, Visit, note};
 use file::File;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Capture, Ledger, ListenerId, Meant, Phase, Wanted};
+use ringgate_process::pages::{NotDone, Query, Reply, Visit, Visitor, note, wrong};
 use ringgate_report::text::put;
 
 /// `GET /capture?listener=&client=&address=&reason=&reason=&decrypted&packets=&for_ms=&snaplen=`.
@@ -68,10 +66,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(state: &AdminState, query: &Query) -> Result<Self, Refusal> {
+    fn read(state: &AdminState, query: &Query) -> Result<Self, NotDone> {
         let listener =
             query.text("listener").map(|name| listener_named(state, name)).transpose()?;
-        let client_id = query.client_id()?;
+        let client_id = client_id(query)?;
         let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
         let reasons = query.all("reason").map(reason_named).collect::<Result<Vec<_>, _>>()?;
         if listener.is_none() && client_id.is_none() && address.is_none() && reasons.is_empty() {
@@ -116,7 +114,7 @@ fn what(query: &Query, in_clear: bool) -> String {
     what
 }
 
-fn listener_named(state: &AdminState, name: &str) -> Result<ListenerId, Refusal> {
+fn listener_named(state: &AdminState, name: &str) -> Result<ListenerId, NotDone> {
     let setup = Arc::clone(&state.view().live().setup);
     let of_name = |phase: Phase| {
         let mut listeners = setup.listeners.pairs();
@@ -128,7 +126,7 @@ fn listener_named(state: &AdminState, name: &str) -> Result<ListenerId, Refusal>
 }
 
 /// Only reasons for which a datagram of a player's, or for a player, goes no further.
-fn reason_named(name: &str) -> Result<DropReason, Refusal> {
+fn reason_named(name: &str) -> Result<DropReason, NotDone> {
     let known = DropReason::ALL.iter().find(|why| why.name() == name);
     let why = known.ok_or_else(|| {
         wrong(format_args!(
@@ -146,7 +144,7 @@ fn reason_named(name: &str) -> Result<DropReason, Refusal> {
 }
 
 /// Where a player is now.
-async fn homes(state: &AdminState, client_id: u64) -> Result<Vec<(ListenerId, Endpoint)>, Refusal> {
+async fn homes(state: &AdminState, client_id: u64) -> Result<Vec<(ListenerId, Endpoint)>, NotDone> {
     let wanted = Wanted { client_id: Some(client_id), ..Wanted::default() };
     let ask = |reply| Command::Survey { wanted, ends: None, limit: HOMES_MAX, reply };
     let (found, _) = answer(&*state.ask(ask).await?).await;

@@ -6,15 +6,14 @@ use hyper::{StatusCode, Uri};
 use serde::Serialize;
 use serde_json::json;
 
-use super::access::Visitor;
 use super::denying::{Changed, Wish};
 use super::http::{AdminState, Command};
-use super::query::{Query, wrong};
-use super::sessions::answer;
-use super::status::SCHEMA;
-use super::web::{Refusal, Reply, Visit, as_json, note};
+use super::sessions::{answer, client_id};
 use crate::config::values::number;
 use ringgate_os::{clock, utc};
+use ringgate_process::pages::{
+    NotDone, Query, Reply, SCHEMA, Visit, Visitor, as_json, note, wrong,
+};
 use ringgate_state::{Counts, DenyList, Rule, Whom};
 
 /// `POST /deny?prefix=&client_id=&for_ms=&whole=`; prefixes and clients any number of times.
@@ -62,7 +61,7 @@ async fn change(visit: &Visit<AdminState>, is_denied: bool) -> Reply {
     Ok(as_json(StatusCode::OK, &answer))
 }
 
-fn wish(uri: &Uri, is_denied: bool) -> Result<Wish, Refusal> {
+fn wish(uri: &Uri, is_denied: bool) -> Result<Wish, NotDone> {
     let query = Query::of(uri, &["prefix", "client_id", "client", "for_ms", "whole"])?;
     let lasts = query.read("for_ms", "milliseconds, at most ten years", |text| {
         text.parse().ok().filter(|ms| (1..=FOR_MS_MAX).contains(ms)).map(Duration::from_millis)
@@ -185,7 +184,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
     })?;
     let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
-    let client = query.client_id()?;
+    let client = client_id(&query)?;
     let asked = address.map(Whom::Prefix).or_else(|| client.map(Whom::Client));
     let shown = state.view().live().denied.clone();
     let now = (state.view().now_ns(), clock::unix_ns());
@@ -236,7 +235,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    fn wish_of(query: &str) -> Result<Wish, Refusal> {
+    fn wish_of(query: &str) -> Result<Wish, NotDone> {
         let uri: Uri = format!("/deny?{query}").parse().expect("a path");
         wish(&uri, true)
     }

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asked::Draining;
 use super::view::Drain;
 use super::{ControlLoop, NS_PER_MS};
 use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};
+use ringgate_process::pages::asked::Draining;
 use ringgate_worker::{Fleet, Published};
 
 /// When the players of backends that drain have to leave.

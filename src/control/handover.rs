@@ -24,7 +24,6 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::asked::Upgraded;
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
 use crate::membership;
@@ -36,6 +35,7 @@ use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
+use ringgate_process::pages::asked::Upgraded;
 use ringgate_trunk::gateway::AtRest;
 use ringgate_worker::handover::{
     BackendRow, Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, SocketRow,

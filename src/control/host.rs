@@ -23,12 +23,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 
-use super::access::{Right, Visitor};
-use super::asked::{self, Draining, Obeys, Upgraded};
-use super::fresh::{self, Rounds};
-use super::reloads::{Outcome, Reloads};
-use super::web::{self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, typed, verdict};
-use super::{LAST_ANSWERS, access, door, listening, metrics};
+use super::http;
+use super::{LAST_ANSWERS, listening};
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
 use crate::hosting::{Member, Prepared};
@@ -38,8 +34,15 @@ use reload::Live;
 use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 use ringgate_os::{process, wiping};
+use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
+use ringgate_process::pages::{
+    self as chassis, AccessRefusal, For, JSON, NotDone, Page, Pages, Reply, Right, Rounds, Site,
+    Visit, Visitor, hear, operators, typed, verdict,
+};
+use ringgate_process::reloads::{Outcome, Reloads};
 use ringgate_process::signals::{Signals, Told};
 use ringgate_process::systemd::{Notifier, ServiceManager};
+use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_report::text::put;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_worker::handover::CONTROL_SOCKET;
@@ -71,7 +74,7 @@ pub struct Settings {
 
 /// Binds an admin address.
 pub fn bind_admin(address: SocketAddr) -> io::Result<StdTcpListener> {
-    door::bind_tcp(address)
+    operators::bind_tcp(address)
 }
 
 /// A control plane that serves once it is told to.
@@ -200,9 +203,9 @@ impl Control {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
-            let pages: Pages = web::pages(Arc::clone(&shared));
-            let unix = tokio::spawn(door::serve_unix(socket, Arc::clone(&pages)));
-            let tcp = admin.map(|listener| tokio::spawn(door::serve_tcp(listener, pages)));
+            let pages: Pages = chassis::pages(Arc::clone(&shared));
+            let unix = tokio::spawn(operators::serve_unix(socket, Arc::clone(&pages)));
+            let tcp = admin.map(|listener| tokio::spawn(operators::serve_tcp(listener, pages)));
             if let Some(listener) = next {
                 tokio::spawn(handing::serve(listener, Arc::clone(&shared)));
             }
@@ -281,7 +284,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often it is looked whether players have left gateways that are none of the agent's any more.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 
-impl Site for Arc<Shared> {
+impl Site for Shared {
     fn pages() -> Vec<Page<Self>> {
         let mut pages = vec![
             Page::new("/healthz", For::Everybody, healthz),
@@ -295,9 +298,9 @@ impl Site for Arc<Shared> {
         pages
     }
 
-    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
+    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, AccessRefusal> {
         let config = Arc::clone(&self.live().config);
-        access::judge(config.admin.as_ref(), visitor, head)
+        http::judge(config.admin.as_ref(), visitor, head)
     }
 
     async fn publish(&self) -> Vec<String> {
@@ -310,23 +313,23 @@ impl Site for Arc<Shared> {
 async fn round(shared: &Shared) -> Vec<String> {
     let (clock, mut roll) = (Clock::start(), Roll::new());
     shared.agent.ask(&mut roll);
-    let mut silent = fresh::hear(roll, &clock).await;
+    let mut silent = hear(roll, &clock).await;
     silent.retain(|name| !shared.agent.has_ended(name));
     if let Some(member) = shared.fleet.get() {
         let mut roll = Roll::new();
         member.ask(&mut roll);
-        silent.extend(fresh::hear(roll, &clock).await);
+        silent.extend(hear(roll, &clock).await);
     }
     silent
 }
 
-async fn healthz(visit: Visit<Arc<Shared>>) -> Reply {
+async fn healthz(visit: Visit<Shared>) -> Reply {
     let is_healthy = visit.site.agent.is_healthy();
     verdict(if is_healthy { Ok(()) } else { Err("a thread has ended".to_owned()) }, "")
 }
 
 /// Ready is an agent that a gateway has let in, and that does not end.
-async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
+async fn readyz(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
     let view = shared.agent.view();
     let why = if shared.is_draining() {
         "it is draining"
@@ -339,36 +342,36 @@ async fn readyz(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
     verdict(Err(why.to_owned()), "")
 }
 
-async fn show_status(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
+async fn show_status(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
     let fleet = shared.fleet.get().map(Member::status);
     let page = pages::status(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
     Ok(typed(StatusCode::OK, JSON, page))
 }
 
-async fn show_metrics(Visit { site: shared, .. }: Visit<Arc<Shared>>) -> Reply {
+async fn show_metrics(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
     let fleet = shared.fleet.get().map(Member::status);
     let page = pages::metrics(&shared.agent, fleet.as_ref(), shared.uptime_s(), shared.standing());
-    Ok(typed(StatusCode::OK, metrics::CONTENT_TYPE, page))
+    Ok(typed(StatusCode::OK, CONTENT_TYPE, page))
 }
 
-impl Obeys for Arc<Shared> {
-    async fn drain(&self, deadline: Option<Duration>) -> Result<Draining, Refusal> {
+impl Obeys for Shared {
+    async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
         Ok(self.begin_drain(deadline))
     }
 
-    async fn undrain(&self) -> Result<Result<bool, &'static str>, Refusal> {
+    async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {
         Ok(self.end_drain())
     }
 
-    async fn reload(&self, is_dry: bool) -> Result<Outcome, Refusal> {
-        Ok(reload::run(Self::clone(self), is_dry).await)
+    async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
+        Ok(reload::run(Arc::clone(self), is_dry).await)
     }
 
-    async fn upgrade(&self) -> Result<Upgraded, Refusal> {
+    async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
         Ok(handing::hand_over(self, None).await)
     }
 
-    async fn confirm(&self, doubt: u64) -> Result<bool, Refusal> {
+    async fn confirm(self: &Arc<Self>, doubt: u64) -> Result<bool, NotDone> {
         Ok(self.fleet.get().is_some_and(|member| member.confirm(doubt)))
     }
 }

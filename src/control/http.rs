@@ -1,7 +1,7 @@
 //! The pages, and what changes the gateway: the same for the admin address and the control socket.
 //!
-//! `access` says who may do what, `door` how many connections there are and for how long, `web`
-//! what a page is. All of it runs on the control thread, which no packet passes.
+//! What a page is, who may do what and how many connections there are say `process::pages`, which
+//! an agent shares. All of it runs on the control thread, which no packet passes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,22 @@ use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use super::access::{self, Right, Visitor};
-use super::asked::{self, Draining, Obeys, Upgraded};
 use super::denying::{Changed, Wish};
-use super::fresh::{self, Rounds};
-use super::query::Query;
-use super::reloads::Outcome;
-use super::status::SCHEMA;
+use super::fresh;
 use super::view::{Snapshot, View};
-use super::web::{
-    self, For, JSON, Page, Pages, Refusal, Reply, Site, Visit, as_json, note, text, typed, verdict,
-};
 use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
 use crate::config::Admin;
 use crate::membership::{AnswerBody, Answerer, Answering};
 use ringgate_fleet::values::Question;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
+use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
+use ringgate_process::pages::{
+    self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
+    Rules, SCHEMA, Site, Visit, Visitor, as_json, note, text, typed, verdict,
+};
+use ringgate_process::reloads::Outcome;
+use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_state as state;
 use ringgate_worker::handover::{Channel, Early};
 
@@ -80,15 +79,14 @@ pub(super) enum Command {
 }
 
 /// What requests are answered from.
-#[derive(Clone)]
 pub(super) struct AdminState {
     view: Arc<View>,
     commands: mpsc::Sender<Command>,
     /// One long page is made at a time. Requests wait for that off the thread, so that short pages
     /// (health) never wait for more than one of them.
-    turn: Arc<Semaphore>,
+    turn: Semaphore,
     /// Of what pages are made of.
-    rounds: Arc<Rounds>,
+    rounds: Rounds,
     /// A place for each trace.
     traces: Arc<Semaphore>,
     /// A place for each capture.
@@ -117,8 +115,8 @@ impl Site for AdminState {
         pages
     }
 
-    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, access::Refusal> {
-        access::judge(self.rules().as_deref(), visitor, head)
+    fn judge(&self, visitor: &Visitor, head: &Parts) -> Result<Right, AccessRefusal> {
+        judge(self.rules().as_deref(), visitor, head)
     }
 
     async fn publish(&self) -> Vec<String> {
@@ -130,8 +128,8 @@ impl Site for AdminState {
 pub(super) fn pages(view: Arc<View>, commands: mpsc::Sender<Command>) -> Pages {
     let places = |count| Arc::new(Semaphore::new(count));
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
-    let (turn, rounds) = (places(1), Arc::default());
-    web::pages(AdminState { view, commands, turn, rounds, traces, captures })
+    let (turn, rounds) = (Semaphore::new(1), Rounds::default());
+    pages::pages(Arc::new(AdminState { view, commands, turn, rounds, traces, captures }))
 }
 
 /// What answers questions that were asked with the fleet's key, for as long as this process has
@@ -183,7 +181,7 @@ async fn show_status(visit: Visit<AdminState>) -> Reply {
 
 async fn show_metrics(visit: Visit<AdminState>) -> Reply {
     let page = visit.site.make(metrics::render).await;
-    Ok(typed(StatusCode::OK, metrics::CONTENT_TYPE, page))
+    Ok(typed(StatusCode::OK, CONTENT_TYPE, page))
 }
 
 async fn drain(visit: Visit<AdminState>) -> Reply {
@@ -216,25 +214,39 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
 }
 
 impl Obeys for AdminState {
-    async fn drain(&self, deadline: Option<Duration>) -> Result<Draining, Refusal> {
+    async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
         self.ask(|reply| Command::Drain { deadline, reply }).await
     }
 
-    async fn undrain(&self) -> Result<Result<bool, &'static str>, Refusal> {
+    async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {
         self.ask(Command::Undrain).await
     }
 
-    async fn reload(&self, is_dry: bool) -> Result<Outcome, Refusal> {
+    async fn reload(self: &Arc<Self>, is_dry: bool) -> Result<Outcome, NotDone> {
         self.ask(|reply| Command::Reload { is_dry, reply }).await
     }
 
-    async fn upgrade(&self) -> Result<Upgraded, Refusal> {
+    async fn upgrade(self: &Arc<Self>) -> Result<Upgraded, NotDone> {
         self.ask(Command::Upgrade).await
     }
 
-    async fn confirm(&self, doubt: u64) -> Result<bool, Refusal> {
+    async fn confirm(self: &Arc<Self>, doubt: u64) -> Result<bool, NotDone> {
         self.ask(|reply| Command::ConfirmFleet { doubt, reply }).await
     }
+}
+
+/// What a request may do by `[admin]`.
+pub(super) fn judge(
+    admin: Option<&Admin>,
+    visitor: &Visitor,
+    head: &Parts,
+) -> Result<Right, AccessRefusal> {
+    let Some(Admin { hosts, token, .. }) = admin else {
+        return Rules::default().judge(visitor, head);
+    };
+    let is_token = token.as_ref().map(|token| |shown: &[u8]| token.is(shown));
+    let is_token = is_token.as_ref().map(|it| it as IsToken<'_>);
+    Rules { hosts, is_token }.judge(visitor, head)
 }
 
 impl AdminState {
@@ -275,7 +287,7 @@ impl AdminState {
     pub(super) async fn ask<T>(
         &self,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, NotDone> {
         let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "stopping\n".to_owned());
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| stopping())?;

@@ -8,20 +8,17 @@
 
 mod agents;
 pub(super) mod fleet;
-pub(super) mod text;
 mod traffic;
 
-pub(super) use text::CONTENT_TYPE;
-
 use super::latency::{BOUNDS_NS, QUANTILES};
-use super::reloads::Reloads;
 use super::view::{Snapshot, is_up};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;
+use ringgate_process::reloads::Reloads;
+use ringgate_report::metrics::{Kind, Text};
 use ringgate_state::Counts;
 use ringgate_worker::{CardShown, Report, Stage};
-use text::{Kind, Text};
 
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {

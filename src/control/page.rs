@@ -6,27 +6,14 @@
 //! way into the page.
 
 use hyper::StatusCode;
-use hyper::header::{self, HeaderValue};
-use ringgate_report::page::{self, Page};
+use ringgate_report::page::Page;
 
 use super::http::AdminState;
-use super::web::{Reply, Visit, typed};
+use ringgate_process::pages::{Reply, Visit, document};
 
 /// The page.
 pub(super) async fn show(_: Visit<AdminState>) -> Reply {
-    let unavailable = |why: &str| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
-    let number = getrandom::u64().map_err(|_| unavailable("no randomness"))?;
-    let nonce = format!("{number:016x}");
-    let policy = HeaderValue::try_from(page::policy(&nonce));
-    let policy = policy.map_err(|_| unavailable("no policy"))?;
-    let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", PAGE.document(&nonce));
-    response.headers_mut().extend([
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        (header::CONTENT_SECURITY_POLICY, policy),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    ]);
-    Ok(response)
+    document(&PAGE).map_err(|why| (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")))
 }
 
 const PAGE: Page = Page {
@@ -39,6 +26,8 @@ const PAGE: Page = Page {
 
 #[cfg(test)]
 mod tests {
+    use ringgate_report::page;
+
     use super::*;
 
     #[test]

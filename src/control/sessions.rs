@@ -12,11 +12,10 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::http::{AdminState, Command};
-use super::query::{Query, wrong};
-use super::status::SCHEMA;
 use super::view::Snapshot;
-use super::web::{Refusal, Reply, Visit, as_json, note};
+use crate::config::values::number;
 use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
+use ringgate_process::pages::{NotDone, Query, Reply, SCHEMA, Visit, as_json, note, wrong};
 
 #[derive(Serialize)]
 struct Page<'a> {
@@ -94,8 +93,8 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "ended": ended, "complete": complete })))
 }
 
-fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
-    let client_id = query.client_id()?;
+fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDone> {
+    let client_id = client_id(query)?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
     let address = query.read("address", "an address, a prefix or IP:port", |text| {
@@ -108,8 +107,14 @@ fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, Refusal> {
     Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
 }
 
+/// The player whom `client_id` names, or `client`, as releases before 0.2 call it.
+pub(super) fn client_id(query: &Query) -> Result<Option<u64>, NotDone> {
+    let name = if query.text("client_id").is_some() { "client_id" } else { "client" };
+    query.read(name, "a client id", number)
+}
+
 /// The backend that has this name now.
-pub(super) fn backend_named(state: &AdminState, name: &str) -> Result<BackendId, Refusal> {
+pub(super) fn backend_named(state: &AdminState, name: &str) -> Result<BackendId, NotDone> {
     let setup = Arc::clone(&state.view().live().setup);
     let mut known = setup.backends.pairs().filter(|(_, backend)| !backend.retired);
     let found = known.find_map(|(id, backend)| (backend.name == name).then_some(id));
@@ -122,7 +127,7 @@ async fn ask(
     wanted: Wanted,
     ends: Option<Ended>,
     limit: usize,
-) -> Result<(Found, bool), Refusal> {
+) -> Result<(Found, bool), NotDone> {
     let survey = state.ask(|reply| Command::Survey { wanted, ends, limit, reply }).await?;
     Ok(answer(&survey).await)
 }

@@ -15,11 +15,8 @@ use ringgate_gate::{
     Counters, Ended, Front, Intake, LinkKind, PACKET_KIND_NAMES, PACKET_KINDS, Phase,
 };
 use ringgate_io::CardDrop;
+use ringgate_process::pages::SCHEMA;
 use ringgate_worker::{CardShown, Stage};
-
-/// The version of all JSON that the gateway answers with: one more when a field goes away or
-/// changes its meaning.
-pub(super) const SCHEMA: u32 = 1;
 
 /// The page.
 pub(super) fn render(snapshot: &Snapshot<'_>) -> String {

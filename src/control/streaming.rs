@@ -12,7 +12,7 @@ use hyper::body::{Body as HttpBody, Frame};
 use ringgate_process::doors::Lasts;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::web::{Body, Response, typed};
+use ringgate_process::pages::{Answer, Content, typed};
 
 /// An answer that lasts so long at the most, and is looked after that often. `fill` appends what
 /// there is to be sent, and says whether more is to come.
@@ -20,13 +20,13 @@ pub(super) fn stream<F>(
     content_type: &'static str,
     (lasts, every): (Duration, Duration),
     fill: F,
-) -> Response
+) -> Answer
 where
     F: FnMut(&mut Vec<u8>) -> Then + Send + Unpin + 'static,
 {
     let mut every = interval(every);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let body = Body::GoesOn(Box::pin(Streamed { fill, every, then: Then::GoOn }));
+    let body = Content::GoesOn(Box::pin(Streamed { fill, every, then: Then::GoOn }));
     let mut response = typed(StatusCode::OK, content_type, body);
     response.extensions_mut().insert(Lasts(lasts));
     response

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::denying::Shown;
 use super::membership::FleetShown;
-use super::reloads::Reloads;
 use super::spent::WhyNotKept;
 use super::view::{Facts, Live, Snapshot};
 use ringgate_core::drops::DropReason;
@@ -19,6 +18,7 @@ use ringgate_gate::{
 };
 use ringgate_os::overflows::Split;
 use ringgate_os::usage::Used;
+use ringgate_process::reloads::Reloads;
 use ringgate_worker::Report;
 
 pub(super) fn facts() -> Facts {

@@ -17,16 +17,14 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::http::{AdminState, Command};
-use super::query::{Query, wrong};
-use super::sessions::answer;
-use super::status::SCHEMA;
+use super::sessions::{answer, client_id};
 use super::streaming::{Then, stream};
 use super::view::View;
-use super::web::{Refusal, Reply, Visit, note};
 use lines::Lines;
 use ringgate_core::drops::DropCounts;
 use ringgate_gate::{Record, Trace, Wanted, Watched};
 use ringgate_os::clock;
+use ringgate_process::pages::{NotDone, Query, Reply, SCHEMA, Visit, note, wrong};
 
 /// `GET /trace?client=` or `?address=`, `&for_ms=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
@@ -53,8 +51,8 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
 }
 
 /// Whose packets a request means, and that in words.
-fn watched(state: &AdminState, query: &Query) -> Result<(Watched, String), Refusal> {
-    let client = query.client_id()?;
+fn watched(state: &AdminState, query: &Query) -> Result<(Watched, String), NotDone> {
+    let client = client_id(query)?;
     let address = query.read("address", "an address or a prefix", |text| text.parse().ok())?;
     match (client, address) {
         (Some(client_id), None) => {
@@ -144,7 +142,7 @@ impl Follower {
         &mut self,
         state: &AdminState,
         watched: Watched,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), NotDone> {
         let wanted = match watched {
             Watched::Client(client_id) => {
                 Wanted { client_id: Some(client_id), ..Wanted::default() }

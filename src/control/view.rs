@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
-use super::reloads::Reloads;
 use super::spent::WhyNotKept;
 use crate::config::Admin;
 use ringgate_core::netcode::destination::Join;
@@ -25,6 +24,7 @@ use ringgate_gate::{
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
+use ringgate_process::reloads::Reloads;
 use ringgate_trunk::gateway::{Shown as AgentsShown, Window};
 use ringgate_worker::handover;
 use ringgate_worker::{Fleet, FleetCard, Published, Publishers, Report};

@@ -4,6 +4,7 @@
 //! Skipped aloud without openssl, which makes the certificates.
 
 use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
@@ -11,7 +12,7 @@ use ringgate_core::netcode::State;
 use ringgate_os::process;
 
 use crate::command::{Ending, ringgate, run};
-use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, wait_for};
+use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, request, wait_for};
 use crate::folder::Folder;
 use crate::oncall::row;
 use crate::own::{own_address, own_ip, own_port};
@@ -26,6 +27,8 @@ pub(crate) struct Program {
 pub(crate) struct Agent {
     program: Program,
     control: PathBuf,
+    /// Its admin address, where the file has one.
+    admin: Option<SocketAddr>,
 }
 
 impl Agent {
@@ -42,7 +45,7 @@ impl Agent {
         let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = Ending(child.expect("the binary was built"));
         let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut control = None;
+        let (mut control, mut admin) = (None, None);
         loop {
             let mut line = String::new();
             if stdout.read_line(&mut line).expect("text") == 0 {
@@ -51,12 +54,14 @@ impl Agent {
             }
             if let Some(rest) = line.strip_prefix("control on ") {
                 control = Some(folder.path().join(rest.trim()));
+            } else if let Some(rest) = line.strip_prefix("admin on ") {
+                admin = Some(rest.trim().parse().expect("an address"));
             } else if line == "ready\n" {
                 break;
             }
         }
         let control = control.expect("it is printed");
-        Self { program: Program { child, _stdout: Some(stdout) }, control }
+        Self { program: Program { child, _stdout: Some(stdout) }, control, admin }
     }
 
     /// A page as of now.
@@ -363,6 +368,39 @@ impl Drop for Heir {
     fn drop(&mut self) {
         crate::upgrade_rig::kill(self.0);
     }
+}
+
+/// Who holds the token of the admin address may change things there, and start no program.
+#[test]
+fn an_agent_is_upgraded_through_its_control_socket_alone() {
+    const TOKEN: &str = "a-token-of-the-operators";
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    agent_file(&folder, "host-7", own_port(), &with_library().0);
+    folder.file("admin.token", TOKEN, 0o600);
+    let token = "[admin]\ntoken = { file = \"admin.token\" }";
+    edit(&folder, |file| file.replace("[admin]", token));
+    let mut agent = Agent::start(&folder);
+    let admin = agent.admin.expect("the file has one");
+    let with_token = format!("Authorization: Bearer {TOKEN}\r\n");
+    let post = |path: &str, headers: &str| {
+        let page = request(admin, "POST", path, headers).expect("an answer");
+        (page.status, page.body)
+    };
+    assert_eq!(post("/reload?dry_run=1", &with_token).0, 200, "it is the token");
+    let refused = "an upgrade is asked for through the control socket\n";
+    assert_eq!(post("/upgrade", &with_token), (403, refused.to_owned()));
+    assert_eq!(post("/upgrade", "").0, 401);
+    assert_eq!(agent.get("/status").json()["pid"], agent.id(), "it is the same process");
+    let log = std::fs::read_to_string(folder.join("agent.log")).expect("a log");
+    assert!(!log.contains("what=\"upgrade\"") && !log.contains("handed_over"), "{log}");
+
+    let said = agent_upgrade(&folder).succeeded();
+    let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
+    let _heir = Heir(pid.expect("it says which process goes on"));
+    assert_eq!(agent.ended(), Some(0));
 }
 
 #[test]

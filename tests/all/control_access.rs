@@ -175,6 +175,10 @@ fn tcp_with_the_token_may_change() {
     let page = request(daemon.admin, "POST", "/reload", &header).expect("an answer");
     assert_eq!(page.status, 200, "{}", page.body);
 
+    // A token that a page may change things with starts no program.
+    let page = request(daemon.admin, "POST", "/upgrade", &header).expect("an answer");
+    assert_eq!((page.status, page.body.contains("through the control socket")), (403, true));
+
     // The command line takes it from a file of its own.
     let admin = daemon.admin.to_string();
     let file = daemon.folder.join("admin.token").display().to_string();

@@ -45,7 +45,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/io", "batch core os xdp"),
     ("crates/link", "os"),
     ("crates/os", ""),
-    ("crates/process", "os"),
+    ("crates/process", "os report"),
     ("crates/report", ""),
     ("crates/state", "gate os"),
     ("crates/testkit", "batch bots core gate impair link"),

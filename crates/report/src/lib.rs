@@ -5,6 +5,7 @@
 
 pub mod chart;
 pub mod hlog;
+pub mod metrics;
 pub mod page;
 pub mod pcapng;
 pub mod text;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ringgate_fleet::keyspace::Name;
+use ringgate_process::pages::bearer;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
 
@@ -133,14 +134,6 @@ impl Callers {
         &self.list[id.0 as usize].0
     }
 }
-
-/// The word's case does not matter (RFC 9110, 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, rest) = value.split_at_checked(BEARER.len())?;
-    scheme.eq_ignore_ascii_case(BEARER).then(|| rest.trim_ascii())
-}
-
-const BEARER: &[u8] = b"Bearer ";
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,12 @@
 //! What is counted, and the page that tells it (Prometheus's text format).
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringgate_fleet::epochs::Epoch;
 use ringgate_fleet::member::MemberStatus;
 use ringgate_process::doors;
+use ringgate_report::metrics::{Kind, Text};
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
@@ -102,7 +102,7 @@ impl Counters {
 
     /// The page.
     pub fn page(&self, desk: &Desk, standing: &Standing) -> String {
-        let (mut text, door) = (String::new(), &self.door);
+        let (mut text, door) = (Text::default(), &self.door);
         for (name, help, counter) in [
             ("tokens_total", "Tokens that were made.", &self.tokens),
             ("places_total", "Places that were given without a token.", &self.places),
@@ -132,62 +132,52 @@ impl Counters {
                 &self.leases_lost,
             ),
         ] {
-            head(&mut text, name, help, "counter");
-            put(&mut text, format_args!("ringgate_tokens_{name} {}\n", read(counter)));
+            text.family(&named(name), Kind::Counter, help).sample(&[], read(counter));
         }
         self.put_refusals(&mut text);
         self.put_times(&mut text);
         put_gauges(&mut text, desk, standing);
-        let name = "promises_kept";
-        head(&mut text, name, "Whether promises are written down for the next start.", "gauge");
-        put(
-            &mut text,
-            format_args!("ringgate_tokens_{name} {}\n", u8::from(standing.keeps_promises)),
-        );
-        let name = "key_minted_until_timestamp_seconds";
-        head(&mut text, name, "When no token is made with a key of a listener any more.", "gauge");
+        let name = "ringgate_tokens_key_minted_until_timestamp_seconds";
+        let help = "When no token is made with a key of a listener any more.";
+        let mut until = text.family(name, Kind::Gauge, help);
         for (listener, Epoch { number, validity }) in desk.known().epochs() {
-            let until_s = validity.mint_until;
-            let labels = format!("listener=\"{listener}\",epoch=\"{number}\"");
-            put(&mut text, format_args!("ringgate_tokens_{name}{{{labels}}} {until_s}\n"));
+            let number = number.to_string();
+            let labels = [("listener", listener.as_str()), ("epoch", &number)];
+            until.sample(&labels, validity.mint_until);
         }
-        text.push_str("# HELP ringgate_fleet_held_back Keys that are held back, by class.\n");
-        text.push_str("# TYPE ringgate_fleet_held_back gauge\n");
+        let help = "Keys that are held back, by class.";
+        let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, help);
         for (class, keys) in standing.member.mirror.held_back() {
-            put(&mut text, format_args!("ringgate_fleet_held_back{{class=\"{class}\"}} {keys}\n"));
+            held.sample(&[("class", class)], keys);
         }
-        text
+        text.into_string()
     }
 
-    fn put_refusals(&self, text: &mut String) {
-        head(text, "refusals_total", "Requests that were not served, by reason.", "counter");
+    fn put_refusals(&self, text: &mut Text) {
+        let help = "Requests that were not served, by reason.";
+        let mut refusals = text.family("ringgate_tokens_refusals_total", Kind::Counter, help);
         for (why, counter) in Refusal::ALL.iter().zip(&self.refusals) {
-            let (word, count) = (why.word(), read(counter));
-            put(
-                text,
-                format_args!("ringgate_tokens_refusals_total{{reason=\"{word}\"}} {count}\n"),
-            );
+            refusals.sample(&[("reason", why.word())], read(counter));
         }
     }
 
-    fn put_times(&self, text: &mut String) {
-        let name = "request_seconds";
-        head(text, name, "How long requests took, from their head to their answer.", "histogram");
+    fn put_times(&self, text: &mut Text) {
+        let help = "How long requests took, from their head to their answer.";
+        let mut times = text.family("ringgate_tokens_request_seconds", Kind::Histogram, help);
         let mut sum = 0;
         for (bound, counter) in BOUNDS_US.iter().zip(&self.took) {
             sum += read(counter);
-            let bound = *bound as f64 / 1e6;
-            put(text, format_args!("ringgate_tokens_{name}_bucket{{le=\"{bound}\"}} {sum}\n"));
+            let bound = (*bound as f64 / 1e6).to_string();
+            times.part("_bucket", &[("le", &bound)], sum);
         }
         sum += read(&self.took[BOUNDS_US.len()]);
-        put(text, format_args!("ringgate_tokens_{name}_bucket{{le=\"+Inf\"}} {sum}\n"));
-        let seconds = read(&self.took_sum_us) as f64 / 1e6;
-        put(text, format_args!("ringgate_tokens_{name}_sum {seconds}\n"));
-        put(text, format_args!("ringgate_tokens_{name}_count {sum}\n"));
+        times.part("_bucket", &[("le", "+Inf")], sum);
+        times.part("_sum", &[], read(&self.took_sum_us) as f64 / 1e6);
+        times.part("_count", &[], sum);
     }
 }
 
-fn put_gauges(text: &mut String, desk: &Desk, standing: &Standing) {
+fn put_gauges(text: &mut Text, desk: &Desk, standing: &Standing) {
     let member = &standing.member;
     let [gateways, backends, denied, unreadable] = desk.known().counts();
     let [granted, pending, elsewhere] = desk.book().sums();
@@ -206,23 +196,18 @@ fn put_gauges(text: &mut String, desk: &Desk, standing: &Standing) {
         ("no_space", "Whether etcd takes no writes.", member.lacks_space.into()),
         ("bans_left_out", "Bans that are not obeyed.", member.mirror.bans_left_out as u64),
         ("ready", "Whether requests are served.", standing.is_ready.into()),
+        (
+            "promises_kept",
+            "Whether promises are written down for the next start.",
+            standing.keeps_promises.into(),
+        ),
     ] {
-        head(text, name, help, "gauge");
-        put(text, format_args!("ringgate_tokens_{name} {value}\n"));
+        text.family(&named(name), Kind::Gauge, help).sample(&[], value);
     }
 }
 
-fn head(text: &mut String, name: &str, help: &str, kind: &str) {
-    put(
-        text,
-        format_args!(
-            "# HELP ringgate_tokens_{name} {help}\n# TYPE ringgate_tokens_{name} {kind}\n"
-        ),
-    );
-}
-
-fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("a string takes everything");
+fn named(name: &str) -> String {
+    format!("ringgate_tokens_{name}")
 }
 
 const BOUNDS_US: [u64; 12] =

@@ -4,12 +4,12 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::super::access::Visitor;
 use super::super::view::View;
 use super::Asked;
 use super::comment::comment;
 use ringgate_gate::{Capture, Captured, Front, ListenerId};
 use ringgate_os::clock;
+use ringgate_process::pages::Visitor;
 use ringgate_report::pcapng::{self, Packet, Statistics, Way, udp};
 
 /// A capture's file, as far as it goes.

@@ -4,8 +4,8 @@ use std::process::Child;
 
 use tokio::sync::oneshot;
 
-use crate::control::asked::{HandedOver, Upgraded};
 use crate::control::view::View;
+use ringgate_process::pages::asked::{HandedOver, Upgraded};
 use ringgate_worker::Copied;
 
 /// Somebody who wants to take over.

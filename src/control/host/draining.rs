@@ -4,7 +4,7 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Shared;
-use crate::control::asked::Draining;
+use ringgate_process::pages::asked::Draining;
 
 /// Whether the agent waits for its end.
 #[derive(Debug, Default)]

@@ -29,8 +29,8 @@ use super::super::handover::{
     CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
 };
 use super::Shared;
-use crate::control::asked::{HandedOver, Upgraded};
 use crate::hosting::{Heirloom, Prepared, Resting};
+use ringgate_process::pages::asked::{HandedOver, Upgraded};
 use ringgate_worker::handover::channel::why_not;
 use ringgate_worker::handover::message::CONVERSATION;
 use ringgate_worker::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::config::values::word_of;
-use crate::control::metrics::text::{Kind, Text};
 use crate::control::metrics::{fleet, reloads as config};
-use crate::control::reloads::Reloads;
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
+use ringgate_process::reloads::Reloads;
+use ringgate_report::metrics::{Kind, Text};
 use ringgate_trunk::agent::counts::Drop;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_trunk::agent::view::{DeskView, LaneView, Refusal, Seen, State, View};

@@ -2,7 +2,7 @@
 
 use super::super::agents::is_up;
 use super::seconds;
-use super::text::{Kind, Text};
+use ringgate_report::metrics::{Kind, Text};
 use ringgate_trunk::gateway::{AgentShown, LaneShown, Refusal, Shown};
 
 /// All of them.

@@ -1,9 +1,9 @@
 //! The families of a gateway in a fleet; one that is alone has none of them.
 
-use super::text::{Kind, Text};
 use crate::control::membership::FleetShown;
 use crate::membership::Questions;
 use ringgate_fleet::member::MemberStatus;
+use ringgate_report::metrics::{Kind, Text};
 
 /// All of them.
 pub(super) fn render(text: &mut Text, shown: &FleetShown) {

@@ -2,8 +2,8 @@
 //! workers, so that their number does not grow with the workers'.
 
 use super::super::view::Snapshot;
-use super::text::{Kind, Text};
 use ringgate_gate::{BackendTraffic, DeliveryTraffic, ListenerTraffic, Phase};
+use ringgate_report::metrics::{Kind, Text};
 
 pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
     let listeners = &snapshot.live.setup.listeners;

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::super::plan;
-use super::super::reloads::Outcome;
 use super::*;
 use crate::config::keys::KeySources;
 use crate::config::{Changes, changes_of};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{BackendId, Front, Limits, ListenerId, Phase};
+use ringgate_process::reloads::Outcome;
 use ringgate_worker::Plan;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

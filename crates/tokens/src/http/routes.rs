@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use ringgate_fleet::asking::Answers;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Gateway, Question, What};
 use ringgate_os::clock;
 use ringgate_process::doors::Seat;
-use ringgate_report::page;
+use ringgate_process::pages::{Answer, JSON, document, text, typed};
+use ringgate_report::metrics::CONTENT_TYPE;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -24,11 +25,11 @@ use crate::choose::Speaks;
 use crate::counters::add;
 use crate::desk::{self, Placed, Step};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
-use crate::memory::{Answer, Recalled, Ticket};
+use crate::memory::{Recalled, Ticket};
 use crate::refusal::Refusal;
 use crate::service::{Plan, Shared};
 use crate::wanted::{self, Unfit, WantedAnswers, WantedBatch, WantedPlace, WantedToken};
-use crate::{fleet, glance, mint, openapi};
+use crate::{fleet, glance, memory, mint, openapi};
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub(crate) async fn answer<B>(
     client: &Client,
     seat: &Seat,
     request: Request<B>,
-) -> Response<Full<Bytes>>
+) -> Answer
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -146,7 +147,7 @@ async fn serve<B>(
     route: Route,
     seat: &Seat,
     request: Request<B>,
-) -> Result<Answer, Refused>
+) -> Result<memory::Answer, Refused>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -211,7 +212,7 @@ async fn serve_once(
     route: Route,
     caller: CallerId,
     body: &[u8],
-) -> Result<Answer, Refused> {
+) -> Result<memory::Answer, Refused> {
     let asking = Asking {
         shared,
         client,
@@ -444,48 +445,33 @@ where
     }
 }
 
-fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Response<Full<Bytes>> {
+fn page(shared: &Shared, route: Route, seat: &Seat, headers: &HeaderMap) -> Answer {
     match route {
         Route::Glance => {
             glimpse(shared, seat, headers).unwrap_or_else(|why| refuse(shared, plain(why)))
         }
-        Route::GlancePage => glance_page(shared),
-        Route::Healthz => text(StatusCode::OK, "ok\n".into(), PLAIN),
+        Route::GlancePage => {
+            document(&glance::PAGE).unwrap_or_else(|_| refuse(shared, plain(Refusal::Busy)))
+        }
+        Route::Healthz => unstored(text(StatusCode::OK, "ok\n")),
         Route::Readyz => ready(shared),
         Route::Metrics => {
             let standing = shared.standing();
             let page = shared.counters.page(&shared.desk(), &standing);
-            text(StatusCode::OK, page, METRICS)
+            unstored(typed(StatusCode::OK, CONTENT_TYPE, page))
         }
-        _ => text(StatusCode::OK, openapi::DOCUMENT.into(), JSON),
+        _ => unstored(typed(StatusCode::OK, JSON, openapi::DOCUMENT)),
     }
 }
 
-fn glimpse(
-    shared: &Shared,
-    seat: &Seat,
-    headers: &HeaderMap,
-) -> Result<Response<Full<Bytes>>, Refusal> {
+fn glimpse(shared: &Shared, seat: &Seat, headers: &HeaderMap) -> Result<Answer, Refusal> {
     seat.hold(authorize(shared, headers, Scope::See)?.index());
     let (now, member) = (shared.now(), shared.member());
     let tell = || glance::tell(&shared.desk(), &shared.options.version, &member, now);
-    Ok(bytes(StatusCode::OK, shared.glance.at(now, tell), JSON))
+    Ok(unstored(typed(StatusCode::OK, JSON, shared.glance.at(now, tell))))
 }
 
-fn glance_page(shared: &Shared) -> Response<Full<Bytes>> {
-    let Ok(number) = getrandom::u64() else { return refuse(shared, plain(Refusal::Busy)) };
-    let nonce = format!("{number:016x}");
-    let mut response = text(StatusCode::OK, glance::PAGE.document(&nonce), HTML);
-    let policy = header::HeaderValue::try_from(page::policy(&nonce)).expect("plain letters");
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    let fixed = header::HeaderValue::from_static;
-    headers.insert(header::REFERRER_POLICY, fixed("no-referrer"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
-    response
-}
-
-fn ready(shared: &Shared) -> Response<Full<Bytes>> {
+fn ready(shared: &Shared) -> Answer {
     let now = shared.now();
     let verdict =
         if shared.is_stopping() { Err(Refusal::Stopping) } else { shared.desk().readiness(now) };
@@ -496,47 +482,36 @@ fn ready(shared: &Shared) -> Response<Full<Bytes>> {
         }
         Ok(()) => (StatusCode::OK, "ok".to_owned()),
     };
-    text(status, format!("{said}\n{}", shared.member().limits()), PLAIN)
+    unstored(text(status, format!("{said}\n{}", shared.member().limits())))
 }
 
-fn refuse(shared: &Shared, (why, detail): Refused) -> Response<Full<Bytes>> {
+fn refuse(shared: &Shared, (why, detail): Refused) -> Answer {
     shared.counters.refuse(why);
-    let body = mint::refusal(why, detail.as_deref());
-    let mut response = json(why.status(), &body);
-    let headers = response.headers_mut();
-    match why {
-        Refusal::NotAuthorized => {
-            headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
-        }
+    let mut answer = json(why.status(), &mint::refusal(why, detail.as_deref()));
+    let header = match why {
+        Refusal::NotAuthorized => (header::WWW_AUTHENTICATE, "Bearer"),
         Refusal::QuotaExceeded | Refusal::Busy | Refusal::NoSlot | Refusal::NoGateway => {
-            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+            (header::RETRY_AFTER, "1")
         }
         // What is left of a body would be taken for the next request.
         Refusal::BodyTooLarge | Refusal::BodyTooSlow | Refusal::Stopping => {
-            headers.insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+            (header::CONNECTION, "close")
         }
-        _ => {}
-    }
-    response
+        _ => return answer,
+    };
+    answer.headers_mut().insert(header.0, HeaderValue::from_static(header.1));
+    answer
 }
 
-fn json(status: u16, body: &str) -> Response<Full<Bytes>> {
+fn json(status: u16, body: &str) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    text(status, format!("{body}\n"), JSON)
+    unstored(typed(status, JSON, format!("{body}\n")))
 }
 
-fn text(status: StatusCode, body: String, kind: &'static str) -> Response<Full<Bytes>> {
-    bytes(status, Bytes::from(body), kind)
-}
-
-fn bytes(status: StatusCode, body: Bytes, kind: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
-    // Tokens are for one player, once.
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-    response
+/// Tokens are for one player, once.
+fn unstored(mut answer: Answer) -> Answer {
+    answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
 }
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -546,8 +521,3 @@ const ROUNDS: u32 = 16;
 const NEWS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a request looks for places at all.
 const PLACED_WITHIN_MS: u64 = 10_000;
-
-const JSON: &str = "application/json";
-const HTML: &str = "text/html; charset=utf-8";
-const PLAIN: &str = "text/plain; charset=utf-8";
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";

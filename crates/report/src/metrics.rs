@@ -3,24 +3,24 @@
 
 use std::fmt::Display;
 
-use ringgate_report::text::put;
+use crate::text::put;
 
 /// What to send as the content's type.
-pub(in crate::control) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A page that grows.
 #[derive(Default)]
-pub(in crate::control) struct Text(String);
+pub struct Text(String);
 
 /// One family, whose samples follow its head.
-pub(in crate::control) struct Family<'t> {
+pub struct Family<'t> {
     text: &'t mut String,
-    name: &'static str,
+    name: &'t str,
 }
 
 /// What a family's numbers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::control) enum Kind {
+pub enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
@@ -30,16 +30,11 @@ pub(in crate::control) enum Kind {
 }
 
 /// A label's name and value.
-pub(in crate::control) type Label<'a> = (&'static str, &'a str);
+pub type Label<'a> = (&'static str, &'a str);
 
 impl Text {
     /// Begins a family. All its samples have to follow before the next one begins.
-    pub(in crate::control) fn family(
-        &mut self,
-        name: &'static str,
-        kind: Kind,
-        help: &str,
-    ) -> Family<'_> {
+    pub fn family<'t>(&'t mut self, name: &'t str, kind: Kind, help: &str) -> Family<'t> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -49,24 +44,20 @@ impl Text {
         Family { text: &mut self.0, name }
     }
 
-    pub(in crate::control) fn into_string(self) -> String {
+    /// The page, whole.
+    pub fn into_string(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
     /// One sample.
-    pub(in crate::control) fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
+    pub fn sample(&mut self, labels: &[Label<'_>], value: impl Display) {
         self.part("", labels, value);
     }
 
     /// One sample of a histogram: its `_bucket`, `_sum` or `_count`.
-    pub(in crate::control) fn part(
-        &mut self,
-        suffix: &str,
-        labels: &[Label<'_>],
-        value: impl Display,
-    ) {
+    pub fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
         put(self.text, format_args!("{}{suffix}", self.name));
         for (at, (name, value)) in labels.iter().enumerate() {
             let open = if at == 0 { '{' } else { ',' };

@@ -3,21 +3,24 @@
 use ringgate_os::clock;
 
 /// What came of it: what has changed, or why nothing did, a sentence each.
-pub(super) type Outcome = Result<Vec<String>, Vec<String>>;
+pub type Outcome = Result<Vec<String>, Vec<String>>;
 
 /// What pages show of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reloads {
-    pub(super) done: u64,
-    pub(super) refused: u64,
-    pub(super) last_refused: bool,
+pub struct Reloads {
+    /// How often the file was taken.
+    pub done: u64,
+    /// How often it was not.
+    pub refused: u64,
+    /// Whether that was so the last time.
+    pub last_refused: bool,
     /// When the running config was read.
-    pub(super) config_unix_s: u64,
+    pub config_unix_s: u64,
 }
 
 impl Reloads {
     /// Counts this, and tells the log of it.
-    pub(super) fn note(&mut self, outcome: &Outcome) {
+    pub fn note(&mut self, outcome: &Outcome) {
         self.last_refused = outcome.is_err();
         match outcome {
             Ok(changes) => {
@@ -40,7 +43,7 @@ impl Reloads {
     }
 }
 
-/// A load error, a sentence each.
-pub(super) fn sentences(error: &crate::config::LoadError) -> Vec<String> {
+/// What is wrong with a file, a sentence each.
+pub fn sentences(error: &impl std::fmt::Display) -> Vec<String> {
     error.to_string().lines().map(str::to_owned).collect()
 }

@@ -8,16 +8,17 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::StatusCode;
-use ringgate_process::doors::{self, DoorLimits, HttpDoor};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
 use super::access::{self, Visitor};
-use super::web::{Pages, text};
+use super::answer::text;
+use super::site::Pages;
+use crate::doors::{self, DoorLimits, HttpDoor};
 
 /// Takes connections of a TCP address for ever.
-pub(super) async fn serve_tcp(listener: TcpListener, pages: Pages) {
+pub async fn serve_tcp(listener: TcpListener, pages: Pages) {
     let door = HttpDoor::new(TCP, Arc::default(), None);
     loop {
         if let Some((stream, peer)) = door.accepted(listener.accept().await).await {
@@ -28,7 +29,7 @@ pub(super) async fn serve_tcp(listener: TcpListener, pages: Pages) {
 
 /// Takes connections of the control socket for ever. Peers who are not entitled share a few seats
 /// of their own, and are told so.
-pub(super) async fn serve_unix(listener: UnixListener, pages: Pages) {
+pub async fn serve_unix(listener: UnixListener, pages: Pages) {
     let door = HttpDoor::new(UNIX, Arc::default(), None);
     let others = HttpDoor::new(OTHERS, Arc::default(), None);
     loop {
@@ -60,12 +61,12 @@ where
 
 /// Binds the TCP door. What a reader leaves unread waits in a small buffer of the kernel. There
 /// need be no runtime yet.
-pub(super) fn bind_tcp(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
+pub fn bind_tcp(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> {
     doors::bind(address, |socket| socket.set_send_buffer_size(SEND_BUFFER_BYTES))
 }
 
 /// The same as another process has bound it.
-pub(super) fn adopt_tcp(fd: &OwnedFd) -> io::Result<std::net::TcpListener> {
+pub fn adopt_tcp(fd: &OwnedFd) -> io::Result<std::net::TcpListener> {
     let socket = std::net::TcpListener::from(fd.try_clone()?);
     socket.set_nonblocking(true)?;
     Ok(socket)

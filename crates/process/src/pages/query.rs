@@ -1,17 +1,16 @@
 //! What a request asks for behind its `?`.
 
-use hyper::{StatusCode, Uri};
+use http::{StatusCode, Uri};
 
-use super::web::Refusal;
-use crate::config::values::number;
+use super::answer::NotDone;
 
 /// Names and values, decoded.
 #[derive(Debug)]
-pub(super) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 impl Query {
     /// Of a request that may have these fields only.
-    pub(super) fn of(uri: &Uri, known: &[&str]) -> Result<Self, Refusal> {
+    pub fn of(uri: &Uri, known: &[&str]) -> Result<Self, NotDone> {
         let pairs = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pairs: Vec<_> = pairs
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -27,28 +26,22 @@ impl Query {
     }
 
     /// The value of a field.
-    pub(super) fn text(&self, name: &'static str) -> Option<&str> {
+    pub fn text(&self, name: &'static str) -> Option<&str> {
         self.all(name).next()
     }
 
     /// All values of a field.
-    pub(super) fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+    pub fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The player whom `client_id` names, or `client`, as releases before 0.2 call it.
-    pub(super) fn client_id(&self) -> Result<Option<u64>, Refusal> {
-        let name = if self.text("client_id").is_some() { "client_id" } else { "client" };
-        self.read(name, "a client id", number)
-    }
-
     /// The value of a field, read.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         name: &'static str,
         expected: &str,
         read: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>, Refusal> {
+    ) -> Result<Option<T>, NotDone> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match read(text) {
             Some(value) => Ok(Some(value)),
@@ -58,7 +51,7 @@ impl Query {
 }
 
 /// A request that cannot be understood.
-pub(super) fn wrong(why: impl std::fmt::Display) -> Refusal {
+pub fn wrong(why: impl std::fmt::Display) -> NotDone {
     (StatusCode::BAD_REQUEST, format!("{why}\n"))
 }
 

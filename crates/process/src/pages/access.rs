@@ -13,22 +13,24 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use hyper::http::request::Parts;
-use hyper::http::uri::Authority;
-use hyper::{HeaderMap, StatusCode, Version, header};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, StatusCode, Version, header};
+use ringgate_os::process;
 use tokio::net::UnixStream;
 
-use super::web::{Response, text};
-use crate::config::{Admin, Token};
-use ringgate_os::process;
+use super::answer::{Answer, text};
 
 /// Where a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Visitor {
+pub enum Visitor {
+    /// Over TCP, from there.
     Tcp(SocketAddr),
     /// Through the control socket, and entitled.
     Unix {
+        /// Its user.
         uid: u32,
+        /// Its process, where the kernel says.
         pid: Option<i32>,
     },
     /// Through etcd, with the fleet's key, and somebody who is called so there.
@@ -46,9 +48,14 @@ impl fmt::Display for Visitor {
     }
 }
 
+/// Who asks for what goes into the log before it is done.
+pub fn note(visitor: &Visitor, what: &str) {
+    tracing::info!(event = "asked", what, by = %visitor, "{visitor} asks for a {what}");
+}
+
 /// What a request may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Right {
+pub enum Right {
     /// Nothing but read.
     Read,
     /// Everything.
@@ -64,36 +71,49 @@ pub(super) fn of_peer(stream: &UnixStream) -> Option<Visitor> {
 }
 
 /// For what only the entitled may have: refuses web pages, and who may only read.
-pub(super) fn permit(head: &Parts, right: Right, not_entitled: Refusal) -> Result<(), Refusal> {
+pub(super) fn permit(
+    head: &Parts,
+    right: Right,
+    not_entitled: AccessRefusal,
+) -> Result<(), AccessRefusal> {
     if head.headers.contains_key(header::ORIGIN) {
-        return Err(Refusal::WebPage);
+        return Err(AccessRefusal::WebPage);
     }
     if right == Right::Change { Ok(()) } else { Err(not_entitled) }
 }
 
-/// What a request may do by these rules. Decided before any page is made.
-pub(super) fn judge(
-    rules: Option<&Admin>,
-    visitor: &Visitor,
-    head: &Parts,
-) -> Result<Right, Refusal> {
-    let (hosts, token) = rules.map_or((&[][..], None), |it| (&it.hosts[..], it.token.as_ref()));
-    match visitor {
-        Visitor::Unix { .. } | Visitor::Fleet(_) => Ok(Right::Change),
-        Visitor::Tcp(_) => {
-            judge_host(hosts, head)?;
-            judge_token(token, &head.headers, head.method.is_safe())
+/// Whether a text is the token that entitles to changes.
+pub type IsToken<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// What the config says of the admin address.
+#[derive(Clone, Copy, Default)]
+pub struct Rules<'a> {
+    /// Names that requests may use for this host.
+    pub hosts: &'a [String],
+    /// Whether this is the token that entitles to changes, where there is one.
+    pub is_token: Option<IsToken<'a>>,
+}
+
+impl Rules<'_> {
+    /// What a request may do by these rules. Decided before any page is made.
+    pub fn judge(self, visitor: &Visitor, head: &Parts) -> Result<Right, AccessRefusal> {
+        match visitor {
+            Visitor::Unix { .. } | Visitor::Fleet(_) => Ok(Right::Change),
+            Visitor::Tcp(_) => {
+                judge_host(self.hosts, head)?;
+                judge_token(self.is_token, &head.headers, head.method.is_safe())
+            }
         }
     }
 }
 
 /// Every name that the request gives its host has to be one of ours.
-fn judge_host(hosts: &[String], parts: &Parts) -> Result<(), Refusal> {
+fn judge_host(hosts: &[String], parts: &Parts) -> Result<(), AccessRefusal> {
     let mut named = parts.headers.get_all(header::HOST).iter();
     let host = match (named.next(), named.next()) {
-        (Some(host), None) => Some(host.to_str().map_err(|_| Refusal::HostUnclear)?),
+        (Some(host), None) => Some(host.to_str().map_err(|_| AccessRefusal::HostUnclear)?),
         (None, _) if parts.version < Version::HTTP_11 => None,
-        _ => return Err(Refusal::HostUnclear),
+        _ => return Err(AccessRefusal::HostUnclear),
     };
     if let Some(host) = host {
         is_ours(hosts, host)?;
@@ -104,13 +124,13 @@ fn judge_host(hosts: &[String], parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-fn is_ours(hosts: &[String], named: &str) -> Result<(), Refusal> {
-    let authority: Authority = named.parse().map_err(|_| Refusal::HostUnclear)?;
+fn is_ours(hosts: &[String], named: &str) -> Result<(), AccessRefusal> {
+    let authority: Authority = named.parse().map_err(|_| AccessRefusal::HostUnclear)?;
     let host = authority.host();
-    let port = named.strip_prefix(host).ok_or(Refusal::HostUnclear)?;
+    let port = named.strip_prefix(host).ok_or(AccessRefusal::HostUnclear)?;
     let is_port = |text: &str| text.parse::<u16>().is_ok();
     if !(port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) {
-        return Err(Refusal::HostUnclear);
+        return Err(AccessRefusal::HostUnclear);
     }
     let bracketed = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_address = match bracketed {
@@ -121,28 +141,26 @@ fn is_ours(hosts: &[String], named: &str) -> Result<(), Refusal> {
     if is_address || host.eq_ignore_ascii_case("localhost") || hosts.iter().any(is_name) {
         return Ok(());
     }
-    Err(Refusal::HostForeign)
+    Err(AccessRefusal::HostForeign)
 }
 
 /// A wrong token is refused whatever it was for; its owner should know.
 fn judge_token(
-    token: Option<&Token>,
+    is_token: Option<IsToken<'_>>,
     headers: &HeaderMap,
     only_reads: bool,
-) -> Result<Right, Refusal> {
-    let Some(token) = token else { return Ok(Right::Read) };
+) -> Result<Right, AccessRefusal> {
+    let Some(is_token) = is_token else { return Ok(Right::Read) };
     let mut shown = headers.get_all(header::AUTHORIZATION).iter();
     match (shown.next(), shown.next()) {
         (None, _) if only_reads => Ok(Right::Read),
-        (Some(shown), None) if bearer(shown.as_bytes()).is_some_and(|it| token.is(it)) => {
-            Ok(Right::Change)
-        }
-        _ => Err(Refusal::TokenWrong),
+        (Some(shown), None) if bearer(shown.as_bytes()).is_some_and(is_token) => Ok(Right::Change),
+        _ => Err(AccessRefusal::TokenWrong),
     }
 }
 
-/// The word's case does not matter (RFC 9110, 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+/// What is shown by an `Authorization` of this scheme, whose case does not matter (RFC 9110, 11.1).
+pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(BEARER.len())?;
     scheme.eq_ignore_ascii_case(BEARER).then(|| rest.trim_ascii())
 }
@@ -157,48 +175,57 @@ pub(super) const NOT_ENTITLED: &str =
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub enum AccessRefusal {
+    /// A page as of now, of who may only read.
     AsksAll,
+    /// A host that is not called so.
     HostForeign,
+    /// No host, or not one.
     HostUnclear,
+    /// A change, of who may only read.
     OnlyReads,
+    /// Where players are, of who may only read.
     ShowsPlayers,
+    /// A token that entitles to nothing.
     TokenWrong,
+    /// A request that a web page has made.
     WebPage,
 }
 
-impl From<Refusal> for Response {
-    fn from(refusal: Refusal) -> Self {
+impl From<AccessRefusal> for Answer {
+    fn from(refusal: AccessRefusal) -> Self {
         let (status, why) = match refusal {
-            Refusal::AsksAll => (
+            AccessRefusal::AsksAll => (
                 StatusCode::FORBIDDEN,
                 "a page as of now has all workers publish: ask through the control socket (control.sock in run_dir), or send \
                  the token of [admin] token as a bearer token\n",
             ),
-            Refusal::HostForeign => (
+            AccessRefusal::HostForeign => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "this gateway is not called so: use its IP address or localhost, or add the name to [admin] hosts\n",
             ),
-            Refusal::HostUnclear => (
+            AccessRefusal::HostUnclear => (
                 StatusCode::BAD_REQUEST,
                 "the request names no host, or not one host:port: send one Host header with an IP address\n",
             ),
-            Refusal::OnlyReads => (
+            AccessRefusal::OnlyReads => (
                 StatusCode::FORBIDDEN,
                 "here you may only read: change things through the control socket (`ringgate drain` and `reload` use \
                  control.sock in run_dir), or set [admin] token and send it as a bearer token\n",
             ),
-            Refusal::ShowsPlayers => (
+            AccessRefusal::ShowsPlayers => (
                 StatusCode::FORBIDDEN,
                 "this shows where players are: ask through the control socket (control.sock in run_dir), or send the token \
                  of [admin] token as a bearer token\n",
             ),
-            Refusal::TokenWrong => (
+            AccessRefusal::TokenWrong => (
                 StatusCode::UNAUTHORIZED,
                 "a change needs the token of [admin] token: send it as `Authorization: Bearer TOKEN`, or use the control \
                  socket (control.sock in run_dir)\n",
             ),
-            Refusal::WebPage => (StatusCode::FORBIDDEN, "requests from web pages are refused\n"),
+            AccessRefusal::WebPage => {
+                (StatusCode::FORBIDDEN, "requests from web pages are refused\n")
+            }
         };
         let mut response = text(status, why);
         if status == StatusCode::UNAUTHORIZED {
@@ -213,7 +240,7 @@ impl From<Refusal> for Response {
 mod tests {
     use super::*;
 
-    fn verdict(host: &str) -> Result<(), Refusal> {
+    fn verdict(host: &str) -> Result<(), AccessRefusal> {
         is_ours(&["gate.example".to_owned()], host)
     }
 
@@ -224,7 +251,7 @@ mod tests {
             assert_eq!(verdict(host), Ok(()), "{host}");
         }
         for host in ["evil.example", "127.1", "0x7f.1", "x.gate.example", "gate.example."] {
-            assert_eq!(verdict(host), Err(Refusal::HostForeign), "{host}");
+            assert_eq!(verdict(host), Err(AccessRefusal::HostForeign), "{host}");
         }
         for host in ["", ":80", "a b", "user@localhost", "localhost:1:2", "localhost:x", "[::1"] {
             assert!(verdict(host).is_err(), "{host}");
