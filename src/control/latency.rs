@@ -301,7 +301,15 @@ const TRY_EVERY: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{backend, listener};
     use super::*;
+    use ringgate_gate::{Listener, ListenerId};
+
+    /// Both serve.
+    fn two_listeners() -> Setup {
+        let named = |name: &str| Listener { name: name.to_owned(), ..listener() };
+        Setup::new(vec![named("eu"), named("us")], vec![backend(true), backend(false)], 1)
+    }
 
     #[test]
     fn sums_sort_by_bound_and_miss_nothing() {
@@ -327,16 +335,23 @@ mod tests {
         before.sums[Stage::Turn as usize].buckets[3] = 7;
         before.sums[Stage::Turn as usize].total_ns = 9;
         before.interval[Stage::Queue as usize].max_ns = 5;
+        let setup = two_listeners();
+        let mut of_eu = [Sums::default(); STAGES];
+        of_eu[Stage::Uplink as usize].buckets[2] = 5;
+        before.listeners = vec![(Party::of(ListenerId(3)), "eu".to_owned(), of_eu)];
         let mut given = before.given();
         let mut next = Latencies::default();
-        next.go_on(&given);
+        next.go_on(&given, &setup);
         assert_eq!((next.interval, next.sums), (before.interval, before.sums));
+        // Its number may be another there; what the listener before had is not another's.
+        let of = |number, name| next.of_listener(Party::of(ListenerId(number)), name);
+        assert_eq!((of(0, "eu"), of(1, "us")), (of_eu, Default::default()));
         for latency in &mut given {
             latency.sums.1.push(1);
             latency.interval.2.pop();
         }
         let mut next = Latencies::default();
-        next.go_on(&given);
+        next.go_on(&given, &setup);
         assert_eq!((next.interval, next.sums), Default::default());
     }
 
