@@ -286,7 +286,8 @@ impl Control {
     /// Adds what that process had recorded of latencies when its workers ended, once it says so.
     pub fn hear_recorded(&self, channel: Channel) {
         let published = self.fleet.published().to_vec();
-        let hear = move || handover::hear_recorded(&channel, &published);
+        let names = latency::parties(&self.main_loop.setup);
+        let hear = move || handover::hear_recorded(&channel, &published, &names);
         let thread = std::thread::Builder::new().name("ringgate-recorded".to_owned());
         if let Err(why) = thread.spawn(hear) {
             tracing::warn!("latencies of the process before are not taken over: {why}");

@@ -53,7 +53,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let served = args.file.to_serve(AGENT, config::explain_host, HostConfig::load)?;
     let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
-    let read = logging::begin(args.log, || Accepted::load(file), |(it, _)| (it.agent.log, ""))?;
+    let read = logging::begin(
+        args.log,
+        || Accepted::load(file),
+        |(it, _)| (it.agent.log, &it.agent.log_level),
+    )?;
     let config = &read.0;
     let starting = Starting::new(config, file)?;
     let run_dir = &config.agent.run_dir;

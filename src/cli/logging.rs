@@ -1,6 +1,6 @@
 //! Log set-up: human lines on stderr, coloured on a terminal, or one JSON object a line on request.
 //!
-//! The level is what the variable `RINGGATE_LOG` says, or else a gateway's config, or `info`: a
+//! The level is what the variable `RINGGATE_LOG` says, or else the config, or `info`: a
 //! level, and for single parts of the program `PART=LEVEL`, with commas between. Nothing is logged
 //! per packet, whatever the level.
 

@@ -21,10 +21,10 @@ pub(super) fn stop_flag(wake: impl Fn() + Send + 'static) -> Result<Arc<AtomicBo
     Ok(flag)
 }
 
-/// SIGHUP ends nothing from now on, and does nothing else: each time the log says why.
-pub(super) fn explain_hang_ups(why: &'static str) -> Result<(), Failure> {
+/// SIGHUP ends nothing from now on: each time `handle` is called.
+pub(super) fn on_hang_ups(handle: impl Fn() + Send + 'static) -> Result<(), Failure> {
     on_signals([SignalKind::hangup()], move || {
-        tracing::warn!(event = "reload_refused", mistake = why, "nothing is read again: {why}");
+        handle();
         true
     })
 }

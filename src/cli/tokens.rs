@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ringgate_os::process;
 use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{self, Privileges};
+use ringgate_process::reloads::{Outcome, Reloads, sentences};
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
@@ -21,6 +22,7 @@ use super::logging::{self, LogArgs};
 use super::{Failure, signal};
 use crate::config;
 use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
+use crate::levels;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
@@ -38,14 +40,19 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let served = args.file.to_serve(TOKENS, config::explain_tokens, TokensConfig::load)?;
     let Some(file) = &served else { return Ok(()) };
     process::ignore_user_signals();
-    let config = logging::begin(args.log, || TokensConfig::load(file), |it| (it.tokens.log, ""))?;
+    let config = logging::begin(
+        args.log,
+        || TokensConfig::load(file),
+        |it| (it.tokens.log, &it.tokens.log_level),
+    )?;
     let of = &config.tokens;
     let privileges = Privileges::of(of.user.as_deref(), of.confine, Calls::Tokens)?;
     let state_dir = of.state_dir.clone();
     let state = state_dir.as_ref().map(|path| State::open(path, &privileges)).transpose()?;
     // Before any thread: they would not be bound by it.
     privileges.give_up_files(&folders(&config, file), state_dir.as_slice())?;
-    signal::explain_hang_ups("a token service reads its file when it starts")?;
+    let again = file.clone();
+    signal::on_hang_ups(move || Reloads::default().note(&reload(&again)))?;
     let (notifier, drain) = (Notifier::own(), of.drain_timeout);
     let (stop, stopped) = std::sync::mpsc::channel();
     let _flag = signal::stop_flag(move || {
@@ -66,6 +73,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     tracing::info!(event = "stop", "answering what is under way");
     running.stop();
     Ok(())
+}
+
+/// Reads the file again, and goes by its level of the log.
+fn reload(file: &Path) -> Outcome {
+    let config = TokensConfig::load(file).map_err(|why| sentences(&why))?;
+    let level = &config.tokens.log_level;
+    levels::change(level);
+    Ok(vec![format!("tokens.log_level is {level:?}; all else is read when the service starts")])
 }
 
 /// What a confined service may read.

@@ -9,7 +9,7 @@ use toml::de::DeValue;
 
 use super::Token;
 use super::declare::{Declared, declare};
-use super::schema::{DIR_BYTES_MAX, RUN_DIR_BYTES_MAX, Table};
+use super::schema::{DIR_BYTES_MAX, LEVELS, RUN_DIR_BYTES_MAX, Table};
 use super::section::integer;
 use super::source::FORMS;
 use super::values::{self, Word};
@@ -58,10 +58,7 @@ declare! {
         log: LogFormat = word, default: "human", Restart;
         /// Which log lines are told: a level, and for single parts of the program PART=LEVEL, with
         /// commas between. The variable RINGGATE_LOG goes first.
-        log_level: String = text(
-            "off, error, warn, info, debug or trace, or PART=LEVEL such as \"info,ringgate::control=debug\"",
-            values::levels
-        ), default: "info", Reload;
+        log_level: String = text(LEVELS, values::levels), default: "info", Reload;
         /// Become this user once all sockets are bound. Needs a start as root; without it the
         /// daemon stays who it is.
         user: Option<String> = text("a user's name", values::user), optional: "ringgate", Restart;

@@ -21,7 +21,7 @@ use super::identity::{self, Identity, Pem};
 use super::keys::KeySources;
 use super::mistake::{Mistakes, Place, Report};
 use super::read::Document;
-use super::schema::{DIR_BYTES_MAX, Kind, RUN_DIR_BYTES_MAX, TRUNK_KEY, Table, example};
+use super::schema::{DIR_BYTES_MAX, Kind, LEVELS, RUN_DIR_BYTES_MAX, TRUNK_KEY, Table, example};
 use super::section::Section;
 use super::values;
 use super::{Admin, Backend, Fleet, Link, LoadError, LogFormat};
@@ -143,6 +143,9 @@ declare! {
         drain_timeout: Duration = duration("0s", "24h"), default: "30s", Reload;
         /// How log lines look. The command line's --log goes first.
         log: LogFormat = word, default: "human", Restart;
+        /// Which log lines are told: a level, and for single parts of the program PART=LEVEL, with
+        /// commas between. The variable RINGGATE_LOG goes first.
+        log_level: String = text(LEVELS, values::levels), default: "info", Reload;
         /// Become this user before anybody is connected to. Needs a start as root; without it the
         /// agent stays who it is. This user has to be able to read this file and those that it
         /// names.

@@ -223,6 +223,8 @@ impl Word for LinkWord {
     const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
 }
 
+/// What is told by a log.
+pub(super) const LEVELS: &str = "off, error, warn, info, debug or trace, or PART=LEVEL such as \"info,ringgate::control=debug\"";
 pub(super) const FLEET_NAME: &str =
     "a name of 1 to 64 letters, digits, '.', '_' or '-' that begins with a letter or a digit";
 /// The key of a trunk's certificate.

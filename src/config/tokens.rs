@@ -10,7 +10,7 @@ use super::fleet::{self, FLEET, check_pair};
 use super::keys::KeySources;
 use super::mistake::Mistakes;
 use super::read::Document;
-use super::schema::{DIR_BYTES_MAX, Table, example};
+use super::schema::{DIR_BYTES_MAX, LEVELS, Table, example};
 use super::section::Section;
 use super::values::{self, Word};
 use super::{Fleet, LoadError, LogFormat, Token};
@@ -79,6 +79,9 @@ declare! {
         drain_timeout: Duration = duration("0s", "10m"), default: "10s", Restart;
         /// How log lines look. The command line's --log goes first.
         log: LogFormat = word, default: "human", Restart;
+        /// Which log lines are told: a level, and for single parts of the program PART=LEVEL, with
+        /// commas between. The variable RINGGATE_LOG goes first.
+        log_level: String = text(LEVELS, values::levels), default: "info", Reload;
         /// Become this user once the service listens. Needs a start as root; without it the service
         /// stays who it is.
         user: Option<String> = text("a user's name", values::user), optional: "ringgate-tokens", Restart;

@@ -155,6 +155,7 @@ mod tests {
 
     use super::super::runtime::Runtime;
     use super::*;
+    use ringgate_gate::Party;
     use ringgate_worker::Recorder;
 
     const BEGAN: Duration = Duration::from_secs(1_700_000_000);
@@ -181,7 +182,7 @@ mod tests {
 
     fn stages() -> Stages {
         let mut recorder = Recorder::new();
-        recorder.record(Stage::Turn, 2_500_000);
+        recorder.record((Party::NONE, Stage::Turn), std::iter::once((2_500_000, 1)));
         let mut stages = Stages::new();
         stages.add(&recorder);
         stages

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_gate::{Party, Phase, Setup};
 use ringgate_worker::handover::Latency;
 use ringgate_worker::{Published, Recorder, Stage, Stages};
 
@@ -18,6 +19,8 @@ pub(super) struct Latencies {
     pub(super) interval: [Interval; STAGES],
     /// Since the start.
     pub(super) sums: [Sums; STAGES],
+    /// The same of listeners, by what they are called.
+    pub(super) listeners: Vec<(Party, String, [Sums; STAGES])>,
 }
 
 /// One stage in one interval.
@@ -78,6 +81,23 @@ pub(super) struct Collector {
     shown: Latencies,
 }
 
+/// What is called `listener` on pages: each of the first listeners that serve, and all others
+/// together, where there are more.
+pub(super) fn parties(setup: &Setup) -> Vec<(Party, String)> {
+    let mut all = Vec::new();
+    for (number, listener) in setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving) {
+        match Party::of(number) {
+            Party::OTHERS if all.iter().any(|(party, _)| *party == Party::OTHERS) => {}
+            Party::OTHERS => all.push((Party::OTHERS, OTHERS.to_owned())),
+            party => all.push((party, listener.name.clone())),
+        }
+    }
+    all
+}
+
+/// No listener can be called so.
+const OTHERS: &str = "(others)";
+
 struct Worker {
     published: Arc<Published>,
     /// Empty histograms for the next exchange, so that their memory goes round.
@@ -100,10 +120,10 @@ impl Collector {
     }
 
     /// Collects what all workers have recorded since the last time.
-    pub(super) async fn collect(&mut self) {
-        self.stages.reset();
+    pub(super) async fn collect(&mut self, setup: &Setup) {
+        self.begin(setup);
         for worker in &mut self.workers {
-            worker.ask(&mut self.stages);
+            worker.ask((&mut self.stages, &mut self.shown));
         }
         for _ in 0..TRIES {
             if self.workers.iter().all(|worker| worker.has_answered) {
@@ -116,8 +136,8 @@ impl Collector {
     }
 
     /// Collects what workers that have ended left behind.
-    pub(super) fn collect_last(&mut self) {
-        self.stages.reset();
+    pub(super) fn collect_last(&mut self, setup: &Setup) {
+        self.begin(setup);
         self.take();
         self.digest();
     }
@@ -128,8 +148,8 @@ impl Collector {
     }
 
     /// Goes on where the process before this one has stopped.
-    pub(super) fn go_on(&mut self, given: &[Latency]) {
-        self.shown.go_on(given);
+    pub(super) fn go_on(&mut self, given: &[Latency], setup: &Setup) {
+        self.shown.go_on(given, setup);
     }
 
     /// What there is to show.
@@ -137,9 +157,19 @@ impl Collector {
         &self.shown
     }
 
+    /// A listener that has another's number by now begins with nothing.
+    fn begin(&mut self, setup: &Setup) {
+        self.stages.reset();
+        let known = |(party, name): (Party, String)| {
+            let sums = self.shown.of_listener(party, &name);
+            (party, name, sums)
+        };
+        self.shown.listeners = parties(setup).into_iter().map(known).collect();
+    }
+
     fn take(&mut self) {
         for worker in &mut self.workers {
-            worker.take(None, &mut self.stages);
+            worker.take(None, (&mut self.stages, &mut self.shown));
         }
     }
 
@@ -152,23 +182,53 @@ impl Collector {
 }
 
 impl Latencies {
+    /// What is known of a listener, or of several, since the start.
+    pub(super) fn of_listener(&self, party: Party, name: &str) -> [Sums; STAGES] {
+        let known = self.listeners.iter().find(|it| (it.0, it.1.as_str()) == (party, name));
+        known.map(|it| it.2).unwrap_or_default()
+    }
+
     /// For the process after this one.
     pub(super) fn given(&self) -> Vec<Latency> {
         let of = |stage: Stage| {
             let (interval, sums) = (&self.interval[stage as usize], &self.sums[stage as usize]);
             Latency {
                 stage: stage.name().to_owned(),
+                listener: None,
                 interval: (interval.count, interval.max_ns, interval.quantiles_ns.to_vec()),
                 sums: (sums.total_ns, sums.buckets.to_vec()),
             }
         };
-        Stage::ALL.map(of).into_iter().collect()
+        let of_listener = |(_, name, sums): &(Party, String, [Sums; STAGES])| {
+            let (name, sums) = (name.clone(), *sums);
+            Stage::ALL.map(move |stage| Latency {
+                stage: stage.name().to_owned(),
+                listener: Some(name.clone()),
+                interval: Default::default(),
+                sums: (sums[stage as usize].total_ns, sums[stage as usize].buckets.to_vec()),
+            })
+        };
+        let of_listeners = self.listeners.iter().flat_map(of_listener);
+        Stage::ALL.map(of).into_iter().chain(of_listeners).collect()
     }
 
     /// What does not look as it does here begins anew.
-    fn go_on(&mut self, given: &[Latency]) {
+    fn go_on(&mut self, given: &[Latency], setup: &Setup) {
+        for (party, name) in parties(setup) {
+            let of = |stage: Stage| {
+                let is_it =
+                    |it: &&Latency| it.stage == stage.name() && it.listener.as_ref() == Some(&name);
+                let sums = given.iter().find(is_it).map(|it| &it.sums);
+                let buckets = sums.and_then(|(_, buckets)| buckets.as_slice().try_into().ok());
+                let total_ns = sums.map(|(total_ns, _)| *total_ns).unwrap_or_default();
+                buckets.map_or_else(Sums::default, |buckets| Sums { buckets, total_ns })
+            };
+            let sums = Stage::ALL.map(of);
+            self.listeners.push((party, name, sums));
+        }
         for stage in Stage::ALL {
-            let Some(latency) = given.iter().find(|it| it.stage == stage.name()) else { continue };
+            let is_it = |it: &&Latency| it.stage == stage.name() && it.listener.is_none();
+            let Some(latency) = given.iter().find(is_it) else { continue };
             let Latency {
                 interval: (count, max_ns, quantiles_ns), sums: (total_ns, buckets), ..
             } = latency;
@@ -184,7 +244,7 @@ impl Latencies {
 }
 
 impl Worker {
-    fn ask(&mut self, sum: &mut Stages) {
+    fn ask(&mut self, sum: (&mut Stages, &mut Latencies)) {
         self.has_answered = false;
         let empty = self.spare.take().unwrap_or_default();
         self.take(Some(empty), sum);
@@ -192,9 +252,14 @@ impl Worker {
         self.has_answered = false;
     }
 
-    fn take(&mut self, empty: Option<Box<Recorder>>, sum: &mut Stages) {
+    fn take(&mut self, empty: Option<Box<Recorder>>, (sum, shown): (&mut Stages, &mut Latencies)) {
         if let Some(mut full) = self.published.exchange(empty) {
             sum.add(&full);
+            for (party, _, sums) in &mut shown.listeners {
+                for stage in Stage::ALL {
+                    full.of(*party, stage).for_each(|it| sums[stage as usize].count_many(it));
+                }
+            }
             full.reset();
             self.spare = Some(full);
             self.has_answered = true;
@@ -210,12 +275,14 @@ impl Sums {
 
     fn add(&mut self, stages: &Stages, stage: Stage) {
         for recorded in stages.of(stage).iter_recorded() {
-            let ns = recorded.value_iterated_to();
-            let count = recorded.count_since_last_iteration();
-            let bucket = BOUNDS_NS.partition_point(|bound| *bound < ns);
-            self.buckets[bucket] += count;
-            self.total_ns += ns * count;
+            self.count_many((recorded.value_iterated_to(), recorded.count_since_last_iteration()));
         }
+    }
+
+    fn count_many(&mut self, (ns, count): (u64, u64)) {
+        let bucket = BOUNDS_NS.partition_point(|bound| *bound < ns);
+        self.buckets[bucket] += count;
+        self.total_ns += ns * count;
     }
 }
 
@@ -234,13 +301,21 @@ const TRY_EVERY: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::{backend, listener};
     use super::*;
+    use ringgate_gate::{Listener, ListenerId};
+
+    /// Both serve.
+    fn two_listeners() -> Setup {
+        let named = |name: &str| Listener { name: name.to_owned(), ..listener() };
+        Setup::new(vec![named("eu"), named("us")], vec![backend(true), backend(false)], 1)
+    }
 
     #[test]
     fn sums_sort_by_bound_and_miss_nothing() {
         let mut recorder = Recorder::new();
         for ns in [1, 1_000, 1_001, 3_000, 50_000_000_000] {
-            recorder.record(Stage::Turn, ns);
+            recorder.record((Party::NONE, Stage::Turn), std::iter::once((ns, 1)));
         }
         let mut stages = Stages::new();
         stages.add(&recorder);
@@ -260,23 +335,30 @@ mod tests {
         before.sums[Stage::Turn as usize].buckets[3] = 7;
         before.sums[Stage::Turn as usize].total_ns = 9;
         before.interval[Stage::Queue as usize].max_ns = 5;
+        let setup = two_listeners();
+        let mut of_eu = [Sums::default(); STAGES];
+        of_eu[Stage::Uplink as usize].buckets[2] = 5;
+        before.listeners = vec![(Party::of(ListenerId(3)), "eu".to_owned(), of_eu)];
         let mut given = before.given();
         let mut next = Latencies::default();
-        next.go_on(&given);
+        next.go_on(&given, &setup);
         assert_eq!((next.interval, next.sums), (before.interval, before.sums));
+        // Its number may be another there; what the listener before had is not another's.
+        let of = |number, name| next.of_listener(Party::of(ListenerId(number)), name);
+        assert_eq!((of(0, "eu"), of(1, "us")), (of_eu, Default::default()));
         for latency in &mut given {
             latency.sums.1.push(1);
             latency.interval.2.pop();
         }
         let mut next = Latencies::default();
-        next.go_on(&given);
+        next.go_on(&given, &setup);
         assert_eq!((next.interval, next.sums), Default::default());
     }
 
     #[test]
     fn an_interval_shows_its_quantiles() {
         let mut recorder = Recorder::new();
-        (1..=1000).for_each(|us| recorder.record(Stage::Queue, us * 1000));
+        recorder.record((Party::NONE, Stage::Queue), (1..=1000).map(|us| (us * 1000, 1)));
         let mut stages = Stages::new();
         stages.add(&recorder);
         let shown = interval(&stages, Stage::Queue);

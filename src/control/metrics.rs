@@ -10,13 +10,13 @@ mod agents;
 pub(super) mod fleet;
 mod traffic;
 
-use super::latency::{BOUNDS_NS, QUANTILES};
+use super::latency::{BOUNDS_NS, QUANTILES, Sums, parties};
 use super::view::{Snapshot, is_up};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;
 use ringgate_process::reloads::Reloads;
-use ringgate_report::metrics::{Kind, Text};
+use ringgate_report::metrics::{Family, Kind, Label, Text};
 use ringgate_state::Counts;
 use ringgate_worker::{CardShown, Report, Stage};
 
@@ -454,32 +454,36 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
         "Latency by stage since the start, over all workers.",
     );
     for stage in Stage::ALL {
-        let label = ("stage", stage.name());
-        let stage_sums = &latencies.sums[stage as usize];
-        let mut count = 0;
-        for (bound_ns, in_bucket) in BOUNDS_NS.iter().zip(&stage_sums.buckets) {
-            count += in_bucket;
-            let bound = seconds(*bound_ns).to_string();
-            sums.part("_bucket", &[label, ("le", &bound)], count);
+        histogram(&mut sums, &[("stage", stage.name())], &latencies.sums[stage as usize]);
+    }
+    let mut of_listeners = text.family(
+        "ringgate_listener_stage_seconds",
+        Kind::Histogram,
+        "Latency by listener and stage since the start, over all workers; a turn is no listener's.",
+    );
+    for (party, name) in parties(&snapshot.live.setup) {
+        let sums = latencies.of_listener(party, &name);
+        for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::Turn) {
+            let labels = [("listener", name.as_str()), ("stage", stage.name())];
+            histogram(&mut of_listeners, &labels, &sums[stage as usize]);
         }
-        sums.part("_bucket", &[label, ("le", "+Inf")], stage_sums.count());
-        sums.part("_sum", &[label], seconds(stage_sums.total_ns));
-        sums.part("_count", &[label], stage_sums.count());
     }
     let mut quantiles = text.family(
         "ringgate_stage_interval_seconds",
-        Kind::Gauge,
-        "Latency by stage in the last interval, over all workers; q is the quantile, 1 the longest.",
+        Kind::Summary,
+        "Latency by stage in the last interval, over all workers; 1 is the longest (q is an old name of quantile).",
     );
     for stage in Stage::ALL {
+        let label = ("stage", stage.name());
         let interval = &latencies.interval[stage as usize];
-        for (quantile, ns) in QUANTILES.iter().zip(&interval.quantiles_ns) {
+        let longest = (&1.0, &interval.max_ns);
+        for (quantile, ns) in QUANTILES.iter().zip(&interval.quantiles_ns).chain([longest]) {
             let quantile = quantile.to_string();
-            let labels = [("stage", stage.name()), ("q", &quantile)];
-            quantiles.sample(&labels, seconds(*ns));
+            quantiles.sample(&[label, ("quantile", &quantile), ("q", &quantile)], seconds(*ns));
         }
-        let labels = [("stage", stage.name()), ("q", "1")];
-        quantiles.sample(&labels, seconds(interval.max_ns));
+        let sums = &latencies.sums[stage as usize];
+        quantiles.part("_sum", &[label], seconds(sums.total_ns));
+        quantiles.part("_count", &[label], sums.count());
     }
     let mut counts = text.family(
         "ringgate_stage_interval_samples",
@@ -490,6 +494,19 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
         let count = latencies.interval[stage as usize].count;
         counts.sample(&[("stage", stage.name())], count);
     }
+}
+
+/// The samples of a histogram.
+fn histogram(family: &mut Family<'_>, labels: &[Label<'_>], sums: &Sums) {
+    let mut count = 0;
+    for (bound_ns, in_bucket) in BOUNDS_NS.iter().zip(&sums.buckets) {
+        count += in_bucket;
+        let bound = seconds(*bound_ns).to_string();
+        family.part("_bucket", &[labels, &[("le", &bound)]].concat(), count);
+    }
+    family.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), sums.count());
+    family.part("_sum", labels, seconds(sums.total_ns));
+    family.part("_count", labels, sums.count());
 }
 
 /// By the names that every Prometheus client library has for them; what the kernel does not tell is

@@ -72,7 +72,8 @@ impl Recorder {
 
     /// Goes on with what the process before this one has shown.
     pub(super) fn go_on(&mut self, latencies: &[Latency]) {
-        self.collector.go_on(latencies);
+        let setup = Arc::clone(&self.view.live().setup);
+        self.collector.go_on(latencies, &setup);
         self.view.live().latencies = Arc::new(self.collector.shown().clone());
     }
 
@@ -92,7 +93,8 @@ impl Recorder {
                 _ = ticks.tick() => {}
             }
             let until_ns = self.view.now_ns();
-            self.collector.collect().await;
+            let setup = Arc::clone(&self.view.live().setup);
+            self.collector.collect(&setup).await;
             self.conclude(until_ns).await;
         }
     }
@@ -100,7 +102,8 @@ impl Recorder {
     /// Records what is left when the workers have stopped.
     pub(super) async fn finish(&mut self) {
         let until_ns = self.view.now_ns();
-        self.collector.collect_last();
+        let setup = Arc::clone(&self.view.live().setup);
+        self.collector.collect_last(&setup);
         self.conclude(until_ns).await;
     }
 

@@ -121,7 +121,7 @@ fn split() -> Split {
 /// The moment of [`snapshot`].
 pub(super) const NOW_NS: u64 = 60_000_000_000;
 
-fn listener() -> Listener {
+pub(super) fn listener() -> Listener {
     Listener {
         name: "eu-west".to_owned(),
         protocol: Protocol::Netcode(Netcode {
@@ -144,7 +144,7 @@ fn listener() -> Listener {
     }
 }
 
-fn backend(retired: bool) -> Backend {
+pub(super) fn backend(retired: bool) -> Backend {
     Backend {
         name: "arena-1".to_owned(),
         link: LinkKind::Bundle { allow: Allowed::default() },

@@ -101,6 +101,34 @@ fn has_players(agent: &Agent, name: &str, count: u64) {
 }
 
 #[test]
+fn the_level_of_the_log_changes() {
+    let folder = Folder::new();
+    if !certificates(&folder, NAMES) {
+        return;
+    }
+    let mut file = File::new(own_port());
+    file.more = "log_level = \"warn\"\n";
+    file.write(&folder);
+    let _agent = Agent::start(&folder);
+    let told = || {
+        let log = std::fs::read_to_string(folder.join("agent.log")).expect("it is there");
+        log.matches("the config was read again").count()
+    };
+    file.more = "log_level = \"info\"\n";
+    file.write(&folder);
+    assert_eq!(reload(&folder, &[]).succeeded(), "reloaded:\n  agent.log_level\n");
+    wait_for("the reload in the log", || (told() == 1).then_some(()));
+    file.more = "log_level = \"error\"\n";
+    file.write(&folder);
+    reload(&folder, &[]).succeeded();
+    file.more = "log_level = \"trce\"\n";
+    file.write(&folder);
+    let refused = reload(&folder, &[]).stderr;
+    assert!(refused.contains("agent.log_level: found \"trce\", expected off, error"), "{refused}");
+    assert_eq!(told(), 1, "nothing is told at that level");
+}
+
+#[test]
 fn game_processes_come_and_go_and_who_plays_plays_on() {
     let (folder, port) = (Folder::new(), own_port());
     if !certificates(&folder, NAMES) {

@@ -268,6 +268,21 @@ fn players_of_every_kind_play_on(io: Choice) {
     let status = fleet.line.daemon.status();
     assert_eq!(status["conservation"]["holds"], true, "{}", status["conservation"]);
     assert_eq!(fleet.line.generation(), 4);
+    // What listeners have counted has come along, too.
+    let page = wait_for("an interval", || {
+        let page = fleet.line.daemon.get("/metrics");
+        (page.sum("ringgate_stage_seconds_count", "stage=\"handshake\"") > Some(0)).then_some(page)
+    });
+    let sum = |name: &str, label: &str| page.sum(name, label).expect("it is there");
+    let duplicates = |name: &str| sum(name, "reason=\"replay_duplicate\"");
+    let apart = duplicates("ringgate_listener_drops_total");
+    assert_eq!(apart, duplicates("ringgate_drops_total"));
+    for stage in ["stage=\"handshake\"", "stage=\"uplink\"", "stage=\"downlink\""] {
+        let [whole, apart] =
+            ["ringgate_stage_seconds_count", "ringgate_listener_stage_seconds_count"]
+                .map(|name| sum(name, stage));
+        assert_eq!((apart, whole > 0), (whole, true), "{stage}");
+    }
 }
 
 fn players_play_on_whatever_the_file_says_of_their_backends(io: Choice) {

@@ -374,6 +374,23 @@ fn a_token_service_asks_all_gateways_for_whom_it_may() {
         let dom = shown(&service.page("?player=8")).expect("it was there a moment ago");
         assert_eq!(text_of(&dom, "said"), "no session", "{dom}");
     }
+    let seven = serde_json::json!({ "client_id": "7", "for": 2 });
+    let told = std::thread::scope(|scope| {
+        let trace = scope.spawn(|| service.post("/v1/trace", &seven).json());
+        wait_for("a gateway that has been asked", || {
+            let log = rig.daemon(1).log();
+            log.contains("with the fleet's key asks for a trace of client 7").then_some(())
+        });
+        player.echo(b"seen");
+        trace.join().expect("it ends")
+    });
+    assert_eq!(told["silent"], serde_json::json!([]), "{told}");
+    let events = |at: usize| -> Vec<_> {
+        let lines = told["answers"][at]["answer"].as_array().expect("a list of lines");
+        lines.iter().map(|line| line["event"].as_str().expect("a word")).collect()
+    };
+    assert_eq!(events(0), ["begin", "nobody", "end"], "{told}");
+    assert_eq!((events(1)[1], events(1).last()), ("here", Some(&"end")), "{told}");
     let told = service.post("/v1/kick", &whom).json();
     assert_eq!(told["answers"][1]["answer"]["ended"], 1);
     assert_eq!(player.ended(), State::Disconnected);
@@ -387,6 +404,7 @@ fn a_token_service_asks_all_gateways_for_whom_it_may() {
     assert_eq!(told["answers"][0]["answer"]["state"], "draining", "{told}");
     let unknown = service.post("/v1/undrain", &serde_json::json!({ "gateways": ["gate-9"] }));
     assert_eq!((unknown.status, &unknown.json()["error"]), (404, &"gateway_unknown".into()));
+    assert_eq!(service.post("/v1/trace", &none).json()["error"], "body_malformed");
     for (path, body) in [("/v1/kick", &none), ("/v1/drain", &none), ("/v1/sessions", &gate_2)] {
         assert_eq!(service.post(path, body).json()["error"], "body_malformed", "{path} {body}");
     }

@@ -23,7 +23,7 @@ use crate::folder::Folder;
 pub(crate) struct Service {
     child: Ending,
     address: SocketAddr,
-    _folder: Folder,
+    folder: Folder,
 }
 
 impl Service {
@@ -38,13 +38,14 @@ impl Service {
         let text = Self::text(fleet, scopes, lines);
         folder.file("secret", "an-eye-for-the-fleet", 0o600);
         let config = folder.file("tokens.toml", text, 0o600);
+        let log = std::fs::File::create(folder.join("log")).expect("the folder is ours");
         let mut command = ringgate(["tokens".as_ref(), "--config".as_ref(), config.as_os_str()]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         let mut child = Ending(child.expect("the binary was built"));
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let said = lines.next().expect("it says where it listens").expect("text");
         let address = said.strip_prefix("tokens on ").expect("an address").parse();
-        Self { child, address: address.expect("an address"), _folder: folder }
+        Self { child, address: address.expect("an address"), folder }
     }
 
     /// What its file says.
@@ -54,6 +55,11 @@ impl Service {
             "{table}[tokens]\nbind = [\"127.0.0.1:0\"]\nconfine = true\n{lines}[[caller]]\nname = \"wall\"\n\
              scopes = {scopes:?}\nsecret = {{ file = \"secret\" }}\n"
         )
+    }
+
+    /// What it has said since its start.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("log")).expect("it is there")
     }
 
     /// Its process id.
@@ -105,6 +111,26 @@ impl Service {
         let head = format!("Authorization: Bearer {secret}\r\n");
         request(self.address, "GET", path, &head).expect("it answers")
     }
+}
+
+#[test]
+fn a_token_service_reads_the_level_of_its_log_again() {
+    let Some(fleet) = Fleet::start() else { return };
+    let lines = |level: &str| format!("log_level = \"{level}\"\n");
+    let service = Service::start_with(&fleet, &["see"], &lines("warn"));
+    let reload = |level: &str| {
+        let text = Service::text(&fleet, &["see"], &lines(level));
+        service.folder.file("tokens.toml", text, 0o600);
+        process::signal(service.id(), libc::SIGHUP).expect("it runs");
+    };
+    let says = |what: &str| wait_for(what, || service.log().contains(what).then_some(()));
+    assert_eq!(service.log(), "", "it starts without a word at this level");
+    reload("info");
+    says("the config was read again");
+    reload("trce");
+    says("the config was not changed: ");
+    says("tokens.log_level: found \"trce\", expected off, error");
+    assert_eq!(service.get("/healthz", "").status, 200);
 }
 
 #[test]

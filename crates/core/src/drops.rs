@@ -21,6 +21,11 @@ macro_rules! drop_reasons {
             pub const fn name(self) -> &'static str {
                 match self { $( Self::$variant => $name ),+ }
             }
+
+            /// The reason of this name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.name() == name)
+            }
         }
     };
 }

@@ -5,7 +5,7 @@
 //! alive while it listens; what is written with that lease ends with it. A gateway takes the key
 //! away and answers below another one ([`Used`] says whether it answers at all).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::etcd::txn::{Delete, Op, Put, Txn};
 use crate::etcd::{Client, Error};
 use crate::keyspace::{Keyspace, Name, Place};
 use crate::seal::FleetKey;
-use crate::values::{Gateway, Piece, Question, Refused, SealedText, Stored};
+use crate::values::{Gateway, Piece, Question, Refused, SealedText, Stored, What};
 
 /// A question that was asked.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub struct Asking {
     kept: Instant,
     /// Which part each start of a gateway tells next.
     next: BTreeMap<Name, u32>,
-    /// Gateways that have not told everything.
-    open: BTreeSet<Name>,
+    /// Gateways that have not told everything, and whether each has told something.
+    open: BTreeMap<Name, bool>,
 }
 
 impl Asking {
@@ -58,7 +58,7 @@ impl Asking {
         for some in puts.chunks(KEYS_AT_A_TIME) {
             client.txn(&Txn { then: some.to_vec(), ..Txn::default() }).await?;
         }
-        let open = gateways.keys().cloned().collect();
+        let open = gateways.keys().map(|name| (name.clone(), false)).collect();
         Ok(Self { client, keyspace, key, id, lease, kept: Instant::now(), next, open })
     }
 
@@ -74,10 +74,10 @@ impl Asking {
         let mut read = Vec::new();
         for kv in found {
             if let Some(piece) = self.read(&kv.key, &kv.value) {
-                if piece.last
-                    && let Some(gateway) = Name::new(&piece.gateway)
-                {
-                    self.open.remove(&gateway);
+                if piece.last {
+                    self.open.remove(piece.gateway.as_str());
+                } else if let Some(is_heard) = self.open.get_mut(piece.gateway.as_str()) {
+                    *is_heard = true;
                 }
                 pieces.push(piece);
             }
@@ -98,9 +98,19 @@ impl Asking {
         Some(piece)
     }
 
-    /// Gateways that have not told everything.
-    pub const fn open(&self) -> &BTreeSet<Name> {
-        &self.open
+    /// Whether no gateway has more to tell.
+    pub fn is_over(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Waits no more for those that have told nothing. Returns who they are.
+    pub fn give_up_silent(&mut self) -> impl Iterator<Item = Name> + '_ {
+        self.open.extract_if(.., |_, is_heard| !*is_heard).map(|(name, _)| name)
+    }
+
+    /// Waits no more for anybody. Returns those that have not told everything.
+    pub fn give_up(&mut self) -> impl Iterator<Item = Name> + '_ {
+        std::mem::take(&mut self.open).into_keys()
     }
 
     /// Takes away what is left of it.
@@ -119,18 +129,23 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Asks gateways that are registered, and waits for all or for so long.
+    /// Asks gateways that are registered, and waits for all: so long for a word of each, and for
+    /// the rest as long again as the answer takes to be made.
     pub async fn of(
         client: &Client,
         fleet: (Keyspace, FleetKey),
         question: &Question,
-        (mut gateways, within): (BTreeMap<Name, Gateway>, Duration),
+        mut gateways: BTreeMap<Name, Gateway>,
+        (within, lasts): (Duration, Duration),
     ) -> Result<Self, Error> {
         let mut answers = Self { silent: deaf(&mut gateways), ..Self::default() };
         let mut asking = Asking::begin(client.clone(), fleet, question, &gateways).await?;
         let until = Instant::now() + within;
         let mut parts = BTreeMap::<String, String>::new();
-        while !asking.open().is_empty() && Instant::now() < until {
+        while !asking.is_over() && Instant::now() < until + lasts {
+            if Instant::now() > until {
+                answers.silent.extend(asking.give_up_silent().map(|name| (name, "")));
+            }
             for Piece { gateway, status, last, text } in asking.hear().await? {
                 let whole = parts.entry(gateway.clone()).or_default();
                 // Where there was more than an answer may hold, what there is says nothing.
@@ -144,15 +159,23 @@ impl Answers {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        answers.silent.extend(asking.open().iter().cloned().map(|name| (name, "")));
+        answers.silent.extend(asking.give_up_silent().map(|name| (name, "")));
+        answers.silent.extend(asking.give_up().map(|name| (name, BREAKS_OFF)));
         asking.end().await?;
         Ok(answers)
     }
 
-    /// The same for programs.
-    pub fn json(&self) -> serde_json::Value {
+    /// The same for programs. What is made line by line is a list of them.
+    pub fn json(&self, what: What) -> serde_json::Value {
+        let read = |status: u16, text: &str| match what {
+            What::Trace if status == 200 => {
+                let lines = text.lines().filter(|line| !line.is_empty());
+                lines.map(serde_json::from_str::<serde_json::Value>).collect::<Result<_, _>>().ok()
+            }
+            _ => serde_json::from_str(text).ok(),
+        };
         let answer = |(gateway, (status, text)): (&String, &(u16, String))| {
-            let answer = serde_json::from_str(text).unwrap_or_else(|_| json!(text.trim_end()));
+            let answer = read(*status, text).unwrap_or_else(|| json!(text.trim_end()));
             json!({ "gateway": gateway, "status": status, "answer": answer })
         };
         let silent = |(name, why): &(Name, &str)| json!({ "gateway": name.as_str(), "why": why });
@@ -258,6 +281,8 @@ impl Used {
 }
 
 const DEAF: &str = "a release that cannot be asked, or a config without the fleet's key";
+/// Why an answer is not there that has begun.
+pub const BREAKS_OFF: &str = "its answer has not come to its end";
 /// The status of an answer that is longer than it may be.
 pub const TOO_LONG: u16 = 413;
 /// How often answers are looked for.

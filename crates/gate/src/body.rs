@@ -11,8 +11,9 @@ use crate::ids::{BackendId, WorkerId};
 use crate::mail::{Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Found, Pace, Rules};
+use crate::party::Party;
 use crate::setup::LinkKind;
-use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxBatch, Wait};
+use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxMeta, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
 
@@ -67,8 +68,8 @@ pub trait Surroundings {
     /// Two secrets for cookies; `None` where there are none now, and the gate asks again.
     fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]>;
 
-    /// Something took so long, `count` times.
-    fn record(&mut self, stage: Stage, ns: u64, count: u64);
+    /// What took how long, and how often.
+    fn record(&mut self, of: (Party, Stage), durations: impl Iterator<Item = (u64, u64)>);
 }
 
 /// What is measured of a turn.
@@ -213,9 +214,13 @@ impl Body {
         if gathered.is_some() {
             self.note_sleep_cost(driver.stats());
         }
-        note_queueing(driver.rx(), around, reaped, gathered.as_ref());
         let now = Now { mono_ns: reaped.mono_ns, unix_s: reaped.unix_ns / NS_PER_S };
         let is_idle = self.decide(driver, around, now, gathered.is_some());
+        for run in &self.gate.common.runs {
+            let party = run.of_players().map_or(Party::NONE, |run| Party::of(run.listener));
+            let metas = &driver.rx().metas()[run.range.clone()];
+            note_queueing(metas, around, party, reaped, gathered.as_ref());
+        }
         self.note_latencies(clock, around, reaped, is_idle);
         self.send_mail(around);
         self.answer_requests(driver, around, now);
@@ -285,20 +290,24 @@ impl Body {
         is_idle: bool,
     ) {
         let stamps = self.gate.stamps();
-        for ns in &stamps.handshakes_ns {
-            around.record(Stage::Handshake, *ns, 1);
+        for (party, ns) in &stamps.handshakes_ns {
+            around.record((*party, Stage::Handshake), once(*ns));
         }
-        if is_idle && stamps.downlink_count == 0 {
+        let downlinks = Party::all().map(|party| (party, stamps.downlinks[party.index()]));
+        let mut downlinks = downlinks.filter(|(_, count)| *count > 0).peekable();
+        if is_idle && downlinks.peek().is_none() {
             return;
         }
         let submitted = clock.now();
         let turn_ns = submitted.mono_ns - reaped.mono_ns;
-        around.record(Stage::Turn, turn_ns, 1);
-        if stamps.downlink_count > 0 {
-            around.record(Stage::Downlink, turn_ns, stamps.downlink_count);
+        around.record((Party::NONE, Stage::Turn), once(turn_ns));
+        for (party, count) in downlinks {
+            around.record((party, Stage::Downlink), std::iter::once((turn_ns, count)));
         }
-        for kernel_ns in stamps.uplink_kernel_ns.iter().filter(|ns| **ns > 0) {
-            around.record(Stage::Uplink, submitted.unix_ns.saturating_sub(*kernel_ns), 1);
+        for (party, kernel_ns) in stamps.uplinks() {
+            let known = kernel_ns.iter().filter(|ns| **ns > 0);
+            let durations = known.map(|ns| (submitted.unix_ns.saturating_sub(*ns), 1));
+            around.record((party, Stage::Uplink), durations);
         }
     }
 
@@ -353,24 +362,27 @@ impl Body {
     }
 }
 
-/// Time that datagrams have spent in the sockets' queues, and what of it was on purpose.
+/// Time that datagrams have spent in a socket's queue, and what of it was on purpose.
 fn note_queueing<S: Surroundings>(
-    rx: &RxBatch,
+    metas: &[RxMeta],
     around: &mut S,
+    party: Party,
     reaped: Moment,
     gathered: Option<&Gathered>,
 ) {
-    for meta in rx.metas() {
-        if meta.kernel_ns == 0 {
-            continue;
-        }
-        let on_purpose_ns = gathered.map_or(0, |it| it.since(meta.kernel_ns));
-        if on_purpose_ns > 0 {
-            around.record(Stage::Gather, on_purpose_ns, 1);
-        }
-        let queued_ns = reaped.unix_ns.saturating_sub(meta.kernel_ns);
-        around.record(Stage::Queue, queued_ns.saturating_sub(on_purpose_ns), 1);
+    let since = |kernel_ns| gathered.map_or(0, |it| it.since(kernel_ns));
+    let known = || metas.iter().map(|meta| meta.kernel_ns).filter(|ns| *ns > 0);
+    if gathered.is_some() {
+        let waited = known().map(since).filter(|ns| *ns > 0);
+        around.record((party, Stage::Gather), waited.map(|ns| (ns, 1)));
     }
+    let queued = known().map(|ns| reaped.unix_ns.saturating_sub(ns).saturating_sub(since(ns)));
+    around.record((party, Stage::Queue), queued.map(|ns| (ns, 1)));
+}
+
+/// That something took so long.
+fn once(ns: u64) -> impl Iterator<Item = (u64, u64)> {
+    std::iter::once((ns, 1))
 }
 
 impl Gathered {
@@ -386,7 +398,7 @@ const NS_PER_S: u64 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringgate_batch::{Endpoint, SocketId};
+    use ringgate_batch::{Endpoint, RxBatch, SocketId};
 
     /// Remembers what took how long, and nothing else.
     #[derive(Default)]
@@ -407,8 +419,8 @@ mod tests {
             None
         }
 
-        fn record(&mut self, stage: Stage, ns: u64, _count: u64) {
-            self.0.push((stage, ns));
+        fn record(&mut self, of: (Party, Stage), durations: impl Iterator<Item = (u64, u64)>) {
+            self.0.extend(durations.map(|(ns, _)| (of.1, ns)));
         }
     }
 
@@ -421,7 +433,7 @@ mod tests {
         }
         let mut around = Stopwatch::default();
         let reaped = Moment { mono_ns: 0, unix_ns: 2000 };
-        note_queueing(&rx, &mut around, reaped, gathered);
+        note_queueing(rx.metas(), &mut around, Party::NONE, reaped, gathered);
         around.0
     }
 

@@ -13,6 +13,7 @@ use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::mail::{Mail, Request};
 use crate::now::Now;
+use crate::party::Party;
 use crate::roles::{Role, Roles};
 use crate::sealing::Sealing;
 use crate::seed::WorkerIndex;
@@ -160,7 +161,7 @@ impl Common {
     /// Counts a datagram that goes no further, for who says so in more words.
     #[inline]
     pub(crate) fn count_drop(&mut self, listener: ListenerId, why: DropReason) {
-        self.listeners[listener].traffic.drops += 1;
+        self.listeners[listener].drops.bump(why);
         self.counters.drops.bump(why);
         self.captures.note_drop(why);
     }
@@ -196,10 +197,10 @@ impl Common {
 
     /// A backend's payload has been written for its player.
     #[inline]
-    pub(crate) fn note_down(&mut self, backend: BackendId, bytes: usize) {
+    pub(crate) fn note_down(&mut self, listener: ListenerId, backend: BackendId, bytes: usize) {
         self.links.backends[backend].traffic.note_down(bytes);
         self.counters.payloads_down += 1;
-        self.stamps.downlink_count += 1;
+        self.stamps.downlinks[Party::of(listener).index()] += 1;
     }
 
     /// Something came from a game process that goes no further.

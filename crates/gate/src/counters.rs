@@ -7,6 +7,8 @@
 //! messages, in both directions.
 
 use crate::front::protocol::PACKET_KIND_NAMES;
+use crate::ids::ListenerId;
+use crate::party::Party;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_link::bundle::{CloseReason, GoodbyeReason};
 
@@ -100,9 +102,8 @@ macro_rules! counters {
                         at.map(|at| &mut self.$list[at])
                     } )+
                     (DROPS, name) => {
-                        let mut all = DropReason::ALL.iter();
-                        let reason = all.find(|reason| reason.name() == name);
-                        reason.map(|reason| self.drops.add(*reason, count));
+                        let reason = DropReason::named(name);
+                        reason.map(|reason| self.drops.add(reason, count));
                         return reason.is_some();
                     }
                     _ => None,
@@ -290,18 +291,39 @@ pub struct Stamps {
     /// When the kernel received each datagram whose payload went to a link in this turn, in its
     /// real-time clock.
     pub uplink_kernel_ns: Vec<u64>,
-    /// How many payloads from links were sealed in this turn.
-    pub downlink_count: u64,
+    /// Whose these are, from which position on.
+    uplink_parties: Vec<(Party, usize)>,
+    /// How many payloads from links were sealed in this turn, by whose players they are for.
+    pub downlinks: [u64; Party::COUNT],
     /// How long each handshake took that was completed in this turn, from the first request we
-    /// took.
-    pub handshakes_ns: Vec<u64>,
+    /// took, and whose it is.
+    pub handshakes_ns: Vec<(Party, u64)>,
 }
 
 impl Stamps {
     pub(crate) fn clear(&mut self) {
         self.uplink_kernel_ns.clear();
-        self.downlink_count = 0;
+        self.uplink_parties.clear();
+        self.downlinks = [0; Party::COUNT];
         self.handshakes_ns.clear();
+    }
+
+    /// From now on a listener's players are heard.
+    pub(crate) fn begin_uplinks(&mut self, listener: ListenerId) {
+        let party = Party::of(listener);
+        if self.uplink_parties.last().is_none_or(|(last, _)| *last != party) {
+            self.uplink_parties.push((party, self.uplink_kernel_ns.len()));
+        }
+    }
+
+    /// What went to links, in stretches that are of one party each.
+    pub(crate) fn uplinks(&self) -> impl Iterator<Item = (Party, &[u64])> {
+        let starts = || self.uplink_parties.iter().map(|(_, start)| *start);
+        let parties = [Party::NONE].into_iter().chain(self.uplink_parties.iter().map(|it| it.0));
+        let ends = starts().chain([self.uplink_kernel_ns.len()]);
+        let bounds = [0].into_iter().chain(starts()).zip(ends);
+        let stretches = parties.zip(bounds).filter(|(_, (start, end))| start < end);
+        stretches.map(|(party, (start, end))| (party, &self.uplink_kernel_ns[start..end]))
     }
 }
 
@@ -611,6 +633,23 @@ fn add_all(mine: &mut [u64], theirs: &[u64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn uplinks_are_told_in_stretches_of_one_party() {
+        let [eu, us] = [0, 1].map(ListenerId);
+        let mut stamps = Stamps::default();
+        stamps.uplink_kernel_ns.push(1);
+        for (listener, kernel_ns) in [(eu, &[2, 3][..]), (eu, &[4]), (us, &[]), (eu, &[5])] {
+            stamps.begin_uplinks(listener);
+            stamps.uplink_kernel_ns.extend(kernel_ns);
+        }
+        let of_eu = Party::of(eu);
+        let expected: [(Party, &[u64]); 3] =
+            [(Party::NONE, &[1]), (of_eu, &[2, 3, 4]), (of_eu, &[5])];
+        assert!(stamps.uplinks().eq(expected));
+        stamps.clear();
+        assert_eq!(stamps.uplinks().count(), 0);
+    }
 
     #[test]
     fn a_lost_datagram_is_an_imbalance() {

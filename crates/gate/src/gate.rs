@@ -25,7 +25,7 @@ use crate::traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};
 use crate::turn::Turn;
 use ringgate_batch::{Flush, SocketId, TxBatch};
 use ringgate_core::crypto::Aead;
-use ringgate_core::drops::DropReason;
+use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
 
@@ -215,6 +215,11 @@ impl Gate {
     /// What each listener has carried.
     pub fn listener_traffic(&self) -> impl Iterator<Item = ListenerTraffic> + '_ {
         self.common.listeners.iter().map(|state| state.traffic)
+    }
+
+    /// The datagrams from each listener's sockets that went no further.
+    pub fn listener_drops(&self) -> impl Iterator<Item = &DropCounts> + '_ {
+        self.common.listeners.iter().map(|state| &state.drops)
     }
 
     /// What has been said in messages at each listener.

@@ -10,6 +10,7 @@ use crate::ids::WorkerId;
 use crate::mail::Mail;
 use crate::now::Now;
 use crate::pace::Rules;
+use crate::party::Party;
 use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wait, Wire};
 use ringgate_core::secret::CookieSecret;
 
@@ -141,7 +142,7 @@ impl Surroundings for Letters {
         }))
     }
 
-    fn record(&mut self, _stage: Stage, _ns: u64, _count: u64) {}
+    fn record(&mut self, _of: (Party, Stage), _durations: impl Iterator<Item = (u64, u64)>) {}
 }
 
 /// Small enough that a busy turn has to flush in its middle.

@@ -5,6 +5,7 @@ use crate::ids::{BindId, IdVec};
 use crate::setup::Listener;
 use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::SocketId;
+use ringgate_core::drops::DropCounts;
 
 pub(crate) struct ListenerState {
     pub(crate) front: Front,
@@ -12,6 +13,8 @@ pub(crate) struct ListenerState {
     pub(crate) sockets: IdVec<BindId, SocketId>,
     pub(crate) traffic: ListenerTraffic,
     pub(crate) delivery: DeliveryTraffic,
+    /// Datagrams from its sockets that went no further.
+    pub(crate) drops: DropCounts,
 }
 
 impl ListenerState {
@@ -19,6 +22,6 @@ impl ListenerState {
     pub(crate) fn new(listener: &Listener) -> Self {
         let front = Front::of(&listener.protocol);
         let (traffic, delivery) = (ListenerTraffic::default(), DeliveryTraffic::default());
-        Self { front, sockets: IdVec::new(), traffic, delivery }
+        Self { front, sockets: IdVec::new(), traffic, delivery, drops: DropCounts::new() }
     }
 }

@@ -87,6 +87,7 @@ impl Fronts {
         mut datagram: ForwardedDatagram,
     ) {
         turn.common.counters.forwarded_in += 1;
+        turn.common.stamps.begin_uplinks(datagram.address.listener);
         if !turn.common.taps.is_empty() {
             self.netcode.note_mailed(turn.common, &datagram.address);
         }

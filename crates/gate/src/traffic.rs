@@ -18,7 +18,8 @@ pub struct ListenerTraffic {
     pub bytes_out: u64,
     /// Handshakes completed.
     pub sessions_opened: u64,
-    /// Datagrams of its players, and of others, that went no further.
+    /// Datagrams from its sockets that went no further, as releases read it that do not read their
+    /// reasons. In a gate 0: there they are counted by their reasons.
     pub drops: u64,
 }
 

@@ -27,6 +27,8 @@ pub enum Kind {
     Gauge,
     /// Counts by bound.
     Histogram,
+    /// Quantiles of the last while, beside what there has been since the start.
+    Summary,
 }
 
 /// A label's name and value.
@@ -39,6 +41,7 @@ impl Text {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
         };
         put(&mut self.0, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         Family { text: &mut self.0, name }
@@ -56,7 +59,7 @@ impl Family<'_> {
         self.part("", labels, value);
     }
 
-    /// One sample of a histogram: its `_bucket`, `_sum` or `_count`.
+    /// One sample of a histogram or a summary: its `_bucket`, `_sum` or `_count`.
     pub fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
         put(self.text, format_args!("{}{suffix}", self.name));
         for (at, (name, value)) in labels.iter().enumerate() {

@@ -18,6 +18,8 @@ pub const GATEWAYS_MAX: usize = 64;
 pub const LIMIT_MAX: u64 = 1000;
 /// Seconds that gateways may take for an answer.
 pub const WITHIN_S_MAX: u64 = 30;
+/// Seconds that a trace may go on.
+pub const FOR_S_MAX: u64 = 60;
 /// Seconds that a drain may take.
 pub const DEADLINE_S_MAX: u64 = 24 * 3600;
 /// Bytes of a text within a body, and of what an answer quotes of it.

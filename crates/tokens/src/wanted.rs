@@ -16,8 +16,8 @@ use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    ADDRESSES_MAX, BATCH_MAX, DEADLINE_S_MAX, GATEWAYS_MAX, LABELS_MAX, LIMIT_MAX, REGIONS_MAX,
-    TEXT_BYTES_MAX, WITHIN_S_MAX,
+    ADDRESSES_MAX, BATCH_MAX, DEADLINE_S_MAX, FOR_S_MAX, GATEWAYS_MAX, LABELS_MAX, LIMIT_MAX,
+    REGIONS_MAX, TEXT_BYTES_MAX, WITHIN_S_MAX,
 };
 
 /// The bytes of user data that name the backend.
@@ -106,6 +106,8 @@ pub struct WantedAnswers {
     pub gateways: Vec<Name>,
     /// Who has not answered after so many seconds is named.
     pub within_s: u64,
+    /// What goes on for a while does so for so many seconds.
+    pub for_s: u64,
 }
 
 /// A protocol without connect tokens.
@@ -204,6 +206,8 @@ struct AskBody {
     gateways: Option<Bounded<String, GATEWAYS_MAX>>,
     #[serde(default)]
     within: Option<u64>,
+    #[serde(default, rename = "for")]
+    lasts: Option<u64>,
 }
 
 impl WantedAnswers {
@@ -219,6 +223,9 @@ impl WantedAnswers {
         let session = body.session.map(|it| plain("session", it, 16..=16, b"")).transpose()?;
         let limit = ranged("limit", body.limit, 1..=LIMIT_MAX)?;
         let deadline_s = ranged("deadline", body.deadline, 0..=DEADLINE_S_MAX)?;
+        let lasts_s = ranged("for", body.lasts, 1..=FOR_S_MAX)?;
+        let for_s = if what == What::Trace { lasts_s.unwrap_or(FOR_S) } else { 0 };
+        let lasts_s = lasts_s.or((for_s > 0).then_some(for_s));
         let (is_of_backend, is_session) = (backend.is_some(), session.is_some());
         let fields = [
             ("client_id", body.client_id.map(|it| it.0.to_string())),
@@ -227,16 +234,18 @@ impl WantedAnswers {
             ("backend", backend.map(|it| it.to_string())),
             ("limit", limit.map(|it| it.to_string())),
             ("deadline_ms", deadline_s.map(|it| (it * 1000).to_string())),
+            ("for_ms", lasts_s.map(|it| (it * 1000).to_string())),
         ];
         let known: &[&str] = match what {
             What::Kick => &["client_id", "session"],
             What::Drain => &["backend", "deadline_ms"],
             What::Undrain => &["backend"],
-            What::Sessions | What::Trace => &["client_id", "address", "backend", "limit"],
+            What::Sessions => &["client_id", "address", "backend", "limit"],
+            What::Trace => &["client_id", "address", "for_ms"],
         };
         let given: Vec<_> = fields.into_iter().filter_map(|(name, it)| Some((name, it?))).collect();
         if let Some((name, _)) = given.iter().find(|(name, _)| !known.contains(name)) {
-            let name = if *name == "deadline_ms" { "deadline" } else { name };
+            let name = name.trim_end_matches("_ms");
             return Err(unfit(format!("{name}: it is not for this path")));
         }
         let lacks = match what {
@@ -244,6 +253,7 @@ impl WantedAnswers {
             What::Kick if is_session && gateways.len() != 1 => {
                 "session: gateways number sessions each for itself: expected one of gateways"
             }
+            What::Trace if given.len() != 2 => "expected client_id, or address",
             What::Drain | What::Undrain if !is_of_backend && gateways.is_empty() => {
                 "expected backend, or gateways"
             }
@@ -253,7 +263,7 @@ impl WantedAnswers {
             return Err(unfit(lacks));
         }
         let query: Vec<_> = given.into_iter().map(|(name, it)| format!("{name}={it}")).collect();
-        Ok(Self { query: query.join("&"), gateways, within_s })
+        Ok(Self { query: query.join("&"), gateways, within_s, for_s })
     }
 }
 
@@ -540,6 +550,8 @@ impl<'de> Visitor<'de> for RegionsVisitor {
 
 /// Seconds that gateways have for an answer where a caller does not say.
 const WITHIN_S: u64 = 5;
+/// How long a trace goes on where nothing else is said.
+const FOR_S: u64 = 10;
 
 const TIMEOUT_S: i32 = 15;
 

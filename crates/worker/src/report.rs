@@ -4,9 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::stages::Recorder;
 use crate::handover::Recorded;
+use ringgate_core::drops::DropCounts;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::{
-    BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic,
+    BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic, Party,
     ServerInfo,
 };
 use ringgate_io::{CardCounts, IoStats};
@@ -31,6 +32,8 @@ pub struct Report {
     pub backend_arrivals: Vec<u64>,
     /// What each listener has carried.
     pub listeners: Vec<ListenerTraffic>,
+    /// The datagrams from each listener's sockets that went no further.
+    pub listener_drops: Vec<DropCounts>,
     /// What was said in messages at each listener.
     pub delivery: Vec<DeliveryTraffic>,
     /// What each backend has carried.
@@ -106,9 +109,10 @@ impl Published {
     }
 
     /// Adds what the process before this one has recorded, whether asked or not.
-    pub fn go_on(&self, recorded: &Recorded) {
+    /// `names` has what the parties are called.
+    pub fn go_on(&self, recorded: &Recorded, names: &[(Party, String)]) {
         let mut stages = Box::new(Recorder::new());
-        stages.go_on(recorded);
+        stages.go_on(recorded, names);
         self.leave_last_stages(stages);
     }
 
@@ -152,14 +156,14 @@ mod tests {
     fn nothing_that_was_recorded_is_lost_in_the_exchange() {
         let published = Published::new();
         let mut mine = Box::new(Recorder::new());
-        mine.record(Stage::Turn, 5);
+        mine.record((Party::NONE, Stage::Turn), std::iter::once((5, 1)));
         published.pass_by(&mut mine);
         assert!(published.exchange(Some(Box::new(Recorder::new()))).is_none(), "nobody had asked");
 
-        mine.record(Stage::Turn, 6);
+        mine.record((Party::NONE, Stage::Turn), std::iter::once((6, 1)));
         published.pass_by(&mut mine);
         assert_eq!(turns(&mine), 0);
-        mine.record(Stage::Turn, 7);
+        mine.record((Party::NONE, Stage::Turn), std::iter::once((7, 1)));
         published.leave_last_stages(mine);
         let full = published.exchange(None).expect("left by the worker");
         assert_eq!(turns(&full), 3);

@@ -9,8 +9,11 @@
 //! extremes and everything else that a histogram keeps up to date with each value can wait until
 //! somebody looks.
 
+use std::ops::Range;
+
 use crate::handover::Recorded;
 use hdrhistogram::Histogram;
+use ringgate_gate::Party;
 use ringgate_gate::body::Stage;
 
 /// One histogram for each stage, in nanoseconds.
@@ -39,10 +42,11 @@ impl Stages {
 
     /// Adds what a worker has recorded.
     pub fn add(&mut self, recorder: &Recorder) {
-        for (mine, theirs) in self.0.iter_mut().zip(&recorder.0) {
-            let recorded = theirs.iter().enumerate().filter(|(_, count)| **count > 0);
-            for (cell, count) in recorded {
-                mine.saturating_record_n(value_of(cell), *count);
+        for (mine, stage) in self.0.iter_mut().zip(Stage::ALL) {
+            for party in recorder.parties() {
+                for (cell, count) in recorder.counts(party, stage) {
+                    mine.saturating_record_n(value_of(cell), count);
+                }
             }
         }
     }
@@ -53,9 +57,14 @@ impl Stages {
     }
 }
 
-/// What a worker records: for each stage, how many durations fell into each bucket.
+/// What a worker records: for each party and stage, how many durations fell into each bucket. Of a
+/// party that records nothing, no memory is touched.
 #[derive(Clone, Debug)]
-pub struct Recorder([Box<[u64]>; Stage::ALL.len()]);
+pub struct Recorder {
+    cells: Box<[u64]>,
+    /// A bit for each party that has recorded something.
+    used: u32,
+}
 
 impl Default for Recorder {
     fn default() -> Self {
@@ -66,57 +75,118 @@ impl Default for Recorder {
 impl Recorder {
     /// Nothing recorded.
     pub fn new() -> Self {
-        Self(Stage::ALL.map(|_| vec![0; CELLS].into_boxed_slice()))
+        Self { cells: vec![0; Party::COUNT * PARTY_CELLS].into_boxed_slice(), used: 0 }
     }
 
-    /// Records one duration.
+    /// Records durations, and how often there was each.
     #[inline]
-    pub fn record(&mut self, stage: Stage, ns: u64) {
-        self.record_many(stage, ns, 1);
+    pub fn record(
+        &mut self,
+        (party, stage): (Party, Stage),
+        durations: impl Iterator<Item = (u64, u64)>,
+    ) {
+        self.used |= 1 << party.index();
+        let row = &mut self.cells[row_of(party, stage)];
+        for (ns, count) in durations {
+            row[cell_of(ns)] += count;
+        }
     }
 
-    /// Records the same duration several times.
-    #[inline]
-    pub fn record_many(&mut self, stage: Stage, ns: u64, count: u64) {
-        self.0[stage as usize][cell_of(ns)] += count;
+    /// How long a party's stages took, without a bucket that is empty: the longest duration of
+    /// each bucket, and how many there were.
+    pub fn of(&self, party: Party, stage: Stage) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts(party, stage).map(|(cell, count)| (value_of(cell + 1) - 1, count))
     }
 
     /// Adds another worker's, or an earlier one's.
     pub fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
-            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        self.used |= other.used;
+        for party in other.parties() {
+            let cells = party_cells(party);
+            let mine = self.cells[cells.clone()].iter_mut();
+            mine.zip(&other.cells[cells]).for_each(|(mine, theirs)| *mine += theirs);
         }
     }
 
-    /// What there is, for the process after this one, whose buckets may be others.
-    pub fn recorded(&self) -> Recorded {
-        let of = |stage: Stage| {
-            let counts = self.0[stage as usize].iter().enumerate();
-            let counts = counts.filter(|(_, count)| **count > 0);
-            (
-                stage.name().to_owned(),
-                counts.map(|(cell, count)| (value_of(cell), *count)).collect(),
-            )
+    /// What there is, for the process after this one, whose buckets may be others: of all parties
+    /// together, as releases read it that do not tell them apart, and behind it of each.
+    /// `names` has what the parties are called that have a name there.
+    pub fn recorded(&self, names: &[(Party, String)]) -> Recorded {
+        let shortest =
+            |party, stage| self.counts(party, stage).map(|(cell, count)| (value_of(cell), count));
+        let of_all = |stage: Stage| {
+            let all = self.parties().flat_map(|party| shortest(party, stage));
+            (stage.name().to_owned(), all.collect())
         };
-        Stage::ALL.map(of).into_iter().collect()
+        let of_each = names.iter().flat_map(|(party, name)| {
+            Stage::ALL.map(|stage| (of_party(stage, name), shortest(*party, stage).collect()))
+        });
+        Stage::ALL.map(of_all).into_iter().chain(of_each).collect()
     }
 
-    /// Adds what the process before this one has left. Stages that are not known here are left out.
-    pub fn go_on(&mut self, recorded: &Recorded) {
-        for (name, counts) in recorded {
-            let known = Stage::ALL.into_iter().find(|stage| stage.name() == name);
-            let Some(stage) = known else { continue };
-            for (ns, count) in counts {
-                let cell = &mut self.0[stage as usize][cell_of(*ns)];
-                *cell = cell.saturating_add(*count);
+    /// Adds what the process before this one has left. Stages that are not known here are left out,
+    /// and what is of no party that has its name is nobody's.
+    pub fn go_on(&mut self, recorded: &Recorded, names: &[(Party, String)]) {
+        for stage in Stage::ALL {
+            let named = |wanted: &str| recorded.iter().find(|(name, _)| name == wanted);
+            let mut whole = Self::new();
+            let whole_of = (Party::NONE, stage);
+            if let Some((_, counts)) = named(stage.name()) {
+                whole.record(whole_of, counts.iter().copied());
             }
+            for (party, name) in names {
+                let Some((_, counts)) = named(&of_party(stage, name)) else { continue };
+                for (ns, count) in counts {
+                    let cell = &mut whole.cells[row_of(Party::NONE, stage)][cell_of(*ns)];
+                    let count = (*count).min(*cell);
+                    *cell -= count;
+                    self.record((*party, stage), std::iter::once((*ns, count)));
+                }
+            }
+            self.merge(&whole);
         }
     }
 
     /// Forgets everything.
     pub fn reset(&mut self) {
-        self.0.iter_mut().for_each(|counts| counts.fill(0));
+        for party in self.parties() {
+            self.cells[party_cells(party)].fill(0);
+        }
+        self.used = 0;
     }
+
+    /// Those that have recorded something.
+    fn parties(&self) -> impl Iterator<Item = Party> + use<> {
+        let used = self.used;
+        Party::all().filter(move |party| used & 1 << party.index() != 0)
+    }
+
+    /// The buckets that are not empty.
+    fn counts(&self, party: Party, stage: Stage) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let is_used = self.used & 1 << party.index() != 0;
+        let row = if is_used { row_of(party, stage) } else { 0..0 };
+        let counts = self.cells[row].iter().copied().enumerate();
+        counts.filter(|(_, count)| *count > 0)
+    }
+}
+
+/// What a party's stage is called for the process after this one.
+fn of_party(stage: Stage, party: &str) -> String {
+    format!("{} of {party}", stage.name())
+}
+
+/// Where a party's buckets are.
+#[inline]
+const fn party_cells(party: Party) -> Range<usize> {
+    let start = party.index() * PARTY_CELLS;
+    start..start + PARTY_CELLS
+}
+
+/// Where those of one of its stages are.
+#[inline]
+const fn row_of(party: Party, stage: Stage) -> Range<usize> {
+    let start = party.index() * PARTY_CELLS + stage as usize * CELLS;
+    start..start + CELLS
 }
 
 /// The bucket of a duration. A value keeps its [`PRECISION_BITS`] leading bits; how many are cut
@@ -151,16 +221,25 @@ const LAST_EXACT: u64 = (1 << PRECISION_BITS) - 1;
 const CELLS: usize =
     ((LATENCY_NS_MAX.ilog2() + 3 - PRECISION_BITS) as usize) << (PRECISION_BITS - 1);
 
+/// Buckets of a party: those of each stage.
+const PARTY_CELLS: usize = Stage::ALL.len() * CELLS;
+
+const _: () = assert!(Party::COUNT <= u32::BITS as usize);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringgate_gate::ListenerId;
+    use std::iter::once;
+
+    const ALONE: Party = Party::NONE;
 
     #[test]
     fn stages_are_apart_and_merge() {
         let mut recorder = Recorder::new();
-        recorder.record(Stage::Turn, 1000);
-        recorder.record_many(Stage::Downlink, 2000, 3);
-        recorder.record(Stage::Queue, u64::MAX);
+        recorder.record((ALONE, Stage::Turn), once((1000, 1)));
+        recorder.record((Party::OTHERS, Stage::Downlink), once((2000, 3)));
+        recorder.record((ALONE, Stage::Queue), once((u64::MAX, 1)));
         let mut twice = recorder.clone();
         twice.merge(&recorder);
         let mut sum = Stages::new();
@@ -179,16 +258,52 @@ mod tests {
     #[test]
     fn the_next_process_goes_on_with_what_nobody_has_asked_for() {
         let mut recorder = Recorder::new();
-        recorder.record_many(Stage::Turn, 123_456, 7);
-        recorder.record(Stage::Queue, u64::MAX);
-        let mut recorded = recorder.recorded();
+        let [first, second, third] = [0, 1, 2].map(|number| Party::of(ListenerId(number)));
+        recorder.record((first, Stage::Turn), once((123_456, 7)));
+        recorder.record((second, Stage::Turn), once((123_456, 1)));
+        recorder.record((third, Stage::Turn), once((5, 1)));
+        recorder.record((ALONE, Stage::Queue), once((u64::MAX, 1)));
+        let names = |all: &[(Party, &str)]| {
+            let name = |(party, name): &(Party, &str)| (*party, (*name).to_owned());
+            all.iter().map(name).collect::<Vec<_>>()
+        };
+        let mut recorded = recorder.recorded(&names(&[(first, "eu"), (second, "us"), (third, "")]));
         recorded.push(("later".to_owned(), vec![(5, 5)]));
+        // The listeners have other numbers there, and one of them is not there.
+        let theirs = names(&[(third, "eu"), (first, "us")]);
         let mut next = Recorder::new();
-        next.go_on(&recorded);
-        next.go_on(&recorded);
-        assert!((0..Stage::ALL.len()).all(|at| {
-            next.0[at].iter().zip(&recorder.0[at]).all(|(next, before)| *next == 2 * before)
-        }));
+        next.go_on(&recorded, &theirs);
+        next.go_on(&recorded, &theirs);
+        let of = |party| next.of(party, Stage::Turn).map(|it| it.1).collect::<Vec<_>>();
+        assert_eq!((of(third), of(first), of(ALONE)), (vec![14], vec![2], vec![2]));
+        let mut twice = recorder.clone();
+        twice.merge(&recorder);
+        let whole = |recorder: &Recorder| {
+            let mut sum = Stages::new();
+            sum.add(recorder);
+            Stage::ALL.map(|stage| sum.of(stage).clone())
+        };
+        assert!(whole(&next) == whole(&twice));
+    }
+
+    #[test]
+    fn what_an_earlier_release_has_left_is_of_no_listener() {
+        let mut next = Recorder::new();
+        let names = [(Party::of(ListenerId(0)), "eu".to_owned())];
+        next.go_on(&vec![("uplink".to_owned(), vec![(700, 3)])], &names);
+        assert_eq!(next.of(ALONE, Stage::Uplink).collect::<Vec<_>>(), [(700, 3)]);
+    }
+
+    #[test]
+    fn buckets_of_parties_end_where_histograms_end_theirs() {
+        let mut recorder = Recorder::new();
+        let values = (0..200).map(|n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (28 + n % 36));
+        recorder.record((ALONE, Stage::Queue), values.map(|ns| (ns, 1)));
+        let mut sum = Stages::new();
+        sum.add(&recorder);
+        let recorded = sum.of(Stage::Queue).iter_recorded();
+        let theirs = recorded.map(|it| (it.value_iterated_to(), it.count_since_last_iteration()));
+        assert!(theirs.eq(recorder.of(ALONE, Stage::Queue)));
     }
 
     #[test]
@@ -200,7 +315,7 @@ mod tests {
         for value in values.chain([LATENCY_NS_MAX]) {
             let mut sum = Stages::new();
             let mut recorder = Recorder::new();
-            recorder.record(Stage::Turn, value);
+            recorder.record((ALONE, Stage::Turn), once((value, 1)));
             sum.add(&recorder);
             let [_, _, _, mut direct, ..] = Stages::new().0;
             direct.saturating_record(value);

@@ -21,7 +21,7 @@ use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Gate, Mail, WorkerId};
+use ringgate_gate::{Gate, Mail, Party, WorkerId};
 use ringgate_io::{AnyDriver, CardCounts, socket};
 use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
@@ -353,6 +353,8 @@ impl Worker {
         report.backend_arrivals.extend(gate.backend_arrivals());
         report.listeners.clear();
         report.listeners.extend(gate.listener_traffic());
+        report.listener_drops.clear();
+        report.listener_drops.extend(gate.listener_drops().cloned());
         report.delivery.clear();
         report.delivery.extend(gate.delivery_traffic());
         report.backends.clear();
@@ -399,8 +401,8 @@ impl Surroundings for Around {
         Some([CookieSecret::generate().ok()?, CookieSecret::generate().ok()?])
     }
 
-    fn record(&mut self, stage: Stage, ns: u64, count: u64) {
-        self.stages.record_many(stage, ns, count);
+    fn record(&mut self, of: (Party, Stage), durations: impl Iterator<Item = (u64, u64)>) {
+        self.stages.record(of, durations);
     }
 }
 

@@ -1,10 +1,10 @@
 //! `ringgate fleet sessions`, `kick`, `drain`, `undrain` and `trace`: the commands of one gateway,
 //! for all of a fleet at once. They are asked through etcd, with the fleet's key.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringgate_fleet::asking::{Answers, Asking, LOOK_EVERY, TOO_LONG, deaf};
+use ringgate_fleet::asking::{Answers, Asking, BREAKS_OFF, LOOK_EVERY, TOO_LONG, deaf};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Gateway, Piece, Question, TEXT_BYTES_MAX, What};
@@ -181,10 +181,11 @@ impl Whole {
         let answers = fleet.ask(async |client| {
             let gateways = self.ask.gateways(&fleet, client).await?;
             let fleet = (fleet.keyspace.clone(), key);
-            let asked = Answers::of(client, fleet, &question, (gateways, self.ask.within)).await;
+            let times = (self.ask.within, Duration::ZERO);
+            let asked = Answers::of(client, fleet, &question, gateways, times).await;
             asked.map_err(|why| away(&why))
         })?;
-        Ok(Said { answers, within: self.ask.within, json: self.json })
+        Ok(Said { what, answers, within: self.ask.within, json: self.json })
     }
 }
 
@@ -227,6 +228,7 @@ impl Ask {
 
 /// What has been answered.
 struct Said {
+    what: What,
     answers: Answers,
     within: Duration,
     json: bool,
@@ -248,7 +250,7 @@ impl Said {
             }
         }
         if self.json {
-            print(&format!("{}\n", self.answers.json()))?;
+            print(&format!("{}\n", self.answers.json(self.what)))?;
         } else if let (true, Some(why)) = (pages.is_empty() && refused.is_empty(), unknown.first())
         {
             return Err(Failure::bad_input(format_args!("{why} at any gateway that has answered")));
@@ -284,8 +286,7 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Failure> {
         let with = (fleet.keyspace.clone(), key);
         let begun = Asking::begin(client.clone(), with, &question, &gateways).await;
         let mut asking = begun.map_err(|why| away(&why))?;
-        let mut told = Told { open: gateways.into_keys().collect(), ..Told::default() };
-        let followed = told.follow(args, &mut asking, deaf).await;
+        let followed = Told::default().follow(args, &mut asking, deaf).await;
         // Nobody has to wait for its end.
         let ended = asking.end().await.map_err(|why| away(&why));
         followed.and(ended)
@@ -295,10 +296,6 @@ pub(super) fn trace(args: &TraceArgs) -> Result<(), Failure> {
 /// What a trace has told so far.
 #[derive(Default)]
 struct Told {
-    /// Gateways of which more is to come.
-    open: BTreeSet<Name>,
-    /// Gateways of which something has come.
-    heard: BTreeSet<Name>,
     /// What has come of a line whose end has not.
     begun: BTreeMap<String, String>,
     refused: Vec<String>,
@@ -313,7 +310,7 @@ impl Told {
     ) -> Result<(), Failure> {
         let (clock, mut is_late) = (Clock::start(), false);
         let longest = args.which.lasts() + args.ask.within;
-        while !self.open.is_empty() {
+        while !asking.is_over() {
             for piece in asking.hear().await.map_err(|why| away(&why))? {
                 if !self.tell(args, piece)? {
                     return Ok(());
@@ -321,12 +318,10 @@ impl Told {
             }
             if !is_late && clock.now_ns() > args.ask.within.as_nanos() as u64 {
                 is_late = true;
-                missing.extend(self.open.difference(&self.heard).map(|it| (it.clone(), "")));
-                self.open.retain(|it| self.heard.contains(it));
+                missing.extend(asking.give_up_silent().map(|name| (name, "")));
             }
             if clock.now_ns() > longest.as_nanos() as u64 {
-                let ended = |name| (name, "its trace has not come to its end");
-                missing.extend(std::mem::take(&mut self.open).into_iter().map(ended));
+                missing.extend(asking.give_up().map(|name| (name, BREAKS_OFF)));
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -337,12 +332,7 @@ impl Told {
 
     /// Whether somebody reads on.
     fn tell(&mut self, args: &TraceArgs, piece: Piece) -> Result<bool, Failure> {
-        let Piece { gateway, status, last, text } = piece;
-        let Some(name) = Name::new(&gateway) else { return Ok(true) };
-        if last {
-            self.open.remove(&name);
-        }
-        self.heard.insert(name);
+        let Piece { gateway, status, text, .. } = piece;
         if status != 200 {
             let what = if status == TOO_LONG { "the trace ends: " } else { "" };
             self.refused.push(format!("{gateway}: {what}{}", text.trim_end()));

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::{filled, say};
 use crate::control::ControlLoop;
+use crate::control::latency::parties;
+use ringgate_gate::Party;
 use ringgate_os::shared;
 use ringgate_process::signals::Signals;
 use ringgate_worker::Published;
@@ -17,8 +19,9 @@ impl ControlLoop {
     /// too late for this process.
     pub(in crate::control) fn tell_recorded(&mut self, signals: Vec<i32>) {
         let Some(heir) = self.heir.take() else { return };
+        let names = parties(&self.view.live().setup);
         let recorder =
-            |it: &Arc<Published>| it.exchange(None).map_or_else(Vec::new, |it| it.recorded());
+            |it: &Arc<Published>| it.exchange(None).map_or_else(Vec::new, |it| it.recorded(&names));
         let recorded: Vec<Recorded> = self.view.published().iter().map(recorder).collect();
         let recorded = serde_json::to_vec(&recorded).expect("it has no maps");
         let Ok(memory) = filled(&recorded) else { return };
@@ -32,7 +35,11 @@ impl ControlLoop {
 
 /// Waits for what the process before this one has recorded, and adds it to what its workers' heirs
 /// have.
-pub(in crate::control) fn hear_recorded(channel: &Channel, published: &[Arc<Published>]) {
+pub(in crate::control) fn hear_recorded(
+    channel: &Channel,
+    published: &[Arc<Published>],
+    names: &[(Party, String)],
+) {
     let (_, packet) = channel.hear(RECORDED_WITHIN);
     let Some((Message::Recorded { recorded_bytes, signals }, fds)) = packet else { return };
     Signals::raise(&signals);
@@ -43,7 +50,7 @@ pub(in crate::control) fn hear_recorded(channel: &Channel, published: &[Arc<Publ
     };
     let _ = channel.say(&Message::Read, &[]);
     for (published, recorded) in published.iter().zip(&recorded) {
-        published.go_on(recorded);
+        published.go_on(recorded, names);
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::Shared;
 use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link};
 use crate::hosting::{self, Update};
+use crate::levels;
 use ringgate_os::clock;
 use ringgate_os::hold_point;
 use ringgate_process::reloads::{Outcome, Reloads, sentences};
@@ -83,6 +84,7 @@ impl Shared {
             member.reload(update);
         }
         hold_point!("agent-changes Done");
+        levels::change(&config.agent.log_level);
         self.live().config = Arc::new(config);
         Ok(changes)
     }

@@ -2,7 +2,9 @@
 //! workers, so that their number does not grow with the workers'.
 
 use super::super::view::Snapshot;
-use ringgate_gate::{BackendTraffic, DeliveryTraffic, ListenerTraffic, Phase};
+use crate::control::latency::parties;
+use ringgate_core::drops::DropCounts;
+use ringgate_gate::{BackendTraffic, DeliveryTraffic, Ledger, ListenerTraffic, Party, Phase};
 use ringgate_report::metrics::{Kind, Text};
 
 pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
@@ -13,6 +15,7 @@ pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
             family.sample(&[("listener", &listener.name)], of(&snapshot.listener_traffic(id)));
         }
     }
+    drops(text, snapshot);
     for (name, help, of) in OF_DELIVERY {
         let mut family = text.family(name, Kind::Counter, help);
         for (id, listener) in listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving) {
@@ -27,6 +30,28 @@ pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
         let mut family = text.family(name, Kind::Counter, help);
         for (id, backend) in backends.pairs().filter(|(_, backend)| !backend.retired) {
             family.sample(&[("backend", &backend.name)], of(&snapshot.backend_traffic(id)));
+        }
+    }
+}
+
+/// By listener and reason, what has come in at its sockets and went no further.
+fn drops(text: &mut Text, snapshot: &Snapshot<'_>) {
+    let mut family = text.family(
+        "ringgate_listener_drops_total",
+        Kind::Counter,
+        "Datagrams from a listener's sockets that went no further, by reason.",
+    );
+    let setup = &snapshot.live.setup;
+    for (party, name) in parties(setup) {
+        let all = setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
+        let mut sum = DropCounts::new();
+        for (number, _) in all.filter(|(number, _)| Party::of(*number) == party) {
+            let reports = snapshot.reports.iter();
+            let drops = reports.filter_map(|report| report.listener_drops.get(number.index()));
+            drops.for_each(|drops| sum.merge(drops));
+        }
+        for (reason, count) in sum.iter().filter(|it| Ledger::of(it.0) == Ledger::Datagrams) {
+            family.sample(&[("listener", &name), ("reason", reason.name())], count);
         }
     }
 }
@@ -50,11 +75,6 @@ const OF_LISTENERS: &[Family<ListenerTraffic>] = &[
     ("ringgate_listener_sessions_opened_total", "Handshakes completed at a listener.", |it| {
         it.sessions_opened
     }),
-    (
-        "ringgate_listener_drops_total",
-        "Datagrams from a listener's sockets that went no further (by reason: ringgate_drops_total).",
-        |it| it.drops,
-    ),
 ];
 
 /// Of listeners with `delivery = "gateway"`.

@@ -110,7 +110,11 @@ impl Fronts {
         self.netcode.begin_steps(turn);
         for at in 0..turn.common.runs.len() {
             let run = turn.common.runs[at].clone();
-            match run.of_players() {
+            let players = run.of_players();
+            if let Some(run) = &players {
+                turn.common.stamps.begin_uplinks(run.listener);
+            }
+            match players {
                 None => run.range.for_each(|at| {
                     let meta = rx.metas()[at];
                     self.handle_link_datagram(turn, &meta, rx.bytes(at));

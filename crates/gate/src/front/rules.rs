@@ -13,6 +13,7 @@ use crate::ids::{BackendId, ListenerId};
 use crate::info::SessionInfo;
 use crate::links::players::PlayerOf;
 use crate::mail::Mailed;
+use crate::party::Party;
 use crate::sessions::{Kept, Sessions};
 use crate::setup::{Listener, Setup};
 use crate::shared::claims::Claim;
@@ -134,7 +135,7 @@ pub(crate) trait Rules {
         let Claim { listener, backend, slot, client_id, .. } = claim;
         turn.common.count_session(listener, backend);
         let took_ns = turn.now.mono_ns.saturating_sub(since_ns);
-        turn.common.stamps.handshakes_ns.push(took_ns);
+        turn.common.stamps.handshakes_ns.push((Party::of(listener), took_ns));
         let began = Fact::Began { session: sessions.id(index).as_u64(), backend, slot, took_ns };
         turn.common.trace(address, Self::HAS_IDS.then_some(client_id), began);
     }

@@ -8,6 +8,7 @@ use crate::setup::Phase;
 use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::Endpoint;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, maybe_time, time};
+use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{Channel, MessagePart, SessionId};
 
 /// Writes what all fronts share.
@@ -70,7 +71,14 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
     for (listener, state) in listeners.pairs().filter(|(listener, _)| open(*listener)) {
         sink.append(Kind::Listener, |out| {
             listener.write(out);
-            state.traffic.write(out);
+            ListenerTraffic { drops: state.drops.total(), ..state.traffic }.write(out);
+        })?;
+        sink.append(Kind::ListenerDrops, |out| {
+            listener.write(out);
+            for (reason, count) in state.drops.iter().filter(|(_, count)| *count > 0) {
+                reason.name().to_owned().write(out);
+                count.write(out);
+            }
         })?;
         if state.delivery != DeliveryTraffic::default() {
             sink.append(Kind::ListenerMessages, |out| {
@@ -115,9 +123,19 @@ pub(crate) fn take_common(
         Kind::BackendWait => common.take_wait(from),
         Kind::Listener => {
             let listener = ListenerId::read(from)?;
-            let traffic = ListenerTraffic::read(from)?;
+            let traffic = ListenerTraffic { drops: 0, ..ListenerTraffic::read(from)? };
             common.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?.traffic =
                 traffic;
+            Ok(())
+        }
+        Kind::ListenerDrops => {
+            let listener = ListenerId::read(from)?;
+            let state = common.listeners.get_mut(listener).ok_or(Broken::Invalid("listener"))?;
+            while !from.rest().is_empty() {
+                let (name, count) = (String::read(from)?, u64::read(from)?);
+                // One that this release does not have is left out.
+                DropReason::named(&name).map(|reason| state.drops.add(reason, count));
+            }
             Ok(())
         }
         Kind::ListenerMessages => {

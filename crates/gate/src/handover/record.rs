@@ -305,6 +305,7 @@ kinds! {
     LeavingListener = 0x8006, "a listener that drains";
     NetcodeFarewell = 0x8007, "what a player is told last";
     UnrealCalled = 0x8008, "what an Unreal listener is called in cookies";
+    ListenerDrops = 0x8009, "what a listener has dropped";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

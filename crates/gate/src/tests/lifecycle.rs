@@ -8,6 +8,7 @@ use super::rig::{
 use crate::gate::Gate;
 use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
+use crate::party::Party;
 use crate::setup::{Route, Setup};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::replay::Policy;
@@ -98,7 +99,7 @@ fn moments_of_forwarded_payloads_are_noted() {
     let _game = Game::join(owner, "arena");
     let scribe = Scribe::new(&owner.token(1));
     scribe.connect(owner, home(1));
-    assert_eq!(owner.host.gate().stamps().handshakes_ns, [0]);
+    assert_eq!(owner.host.gate().stamps().handshakes_ns, [(Party::of(ListenerId(0)), 0)]);
     fleet.rigs[1].deliver(home(1).with_port(6000), &scribe.payload(2, b"x"));
     fleet.deliver_mail();
     assert_eq!(fleet.rigs[0].host.gate().stamps().uplink_kernel_ns, [0]);

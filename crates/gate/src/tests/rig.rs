@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::handover;
-use crate::counters::Counters;
+use crate::counters::{Counters, Ledger};
 use crate::gate::Gate;
 use crate::host::Host;
 use crate::ids::{BackendId, BindId, ListenerId, WorkerId};
@@ -339,6 +339,16 @@ impl Rig {
 
     fn balance(&self) {
         self.counters().check_conservation().expect("every turn balances");
+        let mut by_listener = DropCounts::new();
+        self.host.gate().listener_drops().for_each(|drops| by_listener.merge(drops));
+        for (reason, count) in by_listener.iter() {
+            let whole = self.drops(reason);
+            let is_told_apart = Ledger::of(reason) == Ledger::Datagrams;
+            let expected = if is_told_apart { whole } else { 0 };
+            // What a number had counted goes when it becomes another listener's.
+            let is_another = self.host.gate().revision() > 0 && count < expected;
+            assert!(count == expected || is_another, "{}: {count}, {expected}", reason.name());
+        }
     }
 
     /// Lets time pass, in turns of 10 ms.

@@ -32,7 +32,8 @@ fn without(setup: &Setup) -> Setup {
 }
 
 fn adopt(rig: &mut Rig, setup: &Setup) {
-    rig.mail(Mail::Setup(setup.clone().into()));
+    let setup = Setup { revision: rig.host.gate().revision() + 1, ..setup.clone() };
+    rig.mail(Mail::Setup(setup.into()));
     rig.turn();
 }
 

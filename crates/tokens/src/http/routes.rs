@@ -69,6 +69,7 @@ impl Route {
         ("/v1/kick", Self::Ask(What::Kick)),
         ("/v1/drain", Self::Ask(What::Drain)),
         ("/v1/undrain", Self::Ask(What::Undrain)),
+        ("/v1/trace", Self::Ask(What::Trace)),
         ("/v1/fleet", Self::Glance),
         ("/fleet", Self::GlancePage),
         ("/healthz", Self::Healthz),
@@ -383,7 +384,7 @@ async fn confirm(shared: &Shared, body: &[u8]) -> Result<String, Refused> {
 /// Asks gateways of the fleet, and tells what they have answered.
 async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Refused> {
     let Asking { shared, client, caller, .. } = *asking;
-    let WantedAnswers { query, gateways, within_s } =
+    let WantedAnswers { query, gateways, within_s, for_s } =
         WantedAnswers::parse(what, body).map_err(unfit)?;
     let all: BTreeMap<Name, Gateway> = {
         let desk = shared.desk();
@@ -399,10 +400,10 @@ async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Ref
     tracing::info!(event = "asked", what = what.word(), by, "{by} asks all gateways: {query}");
     let question = Question { at: clock::unix_seconds(), by, what, query };
     let fleet = (keyspace.clone(), key.clone());
-    let within = Duration::from_secs(within_s);
-    let answers = Answers::of(client, fleet, &question, (meant, within)).await;
+    let times = (Duration::from_secs(within_s), Duration::from_secs(for_s));
+    let answers = Answers::of(client, fleet, &question, meant, times).await;
     let answers = answers.map_err(|why| (Refusal::GatewaysNotAsked, Some(why.to_string())))?;
-    Ok(answers.json().to_string())
+    Ok(answers.json(what).to_string())
 }
 
 fn authorize(shared: &Shared, headers: &HeaderMap, scope: Scope) -> Result<CallerId, Refusal> {

@@ -117,6 +117,7 @@ async fn what_is_served(log: &mut Log) {
         ("/v1/kick", json!({"session": "00000000000000ff", "gateways": ["g0"]})),
         ("/v1/drain", json!({"backend": "b1", "deadline": 60, "within": 1})),
         ("/v1/undrain", json!({"gateways": ["g0"]})),
+        ("/v1/trace", json!({"address": "192.0.2.0/24", "for": 1, "within": 1})),
     ] {
         assert_eq!(log.post(path, "admin-secret", &body).await, 200, "{path}");
     }
@@ -178,6 +179,11 @@ async fn what_is_malformed(log: &mut Log) {
         ("/v1/drain", json!({"backend": "b1", "deadline": 86_401})),
         ("/v1/undrain", json!({"backend": "no name"})),
         ("/v1/undrain", json!({"backend": "b1", "deadline": 1})),
+        ("/v1/trace", json!({})),
+        ("/v1/trace", json!({"client_id": 1, "address": "192.0.2.7"})),
+        ("/v1/trace", json!({"client_id": 1, "for": 61})),
+        ("/v1/trace", json!({"client_id": 1, "limit": 1})),
+        ("/v1/sessions", json!({"for": 1})),
     ] {
         log.malformed(path, &body).await;
     }

@@ -279,6 +279,10 @@ pub type Recorded = Vec<(String, Vec<(u64, u64)>)>;
 pub struct Latency {
     /// Its name.
     pub stage: String,
+    /// Of which listener, where it is not of all. These stand behind those that are of all, whose
+    /// names earlier releases look for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listener: Option<String>,
     /// How many were recorded in the last interval, the longest of them, and their quantiles.
     pub interval: (u64, u64, Vec<u64>),
     /// How long all were together since the first process began, and how many fell into each

@@ -11,6 +11,7 @@ use crate::links::loopback::entry_of_loopback;
 use crate::links::players::PlayerOf;
 use crate::links::state::Load;
 use crate::now::NS_PER_MS;
+use crate::party::Party;
 use crate::sessions::Kept;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
@@ -35,7 +36,8 @@ impl Answers for NetcodeFront {
         if let Err(why) = self.try_send_to_player(turn, index, payload) {
             turn.common.drop_payload(backend, why);
         } else {
-            turn.common.note_down(backend, payload.len());
+            let listener = self.sessions.address(index).listener;
+            turn.common.note_down(listener, backend, payload.len());
         }
     }
 
@@ -59,7 +61,7 @@ impl Answers for NetcodeFront {
                 turn.common.links.backends[backend].traffic.note_down(part.bytes.len());
                 let listener = self.sessions.address(index).listener;
                 turn.common.listeners[listener].delivery.messages_out += 1;
-                turn.common.stamps.downlink_count += 1;
+                turn.common.stamps.downlinks[Party::of(listener).index()] += 1;
                 self.connections.touch(index);
             }
             Err(SendError::Full) => {

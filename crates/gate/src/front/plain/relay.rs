@@ -29,7 +29,7 @@ impl Answers for PlainFront {
         let target = self.sessions.at(index).target(address.endpoint);
         turn.room().send_copy(bytes, target, Tag::Player.encode());
         turn.count_out(address.listener, PLAIN, bytes.len());
-        turn.common.note_down(backend, bytes.len());
+        turn.common.note_down(address.listener, backend, bytes.len());
     }
 }
 

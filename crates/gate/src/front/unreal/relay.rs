@@ -142,7 +142,7 @@ impl UnrealFront {
         pass_on(turn, &framing, bytes, player_ids, (target, Tag::Player));
         turn.count_out(address.listener, UNREAL_GAME, bytes.len());
         turn.common.counters.payloads_from_links += 1;
-        turn.common.note_down(backend, bytes.len());
+        turn.common.note_down(address.listener, backend, bytes.len());
         Ok(())
     }
 

@@ -155,7 +155,8 @@ impl Answers for ThirdFront {
         turn.room().send_copy(payload, target, Tag::Player.encode());
         turn.common.counters.packets_out[KIND] += 1;
         turn.common.counters.payloads_from_links += 1;
-        turn.common.note_down(backend, payload.len());
+        let listener = self.sessions.address(index).listener;
+        turn.common.note_down(listener, backend, payload.len());
     }
 }
 
