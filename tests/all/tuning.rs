@@ -242,6 +242,94 @@ fn the_package_and_the_unit_mean_the_same_credential() {
     run(check).succeeded();
 }
 
+/// Each example fits its unit: what is a credential there is one here.
+#[test]
+fn the_examples_of_agent_and_token_service_are_ones_that_they_take() {
+    let folder = Folder::new();
+    let key = format!("{}\n", crate::control_rig::KEY_HEX);
+    folder.file("tokens_fleet.key", &key, 0o600);
+    for name in ["tokens_matchmaker.secret", "tokens_operator.secret"] {
+        folder.file(name, format!("a-secret-of-{name}"), 0o600);
+    }
+    let check = |role: &str, example: &str| {
+        let file = folder.file("example.toml", text_of(example), 0o644);
+        let mut check = ringgate([role, "--check"]);
+        check.arg(file).env("CREDENTIALS_DIRECTORY", folder.path());
+        run(check).succeeded();
+    };
+    check("tokens", "ringgate.tokens.example.toml");
+    if crate::agent::certificates(&folder, crate::agent::NAMES) {
+        std::fs::rename(folder.join("ca.pem"), folder.join("trunk-ca.pem")).expect("it is there");
+        std::fs::rename(folder.join("host-7.key"), folder.join("agent.key")).expect("it is there");
+        check("agent", "ringgate.agent.example.toml");
+    }
+}
+
+/// What the packages have, and that no page in them leads where nothing is.
+#[test]
+fn the_packages_have_pages_examples_and_the_load_generator() {
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: packages take the program `dpkg-deb`");
+    }
+    let folder = Folder::new();
+    // It is made elsewhere, and says of itself what is asked for.
+    let says = "#!/bin/sh\n[ $2 = man ] && install -D /dev/null $4/ringgate-loadgen.1 || echo $3\n";
+    let loadgen = folder.file("ringgate-loadgen", says, 0o755);
+    // A program for tests is large, and slow to pack.
+    let program = ringgate([""; 0]).get_program().display().to_string();
+    let program = folder.file("ringgate", format!("#!/bin/sh\nexec {program} \"$@\"\n"), 0o755);
+    let mut build = Command::new(tuning("debian").join("build.sh"));
+    build.arg(folder.join("packages")).env("BIN", program);
+    build.env("LOADGEN_BIN", loadgen).env("RINGGATE_COMMIT", "none");
+    let built = build.output().expect("there is a shell");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let unpacked = |name: &str| {
+        let mut files =
+            std::fs::read_dir(folder.join("packages")).expect("ours").map(|it| it.expect("ours"));
+        let is_it = |file: &std::fs::DirEntry| {
+            file.file_name().to_string_lossy().starts_with(&format!("{name}_"))
+        };
+        let package = files.find(is_it).expect("it was built").path();
+        let root = folder.join(&format!("{name}-unpacked"));
+        let done = Command::new("dpkg-deb").arg("-x").arg(package).arg(&root).status();
+        assert!(done.expect("it is there").success());
+        root
+    };
+    let (gate, loadgen) = (unpacked("ringgate"), unpacked("ringgate-loadgen"));
+    for path in ["usr/bin/ringgate-loadgen", "usr/share/man/man1/ringgate-loadgen.1.gz"] {
+        assert!(loadgen.join(path).exists(), "{path}");
+    }
+    assert!(loadgen.join("usr/share/zsh/vendor-completions/_ringgate-loadgen").exists());
+    let doc = gate.join("usr/share/doc/ringgate");
+    for example in ["gate.toml", "agent.toml", "tokens.toml", "ringgate.rules.yml", "ringgate.json"]
+    {
+        assert!(doc.join("examples").join(example).exists(), "{example}");
+    }
+    let mut folders = vec![doc.clone()];
+    let mut pages = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("it is there") {
+            let path = entry.expect("an entry").path();
+            match path.extension().is_some_and(|it| it == "md") {
+                true => pages.push(path),
+                false if path.is_dir() => folders.push(path),
+                false => {}
+            }
+        }
+    }
+    let summary = std::fs::read_to_string(tuning("../docs/SUMMARY.md")).expect("it is there");
+    assert_eq!(pages.len(), summary.matches(".md)").count(), "each page of the site");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("text");
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let there =
+                page.parent().expect("a folder").join(link.split('#').next().expect("a path"));
+            assert!(there.exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
 #[test]
 fn the_packages_scripts_are_ones() {
     for script in ["build.sh", "postinst", "postrm", "prerm"] {
