@@ -13,7 +13,7 @@ use ringgate_report::text::{Side, Table, count, put};
 pub(super) struct Args {
     /// Only what decides about this address, and what was said around and within this prefix; or
     /// whether the player of this client id is
-    #[arg(value_name = "WHOM", conflicts_with = "client_id")]
+    #[arg(value_name = "PLAYER", conflicts_with = "client_id")]
     whom: Option<String>,
     /// Only whether this player is
     #[arg(long, alias = "client", value_name = "ID")]

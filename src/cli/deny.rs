@@ -27,7 +27,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Words {
     /// Client ids, and addresses and prefixes such as 203.0.113.7 or `2001:db8::/32`
-    #[arg(value_name = "WHOM", value_parser = whom)]
+    #[arg(value_name = "PLAYER", value_parser = whom)]
     whom: Vec<Whom>,
     /// A player of a netcode listener, by the client id in its token; may be given more than once
     #[arg(long, alias = "client", value_name = "ID", value_parser = client)]

@@ -23,7 +23,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
     /// Of this player, by its client id, or at this address or in this network
-    #[arg(value_name = "WHOM", conflicts_with_all = ["client_id", "address"])]
+    #[arg(value_name = "PLAYER", conflicts_with_all = ["client_id", "address"])]
     whom: Option<String>,
     /// Of this player
     #[arg(long, alias = "client", value_name = "ID")]

@@ -29,7 +29,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
     /// The player's client id, or an address or a network such as 192.0.2.0/24
-    #[arg(value_name = "WHOM", group = "who", required_unless_present_any = ["address", "client_id"], value_parser = whom)]
+    #[arg(value_name = "PLAYER", group = "who", required_unless_present_any = ["address", "client_id"], value_parser = whom)]
     whom: Option<String>,
     /// The player's client id, decimal or 0x… (netcode only)
     #[arg(long, alias = "client", value_name = "ID", group = "who", value_parser = client)]

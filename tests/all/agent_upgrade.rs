@@ -102,7 +102,7 @@ fn with_nobody_to_take_over_from_an_agent_starts_as_ever() {
         command.arg("--take-over");
     });
     let log = std::fs::read_to_string(folder.join("agent.log")).expect("a log");
-    assert!(log.contains("nobody to take over from"), "{log}");
+    assert!(log.contains("no process to take over from"), "{log}");
     assert_eq!(agent.terminate(), Some(0));
 }
 

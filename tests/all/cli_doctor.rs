@@ -180,7 +180,7 @@ fn an_agents_file_is_held_against_its_certificates_gateways_and_servers() {
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(line(&ran.stdout, "BITES  certificate ").ends_with("not for host-8"));
     line(&ran.stdout, &format!("BITES  gateway {}:", own_ip()));
-    assert!(line(&ran.stdout, "could  backend arena").contains("nobody listens"));
+    assert!(line(&ran.stdout, "could  backend arena").contains("no server listens"));
     assert!(!ran.stdout.contains("BITES  backend"));
 
     let text = std::fs::read_to_string(&file).expect("our own");

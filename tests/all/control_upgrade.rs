@@ -168,7 +168,7 @@ fn with_nobody_to_take_over_from_it_starts_as_ever_and_says_so() {
     let daemon = Daemon::start_with(&Text::new(), |command, _| {
         command.arg("--take-over");
     });
-    assert!(daemon.log().contains("nobody to take over from"), "{}", daemon.log());
+    assert!(daemon.log().contains("no process to take over from"), "{}", daemon.log());
     assert_eq!(daemon.status()["generation"], 1);
 }
 

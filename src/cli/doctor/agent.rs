@@ -76,8 +76,8 @@ fn served(name: &str, address: SocketAddr) -> Finding {
     let what = format!("backend {name}");
     match ringgate_worker::holder(Transport::Udp, address) {
         Some(holder) => Finding::ok(what, format!("UDP {address}: {holder}")),
-        None => Finding::ok(what, format!("nobody listens on UDP {address}"))
-            .could("gateways send nobody there until somebody does", "start the server"),
+        None => Finding::ok(what, format!("no server listens on UDP {address}"))
+            .could("gateways send no players there until one does", "start the server"),
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) struct DeniedArgs {
 #[derive(Debug, clap::Args)]
 struct WhomArgs {
     /// Client ids, and addresses and prefixes such as 203.0.113.7 or `2001:db8::/32`
-    #[arg(value_name = "WHOM", value_parser = whom)]
+    #[arg(value_name = "PLAYER", value_parser = whom)]
     whom: Vec<Whom>,
     /// An address or a prefix; may be given more than once
     #[arg(long, alias = "prefix", value_name = "PREFIX", value_parser = prefix)]

@@ -115,7 +115,7 @@ async fn space(client: &Client) -> Finding {
     match client.grant(1).await {
         Ok(_) => Finding::ok("etcd's space", "it takes writes"),
         Err(why) if why.lacks_space() => Finding::ok("etcd's space", why.to_string()).bites(
-            "nobody new is registered, nothing can be banned, rotated or claimed",
+            "nothing new is registered, nothing can be banned, rotated or claimed",
             "etcdctl compact, etcdctl defrag on each member, etcdctl alarm disarm; and a larger --quota-backend-bytes",
         ),
         Err(why) => Finding::ok("etcd's space", format!("no lease was granted: {why}")).bites(
@@ -133,7 +133,7 @@ fn bans(survey: &Survey) -> Finding {
         return finding;
     }
     finding.bites(
-        "what is beyond that is obeyed by nobody, and commands refuse it",
+        "what is beyond that is not obeyed, and commands refuse it",
         "ringgate fleet allow for some, or prefixes in place of many addresses",
     )
 }
@@ -157,7 +157,7 @@ fn versions(survey: &Survey) -> Finding {
         *versions.entry(version).or_default() += 1;
     }
     let list: Vec<_> = versions.iter().map(|(version, n)| format!("{version} ({n})")).collect();
-    let found = if list.is_empty() { "nobody is there".to_owned() } else { list.join(", ") };
+    let found = if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     let finding = Finding::ok("versions", found);
     if versions.len() <= 1 {
         return finding;
@@ -238,7 +238,7 @@ fn reach(survey: &Survey) -> Finding {
     };
     let found = format!("no gateway reaches {} backends, such as {first}", out.len());
     Finding::ok("reach", found).bites(
-        "nobody is sent there",
+        "no players are sent there",
         "a gateway with a listener of that group: on that host (`host` has to be the same in both, and `run_dir` for a bundle link), or one that its agent is \
          connected to (`ringgate status` at the agent's control socket says why it is not); and the game process has to be there (`ringgate status` at the gateway)",
     )

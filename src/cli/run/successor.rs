@@ -43,11 +43,11 @@ pub(in crate::cli) fn find(is_on_stdin: bool, run_dir: &Path) -> Result<Option<C
     match Channel::connect(&path) {
         Ok(channel) => Ok(Some(channel)),
         Err(why) if is_nobody(&why) => {
-            tracing::info!("there is nobody to take over from; starting as ever");
+            tracing::info!("there is no process to take over from; starting as ever");
             Ok(None)
         }
         Err(why) => Err(Failure::failed(format_args!(
-            "cannot reach whom to take over from at {}: {why}",
+            "cannot reach the process to take over from at {}: {why}",
             path.display()
         ))),
     }
