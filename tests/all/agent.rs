@@ -223,7 +223,6 @@ fn play((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     row("agent-gone").asked_at(&gateway, &[]);
     agent = Agent::start(&folder);
     player.echo(b"over another wire");
-    row("trunk-loss").asked_at(&gateway, &[]);
     agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
 
     let clean = "ringgate_agent_dropped_total{reason=\"session_unknown\"}";

@@ -13,6 +13,7 @@ use crate::command::{Ending, ringgate};
 use crate::control_rig::{Daemon, KEY_HEX, PROTOCOL_ID, Player, Text, wait_for};
 use crate::folder::{Folder, IDENTITY};
 use crate::netns::{self, Pair};
+use crate::oncall::row;
 use crate::upgrade_rig::Line;
 
 /// Where the gateway is: what its certificate says.
@@ -240,6 +241,41 @@ fn players_stay_through_a_partition_and_through_the_end_of_their_agent() {
         wait_for("a reload", || side.line.daemon.log().contains("event=\"reload\"").then_some(()));
         player.echo(b"after a reload");
         drop(host);
+    });
+}
+
+/// Every third datagram of a lane on its way to the gateway is gone.
+#[test]
+fn what_the_network_between_hosts_loses_is_shown() {
+    const TEST: &str = "what_the_network_between_hosts_loses_is_shown";
+    on_two_hosts(TEST, 1500, |namespace| {
+        if !crate::sick::has_nft() {
+            return;
+        }
+        let side = Side::start(namespace);
+        let _host = side.host(false);
+        side.wait_for_up();
+        side.wait_for_lanes();
+        let mut player = side.player(7);
+        player.echo(b"before");
+        for rule in [
+            "add table inet way".to_owned(),
+            "add chain inet way in { type filter hook input priority 0 ; }".to_owned(),
+            format!("add rule inet way in udp dport {PORT} numgen inc mod 3 0 drop"),
+        ] {
+            let done = Command::new("nft").arg(&rule).status().expect("`nft` is there");
+            assert!(done.success(), "{rule}");
+        }
+        let row = row("trunk-loss");
+        wait_for("what was lost, in its column", || {
+            (0..100).for_each(|_| player.play_once(b"some of these"));
+            let said = row.asked_at(&side.line.daemon, &[]);
+            let mut lines = said.lines().skip_while(|line| !line.contains("lost from"));
+            let end = lines.next()?.find("lost from")? + "lost from".len();
+            let cells = lines.find(|line| line.starts_with("host-7"))?.get(..end)?.to_owned();
+            let lost = cells.split_whitespace().next_back()?.replace(',', "");
+            (lost.parse::<u64>().ok()? > 0).then_some(())
+        });
     });
 }
 

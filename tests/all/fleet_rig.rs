@@ -292,6 +292,11 @@ impl Fleet {
         }
     }
 
+    /// Stops the process, or has it go on.
+    pub(crate) fn signal(&self, signal: &str) {
+        self.etcd.members[0].signal(signal);
+    }
+
     pub(crate) fn wipe(&mut self) {
         self.etcd.members[0].wipe();
     }

@@ -3,8 +3,11 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::time::Duration;
+
 use ringgate_core::netcode::ConnectToken;
 use ringgate_link::announce::Announcement;
+use ringgate_os::clock;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Player, wait_for};
@@ -233,6 +236,34 @@ fn first_token_leads_in(service: &Service, daemon: &Daemon, backend: &str, clien
 }
 
 #[test]
+fn a_request_that_waits_for_etcd_is_seen_to_be_slow() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let service = Service::start(&fleet, &["tokens"]);
+    let _process = Process::start_at(daemon.run_dir(), "arena-1", Announcement::new("arena", 2));
+    let waits = || {
+        let page = service.get("/metrics", "");
+        row("tokens-slow").is_in(&page.body, &[]);
+        let at = |le: &str| {
+            page.value(&format!("ringgate_tokens_request_seconds_bucket{{le=\"{le}\"}}"))
+        };
+        at("+Inf").expect("it is there") - at("0.1").expect("it is there")
+    };
+    has(&fleet, "arena-1", "slots", 2);
+    wait_for("a token after a wait", || {
+        fleet.signal("-STOP");
+        let served = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| service.token(1, "arena-1"));
+            clock::sleep(Duration::from_millis(300));
+            fleet.signal("-CONT");
+            asked.join().expect("it is answered")
+        });
+        served.ok()
+    });
+    wait_for("a slow request", || (waits() > 0).then_some(()));
+}
+
+#[test]
 fn nobody_is_sent_where_no_process_is_and_whoever_is_sent_gets_in() {
     let Some(fleet) = Fleet::start() else { return };
     let daemon = gateway(&fleet);
@@ -247,7 +278,6 @@ fn nobody_is_sent_where_no_process_is_and_whoever_is_sent_gets_in() {
     });
     let endpoint = fleet.endpoint();
     row("tokens-refused").asked(&[], &["--endpoint", &endpoint, "--fleet", "/f"]);
-    row("tokens-slow").is_in(&service.get("/metrics", "").body, &[]);
     // Processes come, and come back, and each time somebody waits for them at the token service.
     for client_id in 10..18 {
         let name = format!("arena-{}", client_id % 2);

@@ -1,18 +1,21 @@
 //! docs/oncall.md against real processes: each row is made here or where its id stands in another
 //! test, and its command finds it. What the command says is read from the page.
 
-use std::io::{BufRead, BufReader};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ringgate_os::clock::{self, Clock};
 
 use crate::command::{ringgate, run};
+use crate::control_listeners::with;
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, token, wait_for};
 use crate::control_trace::Tracing;
+use crate::folder::Folder;
 use crate::gateway_rig;
+use crate::hold::Hold;
 
 const PAGE: &str = include_str!("../../docs/oncall.md");
 
@@ -314,22 +317,106 @@ fn a_server_is_full() {
     });
 }
 
-/// What doctor compares, on a host that has enough.
+/// On a host that has a megabyte: what tells of memory there is in its place for one process.
 #[test]
-fn memory_is_held_against_the_config() {
-    let (daemon, _game) = serving(&Text::new());
+fn memory_is_short() {
+    let folder = Folder::new();
+    let little = folder.file("meminfo", "MemTotal: 2048 kB\nMemAvailable: 1024 kB\n", 0o644);
+    let mut text = Text::new();
+    text.max_sessions = 10_000;
+    let (daemon, _game) = serving(&text);
     let file = daemon.folder.join("gate.toml").display().to_string();
-    let said = row("memory").asked(&[("FILE", &file)], &[]);
-    assert!(said.contains("100 sessions"), "{said}");
+    let row = row("memory");
+    let mut doctor = Command::new("unshare");
+    let script = "mount --bind \"$0\" /proc/meminfo && exec \"$@\"";
+    doctor.args(["--mount", "sh", "-c", script]).arg(little);
+    doctor.arg(ringgate([""; 0]).get_program()).args(row.words(&[("FILE", &file)]));
+    let can = Command::new("unshare").args(["--mount", "true"]).output();
+    if !can.is_ok_and(|ran| ran.status.success()) {
+        return eprintln!("SKIPPED: another view of /proc takes root and the program `unshare`");
+    }
+    let ran = run(doctor);
+    row.is_in(&format!("{}{}", ran.stdout, ran.stderr), &[]);
+    assert!(ran.stdout.contains("for 10,000 sessions, 1.05 MB free"), "{}", ran.stdout);
 }
 
 #[test]
-fn what_other_alerts_tell_of() {
+fn a_gateway_was_started_anew() {
+    let run_dir = Folder::new();
+    let text = Text { run_dir: Some(run_dir.path().to_owned()), ..Text::new() };
+    let (daemon, game) = serving(&text);
+    let before = daemon.status();
+    let _player = Player::connected(daemon.listener, 1, KEY_HEX);
+    daemon.signal("KILL");
+    drop((daemon, game));
+    let (daemon, _game) = serving(&text);
+    row("restarted").asked_at(&daemon, &[]);
+    let after = daemon.status();
+    assert_ne!(before["incarnation"], after["incarnation"]);
+    assert_eq!(after["totals"]["sessions"], 0, "all of its players have to connect again");
+}
+
+/// A worker stops at a point by its name, and goes on from there when it may.
+#[test]
+fn a_worker_does_not_report() {
+    let (mut text, mut hold) = (Text::new(), None);
+    text.gateway.push_str("reserve_sessions = 1000\n");
+    let daemon = Daemon::start_with(&text, |command, _| {
+        hold = Some(Hold::at(command, "worker Sockets"));
+    });
+    let mut hold = hold.expect("it was begun");
+    daemon.rewrite(&with(&text, "us", "127.0.0.1:0"));
+    daemon.signal("HUP");
+    hold.reached();
+    let row = row("worker-stuck");
+    wait_for("what is said of a worker", || {
+        let control = ["--control".to_owned(), daemon.control().display().to_string()];
+        let ran = run(ringgate(row.words(&[]).into_iter().chain(control)));
+        ran.stdout.contains(row.sentence()).then_some(())
+    });
+    hold.release();
+    wait_for("the worker", || (daemon.get("/healthz").status == 200).then_some(()));
+}
+
+/// A gateway whose books do not balance is not to be had, so its page says what it would.
+#[test]
+fn datagrams_are_not_accounted_for() {
     let (daemon, _game) = serving(&Text::new());
-    let rows = ["worker-stuck", "not-accounted", "nearly-full", "restarted"];
-    for row in rows.map(row) {
-        row.asked_at(&daemon, &[]);
+    let mut page = daemon.ask("/status").json();
+    page["conservation"]["holds"] = false.into();
+    let page = page.to_string();
+    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let admin = door.local_addr().expect("bound").to_string();
+    std::thread::spawn(move || {
+        for stream in door.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut head = BufReader::new(stream.try_clone().expect("it is open")).lines();
+            while head.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", page.len());
+            stream.write_all(format!("{head}{page}").as_bytes()).expect("it is read");
+        }
+    });
+    row("not-accounted").asked(&[], &["--admin", &admin]);
+}
+
+#[test]
+fn a_listener_and_a_server_are_nearly_full() {
+    let mut text = Text::new();
+    text.max_sessions = 1;
+    text.backends = text.backends.replace("slots = 4", "slots = 1");
+    let (daemon, _game) = serving(&text);
+    let _player = Player::connected(daemon.listener, 1, KEY_HEX);
+    wait_for("the player", || (daemon.status()["totals"]["sessions"] == 1).then_some(()));
+    let said = row("nearly-full").asked_at(&daemon, &[]);
+    for name in ["eu", "arena"] {
+        let mut lines = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert!(lines.any(|line| line.starts_with(&[name, "1", "1"])), "{name}: {said}");
     }
+}
+
+#[test]
+fn a_reload_is_refused() {
+    let (daemon, _game) = serving(&Text::new());
     let wrong = daemon.folder.file("wrong.toml", "[gateway]\nspim = 1\n", 0o600);
     row("config-refused").asked(&[("FILE", &wrong.display().to_string())], &[]);
 }

@@ -154,13 +154,21 @@ fn a_wrong_protocol_id_without_a_filter() {
     tracing.told("it says 0x7, and the listener has 0x1122334455667788");
 }
 
+/// Whether there is what drops packets; said aloud where there is not.
+pub(crate) fn has_nft() -> bool {
+    let is_there = Command::new("nft").arg("--version").output().is_ok();
+    let required = std::env::var_os("REQUIRE_NFT").is_some_and(|it| it == "1");
+    assert!(is_there || !required, "REQUIRE_NFT=1, and the program `nft` is not there");
+    if !is_there {
+        eprintln!("SKIPPED: a filter takes the program `nft`");
+    }
+    is_there
+}
+
 #[test]
 fn a_filter_on_the_way() {
     let Some(pair) = Pair::new() else { return };
-    if Command::new("nft").arg("--version").output().is_err() {
-        let required = std::env::var_os("REQUIRE_NFT").is_some_and(|it| it == "1");
-        assert!(!required, "REQUIRE_NFT=1, and the program `nft` is not there");
-        eprintln!("SKIPPED: a filter takes the program `nft`");
+    if !has_nft() {
         return;
     }
     let folder = Folder::new();

@@ -5,6 +5,7 @@ use super::{card, sockets};
 use ringgate_batch::{Driver, SocketId};
 use ringgate_gate::{BindId, Gate, Phase};
 use ringgate_io::{AnyDriver, SocketKind};
+use ringgate_os::hold_point;
 
 /// The sockets, and what the kernel has dropped at them.
 pub(super) struct PublicSockets {
@@ -75,6 +76,7 @@ impl PublicSockets {
         if gate.setup().listeners[listener].phase == Phase::Closed {
             return;
         }
+        hold_point!("worker Sockets");
         for (bind, socket) in sockets.into_iter().enumerate() {
             match driver.register(socket.fd, SocketKind::Datagram) {
                 Ok(id) => {
