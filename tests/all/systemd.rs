@@ -303,6 +303,31 @@ fn it_is_told_to_reload(machine: &Machine) {
     machine.write("/etc/ringgate/gate.toml", 0o644, &config(""));
     machine.run("systemctl reload ringgate");
     assert_eq!(machine.unit("StatusText"), "serving", "{}", machine.journal());
+    it_rotates_its_key(machine);
+}
+
+/// As docs/howto/rotate-a-key.md says: a credential is a copy of the start.
+fn it_rotates_its_key(machine: &Machine) {
+    let page = include_str!("../../docs/howto/rotate-a-key.md");
+    let (_, chapter) = page.split_once("a copy of the\nstart").expect("the chapter");
+    let lines = chapter.lines().filter_map(|line| line.strip_prefix("    ")).take(4);
+    for line in lines {
+        match line.strip_prefix("# keys = ") {
+            Some(keys) => {
+                let config = config("").replace("[{ credential = \"netcode.key\" }]", keys);
+                machine.write("/etc/ringgate/gate.toml", 0o644, &config);
+            }
+            None => drop(machine.run(line)),
+        }
+    }
+    for key in ["/etc/ringgate/netcode.key", "/var/lib/ringgate/2.key"] {
+        let probe = format!(
+            "ringgate probe --key {key} --protocol-id 0x1122334455667788 --server {}",
+            server()
+        );
+        assert!(machine.run(&probe).contains("let in after"), "{key}");
+    }
+    assert_eq!(machine.unit("NRestarts"), "0", "without a restart");
 }
 
 fn it_comes_back_after_a_crash(machine: &Machine, player: &mut Spoken) {
