@@ -46,9 +46,9 @@ struct Totals {
 }
 
 impl Owner {
-    /// `None` where no process answers, or not in these words.
-    fn of(admin: &Admin) -> Option<Self> {
-        serde_json::from_str(&admin.get("/status").ok()?).ok()
+    /// `None` where a process answers in other words.
+    fn of(admin: &Admin) -> Result<Option<Self>, Failure> {
+        admin.get("/status").map(|page| serde_json::from_str(&page).ok())
     }
 
     const fn what(&self) -> &'static str {
@@ -66,7 +66,8 @@ impl Owner {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
-    let before = Owner::of(&admin);
+    // One that is frozen is not waited for a second time.
+    let before = Owner::of(&admin)?;
     let Some(Answer { status, body }) = admin.ask_mortal("/upgrade")? else {
         let after = await_owner(&admin);
         let said = what_became(before.as_ref(), after.as_ref());
@@ -92,7 +93,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn await_owner(admin: &Admin) -> Option<Owner> {
     let clock = Clock::start();
     loop {
-        let owner = Owner::of(admin);
+        let owner = Owner::of(admin).ok().flatten();
         if owner.is_some() || clock.now_ns() >= OWNER_WITHIN.as_nanos() as u64 {
             return owner;
         }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use libc::{SIGCONT, SIGSTOP};
+use ringgate_os::clock::Clock;
 use ringgate_os::process;
 
 use crate::command::{Ran, ringgate, run};
@@ -121,6 +122,20 @@ fn drain_waits_for_the_end_if_it_is_asked_to() {
         again.stderr
     );
     assert_eq!(daemon.ended(), Some(0));
+}
+
+/// One that is stopped answers nothing, and whoever asks it hears so after one wait.
+#[test]
+fn an_upgrade_of_a_stopped_process_is_refused_before_it_is_asked_for() {
+    let daemon = Daemon::start(&Text::new());
+    daemon.signal("STOP");
+    let clock = Clock::start();
+    let said = ask(&daemon, &["upgrade"]).stderr;
+    assert!(said.contains("and does not answer (stopped)"), "{said}");
+    daemon.signal("CONT");
+    // It is asked for nothing else, and one wait is three seconds.
+    assert!(!daemon.log().contains("asks for an upgrade"), "{}", daemon.log());
+    assert!(clock.now_ns() < 2 * 3_000_000_000, "it has waited twice");
 }
 
 #[test]
