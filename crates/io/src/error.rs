@@ -116,7 +116,7 @@ fn advice(step: Step, errno: i32) -> &'static str {
         }
         (_, libc::ENFILE) => "the system's table of open files is full: raise sysctl fs.file-max",
         (Step::Bind, libc::EADDRINUSE) => {
-            "another process holds this port (`ss -ulpn` shows which), or a gateway that has just ended has not let go of it yet"
+            "another process holds this port (`ss -tulpn` shows which), or a gateway that has just ended has not let go of it yet"
         }
         (Step::Bind, libc::EADDRNOTAVAIL) => {
             "no interface of this host has that address: bind 0.0.0.0 or [::], or wait for the network (`After=network-online.target`)"
@@ -204,7 +204,7 @@ mod tests {
         let refused = io::Error::from_raw_os_error(libc::EADDRINUSE);
         let text = StartError::new("bind UDP 0.0.0.0:40000", Step::Bind, refused).to_string();
         assert!(text.starts_with("cannot bind UDP 0.0.0.0:40000: "), "{text}");
-        assert!(text.contains("os error 98") && text.contains("ss -ulpn"), "{text}");
+        assert!(text.contains("os error 98") && text.contains("ss -tulpn"), "{text}");
     }
 
     #[test]
