@@ -15,7 +15,8 @@ use ringgate_report::text::{count, put};
 
 /// Have a running gateway or agent take nobody in any more, and end when everybody has left
 ///
-/// With a BACKEND, only that one takes no new players, and the gateway goes on.
+/// With a BACKEND, only that one takes no new players, and the gateway goes on. An upgrade keeps
+/// that, a restart ends it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -139,7 +139,7 @@ const fn in_general(why: DropReason) -> &'static str {
             "no backend for the player is up: `ringgate status` shows them"
         }
         R::BackendDrained => {
-            "an operator has drained every backend for the player: `ringgate undrain --backend` ends that"
+            "an operator has drained every backend for the player: `ringgate undrain NAME` ends that"
         }
         R::BackendStarting => {
             "the backend for the player has just been named and is not there yet; the client asks again"
