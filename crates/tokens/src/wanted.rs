@@ -224,8 +224,7 @@ impl WantedAnswers {
         let limit = ranged("limit", body.limit, 1..=LIMIT_MAX)?;
         let deadline_s = ranged("deadline", body.deadline, 0..=DEADLINE_S_MAX)?;
         let lasts_s = ranged("for", body.lasts, 1..=FOR_S_MAX)?;
-        let for_s = if what == What::Trace { lasts_s.unwrap_or(FOR_S) } else { 0 };
-        let lasts_s = lasts_s.or((for_s > 0).then_some(for_s));
+        let lasts_s = if what == What::Trace { lasts_s.or(Some(FOR_S)) } else { lasts_s };
         let (is_of_backend, is_session) = (backend.is_some(), session.is_some());
         let fields = [
             ("client_id", body.client_id.map(|it| it.0.to_string())),
@@ -263,6 +262,7 @@ impl WantedAnswers {
             return Err(unfit(lacks));
         }
         let query: Vec<_> = given.into_iter().map(|(name, it)| format!("{name}={it}")).collect();
+        let for_s = lasts_s.unwrap_or_default();
         Ok(Self { query: query.join("&"), gateways, within_s, for_s })
     }
 }

@@ -134,7 +134,9 @@ pub(crate) fn take_common(
             while !from.rest().is_empty() {
                 let (name, count) = (String::read(from)?, u64::read(from)?);
                 // One that this release does not have is left out.
-                DropReason::named(&name).map(|reason| state.drops.add(reason, count));
+                if let Some(reason) = DropReason::named(&name) {
+                    state.drops.add(reason, count);
+                }
             }
             Ok(())
         }
