@@ -341,3 +341,34 @@ fn what_a_report_needs_is_in_one_file_without_keys_and_players() {
     let all = all.succeeded();
     assert!(all.contains(&address) && all.contains(&BIG.to_string()) && !all.contains(KEY_HEX));
 }
+
+/// A start that lacks something says what in a sentence, and no panic tells of it.
+#[test]
+fn a_start_without_descriptors_or_somewhere_to_print_says_so() {
+    // Its folder stays.
+    let mut daemon = Daemon::start(&Text::new());
+    let file = daemon.folder.join("gate.toml");
+    daemon.signal("KILL");
+    daemon.ended();
+    for most in (8..=30).step_by(2) {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -n $0; exec \"$@\"", &most.to_string()]);
+        let run = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
+        limited.arg(run.get_program()).args(run.get_args());
+        limited.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = Ending(limited.spawn().expect("there is a shell"));
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let is_ready = lines.map_while(Result::ok).any(|line| line.starts_with("ready: "));
+        child.kill().expect("ours");
+        let mut said = String::new();
+        child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+        assert!(!said.contains("panicked"), "{most}: {said}");
+        assert!(is_ready || said.contains("ringgate: "), "{most}: {said}");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let mut unheard = ringgate(["run".as_ref(), "--config".as_ref(), file.as_os_str()]);
+    let ended = unheard.stdout(full).stderr(Stdio::piped()).output().expect("it ends");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("ringgate: cannot write to stdout: No space left on device"), "{said}");
+}
