@@ -8,5 +8,6 @@ pub mod doors;
 pub mod pages;
 pub mod privileges;
 pub mod reloads;
+pub mod role;
 pub mod signals;
 pub mod systemd;
