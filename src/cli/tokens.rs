@@ -26,7 +26,7 @@ use super::Failure;
 use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
 use crate::config;
-use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
+use crate::config::tokens::{Caller, TokensConfig, WhenAway};
 use crate::levels;
 use state::State;
 
@@ -167,14 +167,8 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
 }
 
 fn caller(caller: Caller) -> tokens::Caller {
-    let scope = |scope: &Scope| match scope {
-        Scope::Tokens => tokens::Scope::Tokens,
-        Scope::Places => tokens::Scope::Places,
-        Scope::Admin => tokens::Scope::Admin,
-        Scope::See => tokens::Scope::See,
-    };
     tokens::Caller {
-        scopes: caller.scopes.iter().map(scope).collect(),
+        scopes: caller.scopes,
         name: caller.name,
         secret: Zeroizing::new(caller.secret.as_str().as_bytes().to_vec()),
         groups: caller.groups,

@@ -88,7 +88,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/run", "batch core io measure os players report"),
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "batch bots config control core fleet gate hold hosting io levels link membership os process report state tokens trunk::agent worker"),
-    ("src/config", "core fleet gate::Front gate::Intake levels os::host os::processor trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
+    ("src/config", "core fleet gate::Front gate::Intake levels os::host os::processor tokens::Scope trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("src/control", "batch config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice levels link::announce membership os process report state trunk worker"),
     ("src/hold", ""),
     ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client trunk::agent"),
