@@ -27,7 +27,7 @@ use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
 use crate::config;
 use crate::config::tokens::{Caller, TokensConfig, WhenAway};
-use crate::levels;
+use ringgate_process::levels;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM

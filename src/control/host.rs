@@ -85,7 +85,10 @@ pub struct Control {
     socket: UnixListener,
     next: Option<UnixListener>,
     signals: Signals,
-    ends: Ends,
+    fleet: Option<Prepared>,
+    /// Sockets that are removed at the end.
+    paths: Vec<PathBuf>,
+    is_heir: bool,
     shared: Arc<Shared>,
 }
 
@@ -93,14 +96,6 @@ impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control").finish_non_exhaustive()
     }
-}
-
-/// What the control plane begins with, and what it leaves behind.
-struct Ends {
-    fleet: Option<Prepared>,
-    /// Sockets that are removed at the end.
-    paths: Vec<PathBuf>,
-    is_heir: bool,
 }
 
 /// What pages are made from.
@@ -175,8 +170,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         handed_to: AtomicU32::new(0),
         doors,
     });
-    let ends = Ends { fleet, paths, is_heir };
-    Ok(Control { runtime, admin, socket, next, signals, ends, shared })
+    Ok(Control { runtime, admin, socket, next, signals, fleet, paths, is_heir, shared })
 }
 
 impl Control {
@@ -198,9 +192,10 @@ impl Control {
     /// Serves until it is told to end, and everybody has left or the time is over. Returns what
     /// hears signals where another process goes on.
     pub fn serve(self) -> Option<Signals> {
-        let Self { runtime, admin, socket, next, mut signals, mut ends, shared } = self;
+        let Self { runtime, admin, socket, next, mut signals, fleet, paths, is_heir, shared } =
+            self;
         runtime.block_on(async {
-            if let Some(prepared) = ends.fleet.take() {
+            if let Some(prepared) = fleet {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
@@ -209,7 +204,7 @@ impl Control {
             if let Some(listener) = next {
                 doors.spawn(handing::serve(listener, Arc::clone(&shared)));
             }
-            shared.notifier.serves(ends.is_heir);
+            shared.notifier.serves(is_heir);
             let mut role = Attending(Arc::clone(&shared));
             attend(&mut role, &mut signals, &shared.notifier).await;
             shared.end().await;
@@ -222,7 +217,9 @@ impl Control {
         if shared.is_handed_over() {
             return Some(signals);
         }
-        ends.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+        for path in paths {
+            let _ = std::fs::remove_file(path);
+        }
         None
     }
 }

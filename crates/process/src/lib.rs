@@ -5,6 +5,8 @@
 pub mod client;
 pub mod confine;
 pub mod doors;
+pub mod levels;
+pub mod logging;
 pub mod pages;
 pub mod privileges;
 pub mod reloads;
