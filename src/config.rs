@@ -51,7 +51,7 @@ pub use front::{
     NumberOrder, PortSwitch, Protocol, Route, RoutingTokens, TokenPlace, TokenReuse, UniqueClients,
     UnrealMode, XdpMode,
 };
-pub use gateway::{Admin, BatchDelay, Gateway, Histograms, IoChoice, LogFormat, Workers};
+pub use gateway::{Admin, BatchDelay, Gateway, Histograms, IoChoice, Workers};
 #[cfg(test)]
 pub(crate) use host::changes_of as changes_of_host;
 pub use host::{Accepted, HostConfig, is_of_agent};
@@ -59,6 +59,7 @@ pub use identity::Identity;
 pub use listener::{Echo, Limits, Listener, Netcode, Plain, RoutingToken, Sequence, Unreal, Xdp};
 pub use mistake::{Mistake, Mistakes};
 pub use read::{fleet, parse, run_dir};
+pub use ringgate_process::logging::LogFormat;
 pub use schema::{Changes, Field, changes, changes_of};
 pub use token::Token;
 

@@ -42,7 +42,6 @@ mod streaming;
 mod tests;
 mod trace;
 mod view;
-mod wakes;
 
 use std::io;
 use std::net::SocketAddr;
@@ -50,7 +49,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
@@ -63,16 +61,18 @@ pub use denying::State;
 use draining::Deadlines;
 use events::Watcher;
 pub use handover::Program;
+use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
 use listeners::Listeners;
-use main_loop::{ControlLoop, HandingOver, Postponed};
+use main_loop::{Attending, ControlLoop, HandingOver, Postponed};
 use membership::Membership;
 use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
 use ringgate_process::pages::{Pages, operators};
+use ringgate_process::role::attend;
 use ringgate_process::signals::Signals;
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_state::SpentFiles;
@@ -81,7 +81,6 @@ use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
 use spent::SpentKeeper;
 use view::View;
-use wakes::Events;
 
 /// What the control plane starts from.
 #[derive(Debug)]
@@ -146,7 +145,8 @@ pub struct Control {
     keeper: Option<Keeper>,
     /// Where spent tokens are written, or why they cannot be.
     spent: Result<SpentFiles, String>,
-    events: Events,
+    commands: mpsc::Receiver<Command>,
+    signals: Signals,
     joining: Option<Prepared>,
     /// Signals that wait until this process has the gateway.
     unheard: Vec<i32>,
@@ -177,8 +177,8 @@ impl Control {
         view.show_agents(agents.window());
         let view = Arc::new(view);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
-        let events = runtime
-            .block_on(async { Events::listen(commands) })
+        let signals = runtime
+            .block_on(async { Signals::listen() })
             .map_err(|why| format!("cannot catch signals: {why}"))?;
         view.live().admin = config.admin.clone().map(Arc::new);
         let has_folder = state.folder.is_ok();
@@ -220,7 +220,7 @@ impl Control {
             notify: it.facts.notify.clone(),
             watchdog_us: it.facts.watchdog_us.clone(),
         });
-        let notifier = Notifier::from_env(known.unwrap_or_default());
+        let notifier = Arc::new(Notifier::from_env(known.unwrap_or_default()));
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
         let mut main_loop = ControlLoop {
             view,
@@ -261,7 +261,8 @@ impl Control {
             recorder,
             keeper,
             spent,
-            events,
+            commands,
+            signals,
             joining,
             unheard: Vec::new(),
         })
@@ -378,19 +379,16 @@ impl Control {
             mut recorder,
             keeper,
             spent,
-            mut events,
+            mut commands,
+            mut signals,
             joining,
             unheard: _,
         } = self;
         if let Some(prepared) = joining {
             main_loop.join(prepared)?;
-            events.fleet = main_loop.known();
         }
-        if main_loop.view.facts().generation > 1 {
-            main_loop.notifier.taken_over();
-        } else {
-            main_loop.notifier.ready();
-        }
+        let notifier = Arc::clone(&main_loop.notifier);
+        notifier.serves(main_loop.view.facts().generation > 1);
         main_loop.keep_sockets(&fleet);
         let (spent, why_not) = SpentKeeper::start(spent, fleet.claims(), fleet.clock())?;
         main_loop.view.live().why_not_spent = why_not;
@@ -399,24 +397,19 @@ impl Control {
         let paths: Vec<PathBuf> = paths.into_iter().flatten().cloned().chain(announce).collect();
         let (ended, keeper) = runtime.block_on(async {
             let keeper = keeper.map(|keeper| tokio::spawn(keeper.run()));
-            let mut doors = Vec::new();
-            if let Some((listener, _)) = admin {
-                doors.push(tokio::spawn(operators::serve_tcp(listener, Arc::clone(&pages))));
-            }
-            if let Some((listener, _)) = socket {
-                doors.push(tokio::spawn(operators::serve_unix(listener, pages)));
-            }
+            let (admin, socket) = (admin.map(|(it, _)| it), socket.map(|(it, _)| it));
+            let mut doors = operators::serve(admin, socket, pages);
             if let Some((listener, _)) = next {
-                let commands = main_loop.commands.clone();
-                doors.push(tokio::spawn(handover::serve(listener, commands)));
+                doors.spawn(handover::serve(listener, main_loop.commands.clone()));
             }
             let (ending, ends) = watch::channel(false);
             let attend = async {
-                let ended = main_loop.run(&fleet, &mut events).await;
+                let known = main_loop.known();
+                let (main_loop, fleet, commands) = (&mut main_loop, &fleet, &mut commands);
+                let mut role = Attending { main_loop, fleet, commands, known };
+                let ended = attend(&mut role, &mut signals, &notifier).await;
                 if matches!(ended, Ok(End::HandedOver)) {
-                    // Who comes from now on comes to the next process.
-                    doors.iter().for_each(tokio::task::JoinHandle::abort);
-                    tokio::time::sleep(LAST_ANSWERS).await;
+                    operators::leave(doors).await;
                 }
                 // The recorder finishes what it is writing.
                 let _ = ending.send(true);
@@ -428,13 +421,13 @@ impl Control {
         if matches!(ended, Ok(End::HandedOver)) {
             main_loop.leave_fleet(Order::Part);
             let parted = fleet.part();
-            main_loop.tell_recorded(runtime.block_on(events.signals.unheard()));
+            main_loop.tell_recorded(runtime.block_on(signals.unheard()));
             main_loop.denials.close();
             runtime.block_on(finish(&mut recorder, keeper));
             if let Some(spent) = spent {
                 spent.finish();
             }
-            return parted.map(|()| Some(events.signals));
+            return parted.map(|()| Some(signals));
         }
         // Before the workers stop: who asks from now on should hear that nobody is there.
         for path in paths {
@@ -492,9 +485,6 @@ fn listening(socket: OwnedFd) -> io::Result<UnixListener> {
 fn second(socket: &impl AsFd) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
 }
-
-/// For answers that are on their way when another process goes on.
-const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 /// Requests of operators that wait for the control thread.
 const COMMANDS_MAX: usize = 16;

@@ -10,5 +10,4 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod hosting;
-pub mod levels;
 pub mod membership;

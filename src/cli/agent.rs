@@ -193,7 +193,7 @@ impl Starting {
         logging::announce(&control.announcement())?;
         let (event, what) = if is_heir { ("taken_over", "goes on") } else { ("start", "ready") };
         tracing::info!(event, version = env!("CARGO_PKG_VERSION"), "{what}");
-        match control.serve().map_err(Failure::failed)? {
+        match control.serve() {
             Some(unheard) if first::is_this() => first::outlive(unheard, "agent"),
             _ => Ok(()),
         }

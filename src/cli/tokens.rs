@@ -3,26 +3,31 @@
 
 mod state;
 
+use std::future::pending;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ringgate_os::process;
 use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{self, Privileges};
 use ringgate_process::reloads::{Outcome, Reloads, sentences};
+use ringgate_process::role::{Role, attend};
+use ringgate_process::signals::Signals;
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
 use ringgate_tokens::journal::Disk;
-use ringgate_tokens::service::{self, Options};
+use ringgate_tokens::service::{self, Options, Running};
 use ringgate_tokens::{self as tokens, tls};
+use tokio::runtime::Builder;
 use zeroize::Zeroizing;
 
+use super::Failure;
 use super::config_file::{RoleFile, TOKENS};
 use super::logging::{self, LogArgs};
-use super::{Failure, signal};
 use crate::config;
-use crate::config::tokens::{Caller, Scope, TokensConfig, WhenAway};
-use crate::levels;
+use crate::config::tokens::{Caller, TokensConfig, WhenAway};
+use ringgate_process::levels;
 use state::State;
 
 /// Serve connect tokens and places in a fleet over HTTP, until SIGTERM
@@ -51,13 +56,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let state = state_dir.as_ref().map(|path| State::open(path, &privileges)).transpose()?;
     // Before any thread: they would not be bound by it.
     privileges.give_up_files(&folders(&config, file), state_dir.as_slice())?;
-    let again = file.clone();
-    signal::on_hang_ups(move || Reloads::default().note(&reload(&again)))?;
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let caught = runtime.block_on(async { Signals::listen() });
+    let mut signals =
+        caught.map_err(|why| Failure::failed(format_args!("cannot catch signals: {why}")))?;
     let (notifier, drain) = (Notifier::own(), of.drain_timeout);
-    let (stop, stopped) = std::sync::mpsc::channel();
-    let _flag = signal::stop_flag(move || {
-        let _ = stop.send(());
-    })?;
     let running = service::start(options(config, state)?).map_err(Failure::failed)?;
     privileges.become_user()?;
     privileges.give_up_system_calls()?;
@@ -67,12 +70,52 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     logging::announce(&text)?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");
-    notifier.ready();
-    let _ = stopped.recv();
-    notifier.stopping(drain);
-    tracing::info!(event = "stop", "answering what is under way");
-    running.stop();
+    notifier.serves(false);
+    let mut role = Serving { running, notifier: &notifier, drain, file };
+    runtime.block_on(attend(&mut role, &mut signals, &notifier));
     Ok(())
+}
+
+/// A service while it serves.
+struct Serving<'a> {
+    running: Running,
+    notifier: &'a Notifier,
+    drain: Duration,
+    file: &'a Path,
+}
+
+impl Role for Serving<'_> {
+    type End = ();
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+    fn is_healthy(&self) -> bool {
+        self.running.is_healthy()
+    }
+
+    async fn wake(&mut self) -> Option<()> {
+        pending().await
+    }
+
+    fn look(&mut self) -> Option<()> {
+        self.running.has_ended().then_some(())
+    }
+
+    fn reload(&mut self) {
+        Reloads::default().note(&reload(self.file));
+    }
+
+    fn upgrade(&mut self) {
+        let why = "the next release is started beside a token service";
+        tracing::warn!(event = "hand_over_refused", why, "nothing is handed over: {why}");
+    }
+
+    fn drain(&mut self) {
+        self.notifier.stopping(self.drain);
+        tracing::info!(event = "stop", "answering what is under way");
+        self.running.end();
+    }
+
+    fn stop(&mut self) {}
 }
 
 /// Reads the file again, and goes by its level of the log.
@@ -124,14 +167,8 @@ fn options(config: TokensConfig, state: Option<State>) -> Result<Options, Failur
 }
 
 fn caller(caller: Caller) -> tokens::Caller {
-    let scope = |scope: &Scope| match scope {
-        Scope::Tokens => tokens::Scope::Tokens,
-        Scope::Places => tokens::Scope::Places,
-        Scope::Admin => tokens::Scope::Admin,
-        Scope::See => tokens::Scope::See,
-    };
     tokens::Caller {
-        scopes: caller.scopes.iter().map(scope).collect(),
+        scopes: caller.scopes,
         name: caller.name,
         secret: Zeroizing::new(caller.secret.as_str().as_bytes().to_vec()),
         groups: caller.groups,

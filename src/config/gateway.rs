@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use super::Token;
 use super::declare::{Declared, declare};
 use super::schema::{DIR_BYTES_MAX, LEVELS, RUN_DIR_BYTES_MAX, Table};
 use super::section::integer;
 use super::source::FORMS;
 use super::values::{self, Word};
+use super::{LogFormat, Token};
 use ringgate_core::limits::WORKERS_MAX;
 
 declare! {
@@ -157,15 +157,6 @@ pub enum IoChoice {
 impl Word for IoChoice {
     const WORDS: &'static [(&'static str, Self)] =
         &[("auto", Self::Auto), ("uring", Self::Uring), ("mmsg", Self::Mmsg)];
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// A line to read, coloured on a terminal.
-    Human,
-    /// One JSON object a line.
-    Json,
 }
 
 impl Word for LogFormat {

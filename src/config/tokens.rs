@@ -15,6 +15,7 @@ use super::section::Section;
 use super::values::{self, Word};
 use super::{Fleet, LoadError, LogFormat, Token};
 use ringgate_fleet::keyspace::Name;
+use ringgate_tokens::Scope;
 
 /// Everything that such a file says.
 #[derive(Debug)]
@@ -157,19 +158,6 @@ const CALLER: Table = Table {
         &[Caller::FIELDS],
     )
 };
-
-/// What a caller may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Ask for tokens.
-    Tokens,
-    /// Ask for places without a token.
-    Places,
-    /// Confirm what is held back.
-    Admin,
-    /// See the whole fleet.
-    See,
-}
 
 impl Word for Scope {
     const WORDS: &'static [(&'static str, Self)] = &[

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::NAME_BYTES_MAX;
-use crate::levels;
+use ringgate_process::levels;
 
 /// An enum that the config file writes as one of a few words.
 pub trait Word: Copy + 'static {

@@ -11,9 +11,7 @@ use super::http::{AdminState, Command};
 use super::sessions::{answer, client_id};
 use crate::config::values::number;
 use ringgate_os::{clock, utc};
-use ringgate_process::pages::{
-    NotDone, Query, Reply, SCHEMA, Visit, Visitor, as_json, note, wrong,
-};
+use ringgate_process::pages::{NotDone, Query, Reply, Visit, Visitor, as_json, note, wrong};
 use ringgate_state::{Counts, DenyList, Rule, Whom};
 
 /// `POST /deny?prefix=&client_id=&for_ms=&whole=`; prefixes and clients any number of times.
@@ -49,7 +47,6 @@ async fn change(visit: &Visit<AdminState>, is_denied: bool) -> Reply {
     };
     tell(&Told { whom, is_denied, span, ended, why_not_kept: why_not_kept.as_deref() }, visitor);
     let answer = json!({
-        "schema": SCHEMA,
         "changed": effect.changed,
         "exceptions": effect.exceptions,
         "contrary": effect.contrary,
@@ -58,7 +55,7 @@ async fn change(visit: &Visit<AdminState>, is_denied: bool) -> Reply {
         "kept": why_not_kept.is_none(),
         "not_kept_because": why_not_kept.as_deref(),
     });
-    Ok(as_json(StatusCode::OK, &answer))
+    Ok(as_json(StatusCode::OK, answer))
 }
 
 fn wish(uri: &Uri, is_denied: bool) -> Result<Wish, NotDone> {
@@ -121,7 +118,6 @@ fn tell(told: &Told<'_>, visitor: &Visitor) {
 
 #[derive(Serialize)]
 struct Page {
-    schema: u32,
     #[serde(flatten)]
     summary: Summary,
     /// How many rules there are of those that were asked for.
@@ -196,9 +192,9 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let decides = asked.and_then(|whom| shown.list.decides(whom)).map(row);
     let rules = found.iter().take(limit.unwrap_or(LIMIT)).copied().map(row).collect();
     let summary = Summary::of(&shown);
-    let page = Page { schema: SCHEMA, summary, count: found.len(), decides, rules };
+    let page = Page { summary, count: found.len(), decides, rules };
     let page = serde_json::to_value(&page).expect("plain data");
-    Ok(as_json(StatusCode::OK, &page))
+    Ok(as_json(StatusCode::OK, page))
 }
 
 fn row((whom, rule): (Whom, Rule), fleet: &DenyList, (now_ns, unix_ns): (u64, u64)) -> Row {

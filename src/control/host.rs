@@ -24,7 +24,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::Notify;
 
 use super::http;
-use super::{LAST_ANSWERS, listening};
+use super::listening;
 use crate::config::{Accepted, HostConfig};
 use crate::control::Program;
 use crate::hosting::{Member, Prepared};
@@ -40,7 +40,8 @@ use ringgate_process::pages::{
     Visit, Visitor, hear, operators, typed, verdict,
 };
 use ringgate_process::reloads::{Outcome, Reloads};
-use ringgate_process::signals::{Signals, Told};
+use ringgate_process::role::{Role, attend};
+use ringgate_process::signals::Signals;
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_report::text::put;
@@ -84,7 +85,10 @@ pub struct Control {
     socket: UnixListener,
     next: Option<UnixListener>,
     signals: Signals,
-    ends: Ends,
+    fleet: Option<Prepared>,
+    /// Sockets that are removed at the end.
+    paths: Vec<PathBuf>,
+    is_heir: bool,
     shared: Arc<Shared>,
 }
 
@@ -92,14 +96,6 @@ impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Control").finish_non_exhaustive()
     }
-}
-
-/// What the control plane begins with, and what it leaves behind.
-struct Ends {
-    fleet: Option<Prepared>,
-    /// Sockets that are removed at the end.
-    paths: Vec<PathBuf>,
-    is_heir: bool,
 }
 
 /// What pages are made from.
@@ -174,8 +170,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         handed_to: AtomicU32::new(0),
         doors,
     });
-    let ends = Ends { fleet, paths, is_heir };
-    Ok(Control { runtime, admin, socket, next, signals, ends, shared })
+    Ok(Control { runtime, admin, socket, next, signals, fleet, paths, is_heir, shared })
 }
 
 impl Control {
@@ -196,93 +191,92 @@ impl Control {
 
     /// Serves until it is told to end, and everybody has left or the time is over. Returns what
     /// hears signals where another process goes on.
-    pub fn serve(self) -> io::Result<Option<Signals>> {
-        let Self { runtime, admin, socket, next, mut signals, mut ends, shared } = self;
-        let served = runtime.block_on(async {
-            if let Some(prepared) = ends.fleet.take() {
+    pub fn serve(self) -> Option<Signals> {
+        let Self { runtime, admin, socket, next, mut signals, fleet, paths, is_heir, shared } =
+            self;
+        runtime.block_on(async {
+            if let Some(prepared) = fleet {
                 let member = Member::start(prepared, Arc::clone(&shared.agent));
                 drop(shared.fleet.set(member));
             }
             let pages: Pages = chassis::pages(Arc::clone(&shared));
-            let unix = tokio::spawn(operators::serve_unix(socket, Arc::clone(&pages)));
-            let tcp = admin.map(|listener| tokio::spawn(operators::serve_tcp(listener, pages)));
+            let mut doors = operators::serve(admin, Some(socket), pages);
             if let Some(listener) = next {
-                tokio::spawn(handing::serve(listener, Arc::clone(&shared)));
+                doors.spawn(handing::serve(listener, Arc::clone(&shared)));
             }
-            let served = attend(&shared, ends.is_heir, &mut signals).await;
+            shared.notifier.serves(is_heir);
+            let mut role = Attending(Arc::clone(&shared));
+            attend(&mut role, &mut signals, &shared.notifier).await;
+            shared.end().await;
             if shared.is_handed_over() {
-                // Who comes from now on comes to the next process.
-                unix.abort();
-                tcp.iter().for_each(tokio::task::JoinHandle::abort);
-                tokio::time::sleep(LAST_ANSWERS).await;
+                operators::leave(doors).await;
                 shared.pass_on(&signals.unheard().await);
             }
-            served
         });
         drop(runtime);
         if shared.is_handed_over() {
-            return served.map(|()| Some(signals));
+            return Some(signals);
         }
-        ends.paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
-        served.map(|()| None)
+        for path in paths {
+            let _ = std::fs::remove_file(path);
+        }
+        None
     }
 }
 
-/// Signals, and what they lead to.
-async fn attend(shared: &Arc<Shared>, is_heir: bool, signals: &mut Signals) -> io::Result<()> {
-    let notifier = &shared.notifier;
-    if is_heir {
-        notifier.taken_over();
-    } else {
-        notifier.ready();
+/// The agent while it serves.
+struct Attending(Arc<Shared>);
+
+impl Role for Attending {
+    type End = ();
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+    fn is_healthy(&self) -> bool {
+        self.0.agent.is_healthy()
     }
-    let mut is_told_to_end = false;
-    let mut alive = tokio::time::interval(notifier.watchdog().unwrap_or(Duration::from_hours(1)));
-    let mut settles = tokio::time::interval(SETTLE_EVERY);
-    loop {
-        tokio::select! {
-            _ = alive.tick() => if shared.agent.is_healthy() { notifier.alive() },
-            _ = settles.tick() => shared.settle_gateways(),
-            () = shared.news.notified() => if shared.is_handed_over() { break },
-            () = tokio::time::sleep(LOOK_AGAIN_AFTER), if shared.is_draining() => {
-                if shared.has_drained() {
-                    break;
-                }
-            }
-            told = signals.told() => match told {
-                Told::Reload => drop(tokio::spawn(reload::run(Arc::clone(shared), false))),
-                Told::Upgrade => {
-                    let shared = Arc::clone(shared);
-                    tokio::spawn(async move { handing::hand_over(&shared, None).await });
-                }
-                Told::End => {
-                    // The first one drains, the second one ends it.
-                    if std::mem::replace(&mut is_told_to_end, true) || shared.is_handed_over() {
-                        break;
-                    }
-                    shared.drain_by_signal();
-                }
-            },
-        }
+
+    async fn wake(&mut self) -> Option<()> {
+        self.0.news.notified().await;
+        self.0.is_handed_over().then_some(())
     }
-    if shared.is_handed_over() {
-        // It was told so when it had nothing to end any more.
-        let numbers = is_told_to_end.then(|| SignalKind::terminate().as_raw_value());
-        shared.pass_on(numbers.as_slice());
-        notifier.handed_over(shared.handed_to.load(Ordering::Relaxed));
-        return Ok(());
+
+    fn look(&mut self) -> Option<()> {
+        self.0.settle_gateways();
+        self.0.has_drained().then_some(())
     }
-    if let Some(member) = shared.fleet.get() {
-        member.leave().await;
+
+    fn reload(&mut self) {
+        tokio::spawn(reload::run(Arc::clone(&self.0), false));
     }
-    tracing::info!(event = "stop", players = shared.agent.view().players(), "ending");
-    Ok(())
+
+    fn upgrade(&mut self) {
+        let shared = Arc::clone(&self.0);
+        tokio::spawn(async move { handing::hand_over(&shared, None).await });
+    }
+
+    fn drain(&mut self) {
+        self.0.drain_by_signal();
+    }
+
+    fn stop(&mut self) {}
 }
 
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-
-/// How often it is looked whether players have left gateways that are none of the agent's any more.
-const SETTLE_EVERY: Duration = Duration::from_millis(500);
+impl Shared {
+    /// Says who goes on, or that nobody does.
+    async fn end(&self) {
+        if self.is_handed_over() {
+            // It was told to end when it had nothing to end any more.
+            let numbers = self.is_told_to_end().then(|| SignalKind::terminate().as_raw_value());
+            self.pass_on(numbers.as_slice());
+            self.notifier.handed_over(self.handed_to.load(Ordering::Relaxed));
+            return;
+        }
+        if let Some(member) = self.fleet.get() {
+            member.leave().await;
+        }
+        tracing::info!(event = "stop", players = self.agent.view().players(), "ending");
+    }
+}
 
 impl Site for Shared {
     fn pages() -> Vec<Page<Self>> {

@@ -23,7 +23,7 @@ use ringgate_os::publishing::Roll;
 use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
-    Rules, SCHEMA, Site, Visit, Visitor, as_json, note, text, typed, verdict,
+    Rules, Site, Visit, Visitor, as_json, note, text, typed, verdict,
 };
 use ringgate_process::reloads::Outcome;
 use ringgate_report::metrics::CONTENT_TYPE;
@@ -196,9 +196,8 @@ async fn drain(visit: Visit<AdminState>) -> Reply {
     let drain = |reply| Command::DrainBackend { backend, drained: true, deadline, reply };
     let players = state.ask(drain).await?;
     let left_ms = deadline.map(|it| it.as_millis() as u64);
-    let answer =
-        json!({ "schema": SCHEMA, "backend": name, "players": players, "left_ms": left_ms });
-    Ok(as_json(StatusCode::OK, &answer))
+    let answer = json!({ "backend": name, "players": players, "left_ms": left_ms });
+    Ok(as_json(StatusCode::OK, answer))
 }
 
 async fn undrain(visit: Visit<AdminState>) -> Reply {
@@ -209,8 +208,8 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
     note(visitor, &format!("undrain of backend {name}"));
     let undrain = |reply| Command::DrainBackend { backend, drained: false, deadline: None, reply };
     let players = state.ask(undrain).await?;
-    let answer = json!({ "schema": SCHEMA, "backend": name, "players": players });
-    Ok(as_json(StatusCode::OK, &answer))
+    let answer = json!({ "backend": name, "players": players });
+    Ok(as_json(StatusCode::OK, answer))
 }
 
 impl Obeys for AdminState {

@@ -1,14 +1,16 @@
 //! The control loop: takes commands and signals one by one while the workers run, and tells the
 //! workers. What a command asks for stands in the modules beside this one.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::signal::unix::SignalKind;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::agents::{self, Agents};
 use super::denying::Denials;
@@ -20,14 +22,14 @@ use super::listeners::Listeners;
 use super::membership::Membership;
 use super::reload::{self, Next};
 use super::view::View;
-use super::wakes::{Event, Events};
 use super::{End, Inherited, health};
 use crate::config::Config;
-use crate::levels;
+use crate::membership::Known;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
+use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, sentences};
-use ringgate_process::signals::Told;
+use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
 use ringgate_worker::handover::Channel;
 use ringgate_worker::{Fleet, Opened};
@@ -49,7 +51,7 @@ pub(super) struct ControlLoop {
     pub(super) config_file: PathBuf,
     pub(super) config: Arc<Config>,
     pub(super) setup: Arc<Setup>,
-    pub(super) notifier: Notifier,
+    pub(super) notifier: Arc<Notifier>,
     /// Where players' sockets are kept.
     pub(super) store: Option<Store>,
     pub(super) watcher: Watcher,
@@ -103,55 +105,94 @@ impl Postponed {
     }
 }
 
-impl ControlLoop {
-    /// Until it is time to stop the workers.
-    pub(super) async fn run(&mut self, fleet: &Fleet, events: &mut Events) -> io::Result<End> {
-        let mut alive_at_ns = 0;
-        while self.terms < TERMS_TO_STOP {
-            match events.next().await {
-                Event::Command(Command::HandOver(prepared)) => {
-                    if self.hand_over(fleet, *prepared) {
-                        return Ok(End::HandedOver);
-                    }
-                }
-                Event::Command(command) => self.obey_in_time(fleet, command),
-                Event::Told(Told::Upgrade) => self.upgrade(fleet, None),
-                Event::Told(Told::Reload) => self.reload_in_time(fleet),
-                Event::Told(Told::End) => {
-                    self.terms += 1;
-                    self.drain(fleet, None);
-                }
-                Event::Fleet => self.hear_fleet_in_time(fleet),
-                Event::Tick if fleet.has_failed() => {
-                    return Err(io::Error::other("a worker has failed"));
-                }
-                Event::Tick if self.has_drained() => break,
-                Event::Tick => {
-                    self.show_life(&mut alive_at_ns);
-                    if self.handing_over != HandingOver::Copying {
-                        self.end_overdue(fleet);
-                        self.watch_denied(fleet);
-                        self.close_drained(fleet);
-                        self.agents.tick(self.view.now_ns());
-                        self.tell_fleet(fleet);
-                    }
-                    if self.watcher.is_due(self.view.now_ns()) {
-                        self.watcher.tell(&self.view.snapshot());
-                    }
-                }
-            }
-        }
-        self.tell_end();
-        Ok(End::Stop)
+/// The control loop while the workers run, and what wakes it.
+pub(super) struct Attending<'a> {
+    pub(super) main_loop: &'a mut ControlLoop,
+    pub(super) fleet: &'a Fleet,
+    pub(super) commands: &'a mut mpsc::Receiver<Command>,
+    /// What is known of the fleet, where the gateway is in one.
+    pub(super) known: Option<watch::Receiver<Arc<Known>>>,
+}
+
+impl Role for Attending<'_> {
+    type End = io::Result<End>;
+    const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+    fn is_healthy(&self) -> bool {
+        health::is_healthy(&self.main_loop.view.snapshot()).is_ok()
     }
 
-    /// Why the daemon stops now.
-    fn tell_end(&mut self) {
+    async fn wake(&mut self) -> Option<io::Result<End>> {
+        let Self { main_loop, fleet, commands, known } = self;
+        let news = async {
+            if let Some(known) = known
+                && known.changed().await.is_ok()
+            {
+                return;
+            }
+            // Its thread may have ended before this one: nothing comes any more.
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = news => main_loop.hear_fleet_in_time(fleet),
+            Some(command) = commands.recv() => match command {
+                Command::HandOver(prepared) => {
+                    return main_loop.hand_over(fleet, *prepared).then_some(Ok(End::HandedOver));
+                }
+                command => main_loop.obey_in_time(fleet, command),
+            },
+        }
+        None
+    }
+
+    fn look(&mut self) -> Option<io::Result<End>> {
+        let Self { main_loop, fleet, .. } = self;
+        if fleet.has_failed() {
+            return Some(Err(io::Error::other("a worker has failed")));
+        }
+        if main_loop.has_drained() {
+            return Some(Ok(main_loop.end()));
+        }
+        if main_loop.handing_over != HandingOver::Copying {
+            main_loop.end_overdue(fleet);
+            main_loop.watch_denied(fleet);
+            main_loop.close_drained(fleet);
+            main_loop.agents.tick(main_loop.view.now_ns());
+            main_loop.tell_fleet(fleet);
+        }
+        if main_loop.watcher.is_due(main_loop.view.now_ns()) {
+            main_loop.watcher.tell(&main_loop.view.snapshot());
+        }
+        None
+    }
+
+    fn reload(&mut self) {
+        self.main_loop.reload_in_time(self.fleet);
+    }
+
+    fn upgrade(&mut self) {
+        self.main_loop.upgrade(self.fleet, None);
+    }
+
+    fn drain(&mut self) {
+        self.main_loop.terms += 1;
+        self.main_loop.drain(self.fleet, None);
+    }
+
+    fn stop(&mut self) -> io::Result<End> {
+        self.main_loop.terms += 1;
+        Ok(self.main_loop.end())
+    }
+}
+
+impl ControlLoop {
+    /// Says why the daemon stops now.
+    fn end(&mut self) -> End {
         let snapshot = self.view.snapshot();
         self.watcher.tell_last(&snapshot);
         let sessions = snapshot.totals().sessions;
         let is_over = snapshot.live.drain.is_some_and(|drain| snapshot.now_ns >= drain.until_ns);
-        let reason = match (self.terms >= TERMS_TO_STOP, is_over) {
+        let reason = match (self.terms > 1, is_over) {
             (true, _) => "second_signal",
             (false, true) => "deadline",
             (false, false) => "empty",
@@ -162,6 +203,7 @@ impl ControlLoop {
             sessions,
             "the drain is over: {sessions} sessions are left"
         );
+        End::Stop
     }
 
     pub(super) fn obey(&mut self, fleet: &Fleet, command: Command) {
@@ -299,21 +341,8 @@ impl ControlLoop {
             *since = backend.retired.then(|| since.unwrap_or(setup.revision));
         }
     }
-
-    /// Tells the service manager now and then that the workers turn, as long as they do.
-    fn show_life(&self, alive_at_ns: &mut u64) {
-        let now_ns = self.view.now_ns();
-        let Some(every) = self.notifier.watchdog() else { return };
-        if now_ns >= *alive_at_ns && health::is_healthy(&self.view.snapshot()).is_ok() {
-            self.notifier.alive();
-            *alive_at_ns = now_ns + every.as_nanos() as u64;
-        }
-    }
 }
 
 fn answer<T>(reply: oneshot::Sender<T>, with: T) {
     drop(reply.send(with));
 }
-
-/// The first signal drains, the second stops.
-const TERMS_TO_STOP: u32 = 2;

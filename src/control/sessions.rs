@@ -15,11 +15,10 @@ use super::http::{AdminState, Command};
 use super::view::Snapshot;
 use crate::config::values::number;
 use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
-use ringgate_process::pages::{NotDone, Query, Reply, SCHEMA, Visit, as_json, note, wrong};
+use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
 
 #[derive(Serialize)]
 struct Page<'a> {
-    schema: u32,
     /// How many there are like that.
     count: u64,
     /// Every worker has answered.
@@ -65,9 +64,9 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     };
     let sessions: Vec<_> = rows.filter(is_at).collect();
     let count = if place.is_some() { sessions.len() as u64 } else { found.count };
-    let page = Page { schema: SCHEMA, count, complete, sessions };
+    let page = Page { count, complete, sessions };
     let page = serde_json::to_value(&page).expect("plain data");
-    Ok(as_json(StatusCode::OK, &page))
+    Ok(as_json(StatusCode::OK, page))
 }
 
 /// `POST /kick?client_id=` or `?session=`.
@@ -90,7 +89,7 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
         by = %visitor,
         "ended {ended} sessions of {whom}, as {visitor} has asked"
     );
-    Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "ended": ended, "complete": complete })))
+    Ok(as_json(StatusCode::OK, json!({ "ended": ended, "complete": complete })))
 }
 
 fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDone> {

@@ -5,8 +5,11 @@
 pub mod client;
 pub mod confine;
 pub mod doors;
+pub mod levels;
+pub mod logging;
 pub mod pages;
 pub mod privileges;
 pub mod reloads;
+pub mod role;
 pub mod signals;
 pub mod systemd;

@@ -13,7 +13,7 @@ mod query;
 mod rounds;
 mod site;
 
-pub use access::{AccessRefusal, IsToken, Right, Rules, Visitor, bearer, note};
+pub use access::{AccessRefusal, IsToken, Right, Rules, Several, Visitor, bearer, note, only};
 pub use answer::{
     Answer, Content, JSON, NotDone, Reply, SCHEMA, as_json, document, text, typed, verdict,
 };

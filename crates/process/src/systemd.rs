@@ -58,6 +58,11 @@ impl Notifier {
         self.socket.as_ref().and(self.watchdog)
     }
 
+    /// This process serves, in another's place where it is an heir.
+    pub fn serves(&self, is_heir: bool) {
+        if is_heir { self.taken_over() } else { self.ready() }
+    }
+
     /// The daemon serves, or serves again after a reload.
     pub fn ready(&self) {
         self.send("READY=1\nSTATUS=serving");
@@ -69,7 +74,7 @@ impl Notifier {
     }
 
     /// This process is.
-    pub fn taken_over(&self) {
+    fn taken_over(&self) {
         let pid = std::process::id();
         self.send(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving\nWATCHDOG=1"));
     }

@@ -31,6 +31,19 @@ pub enum Kind {
     Summary,
 }
 
+/// What a name goes on with, what its number means, and the number.
+pub type Number<'a> = (&'a str, Kind, &'a str, u64);
+
+/// A number that only grows.
+pub const fn counter<'a>(name: &'a str, help: &'a str, value: u64) -> Number<'a> {
+    (name, Kind::Counter, help, value)
+}
+
+/// One that goes up and down.
+pub const fn gauge<'a>(name: &'a str, help: &'a str, value: u64) -> Number<'a> {
+    (name, Kind::Gauge, help, value)
+}
+
 /// A label's name and value.
 pub type Label<'a> = (&'static str, &'a str);
 
@@ -45,6 +58,13 @@ impl Text {
         };
         put(&mut self.0, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         Family { text: &mut self.0, name }
+    }
+
+    /// Families of one number each, whose names begin like this.
+    pub fn numbers(&mut self, begin: &str, all: &[Number<'_>]) {
+        for (name, kind, help, value) in all {
+            self.family(&format!("{begin}{name}"), *kind, help).sample(&[], value);
+        }
     }
 
     /// The page, whole.

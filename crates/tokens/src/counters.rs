@@ -132,7 +132,7 @@ impl Counters {
                 &self.leases_lost,
             ),
         ] {
-            text.family(&named(name), Kind::Counter, help).sample(&[], read(counter));
+            text.numbers(TOKENS, &[(name, Kind::Counter, help, read(counter))]);
         }
         self.put_refusals(&mut text);
         self.put_times(&mut text);
@@ -202,13 +202,12 @@ fn put_gauges(text: &mut Text, desk: &Desk, standing: &Standing) {
             standing.keeps_promises.into(),
         ),
     ] {
-        text.family(&named(name), Kind::Gauge, help).sample(&[], value);
+        text.numbers(TOKENS, &[(name, Kind::Gauge, help, value)]);
     }
 }
 
-fn named(name: &str) -> String {
-    format!("ringgate_tokens_{name}")
-}
+/// How names of a token service's own begin.
+const TOKENS: &str = "ringgate_tokens_";
 
 const BOUNDS_US: [u64; 12] =
     [100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 100_000, 250_000, 1_000_000, 2_500_000];

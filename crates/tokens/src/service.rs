@@ -261,13 +261,30 @@ impl Running {
 
     /// Takes nothing new, answers what is under way, gives back what is not promised, and ends.
     pub fn stop(self) {
+        self.end();
+        while !self.has_ended() {
+            clock::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Begins to.
+    pub fn end(&self) {
         self.shared.is_stopping.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
-        for thread in self.http {
-            let _ = thread.join();
+    }
+
+    /// Whether it has. To be asked until it has: when every request is answered, the rest begins.
+    pub fn has_ended(&self) -> bool {
+        if self.http.iter().all(thread::JoinHandle::is_finished) {
+            let _ = self.drained.send(true);
         }
-        let _ = self.drained.send(true);
-        let _ = self.fleet.join();
+        self.shared.is_stopping() && self.fleet.is_finished()
+    }
+
+    /// Whether all its threads run, as long as it has not been told to end.
+    pub fn is_healthy(&self) -> bool {
+        let mut threads = self.http.iter().chain([&self.fleet]);
+        self.shared.is_stopping() || !threads.any(thread::JoinHandle::is_finished)
     }
 }
 

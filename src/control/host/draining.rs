@@ -25,16 +25,23 @@ impl Shared {
         self.drain().until_ns.is_some()
     }
 
-    /// Whether nobody plays any more, or the time is over.
+    /// Whether it has waited for its end, and nobody plays any more, or the time is over.
     pub(super) fn has_drained(&self) -> bool {
-        let is_over = |until_ns| self.agent.clock().now_ns() >= until_ns;
-        self.drain().until_ns.is_some_and(is_over) || self.agent.view().players() == 0
+        let Some(until_ns) = self.drain().until_ns else { return false };
+        self.agent.clock().now_ns() >= until_ns || self.agent.view().players() == 0
     }
 
     /// Somebody has sent a signal, and waits for the end.
     pub(super) fn drain_by_signal(&self) {
-        self.begin_drain(None);
+        if !self.is_handed_over() {
+            self.begin_drain(None);
+        }
         self.drain().is_by_signal = true;
+    }
+
+    /// Whether somebody has sent a signal to end.
+    pub(super) fn is_told_to_end(&self) -> bool {
+        self.drain().is_by_signal
     }
 
     /// Begins a drain, or gives one that is under way another deadline. How many players there are,

@@ -7,7 +7,7 @@ use crate::control::metrics::{fleet, reloads as config};
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
 use ringgate_process::reloads::Reloads;
-use ringgate_report::metrics::{Kind, Text};
+use ringgate_report::metrics::{Kind, Text, counter, gauge};
 use ringgate_trunk::agent::counts::Drop;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_trunk::agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
@@ -141,46 +141,30 @@ pub(super) fn metrics(
     let name = agent.options().name.as_str();
     text.family("ringgate_agent_info", Kind::Gauge, "The agent and its version.")
         .sample(&[("agent", name), ("version", env!("CARGO_PKG_VERSION"))], 1);
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    one("ringgate_agent_uptime_seconds", Kind::Gauge, "Since it was started.", uptime_s);
-    one(
-        "ringgate_agent_draining",
-        Kind::Gauge,
-        "1 while it waits for its end.",
-        is_draining.into(),
-    );
-    one(
-        "ringgate_agent_workers",
-        Kind::Gauge,
-        "Local workers, its own included.",
-        view.workers as u64,
-    );
     let counts = &view.counts;
-    one("ringgate_agent_links_total", Kind::Counter, "Local links that were let in.", counts.links);
-    one(
-        "ringgate_agent_bundles_total",
-        Kind::Counter,
-        "Bundles of game processes.",
-        counts.bundles_in,
-    );
-    one(
-        "ringgate_agent_payloads_to_games_total",
-        Kind::Counter,
-        "Payloads that local links were handed.",
-        counts.payloads_to_games,
-    );
-    one(
-        "ringgate_agent_datagrams_to_servers_total",
-        Kind::Counter,
-        "Datagrams to servers that speak plain UDP.",
-        counts.datagrams_to_servers,
-    );
-    one(
-        "ringgate_agent_datagrams_from_servers_total",
-        Kind::Counter,
-        "Datagrams of such servers for players.",
-        counts.datagrams_from_servers,
-    );
+    let numbers = [
+        gauge("uptime_seconds", "Since it was started.", uptime_s),
+        gauge("draining", "1 while it waits for its end.", is_draining.into()),
+        gauge("workers", "Local workers, its own included.", view.workers as u64),
+        counter("links_total", "Local links that were let in.", counts.links),
+        counter("bundles_total", "Bundles of game processes.", counts.bundles_in),
+        counter(
+            "payloads_to_games_total",
+            "Payloads that local links were handed.",
+            counts.payloads_to_games,
+        ),
+        counter(
+            "datagrams_to_servers_total",
+            "Datagrams to servers that speak plain UDP.",
+            counts.datagrams_to_servers,
+        ),
+        counter(
+            "datagrams_from_servers_total",
+            "Datagrams of such servers for players.",
+            counts.datagrams_from_servers,
+        ),
+    ];
+    text.numbers("ringgate_agent_", &numbers);
     config(&mut text, reloads);
     let mut drops = text.family(
         "ringgate_agent_dropped_total",
@@ -201,12 +185,12 @@ pub(super) fn metrics(
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {
     fleet::member(text, &status.member);
-    let mut one = |name, help, value: usize| {
-        text.family(name, Kind::Gauge, help).sample(&[], value);
-    };
-    one("ringgate_fleet_gateways", "Gateways that are known.", status.known[0]);
-    one("ringgate_fleet_unreadable", "Keys that cannot be read.", status.known[1]);
-    one("ringgate_fleet_announced", "Processes that came themselves.", status.announced);
+    let numbers = [
+        gauge("gateways", "Gateways that are known.", status.known[0] as u64),
+        gauge("unreadable", "Keys that cannot be read.", status.known[1] as u64),
+        gauge("announced", "Processes that came themselves.", status.announced as u64),
+    ];
+    text.numbers(fleet::FLEET, &numbers);
     fleet::refused_and_copied(text, &status.announcements_refused, status.member.copies);
     let mut states = text.family(
         "ringgate_agent_backend_state",
@@ -248,8 +232,9 @@ fn gateways(text: &mut Text, view: &View) {
 }
 
 fn lanes(text: &mut Text, view: &View) {
-    let mut each = |name, kind, help, value: &dyn Fn(&LaneView) -> u64| {
-        let mut family = text.family(name, kind, help);
+    let mut each = |name: &str, kind, help, value: &dyn Fn(&LaneView) -> u64| {
+        let name = format!("ringgate_agent_lane_{name}");
+        let mut family = text.family(&name, kind, help);
         for desk in &view.gateways {
             for lane in &desk.lanes {
                 let number = lane.lane.to_string();
@@ -258,58 +243,28 @@ fn lanes(text: &mut Text, view: &View) {
         }
     };
     let (counter, gauge) = (Kind::Counter, Kind::Gauge);
-    each("ringgate_agent_lane_up", gauge, "1 while datagrams come.", &|lane| lane.is_up.into());
-    each("ringgate_agent_lane_path_bytes", gauge, "The longest datagram that passes.", &|lane| {
-        lane.path_bytes as u64
+    each("up", gauge, "1 while datagrams come.", &|lane| lane.is_up.into());
+    each("path_bytes", gauge, "The longest datagram that passes.", &|lane| lane.path_bytes as u64);
+    each("datagrams_sent_total", counter, "Datagrams to the gateway.", &|lane| lane.sent[0]);
+    each("datagrams_received_total", counter, "Datagrams of the gateway.", &|lane| {
+        lane.received_here[0]
     });
     each(
-        "ringgate_agent_lane_datagrams_sent_total",
-        counter,
-        "Datagrams to the gateway.",
-        &|lane| lane.sent[0],
-    );
-    each(
-        "ringgate_agent_lane_datagrams_received_total",
-        counter,
-        "Datagrams of the gateway.",
-        &|lane| lane.received_here[0],
-    );
-    each(
-        "ringgate_agent_lane_lost_there",
+        "lost_there",
         gauge,
         "Datagrams that did not reach the gateway, as far as it has said.",
         &|lane| lane.received_there[1],
     );
-    each(
-        "ringgate_agent_lane_lost_here",
-        gauge,
-        "Datagrams of the gateway that did not come.",
-        &|lane| lane.received_here[1],
-    );
-    each("ringgate_agent_lane_payloads_sent_total", counter, "Payloads to the gateway.", &|lane| {
-        lane.sent[2]
+    each("lost_here", gauge, "Datagrams of the gateway that did not come.", &|lane| {
+        lane.received_here[1]
     });
-    each(
-        "ringgate_agent_lane_payloads_received_total",
-        counter,
-        "Payloads of the gateway.",
-        &|lane| lane.payloads_received,
-    );
-    each(
-        "ringgate_agent_lane_split_total",
-        counter,
-        "Records that took several datagrams.",
-        &|lane| lane.sent[3],
-    );
-    each(
-        "ringgate_agent_lane_full_total",
-        counter,
-        "Payloads for which there was no room.",
-        &|lane| lane.full,
-    );
-    each("ringgate_agent_lane_keys_total", counter, "Times the own key has changed.", &|lane| {
-        lane.epochs[0]
+    each("payloads_sent_total", counter, "Payloads to the gateway.", &|lane| lane.sent[2]);
+    each("payloads_received_total", counter, "Payloads of the gateway.", &|lane| {
+        lane.payloads_received
     });
+    each("split_total", counter, "Records that took several datagrams.", &|lane| lane.sent[3]);
+    each("full_total", counter, "Payloads for which there was no room.", &|lane| lane.full);
+    each("keys_total", counter, "Times the own key has changed.", &|lane| lane.epochs[0]);
     round_trips(text, view);
     refusals(text, view);
 }

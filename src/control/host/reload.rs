@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 use super::Shared;
 use crate::config::{Accepted, Changes, Compared, Field, HostConfig, Link};
 use crate::hosting::{self, Update};
-use crate::levels;
 use ringgate_os::clock;
 use ringgate_os::hold_point;
+use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, Reloads, sentences};
 
 /// The file that is in force.

@@ -3,97 +3,70 @@
 use crate::control::membership::FleetShown;
 use crate::membership::Questions;
 use ringgate_fleet::member::MemberStatus;
-use ringgate_report::metrics::{Kind, Text};
+use ringgate_report::metrics::{Kind, Text, counter, gauge};
 
 /// All of them.
 pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     let FleetShown { status, gateways, backends, bans, unreadable, .. } = shown;
     member(text, &status.member);
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    one(
-        "ringgate_fleet_pending",
-        Kind::Gauge,
-        "1 while workers have not been told what is known.",
-        shown.is_pending.into(),
-    );
-    one(
-        "ringgate_fleet_keys",
-        Kind::Gauge,
-        "Keys in etcd that are known.",
-        status.member.keys as u64,
-    );
-    one("ringgate_fleet_gateways", Kind::Gauge, "Gateways of the fleet.", *gateways as u64);
-    one(
-        "ringgate_fleet_announced",
-        Kind::Gauge,
-        "Game processes that have registered themselves here.",
-        status.announced as u64,
-    );
-    one(
-        "ringgate_fleet_bans",
-        Kind::Gauge,
-        "Clients and prefixes that the fleet denies.",
-        *bans as u64,
-    );
-    one(
-        "ringgate_fleet_unreadable",
-        Kind::Gauge,
-        "Keys in etcd that are left out, because they cannot be read.",
-        *unreadable as u64,
-    );
-    one(
-        "ringgate_fleet_tokens",
-        Kind::Gauge,
-        "Tokens of several gateways that are remembered: asked about, this one's, and others'.",
-        shown.tokens as u64,
-    );
-    one(
-        "ringgate_fleet_claims_total",
-        Kind::Counter,
-        "Tokens that etcd was asked about.",
-        status.claims,
-    );
-    one(
-        "ringgate_fleet_claim_failures_total",
-        Kind::Counter,
-        "Times it did not answer.",
-        status.claim_failures,
-    );
-    one(
-        "ringgate_fleet_players",
-        Kind::Gauge,
-        "Players of listeners with unique_clients = \"fleet\": those who are here, and those who have left and of whom etcd does \
+    let (it, mirror, players) = (&status.member, &status.member.mirror, &status.players);
+    let numbers = [
+        gauge(
+            "pending",
+            "1 while workers have not been told what is known.",
+            shown.is_pending.into(),
+        ),
+        gauge("keys", "Keys in etcd that are known.", it.keys as u64),
+        gauge("gateways", "Gateways of the fleet.", *gateways as u64),
+        gauge(
+            "announced",
+            "Game processes that have registered themselves here.",
+            status.announced as u64,
+        ),
+        gauge("bans", "Clients and prefixes that the fleet denies.", *bans as u64),
+        gauge(
+            "unreadable",
+            "Keys in etcd that are left out, because they cannot be read.",
+            *unreadable as u64,
+        ),
+        gauge(
+            "tokens",
+            "Tokens of several gateways that are remembered: asked about, this one's, and others'.",
+            shown.tokens as u64,
+        ),
+        counter("claims_total", "Tokens that etcd was asked about.", status.claims),
+        counter("claim_failures_total", "Times it did not answer.", status.claim_failures),
+        gauge(
+            "players",
+            "Players of listeners with unique_clients = \"fleet\": those who are here, and those who have left and of whom etcd does \
          not know it yet.",
-        shown.players[0],
-    );
-    one(
-        "ringgate_fleet_players_missed_total",
-        Kind::Counter,
-        "Logins there that etcd was not told, because there was no room to remember them.",
-        shown.players[1],
-    );
-    one(
-        "ringgate_fleet_player_claims_total",
-        Kind::Counter,
-        "Writes to etcd about players who came and left there.",
-        status.players.claims,
-    );
-    one(
-        "ringgate_fleet_player_claim_failures_total",
-        Kind::Counter,
-        "Times etcd did not answer when it was asked about them.",
-        status.players.failures,
-    );
-    let mirror = &status.member.mirror;
-    one("ringgate_fleet_events_total", Kind::Counter, "Changes that etcd has told.", mirror.events);
-    one("ringgate_fleet_lists_total", Kind::Counter, "Times everything was listed.", mirror.lists);
-    one("ringgate_fleet_watches_total", Kind::Counter, "Times a watch was opened.", mirror.watches);
-    one(
-        "ringgate_fleet_disagreements_total",
-        Kind::Counter,
-        "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
-        mirror.disagreements,
-    );
+            shown.players[0],
+        ),
+        counter(
+            "players_missed_total",
+            "Logins there that etcd was not told, because there was no room to remember them.",
+            shown.players[1],
+        ),
+        counter(
+            "player_claims_total",
+            "Writes to etcd about players who came and left there.",
+            players.claims,
+        ),
+        counter(
+            "player_claim_failures_total",
+            "Times etcd did not answer when it was asked about them.",
+            players.failures,
+        ),
+        counter("events_total", "Changes that etcd has told.", mirror.events),
+        counter("lists_total", "Times everything was listed.", mirror.lists),
+        counter("watches_total", "Times a watch was opened.", mirror.watches),
+        counter(
+            "disagreements_total",
+            "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
+            mirror.disagreements,
+        ),
+    ];
+    text.numbers(FLEET, &numbers);
     let mut by_use = text.family(
         "ringgate_fleet_backends",
         Kind::Gauge,
@@ -133,27 +106,44 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
     }
 }
 
+/// How the names of all of them begin.
+pub(in crate::control) const FLEET: &str = "ringgate_fleet_";
+
 /// What agents in a fleet have as well: how a process stands with etcd.
 pub(in crate::control) fn member(text: &mut Text, status: &MemberStatus) {
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
-    let current = "1 while what is known of the fleet is up to date.";
-    one("ringgate_fleet_current", gauge, current, status.is_current().into());
-    let away_s = status.away_s().unwrap_or_default();
-    one("ringgate_fleet_away_seconds", gauge, "For how long it may not be.", away_s);
-    let registered = "1 while this process is registered.";
-    one("ringgate_fleet_registered", gauge, registered, status.is_registered.into());
-    let lost = "Registrations that have ended while this process lived.";
-    one("ringgate_fleet_leases_lost_total", counter, lost, status.leases_lost);
-    let doubt = "The number of what is held back until an operator confirms; 0 for nothing.";
-    one("ringgate_fleet_doubt", gauge, doubt, status.doubt());
-    let space = "1 while etcd takes no writes, because it has no space left.";
-    one("ringgate_fleet_no_space", gauge, space, status.lacks_space.into());
-    let left_out = "Bans that are not obeyed, because there are more than are copied.";
-    one("ringgate_fleet_bans_left_out", gauge, left_out, status.mirror.bans_left_out as u64);
+    let numbers = [
+        gauge(
+            "current",
+            "1 while what is known of the fleet is up to date.",
+            status.is_current().into(),
+        ),
+        gauge("away_seconds", "For how long it may not be.", status.away_s().unwrap_or_default()),
+        gauge("registered", "1 while this process is registered.", status.is_registered.into()),
+        counter(
+            "leases_lost_total",
+            "Registrations that have ended while this process lived.",
+            status.leases_lost,
+        ),
+        gauge(
+            "doubt",
+            "The number of what is held back until an operator confirms; 0 for nothing.",
+            status.doubt(),
+        ),
+        gauge(
+            "no_space",
+            "1 while etcd takes no writes, because it has no space left.",
+            status.lacks_space.into(),
+        ),
+        gauge(
+            "bans_left_out",
+            "Bans that are not obeyed, because there are more than are copied.",
+            status.mirror.bans_left_out as u64,
+        ),
+    ];
+    text.numbers(FLEET, &numbers);
     let keys =
         "Keys of each class that are known on, because nobody has confirmed that they are gone.";
-    let mut held = text.family("ringgate_fleet_held_back", gauge, keys);
+    let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, keys);
     for (class, keys) in status.mirror.held_back() {
         held.sample(&[("class", class)], keys as u64);
     }

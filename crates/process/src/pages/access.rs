@@ -13,9 +13,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use http::header::AsHeaderName;
 use http::request::Parts;
 use http::uri::Authority;
-use http::{HeaderMap, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use ringgate_os::process;
 use tokio::net::UnixStream;
 
@@ -109,14 +110,12 @@ impl Rules<'_> {
 
 /// Every name that the request gives its host has to be one of ours.
 fn judge_host(hosts: &[String], parts: &Parts) -> Result<(), AccessRefusal> {
-    let mut named = parts.headers.get_all(header::HOST).iter();
-    let host = match (named.next(), named.next()) {
-        (Some(host), None) => Some(host.to_str().map_err(|_| AccessRefusal::HostUnclear)?),
-        (None, _) if parts.version < Version::HTTP_11 => None,
+    match only(&parts.headers, header::HOST) {
+        Ok(Some(host)) => {
+            is_ours(hosts, host.to_str().map_err(|_| AccessRefusal::HostUnclear)?)?;
+        }
+        Ok(None) if parts.version < Version::HTTP_11 => {}
         _ => return Err(AccessRefusal::HostUnclear),
-    };
-    if let Some(host) = host {
-        is_ours(hosts, host)?;
     }
     match parts.uri.authority() {
         Some(authority) => is_ours(hosts, authority.as_str()),
@@ -151,13 +150,23 @@ fn judge_token(
     only_reads: bool,
 ) -> Result<Right, AccessRefusal> {
     let Some(is_token) = is_token else { return Ok(Right::Read) };
-    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    match (shown.next(), shown.next()) {
-        (None, _) if only_reads => Ok(Right::Read),
-        (Some(shown), None) if bearer(shown.as_bytes()).is_some_and(is_token) => Ok(Right::Change),
+    match only(headers, header::AUTHORIZATION) {
+        Ok(None) if only_reads => Ok(Right::Read),
+        Ok(Some(shown)) if bearer(shown.as_bytes()).is_some_and(is_token) => Ok(Right::Change),
         _ => Err(AccessRefusal::TokenWrong),
     }
 }
+
+/// What a header says that may be there once.
+pub fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Result<Option<&HeaderValue>, Several> {
+    let mut said = headers.get_all(name).iter();
+    let first = said.next();
+    if said.next().is_some() { Err(Several) } else { Ok(first) }
+}
+
+/// A header is there more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Several;
 
 /// What is shown by an `Authorization` of this scheme, whose case does not matter (RFC 9110, 11.1).
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {

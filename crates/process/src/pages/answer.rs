@@ -60,7 +60,8 @@ pub fn document(document: &Document) -> Result<Answer, &'static str> {
 }
 
 /// An answer in JSON.
-pub fn as_json(status: StatusCode, answer: &serde_json::Value) -> Answer {
+pub fn as_json(status: StatusCode, mut answer: serde_json::Value) -> Answer {
+    answer["schema"] = SCHEMA.into();
     typed(status, JSON, format!("{answer}\n"))
 }
 

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::json;
 
 use super::access::{Visitor, note};
-use super::answer::{NotDone, Reply, SCHEMA, as_json, text};
+use super::answer::{NotDone, Reply, as_json, text};
 use super::query::{Query, wrong};
 use super::site::{For, Page, Site, Visit};
 use crate::reloads::Outcome;
@@ -83,9 +83,8 @@ pub async fn drain_until<S: Obeys>(
 ) -> Reply {
     note(visitor, "drain");
     let Draining { sessions, left_ms } = site.drain(deadline).await?;
-    let answer =
-        json!({ "schema": SCHEMA, "state": "draining", "sessions": sessions, "left_ms": left_ms });
-    Ok(as_json(StatusCode::OK, &answer))
+    let answer = json!({ "state": "draining", "sessions": sessions, "left_ms": left_ms });
+    Ok(as_json(StatusCode::OK, answer))
 }
 
 /// How long a drain may take.
@@ -99,10 +98,9 @@ pub fn deadline(query: &Query) -> Result<Option<Duration>, NotDone> {
 pub async fn undrain<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
     note(&visitor, "undrain");
     Ok(match site.undrain().await? {
-        Ok(was_draining) => as_json(
-            StatusCode::OK,
-            &json!({ "schema": SCHEMA, "state": "serving", "was_draining": was_draining }),
-        ),
+        Ok(was_draining) => {
+            as_json(StatusCode::OK, json!({ "state": "serving", "was_draining": was_draining }))
+        }
         Err(why) => text(StatusCode::CONFLICT, format!("{why}\n")),
     })
 }
@@ -112,13 +110,10 @@ async fn reload<S: Obeys>(Visit { site, visitor, uri }: Visit<S>) -> Reply {
     let is_dry = query.read("dry_run", "1", |text| (text == "1").then_some(()))?.is_some();
     note(&visitor, if is_dry { "dry run of a reload" } else { "reload" });
     Ok(match site.reload(is_dry).await? {
-        Ok(changes) => as_json(
-            StatusCode::OK,
-            &json!({ "schema": SCHEMA, "reloaded": !is_dry, "changes": changes }),
-        ),
+        Ok(changes) => as_json(StatusCode::OK, json!({ "reloaded": !is_dry, "changes": changes })),
         Err(mistakes) => {
-            let answer = json!({ "schema": SCHEMA, "reloaded": false, "mistakes": mistakes });
-            as_json(StatusCode::UNPROCESSABLE_ENTITY, &answer)
+            let answer = json!({ "reloaded": false, "mistakes": mistakes });
+            as_json(StatusCode::UNPROCESSABLE_ENTITY, answer)
         }
     })
 }
@@ -132,13 +127,12 @@ async fn upgrade<S: Obeys>(Visit { site, visitor, .. }: Visit<S>) -> Reply {
     }
     note(&visitor, "upgrade");
     Ok(match site.upgrade().await? {
-        Ok(HandedOver { pid, pause_us }) => as_json(
-            StatusCode::OK,
-            &json!({ "schema": SCHEMA, "upgraded": true, "pid": pid, "pause_us": pause_us }),
-        ),
+        Ok(HandedOver { pid, pause_us }) => {
+            as_json(StatusCode::OK, json!({ "upgraded": true, "pid": pid, "pause_us": pause_us }))
+        }
         Err(why) => {
-            let answer = json!({ "schema": SCHEMA, "upgraded": false, "why": why });
-            as_json(StatusCode::CONFLICT, &answer)
+            let answer = json!({ "upgraded": false, "why": why });
+            as_json(StatusCode::CONFLICT, answer)
         }
     })
 }
@@ -149,7 +143,7 @@ async fn confirm<S: Obeys>(Visit { site, visitor, uri }: Visit<S>) -> Reply {
     let doubt = doubt.ok_or_else(|| wrong("expected doubt=NUMBER"))?;
     note(&visitor, &format!("confirmation of doubt {doubt}"));
     let confirmed = site.confirm(doubt).await?;
-    Ok(as_json(StatusCode::OK, &json!({ "schema": SCHEMA, "confirmed": confirmed })))
+    Ok(as_json(StatusCode::OK, json!({ "confirmed": confirmed })))
 }
 
 /// A drain is over after a day at the most.

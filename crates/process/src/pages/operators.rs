@@ -11,14 +11,38 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
 
 use super::access::{self, Visitor};
 use super::answer::text;
 use super::site::Pages;
 use crate::doors::{self, DoorLimits, HttpDoor};
 
+/// Serves what there is of an admin address and a control socket. Dropped, nobody comes in any
+/// more.
+pub fn serve(
+    admin: Option<TcpListener>,
+    control: Option<UnixListener>,
+    pages: Pages,
+) -> JoinSet<()> {
+    let mut doors = JoinSet::new();
+    if let Some(listener) = admin {
+        doors.spawn(serve_tcp(listener, Arc::clone(&pages)));
+    }
+    if let Some(listener) = control {
+        doors.spawn(serve_unix(listener, pages));
+    }
+    doors
+}
+
+/// Leaves the doors to the next process. Answers that are on their way have a moment.
+pub async fn leave(doors: JoinSet<()>) {
+    drop(doors);
+    tokio::time::sleep(LAST_ANSWERS).await;
+}
+
 /// Takes connections of a TCP address for ever.
-pub async fn serve_tcp(listener: TcpListener, pages: Pages) {
+async fn serve_tcp(listener: TcpListener, pages: Pages) {
     let door = HttpDoor::new(TCP, Arc::default(), None);
     loop {
         if let Some((stream, peer)) = door.accepted(listener.accept().await).await {
@@ -29,7 +53,7 @@ pub async fn serve_tcp(listener: TcpListener, pages: Pages) {
 
 /// Takes connections of the control socket for ever. Peers who are not entitled share a few seats
 /// of their own, and are told so.
-pub async fn serve_unix(listener: UnixListener, pages: Pages) {
+async fn serve_unix(listener: UnixListener, pages: Pages) {
     let door = HttpDoor::new(UNIX, Arc::default(), None);
     let others = HttpDoor::new(OTHERS, Arc::default(), None);
     loop {
@@ -99,3 +123,5 @@ const UNIX: DoorLimits = DoorLimits {
 const OTHERS: DoorLimits = DoorLimits { seats: 8, ..TCP };
 
 const SEND_BUFFER_BYTES: usize = 64 << 10;
+
+const LAST_ANSWERS: Duration = Duration::from_millis(100);

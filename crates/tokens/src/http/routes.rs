@@ -5,17 +5,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
 use ringgate_fleet::asking::Answers;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Gateway, Question, What};
 use ringgate_os::clock;
 use ringgate_process::doors::Seat;
-use ringgate_process::pages::{Answer, JSON, document, text, typed};
+use ringgate_process::pages::{Answer, JSON, document, only, text, typed};
 use ringgate_report::metrics::CONTENT_TYPE;
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -114,16 +114,12 @@ fn plain(why: Refusal) -> Refused {
 }
 
 /// Answers a request, whatever it is.
-pub(crate) async fn answer<B>(
+pub(crate) async fn answer(
     shared: &Shared,
     client: &Client,
     seat: &Seat,
-    request: Request<B>,
-) -> Answer
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+    request: Request<Incoming>,
+) -> Answer {
     let began_us = shared.now_us();
     let Some(route) = Route::of(request.uri().path()) else {
         return refuse(shared, plain(Refusal::NotFound));
@@ -142,17 +138,13 @@ where
     response
 }
 
-async fn serve<B>(
+async fn serve(
     shared: &Shared,
     client: &Client,
     route: Route,
     seat: &Seat,
-    request: Request<B>,
-) -> Result<memory::Answer, Refused>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+    request: Request<Incoming>,
+) -> Result<memory::Answer, Refused> {
     if *request.method() != Method::POST {
         return Err(plain(Refusal::MethodNotAllowed));
     }
@@ -407,33 +399,20 @@ async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Ref
 }
 
 fn authorize(shared: &Shared, headers: &HeaderMap, scope: Scope) -> Result<CallerId, Refusal> {
-    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(shown), None) = (shown.next(), shown.next()) else {
-        return Err(Refusal::NotAuthorized);
-    };
+    let shown = only(headers, header::AUTHORIZATION).ok().flatten();
     let callers = shared.callers();
-    let caller = callers.find(shown.as_bytes()).ok_or(Refusal::NotAuthorized)?;
+    let caller = shown.and_then(|it| callers.find(it.as_bytes())).ok_or(Refusal::NotAuthorized)?;
     callers.may(caller, scope)?;
     Ok(caller)
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let mut keys = headers.get_all(IDEMPOTENCY_KEY).iter();
-    match (keys.next(), keys.next()) {
-        (None, _) => Ok(None),
-        (Some(key), None) => {
-            let key = key.to_str().map_err(|_| Refusal::IdempotencyKeyBad)?;
-            Ok(Some(key.to_owned()))
-        }
-        _ => Err(Refusal::IdempotencyKeyBad),
-    }
+    let bad = |_| Refusal::IdempotencyKeyBad;
+    let key = only(headers, IDEMPOTENCY_KEY).map_err(|_| Refusal::IdempotencyKeyBad)?;
+    key.map(|key| key.to_str().map(str::to_owned).map_err(bad)).transpose()
 }
 
-async fn read_body<B>(body: B, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Refusal>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+async fn read_body(body: Incoming, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(Refusal::BodyTooLarge);
     }

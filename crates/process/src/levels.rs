@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+pub use tracing_subscriber::filter::Targets;
 use tracing_subscriber::reload;
 
 /// Reads levels. A word that is no level is a mistake and not a part's name: a level that is
@@ -27,6 +27,18 @@ pub fn read(text: &str) -> Result<Targets, &str> {
             })
         },
     )
+}
+
+/// By which levels is logged first: what [the variable](VARIABLE) says goes before a config's word.
+/// The error is one sentence.
+pub fn first(variable: Option<String>, config: &str) -> Result<Targets, String> {
+    let Some(text) = variable else { return Ok(read(config).unwrap_or_default()) };
+    read(&text).map_err(|word| {
+        format!(
+            "RINGGATE_LOG={text:?}: found {word:?}, expected off, error, warn, info, debug or trace, \
+             or PART=LEVEL such as ringgate::control=debug"
+        )
+    })
 }
 
 /// What a process logs by from now on, until that is [changed](change).
@@ -79,5 +91,15 @@ mod tests {
         assert!(targets.would_enable("ringgate::worker", &tracing::Level::WARN));
         assert!(!targets.would_enable("hyper", &tracing::Level::ERROR));
         assert!(read("").expect("valid").would_enable("any", &tracing::Level::INFO));
+    }
+
+    #[test]
+    fn a_bad_level_is_a_sentence_and_the_variable_goes_first() {
+        let sentence = first(Some("ringgate=loud".into()), "").expect_err("no such level");
+        assert!(sentence.starts_with("RINGGATE_LOG=\"ringgate=loud\": "), "{sentence}");
+        assert!(!sentence.contains('\n'));
+        let tells = |targets: Targets| targets.would_enable("ringgate", &tracing::Level::DEBUG);
+        assert!(!tells(first(Some("warn".into()), "debug").expect("valid")));
+        assert!(tells(first(None, "debug").expect("valid")));
     }
 }
