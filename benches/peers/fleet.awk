@@ -1,5 +1,5 @@
 # The table of fleet.sh, from its CSV: medians over the rounds. In: rates, contenders, names ("key=name;"), skipped, whether
-# contender and game process share a core, and over whose CPU everybody's is shown, if anybody's.
+# contender and game process share a core, over whose CPU everybody's is shown, if anybody's, and what bundle-auto is judged by.
 
 function median(list,    values, count, i, j, held) {
     count = split(list, values, " ")
@@ -38,6 +38,29 @@ function above(contender, other, what,    r, text) {
     for (r = 1; r <= rate_count; r++)
         text = text sprintf("%s%.0f", r > 1 ? " / " : "", (of(contender, rate_list[r], what) - of(other, rate_list[r], what)) / 1000)
     return text
+}
+function total(contender, rate) { return of(contender, rate, "gateway") + of(contender, rate, "game") }
+# What is there and what may be, and whether it is.
+function verdict(is, most, format) {
+    return sprintf(format " (at most " format "): ", is, most) (is <= most + 0 ? "met" : "**missed**")
+}
+function over_at(rate, most) {
+    return total(over, rate) > 0 ? verdict(total("bundle-auto", rate) / total(over, rate), most, "%.2f") : "–"
+}
+function above_woken(rate, what) { return (of("bundle-auto", rate, what) - of("bundle-0us", rate, what)) / 1000 }
+# Rows about bundle-auto, for RATE:RATIO:P50:P99 each; what was not measured cannot be judged.
+function judge(    count, list, i, bound, rate, woken, row) {
+    count = split(bounds, list, " ")
+    if (count && steps["bundle-auto"]) print "\n| bundle-auto at | CPU over " over " | p50 above 0us, µs | p99 above 0us, µs |\n|---|---|---|---|"
+    for (i = 1; i <= count; i++) {
+        split(list[i], bound, ":")
+        rate = bound[1]
+        if (of("bundle-auto", rate, "p50") == "") continue
+        woken = of("bundle-0us", rate, "p50") != ""
+        row = "| " rate " | " over_at(rate, bound[2])
+        row = row " | " (woken ? verdict(above_woken(rate, "p50"), bound[3], "%.0f") : "–")
+        print row " | " (woken ? verdict(above_woken(rate, "p99"), bound[4], "%.0f") : "–") " |"
+    }
 }
 function latency(contender, rate,    p50, p99, lost) {
     p50 = of(contender, rate, "p50"); p99 = of(contender, rate, "p99"); lost = of(contender, rate, "loss")
@@ -102,4 +125,5 @@ END {
         if (sub(/-auto$/, "-0us", woken) && steps[who] && steps[woken])
             printf "\n%s above %s: p50 %s µs, p99 %s µs.\n", who, woken, above(who, woken, "p50"), above(who, woken, "p99")
     }
+    judge()
 }

@@ -27,6 +27,7 @@ set -euo pipefail
 : "${PEERS_BIN:=benches/peers/target/release}"  # renetcode-echo
 : "${NGINX:=nginx}" "${ENVOY:=envoy}" "${QUILKIN:=quilkin}" "${NFT:=nft}"
 : "${OVER:=}"                      # a contender: the table shows everybody's CPU over its
+: "${BOUNDS:=}"                    # RATE:RATIO:P50:P99 …: bundle-auto's CPU over that, its p50 and p99 above bundle-0us (µs), at most
 : "${OUT:=}"                       # default: benches/record/DATE-CPU
 
 cd "$(dirname "$0")/../.."
@@ -389,7 +390,7 @@ done
     echo "$(awk -F': *' '/^model name/ {print $2; exit}' /proc/cpuinfo), $cores cores, Linux $(uname -r); $SESSIONS players, payloads of" \
         "$BYTES bytes, arrivals $ARRIVALS; medians of $ROUNDS rounds. CPU in µs for each round trip: contender + game process = both."
     echo
-    awk -F, -v rates="$RATES" -v contenders="$CONTENDERS" -v skipped=" ${skipped[*]} " -v over="$OVER" \
+    awk -F, -v rates="$RATES" -v contenders="$CONTENDERS" -v skipped=" ${skipped[*]} " -v over="$OVER" -v bounds="$BOUNDS" \
         -v shared="$((game_core == GATE_CORE))" -f benches/peers/fleet.awk \
         -v names="$(for contender in $CONTENDERS; do printf '%s=%s;' "$contender" "$(name_of "$contender")"; done)" "$csv"
     echo
@@ -406,3 +407,4 @@ NOTES
 } >"$table"
 cat "$table"
 say "recorded in $csv and $table"
+! grep -q '\*\*missed\*\*' "$table"

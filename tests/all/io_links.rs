@@ -13,10 +13,11 @@ use ringgate_io::{Driver, SocketKind, Wait};
 
 use crate::control_rig::wait_for;
 use crate::folder::{Folder, mode};
-use crate::io_rig::{Rig, Seen, on_both_drivers};
+use crate::io_rig::{Rig, Seen, on_both_drivers, outsider};
 
 on_both_drivers!(
     a_full_link_sheds_and_others_go_on,
+    a_link_that_answers_ends_a_wait_for_answers_and_players_go_on_waiting,
     a_peer_that_hangs_up_is_reported_once,
     a_record_longer_than_any_bundle_is_cut_and_flagged,
     bundles_cross_a_link_both_ways,
@@ -112,6 +113,41 @@ fn a_peer_that_hangs_up_is_reported_once(rig: &mut Rig) {
     rig.driver.close(link);
     // The listener goes on.
     join(rig, listener, &folder.join(SOCKET));
+}
+
+fn a_link_that_answers_ends_a_wait_for_answers_and_players_go_on_waiting(rig: &mut Rig) {
+    let folder = Folder::new();
+    let listener = listen(rig, &folder.join(SOCKET));
+    let (asked, game) = join(rig, listener, &folder.join(SOCKET));
+    let (other, idle_game) = join(rig, listener, &folder.join(SOCKET));
+    let (players, server) = rig.player("127.0.0.1:0");
+    let player = outsider("127.0.0.1:0");
+    rig.settle();
+    for round in 0..20 {
+        let sockets_of =
+            |seen: &Seen| seen.datagrams.iter().map(|it| it.0.socket).collect::<Vec<_>>();
+        rig.queue(over(asked), b"ask");
+        rig.flush();
+        player.send_to(b"up", server).expect("sent");
+        read(&game);
+        game.send(b"answer").expect("sent");
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::GatherAnswers(Duration::from_hours(1)), &mut seen);
+        assert_eq!(
+            (sockets_of(&seen), rig.driver.rx().is_of_links),
+            (vec![asked], true),
+            "{round}"
+        );
+        // Nobody was asked since, so nothing but time ends the wait, and everything is looked at.
+        idle_game.send(b"by itself").expect("sent");
+        game.send(b"twice").expect("sent");
+        let mut seen = Seen::default();
+        rig.turn_once(Wait::GatherAnswers(Duration::from_micros(50)), &mut seen);
+        assert!(!rig.driver.rx().is_of_links);
+        let mut sockets = sockets_of(&seen);
+        sockets.sort_unstable_by_key(|socket| socket.0);
+        assert_eq!(sockets, [asked, other, players], "{round}");
+    }
 }
 
 fn a_full_link_sheds_and_others_go_on(rig: &mut Rig) {

@@ -134,6 +134,9 @@ pub enum Wait {
     /// This long before anything is looked for, so that more can be taken at once. Nothing that
     /// arrives ends it, so that no sender pays for a wake-up; the bell does.
     Gather(Duration),
+    /// The same, but what comes on a link that was sent to since the last turn ends it too. Then
+    /// only links are looked at ([`RxBatch::is_of_links`]): players' datagrams go on gathering.
+    GatherAnswers(Duration),
 }
 
 /// What a driver has counted since it started. All counters only grow.

@@ -80,6 +80,12 @@ impl Memory {
         self.rx.events.push(event);
     }
 
+    /// The next turn looks at links alone, because one of them has answered.
+    pub fn look_at_links(&mut self) {
+        self.take_back();
+        self.rx.is_of_links = true;
+    }
+
     /// The driver over this memory, for a turn, with sockets that lead to `wire`.
     pub fn driver<'a, W: Wire>(&'a mut self, wire: &'a mut W) -> MemoryDriver<'a, W> {
         MemoryDriver { memory: self, wire }

@@ -120,6 +120,9 @@ pub struct RxBatch {
     copies: Copies,
     /// Events of the turn, in the order in which they were seen.
     pub events: Vec<IoEvent>,
+    /// Only links were looked at, because one has answered
+    /// ([`Wait::GatherAnswers`](crate::Wait::GatherAnswers)).
+    pub is_of_links: bool,
 }
 
 /// Memory for datagrams that no driver has received into a slot.
@@ -160,6 +163,7 @@ impl RxBatch {
             slots: entries_max,
             copies: Copies::new(0, 0),
             events: Vec::with_capacity(EVENTS_EXPECTED),
+            is_of_links: false,
         }
     }
 
@@ -268,10 +272,12 @@ impl RxBatch {
         self.entries.push(meta);
     }
 
-    /// Forgets all datagrams and events; the slots belong to the driver again.
+    /// Forgets all datagrams and events, and where was looked for them; the slots belong to the
+    /// driver again.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.events.clear();
+        self.is_of_links = false;
         (self.copies.used, self.copies.entries) = (0, 0);
     }
 

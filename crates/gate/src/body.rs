@@ -26,6 +26,9 @@ pub struct Body {
     busy_at_ns: u64,
     /// When the driver last came back.
     reaped_ns: u64,
+    /// When players' sockets were last looked at, and when the turn ended that did.
+    looked_ns: u64,
+    gathers_since: Moment,
     /// When the last turn ended, where the worker may wait for more.
     ended: Moment,
     pace: Pace,
@@ -119,6 +122,8 @@ impl Body {
             turns: 0,
             busy_at_ns: 0,
             reaped_ns: now_ns,
+            looked_ns: now_ns,
+            gathers_since: Moment::default(),
             ended: Moment::default(),
             pace: Pace::new(BatchDelay::OFF, pace, now_ns),
             gathers: Gathers::default(),
@@ -166,10 +171,16 @@ impl Body {
         let Some(delay_ns) = self.pace.delay_ns() else {
             return Wait::AtMost(Duration::from_nanos(due_ns - now_ns));
         };
-        let look_ns = (now_ns + delay_ns).min(due_ns);
-        match look_ns.saturating_sub(self.ended.mono_ns) {
-            ns if ns < self.pace.sleep_min_ns() => Wait::No,
-            ns => Wait::Gather(Duration::from_nanos(ns)),
+        let look_ns = (self.looked_ns + delay_ns).min(due_ns);
+        let ns = look_ns.saturating_sub(self.ended.mono_ns);
+        // Answers are waited for once in a delay.
+        let has_heard = self.looked_ns < self.reaped_ns;
+        if ns < self.pace.sleep_min_ns() {
+            Wait::No
+        } else if self.pace.awaits_answers() && !has_heard {
+            Wait::GatherAnswers(Duration::from_nanos(ns))
+        } else {
+            Wait::Gather(Duration::from_nanos(ns))
         }
     }
 
@@ -210,6 +221,9 @@ impl Body {
         let reaped = clock.now();
         self.reaped_ns = reaped.mono_ns;
         self.turns += 1;
+        if !driver.rx().is_of_links {
+            self.looked_ns = reaped.mono_ns;
+        }
         let gathered = self.end_gathering(wait, reaped);
         if gathered.is_some() {
             self.note_sleep_cost(driver.stats());
@@ -226,6 +240,9 @@ impl Body {
         self.answer_requests(driver, around, now);
         if self.pace.chosen_ns() > 0 {
             self.ended = clock.now();
+            if self.looked_ns == self.reaped_ns {
+                self.gathers_since = self.ended;
+            }
         }
         reaped.mono_ns
     }
@@ -233,12 +250,13 @@ impl Body {
     /// What of a wait that is over was on purpose. Where the driver came back later than it should
     /// have, the rest was not.
     fn end_gathering(&mut self, wait: Wait, reaped: Moment) -> Option<Gathered> {
-        let Wait::Gather(asked) = wait else { return None };
-        let from = self.ended;
-        let ns = reaped.mono_ns.saturating_sub(from.mono_ns).min(asked.as_nanos() as u64);
+        let (Wait::Gather(asked) | Wait::GatherAnswers(asked)) = wait else { return None };
+        let ns = reaped.mono_ns.saturating_sub(self.ended.mono_ns).min(asked.as_nanos() as u64);
         self.gathers.count += 1;
         self.gathers.waited_ns += ns;
-        Some(Gathered { from, ns })
+        let from = self.gathers_since;
+        let before_ns = self.ended.mono_ns.saturating_sub(from.mono_ns);
+        Some(Gathered { from, ns: before_ns + ns })
     }
 
     /// Tells the pace what sleeps that the driver has measured since have cost.
@@ -278,7 +296,11 @@ impl Body {
         pace.limit(if *spin_ns > 0 { BatchDelay::OFF } else { gate.setup().batch_delay });
         let from_players = gate.counters().datagrams_in - before;
         let from_all = rx.metas().len();
-        pace.note(now.mono_ns, Found { has_slept, from_players, from_all });
+        if rx.is_of_links {
+            pace.note_answers(from_all);
+        } else {
+            pace.note(now.mono_ns, Found { has_slept, from_players, from_all });
+        }
         from_all == 0
     }
 

@@ -16,6 +16,9 @@
 //!             what keeps them below a tenth of the core
 //!   waits     when the delay is expected to gather what is worth a sleep; not at low rates. Once
 //!             it has begun it goes on at somewhat less, and if it ended soon, it begins later
+//!   answers   of game processes, in bundles. Where they come at once they are waited for, once in
+//!             a delay, in a look at links alone. Else they would wait for the whole of the next
+//!             delay; so the delay is longer then, and a round trip waits no longer than without
 //!   in vain   when fewer than half of its sleeps find what a player sent: players send in bursts,
 //!             and the rate does not know. To be woken once for each burst is cheaper
 //!   at once   after a turn that was full of players' datagrams, or of all, whatever the delay
@@ -36,7 +39,7 @@ impl BatchDelay {
     /// A worker is woken by whatever arrives.
     pub const OFF: Self = Self::AtMost(Duration::ZERO);
     /// As long as is worth it, within the bound that a config has where it says nothing.
-    pub const AUTO: Self = Self::Auto(Duration::from_micros(190));
+    pub const AUTO: Self = Self::Auto(Duration::from_micros(500));
 
     /// What it never exceeds.
     pub const fn longest(self) -> Duration {
@@ -117,9 +120,53 @@ pub struct Pace {
     /// Turns in a row that found nothing.
     empty_turns: u8,
     was_full: bool,
+    /// A turn over so many of players' datagrams is full.
+    full: u64,
     sleeps: Sleeps,
+    answers: Answers,
     /// What a sleep costs, in nanoseconds; 0 until one was measured.
     sleep_cost_ns: f64,
+}
+
+/// Whether game processes answer what they are sent at once, so that waiting for that is worth a
+/// look of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Answers {
+    state: Hearing,
+    /// What came of links lately while it was waited for, and what lay there until the next look.
+    early: u32,
+    late: u32,
+    /// When it tries next, where it did not hear any.
+    tries_at_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Hearing {
+    /// Tries to hear them, in delays that are as long as without.
+    #[default]
+    Tries,
+    /// They come at once.
+    Hears,
+    /// They do not.
+    Rests,
+}
+
+impl Answers {
+    /// Judges by what came since the last time, and tries again now and then.
+    fn judge(&mut self, now_ns: u64, rest_ns: u64) {
+        if self.state == Hearing::Rests {
+            if now_ns >= self.tries_at_ns {
+                *self = Self::default();
+            }
+            return;
+        }
+        let all = self.early + self.late;
+        if all < ANSWERS_TO_JUDGE {
+            return;
+        }
+        let state = if 4 * self.early >= 3 * all { Hearing::Hears } else { Hearing::Rests };
+        *self = Self { state, early: 0, late: 0, tries_at_ns: now_ns + rest_ns };
+    }
 }
 
 /// The sleeps of late, and what came of them.
@@ -179,7 +226,9 @@ impl Pace {
             put_off_ns: 0,
             empty_turns: 0,
             was_full: false,
+            full: FULL,
             sleeps: Sleeps { count: 0, found: 0 },
+            answers: Answers { state: Hearing::Tries, early: 0, late: 0, tries_at_ns: 0 },
             sleep_cost_ns: 0.0,
         }
     }
@@ -214,13 +263,25 @@ impl Pace {
         }
     }
 
+    /// Takes note of what a look at links alone has found: datagrams of game processes.
+    pub const fn note_answers(&mut self, count: usize) {
+        self.answers.early += count as u32;
+    }
+
+    /// Whether answers of game processes are waited for before the delay is over.
+    pub const fn awaits_answers(&self) -> bool {
+        matches!(self.limit, BatchDelay::Auto(_)) && !matches!(self.answers.state, Hearing::Rests)
+    }
+
     /// Takes note of what a turn that began at `now_ns` has found.
     pub fn note(&mut self, now_ns: u64, found: Found) {
-        self.was_full = found.from_players >= FULL || found.from_all >= FULL_OF_ALL;
+        self.was_full = found.from_players >= self.full || found.from_all >= FULL_OF_ALL;
         self.empty_turns = if found.from_all == 0 { self.empty_turns.saturating_add(1) } else { 0 };
         self.arrived += found.from_players;
         if found.has_slept {
             self.sleeps.add(found.from_players);
+            self.answers.late += (found.from_all as u32).saturating_sub(found.from_players as u32);
+            self.answers.judge(now_ns, self.rules.ns(DEAF_NS));
         }
         let passed_ns = now_ns.saturating_sub(self.since_ns);
         if passed_ns < self.rules.window_ns {
@@ -268,8 +329,8 @@ impl Pace {
     }
 
     fn choose(&mut self, now_ns: u64) {
-        let delay_ns = self.wanted_ns();
-        let gathers = self.rate * delay_ns / NS_PER_S;
+        let unheard_ns = self.bounded_ns(self.allowed_ns(DEAR_NS_BEYOND), GATHERED);
+        let gathers = self.rate * unheard_ns / NS_PER_S;
         // As a real worker would see it.
         let rate = self.rate * self.rules.slowness;
         match self.waits_since_ns {
@@ -290,7 +351,15 @@ impl Pace {
             }
             _ => {}
         }
-        self.delay_ns = if self.waits_since_ns.is_some() { delay_ns as u64 } else { 0 };
+        let delay_ns = match self.waits_since_ns {
+            None => 0.0,
+            Some(_) if self.hears_answers() => {
+                self.bounded_ns(self.allowed_ns(0.0) / UNHEARD_SHARE, GATHERED_HEARD)
+            }
+            Some(_) => unheard_ns,
+        };
+        self.delay_ns = delay_ns as u64;
+        self.full = FULL.max((self.rate * delay_ns / NS_PER_S * FULL_TIMES) as u64);
     }
 
     /// Waiting has ended after so long, or was in vain from its beginning. Players who send only
@@ -304,45 +373,73 @@ impl Pace {
         self.begins_at_ns = now_ns + self.put_off_ns;
     }
 
-    /// The delay for the rate at hand, were it worth it.
-    fn wanted_ns(&self) -> f64 {
-        let Rules { room, slowness, workers, .. } = self.rules;
-        let gap_ns = NS_PER_S / self.rate.max(RATE_MIN / slowness);
-        let allowed_ns = match self.limit {
+    /// The delay that the config and `auto` allow at the rate at hand, without a look for answers.
+    fn allowed_ns(&self, beyond_ns: f64) -> f64 {
+        let Rules { slowness, workers, .. } = self.rules;
+        match self.limit {
             BatchDelay::Auto(longest) => {
                 // One of several workers may find too little to begin by what it costs where sleeps
                 // are cheap, and would never know what one costs.
                 let is_unknown = self.sleep_cost_ns == 0.0 && workers > 1.0;
                 let cost_ns = if is_unknown { NS_PER_S } else { self.sleep_cost_ns / slowness };
-                auto_ns(gap_ns / slowness, cost_ns, longest.as_nanos() as f64, workers) * slowness
+                let longest_ns = UNHEARD_SHARE * longest.as_nanos() as f64;
+                let bounds = Bounds { cost_ns, longest_ns, beyond_ns, workers };
+                auto_ns(self.gap_ns() / slowness, bounds) * slowness
             }
             BatchDelay::AtMost(delay) => delay.as_nanos() as f64 * slowness,
-        };
+        }
+    }
+
+    /// No longer than it takes to gather so many, or to fill half of a receive buffer.
+    fn bounded_ns(&self, delay_ns: f64, gathered: f64) -> f64 {
+        let Rules { room, slowness, .. } = self.rules;
         let gap_at_peak_ns = NS_PER_S / self.peak.max(RATE_MIN / slowness);
-        allowed_ns.min(GATHERED * gap_ns).min(room / 2.0 * gap_at_peak_ns)
+        delay_ns.min(gathered * self.gap_ns()).min(room / 2.0 * gap_at_peak_ns)
+    }
+
+    /// Between two datagrams of players, at the rate at hand.
+    fn gap_ns(&self) -> f64 {
+        NS_PER_S / self.rate.max(RATE_MIN / self.rules.slowness)
+    }
+
+    const fn hears_answers(&self) -> bool {
+        matches!(self.limit, BatchDelay::Auto(_)) && matches!(self.answers.state, Hearing::Hears)
     }
 }
 
-/// What `auto` allows for datagrams that are so far apart, where a sleep costs so much.
+/// What `auto` allows for datagrams that are so far apart, where a sleep costs so much and answers
+/// are not waited for.
 ///
-/// A round trip waits about one and a half times: half a delay on its way up, where it comes at any
-/// moment, and nearly a whole one on its way down, because the game process answers right after a
-/// look. Where datagrams are far apart, a longer delay is needed to gather any, and players of a
-/// gateway that has little to do are charged for it: up to 90 µs, from some 15,000 datagrams a
+/// A round trip waits about one and a half times then: half a delay on its way up, where it comes
+/// at any moment, and nearly a whole one on its way down, because the game process answers right
+/// after a look. Where datagrams are far apart, a longer delay is needed to gather any, and players
+/// of a gateway that has little to do are charged for it: up to 90 µs, from some 15,000 datagrams a
 /// second on. At 60,000 it is 54 µs.
 ///
 /// Where a sleep is dear, looks so close to each other spend a fifth of the core on sleeping. There
 /// it allows as much as keeps sleep below a tenth, up to `longest_ns`; at higher rates less,
 /// because the same delay gathers more, and at lower ones less, because players of a gateway that
 /// is hardly busy are charged as ever: by all that its workers find, because two of them sleep
-/// twice as often for as much. With 190 µs, a sleep of 20 has it look each 190 µs at 20,000
-/// datagrams a second and each 160 at 100,000; one of 2.5 µs changes nothing.
-fn auto_ns(gap_ns: f64, sleep_cost_ns: f64, longest_ns: f64, workers: f64) -> f64 {
+/// twice as often for as much. With 187 µs, a sleep of 20 has it look each 187 µs at 20,000
+/// datagrams a second and each 157 at 100,000; one of 2.5 µs changes nothing.
+fn auto_ns(gap_ns: f64, bounds: Bounds) -> f64 {
+    let Bounds { cost_ns, longest_ns, beyond_ns, workers } = bounds;
     let cheap_ns = (AUTO_BASE_NS + AUTO_GAPS * gap_ns).min(AUTO_MAX_NS);
     let rate = NS_PER_S / gap_ns;
     let (beyond, below) = (rate - DEAR_RATE, DEAR_RATE - rate * workers);
-    let less_ns = (beyond * DEAR_NS_BEYOND).max(below * DEAR_NS_BELOW).max(0.0);
-    cheap_ns.max((SLEEP_SHARE * sleep_cost_ns).min(longest_ns - less_ns)).min(longest_ns)
+    let less_ns = (beyond * beyond_ns).max(below * DEAR_NS_BELOW).max(0.0);
+    cheap_ns.max((SLEEP_SHARE * cost_ns).min(longest_ns - less_ns)).min(longest_ns)
+}
+
+/// What the delay of [`auto_ns`] is bounded by where a sleep is dear.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Of a sleep.
+    cost_ns: f64,
+    longest_ns: f64,
+    /// How much less for each datagram a second beyond [`DEAR_RATE`].
+    beyond_ns: f64,
+    workers: f64,
 }
 
 const AUTO_BASE_NS: f64 = 40_000.0;
@@ -354,7 +451,7 @@ const AUTO_MAX_NS: f64 = 90_000.0;
 const SLEEP_SHARE: f64 = 12.0;
 
 /// The rate at which the longest delay is allowed where sleeps are dear; and how much less it is
-/// for each datagram a second beyond that, and below it.
+/// for each datagram a second beyond that (where answers are not waited for), and below it.
 const DEAR_RATE: f64 = 20_000.0;
 const DEAR_NS_BEYOND: f64 = 0.375;
 const DEAR_NS_BELOW: f64 = 12.5;
@@ -366,10 +463,20 @@ const SLEEPS_TO_KNOW: f64 = 32.0;
 /// cheaper by the datagram with more, and a driver's receive memory holds more than twice as many.
 const GATHERED: f64 = 24.0;
 
-/// A turn over so many was full: there may be more, and nothing is gained by waiting for it. With
+/// The same where answers are waited for: a delay costs two looks then. A driver's receive memory
+/// holds half as many again.
+const GATHERED_HEARD: f64 = 44.0;
+
+/// What a delay is without a look for answers, where it could be 1 with it: a round trip waits for
+/// half a delay then, and as long as an answer takes, instead of for one and a half.
+const UNHEARD_SHARE: f64 = 0.375;
+
+/// A turn over so many was full, or over so many times what the delay gathers: there may be more,
+/// and nothing is gained by waiting for it. With
 /// what game processes send it takes as many as a driver's receive memory holds, because over a udp
 /// link they answer one by one, to a rate that was gathered as it should be.
 const FULL: u64 = 32;
+const FULL_TIMES: f64 = 1.5;
 const FULL_OF_ALL: usize = 64;
 
 /// Datagrams that a sleep has to gather, by expectation: it costs about as much as to be woken by
@@ -400,6 +507,11 @@ const SETTLED_NS: u64 = 500 * MS;
 const SLEEPS_TO_JUDGE: u32 = 64;
 /// Sleeps after which it is plain to see when hardly any finds something.
 const SLEEPS_TO_SEE: u32 = 16;
+
+/// Datagrams of game processes that say whether most of them come at once.
+const ANSWERS_TO_JUDGE: u32 = 64;
+/// How long game processes that do not answer at once are taken for such.
+const DEAF_NS: u64 = 250 * MS;
 
 const PUT_OFF_MIN_NS: u64 = 8 * MS;
 const PUT_OFF_MAX_NS: u64 = 256 * MS;

@@ -229,6 +229,9 @@ impl Driver for AnyDriver {
         // What there is in frames is looked for before there is a wait for more.
         let first = if matches!(wait, Wait::AtMost(_)) { Wait::No } else { wait };
         either!(interface, interface => interface.turn(rx, first))?;
+        if rx.is_of_links {
+            return Ok(());
+        }
         self.take_frames();
         if first == wait || !self.rx.is_empty() {
             return Ok(());

@@ -1,12 +1,17 @@
-//! Sleeps that nothing ends but the bell, and what they cost the thread.
+//! Sleeps that nothing ends but the bell, or a link that answers, and what they cost the thread.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use ringgate_batch::IoStats;
+use arrayvec::ArrayVec;
+
+use ringgate_batch::{IoStats, Wait};
 use ringgate_os::clock::SleepCosts;
+use ringgate_os::notify;
 
 use crate::bell::Bell;
+use crate::send::ASKED_MAX;
 
 /// Sleeps on a bell, and measures some of its sleeps.
 #[derive(Debug, Default)]
@@ -15,13 +20,34 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// So long, or until the bell rings.
-    pub(crate) fn sleep(
+    /// As a wait says that is on purpose, where these links were sent to. Returns whether one of
+    /// them has ended it.
+    pub(crate) fn gather<'fd>(
         &mut self,
         bell: &Bell,
-        time: Duration,
+        wait: Wait,
+        links: impl Iterator<Item = BorrowedFd<'fd>>,
         stats: &mut IoStats,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
+        match wait {
+            Wait::No | Wait::AtMost(_) => Ok(false),
+            Wait::Gather(time) => self.sleep(bell, time, stats).map(|()| false),
+            Wait::GatherAnswers(time) => {
+                let mut awaited = ArrayVec::<_, { 1 + ASKED_MAX }>::new();
+                awaited.push(notify::awaited(bell.fd().as_raw_fd()));
+                awaited.extend(links.map(|fd| notify::awaited(fd.as_raw_fd())));
+                stats.syscalls += 1;
+                match notify::wait(&mut awaited, time) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(false),
+                    Err(e) => Err(e),
+                    Ok(_) => Ok(awaited[1..].iter().any(|link| link.revents != 0)),
+                }
+            }
+        }
+    }
+
+    /// So long, or until the bell rings.
+    fn sleep(&mut self, bell: &Bell, time: Duration, stats: &mut IoStats) -> io::Result<()> {
         stats.syscalls += 1;
         let (slept, cost_ns) = self.costs.of(|| bell.wait(time));
         if let Some(ns) = cost_ns {

@@ -22,6 +22,13 @@ pub enum SocketKind {
     Link,
 }
 
+impl SocketKind {
+    /// Whether it is looked at in a turn, which may be of links alone.
+    pub(crate) const fn is_asked(self, of_links: bool) -> bool {
+        !of_links || matches!(self, Self::Link)
+    }
+}
+
 /// An interface of the kernel that moves the datagrams of an [`AnyDriver`](crate::AnyDriver),
 /// between batches that it is lent.
 pub(crate) trait Interface {

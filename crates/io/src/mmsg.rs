@@ -295,13 +295,18 @@ impl Interface for Mmsg {
 
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         self.slots.assert_owns(rx);
-        if let Wait::Gather(time) = wait {
-            self.sleeper.sleep(&self.bell, time, &mut self.stats)?;
-        }
+        let Self { sleeper, sender, table, bell, stats, .. } = self;
+        let links = sender.asked.iter().filter_map(|id| table.fd(*id));
+        let of_links = sleeper.gather(bell, wait, links, stats)?;
+        sender.asked.clear();
         rx.clear();
+        rx.is_of_links = of_links;
         self.lent = [0; 2];
         while let Some(id) = self.sender.troubled.pop() {
             self.read_errors(id, rx);
+        }
+        if of_links {
+            return self.reap_watched(rx);
         }
         self.reap(rx)?;
         match wait {

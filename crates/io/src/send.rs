@@ -31,12 +31,14 @@ pub(super) struct Sender {
     failures: Vec<(u32, SendFailure)>,
     /// Sockets that reported an error of an earlier datagram. The driver empties the list.
     pub(super) troubled: Vec<SocketId>,
+    /// Links that were sent to, some of them where there are many. The driver empties it as well.
+    pub(super) asked: ArrayVec<SocketId, ASKED_MAX>,
 }
 
 impl Sender {
     /// Sends every entry, notes those that failed in the batch, and empties it.
     pub(super) fn flush<S>(&mut self, table: &Table<S>, tx: &mut TxBatch, stats: &mut IoStats) {
-        let Self { plan, failures, troubled } = self;
+        let Self { plan, failures, troubled, asked } = self;
         failures.clear();
         let ability = |id| match table.get(id) {
             None => Ability::Gone,
@@ -48,6 +50,9 @@ impl Sender {
         plan.make(tx.entries(), ability, |entry| failures.push((entry, SendFailure::Gone)));
         for queue in plan.queues() {
             let Some(socket) = table.get(queue.socket) else { continue };
+            if socket.kind == SocketKind::Link && !asked.contains(&queue.socket) {
+                let _ = asked.try_push(queue.socket);
+            }
             let mut run = Run { plan, tx, failures, stats, saw_earlier: false };
             run.send_all(socket, plan.messages(queue));
             if run.saw_earlier {
@@ -199,6 +204,9 @@ impl<'a> Chunk<'a> {
         .collect()
     }
 }
+
+/// To wait for one link more costs some 0.1 µs, and with so many the first answer is one of many.
+pub(super) const ASKED_MAX: usize = 8;
 
 /// Entries per system call: four for each message, and at least one message of the largest kind.
 const PARTS_MAX: usize = 4 * MESSAGES_MAX;

@@ -184,8 +184,8 @@ impl Uring {
         large.publish();
     }
 
-    /// Queues what every turn asks for.
-    fn queue_receives(&mut self) -> io::Result<()> {
+    /// Queues what a turn asks for.
+    fn queue_receives(&mut self, of_links: bool) -> io::Result<()> {
         if !self.bell_is_polled {
             self.bell_is_polled = self.push(&[op::bell(self.bell.fd().as_raw_fd())])?;
         }
@@ -200,14 +200,17 @@ impl Uring {
         }
         let count = self.drained.len();
         for step in 0..count {
-            self.drain(self.drained[(self.first + step) % count])?;
+            self.drain(self.drained[(self.first + step) % count], of_links)?;
         }
         self.first = (self.first + 1) % count.max(1);
         Ok(())
     }
 
-    fn drain(&mut self, id: SocketId) -> io::Result<()> {
+    fn drain(&mut self, id: SocketId, of_links: bool) -> io::Result<()> {
         let Some(socket) = self.table.get_mut(id) else { return Ok(()) };
+        if !socket.kind.is_asked(of_links) {
+            return Ok(());
+        }
         socket.state.count = 0;
         let (handle, size) = (socket.state.handle, SlotSize::of(socket.kind));
         let request = op::drain(handle, size, self.headers.of(size), id);
@@ -234,13 +237,14 @@ impl Uring {
 
     /// After a turn's receives: which sockets deserve more of them, and which have been idle for
     /// long enough to be armed.
-    fn judge(&mut self) -> io::Result<()> {
+    fn judge(&mut self, of_links: bool) -> io::Result<()> {
         let mut index = 0;
         while let Some(&id) = self.drained.get(index) {
             let drained = self.drained.len();
             let stays = self
                 .table
                 .get_mut(id)
+                .filter(|socket| socket.kind.is_asked(of_links))
                 .is_none_or(|socket| socket.state.judge(patience(socket.kind, drained)));
             if stays || !self.arm_at(index)? {
                 index += 1;
@@ -532,24 +536,26 @@ impl Interface for Uring {
     fn turn(&mut self, rx: &mut RxBatch, wait: Wait) -> io::Result<()> {
         self.slots.assert_owns(rx);
         self.ring.enable()?;
-        if let Wait::Gather(time) = wait {
-            // Outside of the ring, where what completes in it wakes nobody: sockets that are armed
-            // are as quiet as those that are drained.
-            self.sleeper.sleep(&self.bell, time, &mut self.stats)?;
-        }
+        // Outside of the ring, where what completes in it wakes nobody: sockets that are armed are
+        // as quiet as those that are drained.
+        let Self { sleeper, sender, table, bell, stats, .. } = self;
+        let links = sender.asked.iter().filter_map(|id| table.fd(*id));
+        let of_links = sleeper.gather(bell, wait, links, stats)?;
+        sender.asked.clear();
         rx.clear();
+        rx.is_of_links = of_links;
         self.take_slots_back();
         while let Some(id) = self.sender.troubled.pop() {
             if let Some(socket) = self.table.get(id) {
                 events::read_errors(id, socket, rx, &mut self.stats);
             }
         }
-        self.queue_receives()?;
+        self.queue_receives(of_links)?;
         if self.ring.has_work() {
             self.enter(None)?;
         }
         self.reap(rx);
-        self.judge()?;
+        self.judge(of_links)?;
         if let Wait::AtMost(time) = wait
             && rx.is_empty()
             && self.arm_all()?

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, SocketId, Wait};
+use ringgate_gate::handover::SocketUse;
 use ringgate_gate::host::Host;
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail};
@@ -32,6 +33,8 @@ pub struct Worker {
     mailbox_max: usize,
     /// When its driver comes back from a wait on purpose.
     gathers_until_ns: u64,
+    /// Whether what comes on a link ends that.
+    awaits_answers: bool,
 }
 
 impl Worker {
@@ -44,18 +47,31 @@ impl Worker {
             sockets: SocketIds::default(),
             mailbox_max,
             gathers_until_ns: 0,
+            awaits_answers: false,
         }
     }
 
-    /// Whether it waits on purpose, whatever has arrived. Mail has rung its bell.
+    /// Whether it waits on purpose, whatever players have sent. Mail has rung its bell.
     pub fn is_gathering(&self, now_ns: u64) -> bool {
         now_ns < self.gathers_until_ns && self.host.mail_count() == 0
     }
 
+    /// Whether a link ends such a wait, because something has come on it.
+    pub fn is_answered(&self) -> bool {
+        self.awaits_answers && self.inbox.iter().any(|arrival| self.is_link(arrival.socket))
+    }
+
+    fn is_link(&self, socket: SocketId) -> bool {
+        let mut links = self.host.gate().sockets().filter(|(_, is)| *is == SocketUse::Link);
+        links.any(|(id, _)| id == socket)
+    }
+
     /// After a turn: begins to wait, where it wants to.
     pub fn gather(&mut self, now_ns: u64) {
-        self.gathers_until_ns = match self.host.wait() {
-            Wait::Gather(time) => now_ns + time.as_nanos() as u64,
+        let wait = self.host.wait();
+        self.awaits_answers = matches!(wait, Wait::GatherAnswers(_));
+        self.gathers_until_ns = match wait {
+            Wait::Gather(time) | Wait::GatherAnswers(time) => now_ns + time.as_nanos() as u64,
             Wait::No | Wait::AtMost(_) => 0,
         };
     }
@@ -72,6 +88,16 @@ impl Worker {
         }
         self.host.post(mail);
         Ok(())
+    }
+
+    /// Gives the next turn what has arrived on links, as much as a batch holds.
+    pub fn deliver_answers(&mut self) {
+        let all = std::mem::take(&mut self.inbox);
+        let (answers, rest) = all.into_iter().partition(|arrival| self.is_link(arrival.socket));
+        self.inbox = answers;
+        self.deliver();
+        self.inbox.extend::<VecDeque<_>>(rest);
+        self.host.look_at_links();
     }
 
     /// Gives the next turn as much of what has arrived as a batch holds.

@@ -47,7 +47,7 @@ pub(super) fn sleep(host: &Host, cost_ns: u64) -> Finding {
          rcu_nocbs=)"
     };
     finding.could(
-        "a busy worker waits twelve times that for more (batch_delay = \"auto\"), so that sleeping stays \
+        "a busy worker waits up to 32 times that for more (batch_delay = \"auto\"), so that sleeping stays \
          below a tenth of its core, and players wait with it",
         change,
     )

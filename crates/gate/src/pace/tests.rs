@@ -18,6 +18,9 @@ struct Trial {
     sleeps: usize,
     /// Nanoseconds that each datagram waited.
     waited: Vec<u64>,
+    /// Whether a game process answers a look at once, or in time for the next one; `None` where
+    /// there is none.
+    answers_at_once: Option<bool>,
 }
 
 impl Trial {
@@ -30,7 +33,13 @@ impl Trial {
             turns: Vec::new(),
             sleeps: 0,
             waited: Vec::new(),
+            answers_at_once: None,
         }
+    }
+
+    fn answering(mut self, at_once: bool) -> Self {
+        self.answers_at_once = Some(at_once);
+        self
     }
 
     /// Datagrams that arrive at random, so many a second for so many milliseconds.
@@ -96,8 +105,13 @@ impl Trial {
             self.waited.extend(self.arrivals.pop_front().map(|at| self.now_ns - at));
             count += 1;
         }
-        let found = Found { has_slept, from_players: count as u64, from_all: count };
+        let awaits = self.pace.awaits_answers() && self.answers_at_once == Some(true);
+        let late = usize::from(self.answers_at_once.is_some() && !awaits);
+        let found = Found { has_slept, from_players: count as u64, from_all: count + late };
         self.pace.note(self.now_ns, found);
+        if awaits && has_slept {
+            self.pace.note_answers(1);
+        }
         if count > 0 {
             self.turns.push((self.now_ns, count));
         }
@@ -365,6 +379,59 @@ fn nothing_is_computed_while_nobody_plays_and_the_rate_is_right_afterwards() {
     assert!(trial.waits());
 }
 
+#[test]
+fn answers_that_come_at_once_are_waited_for_and_a_delay_is_longer() {
+    for (rate, cost_ns, at_least_us, at_most_us) in [
+        (20_000, 2500, 210, 220),
+        (60_000, 2500, 140, 150),
+        (100_000, 2500, 120, 135),
+        (20_000, 20_000, 490, 500),
+        (60_000, 20_000, 490, 500),
+        (100_000, 20_000, 430, 455),
+    ] {
+        let mut trial = Trial::new(AUTO, ROOM).answering(true);
+        (0..100).for_each(|_| trial.pace.note_sleep_cost(cost_ns));
+        let trial = trial.spread(rate, 200);
+        assert!(trial.pace.awaits_answers());
+        let us = trial.pace.chosen_ns() / 1000;
+        assert!((at_least_us..=at_most_us).contains(&us), "{rate} {cost_ns}: {us}");
+    }
+}
+
+#[test]
+fn a_longer_delay_does_not_make_every_turn_full() {
+    let mut trial = Trial::new(AUTO, ROOM).answering(true);
+    (0..100).for_each(|_| trial.pace.note_sleep_cost(20_000));
+    let trial = trial.poisson(100_000.0, 1000, 3);
+    assert!(trial.gathered(500) > 25.0, "{}", trial.gathered(500));
+}
+
+#[test]
+fn answers_that_come_late_are_not_waited_for_but_tried_again() {
+    let mut trial = Trial::new(AUTO, ROOM).answering(false);
+    assert!(trial.pace.awaits_answers(), "nobody knows yet");
+    trial = trial.spread(60_000, 50);
+    assert!(!trial.pace.awaits_answers());
+    let without = Trial::new(AUTO, ROOM).spread(60_000, 50).pace.chosen_ns();
+    assert_eq!(trial.pace.chosen_ns(), without);
+    trial = trial.answering(true).spread(60_000, 500);
+    assert!(trial.pace.awaits_answers() && trial.pace.chosen_ns() > 2 * without);
+    trial = trial.answering(false).spread(60_000, 50);
+    assert!(!trial.pace.awaits_answers());
+    assert!(
+        trial.pace.chosen_ns().abs_diff(without) < 1000,
+        "{} {without}",
+        trial.pace.chosen_ns()
+    );
+}
+
+#[test]
+fn a_fixed_delay_is_what_it_says_whoever_answers() {
+    let fixed = BatchDelay::AtMost(Duration::from_micros(200));
+    let trial = Trial::new(fixed, ROOM).answering(true).spread(60_000, 200);
+    assert_eq!((trial.pace.awaits_answers(), trial.pace.chosen_ns()), (false, 200_000));
+}
+
 /// The delay at a rate, in microseconds, where a sleep costs so much; 0 where it does not wait.
 fn chosen_us(rate: u64, sleep_cost_ns: u64) -> u64 {
     chosen_within(AUTO, rate, sleep_cost_ns)
@@ -380,7 +447,7 @@ fn chosen_within(limit: BatchDelay, rate: u64, sleep_cost_ns: u64) -> u64 {
 
 #[test]
 fn where_sleeps_are_dear_a_worker_looks_as_often_as_a_tenth_of_its_core_allows() {
-    for (rate, at_least, at_most) in [(20_000, 180, 190), (60_000, 170, 180), (100_000, 150, 165)] {
+    for (rate, at_least, at_most) in [(20_000, 180, 188), (60_000, 170, 180), (100_000, 150, 165)] {
         let dear = chosen_us(rate, 20_000);
         assert!((at_least..=at_most).contains(&dear), "{rate}: {dear}");
         for cost_us in [10, 13] {
@@ -392,7 +459,8 @@ fn where_sleeps_are_dear_a_worker_looks_as_often_as_a_tenth_of_its_core_allows()
 
 #[test]
 fn auto_keeps_to_its_bound_whatever_sleeps_cost() {
-    let within = |us| BatchDelay::Auto(Duration::from_micros(us));
+    // Three eighths of it, where answers are not waited for.
+    let within = |us: u64| BatchDelay::Auto(Duration::from_nanos(us * 8000 / 3));
     for cost_ns in [2500, 20_000] {
         for rate in [20_000, 60_000, 100_000] {
             let most = chosen_within(within(45), rate, cost_ns);
@@ -417,7 +485,7 @@ fn workers_who_share_a_rate_wait_as_one_would_for_all_of_it() {
         }
         pace.chosen_ns() / 1000
     };
-    assert_eq!((chosen_us(20_000, 1), chosen_us(10_000, 2)), (189, 189));
+    assert_eq!((chosen_us(20_000, 1), chosen_us(10_000, 2)), (187, 187));
     assert_eq!(chosen_us(10_000, 1), 0, "a gateway that is hardly busy answers at once");
     assert_eq!(chosen_us(50_000, 1), chosen_us(50_000, 2), "each gathers as much");
 }

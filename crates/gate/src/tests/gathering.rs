@@ -30,7 +30,7 @@ fn turn_with(rig: &mut Rig, datagrams: u16) {
 }
 
 fn gathers(rig: &Rig) -> bool {
-    matches!(rig.host.wait(), Wait::Gather(_))
+    matches!(rig.host.wait(), Wait::Gather(_) | Wait::GatherAnswers(_))
 }
 
 #[test]
@@ -38,7 +38,9 @@ fn a_busy_worker_waits_for_more_and_a_quiet_one_for_anything() {
     let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
     assert!(!gathers(&rig));
     be_busy(&mut rig, 20);
-    let Wait::Gather(time) = rig.host.wait() else { panic!("{:?}", rig.host.wait()) };
+    let (Wait::Gather(time) | Wait::GatherAnswers(time)) = rig.host.wait() else {
+        panic!("{:?}", rig.host.wait())
+    };
     assert!(time <= Duration::from_micros(60) && time >= Duration::from_micros(40), "{time:?}");
     turn_with(&mut rig, 31);
     assert!(gathers(&rig));
@@ -86,6 +88,26 @@ fn what_was_gathered_wakes_the_game_process_once_and_its_answer_is_one_turn() {
 }
 
 #[test]
+fn a_link_that_answers_does_not_have_players_wait_longer() {
+    let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
+    be_busy(&mut rig, 20);
+    let wait = rig.host.wait();
+    let Wait::GatherAnswers(time) = wait else { panic!("{wait:?}") };
+    rig.now.mono_ns += 20_000;
+    rig.host.look_at_links();
+    rig.turn();
+    let rest = time.saturating_sub(Duration::from_micros(20));
+    assert_eq!(rig.host.wait(), Wait::Gather(rest), "once in a delay");
+    rig.now.mono_ns += rest.as_nanos() as u64;
+    turn_with(&mut rig, 3);
+    assert!(matches!(rig.host.wait(), Wait::GatherAnswers(_)));
+    rig.now.mono_ns += time.as_nanos() as u64 - 5000;
+    rig.host.look_at_links();
+    rig.turn();
+    assert_eq!(rig.host.wait(), Wait::No, "so little is not worth a sleep");
+}
+
+#[test]
 fn mail_is_not_waited_with() {
     let mut rig = Rig::new(busy_setup(BatchDelay::AUTO));
     be_busy(&mut rig, 20);
@@ -107,7 +129,7 @@ fn timers_are_as_exact_as_without_waiting() {
     for _ in 0..2000 {
         let due_ns = rig.host.gate().poll_timeout().expect("a player's keep-alives");
         match rig.host.wait() {
-            Wait::Gather(time) => {
+            Wait::Gather(time) | Wait::GatherAnswers(time) => {
                 let until_ns = rig.now.mono_ns + time.as_nanos() as u64;
                 assert!(until_ns <= due_ns, "{until_ns} is later than {due_ns}");
                 shortened += u32::from(until_ns == due_ns);

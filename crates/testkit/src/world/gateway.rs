@@ -8,7 +8,7 @@ use crate::network::{Datagram, Faults};
 use crate::plan::GameLink;
 use crate::worker::{Arrival, SocketIds, Worker};
 use ringgate_batch::{Endpoint, IoEvent, Port, SendFailure, SocketId, TxTarget, Wire};
-use ringgate_gate::{BindId, ListenerId};
+use ringgate_gate::{BindId, ListenerId, Now};
 use std::collections::VecDeque;
 use std::io;
 
@@ -18,23 +18,31 @@ impl World {
     pub(super) fn run_worker(&mut self, at: usize) {
         let now = self.gate_now();
         if self.workers[at].is_gathering(now.mono_ns) {
+            if self.workers[at].is_answered() {
+                self.workers[at].deliver_answers();
+                self.turn_worker(at, now);
+                self.workers[at].gather(now.mono_ns);
+            }
             return;
         }
         self.take_refusals(at);
         loop {
-            let Self { workers, outside, .. } = self;
-            let worker = &mut workers[at];
-            worker.deliver();
-            let Worker { host, sockets, inbox, .. } = worker;
-            host.turn(now, &mut Sockets { worker: at, outside, ids: sockets, inbox });
-            let balance = host.gate().counters().check_conservation();
-            outside.judge.require(balance.is_ok(), || format!("worker {at}: {balance:?}"));
-            let has_more = !inbox.is_empty();
-            self.carry_mail(at);
-            if !has_more {
+            self.workers[at].deliver();
+            self.turn_worker(at, now);
+            if self.workers[at].inbox.is_empty() {
                 return self.workers[at].gather(now.mono_ns);
             }
         }
+    }
+
+    /// A turn of one worker over what was delivered to it.
+    fn turn_worker(&mut self, at: usize, now: Now) {
+        let Self { workers, outside, .. } = self;
+        let Worker { host, sockets, inbox, .. } = &mut workers[at];
+        host.turn(now, &mut Sockets { worker: at, outside, ids: sockets, inbox });
+        let balance = host.gate().counters().check_conservation();
+        outside.judge.require(balance.is_ok(), || format!("worker {at}: {balance:?}"));
+        self.carry_mail(at);
     }
 
     fn take_refusals(&mut self, at: usize) {
