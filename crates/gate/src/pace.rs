@@ -330,7 +330,7 @@ impl Pace {
 
     fn choose(&mut self, now_ns: u64) {
         let unheard_ns = self.bounded_ns(self.allowed_ns(DEAR_NS_BEYOND), GATHERED);
-        let gathers = self.rate * unheard_ns / NS_PER_S;
+        let gathers = self.rate * unheard_ns * self.longer_times() / NS_PER_S;
         // As a real worker would see it.
         let rate = self.rate * self.rules.slowness;
         match self.waits_since_ns {
@@ -360,6 +360,12 @@ impl Pace {
         };
         self.delay_ns = delay_ns as u64;
         self.full = FULL.max((self.rate * delay_ns / NS_PER_S * FULL_TIMES) as u64);
+    }
+
+    /// How many times as much a delay of one of several workers gathers as it would without a look
+    /// for answers. One alone begins by what it gathers without.
+    fn longer_times(&self) -> f64 {
+        if self.awaits_answers() { self.rules.workers.min(1.0 / UNHEARD_SHARE) } else { 1.0 }
     }
 
     /// Waiting has ended after so long, or was in vain from its beginning. Players who send only

@@ -496,7 +496,7 @@ fn one_of_several_workers_tries_what_a_sleep_costs_and_begins_again_by_that() {
         let mut pace = Pace::new(AUTO, Rules::new(ROOM).among(2), 0);
         let play = |pace: &mut Pace, ms: std::ops::Range<u64>| {
             for ms in ms {
-                let found = Found { has_slept: false, from_players: 10, from_all: 10 };
+                let found = Found { has_slept: true, from_players: 10, from_all: 20 };
                 pace.note(ms * MS, found);
             }
         };
@@ -505,6 +505,18 @@ fn one_of_several_workers_tries_what_a_sleep_costs_and_begins_again_by_that() {
         pace.note_sleep_cost(cost_ns);
         play(&mut pace, 100..200);
         assert_eq!(pace.chosen_ns() > 0, goes_on, "{cost_ns}");
+    }
+}
+
+#[test]
+fn workers_who_share_a_rate_go_on_by_what_a_longer_delay_gathers() {
+    for (rate, cost_ns) in [(10_000.0, 10_000), (10_000.0, 2500), (12_000.0, 10_000)] {
+        let mut trial = Trial::new(AUTO, ROOM).answering(true);
+        trial.pace = Pace::new(AUTO, Rules::new(ROOM).among(2), 0);
+        (0..100).for_each(|_| trial.pace.note_sleep_cost(cost_ns));
+        let trial = trial.poisson(rate, 3000, 5);
+        assert!(trial.waits() && trial.changes() == 1, "{rate} {cost_ns}: {:?}", trial.choices);
+        assert!(trial.gathered(500) > 2.0, "{rate} {cost_ns}: {}", trial.gathered(500));
     }
 }
 
