@@ -297,7 +297,7 @@ fn every_event_of_the_logs_is_explained() {
     assert!(missing.is_empty(), "docs/reference/logs.md has no row for {missing:?}");
 }
 
-/// The site has every page, and `.ci/site` makes it and follows its links where `mdbook` is installed.
+/// The site has every page. Where `mdbook` is installed `.ci/site` makes it and follows its links.
 #[test]
 fn every_document_is_a_page_of_the_site() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
