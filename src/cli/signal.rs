@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use ringgate_process::signals;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
@@ -12,6 +13,7 @@ use super::Failure;
 /// looks at it.
 pub(super) fn stop_flag(wake: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
     let fail = |why| Failure::failed(format_args!("cannot catch signals: {why}"));
+    signals::check_room().map_err(fail)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(fail)?;
     let flag = Arc::new(AtomicBool::new(false));

@@ -12,7 +12,7 @@ use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{self, Privileges};
 use ringgate_process::reloads::{Outcome, Reloads, sentences};
 use ringgate_process::role::{Role, attend};
-use ringgate_process::signals::Signals;
+use ringgate_process::signals::{self, Signals};
 use ringgate_process::systemd::Notifier;
 use ringgate_report::text::put;
 use ringgate_tokens::desk::Rules;
@@ -56,6 +56,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let state = state_dir.as_ref().map(|path| State::open(path, &privileges)).transpose()?;
     // Before any thread: they would not be bound by it.
     privileges.give_up_files(&folders(&config, file), state_dir.as_slice())?;
+    signals::check_room().map_err(Failure::failed)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let caught = runtime.block_on(async { Signals::listen() });
     let mut signals =

@@ -41,7 +41,7 @@ use ringgate_process::pages::{
 };
 use ringgate_process::reloads::{Outcome, Reloads};
 use ringgate_process::role::{Role, attend};
-use ringgate_process::signals::Signals;
+use ringgate_process::signals::{self, Signals};
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_report::text::put;
@@ -132,6 +132,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
     let Settings { is_heir, is_confined, .. } = settings;
     wiping::wipe_from_now_on();
+    signals::check_room()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let guard = runtime.enter();
     listener.set_nonblocking(true)?;

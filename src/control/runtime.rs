@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringgate_os::wiping;
+use ringgate_process::signals;
 
 /// The control thread's runtime.
 pub(super) enum Runtime {
@@ -22,6 +23,7 @@ pub(super) enum Runtime {
 impl Runtime {
     /// On io_uring if it is wanted and there.
     pub(super) fn start(wants_uring: bool) -> io::Result<Self> {
+        signals::check_room()?;
         // Requests hold the admin token.
         wiping::wipe_from_now_on();
         if wants_uring {

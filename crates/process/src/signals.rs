@@ -1,10 +1,18 @@
 //! Signals: what a process that serves is told by the service manager, and by whoever may.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ringgate_os::process;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Whether there are descriptors left for a runtime that hears signals: Tokio panics without those
+/// of the first one.
+pub fn check_room() -> io::Result<()> {
+    let pairs = [(); RUNTIME_PAIRS].map(|()| UnixStream::pair());
+    pairs.into_iter().try_for_each(|pair| pair.map(drop))
+}
 
 /// What a signal tells a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +91,9 @@ fn kinds() -> [SignalKind; 4] {
 
 /// A signal that has come is heard within this.
 const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// A runtime takes five descriptors: what it waits with, and its pair for signals once more.
+const RUNTIME_PAIRS: usize = 4;
 
 /// More than anybody sends within moments.
 const UNHEARD_MAX: usize = 16;
