@@ -26,10 +26,9 @@ use ringgate_os::process;
 use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_process::confine;
+use ringgate_process::handover::{self, CONTROL_SOCKET};
 use ringgate_process::privileges::Privileges;
 use ringgate_report::text::put;
-use ringgate_worker::handover;
-use ringgate_worker::handover::CONTROL_SOCKET;
 use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
 use successor::Successor;
 

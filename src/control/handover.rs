@@ -10,7 +10,6 @@
 //! else: no command can come between.
 
 mod copying;
-mod entrance;
 mod outcome;
 mod recorded;
 
@@ -22,7 +21,8 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
@@ -35,16 +35,16 @@ use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::hold_point;
 use ringgate_os::rights::DESCRIPTORS_MAX;
 use ringgate_os::shared::Writing;
+use ringgate_process::handover::entrance::next_successor;
+use ringgate_process::handover::{
+    CONTROL_SOCKET, Channel, Giver, GiverStep, Message, SOCKET, TAKEN_WITHIN,
+};
 use ringgate_process::pages::asked::Upgraded;
 use ringgate_trunk::gateway::AtRest;
-use ringgate_worker::handover::{
-    BackendRow, Channel, Early, Facts, FleetRow, Given, Giver, GiverStep, Message, SocketRow,
-    TAKEN_WITHIN,
-};
+use ringgate_worker::handover::{BackendRow, Early, Facts, FleetRow, Given, SocketRow};
 use ringgate_worker::{Fleet, Frozen, Gift, PartOfRest};
 
 pub(super) use copying::{filled, note_heard};
-pub(super) use entrance::{next_successor, serve};
 pub(super) use outcome::Asked;
 pub(super) use recorded::hear_recorded;
 
@@ -262,10 +262,8 @@ impl ControlLoop {
             has_links: self.listeners.links().bundles,
             layout_bytes: layout_bytes as u64,
             admin: admin.as_ref().and(self.admin_address),
-            control: control
-                .as_ref()
-                .map(|_| run_dir.join(ringgate_worker::handover::CONTROL_SOCKET)),
-            next: next.as_ref().map(|_| run_dir.join(ringgate_worker::handover::SOCKET)),
+            control: control.as_ref().map(|_| run_dir.join(CONTROL_SOCKET)),
+            next: next.as_ref().map(|_| run_dir.join(SOCKET)),
             announce: self.announcements.as_ref().map(|_| self.announce_path()),
             run_dir,
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),
@@ -509,6 +507,16 @@ fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
 fn write_part(frozen: Option<&mut Frozen<'_>>, offer: &mut Offer) -> Result<PartOfRest, String> {
     let frozen = frozen.ok_or("nothing is frozen")?;
     frozen.export(&mut offer.scribe, &mut offer.shared, &mut offer.workers)
+}
+
+/// Takes successors that come by themselves.
+pub(super) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {
+    loop {
+        let channel = next_successor(&listener).await;
+        if commands.send(Command::Successor(channel)).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// Passes sockets on.

@@ -27,11 +27,11 @@ use crate::config::Config;
 use crate::membership::Known;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
+use ringgate_process::handover::Channel;
 use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, sentences};
 use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
-use ringgate_worker::handover::Channel;
 use ringgate_worker::{Fleet, Opened};
 
 /// A reload that can be carried out.

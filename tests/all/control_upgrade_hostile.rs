@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
-use ringgate_worker::handover::{Channel, Facts, Heard, Message};
+use ringgate_process::handover::{Channel, Heard, Message};
+use ringgate_worker::handover::Facts;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};

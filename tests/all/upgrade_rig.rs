@@ -4,7 +4,7 @@
 use std::process::{Child, Command, Stdio};
 
 use ringgate_os::process;
-use ringgate_worker::handover::Channel;
+use ringgate_process::handover::Channel;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Text, wait_for};

@@ -22,12 +22,11 @@ use crate::control::{Control, Inherited, Joining, Program, Settings, State};
 use ringgate_os::hold_point;
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::handover::channel::{Packet, why_not};
+use ringgate_process::handover::{self, Channel, Message, Taker, TakerStep, memory};
 use ringgate_process::privileges::Privileges;
 use ringgate_state::{Folder, SpentFiles, text};
-use ringgate_worker::handover::channel::{Packet, why_not};
-use ringgate_worker::handover::{
-    self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
-};
+use ringgate_worker::handover::{Early, Facts, Given, SocketRow};
 use ringgate_worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
 
 /// Whom to take over from: who has started this process, or who has this `run_dir`, if somebody

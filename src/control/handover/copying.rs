@@ -11,9 +11,10 @@ use super::super::http::Command;
 use super::{Asked, Prepared, pass, say};
 use ringgate_os::hold_point;
 use ringgate_os::shared::Writing;
+use ringgate_process::handover::message::CONVERSATION;
+use ringgate_process::handover::{Channel, Giver, GiverStep, Heard, Message};
 use ringgate_worker::Scribe;
-use ringgate_worker::handover::message::CONVERSATION;
-use ringgate_worker::handover::{Channel, Early, Giver, GiverStep, Heard, Message};
+use ringgate_worker::handover::Early;
 
 /// What is told and lent.
 pub(super) struct Offer {

@@ -9,9 +9,10 @@ use crate::control::ControlLoop;
 use crate::control::latency::parties;
 use ringgate_gate::Party;
 use ringgate_os::shared;
+use ringgate_process::handover::{Channel, Message};
 use ringgate_process::signals::Signals;
 use ringgate_worker::Published;
-use ringgate_worker::handover::{Channel, Message, Recorded};
+use ringgate_worker::handover::Recorded;
 
 impl ControlLoop {
     /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not

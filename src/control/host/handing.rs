@@ -3,7 +3,7 @@
 //! notice more than a moment of silence.
 //!
 //! Who owns the agent at each step is decided by the same machines as for a gateway
-//! ([`ringgate_worker::handover::steps`]); there is less to say, because little is told ahead: what
+//! ([`ringgate_process::handover::steps`]); there is less to say, because little is told ahead: what
 //! the agent is in its fleet. What speaks with etcd rests from then on, and players wait for none
 //! of it.
 
@@ -25,15 +25,14 @@ use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 use zeroize::Zeroizing;
 
-use super::super::handover::{
-    CAUGHT, CONFINED, FIRST_PROCESS, filled, next_successor, note_heard, start,
-};
+use super::super::handover::{CAUGHT, CONFINED, FIRST_PROCESS, filled, note_heard, start};
 use super::Shared;
 use crate::hosting::{Heirloom, Prepared, Resting};
+use ringgate_process::handover::channel::why_not;
+use ringgate_process::handover::entrance::next_successor;
+use ringgate_process::handover::message::CONVERSATION;
+use ringgate_process::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
 use ringgate_process::pages::asked::{HandedOver, Upgraded};
-use ringgate_worker::handover::channel::why_not;
-use ringgate_worker::handover::message::CONVERSATION;
-use ringgate_worker::handover::{Channel, Giver, GiverStep, Message, Taker, TakerStep, memory};
 
 /// What a successor has to know before it prepares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
