@@ -17,10 +17,12 @@ use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::values::Reach;
 use ringgate_link::announce::Standing;
 use ringgate_os::clock;
+use ringgate_process::handover::Part;
 use ringgate_trunk::agent::options::Gateway;
 use ringgate_trunk::agent::rolls;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
+use zeroize::Zeroizing;
 
 use super::Settings;
 use super::wellness::{HandedWellness, Watched};
@@ -54,6 +56,18 @@ pub struct Heirloom {
     pub bytes: Vec<u8>,
     /// Where game processes register themselves, if they do, and those who have come.
     pub sockets: Vec<OwnedFd>,
+}
+
+impl Part for Heirloom {
+    const NAME: &'static str = "fleet";
+
+    fn take_out(self) -> Zeroizing<Vec<u8>> {
+        self.bytes.into()
+    }
+
+    fn put_in(bytes: Zeroizing<Vec<u8>>) -> Result<Self, String> {
+        Ok(Self { bytes: bytes.to_vec(), sockets: Vec::new() })
+    }
 }
 
 impl Heirloom {

@@ -90,7 +90,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("src/config", "core fleet gate::Front gate::Intake os::host os::processor process::levels process::logging::LogFormat tokens::Scope trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
     ("src/control", "batch config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
     ("src/hold", ""),
-    ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client trunk::agent"),
+    ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client process::handover::Part trunk::agent"),
     ("src/main", "ringgate"),
     ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
 ];

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ringgate_process::{part_in_bytes, part_in_json};
 use serde::{Deserialize, Serialize};
 
 /// What a successor has to know before it prepares.
@@ -260,4 +261,13 @@ pub struct SocketRow {
     pub id: u32,
     /// The listener and the position of the address, where it is a listener's.
     pub player: Option<(u16, u16)>,
+}
+
+part_in_json!(Facts, "facts");
+part_in_json!(Early, "early");
+part_in_json!(Given, "given");
+
+part_in_bytes! {
+    /// What a successor compares itself with: the beginning of the shared stream.
+    pub Layout, "layout"
 }

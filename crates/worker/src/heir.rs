@@ -32,6 +32,7 @@ use ringgate_gate::{
 use ringgate_io::{AnyDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::{memory, process};
+use ringgate_process::handover::Extent;
 
 /// What a successor has made before it is given anything.
 pub struct Heir<'a> {
@@ -47,17 +48,6 @@ pub struct Heir<'a> {
 
 /// Rows, and a descriptor for each.
 pub type Sockets = Vec<(SocketRow, OwnedFd)>;
-
-/// How much of each stream there is to read, at the beginning of its memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent<'a> {
-    /// Of the shared one.
-    pub shared_bytes: u64,
-    /// Of each worker's.
-    pub worker_bytes: &'a [u64],
-    /// It ends with the end of a record.
-    pub is_whole: bool,
-}
 
 /// Workers on their way, as far as they have come.
 pub struct Arriving<'a> {
@@ -163,7 +153,7 @@ impl<'a> Heir<'a> {
         sockets: Sockets,
         denied: Denied,
         streams: Vec<OwnedFd>,
-        extent: &Extent<'_>,
+        extent: &Extent,
     ) -> Result<(Fleet, Arriving<'a>), String> {
         let setup = Setup::clone(&self.start.setup);
         let setup = Arc::new(Setup { denied: Arc::new(denied), ..setup });
@@ -182,7 +172,7 @@ impl<'a> Heir<'a> {
         let mut jobs = Vec::new();
         let card = self.start.go_on_with_card(&drivers).map_err(|why| why.to_string())?;
         let addresses = Arc::new(self.start.addresses.clone());
-        for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
+        for ((index, driver), bytes) in (0..).zip(drivers).zip(&extent.worker_bytes) {
             let (shell, feed) = (Shell::new(&driver, clock), next()?);
             let birth = Birth::new(&self.start, index, &maps)?;
             let bytes = *bytes;
@@ -215,7 +205,7 @@ impl<'a> Heir<'a> {
 
 impl Arriving<'_> {
     /// Takes in the next part of each stream.
-    pub fn read(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+    pub fn read(&mut self, extent: &Extent) -> Result<(), String> {
         self.take(extent, process::stand_back)
     }
 
@@ -229,15 +219,15 @@ impl Arriving<'_> {
     }
 
     /// Takes in the next part of the rest of each stream: players wait.
-    pub fn read_rest(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+    pub fn read_rest(&mut self, extent: &Extent) -> Result<(), String> {
         let began_ns = self.clock.now_ns();
         self.take(extent, || {})?;
         self.read_ns += self.clock.now_ns() - began_ns;
         Ok(())
     }
 
-    fn take(&mut self, extent: &Extent<'_>, first: fn()) -> Result<(), String> {
-        let &Extent { shared_bytes, worker_bytes, is_whole } = extent;
+    fn take(&mut self, extent: &Extent, first: fn()) -> Result<(), String> {
+        let Extent { shared_bytes, worker_bytes, is_whole } = extent;
         let Self { shared, shared_feed, workers, .. } = self;
         if worker_bytes.len() != workers.len() {
             return Err(TOO_FEW.to_owned());
@@ -246,11 +236,11 @@ impl Arriving<'_> {
             let threads = workers.iter_mut().zip(worker_bytes).map(|(arrival, bytes)| {
                 scope.spawn(move || {
                     first();
-                    arrival.take(*bytes, is_whole)
+                    arrival.take(*bytes, *is_whole)
                 })
             });
             let threads: Vec<_> = threads.collect();
-            let taken = shared_feed.take(shared_bytes, is_whole, |bytes| {
+            let taken = shared_feed.take(*shared_bytes, *is_whole, |bytes| {
                 shared.take(bytes).map_err(|why| why.to_string())
             });
             let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|_| panicked()));

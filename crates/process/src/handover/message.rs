@@ -24,16 +24,23 @@ pub enum Message {
         /// Whether it can go on with listeners that drain.
         #[serde(default)]
         leaving: bool,
+        /// Whether it reads what is given as sections. A release that does not gets the bytes of
+        /// each section in memory of its own, and its sockets in front of them.
+        #[serde(default)]
+        sections: bool,
     },
-    /// It may prepare. Comes with descriptors: the facts, then the memory of each stream.
+    /// It may prepare. Comes with the memory of what it has to know.
     Welcome {
-        /// How long the facts are.
+        /// How long that is.
         facts_bytes: u64,
+        /// Whether that and what follows are sections.
+        #[serde(default)]
+        sections: bool,
     },
     /// Its config fits, and its drivers are there. From now on it may be given something.
     Prepared,
     /// What is known while the predecessor still serves, and does not change until the barrier.
-    /// Comes with its memory, behind the descriptors of listeners.
+    /// Comes with its memory.
     Early {
         /// How long it is.
         early_bytes: u64,
@@ -47,7 +54,7 @@ pub enum Message {
     },
     /// The successor has taken that in, so the memory may be written to again.
     Read,
-    /// Descriptors, in the order of the rows of what is given.
+    /// Descriptors of what is given next, where that is not in sections.
     Sockets,
     /// Descriptors of the next message, the first ones: it has more than one packet takes.
     More,
@@ -85,6 +92,17 @@ pub enum Message {
     },
 }
 
+/// When something is given beside streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// First of all: what a successor has to know before it prepares.
+    Welcome,
+    /// What does not change any more until the barrier, in front of what is written ahead.
+    Early,
+    /// The barrier.
+    Given,
+}
+
 /// The version of the conversation. Another one is refused.
 pub const CONVERSATION: u32 = 1;
 
@@ -108,6 +126,16 @@ impl Message {
             pid: std::process::id(),
             trunks: true,
             leaving: true,
+            sections: true,
+        }
+    }
+
+    /// Says that so many bytes are given, as sections or not.
+    pub const fn at(moment: Moment, bytes: u64, sections: bool) -> Self {
+        match moment {
+            Moment::Welcome => Self::Welcome { facts_bytes: bytes, sections },
+            Moment::Early => Self::Early { early_bytes: bytes },
+            Moment::Given => Self::Given { given_bytes: bytes },
         }
     }
 
@@ -134,7 +162,7 @@ mod tests {
     fn messages_come_back_as_they_went() {
         let all = [
             Message::hello(),
-            Message::Welcome { facts_bytes: 5 },
+            Message::Welcome { facts_bytes: 5, sections: true },
             Message::Prepared,
             Message::Early { early_bytes: 7 },
             Message::Ahead { shared_bytes: u64::MAX, worker_bytes: vec![u64::MAX; WORKERS_MAX] },
