@@ -50,6 +50,7 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 
@@ -270,14 +271,17 @@ impl Control {
     }
 
     /// Goes on with what the process before this one has counted up to the barrier.
-    pub fn go_on(&mut self, given: &Given) {
+    pub fn go_on(&mut self, given: &Given) -> Result<(), String> {
         self.main_loop.view.go_on(&given.control);
         self.recorder.go_on(&given.latencies);
         self.main_loop.watcher.go_on(&given.told, &self.main_loop.setup);
         self.unheard.clone_from(&given.signals);
         if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
-            prepared.inherit(handover::registration_of(row));
+            let row =
+                crate::membership::Inherited::deserialize(row).map_err(|why| why.to_string())?;
+            prepared.inherit(row);
         }
+        Ok(())
     }
 
     /// Goes on with its agents' connections, once the workers turn.

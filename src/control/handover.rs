@@ -24,11 +24,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::http::Command;
 use super::{ControlLoop, HandingOver, Postponed};
-use crate::membership;
 use barrier::Barrier;
 pub use barrier::Trunks;
 use copying::{Offer, converse};
-use ringgate_fleet::lease::Handed;
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, Phase};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
 use ringgate_os::shared::Writing;
@@ -36,7 +34,7 @@ use ringgate_process::handover::entrance::next_successor;
 use ringgate_process::handover::{CONTROL_SOCKET, Channel, Giving, Message, SOCKET, may_hand_over};
 use ringgate_process::pages::asked::Upgraded;
 use ringgate_worker::Fleet;
-use ringgate_worker::handover::{BackendRow, Early, Facts, FleetRow};
+use ringgate_worker::handover::{BackendRow, Early, Facts};
 
 pub(super) use outcome::Asked;
 pub(super) use recorded::hear_recorded;
@@ -237,7 +235,7 @@ impl ControlLoop {
             state_dir: self.denials.folder().map(|(path, _)| path.to_owned()),
             notify: self.notifier.known().notify.clone(),
             watchdog_us: self.notifier.known().watchdog_us.clone(),
-            retired: self.retired(),
+            retired: Vec::new(),
             backends: self.backends_of_players(),
             card: None,
         }
@@ -246,15 +244,6 @@ impl ControlLoop {
     /// Where game processes register themselves.
     pub(super) fn announce_path(&self) -> PathBuf {
         self.config.gateway.run_dir.join(ANNOUNCE_SOCKET)
-    }
-
-    /// Those for whose players a successor of an earlier release keeps them.
-    fn retired(&self) -> Vec<BackendRow> {
-        // The successor knows the fleet's by its own copy, which may be older.
-        let file = self.membership.as_ref().map_or(&*self.config, |it| it.file());
-        let is_in_file = |name: &str| file.backends.iter().any(|own| own.name == name);
-        let has_players = |id: BackendId| self.view.players(id) > 0;
-        self.backend_rows(|id, it| (it.retired || !is_in_file(&it.name)) && has_players(id))
     }
 
     /// A player may come to any of them before the barrier, but to none that is retired.
@@ -326,35 +315,6 @@ pub(super) const fn address_of(backend: &Backend) -> Option<SocketAddr> {
     match backend.link {
         LinkKind::Udp { address } => Some(address),
         LinkKind::Bundle { .. } => None,
-    }
-}
-
-/// A registration as it was given.
-pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
-    let keys = row.keys.iter().map(|key| key.clone().into()).collect();
-    let handed = Handed { lease: row.lease, former: row.former.clone(), keys };
-    let (instance, announced) = (row.instance.clone(), row.announced.clone());
-    let owned = row.owned.iter().cloned();
-    let owned =
-        owned.map(|(name, uid, has_linked)| membership::OwnedName { name, uid, has_linked });
-    let (owned, joined, asked) = (owned.collect(), row.joined.clone(), row.asked.clone());
-    membership::Inherited { instance, handed, announced, owned, joined, asked }
-}
-
-/// As it goes to the successor.
-fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
-    let membership::Inherited { instance, handed, announced, owned, joined, asked } = inherited;
-    let owned = owned.iter().cloned();
-    let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
-    FleetRow {
-        instance: instance.clone(),
-        lease: handed.lease,
-        former: handed.former.clone(),
-        keys: handed.keys.iter().map(|key| text(key)).collect(),
-        announced: announced.clone(),
-        owned: owned.map(|it| (it.name, it.uid, it.has_linked)).collect(),
-        joined: joined.clone(),
-        asked: asked.clone(),
     }
 }
 

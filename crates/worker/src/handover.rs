@@ -49,7 +49,7 @@ pub struct Facts {
     /// `WATCHDOG_USEC` of it, if it wants to hear that the gateway lives.
     #[serde(default)]
     pub watchdog_us: Option<String>,
-    /// Backends that the config does not have any more, and that still have players.
+    /// None: they are among all. The release before sections has to find the field.
     pub retired: Vec<BackendRow>,
     /// Those that may have players at the barrier, whichever config has them. A process of an
     /// earlier release says none.
@@ -176,9 +176,9 @@ pub struct Given {
     /// Signals that came meanwhile, and wait to be obeyed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<i32>,
-    /// What the gateway is registered as in its fleet, where it is in one.
+    /// What the gateway is registered as in its fleet, where it is in one: a record of the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<FleetRow>,
+    pub fleet: Option<serde_json::Value>,
     /// How long the memory is that comes with this message behind its own: connections of agents.
     #[serde(default)]
     pub trunk_bytes: u64,
@@ -223,31 +223,6 @@ pub struct Told {
     /// How many players were refused, by the reason, and when that was told last, on the workers'
     /// clock.
     pub refused: Vec<(String, u64, Option<u64>)>,
-}
-
-/// A registration, which the successor goes on with: nobody else sees that the process changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FleetRow {
-    /// Which start of the gateway this is.
-    pub instance: String,
-    /// Its lease; 0 for none.
-    pub lease: i64,
-    /// Earlier ones, whose keys may still be there.
-    pub former: Vec<i64>,
-    /// What stands under the lease.
-    pub keys: Vec<String>,
-    /// What game processes have said that registered themselves.
-    #[serde(default)]
-    pub announced: Vec<Vec<u8>>,
-    /// Names, whose each is, and whether its process has been linked.
-    #[serde(default)]
-    pub owned: Vec<(String, u32, bool)>,
-    /// By name: whose players have come to them lately.
-    #[serde(default)]
-    pub joined: Vec<(String, Vec<u64>)>,
-    /// Questions of operators that were answered, and until when each could be believed.
-    #[serde(default)]
-    pub asked: Vec<(String, u64)>,
 }
 
 /// One descriptor.

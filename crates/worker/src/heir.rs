@@ -103,7 +103,7 @@ impl<'a> Heir<'a> {
         let Found { mut addresses, mut kept, leaving } = Found::of(plan, facts, &predecessor)?;
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
-        keep_backends(&mut setup, facts, &predecessor)?;
+        keep_backends(&mut setup, facts)?;
         let maps = Format::of(&setup, plan.workers, clock::boot_id()).map_backends(&predecessor);
         let rules = Leaving::read_all(&layout[len..], &maps).map_err(|why| why.to_string())?;
         let leaving = leaving.into_iter().map(|(row, bound)| {
@@ -465,12 +465,12 @@ fn is_such(fd: &OwnedFd, kind: SocketKind) -> Result<(), String> {
 
 /// Backends that the other process has and this config has not are kept for their players, as a
 /// reload keeps them.
-fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Result<(), String> {
+fn keep_backends(setup: &mut Setup, facts: &Facts) -> Result<(), String> {
     let own = setup.backends.len();
     // Those without players last. They are kept because some may come before the barrier, as far as
     // there is room.
     let is_empty = |row: &&BackendRow| row.players == Some(0);
-    let rows = || facts.retired.iter().chain(&facts.backends);
+    let rows = || facts.backends.iter();
     for row in rows().filter(|row| !is_empty(row)).chain(rows().filter(is_empty)) {
         let kept = kept(&row.name, row.address, row.slots, row.grace_ns);
         let has_room = !is_empty(&row) || setup.backends.len() < BACKENDS_MAX;
@@ -485,24 +485,13 @@ fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Resu
             count - own
         ));
     }
-    if facts.backends.is_empty() {
-        // An earlier release says of them where they are, and no more.
-        for (name, address) in predecessor.backends() {
-            let kept = kept(name, address, OLDER_SLOTS, OLDER_GRACE_NS);
-            let is_known = setup.backends.iter().any(|known| known.is_same(&kept));
-            if !is_known && setup.backends.len() < BACKENDS_MAX {
-                setup.backends.push(kept);
-            }
-        }
-    }
     Ok(())
 }
 
 /// What the players of a backend speak, or those who may come, as far as the other process says.
 fn spoken(facts: &Facts, backend: &Backend) -> Option<Front> {
-    let mut rows = facts.retired.iter().chain(&facts.backends);
     let is_it = |row: &&BackendRow| kept(&row.name, row.address, 0, 0).is_same(backend);
-    rows.find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
+    facts.backends.iter().find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
 }
 
 fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> Backend {
@@ -519,12 +508,6 @@ fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> B
         intake: ringgate_gate::Intake::Anybody,
     }
 }
-
-/// What a backend has where the file says nothing else.
-const OLDER_GRACE_NS: u64 = 30_000_000_000;
-
-/// As many as a netcode server has. Who has a slot beyond them keeps it.
-const OLDER_SLOTS: u32 = 256;
 
 const TOO_FEW: &str = "what was given is not what was announced";
 

@@ -210,7 +210,7 @@ impl<'a> Successor<'a> {
         let Begun { mut control, arriving, given, of_agents, doors, announce } = begun;
         let given = given.ok_or(TOO_LITTLE)?;
         let (workers, inheritance) = arriving.finish(&given)?;
-        control.go_on(&given);
+        control.go_on(&given)?;
         if let Some((Trunks(bytes), fds)) = of_agents {
             control.inherit_agents(&bytes, fds);
         }

@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use super::{ControlLoop, Postponed, fleet_row};
+use super::{ControlLoop, Postponed};
 use ringgate_os::clock::Clock;
 use ringgate_process::handover::{Envelope, Extent, Gives};
 use ringgate_process::part_in_bytes;
@@ -93,7 +93,7 @@ impl Gives for Barrier<'_> {
             since_ns: *since_ns,
             told: control.watcher.given(),
             signals: control.postponed.iter().filter_map(Postponed::signal).collect(),
-            fleet: control.heirloom().as_ref().map(fleet_row),
+            fleet: control.heirloom().and_then(|it| serde_json::to_value(it).ok()),
             trunk_bytes: of_trunks.map_or(0, |(bytes, _)| bytes.len() as u64),
             trunk_sockets: of_trunks.map_or(0, |(_, fds)| fds.len() as u32),
         };
