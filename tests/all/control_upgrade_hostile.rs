@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
-use ringgate_process::handover::{Channel, Heard, Message, Moment};
+use ringgate_process::handover::{Heard, Message, Moment};
 use ringgate_worker::handover::Facts;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::hold::Hold;
-use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
+use crate::upgrade_rig::{Line, Packet, as_before, drivers, is_root, kill, pass_changed, text};
 
 /// Where one of the two is killed, by the names of its steps.
 const STEPS: [&str; 14] = [
@@ -232,30 +232,8 @@ fn somebody_who_is_there_and_does_not_answer_is_left_alone() {
     assert_eq!(line.pid(), line.daemon.id());
 }
 
-/// A message on its way, with its descriptors.
-type Packet = (Message, Vec<OwnedFd>);
-
 /// What somebody between the two does to it.
 type Change = fn(Packet) -> Packet;
-
-/// Passes everything on between the two, changed, until the successor has ended.
-fn pass_changed(its: &Channel, gateway: &Channel, mut change: impl FnMut(Packet) -> Packet) {
-    let clock = clock::Clock::start();
-    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
-        for (from, to) in [(its, gateway), (gateway, its)] {
-            let (heard, packet) = from.hear(Duration::from_millis(1));
-            if let Some(packet) = packet {
-                let (message, fds) = change(packet);
-                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                // Whoever does not hear it has gone, which shows below.
-                let _ = to.say(&message, &fds);
-            } else if heard == Heard::Gone {
-                return;
-            }
-        }
-    }
-    panic!("neither has ended");
-}
 
 /// Memory like the predecessor's, with other bytes. It stays, because the successor reads it later.
 fn memory(bytes: &[u8]) -> OwnedFd {
@@ -339,14 +317,6 @@ const OTHER_FORMATS: [Refused; 4] = [
         "is of another boot of the host",
     ),
 ];
-
-/// Has the first word not tell that the successor reads sections.
-fn as_before((mut message, fds): Packet) -> Packet {
-    if let Message::Hello { sections, .. } = &mut message {
-        *sections = false;
-    }
-    (message, fds)
-}
 
 /// Changes the sections that are given at a moment.
 fn with_sections(

@@ -176,7 +176,7 @@ pub struct Given {
     /// Signals that came meanwhile, and wait to be obeyed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<i32>,
-    /// What the gateway is registered as in its fleet, where it is in one: a record of the daemon's.
+    /// What the gateway is registered as in its fleet, where it is in one: the daemon's record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<serde_json::Value>,
     /// How long the memory is that comes with this message behind its own: connections of agents.

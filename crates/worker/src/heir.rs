@@ -542,7 +542,6 @@ mod tests {
             let all = (0..count).map(|at| kept(&format!("new-{at}"), None, 4, 1)).collect();
             Setup::new(Vec::new(), all, 1)
         };
-        let none = Format::of(&own(0), 2, [1; 16]);
         for (with_players, without, own_count, fits) in [
             (1, BACKENDS_MAX - 1, BACKENDS_MAX - 1, true),
             (10, 100, BACKENDS_MAX - 20, true),
@@ -550,7 +549,7 @@ mod tests {
             (2, 0, BACKENDS_MAX - 1, false),
         ] {
             let mut setup = own(own_count);
-            let done = keep_backends(&mut setup, &facts(with_players, without), &none);
+            let done = keep_backends(&mut setup, &facts(with_players, without));
             assert_eq!(done.is_ok(), fits, "{done:?}");
             if fits {
                 let sum = own_count + with_players + without;

@@ -57,8 +57,7 @@ pub struct OwnedName {
     pub has_linked: bool,
 }
 
-/// As gateways have written it since their first release. Agents wrote its fields by name; either is
-/// read.
+/// As gateways have always written it. Agents wrote its fields by name; either is read.
 impl From<OwnedName> for (String, u32, bool) {
     fn from(OwnedName { name, uid, has_linked }: OwnedName) -> Self {
         (name, uid, has_linked)
