@@ -13,10 +13,9 @@
 use std::sync::Arc;
 
 use ringgate_core::crypto::Aead;
-use ringgate_gate::handover::{Rehearsal, succeed};
 use ringgate_os::clock::Clock;
 use ringgate_os::memory::prefer_huge_pages;
-use ringgate_testkit::ConnectedPlayers;
+use ringgate_testkit::{ConnectedPlayers, Rehearsal, succeed};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -50,6 +50,7 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Deserialize;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 
@@ -60,7 +61,7 @@ use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
 use events::Watcher;
-pub use handover::Program;
+pub use handover::Trunks;
 use http::Command;
 pub use keeper::DENIED_FILE;
 use keeper::Keeper;
@@ -71,12 +72,13 @@ use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::handover::{Channel, Program};
 use ringgate_process::pages::{Pages, operators};
 use ringgate_process::role::attend;
 use ringgate_process::signals::Signals;
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_state::SpentFiles;
-use ringgate_worker::handover::{Channel, Facts, Given, LeavingRow};
+use ringgate_worker::handover::{Facts, Given, LeavingRow};
 use ringgate_worker::{Fleet, Ready};
 use runtime::Runtime;
 use spent::SpentKeeper;
@@ -269,14 +271,17 @@ impl Control {
     }
 
     /// Goes on with what the process before this one has counted up to the barrier.
-    pub fn go_on(&mut self, given: &Given) {
+    pub fn go_on(&mut self, given: &Given) -> Result<(), String> {
         self.main_loop.view.go_on(&given.control);
         self.recorder.go_on(&given.latencies);
         self.main_loop.watcher.go_on(&given.told, &self.main_loop.setup);
         self.unheard.clone_from(&given.signals);
         if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
-            prepared.inherit(handover::registration_of(row));
+            let row =
+                crate::membership::Inherited::deserialize(row).map_err(|why| why.to_string())?;
+            prepared.inherit(row);
         }
+        Ok(())
     }
 
     /// Goes on with its agents' connections, once the workers turn.

@@ -36,6 +36,7 @@ use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::Reach;
 pub use ringgate_fleet::values::joined::Join;
+use serde::{Deserialize, Serialize};
 
 use crate::config::{self, Config};
 use announced::Book;
@@ -87,19 +88,24 @@ struct Settings {
 }
 
 /// What a predecessor has handed over.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherited {
     /// Its instance, which goes on.
     pub instance: String,
     /// Its lease, and what stands under it.
+    #[serde(flatten)]
     pub handed: Handed,
     /// What game processes have said that registered themselves there.
+    #[serde(default)]
     pub announced: Vec<Vec<u8>>,
     /// Whose names are whose.
+    #[serde(default)]
     pub owned: Vec<OwnedName>,
     /// By name: whose players have come lately.
+    #[serde(default)]
     pub joined: Vec<(String, Vec<u64>)>,
     /// Questions that were answered, and until when each could be believed.
+    #[serde(default)]
     pub asked: Vec<(String, u64)>,
 }
 

@@ -19,7 +19,7 @@ use tokio::net;
 use self::patience::{ANSWER_WITHIN, Silence};
 use super::{Failure, config_file};
 use crate::config::{self, Token, values};
-use ringgate_worker::handover::CONTROL_SOCKET;
+use ringgate_process::handover::CONTROL_SOCKET;
 
 /// Where the gateway is: by default the control socket in the `run_dir` that this host's config
 /// file names, or in its default.

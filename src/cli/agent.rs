@@ -24,12 +24,11 @@ use super::run::{
 use super::{Failure, first};
 use crate::config::{self, Accepted, Admin, HostConfig};
 use crate::control::host::{self as control, Facts, Settings, Taken};
-use crate::control::{Program, is_at};
+use crate::control::is_at;
 use crate::hosting::{self, Prepared};
 use crate::membership::{COPY_FILE, LEASES_FILE};
+use ringgate_process::handover::{self, CONTROL_SOCKET, Channel, Program};
 use ringgate_state::Folder;
-use ringgate_worker::handover::CONTROL_SOCKET;
-use ringgate_worker::handover::{self, Channel};
 
 /// Serve the game processes of this host to gateways on other hosts, until SIGTERM
 ///

@@ -15,7 +15,7 @@ use super::config_file::{ConfigFile, GATEWAY};
 use super::logging::{self, LogArgs};
 use super::{Failure, exit, first};
 use crate::config::Config;
-use crate::control::{Control, Joining, Program, Settings, plan};
+use crate::control::{Control, Joining, Settings, plan};
 use crate::membership::{self, Prepared};
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
@@ -26,10 +26,9 @@ use ringgate_os::process;
 use ringgate_os::stored::{self, Store};
 use ringgate_os::usage::Usage;
 use ringgate_process::confine;
+use ringgate_process::handover::{self, CONTROL_SOCKET, Program};
 use ringgate_process::privileges::Privileges;
 use ringgate_report::text::put;
-use ringgate_worker::handover;
-use ringgate_worker::handover::CONTROL_SOCKET;
 use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
 use successor::Successor;
 
@@ -76,16 +75,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     if let Some(channel) = predecessor {
         let (joining, file, privileges) = (fleet.take(), file.as_path(), &privileges);
-        let mut successor =
-            Successor { config: Some(config), joining, file, plan: &plan, privileges };
-        if let Some(control) = successor.take_over(&channel, &program)? {
+        let (own, program) = (Some(config), &program);
+        let successor = Successor { config: own, joining, file, plan: &plan, privileges, program };
+        if let Some(control) = successor.take_over(&channel)? {
             drop(stored);
             control.hear_recorded(channel);
-            drop(successor);
             return serve(control, privileges, plan);
         }
         tracing::warn!("the gateway to take over from has ended: starting without its players");
-        drop(successor);
         // What was read may have gone into a control plane that is no more.
         (config, fleet) = join(Config::load(file)?)?;
         patience = DEATH_WITHIN;

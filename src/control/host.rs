@@ -26,7 +26,6 @@ use tokio::sync::Notify;
 use super::http;
 use super::listening;
 use crate::config::{Accepted, HostConfig};
-use crate::control::Program;
 use crate::hosting::{Member, Prepared};
 use draining::Drain;
 pub use handing::{Facts, Plan, Taken, take_over};
@@ -34,6 +33,7 @@ use reload::Live;
 use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 use ringgate_os::{process, wiping};
+use ringgate_process::handover::{CONTROL_SOCKET, Program};
 use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self as chassis, AccessRefusal, For, JSON, NotDone, Page, Pages, Reply, Right, Rounds, Site,
@@ -46,7 +46,6 @@ use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_report::text::put;
 use ringgate_trunk::agent::service::Agent;
-use ringgate_worker::handover::CONTROL_SOCKET;
 
 /// What an agent's control plane is told.
 #[derive(Debug)]

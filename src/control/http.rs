@@ -20,6 +20,7 @@ use crate::membership::{AnswerBody, Answerer, Answering};
 use ringgate_fleet::values::Question;
 use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
+use ringgate_process::handover::Channel;
 use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
@@ -28,7 +29,7 @@ use ringgate_process::pages::{
 use ringgate_process::reloads::Outcome;
 use ringgate_report::metrics::CONTENT_TYPE;
 use ringgate_state as state;
-use ringgate_worker::handover::{Channel, Early};
+use ringgate_worker::handover::Early;
 
 /// What an operator asks of the control thread.
 pub(super) enum Command {

@@ -16,7 +16,7 @@ use super::agents::{self, Agents};
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
-use super::handover::{Program, address_of};
+use super::handover::address_of;
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::Membership;
@@ -27,11 +27,11 @@ use crate::config::Config;
 use crate::membership::Known;
 use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
+use ringgate_process::handover::{Channel, Program};
 use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, sentences};
 use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
-use ringgate_worker::handover::Channel;
 use ringgate_worker::{Fleet, Opened};
 
 /// A reload that can be carried out.

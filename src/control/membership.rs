@@ -109,11 +109,6 @@ impl Membership {
         }
     }
 
-    /// The config as the file has it.
-    pub(super) const fn file(&self) -> &Config {
-        &self.file
-    }
-
     fn is_of_file(&self, backend: &str) -> bool {
         self.file.backends.iter().any(|own| own.name == backend)
     }

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
+use bytes::Bytes;
 use ringgate_fleet::copy;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Handed;
@@ -17,10 +18,12 @@ use ringgate_fleet::mirror::Truth;
 use ringgate_fleet::values::Reach;
 use ringgate_link::announce::Standing;
 use ringgate_os::clock;
+use ringgate_process::handover::Part;
 use ringgate_trunk::agent::options::Gateway;
 use ringgate_trunk::agent::rolls;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
+use zeroize::Zeroizing;
 
 use super::Settings;
 use super::wellness::{HandedWellness, Watched};
@@ -56,6 +59,18 @@ pub struct Heirloom {
     pub sockets: Vec<OwnedFd>,
 }
 
+impl Part for Heirloom {
+    const NAME: &'static str = "fleet";
+
+    fn take_out(self) -> Zeroizing<Vec<u8>> {
+        self.bytes.into()
+    }
+
+    fn put_in(bytes: Zeroizing<Vec<u8>>) -> Result<Self, String> {
+        Ok(Self { bytes: bytes.to_vec(), sockets: Vec::new() })
+    }
+}
+
 impl Heirloom {
     pub(super) fn new(record: &Record, copy: &[u8], sockets: Vec<OwnedFd>) -> Self {
         let record = serde_json::to_vec(record).expect("no maps with other keys than strings");
@@ -75,9 +90,8 @@ impl Heirloom {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) started_s: u64,
-    pub(super) lease: i64,
-    pub(super) former: Vec<i64>,
-    pub(super) keys: Vec<String>,
+    #[serde(flatten)]
+    pub(super) registration: Handed,
     pub(super) leases_lost: u64,
     pub(super) copies: [u64; 2],
     pub(super) chosen: BTreeMap<String, String>,
@@ -176,7 +190,7 @@ impl Beginning {
             let is_ours = read.prefix == settings.keyspace.gateways();
             begins.truth = is_ours.then_some(read.truth).ok_or("copy")?;
         }
-        begins.registration = registration(settings, &record)?;
+        begins.registration = registration(settings, record.registration)?;
         let (chosen, wanted) = (record.chosen, record.wanted);
         begins.chosen = chosen.into_iter().map(chosen_one).collect::<Result<_, _>>()?;
         begins.wanted = wanted.map(|all| all.iter().map(|it| gateway(it)).collect()).transpose()?;
@@ -216,20 +230,17 @@ fn book(settings: &Settings) -> Book {
 }
 
 /// An agent writes its own key and those of backends, and nothing else is to go with it.
-fn registration(settings: &Settings, record: &Record) -> Result<Handed, &'static str> {
-    let is_own = |key: &String| may_be_ours(&settings.keyspace, &settings.name, key);
-    if record.former.len() > FORMER_MAX {
+fn registration(settings: &Settings, handed: Handed) -> Result<Handed, &'static str> {
+    if handed.former.len() > FORMER_MAX {
         return Err("leases");
     }
-    if !record.keys.iter().all(is_own) {
-        return Err("key");
-    }
-    let keys = record.keys.iter().map(|key| key.clone().into()).collect();
-    Ok(Handed { lease: record.lease, former: record.former.clone(), keys })
+    let is_own = |key: &Bytes| may_be_ours(&settings.keyspace, &settings.name, key);
+    handed.keys.iter().all(is_own).then_some(()).ok_or("key")?;
+    Ok(handed)
 }
 
-fn may_be_ours(keyspace: &Keyspace, own: &Name, key: &str) -> bool {
-    match keyspace.place(key.as_bytes()) {
+fn may_be_ours(keyspace: &Keyspace, own: &Name, key: &[u8]) -> bool {
+    match keyspace.place(key) {
         Some(Place::Agent(name)) => name == *own,
         Some(Place::Backend(_)) => true,
         _ => false,

@@ -84,15 +84,14 @@ fn write() {
         Player::connected(gateway.listener, client, KEY_HEX).echo(b"hello");
     }
     wait_for("a player of each", || (agent.view().players() == 2).then_some(()));
-    let rest = agent.rest();
+    let (bytes, fds) = agent.rest().take();
     let kind = |fd: &OwnedFd| match SockRef::from(fd).r#type().expect("a socket") {
         Type::STREAM => "stream\n",
         Type::DGRAM => "dgram\n",
         _ => "seqpacket\n",
     };
-    fs::write(path(BYTES), rest.bytes()).expect("written");
-    fs::write(path(SOCKETS), rest.descriptors().iter().map(kind).collect::<String>())
-        .expect("written");
+    fs::write(path(BYTES), bytes).expect("written");
+    fs::write(path(SOCKETS), fds.iter().map(kind).collect::<String>()).expect("written");
 }
 
 /// Sockets of the kinds that were given, to nobody.

@@ -3,9 +3,12 @@
 //!
 //! Skipped aloud without openssl, which makes the certificates, and where we are not root.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use ringgate_os::process;
+use ringgate_process::handover::Channel;
 
 use crate::agent::{
     Agent, Heir, NAMES, Program, agent_file, agent_upgrade, certificates, echo, gateway,
@@ -15,7 +18,7 @@ use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
 use crate::folder::Folder;
 use crate::hold::Hold;
 use crate::own::own_port;
-use crate::upgrade_rig::is_root;
+use crate::upgrade_rig::{as_before, is_root, pass_changed};
 
 /// A gateway, an agent with a game process, and a player of that.
 struct Rig {
@@ -89,6 +92,38 @@ fn root_takes_an_agent_over_that_may_start_no_program() {
     wait_for("the next one", || (rig.pid() == Some(next.0.id().into())).then_some(()));
     rig.player.echo(b"after that");
     assert_eq!(rig.trunks(), 1, "{}", rig.log("next.log"));
+}
+
+/// Has a program take over from whoever listens at a socket, as if both were of the release before
+/// sections.
+fn take_over_as_before(words: [&OsStr; 3], socket: &Path, log: &Path) -> Ending {
+    let (ours, its) = Channel::pair().expect("a pair");
+    let mut command = ringgate(words);
+    command.args(["--take-over", "--predecessor-on-stdin"]).stdin(Stdio::from(its.into_fd()));
+    command.stdout(Stdio::null()).stderr(std::fs::File::create(log).expect("a log"));
+    let successor = Ending(command.spawn().expect("the binary was built"));
+    pass_changed(&ours, &Channel::connect(socket).expect("it listens"), as_before);
+    successor
+}
+
+#[test]
+fn trunks_and_players_go_on_between_this_release_and_the_one_before_sections() {
+    let Some(mut rig) = Rig::start("", |_| ()) else { return };
+    let (file, log) = (rig.folder.join("agent.toml"), rig.folder.join("next.log"));
+    let words = ["agent".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let agent = take_over_as_before(words, &rig.folder.join("host/handover.sock"), &log);
+    wait_for("the agent", || (rig.pid() == Some(agent.0.id().into())).then_some(()));
+    rig.player.echo(b"by another agent");
+    assert_eq!(rig.trunks(), 1, "{}", rig.log("next.log"));
+
+    let (file, log) = (rig.gateway.folder.join("gate.toml"), rig.folder.join("gateway.log"));
+    let words = ["run".as_ref(), "--config".as_ref(), file.as_os_str()];
+    let socket = rig.gateway.run_dir().join("handover.sock");
+    let gateway = take_over_as_before(words, &socket, &log);
+    let pid = || rig.gateway.status()["pid"].as_u64();
+    wait_for("the gateway", || (pid() == Some(gateway.0.id().into())).then_some(()));
+    rig.player.echo(b"by another gateway");
+    assert_eq!(rig.trunks(), 1, "{}", rig.log("gateway.log"));
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 use ringgate_os::shared::{self, Writing};
-use ringgate_worker::handover::{Channel, Facts, Heard, Message};
+use ringgate_process::handover::{Heard, Message, Moment};
+use ringgate_worker::handover::Facts;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::hold::Hold;
-use crate::upgrade_rig::{Line, drivers, is_root, kill, text};
+use crate::upgrade_rig::{Line, Packet, as_before, drivers, is_root, kill, pass_changed, text};
 
 /// Where one of the two is killed, by the names of its steps.
 const STEPS: [&str; 14] = [
@@ -169,6 +170,7 @@ fn a_stranger_is_parted_from_and_keeps_nobody_from_the_next() {
         pid: 1,
         trunks: false,
         leaving: true,
+        sections: true,
     };
     let channel = line.connect();
     channel.say(&other, &[]).expect("said");
@@ -230,30 +232,8 @@ fn somebody_who_is_there_and_does_not_answer_is_left_alone() {
     assert_eq!(line.pid(), line.daemon.id());
 }
 
-/// A message on its way, with its descriptors.
-type Packet = (Message, Vec<OwnedFd>);
-
 /// What somebody between the two does to it.
 type Change = fn(Packet) -> Packet;
-
-/// Passes everything on between the two, changed, until the successor has ended.
-fn pass_changed(its: &Channel, gateway: &Channel, change: Change) {
-    let clock = clock::Clock::start();
-    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
-        for (from, to) in [(its, gateway), (gateway, its)] {
-            let (heard, packet) = from.hear(Duration::from_millis(1));
-            if let Some(packet) = packet {
-                let (message, fds) = change(packet);
-                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-                // Whoever does not hear it has gone, which shows below.
-                let _ = to.say(&message, &fds);
-            } else if heard == Heard::Gone {
-                return;
-            }
-        }
-    }
-    panic!("neither has ended");
-}
 
 /// Memory like the predecessor's, with other bytes. It stays, because the successor reads it later.
 fn memory(bytes: &[u8]) -> OwnedFd {
@@ -281,7 +261,7 @@ const FIRST_WORKER: usize = 3;
 /// Changes what a successor compares itself with.
 fn with_layout(packet: Packet, change: impl FnOnce(&mut Vec<u8>)) -> Packet {
     let (message, mut fds) = packet;
-    let Message::Welcome { facts_bytes } = message else { return (message, fds) };
+    let Message::Welcome { facts_bytes, .. } = message else { return (message, fds) };
     let mut facts = vec![0; facts_bytes as usize];
     shared::read(fds[FACTS].as_fd(), 0, &mut facts).expect("the facts");
     let facts: Facts = serde_json::from_slice(&facts).expect("facts");
@@ -316,10 +296,9 @@ type Refused = (Change, &'static str);
 const OTHER_FORMATS: [Refused; 4] = [
     (
         |packet| match packet {
-            (Message::Hello { release, pid, .. }, fds) => {
-                let hello =
-                    Message::Hello { conversation: 99, release, pid, trunks: false, leaving: true };
-                (hello, fds)
+            (Message::Hello { release, pid, trunks, leaving, sections, .. }, fds) => {
+                let conversation = 99;
+                (Message::Hello { conversation, release, pid, trunks, leaving, sections }, fds)
             }
             other => other,
         },
@@ -336,6 +315,77 @@ const OTHER_FORMATS: [Refused; 4] = [
     (
         |packet| with_layout(packet, |layout| layout[BOOT_ID_AT] ^= 1),
         "is of another boot of the host",
+    ),
+];
+
+/// Changes the sections that are given at a moment.
+fn with_sections(
+    (message, mut fds): Packet,
+    moment: Moment,
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Packet {
+    let bytes = match message {
+        Message::Welcome { facts_bytes, .. } if moment == Moment::Welcome => facts_bytes,
+        Message::Early { early_bytes } if moment == Moment::Early => early_bytes,
+        Message::Given { given_bytes } if moment == Moment::Given => given_bytes,
+        _ => return (message, fds),
+    };
+    let bytes = rewrite(&mut fds[0], bytes, change);
+    (Message::at(moment, bytes, true), fds)
+}
+
+/// One that no release has.
+fn add_section(bytes: &mut Vec<u8>, may_be_passed_over: bool) {
+    const COUNT_AT: usize = 8 + 2;
+    bytes[COUNT_AT] += 1;
+    let name = b"weather";
+    bytes.extend(&[&(name.len() as u32).to_le_bytes()[..], name].concat());
+    bytes.push(may_be_passed_over.into());
+    // No descriptors, and no bytes.
+    bytes.extend([0; 4 + 8]);
+}
+
+/// Gives a section another name.
+fn rename(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+    let at = bytes.windows(from.len()).position(|it| it == from).expect("it is there");
+    bytes[at..at + to.len()].copy_from_slice(to);
+}
+
+/// What a successor cannot use of sections.
+const WRONG_SECTIONS: [Refused; 6] = [
+    (
+        |packet| with_sections(packet, Moment::Welcome, |bytes| bytes.truncate(40)),
+        "the sections of what was given cannot be read: it ends too soon",
+    ),
+    (
+        |packet| with_sections(packet, Moment::Early, |bytes| rename(bytes, b"early", b"weary")),
+        "the process that runs has not given its early",
+    ),
+    (
+        |packet| with_sections(packet, Moment::Early, |bytes| bytes[0] = b'X'),
+        "cannot be read: it has an impossible beginning",
+    ),
+    (
+        |packet| with_sections(packet, Moment::Given, |bytes| add_section(bytes, false)),
+        "what was given has a section that this release does not know, weather",
+    ),
+    (
+        |(message, mut fds)| {
+            if let Message::Given { .. } = message {
+                fds.pop();
+            }
+            (message, fds)
+        },
+        "cannot be read: it has an impossible number of descriptors",
+    ),
+    (
+        |(message, mut fds)| {
+            if let Message::Early { .. } = message {
+                fds[1] = std::fs::File::open("/dev/null").expect("it is there").into();
+            }
+            (message, fds)
+        },
+        "a socket is not what it should be",
     ),
 ];
 
@@ -357,7 +407,7 @@ const WRONG: [Refused; 5] = [
         |(message, mut fds)| match message {
             Message::Welcome { .. } => {
                 fds[FACTS] = memory(b"{}");
-                (Message::Welcome { facts_bytes: 2 }, fds)
+                (Message::at(Moment::Welcome, 2, false), fds)
             }
             other => (other, fds),
         },
@@ -402,20 +452,76 @@ const WRONG: [Refused; 5] = [
 
 #[test]
 fn an_old_format_is_refused_by_name_and_the_gateway_goes_on() {
-    refused(&OTHER_FORMATS);
+    refused(&OTHER_FORMATS, as_before);
 }
 
 #[test]
 fn a_truncated_stream_is_refused_and_the_gateway_goes_on() {
-    refused(&TRUNCATED);
+    refused(&TRUNCATED, as_before);
 }
 
 #[test]
 fn what_else_is_wrong_with_what_is_given_is_named_and_the_gateway_goes_on() {
-    refused(&WRONG);
+    refused(&WRONG, as_before);
 }
 
-fn refused(changes: &[Refused]) {
+#[test]
+fn sections_that_are_wrong_are_named_and_the_gateway_goes_on() {
+    refused(&WRONG_SECTIONS, |packet| packet);
+}
+
+#[test]
+fn a_section_of_a_later_release_is_passed_over_and_named_where_nothing_is_lost_with_it() {
+    if !is_root() {
+        return;
+    }
+    let mut line = Line::start(&text("mmsg"));
+    let _game = Game::start(&line.daemon, "arena");
+    line.daemon.ready();
+    let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+    let (successor, its) = line.successor();
+    line.heirs.push(successor.id());
+    let gateway = line.connect();
+    pass_changed(&its, &gateway, |packet| {
+        with_sections(packet, Moment::Given, |bytes| add_section(bytes, true))
+    });
+    drop((its, gateway));
+    wait_for("the successor", || (line.pid() == successor.id()).then_some(()));
+    player.echo(b"and goes on");
+    let log = line.log("successor.log");
+    assert!(log.contains("sections_passed_over") && log.contains("weather"), "{log}");
+}
+
+/// The last release gave its state in memory of its own and sockets in front of that, and so it
+/// goes to it and comes from it.
+#[test]
+fn players_play_on_between_this_release_and_the_one_before_sections() {
+    if !is_root() {
+        return;
+    }
+    for io in drivers() {
+        let mut line = Line::start_in_parts(&text(io), |_| ());
+        let _game = Game::start(&line.daemon, "arena");
+        line.daemon.ready();
+        let mut player = Player::connected(line.daemon.listener, 1, KEY_HEX);
+        let (successor, its) = line.successor();
+        line.heirs.push(successor.id());
+        let gateway = line.connect();
+        let mut sockets = 0;
+        pass_changed(&its, &gateway, |(message, fds)| {
+            sockets += usize::from(message == Message::Sockets);
+            as_before((message, fds))
+        });
+        drop((its, gateway));
+        assert!(sockets > 1, "some are lent, and some given");
+        wait_for("the successor", || (line.pid() == successor.id()).then_some(()));
+        let (sent, back) = player.play_for(20);
+        assert_eq!(sent, back);
+        assert_eq!(line.daemon.status()["totals"]["sessions_opened"], 1);
+    }
+}
+
+fn refused(changes: &[Refused], first_of_all: Change) {
     if !is_root() {
         return;
     }
@@ -429,7 +535,7 @@ fn refused(changes: &[Refused]) {
         let (mut successor, its) = line.successor();
         line.heirs.push(successor.id());
         let gateway = line.connect();
-        pass_changed(&its, &gateway, change);
+        pass_changed(&its, &gateway, |packet| change(first_of_all(packet)));
         drop((its, gateway));
         let code = successor.wait().expect("our child").code();
         let log = line.log("successor.log");

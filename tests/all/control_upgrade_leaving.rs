@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use ringgate_core::netcode::State;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
-use ringgate_worker::handover::Message;
+use ringgate_process::handover::Message;
 
 use crate::control_listeners::{address_of, reload, shown, with};
 use crate::control_rig::{Game, KEY_HEX, Player, Text, wait_for};

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ringgate_os::clock;
-use ringgate_worker::handover::{Channel, Heard};
+use ringgate_process::handover::{Channel, Heard};
 
 use crate::control_rig::{Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::upgrade_rig::{Line, is_root, text};

@@ -1,13 +1,15 @@
 //! A gateway that is handed over from process to process, each of them the real program, and what
 //! a test needs to do that or to get in between.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use ringgate_os::process;
-use ringgate_worker::handover::Channel;
+use ringgate_os::{clock, process};
+use ringgate_process::handover::{Channel, Heard, Message};
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Text, wait_for};
+use crate::control_rig::{Daemon, PATIENCE, Text, wait_for};
 use crate::io_rig::Rig;
 
 const IS_ROOT: u32 = 0;
@@ -126,6 +128,40 @@ impl Drop for Line {
 pub(crate) fn kill(pid: u32) {
     // It may have ended by itself.
     let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).output();
+}
+
+/// A message on its way, with its descriptors.
+pub(crate) type Packet = (Message, Vec<OwnedFd>);
+
+/// Passes everything on between the two, changed, until the successor has ended.
+pub(crate) fn pass_changed(
+    its: &Channel,
+    gateway: &Channel,
+    mut change: impl FnMut(Packet) -> Packet,
+) {
+    let clock = clock::Clock::start();
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
+        for (from, to) in [(its, gateway), (gateway, its)] {
+            let (heard, packet) = from.hear(Duration::from_millis(1));
+            if let Some(packet) = packet {
+                let (message, fds) = change(packet);
+                let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                // Whoever does not hear it has gone, which shows below.
+                let _ = to.say(&message, &fds);
+            } else if heard == Heard::Gone {
+                return;
+            }
+        }
+    }
+    panic!("neither has ended");
+}
+
+/// Has the first word not tell that the successor reads sections.
+pub(crate) fn as_before((mut message, fds): Packet) -> Packet {
+    if let Message::Hello { sections, .. } = &mut message {
+        *sections = false;
+    }
+    (message, fds)
 }
 
 /// What a process takes of its host.

@@ -247,6 +247,16 @@ impl Gate {
         &self.common.setup
     }
 
+    /// Which of the workers it is.
+    pub const fn worker(&self) -> WorkerIndex {
+        self.common.worker
+    }
+
+    /// What all workers agree on.
+    pub const fn claims(&self) -> &Arc<Claims> {
+        &self.common.claims
+    }
+
     /// Whether [`Mail::Stop`] has been carried out: every player has been told.
     pub fn is_stopped(&self) -> bool {
         self.common.life.stopped

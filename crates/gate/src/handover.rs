@@ -32,7 +32,6 @@ mod leaving;
 mod parts;
 mod places;
 mod record;
-mod rehearsal;
 mod shared;
 mod sockets;
 
@@ -42,7 +41,6 @@ pub use import::{Arrived, Import};
 pub use leaving::Leaving;
 pub use parts::Rest;
 pub use record::{Refused, Sink};
-pub use rehearsal::{Rehearsal, Succession, succeed};
 pub use ringgate_core::carry::Maps;
 pub use shared::{SharedExport, SharedImport};
 pub use sockets::SocketUse;

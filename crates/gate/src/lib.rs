@@ -39,6 +39,9 @@ mod output;
 pub mod pace;
 mod party;
 mod prefix;
+#[cfg(test)]
+#[path = "../../testkit/src/rehearsal.rs"]
+pub mod rehearsal;
 mod roles;
 mod routing;
 mod sealing;
@@ -58,6 +61,10 @@ mod traffic;
 mod turn;
 mod turnover;
 mod watching;
+
+// What tests share with the simulator names this package as that does.
+#[cfg(test)]
+extern crate self as ringgate_gate;
 
 pub use capture::{Capture, Captured, Meant};
 pub use clash::clash;

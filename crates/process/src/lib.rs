@@ -5,6 +5,7 @@
 pub mod client;
 pub mod confine;
 pub mod doors;
+pub mod handover;
 pub mod levels;
 pub mod logging;
 pub mod pages;

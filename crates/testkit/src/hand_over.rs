@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::random::Random;
-use ringgate_gate::handover::Rehearsal;
+use crate::rehearsal::Rehearsal;
 
 /// Hand-overs of a world.
 pub(crate) struct HandOver {

@@ -17,6 +17,7 @@ use crate::handover::SocketRow;
 use ringgate_gate::handover::{self, Export, SharedExport, Sink};
 use ringgate_gate::{Claims, Gate};
 use ringgate_os::shared::Writing;
+use ringgate_process::handover::Extent;
 
 /// The memory that one stream goes through. Builds for tests may have a smaller one, so that few
 /// players make many parts.
@@ -192,7 +193,7 @@ impl Scribe {
         &mut self,
         shared: &mut Writing,
         workers: &mut Vec<Writing>,
-    ) -> Result<Option<(u64, Vec<u64>)>, String> {
+    ) -> Result<Option<Extent>, String> {
         if self.is_enough() {
             return Ok(None);
         }
@@ -220,7 +221,7 @@ impl Scribe {
         let bytes = shared_bytes + lengths.iter().sum::<u64>();
         self.bytes.0 += bytes;
         self.total_bytes += bytes;
-        Ok(Some((shared_bytes, lengths)))
+        Ok(Some(Extent { shared_bytes, worker_bytes: lengths, is_whole: true }))
     }
 
     /// How much that was.

@@ -23,6 +23,7 @@ use ringgate_gate::handover::{Format, Leaving, Rest, Sink};
 use ringgate_os::clock;
 use ringgate_os::publishing::{Request, Roll};
 use ringgate_os::shared::Writing;
+use ringgate_process::handover::Extent;
 
 /// A worker's end.
 pub(super) struct Stand {
@@ -93,12 +94,8 @@ pub struct Gift {
 /// A part of the rest of all streams.
 #[derive(Debug)]
 pub struct PartOfRest {
-    /// How long that of the shared stream is.
-    pub shared_bytes: u64,
-    /// How long those of the workers' are.
-    pub worker_bytes: Vec<u64>,
-    /// Nothing comes behind it.
-    pub is_last: bool,
+    /// How long that of each stream is. It is whole where nothing comes behind it.
+    pub extent: Extent,
     /// With the first part: of each worker.
     pub gifts: Vec<Gift>,
 }
@@ -234,8 +231,9 @@ impl Frozen<'_> {
             gifts.extend(gift);
         }
         workers.extend(idle.into_iter().flatten());
-        let is_last = self.is_written.iter().all(|is_written| *is_written);
-        Ok(PartOfRest { shared_bytes, worker_bytes, is_last, gifts })
+        let is_whole = self.is_written.iter().all(|is_written| *is_written);
+        let extent = Extent { shared_bytes, worker_bytes, is_whole };
+        Ok(PartOfRest { extent, gifts })
     }
 
     fn export_shared(&mut self, scribe: &mut Scribe, memory: &mut Writing) -> Result<u64, String> {

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use zeroize::Zeroizing;
 
-use crate::handover::memory;
 use ringgate_os::shared;
+use ringgate_process::handover::memory;
 
 /// The memory that one stream comes in, and a piece of what it says.
 pub(super) struct Feed {

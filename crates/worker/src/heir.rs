@@ -32,6 +32,7 @@ use ringgate_gate::{
 use ringgate_io::{AnyDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::{memory, process};
+use ringgate_process::handover::Extent;
 
 /// What a successor has made before it is given anything.
 pub struct Heir<'a> {
@@ -47,17 +48,6 @@ pub struct Heir<'a> {
 
 /// Rows, and a descriptor for each.
 pub type Sockets = Vec<(SocketRow, OwnedFd)>;
-
-/// How much of each stream there is to read, at the beginning of its memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent<'a> {
-    /// Of the shared one.
-    pub shared_bytes: u64,
-    /// Of each worker's.
-    pub worker_bytes: &'a [u64],
-    /// It ends with the end of a record.
-    pub is_whole: bool,
-}
 
 /// Workers on their way, as far as they have come.
 pub struct Arriving<'a> {
@@ -113,7 +103,7 @@ impl<'a> Heir<'a> {
         let Found { mut addresses, mut kept, leaving } = Found::of(plan, facts, &predecessor)?;
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
-        keep_backends(&mut setup, facts, &predecessor)?;
+        keep_backends(&mut setup, facts)?;
         let maps = Format::of(&setup, plan.workers, clock::boot_id()).map_backends(&predecessor);
         let rules = Leaving::read_all(&layout[len..], &maps).map_err(|why| why.to_string())?;
         let leaving = leaving.into_iter().map(|(row, bound)| {
@@ -163,7 +153,7 @@ impl<'a> Heir<'a> {
         sockets: Sockets,
         denied: Denied,
         streams: Vec<OwnedFd>,
-        extent: &Extent<'_>,
+        extent: &Extent,
     ) -> Result<(Fleet, Arriving<'a>), String> {
         let setup = Setup::clone(&self.start.setup);
         let setup = Arc::new(Setup { denied: Arc::new(denied), ..setup });
@@ -182,7 +172,7 @@ impl<'a> Heir<'a> {
         let mut jobs = Vec::new();
         let card = self.start.go_on_with_card(&drivers).map_err(|why| why.to_string())?;
         let addresses = Arc::new(self.start.addresses.clone());
-        for ((index, driver), bytes) in (0..).zip(drivers).zip(extent.worker_bytes) {
+        for ((index, driver), bytes) in (0..).zip(drivers).zip(&extent.worker_bytes) {
             let (shell, feed) = (Shell::new(&driver, clock), next()?);
             let birth = Birth::new(&self.start, index, &maps)?;
             let bytes = *bytes;
@@ -215,7 +205,7 @@ impl<'a> Heir<'a> {
 
 impl Arriving<'_> {
     /// Takes in the next part of each stream.
-    pub fn read(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+    pub fn read(&mut self, extent: &Extent) -> Result<(), String> {
         self.take(extent, process::stand_back)
     }
 
@@ -229,15 +219,15 @@ impl Arriving<'_> {
     }
 
     /// Takes in the next part of the rest of each stream: players wait.
-    pub fn read_rest(&mut self, extent: &Extent<'_>) -> Result<(), String> {
+    pub fn read_rest(&mut self, extent: &Extent) -> Result<(), String> {
         let began_ns = self.clock.now_ns();
         self.take(extent, || {})?;
         self.read_ns += self.clock.now_ns() - began_ns;
         Ok(())
     }
 
-    fn take(&mut self, extent: &Extent<'_>, first: fn()) -> Result<(), String> {
-        let &Extent { shared_bytes, worker_bytes, is_whole } = extent;
+    fn take(&mut self, extent: &Extent, first: fn()) -> Result<(), String> {
+        let Extent { shared_bytes, worker_bytes, is_whole } = extent;
         let Self { shared, shared_feed, workers, .. } = self;
         if worker_bytes.len() != workers.len() {
             return Err(TOO_FEW.to_owned());
@@ -246,11 +236,11 @@ impl Arriving<'_> {
             let threads = workers.iter_mut().zip(worker_bytes).map(|(arrival, bytes)| {
                 scope.spawn(move || {
                     first();
-                    arrival.take(*bytes, is_whole)
+                    arrival.take(*bytes, *is_whole)
                 })
             });
             let threads: Vec<_> = threads.collect();
-            let taken = shared_feed.take(shared_bytes, is_whole, |bytes| {
+            let taken = shared_feed.take(*shared_bytes, *is_whole, |bytes| {
                 shared.take(bytes).map_err(|why| why.to_string())
             });
             let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|_| panicked()));
@@ -475,12 +465,12 @@ fn is_such(fd: &OwnedFd, kind: SocketKind) -> Result<(), String> {
 
 /// Backends that the other process has and this config has not are kept for their players, as a
 /// reload keeps them.
-fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Result<(), String> {
+fn keep_backends(setup: &mut Setup, facts: &Facts) -> Result<(), String> {
     let own = setup.backends.len();
     // Those without players last. They are kept because some may come before the barrier, as far as
     // there is room.
     let is_empty = |row: &&BackendRow| row.players == Some(0);
-    let rows = || facts.retired.iter().chain(&facts.backends);
+    let rows = || facts.backends.iter();
     for row in rows().filter(|row| !is_empty(row)).chain(rows().filter(is_empty)) {
         let kept = kept(&row.name, row.address, row.slots, row.grace_ns);
         let has_room = !is_empty(&row) || setup.backends.len() < BACKENDS_MAX;
@@ -495,24 +485,13 @@ fn keep_backends(setup: &mut Setup, facts: &Facts, predecessor: &Format) -> Resu
             count - own
         ));
     }
-    if facts.backends.is_empty() {
-        // An earlier release says of them where they are, and no more.
-        for (name, address) in predecessor.backends() {
-            let kept = kept(name, address, OLDER_SLOTS, OLDER_GRACE_NS);
-            let is_known = setup.backends.iter().any(|known| known.is_same(&kept));
-            if !is_known && setup.backends.len() < BACKENDS_MAX {
-                setup.backends.push(kept);
-            }
-        }
-    }
     Ok(())
 }
 
 /// What the players of a backend speak, or those who may come, as far as the other process says.
 fn spoken(facts: &Facts, backend: &Backend) -> Option<Front> {
-    let mut rows = facts.retired.iter().chain(&facts.backends);
     let is_it = |row: &&BackendRow| kept(&row.name, row.address, 0, 0).is_same(backend);
-    rows.find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
+    facts.backends.iter().find(is_it).and_then(|row| Front::of_word(row.front.as_deref()?))
 }
 
 fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> Backend {
@@ -529,12 +508,6 @@ fn kept(name: &str, address: Option<SocketAddr>, slots: u32, grace_ns: u64) -> B
         intake: ringgate_gate::Intake::Anybody,
     }
 }
-
-/// What a backend has where the file says nothing else.
-const OLDER_GRACE_NS: u64 = 30_000_000_000;
-
-/// As many as a netcode server has. Who has a slot beyond them keeps it.
-const OLDER_SLOTS: u32 = 256;
 
 const TOO_FEW: &str = "what was given is not what was announced";
 
@@ -569,7 +542,6 @@ mod tests {
             let all = (0..count).map(|at| kept(&format!("new-{at}"), None, 4, 1)).collect();
             Setup::new(Vec::new(), all, 1)
         };
-        let none = Format::of(&own(0), 2, [1; 16]);
         for (with_players, without, own_count, fits) in [
             (1, BACKENDS_MAX - 1, BACKENDS_MAX - 1, true),
             (10, 100, BACKENDS_MAX - 20, true),
@@ -577,7 +549,7 @@ mod tests {
             (2, 0, BACKENDS_MAX - 1, false),
         ] {
             let mut setup = own(own_count);
-            let done = keep_backends(&mut setup, &facts(with_players, without), &none);
+            let done = keep_backends(&mut setup, &facts(with_players, without));
             assert_eq!(done.is_ok(), fits, "{done:?}");
             if fits {
                 let sum = own_count + with_players + without;

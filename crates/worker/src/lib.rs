@@ -41,7 +41,7 @@ use std::time::Duration;
 pub use ahead::{Copied, Scribe, window_bytes};
 pub use barrier::{Frozen, Gift, PartOfRest, Publishers, write_layout};
 pub use card::{CardPlan, CardShown, FleetCard};
-pub use heir::{Arriving, Extent, Heir, Inheritance, Sockets};
+pub use heir::{Arriving, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};
 pub use mailbox::{MailboxFull, Post};
 pub use opened::{NotOpened, Opened, Wanted};

@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
 use socket2::SockRef;
 
 use super::{
@@ -18,17 +17,17 @@ use super::{
     tell_driver,
 };
 use crate::config::Config;
-use crate::control::{Control, Inherited, Joining, Program, Settings, State};
-use ringgate_os::hold_point;
+use crate::control::{Control, Inherited, Joining, Settings, State, Trunks};
 use ringgate_os::overflows::Overflows;
 use ringgate_os::usage::Usage;
+use ringgate_process::handover::envelope::from_json;
+use ringgate_process::handover::{
+    self, Before, Channel, Envelope, Extent, Moment, Program, Taken, Takes, memory,
+};
 use ringgate_process::privileges::Privileges;
 use ringgate_state::{Folder, SpentFiles, text};
-use ringgate_worker::handover::channel::{Packet, why_not};
-use ringgate_worker::handover::{
-    self, Channel, Early, Facts, Given, Message, SocketRow, Taker, TakerStep, memory,
-};
-use ringgate_worker::{Arriving, Extent, Heir, Inheritance, Plan, Ready, Sockets};
+use ringgate_worker::handover::{Early, Facts, Given, Layout, SocketRow};
+use ringgate_worker::{Arriving, Heir, Inheritance, Plan, Ready, Sockets};
 
 /// Whom to take over from: who has started this process, or who has this `run_dir`, if somebody
 /// does.
@@ -67,20 +66,15 @@ pub(super) struct Successor<'a> {
     pub(super) file: &'a Path,
     pub(super) plan: &'a Plan,
     pub(super) privileges: &'a Privileges,
+    pub(super) program: &'a Program,
 }
 
-/// What has come so far.
-#[derive(Default)]
-struct Stash {
-    /// The facts, the layout, the memory of each stream, the doors.
-    welcome: Vec<OwnedFd>,
-    facts_bytes: u64,
-    sockets: Vec<OwnedFd>,
-    early: Option<(u64, OwnedFd)>,
-    /// How much of each stream was written last, the shared one first, and whether it ends with a
-    /// record.
-    part: (u64, Vec<u64>, bool),
-    given: Option<(u64, Vec<OwnedFd>)>,
+/// A gateway on its way from another process, as far as it has come.
+struct Coming<'a> {
+    successor: Successor<'a>,
+    made: Option<Made<'a>>,
+    begun: Option<Begun<'a>>,
+    complete: Option<Complete>,
 }
 
 /// What is made before anything is given.
@@ -104,8 +98,7 @@ struct Begun<'a> {
     arriving: Arriving<'a>,
     /// The rows, once they were read.
     given: Option<Given>,
-    /// Memory and descriptors of agents' trunks.
-    of_agents: Option<(OwnedFd, Vec<OwnedFd>)>,
+    of_agents: Option<(Trunks, Vec<OwnedFd>)>,
     /// Second descriptors of the control socket and the one for successors.
     doors: [Option<OwnedFd>; 2],
     announce: Option<OwnedFd>,
@@ -124,68 +117,19 @@ impl<'a> Successor<'a> {
     }
 
     /// Talks to the predecessor. `None` where it has ended without giving anything.
-    pub(super) fn take_over(
-        &mut self,
-        channel: &Channel,
-        program: &Program,
-    ) -> Result<Option<Control>, Failure> {
-        let (mut taker, mut step) = Taker::new();
-        let (mut stash, mut made, mut complete) = (Stash::default(), None, None);
-        let mut begun: Option<Begun<'a>> = None;
-        let mut why = String::new();
-        loop {
-            hold_point!("gateway-takes {step:?}");
-            step = match step {
-                TakerStep::Hello => taker.did(channel.say(&Message::hello(), &[]).is_ok()),
-                TakerStep::Wait(time) => {
-                    let (heard, packet) = channel.hear(time);
-                    why = why_not(heard, packet.as_ref(), "gateway");
-                    stash.keep(packet);
-                    taker.hear(heard)
-                }
-                TakerStep::Prepare => {
-                    let prepared = self.prepare(&mut stash).map(|it| made = Some(it));
-                    taker.did(prepared.map_err(|new| why = new).is_ok())
-                }
-                TakerStep::SayPrepared => taker.did(channel.say(&Message::Prepared, &[]).is_ok()),
-                TakerStep::Read => {
-                    let read = match (&mut begun, made.take()) {
-                        (Some(begun), _) => begun.read(&stash),
-                        (None, made) => {
-                            self.begin(&mut stash, made, program).map(|it| begun = Some(it))
-                        }
-                    };
-                    taker.did(read.map_err(|new| why = new).is_ok())
-                }
-                TakerStep::ReadRest => {
-                    let read = match &mut begun {
-                        Some(begun) => begun.read_rest(&mut stash),
-                        None => Err(TOO_LITTLE.to_owned()),
-                    };
-                    taker.did(read.map_err(|new| why = new).is_ok())
-                }
-                TakerStep::SayRead => taker.did(channel.say(&Message::Read, &[]).is_ok()),
-                TakerStep::Import => {
-                    let imported = self.import(&mut stash, begun.take());
-                    let imported = imported.map(|it| complete = Some(it));
-                    taker.did(imported.map_err(|new| why = new).is_ok())
-                }
-                TakerStep::Take => taker.did(channel.say(&Message::Taken, &[]).is_ok()),
-                TakerStep::Serve => return Ok(complete.map(Complete::set_off)),
-                TakerStep::StartAfresh => return Ok(None),
-                TakerStep::Exit => {
-                    let _ = channel.say(&Message::refused(&why), &[]);
-                    return Err(Failure::failed(format_args!("cannot take over: {why}")));
-                }
-            };
+    pub(super) fn take_over(self, channel: &Channel) -> Result<Option<Control>, Failure> {
+        let mut coming = Coming { successor: self, made: None, begun: None, complete: None };
+        match handover::take_over(channel, &mut coming) {
+            Ok(Taken::Serve(_)) => Ok(coming.complete.map(Complete::set_off)),
+            Ok(Taken::StartAfresh) => Ok(None),
+            Err(why) => Err(Failure::failed(format_args!("cannot take over: {why}"))),
         }
     }
 
-    fn prepare(&self, stash: &mut Stash) -> Result<Made<'a>, String> {
-        let mut fds = std::mem::take(&mut stash.welcome).into_iter();
+    fn prepare(&self, offered: &mut Envelope) -> Result<Made<'a>, String> {
+        let ((facts, fds), (Layout(layout), _)) = (offered.take::<Facts>()?, offered.take()?);
+        let mut fds = fds.into_iter();
         let mut next = || fds.next().ok_or(TOO_LITTLE);
-        let facts: Facts = read_json(&next()?, stash.facts_bytes)?;
-        let layout = memory::read(&next()?, facts.layout_bytes)?;
         let shared = next()?;
         let workers = (0..facts.workers).map(|_| next()).collect::<Result<Vec<_>, _>>()?;
         let streams = [shared].into_iter().chain(workers).collect();
@@ -226,22 +170,20 @@ impl<'a> Successor<'a> {
     /// Takes in the first part of what the workers know, and makes the control plane.
     fn begin(
         &mut self,
-        stash: &mut Stash,
-        made: Option<Made<'a>>,
-        program: &Program,
+        lent: &mut Envelope,
+        ahead: &Extent,
+        made: Made<'a>,
     ) -> Result<Begun<'a>, String> {
-        let Made { facts, heir, streams, doors, announce, folder, spent, kernel } =
-            made.ok_or(TOO_LITTLE)?;
-        let (early_bytes, early) = stash.early.take().ok_or(TOO_LITTLE)?;
-        let Early { sockets, drained, deadlines, denied } = read_json(&early, early_bytes)?;
-        let sockets = stash.sockets(sockets)?;
+        let Made { facts, heir, streams, doors, announce, folder, spent, kernel } = made;
+        let (Early { sockets, drained, deadlines, denied }, fds) = lent.take()?;
+        let sockets = with_rows(sockets, fds)?;
         let kept = text::read(denied.as_bytes())
             .map_err(|why| format!("cannot read who is denied: {why}"))?;
         let state = State { folder, kept, spent };
         let joining = self.joining.take();
         let denied = state.denied(joining.as_ref());
         let leaving = heir.leaving().to_vec();
-        let begun = heir.begin(sockets, denied, streams, &stash.extent())?;
+        let begun = heir.begin(sockets, denied, streams, ahead)?;
         let (fleet, arriving) = begun;
         let inherited = Inherited { facts, drained, deadlines, leaving, doors };
         let [_, control_door, next_door] = &inherited.doors;
@@ -254,7 +196,7 @@ impl<'a> Successor<'a> {
             setup: fleet.setup(),
             kernel,
             state,
-            program: program.clone(),
+            program: self.program.clone(),
             inherited: Some(inherited),
             fleet: joining,
         };
@@ -264,15 +206,13 @@ impl<'a> Successor<'a> {
     }
 
     /// Workers that do not turn yet, of what was given at the barrier.
-    fn import(&self, stash: &mut Stash, begun: Option<Begun<'_>>) -> Result<Complete, String> {
-        let mut begun = begun.ok_or(TOO_LITTLE)?;
-        begun.read_rest(stash)?;
+    fn import(&self, begun: Begun<'_>) -> Result<Complete, String> {
         let Begun { mut control, arriving, given, of_agents, doors, announce } = begun;
         let given = given.ok_or(TOO_LITTLE)?;
         let (workers, inheritance) = arriving.finish(&given)?;
-        control.go_on(&given);
-        if let Some((memory, fds)) = of_agents {
-            control.inherit_agents(&memory::read(&memory, given.trunk_bytes)?, fds);
+        control.go_on(&given)?;
+        if let Some((Trunks(bytes), fds)) = of_agents {
+            control.inherit_agents(&bytes, fds);
         }
         let (run_dir, has_links) = (control.run_dir().to_owned(), self.plan.run_dir.is_some());
         privileges::become_user(self.privileges, &run_dir, has_links)?;
@@ -285,24 +225,62 @@ impl<'a> Successor<'a> {
     }
 }
 
-impl Begun<'_> {
-    /// Takes in the next part.
-    fn read(&mut self, stash: &Stash) -> Result<(), String> {
-        self.arriving.read(&stash.extent())
+impl Takes for Coming<'_> {
+    const ROLE: &'static str = "gateway";
+
+    fn prepare(&mut self, offered: &mut Envelope) -> Result<(), String> {
+        self.made = Some(self.successor.prepare(offered)?);
+        Ok(())
     }
 
-    /// Takes in the next part of the rest, and what comes before the first.
-    fn read_rest(&mut self, stash: &mut Stash) -> Result<(), String> {
-        if self.given.is_none() {
-            let (given_bytes, memories) = stash.given.take().ok_or(TOO_LITTLE)?;
-            let mut memories = memories.into_iter();
-            let given: Given = read_json(&memories.next().ok_or(TOO_LITTLE)?, given_bytes)?;
-            let fds = stash.last_sockets(given.trunk_sockets)?;
-            self.of_agents = memories.next().filter(|_| given.trunk_bytes > 0).zip(Some(fds));
-            self.arriving.adopt(stash.sockets(given.sockets.clone())?)?;
-            self.given = Some(given);
+    fn read(&mut self, lent: Option<&mut Envelope>, ahead: &Extent) -> Result<(), String> {
+        if let Some(begun) = &mut self.begun {
+            return begun.arriving.read(ahead);
         }
-        self.arriving.read_rest(&stash.extent())
+        let (lent, made) = (lent.ok_or(TOO_LITTLE)?, self.made.take().ok_or(TOO_LITTLE)?);
+        self.begun = Some(self.successor.begin(lent, ahead, made)?);
+        Ok(())
+    }
+
+    fn read_rest(&mut self, given: Option<&mut Envelope>, rest: &Extent) -> Result<(), String> {
+        let begun = self.begun.as_mut().ok_or(TOO_LITTLE)?;
+        if begun.given.is_none() {
+            let envelope = given.ok_or(TOO_LITTLE)?;
+            let (given, fds) = envelope.take::<Given>()?;
+            begun.of_agents = envelope.find()?;
+            begun.arriving.adopt(with_rows(given.sockets.clone(), fds)?)?;
+            begun.given = Some(given);
+        }
+        begun.arriving.read_rest(rest)
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        let begun = self.begun.take().ok_or(TOO_LITTLE)?;
+        self.complete = Some(self.successor.import(begun)?);
+        Ok(())
+    }
+
+    fn sort(&self, moment: Moment, before: Before) -> Result<Envelope, String> {
+        let Before { bytes, mut beside, mut sockets } = before;
+        let mut first = || if beside.is_empty() { Err(TOO_LITTLE) } else { Ok(beside.remove(0)) };
+        Ok(match moment {
+            Moment::Welcome => {
+                let layout_bytes = from_json::<Facts>(&bytes)?.layout_bytes;
+                let layout = Layout(memory::read(&first()?, layout_bytes)?);
+                Envelope::default().with_bytes::<Facts>(bytes, beside).with(layout, Vec::new())
+            }
+            Moment::Early => Envelope::default().with_bytes::<Early>(bytes, sockets),
+            Moment::Given => {
+                let Given { trunk_bytes, trunk_sockets, .. } = from_json(&bytes)?;
+                let rows = sockets.len().checked_sub(trunk_sockets as usize).ok_or(TOO_LITTLE)?;
+                let of_trunks = sockets.split_off(rows);
+                let envelope = Envelope::default().with_bytes::<Given>(bytes, sockets);
+                if trunk_bytes == 0 {
+                    return Ok(envelope);
+                }
+                envelope.with(Trunks(memory::read(&first()?, trunk_bytes)?), of_trunks)
+            }
+        })
     }
 }
 
@@ -345,56 +323,12 @@ fn open_doors(
     served.map_err(|why| format!("cannot listen to successors: {why}"))
 }
 
-impl Stash {
-    fn keep(&mut self, packet: Option<Packet>) {
-        match packet {
-            Some((Message::Welcome { facts_bytes }, fds)) => {
-                (self.facts_bytes, self.welcome) = (facts_bytes, fds);
-            }
-            Some((Message::Sockets, fds)) => self.sockets.extend(fds),
-            Some((Message::Early { early_bytes }, fds)) => {
-                self.early = fds.into_iter().next().map(|fd| (early_bytes, fd));
-            }
-            Some((Message::Ahead { shared_bytes, worker_bytes }, _)) => {
-                self.part = (shared_bytes, worker_bytes, true);
-            }
-            Some((Message::Rest { shared_bytes, worker_bytes, is_last }, _)) => {
-                self.part = (shared_bytes, worker_bytes, is_last);
-            }
-            Some((Message::Given { given_bytes }, fds)) => {
-                self.given = Some((given_bytes, fds));
-            }
-            _ => {}
-        }
+/// A row for each descriptor.
+fn with_rows(rows: Vec<SocketRow>, fds: Vec<OwnedFd>) -> Result<Sockets, String> {
+    if rows.len() != fds.len() {
+        return Err("what was given is not what was announced".to_owned());
     }
-}
-
-impl Stash {
-    /// The descriptors that have come, one for each row.
-    fn sockets(&mut self, rows: Vec<SocketRow>) -> Result<Sockets, String> {
-        let fds = std::mem::take(&mut self.sockets);
-        if rows.len() != fds.len() {
-            return Err("what was given is not what was announced".to_owned());
-        }
-        Ok(rows.into_iter().zip(fds).collect())
-    }
-
-    /// So many of the descriptors that came last.
-    fn last_sockets(&mut self, count: u32) -> Result<Vec<OwnedFd>, String> {
-        let from = self.sockets.len().checked_sub(count as usize).ok_or(TOO_LITTLE)?;
-        Ok(self.sockets.split_off(from))
-    }
-
-    /// What was written last.
-    fn extent(&self) -> Extent<'_> {
-        let (shared_bytes, worker_bytes, is_whole) = &self.part;
-        Extent { shared_bytes: *shared_bytes, worker_bytes, is_whole: *is_whole }
-    }
-}
-
-fn read_json<T: DeserializeOwned>(fd: &OwnedFd, bytes: u64) -> Result<T, String> {
-    serde_json::from_slice(&memory::read(fd, bytes)?)
-        .map_err(|why| format!("what was given is not to be read: {why}"))
+    Ok(rows.into_iter().zip(fds).collect())
 }
 
 fn second(fd: &OwnedFd) -> Result<OwnedFd, String> {

@@ -1,96 +1,45 @@
-//! What is said to a successor before the barrier, on a thread beside the control thread: it is
-//! told what there is, lent the listeners' sockets, and reads what workers write ahead, round by
-//! round, until what is left is little.
+//! What a gateway says to a successor before the barrier, on a thread beside the control thread: it
+//! tells what there is, lends the listeners' sockets, and has workers write ahead, round by round,
+//! until what is left is little.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::http::Command;
-use super::{Asked, Prepared, pass, say};
-use ringgate_os::hold_point;
+use super::Prepared;
 use ringgate_os::shared::Writing;
+use ringgate_process::handover::{Envelope, Extent, Offers};
 use ringgate_worker::Scribe;
-use ringgate_worker::handover::message::CONVERSATION;
-use ringgate_worker::handover::{Channel, Early, Giver, GiverStep, Heard, Message};
+use ringgate_worker::handover::{Early, Facts, Layout};
 
 /// What is told and lent.
 pub(super) struct Offer {
-    pub(super) facts: Writing,
-    pub(super) facts_bytes: usize,
+    pub(super) facts: Facts,
     /// What the successor compares itself with.
     pub(super) layout: Vec<u8>,
-    pub(super) layout_memory: Writing,
     /// Listeners that drain, by name.
     pub(super) draining: Vec<String>,
     pub(super) shared: Writing,
     pub(super) workers: Vec<Writing>,
-    pub(super) early: Option<Writing>,
-    pub(super) given: Option<[Writing; 2]>,
     /// Where operators come in, and the next successor.
     pub(super) doors: Vec<OwnedFd>,
     pub(super) scribe: Scribe,
 }
 
 /// Talks to a successor until it has read enough, or will not. What the control thread does next.
-pub(super) fn converse(
-    channel: Channel,
-    mut offer: Offer,
-    asked: Asked,
-    commands: &mpsc::Sender<Command>,
-) -> Command {
-    let (mut giver, mut step) = Giver::new();
-    let mut why = String::new();
-    let mut hello = None;
-    // What drains is handed over since the release after the first.
-    let mut takes_leaving = false;
-    loop {
-        hold_point!("gateway-gives {step:?}");
-        step = match step {
-            GiverStep::Wait(time) => {
-                let (heard, packet) = channel.hear(time);
-                let message = packet.map(|(message, _)| message);
-                note_heard(&mut why, heard, message.as_ref());
-                if let Some(Message::Hello { conversation, pid, trunks, leaving, .. }) = message {
-                    hello = Some((conversation, pid, trunks));
-                    takes_leaving = leaving;
-                }
-                giver.hear(heard)
-            }
-            GiverStep::Welcome => {
-                let speaks = hello.is_some_and(|(conversation, ..)| conversation == CONVERSATION);
-                let welcomed = if speaks { offer.show(&channel) } else { Err(OTHER.to_owned()) };
-                giver.did(note(&mut why, welcomed))
-            }
-            GiverStep::Lend => {
-                let lent = hold_still(commands, &offer.layout);
-                let lent = lent.and_then(|early| offer.lend(&channel, early));
-                giver.did(note(&mut why, lent))
-            }
-            GiverStep::Copy => match offer.copy(&channel) {
-                Ok(true) => giver.did(true),
-                Ok(false) => giver.enough(),
-                Err(new) => {
-                    why = new;
-                    giver.did(false)
-                }
-            },
-            GiverStep::Freeze => {
-                let (_, pid, takes_trunks) = hello.unwrap_or_default();
-                let prepared = Prepared { channel, giver, offer, asked, pid, takes_trunks };
-                return Command::HandOver(Box::new(prepared));
-            }
-            _ => {
-                if hello.is_some() && !takes_leaving && !offer.draining.is_empty() {
-                    why = earlier_than_drains(&offer.draining);
-                }
-                let _ = channel.say(&Message::refused(&why), &[]);
-                asked.fail(&why);
-                return Command::HandOverEnded;
-            }
-        };
+pub(super) fn converse(mut prepared: Prepared, commands: &mpsc::Sender<Command>) -> Command {
+    let Prepared { giving, offer, .. } = &mut prepared;
+    if giving.converse(&mut Offering { offer, commands }) {
+        return Command::HandOver(Box::new(prepared));
     }
+    // What drains is handed over since the release after the first.
+    if giving.successor().is_some_and(|it| !it.leaving) && !offer.draining.is_empty() {
+        giving.explain(earlier_than_drains(&offer.draining));
+    }
+    let Prepared { giving, asked, .. } = prepared;
+    asked.fail(&giving.part());
+    Command::HandOverEnded
 }
 
 /// Why an earlier release has not taken over: it asks for what a reload has done already.
@@ -102,68 +51,41 @@ fn earlier_than_drains(listeners: &[String]) -> String {
     )
 }
 
-/// Has the control thread hold still.
-fn hold_still(commands: &mpsc::Sender<Command>, layout: &[u8]) -> Result<Early, String> {
-    let (reply, answer) = oneshot::channel();
-    let command = Command::HoldStill { layout: layout.to_vec(), reply };
-    let ends = || "the gateway ends".to_owned();
-    commands.blocking_send(command).map_err(|_| ends())?;
-    answer.blocking_recv().map_err(|_| ends())?
+/// A gateway that serves meanwhile.
+struct Offering<'a> {
+    offer: &'a mut Offer,
+    commands: &'a mpsc::Sender<Command>,
 }
 
-impl Offer {
-    /// Says welcome, with everything that there is by then.
-    fn show(&self, channel: &Channel) -> Result<(), String> {
-        let memories = [&self.facts, &self.layout_memory, &self.shared];
-        let memories = memories.into_iter().chain(&self.workers).map(Writing::fd);
-        let fds: Vec<_> = memories.chain(self.doors.iter().map(AsFd::as_fd)).collect();
-        say(channel, &Message::Welcome { facts_bytes: self.facts_bytes as u64 }, &fds)
-    }
-
-    /// Passes the listeners' sockets on, and what does not change any more.
-    fn lend(&mut self, channel: &Channel, early: Early) -> Result<(), String> {
-        let sockets = self.scribe.lend()?;
-        pass(channel, sockets.iter().map(|(_, fd)| fd))?;
-        let early = Early { sockets: sockets.iter().map(|(row, _)| *row).collect(), ..early };
-        let early = serde_json::to_vec(&early).expect("no maps with other keys than strings");
-        let memory = filled(&early).map_err(|why| format!("cannot set memory aside: {why}"))?;
-        say(channel, &Message::Early { early_bytes: early.len() as u64 }, &[memory.fd()])?;
-        // The successor reads it when it comes to it, and it would be wiped.
-        self.early = Some(memory);
-        Ok(())
-    }
-
-    /// Has the next part written, and says so. False where enough was.
-    fn copy(&mut self, channel: &Channel) -> Result<bool, String> {
-        let Self { scribe, shared, workers, .. } = self;
-        let Some((shared_bytes, worker_bytes)) = scribe.write(shared, workers)? else {
-            return Ok(false);
-        };
-        say(channel, &Message::Ahead { shared_bytes, worker_bytes }, &[])?;
-        Ok(true)
+impl Offering<'_> {
+    /// Has the control thread hold still.
+    fn hold_still(&self) -> Result<Early, String> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::HoldStill { layout: self.offer.layout.clone(), reply };
+        let ends = || "the gateway ends".to_owned();
+        self.commands.blocking_send(command).map_err(|_| ends())?;
+        answer.blocking_recv().map_err(|_| ends())?
     }
 }
 
-/// Notes why something has not worked. Returns whether it has.
-pub(super) fn note(why: &mut String, outcome: Result<(), String>) -> bool {
-    let outcome = outcome.map_err(|new| *why = new);
-    outcome.is_ok()
-}
+impl Offers for Offering<'_> {
+    fn offer(&mut self) -> Result<Envelope, String> {
+        let Offer { facts, layout, shared, workers, doors, .. } = &mut *self.offer;
+        let memories = [&*shared].into_iter().chain(&*workers);
+        let fds = memories.map(|it| it.fd().try_clone_to_owned()).chain(doors.drain(..).map(Ok));
+        let fds = fds.collect::<std::io::Result<_>>().map_err(|why| why.to_string())?;
+        let layout = Layout(layout.clone().into());
+        Ok(Envelope::default().with(facts.clone(), fds).with(layout, Vec::new()))
+    }
 
-/// Notes what has come instead of what should have.
-pub(in crate::control) fn note_heard(why: &mut String, heard: Heard, message: Option<&Message>) {
-    *why = match (heard, message) {
-        (_, Some(Message::Refused { why })) => format!("the successor will not: {why}"),
-        (Heard::Gone, _) => "the successor has ended; its log says why".to_owned(),
-        (Heard::Late, _) => "the successor does not answer in time".to_owned(),
-        _ => "what has connected is no successor".to_owned(),
-    };
-}
+    fn lend(&mut self) -> Result<Option<Envelope>, String> {
+        let early = self.hold_still()?;
+        let (sockets, fds) = self.offer.scribe.lend()?.into_iter().unzip();
+        Ok(Some(Envelope::default().with(Early { sockets, ..early }, fds)))
+    }
 
-pub(in crate::control) fn filled(bytes: &[u8]) -> io::Result<Writing> {
-    let mut memory = Writing::new(bytes.len())?;
-    memory.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    Ok(memory)
+    fn copy(&mut self) -> Result<Option<Extent>, String> {
+        let Offer { scribe, shared, workers, .. } = &mut *self.offer;
+        scribe.write(shared, workers)
+    }
 }
-
-const OTHER: &str = "the successor speaks another version of the conversation";

@@ -4,14 +4,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{filled, say};
 use crate::control::ControlLoop;
 use crate::control::latency::parties;
 use ringgate_gate::Party;
 use ringgate_os::shared;
+use ringgate_process::handover::memory::filled;
+use ringgate_process::handover::{Channel, Message};
 use ringgate_process::signals::Signals;
 use ringgate_worker::Published;
-use ringgate_worker::handover::{Channel, Message, Recorded};
+use ringgate_worker::handover::Recorded;
 
 impl ControlLoop {
     /// Passes on what the workers had recorded when they ended, and nobody had asked for. It is not
@@ -26,7 +27,7 @@ impl ControlLoop {
         let recorded = serde_json::to_vec(&recorded).expect("it has no maps");
         let Ok(memory) = filled(&recorded) else { return };
         let message = Message::Recorded { recorded_bytes: recorded.len() as u64, signals };
-        if say(&heir, &message, &[memory.fd()]).is_ok() {
+        if heir.say(&message, &[memory.fd()]).is_ok() {
             // It says so when it has read that, and it would be wiped.
             drop(heir.hear(READ_WITHIN));
         }

@@ -47,9 +47,11 @@ fn record() -> Record {
     book.announce(3, announced).expect("nothing is in its way");
     Record {
         started_s: 1000,
-        lease: 77,
-        former: vec![66],
-        keys: vec!["/f/truth/agent/host-7".to_owned(), "/f/truth/backend/arena-9".to_owned()],
+        registration: Handed {
+            lease: 77,
+            former: vec![66],
+            keys: vec!["/f/truth/agent/host-7".into(), "/f/truth/backend/arena-9".into()],
+        },
         leases_lost: 2,
         copies: [3, 4],
         chosen: [("gate-1".to_owned(), "gate-1.example:7200".to_owned())].into(),
@@ -115,10 +117,10 @@ fn what_cannot_be_is_refused_by_name() {
         spoil(&mut record);
         refused(Heirloom::new(&record, &copy(), sockets()))
     };
-    assert_eq!(wrong(|it| it.keys.push("/f/truth/gateway/gate-1".into())), "key");
-    assert_eq!(wrong(|it| it.keys.push("/f/truth/agent/host-8".into())), "key");
-    assert_eq!(wrong(|it| it.keys.push("/other/truth/backend/b".into())), "key");
-    assert_eq!(wrong(|it| it.former = vec![1; 17]), "leases");
+    assert_eq!(wrong(|it| it.registration.keys.push("/f/truth/gateway/gate-1".into())), "key");
+    assert_eq!(wrong(|it| it.registration.keys.push("/f/truth/agent/host-8".into())), "key");
+    assert_eq!(wrong(|it| it.registration.keys.push("/other/truth/backend/b".into())), "key");
+    assert_eq!(wrong(|it| it.registration.former = vec![1; 17]), "leases");
     assert_eq!(wrong(|it| drop(it.chosen.insert("a b".into(), "x:1".into()))), "gateway");
     assert_eq!(wrong(|it| it.wanted = Some(vec!["nowhere".into()])), "gateway");
     assert_eq!(wrong(|it| keep(it, "a b", "x:1")), "players");

@@ -6,7 +6,7 @@ use std::sync::mpsc as threads;
 use std::time::Duration;
 
 use ringgate_fleet::copy;
-use ringgate_fleet::lease::{Handed, Registration};
+use ringgate_fleet::lease::Registration;
 use ringgate_fleet::member::lock;
 use ringgate_os::clock;
 use tokio::sync::{oneshot, watch};
@@ -124,16 +124,13 @@ impl Part {
 
     fn record(&self, registration: &Registration) -> Record {
         self.registry.book().note_joins(self.agent.rolls().take_joins());
-        let Handed { lease, former, keys } = registration.handed();
         let seat = lock(&self.seat);
         let (status, hosting) = (&seat.state.status, &seat.role);
         let chosen = hosting.gateways.chosen().iter();
         let (wanted, now_ns) = (self.wanted.as_ref(), self.agent.clock().now_ns());
         Record {
             started_s: hosting.started_s,
-            lease,
-            former,
-            keys: keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
+            registration: registration.handed(),
             leases_lost: status.leases_lost,
             copies: status.copies,
             chosen: chosen.map(|(name, at)| (name.clone(), at.to_string())).collect(),

@@ -47,6 +47,7 @@ impl Rules {
 
 /// A name that is a user's, as it goes to a successor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "(String, u32, bool)")]
 pub struct OwnedName {
     /// The name.
     pub name: String,
@@ -54,6 +55,13 @@ pub struct OwnedName {
     pub uid: u32,
     /// Whether its process has been linked.
     pub has_linked: bool,
+}
+
+/// As gateways have always written it. Agents wrote its fields by name; either is read.
+impl From<OwnedName> for (String, u32, bool) {
+    fn from(OwnedName { name, uid, has_linked }: OwnedName) -> Self {
+        (name, uid, has_linked)
+    }
 }
 
 /// Why a process is not registered, or not yet.

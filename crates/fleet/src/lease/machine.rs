@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::backoff::Backoff;
 use crate::etcd::Error;
@@ -54,14 +55,30 @@ pub enum Standing {
 
 /// What a process hands to its successor. Whoever hands it over must not keep the lease alive any
 /// more, and must not revoke it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handed {
     /// The lease; 0 for none.
     pub lease: i64,
     /// Earlier leases, whose keys may still be there.
     pub former: Vec<i64>,
     /// Which keys may stand under it.
+    #[serde(with = "in_text")]
     pub keys: Vec<Bytes>,
+}
+
+/// Keys as text, which ours are.
+mod in_text {
+    use bytes::Bytes;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(keys: &[Bytes], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(keys.iter().map(|key| String::from_utf8_lossy(key)))
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Bytes>, D::Error> {
+        let keys = Vec::<String>::deserialize(from)?;
+        Ok(keys.into_iter().map(Bytes::from).collect())
+    }
 }
 
 impl Handed {

@@ -102,12 +102,6 @@ impl Format {
         }
     }
 
-    /// The name of each backend, and where it listens; `None` for one that connects to the process.
-    pub fn backends(&self) -> impl Iterator<Item = (&str, Option<SocketAddr>)> {
-        let address = |it: &BackendFormat| it.address.map(SocketAddr::from);
-        self.backends.iter().map(move |it| (it.name.as_str(), address(it)))
-    }
-
     /// The number and the name of each listener that has not closed.
     pub fn listeners(&self) -> impl Iterator<Item = (u16, &str)> {
         let open = (0..).zip(&self.listeners).filter(|(_, it)| it.protocol != CLOSED);

@@ -6,10 +6,10 @@ use std::io;
 use std::sync::Arc;
 
 use crate::Host;
+use crate::rehearsal::{Rehearsal, Succession, succeed};
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, Port, SendFailure, SocketId, TxTarget, Wire};
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
-use ringgate_gate::handover::{Rehearsal, Succession, succeed};
 use ringgate_gate::{
     BindId, Claims, Credentials, Gate, IdVec, Listener, ListenerId, Mail, Now, Phase, Seed, Setup,
     WorkerId, WorkerIndex,

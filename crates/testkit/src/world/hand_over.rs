@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::state::World;
 use crate::hand_over::UnderWay;
+use crate::rehearsal::{Rehearsal, Succession};
 use ringgate_gate::Gate;
-use ringgate_gate::handover::{Refused, Rehearsal, Succession};
+use ringgate_gate::handover::Refused;
 
 impl World {
     /// Begins a hand-over, goes on with one, or ends it.

@@ -357,11 +357,11 @@ fn what_is_no_trunk_is_refused_and_leaves_the_others_alone() {
     let mut agent = rig.agent(AGENT);
     agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
     rig.accept(&mut agent, 0);
-    let rest = rig.trunks.rest();
-    let bytes = rest.bytes().to_vec();
-    assert!(rig.next().inherit(&bytes[..bytes.len() / 2], copies(&rest)).is_err(), "cut off");
+    let mut rest = rig.trunks.rest();
+    let (bytes, fds) = rest.take();
+    assert!(rig.next().inherit(&bytes[..bytes.len() / 2], copies(&fds)).is_err(), "cut off");
     assert!(rig.next().inherit(&bytes, Vec::new()).is_err(), "without descriptors");
-    assert!(rig.next().inherit(&bytes, copies(&rest)).is_ok());
+    assert!(rig.next().inherit(&bytes, copies(&fds)).is_ok());
     drop(rest);
     agent.push(0, 7, |writer| writer.payload(session(1), b"it goes on"));
     rig.until(&mut agent, "it goes on", |rig, _| rig.workers.heard(0).len() == 2);
@@ -374,29 +374,29 @@ fn whatever_stands_in_the_rest_of_a_trunk_nothing_panics() {
     let mut agent = rig.agent(AGENT);
     agent.tell(0, 7, |writer| writer.hello(&Hello::new(1, "arena-1")));
     rig.accept(&mut agent, 0);
-    let rest = rig.trunks.rest();
-    let bytes = rest.bytes().to_vec();
+    let mut rest = rig.trunks.rest();
+    let (bytes, fds) = rest.take();
     for len in (0..bytes.len()).step_by(bytes.len() / 300 + 1) {
-        let cut = rig.next().inherit(&bytes[..len], copies(&rest));
+        let cut = rig.next().inherit(&bytes[..len], copies(&fds));
         assert!(cut.is_err(), "{len} of {}", bytes.len());
     }
-    for count in 0..rest.descriptors().len() {
-        let some = copies(&rest).into_iter().take(count).collect();
+    for count in 0..fds.len() {
+        let some = copies(&fds).into_iter().take(count).collect();
         assert!(rig.next().inherit(&bytes, some).is_err(), "{count} descriptors");
     }
-    let mut others = copies(&rest);
+    let mut others = copies(&fds);
     others.reverse();
     assert!(rig.next().inherit(&bytes, others).is_err(), "each is another kind of socket");
     let mut changed = bytes.clone();
     for at in (0..bytes.len()).step_by(bytes.len() / 300 + 1) {
         changed[at] ^= 0x41;
         // Whether it is refused depends on the byte.
-        let _ = rig.next().inherit(&changed, copies(&rest));
+        let _ = rig.next().inherit(&changed, copies(&fds));
         changed[at] ^= 0x41;
     }
 }
 
-fn copies(rest: &AtRest) -> Vec<OwnedFd> {
-    let copies = rest.descriptors().iter().map(OwnedFd::try_clone);
+fn copies(fds: &[OwnedFd]) -> Vec<OwnedFd> {
+    let copies = fds.iter().map(OwnedFd::try_clone);
     copies.collect::<std::io::Result<_>>().expect("descriptors are left")
 }

@@ -148,14 +148,10 @@ impl AtRest {
         Self { bench, bytes, fds }
     }
 
-    /// What another process has to read: keys are among it.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// What it has to get beside that, in this order.
-    pub fn descriptors(&self) -> &[OwnedFd] {
-        &self.fds
+    /// What another process has to read, keys among it, and what it has to get beside that, in this
+    /// order. Once.
+    pub fn take(&mut self) -> (Zeroizing<Vec<u8>>, Vec<OwnedFd>) {
+        (std::mem::take(&mut self.bytes), std::mem::take(&mut self.fds))
     }
 
     /// Another process has it all: the threads end, and peers hear nothing of it.

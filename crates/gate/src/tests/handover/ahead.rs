@@ -4,7 +4,7 @@ use super::super::clients::{Player, Scribe};
 use super::super::games::{Game, Heard};
 use super::super::rig::{Rig, home, plain_setup};
 use super::STREAM_BYTES;
-use crate::handover::Rehearsal;
+use crate::rehearsal::Rehearsal;
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::user_data;
 use ringgate_link::bundle::CloseReason;

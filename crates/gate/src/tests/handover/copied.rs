@@ -6,7 +6,7 @@ use super::super::rig::{Rig, endpoint, home};
 use super::super::unreal::rig::{Arena, Player, unreal_setup};
 use super::STREAM_BYTES;
 use super::ahead::copy;
-use crate::handover::Rehearsal;
+use crate::rehearsal::Rehearsal;
 
 fn unreal_counts(rig: &Rig) -> (usize, usize) {
     let unreal = &rig.host.gate().fronts.unreal;

@@ -13,7 +13,8 @@ use super::super::plain::{arrived, numbered, plain_rig, play_with, unet};
 use super::super::rig::{Rig, home, plain_setup, udp_backend};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::rehearse;
-use crate::handover::{Format, Succession, succeed};
+use crate::handover::Format;
+use crate::rehearsal::{Succession, succeed};
 use crate::setup::{Credit, Setup};
 use ringgate_core::drops::DropReason;
 

@@ -6,9 +6,10 @@ use super::super::rig::{Rig, home, listener, plain_setup};
 use super::super::unreal::rig::{Arena, Player as UnrealPlayer, unreal_setup};
 use super::{STREAM_BYTES, rehearse};
 use crate::gate::Gate;
-use crate::handover::{Format, Kept, Rehearsal, succeed};
+use crate::handover::{Format, Kept};
 use crate::ids::ListenerId;
 use crate::now::Now;
+use crate::rehearsal::{Rehearsal, succeed};
 use crate::setup::Setup;
 use std::sync::Arc;
 

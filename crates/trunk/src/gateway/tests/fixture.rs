@@ -52,9 +52,9 @@ fn write() {
     rig.workers.say(link, |writer| writer.welcome(&WELCOME));
     rig.until(&mut agent, "it is welcome", |_, agent| agent.told.len() == 1);
     agent.push(0, 7, |writer| writer.payload(session(1), b"unread"));
-    let rest = rig.trunks.rest();
-    fs::write(path(BYTES), rest.bytes()).expect("written");
-    fs::write(path(SOCKETS), kinds(rest.descriptors())).expect("written");
+    let (bytes, fds) = rig.trunks.rest().take();
+    fs::write(path(BYTES), bytes).expect("written");
+    fs::write(path(SOCKETS), kinds(&fds)).expect("written");
 }
 
 #[test]

@@ -231,11 +231,10 @@ impl Rig {
 
     /// Another process goes on with all of it by these rules, unless that fails at the last moment.
     pub(super) fn hand_over(&mut self, allowed: &[&str], has_failed: bool) {
-        let rest = self.trunks.rest();
+        let mut rest = self.trunks.rest();
         let mut next = self.next();
-        let fds = rest.descriptors().iter().map(OwnedFd::try_clone);
-        let fds = fds.collect::<io::Result<_>>().expect("descriptors are left");
-        next.inherit(rest.bytes(), fds).expect("it is our own");
+        let (bytes, fds) = rest.take();
+        next.inherit(&bytes, fds).expect("it is our own");
         if has_failed {
             return;
         }

@@ -1,25 +1,14 @@
-//! Where successors come to that were not started by the daemon: root's only.
+//! Where successors come to that the running process has not started itself: root's only.
 
 use std::time::Duration;
 
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
 
-use crate::control::http::Command;
-use ringgate_worker::handover::{Channel, Message};
-
-/// Takes successors that come by themselves.
-pub(in crate::control) async fn serve(listener: UnixListener, commands: mpsc::Sender<Command>) {
-    loop {
-        let channel = next_successor(&listener).await;
-        if commands.send(Command::Successor(channel)).await.is_err() {
-            return;
-        }
-    }
-}
+use super::channel::Channel;
+use super::message::Message;
 
 /// The next one that is root's. No other is listened to.
-pub(in crate::control) async fn next_successor(listener: &UnixListener) -> Channel {
+pub async fn next_successor(listener: &UnixListener) -> Channel {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;

@@ -163,6 +163,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::message::Moment;
 
     const SOON: Duration = Duration::from_millis(5);
 
@@ -208,11 +209,12 @@ mod tests {
         for count in [0, 1, DESCRIPTORS_MAX, DESCRIPTORS_MAX + 1, 2 * DESCRIPTORS_MAX + 1] {
             let (predecessor, successor) = Channel::pair().expect("a pair");
             let fds: Vec<_> = files.iter().cycle().take(count).map(AsFd::as_fd).collect();
-            predecessor.say(&Message::Welcome { facts_bytes: 9 }, &fds).expect("said");
+            let welcome = Message::at(Moment::Welcome, 9, true);
+            predecessor.say(&welcome, &fds).expect("said");
             predecessor.say(&Message::Sockets, &fds[..count.min(1)]).expect("said");
             let (heard, packet) = successor.hear(SOON);
             let (message, came) = packet.expect("a message");
-            assert_eq!((heard, message), (Heard::Welcome, Message::Welcome { facts_bytes: 9 }));
+            assert_eq!((heard, message), (Heard::Welcome, welcome));
             let came: Vec<_> = came.into_iter().map(|fd| number(&fd.into())).collect();
             let wanted: Vec<_> = files.iter().cycle().take(count).map(number).collect();
             assert_eq!(came, wanted, "{count}");

@@ -1,21 +1,14 @@
-//! A hand-over in memory, from one set of gates to another: for tests and for the simulator.
+//! A hand-over in memory, from one set of gates to another: for the simulator, and for tests of the
+//! gate, which read this file too.
 
 use std::sync::Arc;
 
-use crate::common::Common;
-use crate::gate::Gate;
-use crate::handover::export::{Ahead, Export};
-use crate::handover::format::{Format, Kept};
-use crate::handover::import::{Arrived, Import};
-use crate::handover::parts::Rest;
-use crate::handover::record::{Refused, Sink};
-use crate::handover::shared::{SharedExport, SharedImport};
-use crate::now::Now;
-use crate::seed::Seed;
-use crate::setup::Setup;
-use crate::shared::claims::Claims;
 use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
+use ringgate_gate::handover::{
+    Ahead, Arrived, Export, Format, Import, Kept, Refused, Rest, SharedExport, SharedImport, Sink,
+};
+use ringgate_gate::{Claims, Gate, Now, Seed, Setup};
 
 /// A hand-over under way.
 pub struct Rehearsal {
@@ -59,13 +52,13 @@ impl Stream {
     }
 
     /// Begins the shared one with the format.
-    fn begin(&mut self, common: &Common) -> Result<(), Refused> {
+    fn begin(&mut self, gate: &Gate) -> Result<(), Refused> {
         if self.len > 0 || !self.bytes.is_empty() {
             return Ok(());
         }
         let mut layout = vec![0; LAYOUT_BYTES_MAX];
         let mut sink = Sink::new(&mut layout);
-        Format::of(&common.setup, common.worker.count, BOOT_ID).write(&mut sink)?;
+        Format::of(gate.setup(), gate.worker().count, BOOT_ID).write(&mut sink)?;
         let len = sink.len();
         self.bytes.extend_from_slice(&layout[..len]);
         Ok(())
@@ -121,10 +114,10 @@ impl Rehearsal {
     pub fn ahead(&mut self, gates: &[&Gate], places: u32) -> Result<bool, String> {
         let said = |why: Refused| why.to_string();
         let Self { shared, shared_stream, exports, streams } = self;
-        let common = &gates[0].common;
-        shared_stream.begin(common).map_err(said)?;
+        shared_stream.begin(gates[0]).map_err(said)?;
         let tokens = places as usize;
-        let written = shared_stream.write_ahead(|sink| shared.ahead(&common.claims, sink, tokens));
+        let claims = gates[0].claims();
+        let written = shared_stream.write_ahead(|sink| shared.ahead(claims, sink, tokens));
         written.map_err(said)?;
         for ((gate, export), stream) in gates.iter().zip(exports).zip(&mut *streams) {
             let written = stream.write_ahead(|sink| export.ahead(gate, sink, places));
@@ -145,9 +138,8 @@ impl Rehearsal {
     pub fn write_rest(&mut self, gates: &[&Gate]) -> Result<(), String> {
         let said = |why: Refused| why.to_string();
         let Self { shared, shared_stream, exports, streams } = self;
-        let common = &gates[0].common;
-        shared_stream.begin(common).map_err(said)?;
-        let written = shared_stream.write_rest(|sink| shared.rest(&common.claims, sink));
+        shared_stream.begin(gates[0]).map_err(said)?;
+        let written = shared_stream.write_rest(|sink| shared.rest(gates[0].claims(), sink));
         written.map_err(said)?;
         for ((gate, export), stream) in gates.iter().zip(exports).zip(streams) {
             stream.write_rest(|sink| export.rest(gate, sink)).map_err(said)?;
@@ -200,7 +192,7 @@ pub fn succeed(
         maps.sockets = gate.sockets().map(|(socket, _)| (socket.0, socket.0)).collect();
         let seed = Seed { challenge_key: Key::from_bytes([9; 32]), random: [9; 4] };
         let (setup, claims) = (Arc::clone(setup), Arc::clone(&claims));
-        let worker = gate.common.worker;
+        let worker = gate.worker();
         let begun = Import::begin(stream, setup, worker, claims, Aead::detect(), seed, maps, now);
         let (mut import, start) = begun.map_err(said)?;
         import.take(&stream[start..]).map_err(said)?;
