@@ -24,12 +24,12 @@ fn first_release_welcomes(gateway: &Gateway, worker: usize) -> GatewayLink {
     link
 }
 
-/// Takes a hello that offers versions 1 to 5, as a gateway does that speaks 1 to 9.
+/// Takes a hello that offers versions 1 to 6, as a gateway does that speaks 1 to 9.
 fn later_release_welcomes(gateway: &Gateway, worker: usize) -> GatewayLink {
     let link = gateway.accept(worker);
     let hello = link.receive().expect("hello");
-    assert_eq!(([hello[4], hello[5]], hello[9]), ([1, 0], 5));
-    let welcome = Welcome { version: 5, ..gateway.welcome(worker) };
+    assert_eq!(([hello[4], hello[5]], hello[9]), ([1, 0], 6));
+    let welcome = Welcome { version: 6, ..gateway.welcome(worker) };
     link.send(|writer| assert!(writer.welcome(&welcome)));
     link
 }

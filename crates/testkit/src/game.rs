@@ -260,8 +260,13 @@ impl Game {
             | ToGame::TakenOver { .. }
             | ToGame::Players { .. }
             | ToGame::Goodbye(_) => {}
-            // None of these game processes closes a session after delivery.
-            ToGame::Lingered { .. } | ToGame::Unknown(_) => {
+            // None of these game processes closes a session after delivery, or moves a player.
+            ToGame::Lingered { .. }
+            | ToGame::Offered(_)
+            | ToGame::OfferOver { .. }
+            | ToGame::Moved { .. }
+            | ToGame::MoveRefused { .. }
+            | ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));
             }
         }

@@ -593,6 +593,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
             token_reuse: reuse,
             delivers,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: vec![public.parse().expect("literal")],

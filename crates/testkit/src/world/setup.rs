@@ -203,6 +203,7 @@ fn setup(plan: &Plan) -> Setup {
             token_reuse: plan.token_reuse,
             delivers: plan.delivers(ListenerId(at)),
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),

@@ -202,6 +202,7 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
     assert_eq!(acts, heard(ToGame::Closed { session: here, reason: CloseReason::PlayerLeft }));
     let user_data = [3; 256];
     let joined = |session| Opened {
+        ticket: None,
         session,
         client_id: 5,
         address: "[2001:db8::1]:9".parse().expect("literal"),
@@ -261,6 +262,7 @@ fn an_end_after_delivery_is_said_to_an_earlier_gateway_in_its_words() {
         assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {:?}", lingered(here))]));
         // An earlier one does not say who gets messages, and the game sends nobody else any.
         let player = Opened {
+            ticket: None,
             session: there,
             client_id: 1,
             slot: 0,
@@ -296,6 +298,7 @@ fn whoever_finds_no_slot_is_sent_away_and_no_game_process_hears_of_it() {
     let [one, other] = [42, 43].map(|serial| SessionId::new(THERE, serial));
     let user_data = [3; 256];
     let joined = |session| Opened {
+        ticket: None,
         session,
         client_id: 5,
         address: "[2001:db8::1]:9".parse().expect("literal"),
@@ -570,6 +573,7 @@ fn a_player_has_come_once_it_says_something() {
     assert!(destination::mark(&mut user_data, 77));
     let [one, other, untold] = [42, 43, 44].map(|serial| SessionId::new(THERE, serial));
     let comes = |session, client_id, user_data| Opened {
+        ticket: None,
         session,
         client_id,
         address: "[2001:db8::1]:9".parse().expect("literal"),
