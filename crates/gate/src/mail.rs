@@ -32,8 +32,8 @@ pub enum Mail {
     },
     /// Whether a process listens where a udp backend should.
     Listening(Listening),
-    /// A player is to play at another backend: one of the receiver's.
-    Move(Arc<MoveOrder>),
+    /// Players are to play at other backends, as far as they are the receiver's.
+    Move(Arc<[Arc<MoveOrder>]>),
     /// Players have logged in elsewhere: these sessions of theirs end, as far as they are the
     /// receiver's.
     Oust(Arc<[SessionId]>),

@@ -47,7 +47,7 @@ impl Fronts {
                     self.lose_server(turn, news.backend);
                 }
             }
-            Mail::Move(order) => self.netcode.obey_move(turn, &order),
+            Mail::Move(orders) => self.netcode.obey_moves(turn, &orders),
             Mail::Oust(sessions) => self.netcode.oust(turn, &sessions),
             Mail::Rival(rivalry) => self.netcode.meet_rival(turn, rivalry),
             Mail::Setup(setup) => {

@@ -239,7 +239,7 @@ fn an_operator_moves_anybody_anywhere_where_that_can_be() {
     let elsewhere = Game::join(&mut rig, "elsewhere");
     elsewhere.hear(&mut rig);
     let order = Arc::new(MoveOrder::new(session, BackendId(4), 500).with(9, Box::from(*b"hi")));
-    rig.mail(Mail::Move(Arc::clone(&order)));
+    rig.mail(Mail::Move(Arc::from([Arc::clone(&order)])));
     rig.turn();
     assert_eq!(order.outcome(), None);
     let heard = elsewhere.news(&mut rig);
@@ -252,7 +252,7 @@ fn an_operator_moves_anybody_anywhere_where_that_can_be() {
         [(4, MoveRefusal::Itself), (3, MoveRefusal::Front), (9, MoveRefusal::NoSuchBackend)]
     {
         let order = Arc::new(MoveOrder::new(session, BackendId(to), 500));
-        rig.mail(Mail::Move(Arc::clone(&order)));
+        rig.mail(Mail::Move(Arc::from([Arc::clone(&order)])));
         rig.turn();
         assert_eq!(order.outcome(), Some(Err(why)));
     }
@@ -271,7 +271,7 @@ fn a_process_with_an_older_library_can_be_moved_from() {
         game.hear(&mut rig);
     }
     let order = MoveOrder::new(session, ARENA, 500).confirmed();
-    rig.mail(Mail::Move(Arc::new(order)));
+    rig.mail(Mail::Move(Arc::from([Arc::new(order)])));
     rig.turn();
     let heard = arena.news(&mut rig);
     let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };

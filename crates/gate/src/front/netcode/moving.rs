@@ -59,11 +59,14 @@ impl NetcodeFront {
         )
     }
 
-    /// An operator wants a player to play elsewhere.
-    pub(crate) fn obey_move(&self, turn: &mut Turn<'_>, order: &Arc<MoveOrder>) {
-        if let Err(why) = self.try_order(turn, order) {
-            turn.common.counters.moves_refused[why as usize] += 1;
-            order.settle(Err(why));
+    /// An operator wants players to play elsewhere.
+    pub(crate) fn obey_moves(&self, turn: &mut Turn<'_>, orders: &[Arc<MoveOrder>]) {
+        let own = turn.common.worker.id.index();
+        for order in orders.iter().filter(|order| order.session.worker() == own) {
+            if let Err(why) = self.try_order(turn, order) {
+                turn.common.counters.moves_refused[why as usize] += 1;
+                order.settle(Err(why));
+            }
         }
     }
 

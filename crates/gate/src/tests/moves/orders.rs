@@ -110,7 +110,7 @@ impl World {
             }
             Step::Order => {
                 let order = Arc::new(MoveOrder::new(session, ARENA, 500));
-                self.rig.mail(Mail::Move(Arc::clone(&order)));
+                self.rig.mail(Mail::Move(Arc::from([Arc::clone(&order)])));
                 self.rig.turn();
                 self.order = Some(order);
                 self.expect_offer(false);
