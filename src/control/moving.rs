@@ -14,7 +14,8 @@ use super::http::{AdminState, Command};
 use super::sessions;
 use crate::config::Config;
 use ringgate_gate::{
-    BackendId, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo, Setup,
+    BackendId, MOVE_MS, MOVE_MS_MAX, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo,
+    Setup,
 };
 use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
 
@@ -29,7 +30,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     }
     let to = query.text("to").ok_or_else(|| wrong("expected to=NAME, a backend or a group"))?;
     let time_ms = query.read("time_ms", "1 to 30000", |text| {
-        text.parse().ok().filter(|ms| (1..=TIME_MS_MAX).contains(ms))
+        text.parse().ok().filter(|ms| (1..=MOVE_MS_MAX).contains(ms))
     })?;
     let confirms = query.read("confirm", "true or false", |text| text.parse().ok())?;
     let name = to.to_owned();
@@ -142,7 +143,7 @@ impl Plan {
             let others = room.iter_mut().filter(|(id, _)| self.is_one || *id != info.backend);
             let Some((to, free)) = others.max_by_key(|(_, free)| *free) else { continue };
             *free -= 1;
-            let order = MoveOrder::new(session, *to, self.time_ms.unwrap_or(TIME_MS));
+            let order = MoveOrder::new(session, *to, self.time_ms.unwrap_or(MOVE_MS));
             let order = if self.confirms { order.confirmed() } else { order };
             asked.push((info, Arc::new(order)));
         }
@@ -160,7 +161,7 @@ impl Plan {
 
     /// How often it is looked whether all have been answered: a worker ends them in time.
     fn tries(&self) -> u32 {
-        let ms = self.time_ms.unwrap_or(TIME_MS) + WORKER_MS;
+        let ms = self.time_ms.unwrap_or(MOVE_MS) + WORKER_MS;
         ms / TRY_EVERY.as_millis() as u32
     }
 }
@@ -175,9 +176,6 @@ const fn may_be_tried_again(why: MoveRefusal) -> bool {
 const OFFERS_MAX: usize = 48;
 
 const ATTEMPTS: u32 = 3;
-const TIME_MS: u32 = ringgate_link::bundle::MOVE_MS;
-const TIME_MS_MAX: u32 = ringgate_link::bundle::MOVE_MS_MAX;
-
 /// A worker looks at an order within its next turn.
 const WORKER_MS: u32 = 1000;
 const TRY_EVERY: Duration = Duration::from_millis(2);

@@ -106,7 +106,7 @@ fn all_up(daemon: &Daemon, count: usize) {
     wait_for("the zones to be up", || {
         let status = daemon.status();
         let backends = status["backends"].as_array().expect("a list");
-        (backends.iter().filter(|it| it["state"] == "up").count() == count).then_some(())
+        (backends.iter().filter(|it| it["up"] == true).count() == count).then_some(())
     });
 }
 

@@ -96,7 +96,7 @@ fn the_library_passes_over_what_a_later_gateway_says() {
     let mut backend = Backend::connect(folder.path(), "arena-1").expect("a gateway");
     let link = later_release_welcomes(&gateway, 0);
     echo_until(&mut backend, |event| {
-        assert!(matches!(event, Event::LinkUp { version: 5, .. }), "{event:?}");
+        assert!(matches!(event, Event::LinkUp { version: 6, .. }), "{event:?}");
         true
     });
     speak_later_version(&link);

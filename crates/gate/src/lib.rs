@@ -78,7 +78,7 @@ pub use moves::{BackendMoves, MoveOrder};
 pub use now::Now;
 pub use party::Party;
 pub use prefix::Prefix;
-pub use ringgate_link::bundle::{MoveRefusal, SessionId};
+pub use ringgate_link::bundle::{MOVE_MS, MOVE_MS_MAX, MoveRefusal, SessionId};
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Credit, Duplicates, Echo, Intake, Limits, LinkKind,

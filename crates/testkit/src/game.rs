@@ -191,7 +191,7 @@ impl Game {
                 bundle(|writer| writer.close(chosen, CloseReason::Kicked)),
             ));
         }
-        if may_kick && random.chance(150) {
+        if may_kick && random.chance(400) {
             return self.move_away(chosen, judge, random);
         }
         let neighbours: Vec<_> =
