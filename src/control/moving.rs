@@ -127,7 +127,7 @@ impl Plan {
         &self,
         state: &AdminState,
         players: Vec<SessionInfo>,
-    ) -> Result<Vec<(SessionInfo, Result<(), MoveNotDone>)>, NotDone> {
+    ) -> Result<Vec<(SessionInfo, Result<(), MoveRefusal>)>, NotDone> {
         let setup = Arc::clone(&state.view().live().setup);
         let mut room: Vec<_> = self
             .targets
