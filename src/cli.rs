@@ -24,6 +24,7 @@ mod hist;
 mod keygen;
 mod kick;
 pub mod logging;
+mod moving;
 mod probe;
 mod reload;
 mod run;
@@ -77,6 +78,7 @@ enum Command {
     Hist(hist::Args),
     Keygen(keygen::Args),
     Kick(kick::Args),
+    Move(moving::Args),
     Probe(Box<probe::Args>),
     Reload(reload::Args),
     Run(run::Args),
@@ -99,7 +101,7 @@ enum Command {
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "agent", "check"]),
     ("Look", &["status", "top", "sessions", "trace", "capture", "hist", "doctor", "support"]),
-    ("Change", &["reload", "upgrade", "drain", "undrain", "kick"]),
+    ("Change", &["reload", "upgrade", "drain", "undrain", "kick", "move"]),
     ("Keep out", &["deny", "allow", "denied"]),
     ("Fleet", &["fleet", "tokens"]),
     ("Keys and tokens", &["keygen", "token"]),
@@ -141,6 +143,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Hist(args) => hist::run(&args),
             Command::Keygen(args) => keygen::run(&args),
             Command::Kick(args) => kick::run(&args),
+            Command::Move(args) => moving::run(&args),
             Command::Probe(args) => probe::run(&args),
             Command::Reload(args) => reload::run(&args),
             Command::Run(args) => run::run(&args),

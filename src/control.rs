@@ -29,6 +29,7 @@ mod listeners;
 mod main_loop;
 mod membership;
 mod metrics;
+mod moving;
 mod page;
 pub mod plan;
 mod recorder;

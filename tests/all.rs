@@ -88,6 +88,8 @@ mod control_kernels;
 mod control_listeners;
 #[path = "all/control_metrics.rs"]
 mod control_metrics;
+#[path = "all/control_moves.rs"]
+mod control_moves;
 #[path = "all/control_now.rs"]
 mod control_now;
 #[path = "all/control_openapi.rs"]

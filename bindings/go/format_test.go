@@ -166,6 +166,9 @@ func TestExamplesOfTheDocument(t *testing.T) {
 
 func isNewer(record []byte) bool {
 	kind := record[2]
+	if kind == kindOpened && record[3] > flagDelivers {
+		return true
+	}
 	if kind == kindLingered || kind == kindCloseAfter {
 		return false
 	}

@@ -96,6 +96,7 @@ fn plan(players: u32, workers: u16, run_dir: &RunDir, key: Key) -> Plan {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: Vec::new(),

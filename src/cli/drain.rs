@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer, OneBackend, Place};
+use super::admin::{self, Admin, Answer, OneBackend, Place};
 use super::exit::print;
+use super::moving;
 use crate::config::values;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
@@ -23,6 +24,10 @@ pub(super) struct Args {
     place: Place,
     #[command(flatten)]
     backend: OneBackend,
+    /// Move its players to this backend, or to those of this group that have free slots, without a
+    /// reconnect
+    #[arg(long, value_name = "GROUP", value_parser = admin::name)]
+    move_to: Option<String>,
     /// Who is still there then is told to leave [default: the config's; of a backend
     /// never]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
@@ -62,11 +67,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return match (status, serde_json::from_str(&body)) {
             (200, Ok(DrainingBackend { players })) => {
                 let players = count(players);
-                print(&format!("backend {name} takes no new players; {players} are there\n"))
+                print(&format!("backend {name} takes no new players; {players} are there\n"))?;
+                args.move_to.as_ref().map_or(Ok(()), |to| move_players(&admin, name, to))
             }
             (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
             _ => Err(admin.unexpected(status, &body)),
         };
+    }
+    if args.move_to.is_some() {
+        return Err(Failure::bad_input("--move-to is for one backend: expected --backend NAME"));
     }
     let Answer { status, body } = admin.post(&path)?;
     let draining: Draining = match serde_json::from_str(&body) {
@@ -80,6 +89,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         wait(&admin);
     }
     Ok(())
+}
+
+/// Has the players of a backend play elsewhere, as far as there is room.
+fn move_players(admin: &Admin, name: &str, to: &str) -> Result<(), Failure> {
+    let moved = moving::ask(admin, &format!("backend={name}"), to)?;
+    print(&format!("moved {} to {to}\n", count(moved.moved)))?;
+    moved.refusals().map_or(Ok(()), |why| Err(Failure::failed(why)))
 }
 
 /// The gateway answers until it has ended. Who waits hears each few seconds how far it is.

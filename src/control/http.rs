@@ -14,11 +14,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use super::denying::{Changed, Wish};
 use super::fresh;
 use super::view::{Snapshot, View};
-use super::{capture, deny, handover, health, membership, metrics, page, sessions, status, trace};
+use super::{
+    capture, deny, handover, health, membership, metrics, moving, page, sessions, status, trace,
+};
 use crate::config::Admin;
 use crate::membership::{AnswerBody, Answerer, Answering};
 use ringgate_fleet::values::Question;
-use ringgate_gate::{BackendId, Capture, Ended, Survey, Trace, Wanted};
+use ringgate_gate::{BackendId, Capture, Ended, MoveOrder, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
 use ringgate_process::handover::Channel;
 use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
@@ -60,6 +62,10 @@ pub(super) enum Command {
         limit: usize,
         reply: oneshot::Sender<Arc<Survey>>,
     },
+    /// Which backends have this name, or are of this group.
+    FindBackends { name: String, reply: oneshot::Sender<Vec<BackendId>> },
+    /// Have players play at other backends.
+    Move { orders: Arc<[Arc<MoveOrder>]>, reply: oneshot::Sender<()> },
     /// Have the workers tell what they decide.
     Trace { trace: Arc<Trace>, reply: oneshot::Sender<()> },
     /// Deny players, or allow them again.
@@ -109,6 +115,7 @@ impl Site for AdminState {
             Page::new("/drain", For::Changing, drain),
             Page::new("/undrain", For::Changing, undrain),
             Page::new("/kick", For::Changing, sessions::kick),
+            Page::new("/sessions/move", For::Changing, moving::show),
             Page::new("/deny", For::Changing, deny::deny),
             Page::new("/allow", For::Changing, deny::allow),
         ];

@@ -20,6 +20,7 @@ use super::handover::address_of;
 use super::http::Command;
 use super::listeners::Listeners;
 use super::membership::Membership;
+use super::moving;
 use super::reload::{self, Next};
 use super::view::View;
 use super::{End, Inherited, health};
@@ -229,6 +230,13 @@ impl ControlLoop {
             }
             Command::Survey { wanted, ends, limit, reply } => {
                 answer(reply, draining::survey(fleet, wanted, ends, limit));
+            }
+            Command::FindBackends { name, reply } => {
+                answer(reply, moving::backends_named(&self.config, &self.setup, &name));
+            }
+            Command::Move { orders, reply } => {
+                fleet.tell_all(|| Mail::Move(Arc::clone(&orders)));
+                answer(reply, ());
             }
             Command::Trace { trace, reply } => {
                 fleet.tell_all(|| Mail::Trace(Arc::clone(&trace)));

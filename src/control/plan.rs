@@ -117,9 +117,15 @@ pub(super) fn links(config: &Config) -> Links {
     let grouped = || config.listeners.iter().filter(|listener| listener.group.is_some());
     let may_bundle = |listener: &config::Listener| listener.protocol.front() != Front::Unreal;
     Links {
-        bundles: config.backends.iter().any(is_bundle) || grouped().any(may_bundle),
+        bundles: config.backends.iter().any(is_bundle)
+            || grouped().any(may_bundle)
+            || config.fleet.is_some() && config.listeners.iter().any(moves_players),
         udp: config.backends.iter().any(|it| !is_bundle(it)) || grouped().next().is_some(),
     }
+}
+
+fn moves_players(listener: &config::Listener) -> bool {
+    matches!(&listener.protocol, config::Protocol::Netcode(rules) if !rules.moves.is_empty())
 }
 
 /// How long a worker may wait for more, which one that spins does not.
@@ -131,11 +137,17 @@ pub(super) const fn batch_delay(gateway: &config::Gateway) -> BatchDelay {
     }
 }
 
-/// A listener whose backends have these numbers.
-pub(super) fn listener(listener: &config::Listener, backends: Vec<BackendId>) -> Listener {
+/// A listener, where backends have these numbers.
+pub(super) fn listener(
+    listener: &config::Listener,
+    number: impl Fn(usize) -> BackendId,
+) -> Listener {
+    let numbered = |all: &[usize]| all.iter().map(|at| number(*at)).collect::<Vec<_>>();
+    let backends = numbered(&listener.backends);
     let protocol = match &listener.protocol {
         config::Protocol::Netcode(rules) => {
-            Protocol::Netcode(netcode(rules, listener.group.as_ref()))
+            let moves = numbered(&rules.moves_to);
+            Protocol::Netcode(netcode(rules, listener.group.as_ref(), moves))
         }
         config::Protocol::Unreal(rules) => Protocol::Unreal(unreal(rules)),
         config::Protocol::Plain(rules) => {
@@ -174,7 +186,7 @@ fn limits(limits: &config::Limits) -> Limits {
     }
 }
 
-fn netcode(rules: &config::Netcode, group: Option<&Name>) -> Netcode {
+fn netcode(rules: &config::Netcode, group: Option<&Name>, moves: Vec<BackendId>) -> Netcode {
     let (unique, after) = (rules.unique_clients, rules.replace_after.as_nanos() as u64);
     let shared = group.filter(|_| unique == config::UniqueClients::Fleet);
     let gap_limit = rules.gap_limit.map_or(0, std::num::NonZeroU64::get);
@@ -190,6 +202,7 @@ fn netcode(rules: &config::Netcode, group: Option<&Name>) -> Netcode {
         },
         delivers: rules.delivery == config::Delivery::Gateway,
         unique_in: shared.map(|group| Arc::from(group.as_str())),
+        moves,
         replace_after_ns: if unique == config::UniqueClients::Newest { 0 } else { after },
     }
 }
@@ -298,7 +311,7 @@ pub(super) fn backend(backend: &config::Backend, own: u32) -> Backend {
 
 /// A listener as a starting gateway has it, which numbers its backends in the order of the file.
 pub(super) fn listener_of_a_start(listener: &config::Listener) -> Listener {
-    self::listener(listener, listener.backends.iter().copied().map(BackendId::at).collect())
+    self::listener(listener, BackendId::at)
 }
 
 /// With nobody named: the gateway's own user.

@@ -18,7 +18,8 @@ mod listeners;
 use crate::config::{self, Compared, Config, Field, Link};
 use ringgate_core::limits::BACKENDS_MAX;
 use ringgate_gate::{
-    Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Setup, clash,
+    Backend, BackendId, IdVec, Intake, LinkKind, Listener, ListenerId, Phase, Protocol, Setup,
+    clash,
 };
 use ringgate_os::process;
 
@@ -63,8 +64,7 @@ pub(super) fn next(
         number_backends(setup, new, is_free).map_err(|refusal| vec![refusal])?;
     let mut listeners = leave(setup, &backends, &fates);
     for (listener, fate) in new.listeners.iter().zip(&fates) {
-        let number = listener.backends.iter().map(|&backend| numbers[backend]).collect();
-        let listener = plan::listener(listener, number);
+        let listener = plan::listener(listener, |backend| numbers[backend]);
         match listeners.get_mut(fate.number()) {
             Some(known) => *known = listener,
             None => {
@@ -98,7 +98,11 @@ fn leave(
         if !stays && listener.phase == Phase::Serving {
             listener.phase = Phase::Draining;
         }
-        listener.backends.retain(|backend| backends[*backend].is_same(&setup.backends[*backend]));
+        let is_same = |backend: &BackendId| backends[*backend].is_same(&setup.backends[*backend]);
+        listener.backends.retain(is_same);
+        if let Protocol::Netcode(rules) = &mut listener.protocol {
+            rules.moves.retain(is_same);
+        }
     }
     listeners
 }

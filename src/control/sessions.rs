@@ -92,7 +92,7 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     Ok(as_json(StatusCode::OK, json!({ "ended": ended, "complete": complete })))
 }
 
-fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDone> {
+pub(super) fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDone> {
     let client_id = client_id(query)?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
@@ -121,7 +121,7 @@ pub(super) fn backend_named(state: &AdminState, name: &str) -> Result<BackendId,
 }
 
 /// Asks all workers, and waits until they have answered, or long enough. Returns whether all have.
-async fn ask(
+pub(super) async fn ask(
     state: &AdminState,
     wanted: Wanted,
     ends: Option<Ended>,
@@ -163,7 +163,7 @@ pub(super) fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &Sessi
 
 /// Sessions that are shown where the request does not say.
 const LIMIT: usize = 100;
-const LIMIT_MAX: usize = 10_000;
+pub(super) const LIMIT_MAX: usize = 10_000;
 
 /// Ten million sessions take a worker some five thousand turns.
 const TRIES: u32 = 5000;

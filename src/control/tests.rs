@@ -132,6 +132,7 @@ pub(super) fn listener() -> Listener {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: Vec::new(),

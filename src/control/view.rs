@@ -18,7 +18,7 @@ use crate::config::Admin;
 use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::unreal::front::Identity;
 use ringgate_gate::{
-    BackendId, BackendTraffic, Claims, Counters, DeliveryTraffic, Front, ListenerId,
+    BackendId, BackendMoves, BackendTraffic, Claims, Counters, DeliveryTraffic, Front, ListenerId,
     ListenerTraffic, Setup,
 };
 use ringgate_os::clock::{self, Clock};
@@ -337,6 +337,14 @@ impl Snapshot<'_> {
         let mut sum = BackendTraffic::default();
         let of = |report: &Report| report.backends.get(backend.index()).copied();
         self.reports.iter().filter_map(of).for_each(|traffic| sum.merge(&traffic));
+        sum
+    }
+
+    /// How many players were moved to a backend and away from it, over all workers.
+    pub(super) fn backend_moves(&self, backend: BackendId) -> BackendMoves {
+        let mut sum = BackendMoves::default();
+        let of = |report: &Report| report.moves.get(backend.index()).copied();
+        self.reports.iter().filter_map(of).for_each(|moves| sum.merge(&moves));
         sum
     }
 

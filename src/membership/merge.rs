@@ -41,16 +41,17 @@ pub fn merged(file: &Config, known: &Known) -> Merged {
     let mut taken = Taken::of(file);
     config.agents = agents(file, &known.agents);
     for backend in &known.backends {
-        let fronts = fronts(file, &backend.group);
         // Some other gateway's.
-        let Some(front) = fronts.first() else { continue };
-        match taken.take(fleet, (&file.gateway.run_dir, &config.agents), *front, backend) {
+        let Some(front) = front(file, backend) else { continue };
+        match taken.take(fleet, (&file.gateway.run_dir, &config.agents), front, backend) {
             Ok(found) => {
                 let at = config.backends.len();
                 let_serve(&mut config.agents, backend);
                 config.backends.push(found);
                 let leads = |listener: &&mut Listener| leads_to(listener, &backend.group);
                 config.listeners.iter_mut().filter(leads).for_each(|it| it.backends.push(at));
+                let moves = config.listeners.iter_mut().filter_map(moves_to(backend));
+                moves.for_each(|moves_to| moves_to.push(at));
             }
             Err(why) => refused.push(Refused { backend: backend.name.clone(), why }),
         }
@@ -124,10 +125,31 @@ fn tokens_of(
     config::RoutingTokens(tokens)
 }
 
-/// What the listeners speak that lead to a group. The config has made sure that it is one protocol.
-fn fronts(file: &Config, group: &str) -> Vec<Front> {
-    let leading = file.listeners.iter().filter(|it| leads_to(it, group));
-    leading.map(|listener| listener.protocol.front()).collect()
+/// What the listeners speak that lead to a backend, or whose players may be moved there. The config
+/// has made sure that it is one protocol.
+fn front(file: &Config, backend: &known::Backend) -> Option<Front> {
+    let leading = file.listeners.iter().find(|it| leads_to(it, &backend.group));
+    let moving = || file.listeners.iter().find(|it| is_moved_to(it, backend));
+    leading.or_else(moving).map(|listener| listener.protocol.front())
+}
+
+/// Whether players of a listener may be moved to a backend of the fleet.
+fn is_moved_to(listener: &Listener, backend: &known::Backend) -> bool {
+    let Protocol::Netcode(rules) = &listener.protocol else { return false };
+    rules.moves.iter().any(|name| *name == backend.group || *name == backend.name)
+}
+
+/// Where a listener keeps the backends that its players may be moved to, if this is one.
+fn moves_to(
+    backend: &known::Backend,
+) -> impl FnMut(&mut Listener) -> Option<&mut Vec<usize>> + use<'_> {
+    move |listener| {
+        let is_meant = is_moved_to(listener, backend);
+        match &mut listener.protocol {
+            Protocol::Netcode(rules) if is_meant => Some(&mut rules.moves_to),
+            _ => None,
+        }
+    }
 }
 
 fn leads_to(listener: &Listener, group: &str) -> bool {

@@ -238,6 +238,7 @@ fn plan(wishes: &Wishes, folder: &Folder, key: &Key) -> Plan {
             token_reuse: TokenReuse::Deny,
             delivers: wishes.delivers,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: wishes.public.clone(),

@@ -7,7 +7,7 @@ use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::announce::{Announced, Announcement, Standing};
 use ringgate_link::bundle::{
     Channel, CloseReason, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX, MESSAGE_BYTES_MAX,
-    MULTICAST_SESSIONS_MAX, MessagePart, NAME_BYTES_MAX, PART_BYTES_MAX, RecordError,
+    MULTICAST_SESSIONS_MAX, MessagePart, MoveRefusal, NAME_BYTES_MAX, PART_BYTES_MAX, RecordError,
     SHORT_MESSAGE_BYTES_MAX, ToGame, ToGateway, VERSION_MAX, VERSION_MIN,
 };
 
@@ -58,13 +58,14 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
             welcome.version, welcome.worker, welcome.workers, welcome.incarnation
         ),
         ToGame::Opened(player) => format!(
-            "opened: session {}, client {} at {}, slot {} of {}{}, listener {}, user data {:?}",
+            "opened: session {}, client {} at {}, slot {} of {}{}{}, listener {}, user data {:?}",
             player.session,
             player.client_id,
             player.address,
             player.slot,
             player.slots_max,
             if player.delivers { ", gets messages" } else { "" },
+            player.ticket.map_or_else(String::new, |ticket| format!(", moved by ticket {ticket}")),
             player.listener,
             text(player.user_data).trim_end_matches('\0'),
         ),
@@ -98,6 +99,28 @@ fn describe_to_game(record: &ToGame<'_>) -> String {
         ToGame::Lingered { session, undelivered_bytes, is_told } => {
             let told = if *is_told { "told" } else { "not told" };
             format!("lingered: session {session}, {undelivered_bytes} bytes undelivered, {told}")
+        }
+        ToGame::Offered(player) => format!(
+            "offered: session {}, offer {}, ticket {}, client {} at {}, slot {} of {}, within {} ms, listener {}, from {}, user data {:?}, with {:?}",
+            player.session,
+            player.offer,
+            player.ticket,
+            player.client_id,
+            player.address,
+            player.slot,
+            player.slots_max,
+            player.left_ms,
+            player.listener,
+            player.from,
+            text(player.user_data).trim_end_matches('\0'),
+            text(player.data),
+        ),
+        ToGame::OfferOver { session, offer, reason } => {
+            format!("offer_over: session {session}, offer {offer}, {reason}")
+        }
+        ToGame::Moved { session, ticket } => format!("moved: session {session}, ticket {ticket}"),
+        ToGame::MoveRefused { session, ticket, reason } => {
+            format!("move_refused: session {session}, ticket {ticket}, {reason}")
         }
         ToGame::Closed { session, reason } => format!("closed: session {session}, {reason}"),
         ToGame::Pong { token } => format!("pong: token {token}"),
@@ -140,6 +163,21 @@ fn describe_to_gateway(record: &ToGateway<'_>) -> String {
             close.linger_ms,
             text(close.text)
         ),
+        ToGateway::Move(asked) => format!(
+            "move: session {} to {}, ticket {}, within {} ms{}{}, with {:?}",
+            asked.session,
+            asked.backend,
+            asked.ticket,
+            asked.time_ms,
+            if asked.confirms { ", confirmed" } else { "" },
+            asked.message.map_or_else(String::new, |(_, it)| format!(", message {:?}", text(it))),
+            text(asked.data),
+        ),
+        ToGateway::Answer { session, offer, answer } => {
+            let answer = format!("{answer:?}").to_lowercase();
+            format!("answer: session {session}, offer {offer}, {answer}")
+        }
+        ToGateway::Confirm { session } => format!("confirm: session {session}"),
         ToGateway::Ping { token } => format!("ping: token {token}"),
         ToGateway::Intake { is_open: true } => "intake: open".to_owned(),
         ToGateway::Intake { is_open: false } => "intake: closed".to_owned(),
@@ -289,6 +327,8 @@ fn the_reasons_are_those_of_the_code() {
     assert_eq!(listed("| reason | text |"), close);
     let goodbye: Vec<_> = GoodbyeReason::ALL.iter().map(|r| (r.as_u8(), r.to_string())).collect();
     assert_eq!(listed("| goodbye | text |"), goodbye);
+    let refusal: Vec<_> = MoveRefusal::ALL.iter().map(|r| (r.as_u8(), r.to_string())).collect();
+    assert_eq!(listed("| refusal | text |"), refusal);
     let error: Vec<_> = RecordError::ALL.iter().map(|e| (e.as_u8(), e.to_string())).collect();
     assert_eq!(listed("| error | text |"), error);
 }
@@ -320,5 +360,5 @@ fn fields_follow_each_other_without_a_gap_and_fill_the_example() {
         assert!(fills, "{} bytes for {next}: {section}", example.bytes.len());
         checked += 1;
     }
-    assert_eq!(checked, 21, "ping and pong share a section, draining and undrained too");
+    assert_eq!(checked, 28, "ping and pong share a section, draining and undrained too");
 }

@@ -112,6 +112,7 @@ impl GatewayLink {
 /// A player whose every field can be told from the others.
 pub(crate) fn opened(session: SessionId, user_data: &[u8; USER_DATA_BYTES]) -> Opened<'_> {
     Opened {
+        ticket: None,
         session,
         client_id: 0x1122_3344_5566_7788,
         address: "203.0.113.9:40001".parse().expect("literal"),

@@ -11,8 +11,8 @@ use ringgate_batch::Endpoint;
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX, WORKERS_MAX};
 use ringgate_link::bundle::{
     self, Assembly, Channel, CloseReason, Frame, Frames, GoodbyeReason, LONG_PAYLOAD_BYTES_MAX,
-    MessagePart, Opened, Quality, RecordError, SessionId, ToGame, ToGateway, USER_DATA_BYTES,
-    Writer,
+    MessagePart, MoveRefusal, Offered, Opened, Quality, RecordError, SessionId, ToGame, ToGateway,
+    USER_DATA_BYTES, Writer,
 };
 
 use crate::command::{ringgate, run};
@@ -44,6 +44,9 @@ fn the_header_has_the_numbers_of_the_codec() {
     add("RG_WORKERS_MAX", WORKERS_MAX);
     add("RG_FAREWELL_BYTES_MAX", bundle::FAREWELL_BYTES_MAX);
     add("RG_LINGER_MS_MAX", bundle::LINGER_MS_MAX as usize);
+    add("RG_MOVE_BYTES_MAX", bundle::MOVE_BYTES_MAX);
+    add("RG_MOVE_MS_MAX", bundle::MOVE_MS_MAX as usize);
+    add("RG_MOVE_MS", bundle::MOVE_MS as usize);
     add("rg_worker(UINT64_C(0x7f00000000000001))", SessionId::new(127, 1).worker());
     for reason in CloseReason::ALL {
         add(&c_name("RG_CLOSE", &format!("{reason:?}")), reason.as_u8().into());
@@ -53,6 +56,9 @@ fn the_header_has_the_numbers_of_the_codec() {
     }
     for error in RecordError::ALL {
         add(&c_name("RG_ERROR", &format!("{error:?}")), error.as_u8().into());
+    }
+    for refusal in MoveRefusal::ALL {
+        add(&c_name("RG_MOVE", &format!("{refusal:?}")), refusal.as_u8().into());
     }
     assert_eq!(printed, expected);
 }
@@ -376,7 +382,7 @@ fn describe(record: &ToGame<'_>) -> String {
         ToGame::Opened(player) => {
             let address = Endpoint::from(player.address);
             format!(
-                "opened session={} client={} scope={} port={} slot={} of={} delivers={} listener={} ip={} user={}",
+                "opened session={} client={} scope={} port={} slot={} of={} delivers={} moved={} ticket={} listener={} ip={} user={}",
                 player.session.as_u64(),
                 player.client_id,
                 address.scope(),
@@ -384,6 +390,8 @@ fn describe(record: &ToGame<'_>) -> String {
                 player.slot,
                 player.slots_max,
                 u8::from(player.delivers),
+                u8::from(player.ticket.is_some()),
+                player.ticket.unwrap_or(0),
                 player.listener,
                 hex(address.ip_bytes()),
                 hex(player.user_data),
@@ -435,6 +443,38 @@ fn describe(record: &ToGame<'_>) -> String {
             let (session, is_told) = (session.as_u64(), u8::from(*is_told));
             format!("lingered session={session} waiting={undelivered_bytes} is_told={is_told}")
         }
+        ToGame::Offered(player) => {
+            let address = Endpoint::from(player.address);
+            format!(
+                "offered session={} offer={} ticket={} client={} scope={} port={} slot={} of={} left={} delivers={} listener={} from={} ip={} user={} bytes={}",
+                player.session.as_u64(),
+                player.offer,
+                player.ticket,
+                player.client_id,
+                address.scope(),
+                address.port(),
+                player.slot,
+                player.slots_max,
+                player.left_ms,
+                u8::from(player.delivers),
+                player.listener,
+                player.from,
+                hex(address.ip_bytes()),
+                hex(player.user_data),
+                hex(player.data),
+            )
+        }
+        ToGame::OfferOver { session, offer, reason } => {
+            let session = session.as_u64();
+            format!("offer_over session={session} offer={offer} reason={}", reason.as_u8())
+        }
+        ToGame::Moved { session, ticket } => {
+            format!("moved session={} ticket={ticket}", session.as_u64())
+        }
+        ToGame::MoveRefused { session, ticket, reason } => {
+            let session = session.as_u64();
+            format!("move_refused session={session} ticket={ticket} reason={}", reason.as_u8())
+        }
         ToGame::Closed { session, reason } => {
             format!("closed session={} reason={}", session.as_u64(), reason.as_u8())
         }
@@ -464,7 +504,11 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
     let session = SessionId::new(rng.random_range(0..2), rng.random_range(1..9));
     let payload = vec![7; rng.random_range(1..=40)];
     for _ in 0..rng.random_range(1..6) {
-        assert!(match rng.random_range(0..17) {
+        assert!(match rng.random_range(0..21) {
+            20 => writer.move_refused(session, rng.random(), refusal(rng)),
+            19 => writer.moved(session, rng.random()),
+            18 => writer.offer_over(session, rng.random(), refusal(rng)),
+            17 => writer.offered(&offered(session, &user_data, &payload, rng)),
             16 => writer.lingered(session, rng.random(), rng.random()),
             15 => writer.players(rng.random(), rng.random(), rng.random()),
             14 => writer.taken_over(rng.random()),
@@ -475,9 +519,13 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
             8 => writer.undrained(),
             7 => writer.opened_plain(&opened_plain(session, rng.random_range(0..3))),
             6 => writer.frame(later_record(&mut [9; 50], rng)),
-            0 => writer.opened(&Opened { delivers: rng.random(), ..opened(session, &user_data) }),
+            0 => writer.opened(&Opened {
+                delivers: rng.random(),
+                ticket: rng.random::<bool>().then(|| rng.random()),
+                ..opened(session, &user_data)
+            }),
             1 => writer.payload(session, &payload),
-            2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..10)]),
+            2 => writer.closed(session, CloseReason::ALL[rng.random_range(0..12)]),
             3 => writer.pong(rng.random()),
             4 => writer.draining(rng.random()),
             _ => writer.payload(session, &[1; LONG_PAYLOAD_BYTES_MAX]),
@@ -496,6 +544,34 @@ fn hostile_datagram(rng: &mut TestRng) -> Vec<u8> {
         datagram.truncate(rng.random_range(1..=datagram.len()));
     }
     datagram
+}
+
+fn refusal(rng: &mut TestRng) -> MoveRefusal {
+    MoveRefusal::ALL[rng.random_range(0..MoveRefusal::ALL.len())]
+}
+
+fn offered<'a>(
+    session: SessionId,
+    user_data: &'a [u8; USER_DATA_BYTES],
+    data: &'a [u8],
+    rng: &mut TestRng,
+) -> Offered<'a> {
+    let Opened { client_id, address, slot, slots_max, listener, .. } = opened(session, user_data);
+    Offered {
+        session,
+        offer: rng.random(),
+        ticket: rng.random(),
+        client_id,
+        address,
+        slot,
+        slots_max,
+        left_ms: rng.random(),
+        delivers: rng.random(),
+        user_data,
+        listener,
+        from: "lobby",
+        data,
+    }
 }
 
 /// Whole ones mostly, or a part that may fit to the one before.
@@ -598,6 +674,6 @@ fn named_mistakes() -> Vec<Vec<u8>> {
 
 fn welcomed(gateway: &Gateway, game: &mut Game) -> GatewayLink {
     let link = gateway.accept_and_welcome(0);
-    assert_eq!(game.line(), "up workers=1 incarnation=9 version=5");
+    assert_eq!(game.line(), "up workers=1 incarnation=9 version=6");
     link
 }

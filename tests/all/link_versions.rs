@@ -24,12 +24,12 @@ fn first_release_welcomes(gateway: &Gateway, worker: usize) -> GatewayLink {
     link
 }
 
-/// Takes a hello that offers versions 1 to 5, as a gateway does that speaks 1 to 9.
+/// Takes a hello that offers versions 1 to 6, as a gateway does that speaks 1 to 9.
 fn later_release_welcomes(gateway: &Gateway, worker: usize) -> GatewayLink {
     let link = gateway.accept(worker);
     let hello = link.receive().expect("hello");
-    assert_eq!(([hello[4], hello[5]], hello[9]), ([1, 0], 5));
-    let welcome = Welcome { version: 5, ..gateway.welcome(worker) };
+    assert_eq!(([hello[4], hello[5]], hello[9]), ([1, 0], 6));
+    let welcome = Welcome { version: 6, ..gateway.welcome(worker) };
     link.send(|writer| assert!(writer.welcome(&welcome)));
     link
 }
@@ -96,7 +96,7 @@ fn the_library_passes_over_what_a_later_gateway_says() {
     let mut backend = Backend::connect(folder.path(), "arena-1").expect("a gateway");
     let link = later_release_welcomes(&gateway, 0);
     echo_until(&mut backend, |event| {
-        assert!(matches!(event, Event::LinkUp { version: 5, .. }), "{event:?}");
+        assert!(matches!(event, Event::LinkUp { version: 6, .. }), "{event:?}");
         true
     });
     speak_later_version(&link);

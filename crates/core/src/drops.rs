@@ -250,6 +250,8 @@ drop_reasons! {
     MessageNotTaken = "message_not_taken",
     /// A message for a session that is not there (any more), or whose listener delivers none.
     MessageUnknown = "message_unknown",
+    /// A message for a player who has been moved to another game process.
+    MessageAfterMove = "message_after_move",
     /// A message for a player for whom more waits than is kept. It ends the session.
     MessageOverflow = "message_overflow",
 
@@ -258,12 +260,18 @@ drop_reasons! {
     LinkFull = "link_full",
     /// The backend is not connected or does not answer.
     LinkDown = "link_down",
+    /// The player was moved, and the game process it has left has not heard of it yet.
+    MoveUnconfirmed = "move_unconfirmed",
 
     // from game processes
     /// A record on a bundle link that breaks the format (this also closes the link).
     RecordInvalid = "record_invalid",
+    /// An answer to an offer that does not stand, or that was another process's.
+    OfferUnknown = "offer_unknown",
     /// A payload for a session that is not there (any more).
     SessionUnknown = "session_unknown",
+    /// A payload for a player who has been moved to another game process.
+    AfterMove = "after_move",
     /// A datagram on the udp link from an address that is no backend's.
     LinkStranger = "link_stranger",
     /// A packet of an Unreal game's server, or a guarded one of another's, that has come before.

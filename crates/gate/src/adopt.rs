@@ -11,11 +11,12 @@ use crate::ids::{BackendId, IdVec};
 use crate::links::state::BackendState;
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
+use crate::moves::Moves;
 use crate::now::Now;
 use crate::roles::Roles;
 use crate::sealing::Sealing;
 use crate::seed::WorkerIndex;
-use crate::setup::{Allowed, Backend, LinkKind, Setup};
+use crate::setup::{Allowed, Backend, LinkKind, Listener, Setup};
 use crate::shared::claims::Claims;
 use crate::store::admission::Admission;
 use crate::store::census::Census;
@@ -41,6 +42,7 @@ impl Common {
                 handshakes: Census::new(handshakes_max, hash_key),
             },
             links: Links::new(places),
+            moves: Moves::new(now_ns),
             claims,
             neighbours: Neighbours { steered: HashMap::new(), mail_out: Vec::new() },
             aead,
@@ -91,6 +93,7 @@ impl Common {
         self.adopt_fronts(&setup);
         self.links.next_probe_ns = now_ns;
         self.setup = setup;
+        self.moves.doubt();
     }
 
     /// What is spoken with each backend: what the first listener speaks that sends players there,
@@ -98,6 +101,11 @@ impl Common {
     fn adopt_fronts(&mut self, setup: &Setup) {
         for state in &mut self.links.backends {
             state.is_routed = false;
+        }
+        for rules in setup.listeners.iter().filter_map(Listener::netcode) {
+            for &backend in &rules.moves {
+                self.links.backends[backend].front = Front::Netcode;
+            }
         }
         for asks in [false, true] {
             for listener in setup.listeners.iter().rev() {

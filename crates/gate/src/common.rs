@@ -12,6 +12,7 @@ use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
 use crate::mail::{Mail, Request};
+use crate::moves::Moves;
 use crate::now::Now;
 use crate::party::Party;
 use crate::roles::{Role, Roles};
@@ -39,6 +40,8 @@ pub(crate) struct Common {
     pub(crate) claims: Arc<Claims>,
     pub(crate) newcomers: Newcomers,
     pub(crate) links: Links,
+    /// Players on their way from one game process to another.
+    pub(crate) moves: Moves,
     pub(crate) neighbours: Neighbours,
     pub(crate) aead: Aead,
     /// What was written in this turn and is not sealed yet.

@@ -10,7 +10,7 @@ use crate::front::protocol::PACKET_KIND_NAMES;
 use crate::ids::ListenerId;
 use crate::party::Party;
 use ringgate_core::drops::{DropCounts, DropReason};
-use ringgate_link::bundle::{CloseReason, GoodbyeReason};
+use ringgate_link::bundle::{CloseReason, GoodbyeReason, MoveRefusal};
 
 /// An enum whose variants have names and places in a list of counters.
 macro_rules! named_list {
@@ -217,6 +217,13 @@ counters! {
         /// Links that the gateway closed.
         links_refused: counter,
             "ringgate_links_refused_total", "Links that the gateway closed.";
+        /// Players of whom another game process was asked whether they may come.
+        moves_offered: counter,
+            "ringgate_moves_offered_total",
+            "Players that a game process was offered who play at another.";
+        /// Players who were moved to another game process.
+        moves: counter,
+            "ringgate_moves_total", "Players who were moved to another game process.";
         /// Sessions now.
         sessions: gauge,
             "ringgate_sessions", "Sessions now.";
@@ -246,6 +253,10 @@ counters! {
         /// Sessions ended, by reason.
         sessions_closed: Ended::NAMES, by "reason",
             "ringgate_sessions_closed_total", "Sessions ended, by reason.";
+        /// Players who were not moved to another game process, by reason.
+        moves_refused: MOVE_REFUSALS, by "reason",
+            "ringgate_move_refused_total",
+            "Players who were not moved to another game process, by reason.";
         /// Links that the gateway closed, by reason.
         link_refusals: LinkRefusal::NAMES, by "reason",
             "ringgate_link_refusals_total", "Links that the gateway closed, by reason.";
@@ -435,6 +446,26 @@ impl Ended {
     }
 }
 
+/// What each refusal to move a player is counted under, by its number.
+pub const MOVE_REFUSALS: [&str; MoveRefusal::ALL.len()] = [
+    "other",
+    "no_such_backend",
+    "itself",
+    "full",
+    "not_linked",
+    "denied",
+    "time",
+    "version",
+    "front",
+    "not_allowed",
+    "busy",
+    "offers",
+    "closed",
+    "session_over",
+    "player_full",
+    "source_gone",
+];
+
 impl LinkRefusal {
     /// What a goodbye with this reason counts as.
     pub(crate) const fn of(goodbye: GoodbyeReason) -> Self {
@@ -603,12 +634,14 @@ impl Ledger {
             | R::AckImplausible => Self::Datagrams,
             R::LinkFull
             | R::LinkDown
+            | R::MoveUnconfirmed
             | R::DeliveryDeferred
             | R::DeliveryLate
             | R::DeliveryFault => Self::Uplink,
             R::MessageNotTaken => Self::MessagesUp,
-            R::MessageUnknown | R::MessageOverflow => Self::MessagesDown,
+            R::MessageUnknown | R::MessageAfterMove | R::MessageOverflow => Self::MessagesDown,
             R::SessionUnknown
+            | R::AfterMove
             | R::ServerDuplicate
             | R::ServerPacketInvalid
             | R::MulticastDuplicate
@@ -618,7 +651,7 @@ impl Ledger {
             | R::CreditSpent
             | R::PayloadLength
             | R::SequenceExhausted => Self::Downlink,
-            R::RecordInvalid | R::LinkStranger => Self::Links,
+            R::RecordInvalid | R::OfferUnknown | R::LinkStranger => Self::Links,
             R::SendBufferFull | R::SendRefused => Self::Departures,
         }
     }

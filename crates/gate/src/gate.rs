@@ -14,6 +14,7 @@ use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{Mail, Request};
+use crate::moves::BackendMoves;
 use crate::now::Now;
 use crate::roles::Role;
 use crate::seed::{Seed, WorkerIndex};
@@ -230,6 +231,11 @@ impl Gate {
     /// What each backend has carried.
     pub fn backend_traffic(&self) -> impl Iterator<Item = BackendTraffic> + '_ {
         self.common.links.backends.iter().map(|state| state.traffic)
+    }
+
+    /// How many players were moved to each backend and away from it.
+    pub fn backend_moves(&self) -> impl Iterator<Item = BackendMoves> + '_ {
+        self.common.links.backends.iter().map(|state| state.moves)
     }
 
     /// What each backend has said about itself, where it serves an Unreal game.

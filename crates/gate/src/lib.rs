@@ -34,7 +34,9 @@ mod info;
 mod links;
 mod listeners;
 mod mail;
+mod moves;
 mod now;
+mod offering;
 mod output;
 pub mod pace;
 mod party;
@@ -68,7 +70,9 @@ extern crate self as ringgate_gate;
 
 pub use capture::{Capture, Captured, Meant};
 pub use clash::clash;
-pub use counters::{Counters, Ended, Imbalance, Ledger, LinkRefusal, List, Number, Stamps};
+pub use counters::{
+    Counters, Ended, Imbalance, Ledger, LinkRefusal, List, MOVE_REFUSALS, Number, Stamps,
+};
 pub use denied::Denied;
 pub use front::netcode::filter::filter as netcode_filter;
 pub use front::{Front, PACKET_KIND_NAMES, PACKET_KINDS};
@@ -77,10 +81,11 @@ pub use ids::{BackendId, BindId, Id, IdVec, ListenerId, Slot, WorkerId};
 pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
 pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
+pub use moves::{BackendMoves, MoveOrder};
 pub use now::Now;
 pub use party::Party;
 pub use prefix::Prefix;
-pub use ringgate_link::bundle::SessionId;
+pub use ringgate_link::bundle::{MOVE_MS, MOVE_MS_MAX, MoveRefusal, SessionId};
 pub use seed::{Seed, WorkerIndex};
 pub use setup::{
     Allowed, Backend, ClaimLimits, Credentials, Credit, Duplicates, Echo, Intake, Limits, LinkKind,

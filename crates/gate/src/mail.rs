@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::capture::Capture;
 use crate::ids::{BackendId, BindId, WorkerId};
+use crate::moves::MoveOrder;
 use crate::setup::Setup;
 use crate::store::table::Address;
 use crate::survey::Survey;
@@ -31,6 +32,8 @@ pub enum Mail {
     },
     /// Whether a process listens where a udp backend should.
     Listening(Listening),
+    /// Players are to play at other backends, as far as they are the receiver's.
+    Move(Arc<[Arc<MoveOrder>]>),
     /// Players have logged in elsewhere: these sessions of theirs end, as far as they are the
     /// receiver's.
     Oust(Arc<[SessionId]>),

@@ -164,6 +164,7 @@ impl Listener {
         closed.backends.clear();
         if let Protocol::Netcode(rules) = &mut closed.protocol {
             rules.keys.clear();
+            rules.moves.clear();
         }
         closed
     }
@@ -218,6 +219,8 @@ pub struct Netcode {
     /// In which group of the fleet's listeners nobody else may have a player's id, if in any. For
     /// sessions that begin.
     pub unique_in: Option<Arc<str>>,
+    /// Backends that game processes may move players of this listener to.
+    pub moves: Vec<BackendId>,
     /// How long a session has to be silent for another login of its client id to replace it, where
     /// that is this gateway's to decide. 0: however lately it was heard.
     pub replace_after_ns: u64,

@@ -47,6 +47,7 @@ impl Fronts {
                     self.lose_server(turn, news.backend);
                 }
             }
+            Mail::Move(orders) => self.netcode.obey_moves(turn, &orders),
             Mail::Oust(sessions) => self.netcode.oust(turn, &sessions),
             Mail::Rival(rivalry) => self.netcode.meet_rival(turn, rivalry),
             Mail::Setup(setup) => {
@@ -142,6 +143,7 @@ impl Turn<'_> {
     fn drain(&mut self, left_ms: u32) {
         let until_ns = self.now.mono_ns + u64::from(left_ms) * NS_PER_MS;
         self.common.life.draining_until_ns = Some(until_ns);
+        self.common.moves.doubt();
         for link in self.common.links.all.ids() {
             self.tell_draining(link);
         }

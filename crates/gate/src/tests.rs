@@ -15,6 +15,7 @@ mod handshakes;
 mod lens;
 mod lifecycle;
 mod links;
+mod moves;
 mod places;
 mod plain;
 mod ports;

@@ -102,6 +102,15 @@ pub enum Fact {
         /// For how long it can still be used.
         left_s: u64,
     },
+    /// The player was moved to another game process.
+    WentOver {
+        /// Where it has played.
+        from: BackendId,
+        /// Where it plays.
+        to: BackendId,
+        /// Its index there.
+        slot: Slot,
+    },
     /// A session that is not proven yet waits for this backend's answer.
     Waits {
         /// Where it may play.

@@ -54,14 +54,14 @@ extern "C" {
 /* The version of this header and its library: the second number grows when something is added. The
    first never changes as long as the library has the same soname. */
 #define RG_LIBRARY_MAJOR 1
-#define RG_LIBRARY_MINOR 2
+#define RG_LIBRARY_MINOR 3
 
 /* The version of the library that is linked: major << 16 | minor. */
 RG_API uint32_t rg_library_version(void);
 
-/* The versions of the format that this header speaks: all from the first to the fifth. */
+/* The versions of the format that this header speaks: all from the first to the sixth. */
 #define RG_VERSION_MIN 1
-#define RG_VERSION_MAX 5
+#define RG_VERSION_MAX 6
 
 /* Limits of the format. */
 #define RG_BUNDLE_BYTES_MAX 16384
@@ -76,6 +76,9 @@ RG_API uint32_t rg_library_version(void);
 #define RG_WORKERS_MAX 128
 #define RG_FAREWELL_BYTES_MAX 200 /* of the text that a player is told last */
 #define RG_LINGER_MS_MAX 30000
+#define RG_MOVE_BYTES_MAX 1024 /* for the process that a player is moved to */
+#define RG_MOVE_MS_MAX 30000
+#define RG_MOVE_MS 2000 /* where a move does not say how long */
 
 /* Why a session ended. A game may give those from 128 on. */
 enum rg_close_reason {
@@ -90,6 +93,7 @@ enum rg_close_reason {
     RG_CLOSE_DELIVERY = 8, /* the player broke the delivery layer, or acknowledges nothing */
     RG_CLOSE_OVERFLOW = 9, /* more was sent on reliable channels than the gateway keeps */
     RG_CLOSE_NEWER_LOGIN = 10, /* the player has logged in again, here or at another gateway */
+    RG_CLOSE_MOVED = 11, /* moved to another game process; programs that know RG_MOVED get that */
     RG_CLOSE_FINISHED = 128,
     RG_CLOSE_KICKED = 129,
     RG_CLOSE_REFUSED = 130,
@@ -131,7 +135,29 @@ enum rg_record_error {
     RG_ERROR_CHANNEL_UNKNOWN = 13,
     RG_ERROR_MESSAGE_LENGTH = 14,
     RG_ERROR_MESSAGE_MARKS = 15,
-    RG_ERROR_FAREWELL_LENGTH = 16
+    RG_ERROR_FAREWELL_LENGTH = 16,
+    RG_ERROR_MOVE_LENGTH = 17,
+    RG_ERROR_ANSWER_UNKNOWN = 18
+};
+
+/* Why a player was not moved. */
+enum rg_move_refusal {
+    RG_MOVE_OTHER = 0, /* also any that a newer gateway has and this header does not */
+    RG_MOVE_NO_SUCH_BACKEND = 1,
+    RG_MOVE_ITSELF = 2,
+    RG_MOVE_FULL = 3,
+    RG_MOVE_NOT_LINKED = 4, /* no process is connected there */
+    RG_MOVE_DENIED = 5,     /* by the process there */
+    RG_MOVE_TIME = 6,       /* it has not answered in time */
+    RG_MOVE_VERSION = 7,    /* it, or the gateway, is too old */
+    RG_MOVE_FRONT = 8,      /* players of this protocol, or of servers on a udp link */
+    RG_MOVE_NOT_ALLOWED = 9, /* by the listener's config */
+    RG_MOVE_BUSY = 10,      /* the player is being moved already */
+    RG_MOVE_OFFERS = 11,    /* 64 players are offered there already */
+    RG_MOVE_CLOSED = 12,    /* nobody new is taken there, or the gateway is about to stop */
+    RG_MOVE_SESSION_OVER = 13,
+    RG_MOVE_PLAYER_FULL = 14, /* too much waits for the player for one message more */
+    RG_MOVE_SOURCE_GONE = 15  /* the process that the player plays with has gone */
 };
 
 /* The kinds of a player's channels, of each of which there are 256. */
@@ -165,10 +191,20 @@ enum rg_event_kind {
     RG_ROOM,    /* session, is_full, waiting_bytes: so much waits at the gateway that no more should
                    be sent on reliable channels, or it has become less again */
     RG_QUALITY, /* session, round_trip_ns, variation_ns, loss_per_mille, waiting_bytes */
-    RG_LINGERED /* session, waiting_bytes, is_delivered: what became of a session that was closed with
+    RG_LINGERED, /* session, waiting_bytes, is_delivered: what became of a session that was closed with
                    rg_close_session_after. So much is not known to have arrived of what was sent on
                    reliable channels, and is_delivered says whether the player's library has the
                    reason and the text. Right before its RG_CLOSED, whoever ended it */
+    /* Of players who are moved from one game process to another. Programs that were built with a
+       header before 1.3 get RG_CLOSED in place of RG_MOVED, and say no to every offer. */
+    RG_OFFERED,     /* session, offer, ticket, client_id, ip, scope, port, slot, slots_max, left_ms,
+                       user_data, listener, delivers, from, bytes, bytes_len (0 to
+                       RG_MOVE_BYTES_MAX): a player of another process may come, as rg_answer says.
+                       It is no player of this one before its RG_OPENED */
+    RG_OFFER_OVER,  /* session, offer, reason (enum rg_move_refusal) */
+    RG_MOVED,       /* session, ticket: the player is at another process. The last event about the
+                       session, but for RG_REPORT of what was sent before */
+    RG_MOVE_REFUSED /* session, ticket, reason (enum rg_move_refusal): the player plays on here */
 };
 
 /* What happened. Pointers are valid until the next call of rg_next. */
@@ -206,6 +242,10 @@ struct rg_event {
     void *user; /* what rg_set_user has given the session, or NULL */
     int delivers; /* the gateway delivers whole messages to the player, so a payload for it has 1 to
                      RG_SHORT_MESSAGE_BYTES_MAX bytes. Gateways before version 5 do not say so */
+    int is_moved; /* of RG_OPENED: the player has come from another process, with this ticket */
+    uint64_t ticket;
+    uint64_t offer;
+    char from[RG_NAME_BYTES_MAX + 1]; /* where an offered player plays, NUL-terminated */
 };
 
 /* What became of payloads, one for each player that a multicast names, and of messages, which count
@@ -235,8 +275,11 @@ enum rg_send_result {
     RG_SEND_NO_MESSAGES = -6,    /* the gateway is of an earlier version and takes no messages */
     RG_SEND_NO_CHANNEL = -7,     /* no such kind of channel, or a number above 255 */
     RG_SEND_FAREWELL_LENGTH = -8, /* a player is told at most RG_FAREWELL_BYTES_MAX bytes */
-    RG_SEND_NO_DELIVERY = -9      /* the player gets no messages: its listener does not deliver, or
+    RG_SEND_NO_DELIVERY = -9,     /* the player gets no messages: its listener does not deliver, or
                                      the session is over. Gateways before version 5 drop it */
+    RG_SEND_NO_MOVES = -10,    /* the gateway is of an earlier version and moves nobody */
+    RG_SEND_NAME = -11,        /* what cannot name a backend */
+    RG_SEND_MOVE_LENGTH = -12  /* more than RG_MOVE_BYTES_MAX bytes for the other process */
 };
 
 /* What a game process is ready for. */
@@ -356,6 +399,37 @@ RG_API int rg_close_session(rg_backend *backend, uint64_t session, unsigned reas
 RG_API int rg_close_session_after(rg_backend *backend, uint64_t session, unsigned reason,
                            uint32_t linger_ms, const void *text, size_t text_len);
 
+/* Where a player is to play. Zero means none, or the default. */
+struct rg_move {
+    const char *backend; /* the name of the other process in the gateway's configuration */
+    uint64_t ticket;     /* what both processes know the move by */
+    uint32_t time_ms;    /* so long may the other one take to answer; 0: RG_MOVE_MS */
+    int confirms; /* the other one is told that it has the player when this one has heard that it has
+                     lost it */
+    const void *data; /* for the other one: at most RG_MOVE_BYTES_MAX bytes */
+    size_t data_len;
+    /* What the player is sent in between, if it gets messages: 1 to RG_SHORT_MESSAGE_BYTES_MAX bytes
+       behind all that this process has sent, and before all from the other. */
+    const void *message;
+    size_t message_len;
+    unsigned channel_kind; /* enum rg_channel_kind */
+    unsigned channel;
+};
+
+/* Moves a player to another game process of the gateway, if that says yes and the listener's config
+   allows it (moves). RG_MOVED or RG_MOVE_REFUSED answers, unless the session is closed before. Until
+   then the player plays on here. While the link lives this is not lost. A gateway that is rolled
+   back to an earlier release meanwhile answers nothing, and moves nobody. */
+RG_API int rg_move_session_sized(rg_backend *backend, uint64_t session, const struct rg_move *move,
+                          size_t move_bytes);
+static inline int rg_move_session(rg_backend *backend, uint64_t session,
+                                  const struct rg_move *move) {
+    return rg_move_session_sized(backend, session, move, sizeof *move);
+}
+
+/* Says whether a player may come who was offered. While the link lives this is not lost. */
+RG_API int rg_answer(rg_backend *backend, uint64_t session, uint64_t offer, int is_welcome);
+
 /* Says whether new players may be sent to this process, which they may until it says otherwise (0):
    who is there stays. Leaves with the next flush, and is said again on links that come up later.
    Gateways before this word, and those that speak version 1, go on sending players. */
@@ -420,6 +494,7 @@ RG_API const char *rg_close_reason_text(unsigned reason);
 RG_API const char *rg_record_error_text(unsigned error);
 RG_API const char *rg_send_result_text(int result);
 RG_API const char *rg_standing_text(unsigned standing);
+RG_API const char *rg_move_refusal_text(unsigned reason);
 
 /* The worker that owns a session. */
 static inline unsigned rg_worker(uint64_t session) { return (unsigned)(session >> 56); }
@@ -474,8 +549,15 @@ enum {
     RG__UNDRAINED = 128,
     RG__PLAYERS = 130,
     RG__LINGERED = 131,
+    RG__OFFERED = 132,
+    RG__OFFER_OVER = 133,
+    RG__MOVED = 134,
+    RG__MOVE_REFUSED = 135,
     RG__INTAKE = 144,
-    RG__CLOSE_AFTER = 145
+    RG__CLOSE_AFTER = 145,
+    RG__MOVE = 146,
+    RG__ANSWER = 147,
+    RG__CONFIRM = 148
 };
 
 enum {
@@ -488,7 +570,11 @@ enum {
     RG__PART_BYTES_MAX = 16000, /* a longer message takes several records */
     RG__FIRST_PART = 1,
     RG__LAST_PART = 2,
-    RG__DELIVERS = 1, /* the flag of an opening */
+    RG__DELIVERS = 1, /* the flags of an opening */
+    RG__MOVED_IN = 2,
+    RG__CONFIRMS = 1, /* the marks of a move */
+    RG__HAS_MESSAGE = 2,
+    RG__OFFERED_BYTES_MIN = RG__HEADER_BYTES + 4 * 8 + 34 + RG_USER_DATA_BYTES,
     RG__QUEUE_BUNDLES = 16,
     /* More than a socket holds: only a gateway that sends faster than we read comes this far. */
     RG__TURN_BUNDLES_MAX = 64,
@@ -1433,16 +1519,16 @@ static void rg__note_opened(rg_backend *backend, uint64_t session, int delivers)
 
 static unsigned rg__read_opened(rg_backend *backend, unsigned flags, const uint8_t *body,
                                 size_t len, struct rg_event *event) {
-    size_t name_len;
+    size_t fixed_len = 46 + RG_USER_DATA_BYTES + (flags & RG__MOVED_IN ? 8 : 0), name_len;
     if (len < 8)
         return RG_ERROR_BODY_LENGTH;
     event->session = rg__get(body, 8);
     if (event->session == 0)
         return RG_ERROR_SESSION_ZERO;
-    if (len < 46 + RG_USER_DATA_BYTES)
+    if (len < fixed_len)
         return RG_ERROR_BODY_LENGTH;
-    name_len = len - (46 + RG_USER_DATA_BYTES);
-    if (!rg__is_name(body + 46 + RG_USER_DATA_BYTES, name_len))
+    name_len = len - fixed_len;
+    if (!rg__is_name(body + fixed_len, name_len))
         return RG_ERROR_NAME_INVALID;
     event->kind = RG_OPENED;
     event->client_id = rg__get(body + 8, 8);
@@ -1452,9 +1538,11 @@ static unsigned rg__read_opened(rg_backend *backend, unsigned flags, const uint8
     event->scope = (uint32_t)rg__get(body + 40, 4);
     event->port = (uint16_t)rg__get(body + 44, 2);
     event->user_data = body + 46;
-    memcpy(event->listener, body + 46 + RG_USER_DATA_BYTES, name_len);
+    memcpy(event->listener, body + fixed_len, name_len);
     event->listener[name_len] = '\0';
     event->delivers = flags & RG__DELIVERS;
+    event->is_moved = (flags & RG__MOVED_IN) != 0;
+    event->ticket = event->is_moved ? rg__get(body + 46 + RG_USER_DATA_BYTES, 8) : 0;
     rg__note_opened(backend, event->session, event->delivers);
     return RG_ERROR_NONE;
 }
@@ -1499,7 +1587,7 @@ static unsigned rg__read_session(unsigned kind, const uint8_t *body, size_t len,
     if (len != 9)
         return RG_ERROR_BODY_LENGTH;
     event->kind = RG_CLOSED;
-    event->reason = rg__known(body[8], RG_CLOSE_NEWER_LOGIN);
+    event->reason = rg__known(body[8], RG_CLOSE_MOVED);
     if (body[8] >= RG_CLOSE_FINISHED)
         event->reason = rg__known(body[8], RG_CLOSE_GAME_SHUTDOWN);
     return RG_ERROR_NONE;
@@ -1639,7 +1727,7 @@ static unsigned rg__read_body(rg_backend *backend, unsigned worker, unsigned kin
         return rg__read_welcome(backend, worker, body, event);
     if (kind == RG__GOODBYE) {
         rg__lose(backend, worker, rg__known(body[0], RG_GOODBYE_RECORD_INVALID),
-                 rg__known(body[1], RG_ERROR_FAREWELL_LENGTH), event);
+                 rg__known(body[1], RG_ERROR_ANSWER_UNKNOWN), event);
         return RG_ERROR_NONE;
     }
     if (!backend->links[worker].is_welcomed) {
@@ -1668,6 +1756,68 @@ static int rg__read_lingered(const uint8_t *record, size_t record_bytes, struct 
     return 1;
 }
 
+/* Takes a name with its length before it off a record; 0: it is none. */
+static size_t rg__take_name(const uint8_t *record, size_t record_bytes, size_t at, char *name) {
+    size_t len = at < record_bytes ? record[at] : 0;
+    if (len == 0 || at + 1 + len > record_bytes || !rg__is_name(record + at + 1, len))
+        return 0;
+    memcpy(name, record + at + 1, len);
+    name[len] = '\0';
+    return at + 1 + len;
+}
+
+static int rg__read_offered(const uint8_t *record, size_t record_bytes, struct rg_event *event) {
+    const uint8_t *body = record + RG__HEADER_BYTES;
+    size_t at = RG__OFFERED_BYTES_MIN;
+    if ((record[3] & ~RG__DELIVERS) != 0 || record_bytes < at || rg__get(body, 8) == 0)
+        return 0;
+    at = rg__take_name(record, record_bytes, at, event->listener);
+    at = at == 0 ? 0 : rg__take_name(record, record_bytes, at, event->from);
+    if (at == 0 || record_bytes - at > RG_MOVE_BYTES_MAX)
+        return 0;
+    event->kind = RG_OFFERED;
+    event->session = rg__get(body, 8);
+    event->offer = rg__get(body + 8, 8);
+    event->ticket = rg__get(body + 16, 8);
+    event->client_id = rg__get(body + 24, 8);
+    event->slot = (uint32_t)rg__get(body + 32, 4);
+    event->slots_max = (uint32_t)rg__get(body + 36, 4);
+    event->ip = body + 40;
+    event->scope = (uint32_t)rg__get(body + 56, 4);
+    event->port = (uint16_t)rg__get(body + 60, 2);
+    event->left_ms = (uint32_t)rg__get(body + 62, 4);
+    event->user_data = body + 66;
+    event->delivers = record[3] & RG__DELIVERS;
+    event->bytes = record + at;
+    event->bytes_len = record_bytes - at;
+    return 1;
+}
+
+/* What has become of a move. That a player is moved is confirmed with the next flush. */
+static int rg__read_move_news(rg_backend *backend, const uint8_t *record, size_t record_bytes,
+                              struct rg_event *event) {
+    size_t expected = RG__HEADER_BYTES + 16 + (record[2] == RG__MOVED ? 0 : 1);
+    if (record[3] != 0 || record_bytes != expected || rg__get(record + 4, 8) == 0)
+        return 0;
+    event->session = rg__get(record + 4, 8);
+    if (record[2] == RG__OFFER_OVER) {
+        event->kind = RG_OFFER_OVER;
+        event->offer = rg__get(record + 12, 8);
+    } else {
+        event->kind = record[2] == RG__MOVED ? RG_MOVED : RG_MOVE_REFUSED;
+        event->ticket = rg__get(record + 12, 8);
+    }
+    if (record[2] != RG__MOVED) {
+        event->reason = rg__known(record[20], RG_MOVE_SOURCE_GONE);
+    } else {
+        struct rg__link *link = &backend->links[event->worker];
+        uint8_t *confirm = rg__push_late(backend, link, RG__HEADER_BYTES + 8, RG__CONFIRM);
+        if (confirm != NULL)
+            rg__put(confirm + 4, event->session, 8);
+    }
+    return 1;
+}
+
 /* Takes one record off the datagram. 0: it is no event, being of a later version or a part of a
    message that others follow. */
 static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event *event) {
@@ -1683,6 +1833,10 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         backend->inbox_at += record_bytes;
         if (record[2] == RG__LINGERED)
             return rg__read_lingered(record, record_bytes, event);
+        if (record[2] == RG__OFFERED)
+            return rg__read_offered(record, record_bytes, event);
+        if (record[2] >= RG__OFFER_OVER && record[2] <= RG__MOVE_REFUSED)
+            return rg__read_move_news(backend, record, record_bytes, event);
         if (record[2] == RG__PLAYERS) {
             backend->is_delay_told = record_bytes >= RG__PLAYERS_BYTES;
             if (backend->is_delay_told)
@@ -1694,7 +1848,8 @@ static int rg__take_record(rg_backend *backend, unsigned worker, struct rg_event
         return 1;
     } else if (record[2] >= RG__FIRST_SKIPPABLE)
         return rg__lose(backend, worker, RG_LOSS_WELCOME_EXPECTED, 0, event);
-    else if (record[3] != 0 && (record[2] != RG__OPENED || record[3] != RG__DELIVERS))
+    else if (record[3] != 0 &&
+             (record[2] != RG__OPENED || (record[3] & ~(RG__DELIVERS | RG__MOVED_IN)) != 0))
         error = RG_ERROR_FLAGS_UNKNOWN;
     else {
         backend->inbox_at += record_bytes;
@@ -1950,7 +2105,7 @@ static void rg__forget_users(rg_backend *backend) {
 
 static void rg__note_users(rg_backend *backend, struct rg_event *event) {
     event->user = rg_user(backend, event->session);
-    if (event->kind == RG_CLOSED)
+    if (event->kind == RG_CLOSED || event->kind == RG_MOVED)
         backend->closed = event->session;
     else if (event->kind == RG_LINK_LOST)
         backend->lost = (int)event->worker;
@@ -1975,6 +2130,18 @@ static int rg__next(rg_backend *backend, struct rg_event *event) {
     return is_set;
 }
 
+/* A program that knows nothing of moves: whom it has lost has left, and it takes nobody. 0: there is
+   nothing to be told. */
+static int rg__tell_unmoved(rg_backend *backend, struct rg_event *event) {
+    if (event->kind == RG_MOVED) {
+        event->kind = RG_CLOSED;
+        event->reason = RG_CLOSE_MOVED;
+    }
+    if (event->kind == RG_OFFERED)
+        rg_answer(backend, event->session, event->offer, 0);
+    return event->kind < RG_OFFERED;
+}
+
 int rg_next_sized(rg_backend *backend, struct rg_event *event, size_t event_bytes) {
     struct rg_event all;
     int is_set;
@@ -1986,7 +2153,10 @@ int rg_next_sized(rg_backend *backend, struct rg_event *event, size_t event_byte
         return rg__next(backend, event);
     /* A program that was built with an earlier header, or with a later one. */
     memset(&all, 0, sizeof all);
-    is_set = rg__next(backend, &all);
+    do
+        is_set = rg__next(backend, &all);
+    while (is_set > 0 && event_bytes <= offsetof(struct rg_event, ticket) &&
+           !rg__tell_unmoved(backend, &all));
     if (is_set <= 0)
         return is_set;
     if (event_bytes > sizeof all) {
@@ -2187,6 +2357,80 @@ int rg_close_session_after(rg_backend *backend, uint64_t session, unsigned reaso
     return RG_SEND_OK;
 }
 
+/* What a game process has asked for; 0 where the program does not know it. */
+static int rg__check_move(const rg_backend *backend, const struct rg__link *link, uint64_t session,
+                          const struct rg_move *move) {
+    if (move->backend == NULL ||
+        !rg__is_name((const uint8_t *)move->backend, strlen(move->backend)))
+        return RG_SEND_NAME;
+    if (move->data_len > RG_MOVE_BYTES_MAX || (move->data == NULL && move->data_len > 0))
+        return RG_SEND_MOVE_LENGTH;
+    if (link == NULL)
+        return RG_SEND_LINK_DOWN;
+    if (link->version < 6)
+        return RG_SEND_NO_MOVES;
+    if (move->message == NULL)
+        return RG_SEND_OK;
+    if (move->channel_kind < RG_RELIABLE || move->channel_kind > RG_UNRELIABLE ||
+        move->channel > 255)
+        return RG_SEND_NO_CHANNEL;
+    if (move->message_len < 1 || move->message_len > RG_SHORT_MESSAGE_BYTES_MAX)
+        return RG_SEND_MESSAGE_LENGTH;
+    return rg__check_message(backend, link, session);
+}
+
+int rg_move_session_sized(rg_backend *backend, uint64_t session, const struct rg_move *move,
+                          size_t move_bytes) {
+    struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
+    struct rg_move all;
+    size_t name_len, message_len, at = RG__HEADER_BYTES + 8 + 8 + 4 + 1 + 1;
+    uint8_t *record;
+    int refused;
+    memset(&all, 0, sizeof all);
+    if (move != NULL)
+        memcpy(&all, move, move_bytes < sizeof all ? move_bytes : sizeof all);
+    refused = rg__check_move(backend, link, session, &all);
+    if (refused != RG_SEND_OK)
+        return refused;
+    name_len = strlen(all.backend);
+    message_len = all.message == NULL ? 0 : 4 + all.message_len;
+    record = rg__push_late(backend, link, at + name_len + message_len + all.data_len, RG__MOVE);
+    if (record == NULL)
+        return RG_SEND_LINK_FULL;
+    rg__put(record + 4, session, 8);
+    rg__put(record + 12, all.ticket, 8);
+    rg__put(record + 20, all.time_ms == 0 ? RG_MOVE_MS : all.time_ms, 4);
+    record[24] = (uint8_t)((all.confirms ? RG__CONFIRMS : 0) |
+                           (all.message == NULL ? 0 : RG__HAS_MESSAGE));
+    record[25] = (uint8_t)name_len;
+    memcpy(record + at, all.backend, name_len);
+    at += name_len;
+    if (all.message != NULL) {
+        record[at] = (uint8_t)all.channel_kind;
+        record[at + 1] = (uint8_t)all.channel;
+        rg__put(record + at + 2, all.message_len, 2);
+        memcpy(record + at + 4, all.message, all.message_len);
+        at += message_len;
+    }
+    if (all.data_len > 0)
+        memcpy(record + at, all.data, all.data_len);
+    return RG_SEND_OK;
+}
+
+int rg_answer(rg_backend *backend, uint64_t session, uint64_t offer, int is_welcome) {
+    struct rg__link *link = backend == NULL ? NULL : rg__link_of(backend, session);
+    uint8_t *record;
+    if (link == NULL)
+        return RG_SEND_LINK_DOWN;
+    record = rg__push_late(backend, link, RG__HEADER_BYTES + 8 + 8 + 1, RG__ANSWER);
+    if (record == NULL)
+        return RG_SEND_LINK_FULL;
+    rg__put(record + 4, session, 8);
+    rg__put(record + 12, offer, 8);
+    record[20] = is_welcome != 0;
+    return RG_SEND_OK;
+}
+
 unsigned rg_ping(rg_backend *backend) {
     unsigned worker, asked = 0;
     if (backend == NULL)
@@ -2312,6 +2556,8 @@ const char *rg_close_reason_text(unsigned reason) {
         return "more was sent than the player takes";
     case RG_CLOSE_NEWER_LOGIN:
         return "the player has logged in again";
+    case RG_CLOSE_MOVED:
+        return "moved to another game process";
     case RG_CLOSE_FINISHED:
         return "the game is over";
     case RG_CLOSE_KICKED:
@@ -2361,6 +2607,10 @@ const char *rg_record_error_text(unsigned error) {
         return "message begins or ends where it cannot";
     case RG_ERROR_FAREWELL_LENGTH:
         return "farewell too long";
+    case RG_ERROR_MOVE_LENGTH:
+        return "too much data for a move";
+    case RG_ERROR_ANSWER_UNKNOWN:
+        return "unknown answer";
     default:
         return "an unknown error";
     }
@@ -2389,6 +2639,12 @@ const char *rg_send_result_text(int result) {
         return "a player is told at most 200 bytes";
     case RG_SEND_NO_DELIVERY:
         return "the player gets no messages, or has left";
+    case RG_SEND_NO_MOVES:
+        return "the gateway is too old to move players: update it";
+    case RG_SEND_NAME:
+        return "a backend's name has 1 to 32 printable ASCII characters";
+    case RG_SEND_MOVE_LENGTH:
+        return "a move has at most 1024 bytes for the other process";
     default:
         return "an unknown result";
     }
@@ -2412,6 +2668,43 @@ const char *rg_standing_text(unsigned standing) {
         return "the gateway does not understand the announcement";
     default:
         return "refused for another reason";
+    }
+}
+
+const char *rg_move_refusal_text(unsigned reason) {
+    switch (reason) {
+    case RG_MOVE_NO_SUCH_BACKEND:
+        return "no such backend";
+    case RG_MOVE_ITSELF:
+        return "the player plays there";
+    case RG_MOVE_FULL:
+        return "no slot is free there";
+    case RG_MOVE_NOT_LINKED:
+        return "the game process is not connected";
+    case RG_MOVE_DENIED:
+        return "denied by the game process";
+    case RG_MOVE_TIME:
+        return "no answer in time";
+    case RG_MOVE_VERSION:
+        return "the game process is too old";
+    case RG_MOVE_FRONT:
+        return "such players cannot be moved";
+    case RG_MOVE_NOT_ALLOWED:
+        return "not allowed by the config";
+    case RG_MOVE_BUSY:
+        return "the player is being moved already";
+    case RG_MOVE_OFFERS:
+        return "too many players are offered there";
+    case RG_MOVE_CLOSED:
+        return "nobody new is taken there";
+    case RG_MOVE_SESSION_OVER:
+        return "no such player";
+    case RG_MOVE_PLAYER_FULL:
+        return "too much waits for the player";
+    case RG_MOVE_SOURCE_GONE:
+        return "the player's game process has gone";
+    default:
+        return "another reason";
     }
 }
 

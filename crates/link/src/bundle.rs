@@ -24,6 +24,7 @@
 mod address;
 mod frame;
 mod message;
+mod moves;
 mod read;
 mod reason;
 mod record;
@@ -34,8 +35,9 @@ mod write;
 
 pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};
+pub use moves::{Answer, Move, Offered};
 pub use read::Reader;
-pub use reason::{CloseReason, GoodbyeReason, RecordError};
+pub use reason::{CloseReason, GoodbyeReason, MoveRefusal, RecordError};
 pub use record::{
     CloseAfter, Goodbye, Hello, Opened, OpenedPlain, Quality, Sessions, ToGame, ToGateway, Welcome,
     is_name,
@@ -47,7 +49,7 @@ pub use write::Writer;
 pub const VERSION_MIN: u16 = 1;
 
 /// The highest version of the format that this code speaks.
-pub const VERSION_MAX: u16 = 5;
+pub const VERSION_MAX: u16 = 6;
 
 /// The first version in which a record may be passed over by a reader that does not know its kind.
 pub const VERSION_SKIPPABLE: u16 = 2;
@@ -64,6 +66,9 @@ pub const VERSION_DELIVERS: u16 = 5;
 
 /// The first version in which a session can be closed after what was sent has arrived.
 pub const VERSION_FAREWELL: u16 = 5;
+
+/// The first version in which a player can be moved from one game process to another.
+pub const VERSION_MOVES: u16 = 6;
 
 /// Longest datagram, in both directions. 16 KiB hold 13 full-size payloads or 140 of 100 bytes;
 /// longer ones gain less than 2 % (docs/BENCHMARKS.md, links).
@@ -90,6 +95,16 @@ pub const FAREWELL_BYTES_MAX: usize = 200;
 /// Longest time in which what was sent may arrive after a session was closed, in milliseconds. More
 /// counts as this.
 pub const LINGER_MS_MAX: u32 = 30_000;
+
+/// Most bytes that the process that moves a player has for the one that is asked.
+pub const MOVE_BYTES_MAX: usize = 1024;
+
+/// Longest time in which the process that is asked may answer, in milliseconds. More counts as
+/// this.
+pub const MOVE_MS_MAX: u32 = 30_000;
+
+/// So long where the process that moves a player does not say how long.
+pub const MOVE_MS: u32 = 2000;
 
 /// Bytes of a part's record that are not message: header, session, channel, marks and token.
 pub const PART_OVERHEAD_BYTES: usize = HEADER_BYTES + SESSION_BYTES + 3 + 8;
@@ -119,6 +134,17 @@ const COUNT_BYTES: usize = 2;
 
 /// A [`CloseAfter`] without a text: header, session, reason and time.
 pub(crate) const CLOSE_AFTER_BYTES_MIN: usize = HEADER_BYTES + SESSION_BYTES + 1 + 4;
+
+/// A [`Move`] with everything.
+pub const MOVE_RECORD_BYTES_MAX: usize = HEADER_BYTES
+    + SESSION_BYTES
+    + (8 + 4 + 1 + 1 + NAME_BYTES_MAX)
+    + (4 + SHORT_MESSAGE_BYTES_MAX)
+    + MOVE_BYTES_MAX;
+
+/// An [`Offered`] with everything.
+pub const OFFERED_RECORD_BYTES_MAX: usize =
+    HEADER_BYTES + 4 * 8 + 34 + USER_DATA_BYTES + 2 * (1 + NAME_BYTES_MAX) + MOVE_BYTES_MAX;
 
 const _: () = assert!(WORKERS_MAX <= 1 << 8, "a session id keeps its worker in eight bits");
 const _: () = assert!(BUNDLE_BYTES_MAX <= u16::MAX as usize, "a record's length is 16 bits");
@@ -161,13 +187,22 @@ mod kind {
     pub(super) const TAKEN_OVER: u8 = 129;
     pub(super) const PLAYERS: u8 = 130;
     pub(super) const LINGERED: u8 = 131;
+    pub(super) const OFFERED: u8 = 132;
+    pub(super) const OFFER_OVER: u8 = 133;
+    pub(super) const MOVED: u8 = 134;
+    pub(super) const MOVE_REFUSED: u8 = 135;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;
+    pub(super) const MOVE: u8 = 146;
+    pub(super) const ANSWER: u8 = 147;
+    pub(super) const CONFIRM: u8 = 148;
 }
 
 /// What a record's header says beside its kind.
 mod flags {
-    /// Of an opening: the player gets whole messages.
+    /// Of an opening and of an offer: the player gets whole messages.
     pub(super) const DELIVERS: u8 = 1;
+    /// Of an opening: the player was moved here.
+    pub(super) const MOVED_IN: u8 = 2;
 }

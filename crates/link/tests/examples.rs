@@ -49,6 +49,7 @@ impl Linked {
         assert_eq!(hello.name, "arena-1");
         let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
         let opened = Opened {
+            ticket: None,
             session: SESSION,
             client_id: 42,
             address: "203.0.113.9:40001".parse().expect("literal"),

@@ -444,6 +444,7 @@ fn setup(players: usize, idle_games: u16) -> Setup {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: vec![SERVER.into()],

@@ -10,7 +10,10 @@ use super::note::Note;
 use super::random::Random;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_core::limits::{BUNDLE_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use ringgate_link::bundle::{Assembly, CloseReason, Hello, MessagePart, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{
+    Answer as LinkAnswer, Assembly, CloseReason, Hello, MessagePart, Move, SessionId, ToGame,
+    Writer,
+};
 
 /// By what a game process tells its players apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +51,11 @@ pub struct Game {
     pub mail: VecDeque<(Guest, Vec<u8>)>,
     /// The listeners whose players' messages are delivered whole.
     pub delivering: Vec<String>,
+    /// Other game processes on bundle links, to which players may be moved.
+    pub zones: Vec<String>,
     guests: HashMap<Guest, Known>,
+    /// The lives of players who were moved away, of whose messages reports may come.
+    departed: HashMap<SessionId, u64>,
     announcements: u64,
     /// The randomness of messages.
     messages_random: Random,
@@ -87,7 +94,9 @@ impl Game {
             stalled_until_ns: 0,
             mail: VecDeque::new(),
             delivering: Vec::new(),
+            zones: Vec::new(),
             guests: HashMap::new(),
+            departed: HashMap::new(),
             announcements: 0,
             messages_random: Random::new(seed ^ u64::from(number) << 32 ^ 0x6761_6d65),
         }
@@ -117,7 +126,12 @@ impl Game {
             let Guest::Session(session) = guest else { return false };
             known.delivers && worker.is_none_or(|worker| session.worker() == worker)
         });
-        known.filter_map(|(_, known)| known.life).collect()
+        let departed = self
+            .departed
+            .iter()
+            .filter(|(session, _)| worker.is_none_or(|worker| session.worker() == worker));
+        let departed = departed.map(|(_, life)| *life);
+        known.filter_map(|(_, known)| known.life).chain(departed).collect()
     }
 
     /// Dies: everything it knew is lost. Returns the sockets that were connected to it, with their
@@ -125,6 +139,7 @@ impl Game {
     pub fn die(&mut self, until_ns: u64) -> Vec<(usize, SocketId)> {
         self.dead_until_ns = until_ns;
         self.guests.clear();
+        self.departed.clear();
         self.mail.clear();
         let links = self.links.iter_mut().enumerate();
         links.filter_map(|(worker, link)| Some((worker, link.take()?.socket))).collect()
@@ -137,6 +152,7 @@ impl Game {
             let is_there =
                 |guest: &Guest| matches!(guest, Guest::Session(id) if id.worker() == worker);
             self.guests.retain(|guest, _| !is_there(guest));
+            self.departed.retain(|session, _| session.worker() != worker);
         }
     }
 
@@ -160,7 +176,12 @@ impl Game {
     }
 
     /// Says the same to all players of one worker; or throws one out, if it may.
-    pub fn act(&mut self, may_kick: bool, random: &mut Random) -> Option<Answer> {
+    pub fn act(
+        &mut self,
+        may_kick: bool,
+        judge: &mut Judge,
+        random: &mut Random,
+    ) -> Option<Answer> {
         let sessions: Vec<SessionId> = self.sessions();
         let chosen = *random.pick(&sessions)?;
         let worker = chosen.worker();
@@ -170,6 +191,9 @@ impl Game {
                 bundle(|writer| writer.close(chosen, CloseReason::Kicked)),
             ));
         }
+        if may_kick && random.chance(400) {
+            return self.move_away(chosen, judge, random);
+        }
         let neighbours: Vec<_> =
             sessions.into_iter().filter(|session| session.worker() == worker).take(100).collect();
         self.announcements += 1;
@@ -178,6 +202,31 @@ impl Game {
         let mut buf = [0; PAYLOAD_BYTES_MAX];
         let payload = note.write(&mut buf, 0);
         Some(Answer::Bundle(worker, bundle(|writer| writer.multicast(&neighbours, payload))))
+    }
+
+    /// Asks for a player to be moved to another game process. One who gets messages is handed over
+    /// when this one has heard of it, because its messages are read in their order then.
+    fn move_away(
+        &self,
+        session: SessionId,
+        judge: &mut Judge,
+        random: &mut Random,
+    ) -> Option<Answer> {
+        let backend = random.pick(&self.zones)?;
+        let known = self.guests.get(&Guest::Session(session))?;
+        if let Some(life) = known.life.filter(|_| known.delivers) {
+            judge.doubt_down(life);
+        }
+        let asked = Move {
+            session,
+            backend,
+            ticket: random.within(0..9),
+            time_ms: 5000,
+            confirms: known.delivers || random.chance(500),
+            message: None,
+            data: b"through the door",
+        };
+        Some(Answer::Bundle(session.worker(), bundle(|writer| writer.move_session(&asked))))
     }
 
     fn sessions(&self) -> Vec<SessionId> {
@@ -208,6 +257,13 @@ impl Game {
             if let ToGame::Message(part) = record {
                 self.take_part(worker, &part, judge, &mut out);
             }
+            if let ToGame::Offered(offered) = record {
+                let answer = if random.chance(200) { LinkAnswer::No } else { LinkAnswer::Yes };
+                out.add(|writer| writer.answer(offered.session, offered.offer, answer));
+            }
+            if let ToGame::Moved { session, .. } = record {
+                out.add(|writer| writer.confirm(session));
+            }
             let ToGame::Payload { session, bytes } = record else { continue };
             if let Some(answer) = self.hear(Guest::Session(session), bytes, judge, random) {
                 out.add(|writer| writer.payload(session, &answer));
@@ -226,7 +282,8 @@ impl Game {
         match record {
             ToGame::Opened(opened) => {
                 let delivers = self.delivering.iter().any(|name| name == opened.listener);
-                let known = Known::new(Some(opened.client_id), delivers);
+                let life = self.departed.remove(&opened.session);
+                let known = Known { life, ..Known::new(Some(opened.client_id), delivers) };
                 let before = self.guests.insert(Guest::Session(opened.session), known);
                 judge.require(before.is_none(), || format!("{opened:?} was announced twice"));
             }
@@ -259,7 +316,17 @@ impl Game {
             | ToGame::Undrained
             | ToGame::TakenOver { .. }
             | ToGame::Players { .. }
+            | ToGame::Offered(_)
+            | ToGame::OfferOver { .. }
+            | ToGame::MoveRefused { .. }
             | ToGame::Goodbye(_) => {}
+            ToGame::Moved { session, .. } => {
+                let known = self.guests.remove(&Guest::Session(*session));
+                judge.require(known.is_some(), || format!("{session} was moved and not here"));
+                if let Some(life) = known.filter(|known| known.delivers).and_then(|it| it.life) {
+                    self.departed.insert(*session, life);
+                }
+            }
             // None of these game processes closes a session after delivery.
             ToGame::Lingered { .. } | ToGame::Unknown(_) => {
                 judge.require(false, || format!("our own gateway says {record:?}"));

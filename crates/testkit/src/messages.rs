@@ -22,6 +22,9 @@ pub struct Messages {
     /// delivered, or one that was heard all the same.
     doubtful: u64,
     is_over: bool,
+    /// Some may be missing: a game process has said them to a player whom it had lost, or has died
+    /// with them unread.
+    may_lack: bool,
 }
 
 #[derive(Debug)]
@@ -64,7 +67,11 @@ impl Messages {
         self.doubtful += u64::from(message.report == Some(false));
         self.heard += 1;
         if let Channel::Reliable(_) = channel {
-            let next = self.expected.get_mut(&channel).and_then(VecDeque::pop_front);
+            let expected = self.expected.entry(channel).or_default();
+            while self.may_lack && expected.front().is_some_and(|next| *next < number) {
+                expected.pop_front();
+            }
+            let next = expected.pop_front();
             return match next {
                 Some(next) if next == number => Ok(()),
                 next => Err(format!("{channel:?}: message {number} came, and not {next:?}")),
@@ -97,10 +104,15 @@ impl Messages {
         (self.is_over, self.doubtful) = (true, 0);
     }
 
+    /// From now on some may be missing: not twice, and in order all the same.
+    pub fn may_lack(&mut self) {
+        self.may_lack = true;
+    }
+
     /// Whether everything has been heard that had to, and everything was reported.
     pub fn is_settled(&self) -> bool {
         let has_arrived = self.expected.values().all(VecDeque::is_empty);
-        self.is_over || has_arrived && self.unreported() == 0
+        self.is_over || self.may_lack || has_arrived && self.unreported() == 0
     }
 
     /// How many were sent.
@@ -120,7 +132,7 @@ impl Messages {
 
     /// How many reports are not true, unless the connection was over.
     pub fn doubtful(&self) -> u64 {
-        if self.is_over { 0 } else { self.doubtful }
+        if self.is_over || self.may_lack { 0 } else { self.doubtful }
     }
 
     /// How many were reported as delivered and not heard: on reliable channels, and on others.

@@ -232,6 +232,7 @@ impl Worker {
             let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
             let (client_id, delivers, listener) = (serial, false, "main");
             let opened = Opened {
+                ticket: None,
                 session,
                 client_id,
                 address,

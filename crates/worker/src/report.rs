@@ -7,8 +7,8 @@ use crate::handover::Recorded;
 use ringgate_core::drops::DropCounts;
 use ringgate_gate::body::Gathers;
 use ringgate_gate::{
-    BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal, ListenerTraffic, Party,
-    ServerInfo,
+    BackendMoves, BackendTraffic, Counters, Credentials, DeliveryTraffic, LinkRefusal,
+    ListenerTraffic, Party, ServerInfo,
 };
 use ringgate_io::{CardCounts, IoStats};
 
@@ -38,6 +38,8 @@ pub struct Report {
     pub delivery: Vec<DeliveryTraffic>,
     /// What each backend has carried.
     pub backends: Vec<BackendTraffic>,
+    /// How many players were moved to each backend and away from it.
+    pub moves: Vec<BackendMoves>,
     /// What each backend says about itself, where it serves an Unreal game.
     pub servers: Vec<Option<ServerInfo>>,
     /// Whose link was last closed for each reason, in the order of [`LinkRefusal::ALL`].

@@ -359,6 +359,8 @@ impl Worker {
         report.delivery.extend(gate.delivery_traffic());
         report.backends.clear();
         report.backends.extend(gate.backend_traffic());
+        report.moves.clear();
+        report.moves.extend(gate.backend_moves());
         report.link_port = self.link_port;
         report.servers.clear();
         report.servers.extend(gate.servers());

@@ -3,12 +3,13 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use super::{Surroundings, window};
+use super::{Surroundings, unknown_backend, window};
 use crate::config::declare::{Declared, declare};
+use crate::config::distinct::Distinct;
 use crate::config::mistake::Place;
 use crate::config::schema::{Kind, LinkWord};
 use crate::config::section::{Section, number};
-use crate::config::{Delivery, TokenReuse, UniqueClients, source};
+use crate::config::{Delivery, TokenReuse, UniqueClients, source, values};
 use ringgate_core::secret::SharedKey;
 
 declare! {
@@ -58,8 +59,16 @@ declare! {
         /// session of its id from which nothing has come for so long, as one whose client has
         /// crashed. More than the pause between two packets of a client that is well.
         replace_after: Duration = duration("500ms", "10m"), default: "2s", Reload;
+        /// Backends, or groups of the fleet, that game processes may move this listener's players
+        /// to without a reconnect. Without it: nowhere. They are on bundle links.
+        moves: Vec<String> = list(
+            "names", "the name of a [[backend]], or of a group of the fleet",
+            |value| values::name(value.as_str()?)
+        ), optional: ["arena-1"], Reload;
     }
     beside {
+        /// The backends that these are. Indices into the config's.
+        moves_to: Vec<usize>,
         /// Whether the fleet has the keys. Invariant: there is at least one key where it has not.
         has_fleet_keys: bool,
     }
@@ -86,7 +95,32 @@ pub(super) fn read(
         let place = section.place("unique_clients");
         section.report.expected(&place, "\"fleet\", and no group", "a group, whose ids they are");
     }
+    found.moves_to = found.moves.as_ref().map(|moves| backends_of(section, moves, around));
     Netcode::whole(found)
+}
+
+/// The backends of the file that players may be moved to. In a fleet, others may come.
+fn backends_of(
+    section: &mut Section<'_, '_>,
+    moves: &[String],
+    around: &Surroundings<'_>,
+) -> Vec<usize> {
+    let mut seen = Distinct::default();
+    let mut found = Vec::new();
+    for (index, name) in moves.iter().enumerate() {
+        let place = section.place_in("moves", index);
+        match around.backends.find(name) {
+            Some((_, backend)) if backend.link == Some(LinkWord::Udp) => {
+                let wrong = format_args!("{name:?}, which has link = \"udp\"");
+                section.report.expected(&place, wrong, "a backend with link = \"bundle\"");
+            }
+            Some((at, _)) => found.push(at),
+            None if around.has_fleet || !around.backends.is_complete() => {}
+            None => unknown_backend(name, &place, around.backends, section.report),
+        }
+        seen.check(section.report, &place, name.clone());
+    }
+    found
 }
 
 /// Whole messages are told on bundle links: a udp link has no words for them.

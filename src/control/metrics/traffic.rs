@@ -4,7 +4,9 @@
 use super::super::view::Snapshot;
 use crate::control::latency::parties;
 use ringgate_core::drops::DropCounts;
-use ringgate_gate::{BackendTraffic, DeliveryTraffic, Ledger, ListenerTraffic, Party, Phase};
+use ringgate_gate::{
+    BackendMoves, BackendTraffic, DeliveryTraffic, Ledger, ListenerTraffic, Party, Phase,
+};
 use ringgate_report::metrics::{Kind, Text};
 
 pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
@@ -32,6 +34,12 @@ pub(super) fn render(text: &mut Text, snapshot: &Snapshot<'_>) {
             family.sample(&[("backend", &backend.name)], of(&snapshot.backend_traffic(id)));
         }
     }
+    for (name, help, of) in OF_MOVES {
+        let mut family = text.family(name, Kind::Counter, help);
+        for (id, backend) in backends.pairs().filter(|(_, backend)| !backend.retired) {
+            family.sample(&[("backend", &backend.name)], of(&snapshot.backend_moves(id)));
+        }
+    }
 }
 
 /// By listener and reason, what has come in at its sockets and went no further.
@@ -55,6 +63,20 @@ fn drops(text: &mut Text, snapshot: &Snapshot<'_>) {
         }
     }
 }
+
+/// Players who were moved from one backend to another.
+const OF_MOVES: &[Family<BackendMoves>] = &[
+    (
+        "ringgate_backend_moved_in_total",
+        "Players who were moved to a backend from another one.",
+        |it| it.moved_in,
+    ),
+    (
+        "ringgate_backend_moved_out_total",
+        "Players who were moved from a backend to another one.",
+        |it| it.moved_out,
+    ),
+];
 
 /// A family's name, its meaning, and where its numbers are.
 type Family<T> = (&'static str, &'static str, fn(&T) -> u64);

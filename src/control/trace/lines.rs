@@ -167,6 +167,14 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
             };
             ("token_opened", format!("request seen, its token opened under {under}; {until}"))
         }
+        Fact::WentOver { from, to, slot } => {
+            let (from, to, slot) = (backend_name(setup, from), backend_name(setup, to), slot.0);
+            put("from", from.into());
+            put("backend", to.into());
+            put("slot", slot.into());
+            let text = format!("moved from backend {from} to backend {to}, slot {slot}");
+            ("went_over", text)
+        }
         Fact::Waits { backend } => {
             let backend = backend_name(setup, backend);
             put("backend", backend.into());

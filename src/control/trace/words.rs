@@ -205,11 +205,17 @@ const fn in_general(why: DropReason) -> &'static str {
         R::DeliveryLate => "newer packets of the delivery layer have overtaken it",
         R::DeliveryFault => "it breaks the rules of the delivery layer, which ends the session",
         R::MessageNotTaken => "a message that the game process's link had no room for",
+        R::MessageAfterMove => "a message for a player who has been moved to another game process",
         R::MessageUnknown => "a message for a player who has left, or who gets no messages",
         R::MessageOverflow => "more waits for the player than is kept, which ends the session",
         R::LinkFull => "the game process does not read fast enough",
         R::LinkDown => "the backend is not there: `ringgate status` shows it",
+        R::MoveUnconfirmed => {
+            "the player was moved, and the game process it has left has not heard of it yet"
+        }
+        R::OfferUnknown => "an answer to an offer that does not stand any more",
         R::RecordInvalid => "the game process broke the format",
+        R::AfterMove => "for a player who has been moved to another game process",
         R::SessionUnknown => "for a player who has left",
         R::LinkStranger => "from an address that is no backend's",
         R::ServerDuplicate => "the server's packet has come before",

@@ -27,10 +27,12 @@ static void print_event(const struct rg_event *event) {
                (unsigned long long)event->incarnation, event->version);
         break;
     case RG_OPENED:
-        printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u delivers=%d listener=%s",
+        printf("opened session=%llu client=%llu scope=%u port=%u slot=%u of=%u delivers=%d moved=%d "
+               "ticket=%llu listener=%s",
                session, (unsigned long long)event->client_id, scope_of(event),
                (unsigned)event->port, (unsigned)event->slot, (unsigned)event->slots_max,
-               event->delivers, event->listener);
+               event->delivers, event->is_moved, (unsigned long long)event->ticket,
+               event->listener);
         print_hex("ip", event->ip, 16);
         print_hex("user", event->user_data, RG_USER_DATA_BYTES);
         break;
@@ -66,6 +68,28 @@ static void print_event(const struct rg_event *event) {
     case RG_LINGERED:
         printf("lingered session=%llu waiting=%u is_told=%d", session,
                (unsigned)event->waiting_bytes, event->is_delivered);
+        break;
+    case RG_OFFERED:
+        printf("offered session=%llu offer=%llu ticket=%llu client=%llu scope=%u port=%u slot=%u "
+               "of=%u left=%u delivers=%d listener=%s from=%s",
+               session, (unsigned long long)event->offer, (unsigned long long)event->ticket,
+               (unsigned long long)event->client_id, scope_of(event), (unsigned)event->port,
+               (unsigned)event->slot, (unsigned)event->slots_max, (unsigned)event->left_ms,
+               event->delivers, event->listener, event->from);
+        print_hex("ip", event->ip, 16);
+        print_hex("user", event->user_data, RG_USER_DATA_BYTES);
+        print_hex("bytes", event->bytes, event->bytes_len);
+        break;
+    case RG_OFFER_OVER:
+        printf("offer_over session=%llu offer=%llu reason=%u", session,
+               (unsigned long long)event->offer, event->reason);
+        break;
+    case RG_MOVED:
+        printf("moved session=%llu ticket=%llu", session, (unsigned long long)event->ticket);
+        break;
+    case RG_MOVE_REFUSED:
+        printf("move_refused session=%llu ticket=%llu reason=%u", session,
+               (unsigned long long)event->ticket, event->reason);
         break;
     case RG_CLOSED:
         printf("closed session=%llu reason=%u", session, event->reason);

@@ -142,6 +142,15 @@ impl End {
         self.outgoing.undelivered()
     }
 
+    /// Shows every token whose report was not polled yet, to be changed: whoever sends from now on
+    /// may use the same tokens as who has sent so far.
+    pub fn for_each_token(&mut self, mut change: impl FnMut(&mut u64)) {
+        self.reports.iter_mut().for_each(|report| change(&mut report.token));
+        self.flight.tokens_mut().for_each(&mut change);
+        self.outgoing.tokens_mut().for_each(&mut change);
+        self.unreliable.tokens_mut().for_each(&mut change);
+    }
+
     /// Whether the caller has [closed](Self::close) it.
     pub const fn is_closed(&self) -> bool {
         self.is_closed

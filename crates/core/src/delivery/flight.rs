@@ -93,6 +93,14 @@ impl Flight {
         self.items.drain(..).filter_map(tokens)
     }
 
+    /// The same tokens, which stay under way.
+    pub(super) fn tokens_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.items.iter_mut().filter_map(|item| match item {
+            Item::Token(token) => Some(token),
+            Item::Part { .. } => None,
+        })
+    }
+
     /// Whether anything is under way that something depends on.
     pub(super) fn carries_anything(&self) -> bool {
         !self.items.is_empty()

@@ -197,6 +197,11 @@ impl Outgoing {
         *self = Self::new();
     }
 
+    /// Tokens of messages that have not arrived.
+    pub(super) fn tokens_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.channels.iter_mut().flat_map(OutChannel::tokens_mut)
+    }
+
     pub(super) fn trim(&mut self) {
         self.copy = Vec::new();
         self.channels.trim();

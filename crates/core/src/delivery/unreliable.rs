@@ -93,6 +93,11 @@ impl Unreliable {
         while self.drop_oldest(reports) {}
     }
 
+    /// Tokens of messages that have not left.
+    pub(super) fn tokens_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.messages.iter_mut().filter_map(|message| message.token.as_mut())
+    }
+
     pub(super) fn trim(&mut self) {
         self.messages.shrink_to_fit();
         self.bytes.shrink_to_fit();

@@ -299,7 +299,7 @@ pub(crate) trait Answers: Rules {
     fn send_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {
         match self.session_for_backend(player) {
             Some(index) => self.send_to_player(turn, index, payload),
-            None => turn.common.count_from_link(DropReason::SessionUnknown),
+            None => turn.common.count_for_nobody(player),
         }
     }
 

@@ -12,7 +12,9 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
+use ringgate_link::bundle::{
+    Answer, CloseAfter, CloseReason, MessagePart, Move, MoveRefusal, SessionId,
+};
 
 impl Fronts {
     /// A datagram from a game process.
@@ -104,6 +106,22 @@ impl Players for Fronts {
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>) {
         let front = turn.common.server_front(backend);
         ask!(self, front, .close_after_for_backend(turn, backend, close));
+    }
+
+    fn move_session(&mut self, turn: &mut Turn<'_>, backend: BackendId, asked: &Move<'_>) {
+        if turn.common.server_front(backend) == Front::Netcode {
+            return self.netcode.move_for_backend(turn, backend, asked);
+        }
+        let player = PlayerOf { backend, session: asked.session };
+        turn.refuse_move(player, asked.ticket, MoveRefusal::Front);
+    }
+
+    fn answer(&mut self, turn: &mut Turn<'_>, player: PlayerOf, answer: (u64, Answer)) {
+        self.netcode.answer_for_backend(turn, player, answer);
+    }
+
+    fn confirm(&mut self, turn: &mut Turn<'_>, player: PlayerOf) {
+        self.netcode.confirm_for_backend(turn, player);
     }
 
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {

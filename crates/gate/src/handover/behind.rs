@@ -22,6 +22,8 @@ pub(crate) struct Behind {
     connections: u32,
     /// The same places, for what their players are told last.
     farewells: u32,
+    /// The same places, for reports that an earlier process wants.
+    formers: u32,
     /// Records of what is small.
     small: usize,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Behind {
 impl Behind {
     /// Goes on where it has stopped.
     pub(crate) fn write(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        let Self { handshakes, connections, farewells, small } = self;
+        let Self { handshakes, connections, farewells, formers, small } = self;
         let netcode = &gate.fronts.netcode;
         while *handshakes < netcode.pending.places() {
             let entry = Entry::numbered(*handshakes);
@@ -53,6 +55,14 @@ impl Behind {
                 sink.append(Kind::NetcodeFarewell, write)?;
             }
             *farewells += 1;
+        }
+        while *formers < netcode.connections.places() {
+            let entry = Entry::numbered(*formers);
+            if netcode.connections.get(entry).is_some_and(|it| it.former.is_some()) {
+                let write = |out: &mut Writer<'_>| netcode.hand_over_former(entry, out);
+                sink.append(Kind::NetcodeFormer, write)?;
+            }
+            *formers += 1;
         }
         sink.append_behind(small, |sink| {
             write_free(gate, sink)?;

@@ -3,7 +3,8 @@
 
 use crate::common::{Common, Newcomers};
 use crate::handover::record::{Kind, Refused, Sink};
-use crate::ids::{LinkId, ListenerId, WorkerId};
+use crate::ids::{BackendId, LinkId, ListenerId, WorkerId};
+use crate::moves::BackendMoves;
 use crate::setup::Phase;
 use crate::traffic::{DeliveryTraffic, ListenerTraffic};
 use ringgate_batch::Endpoint;
@@ -29,6 +30,7 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
                 handshakes: _,
             },
         links,
+        moves,
         neighbours,
         aead: _,
         // Empty between two turns.
@@ -66,6 +68,16 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
             sink.append(Kind::ClosedBackend, |out| backend.write(out))?;
         }
         sink.append(Kind::BackendWait, |out| common.hand_over_wait(backend, out))?;
+        let moved = links.backends[backend].moves;
+        if moved != BackendMoves::default() {
+            sink.append(Kind::BackendMoves, |out| {
+                backend.write(out);
+                moved.write(out);
+            })?;
+        }
+    }
+    for session in moves.sessions() {
+        sink.append(Kind::Move, |out| moves.hand_over(session, out))?;
     }
     let open = |listener| common.setup.listeners[listener].phase != Phase::Closed;
     for (listener, state) in listeners.pairs().filter(|(listener, _)| open(*listener)) {
@@ -121,6 +133,13 @@ pub(crate) fn take_common(
         Kind::Backend => common.take_backend(from),
         Kind::ClosedBackend => common.take_closed_backend(from),
         Kind::BackendWait => common.take_wait(from),
+        Kind::BackendMoves => {
+            let (backend, moves) = (BackendId::read(from)?, BackendMoves::read(from)?);
+            let state = common.links.backends.get_mut(backend);
+            state.ok_or(Broken::Invalid("backend"))?.moves = moves;
+            Ok(())
+        }
+        Kind::Move => common.moves.take_over(from),
         Kind::Listener => {
             let listener = ListenerId::read(from)?;
             let traffic = ListenerTraffic { drops: 0, ..ListenerTraffic::read(from)? };

@@ -134,6 +134,7 @@ impl Import {
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
+            Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),
             Kind::UnrealCalled => fronts.unreal.take_called(&mut from),
             Kind::UnrealServer => fronts.unreal.take_server(&mut from),
             _ => fronts.take_rest(common, kind, &mut from),
@@ -170,6 +171,7 @@ impl Import {
         }
         fronts.netcode.pending.check_whole().map_err(refused)?;
         common.settle_links(now);
+        fronts.netcode.settle_moving(common);
         common.life.turned_ns = now.mono_ns;
         common.counters.sessions_closed[Ended::NotCarried as usize] += not_carried;
         let sessions = self.gate.session_count();

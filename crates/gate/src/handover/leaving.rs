@@ -142,6 +142,8 @@ fn write_netcode(rules: &Netcode, out: &mut Writer<'_>) {
         token_reuse,
         delivers,
         unique_in,
+        // Nobody says any more where its players may be moved.
+        moves: _,
         replace_after_ns,
     } = rules;
     protocol_id.write(out);
@@ -162,6 +164,7 @@ fn read_netcode(from: &mut Reader<'_>) -> Result<Netcode, Broken> {
         token_reuse: Carry::read(from)?,
         delivers: Carry::read(from)?,
         unique_in: Option::<String>::read(from)?.map(Arc::from),
+        moves: Vec::new(),
         replace_after_ns: time::read(from)?,
     })
 }

@@ -306,6 +306,9 @@ kinds! {
     NetcodeFarewell = 0x8007, "what a player is told last";
     UnrealCalled = 0x8008, "what an Unreal listener is called in cookies";
     ListenerDrops = 0x8009, "what a listener has dropped";
+    Move = 0x800a, "a player who is moved";
+    NetcodeFormer = 0x800b, "who wants reports of a player's messages";
+    BackendMoves = 0x800c, "how many players a backend was moved";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

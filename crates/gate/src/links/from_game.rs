@@ -15,7 +15,7 @@ use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
     Frame, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_FAREWELL,
-    VERSION_MESSAGES, Welcome,
+    VERSION_MESSAGES, VERSION_MOVES, Welcome,
 };
 
 impl Turn<'_> {
@@ -81,6 +81,15 @@ impl Turn<'_> {
                     players.close_after(self, backend, close);
                 }
             }
+            (
+                ToGateway::Move(_) | ToGateway::Answer { .. } | ToGateway::Confirm { .. },
+                Some(backend),
+            ) => {
+                // On an earlier version's link they are records of a later one.
+                if self.common.links.speaks(link, VERSION_MOVES) {
+                    self.take_move_record(players, backend, frame, progress);
+                }
+            }
             // A payload was taken as such. A record of a later version can be skipped, and no
             // payload is lost by it.
             (ToGateway::Payload { .. } | ToGateway::Unknown(_), Some(_)) => {}
@@ -90,9 +99,31 @@ impl Turn<'_> {
             }
             (&ToGateway::Intake { is_open }, Some(backend)) => {
                 self.common.links.backends[backend].is_closed = !is_open;
+                self.common.moves.doubt();
             }
         }
         Ok(true)
+    }
+
+    /// What a process says about players who are moved. Each counts as several answers.
+    fn take_move_record(
+        &mut self,
+        players: &mut impl Players,
+        backend: BackendId,
+        frame: Frame<'_>,
+        progress: &mut Progress,
+    ) {
+        progress.left = progress.left.saturating_sub(MOVE_ANSWERS);
+        match ToGateway::decode(frame) {
+            Ok(ToGateway::Move(asked)) => players.move_session(self, backend, &asked),
+            Ok(ToGateway::Answer { session, offer, answer }) => {
+                players.answer(self, PlayerOf { backend, session }, (offer, answer));
+            }
+            Ok(ToGateway::Confirm { session }) => {
+                players.confirm(self, PlayerOf { backend, session });
+            }
+            _ => {}
+        }
     }
 
     /// A message for a player, or a part of one.
@@ -202,3 +233,7 @@ impl Common {
         self.links.last_refused[why as usize] = whose;
     }
 }
+
+/// What a record about a move counts as among the answers of a turn: it takes a lock, names are
+/// compared, and long records are written.
+const MOVE_ANSWERS: u32 = 8;

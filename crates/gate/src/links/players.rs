@@ -1,8 +1,10 @@
 //! The players of game processes, as far as links ask for them.
 
+use crate::common::Common;
 use crate::ids::BackendId;
 use crate::turn::Turn;
-use ringgate_link::bundle::{CloseAfter, CloseReason, MessagePart, SessionId};
+use ringgate_core::drops::DropReason;
+use ringgate_link::bundle::{Answer, CloseAfter, CloseReason, MessagePart, Move, SessionId};
 
 impl Turn<'_> {
     /// Tells a backend that a session is over, if it was told of it on its present link.
@@ -11,6 +13,26 @@ impl Turn<'_> {
         let state = &self.common.links.backends[backend];
         let (Some(link), true) = (state.link, announced == state.epoch) else { return };
         self.tell_link(link, |writer| writer.closed(session, reason));
+    }
+}
+
+impl Common {
+    /// A payload came from a game process for a player that it does not have, or not any more.
+    #[cold]
+    pub(crate) fn count_for_nobody(&mut self, player: PlayerOf) {
+        let is_over = self.has_departed(player);
+        self.count_from_link(if is_over {
+            DropReason::AfterMove
+        } else {
+            DropReason::SessionUnknown
+        });
+    }
+
+    /// Whether a player has gone from a game process to another, and the first may not know.
+    pub(crate) fn has_departed(&self, player: PlayerOf) -> bool {
+        let link = self.links.backends[player.backend].link;
+        let link = link.and_then(|link| self.links.all[link].as_ref());
+        link.is_some_and(|link| link.departed.contains_key(&player.session))
     }
 }
 
@@ -40,6 +62,15 @@ pub(crate) trait Players {
 
     /// Ends a session, if there is one, when what was sent to it has arrived.
     fn close_after(&mut self, turn: &mut Turn<'_>, backend: BackendId, close: &CloseAfter<'_>);
+
+    /// Moves a player to another game process, or says why not.
+    fn move_session(&mut self, turn: &mut Turn<'_>, backend: BackendId, asked: &Move<'_>);
+
+    /// Takes what a process says to an offer.
+    fn answer(&mut self, turn: &mut Turn<'_>, player: PlayerOf, answer: (u64, Answer));
+
+    /// A process has heard that it has lost a player.
+    fn confirm(&mut self, turn: &mut Turn<'_>, player: PlayerOf);
 
     /// Ends a session, if there is one.
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason);

@@ -98,6 +98,7 @@ impl Common {
             let state = &mut self.links.backends[backend];
             state.link = None;
             state.gone_since_ns = Some(now.mono_ns);
+            self.moves.doubt();
         }
     }
 

@@ -8,14 +8,17 @@
 use crate::front::protocol::Front;
 use crate::ids::{BackendId, LinkId};
 use crate::links::backlog::Backlog;
+use crate::moves::BackendMoves;
 use crate::setup::{Backend, LinkKind};
 use crate::traffic::BackendTraffic;
 use ringgate_batch::{Credentials, Endpoint, LargeSlot, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::carry::{self, Broken, Carry, Reader, maybe_time, time};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Assembly, Frames, MessagePart, PART_OVERHEAD_BYTES, VERSION_MIN, Writer,
+    Assembly, Frames, MessagePart, OFFERED_RECORD_BYTES_MAX, PART_OVERHEAD_BYTES, SessionId,
+    VERSION_MIN, Writer,
 };
+use std::collections::HashMap;
 
 /// A connection on the worker's link socket.
 pub(crate) struct Link {
@@ -51,6 +54,8 @@ pub(crate) struct Link {
     deferred_message_bytes: usize,
     /// The message for a player that comes in several parts.
     pub(crate) assembly: Assembly,
+    /// Players who have gone to another process, and since when: this one may not have heard yet.
+    pub(crate) departed: HashMap<SessionId, u64>,
 }
 
 struct Bundle {
@@ -97,6 +102,18 @@ impl Link {
             came_back_bytes: 0,
             deferred_message_bytes: 0,
             assembly: Assembly::new(),
+            departed: HashMap::new(),
+        }
+    }
+
+    /// A player has gone to another process. It is remembered until this one says that it has
+    /// heard, or half a minute.
+    pub(crate) fn note_departed(&mut self, session: SessionId, now_ns: u64) {
+        if self.departed.len() >= DEPARTED_MAX {
+            self.departed.retain(|_, since_ns| now_ns < *since_ns + DEPARTED_NS);
+        }
+        if self.departed.len() < DEPARTED_MAX {
+            self.departed.insert(session, now_ns);
         }
     }
 
@@ -297,6 +314,7 @@ pub(crate) struct BackendState {
     /// Where a udp backend listens.
     pub(crate) address: Option<Endpoint>,
     pub(crate) traffic: BackendTraffic,
+    pub(crate) moves: BackendMoves,
 }
 
 impl BackendState {
@@ -318,6 +336,7 @@ impl BackendState {
                 awaited_since_ns: now_ns,
                 address: None,
                 traffic: BackendTraffic::default(),
+                moves: BackendMoves::default(),
             },
             // Taken to be there until the kernel says that it is not.
             LinkKind::Udp { address } => Self {
@@ -335,6 +354,7 @@ impl BackendState {
                 awaited_since_ns: now_ns,
                 address: Some(Endpoint::from(*address)),
                 traffic: BackendTraffic::default(),
+                moves: BackendMoves::default(),
             },
         }
     }
@@ -400,6 +420,8 @@ impl Carry for Link {
             deferred_message_bytes: _,
             // In a record of its own.
             assembly: _,
+            // It is for names of drops only.
+            departed: _,
         } = self;
         socket.write(out);
         credentials.write(out);
@@ -450,6 +472,8 @@ impl BackendState {
             awaited_since_ns: _,
             address: _,
             traffic,
+            // In a record of its own.
+            moves: _,
         } = self;
         link.write(out);
         epoch.write(out);
@@ -519,15 +543,19 @@ const RETRY_NS: u64 = 10_000_000;
 /// worth.
 const DEFERRED_BYTES_MAX: usize = 1 << 20;
 
-/// The longest record that is not a payload: an opening with its user data and names.
-const CONTROL_BYTES_MAX: usize = 512;
+/// Players who have gone to another process, of one link.
+const DEPARTED_MAX: usize = 4096;
+const DEPARTED_NS: u64 = 30_000_000_000;
+
+/// The longest record that is not a payload: an offer with its data.
+const CONTROL_BYTES_MAX: usize = OFFERED_RECORD_BYTES_MAX;
 
 const _: () = assert!(DEFERRED_BYTES_MAX > BUNDLE_BYTES_MAX);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringgate_link::bundle::{CloseReason, SessionId};
+    use ringgate_link::bundle::CloseReason;
 
     const CREDENTIALS: Credentials = Credentials { uid: 0, gid: 0, pid: 0 };
 

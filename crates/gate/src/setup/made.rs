@@ -25,6 +25,7 @@ impl Netcode {
             token_reuse: _,
             delivers: _,
             unique_in: _,
+            moves: _,
             replace_after_ns: _,
         } = self;
         *protocol_id == other.protocol_id && replay.size_bits() == other.replay.size_bits()

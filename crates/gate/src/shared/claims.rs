@@ -35,7 +35,10 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::netcode::destination::Join;
 use ringgate_core::proto::netcode::server::SessionSequence;
-use ringgate_link::bundle::SessionId;
+use ringgate_link::bundle::{MoveRefusal, SessionId};
+
+/// Players whom one backend may be offered at a time.
+const OFFERS_MAX: u32 = 64;
 
 /// Whose players may have come between two looks.
 const JOINS_MAX: usize = 4096;
@@ -92,6 +95,8 @@ pub struct Claims {
     hashes: HashKey,
     /// Players of each backend: read without the lock to route.
     players: IdVec<BackendId, AtomicU32>,
+    /// Of those, the slots that are kept for players who are offered.
+    offers: IdVec<BackendId, AtomicU32>,
     /// What those players speak, by its number.
     spoken: IdVec<BackendId, AtomicU8>,
     /// Sessions of each listener.
@@ -204,6 +209,7 @@ impl Claims {
             tells_joins: AtomicBool::new(false),
             hashes: key,
             players: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            offers: (0..BACKENDS_MAX).map(|_| AtomicU32::new(0)).collect(),
             spoken: (0..BACKENDS_MAX).map(|_| AtomicU8::new(0)).collect(),
             sessions: (0..LISTENERS_MAX).map(|_| AtomicU32::new(0)).collect(),
             cookies: Cookies::new(),
@@ -357,6 +363,43 @@ impl Claims {
             self.has_spent.store(true, Ordering::Release);
         }
         Ok((Claim { listener, client_id, backend, slot, source }, sequence))
+    }
+
+    /// Keeps the lowest free slot of a backend for a player of another one who may come, unless as
+    /// many are kept as may be. It counts as a player's.
+    pub(crate) fn reserve(&self, backend: BackendId) -> Result<Slot, MoveRefusal> {
+        let mut inner = self.lock();
+        if self.offers(backend) >= OFFERS_MAX {
+            return Err(MoveRefusal::Offers);
+        }
+        let slots = inner.slots.get_mut(backend).ok_or(MoveRefusal::NoSuchBackend)?;
+        let slot = slots.take().ok_or(MoveRefusal::Full)?;
+        self.count_offer(backend);
+        Ok(slot)
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) has kept.
+    pub(crate) fn give_reserved(&self, backend: BackendId, slot: Slot) {
+        self.lock().slots[backend].give(slot);
+        self.players[backend].fetch_sub(1, Ordering::Relaxed);
+        self.offers[backend].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A player goes over into a slot that was kept for it. What it has held is free.
+    pub(crate) fn go_over(&self, from: &Claim, to: BackendId) {
+        self.lock().slots[from.backend].give(from.slot);
+        self.players[from.backend].fetch_sub(1, Ordering::Relaxed);
+        self.offers[to].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn count_offer(&self, backend: BackendId) {
+        self.players[backend].fetch_add(1, Ordering::Relaxed);
+        self.offers[backend].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Players whom a backend is offered.
+    pub fn offers(&self, backend: BackendId) -> u32 {
+        self.offers[backend].load(Ordering::Relaxed)
     }
 
     /// Gives everything back that [`connect`](Self::connect) gave.

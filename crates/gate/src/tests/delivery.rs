@@ -3,7 +3,7 @@
 mod drops;
 mod farewell;
 mod faults;
-mod player;
+pub(super) mod player;
 mod turmoil;
 
 use self::player::{Player, delivering, long_message, messages, playing};

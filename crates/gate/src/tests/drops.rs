@@ -148,9 +148,17 @@ pub(super) const OF_DELIVERY: &[DropReason] = &[
     DropReason::MessageOverflow,
 ];
 
+/// What is refused because a player was moved, or was to be: provoked in `moves`.
+pub(super) const OF_MOVES: &[DropReason] = &[
+    DropReason::MessageAfterMove,
+    DropReason::MoveUnconfirmed,
+    DropReason::OfferUnknown,
+    DropReason::AfterMove,
+];
+
 #[test]
 fn every_reason_is_provoked() {
-    let elsewhere = [OF_UNREAL, OF_PLAIN, OF_DELIVERY].concat();
+    let elsewhere = [OF_UNREAL, OF_PLAIN, OF_DELIVERY, OF_MOVES].concat();
     let ours = DropReason::ALL.iter().filter(|reason| !elsewhere.contains(reason));
     assert!(PROVOKED.iter().eq(ours));
 }

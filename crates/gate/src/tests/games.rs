@@ -7,7 +7,8 @@ use crate::setup::Credentials;
 use ringgate_batch::{Endpoint, IoEvent, SocketId};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    Assembly, Channel, CloseReason, Goodbye, Hello, MessagePart, Quality, SessionId, ToGame, Writer,
+    Assembly, Channel, CloseReason, Goodbye, Hello, MessagePart, MoveRefusal, Quality, SessionId,
+    ToGame, Writer,
 };
 
 use super::rig::{OUR_USER, Rig};
@@ -22,6 +23,10 @@ pub(super) enum Heard {
     TakenOver(u32),
     Goodbye(Goodbye),
     Message(SessionId, Channel, Vec<u8>),
+    Moved(SessionId, u64),
+    MoveRefused(SessionId, u64, MoveRefusal),
+    Offered(Offer),
+    OfferOver(SessionId, u64, MoveRefusal),
     Opened(Guest),
     OpenedPlain(SessionId, Option<u32>),
     Payload(SessionId, Vec<u8>),
@@ -41,8 +46,24 @@ pub(super) struct Guest {
     pub(super) slot: u32,
     pub(super) slots_max: u32,
     pub(super) delivers: bool,
+    /// Of the move that has brought the player.
+    pub(super) ticket: Option<u64>,
     pub(super) user_data: Box<[u8]>,
     pub(super) listener: String,
+}
+
+/// A player of another process, as an offer describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) session: SessionId,
+    pub(super) number: u64,
+    pub(super) ticket: u64,
+    pub(super) client_id: u64,
+    pub(super) slot: u32,
+    pub(super) delivers: bool,
+    pub(super) user_data: Box<[u8]>,
+    pub(super) from: String,
+    pub(super) data: Vec<u8>,
 }
 
 pub(super) struct Game {
@@ -136,6 +157,14 @@ impl Game {
         rig.turn();
     }
 
+    /// Everything but payloads and messages.
+    pub(super) fn news(&self, rig: &mut Rig) -> Vec<Heard> {
+        let is_news = |heard: &Heard| {
+            !matches!(heard, Heard::Payload(..) | Heard::Message(..) | Heard::Welcome { .. })
+        };
+        self.hear(rig).into_iter().filter(is_news).collect()
+    }
+
     /// The players that were announced since the last look; what else was said is forgotten.
     pub(super) fn guests(&self, rig: &mut Rig) -> Vec<Guest> {
         let opened = |heard| if let Heard::Opened(guest) = heard { Some(guest) } else { None };
@@ -169,6 +198,7 @@ fn owned(record: ToGame<'_>) -> Heard {
             slot: opened.slot,
             slots_max: opened.slots_max,
             delivers: opened.delivers,
+            ticket: opened.ticket,
             user_data: Box::from(opened.user_data.as_slice()),
             listener: opened.listener.to_owned(),
         }),
@@ -183,6 +213,22 @@ fn owned(record: ToGame<'_>) -> Heard {
         ToGame::Lingered { session, undelivered_bytes, is_told } => {
             Heard::Lingered(session, undelivered_bytes, is_told)
         }
+        ToGame::Moved { session, ticket } => Heard::Moved(session, ticket),
+        ToGame::MoveRefused { session, ticket, reason } => {
+            Heard::MoveRefused(session, ticket, reason)
+        }
+        ToGame::OfferOver { session, offer, reason } => Heard::OfferOver(session, offer, reason),
+        ToGame::Offered(offered) => Heard::Offered(Offer {
+            session: offered.session,
+            number: offered.offer,
+            ticket: offered.ticket,
+            client_id: offered.client_id,
+            slot: offered.slot,
+            delivers: offered.delivers,
+            user_data: Box::from(offered.user_data.as_slice()),
+            from: offered.from.to_owned(),
+            data: offered.data.to_vec(),
+        }),
         ToGame::Closed { session, reason } => Heard::Closed(session, reason),
         ToGame::Pong { token } => Heard::Pong(token),
         ToGame::Draining { left_ms } => Heard::Draining(left_ms),

@@ -88,6 +88,7 @@ pub(super) fn listener(name: &str, backends: &[u16]) -> Listener {
             token_reuse: TokenReuse::Deny,
             delivers: false,
             unique_in: None,
+            moves: Vec::new(),
             replace_after_ns: 2_000_000_000,
         }),
         public: vec![PUBLIC.parse().expect("literal")],

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::super::bundle::{
     Assembly, BUNDLE_BYTES_MAX, Channel, CloseReason, Frames, Goodbye, GoodbyeReason, MessagePart,
-    Opened, OpenedPlain, Quality, RecordError, SessionId, ToGame, VERSION_MAX, VERSION_MIN,
-    Welcome,
+    MoveRefusal, Offered, Opened, OpenedPlain, Quality, RecordError, SessionId, ToGame,
+    VERSION_MAX, VERSION_MIN, Welcome,
 };
 use super::link::Received;
 use super::poller::{READY_REGISTRATION, READY_TIMER};
@@ -87,6 +87,37 @@ pub enum Event<'a> {
         undelivered_bytes: u32,
         /// The player's library has the reason and the text.
         is_told: bool,
+    },
+    /// A player of another game process may come here: [`Outbox::answer`] says whether. It is not
+    /// this process's player before its [`Opened`](Self::Opened).
+    Offered(Offered<'a>),
+    /// What was [offered](Self::Offered) is not any more. There is no such event once it was
+    /// answered with no.
+    OfferOver {
+        /// Whose session it was.
+        session: SessionId,
+        /// Which offer.
+        offer: u64,
+        /// Why.
+        reason: MoveRefusal,
+    },
+    /// A player has been moved to another game process: by [`Outbox::move_session`], or by an
+    /// operator. The last event about the session, but for reports of messages that were sent
+    /// before.
+    Moved {
+        /// Which.
+        session: SessionId,
+        /// The ticket of the move.
+        ticket: u64,
+    },
+    /// A player was not moved, and plays on here.
+    MoveRefused {
+        /// Which.
+        session: SessionId,
+        /// The ticket of the move.
+        ticket: u64,
+        /// Why.
+        reason: MoveRefusal,
     },
     /// A session is over. The last event about it.
     Closed {
@@ -207,7 +238,7 @@ impl Events<'_> {
         let Backend { inbox, outbox, .. } = &mut *self.backend;
         let event = match step {
             Step::Payload { session, at } => Event::Payload { session, bytes: &inbox.buf[at] },
-            Step::Opened { at } => inbox.opened(at),
+            Step::Borrowed { at } => inbox.borrowed(at),
             Step::Message { session, channel, at } => {
                 Event::Message { session, channel, bytes: &inbox.buf[at] }
             }
@@ -256,8 +287,9 @@ impl Inbox {
         self.unread.start < self.unread.end
     }
 
-    fn opened(&self, at: Range<usize>) -> Event<'_> {
+    fn borrowed(&self, at: Range<usize>) -> Event<'_> {
         match ToGame::read(&self.buf[at]).next() {
+            Some(Ok(ToGame::Offered(offered))) => Event::Offered(offered),
             Some(Ok(ToGame::Opened(opened))) => Event::Opened(opened),
             Some(Ok(ToGame::OpenedPlain(opened))) => Event::OpenedPlain(opened),
             _ => unreachable!("the step was made from this very record"),
@@ -271,7 +303,8 @@ enum Step {
         session: SessionId,
         at: Range<usize>,
     },
-    Opened {
+    /// An opening or an offer.
+    Borrowed {
         at: Range<usize>,
     },
     Message {
@@ -393,12 +426,12 @@ impl Backend {
                 self.inbox.unread.start = end;
                 return Some(Step::Payload { session, at: end - bytes.len()..end });
             }
-            ToGame::Opened(_) | ToGame::OpenedPlain(_) => {
+            ToGame::Opened(_) | ToGame::OpenedPlain(_) | ToGame::Offered(_) => {
                 if let ToGame::Opened(Opened { session, delivers, .. }) = record {
                     self.outbox.links[worker].note_opened(session, delivers);
                 }
                 self.inbox.unread.start = end;
-                return Some(Step::Opened { at: start..end });
+                return Some(Step::Borrowed { at: start..end });
             }
             ToGame::Message(part) => {
                 self.inbox.unread.start = end;
@@ -417,6 +450,16 @@ impl Backend {
             ToGame::Quality { session, quality } => Event::Quality { session, quality },
             ToGame::Lingered { session, undelivered_bytes, is_told } => {
                 Event::Lingered { session, undelivered_bytes, is_told }
+            }
+            ToGame::OfferOver { session, offer, reason } => {
+                Event::OfferOver { session, offer, reason }
+            }
+            ToGame::Moved { session, ticket } => {
+                self.outbox.links[worker].note_moved(session);
+                Event::Moved { session, ticket }
+            }
+            ToGame::MoveRefused { session, ticket, reason } => {
+                Event::MoveRefused { session, ticket, reason }
             }
             ToGame::Closed { session, reason } => {
                 self.outbox.links[worker].note_closed(session);

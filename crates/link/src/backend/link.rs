@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::super::bundle::{
     Hello, MessagePart, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
-    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
+    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES, VERSION_PLAIN, VERSION_SKIPPABLE, Writer,
 };
 use super::SendStats;
 use super::outbox::SendError;
@@ -123,6 +123,13 @@ impl Link {
         self.delivering.remove(&session);
     }
 
+    /// A player has been moved elsewhere. The gateway hears that this is known with the next flush,
+    /// when the game has heard of it.
+    pub(super) fn note_moved(&mut self, session: SessionId) {
+        self.note_closed(session);
+        self.push_late(|writer| writer.confirm(session));
+    }
+
     /// Whether a payload of that length can go to one player. Only one that is longer than every
     /// player takes is looked at further.
     #[inline]
@@ -197,6 +204,11 @@ impl Link {
             return Err(SendError::NoDelivery);
         }
         Ok(())
+    }
+
+    /// Whether players can be moved from here, and come from elsewhere.
+    pub(super) fn takes_moves(&self) -> bool {
+        self.version.is_some_and(|version| version >= VERSION_MOVES)
     }
 
     /// Whether sessions can be closed after delivery.

@@ -5,8 +5,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::super::bundle::{
-    Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX,
-    MULTICAST_SESSIONS_MAX, MessagePart, PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId,
+    Answer, Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, LINGER_MS_MAX,
+    LONG_PAYLOAD_BYTES_MAX, MOVE_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Move,
+    PAYLOAD_BYTES_MAX, SHORT_MESSAGE_BYTES_MAX, SessionId, is_name,
 };
 use super::link::Link;
 
@@ -40,6 +41,12 @@ pub enum SendError {
     NotAChoice,
     /// A text of more than 200 bytes for a player whose session is closed.
     FarewellLength,
+    /// The gateway at the other end of the link is of an earlier version and moves nobody.
+    NoMoves,
+    /// What cannot name a backend.
+    Name,
+    /// More than 1024 bytes for the process that a player is moved to.
+    MoveLength,
 }
 
 /// What became of payloads, one for each player that a multicast names, and of messages, which
@@ -218,6 +225,48 @@ impl Outbox {
         Ok(())
     }
 
+    /// Moves a player to another game process of the gateway, if that says yes and the listener's
+    /// config allows it (`moves`). [`Event::Moved`](super::Event::Moved) or
+    /// [`Event::MoveRefused`](super::Event::MoveRefused) answers, unless the session is closed
+    /// before. Until then the player plays on here. Not lost while the link lives.
+    ///
+    /// [`Move::session`] and what goes along says the rest; a gateway that is rolled back to an
+    /// earlier release meanwhile answers nothing, and moves nobody.
+    pub fn move_session(&mut self, asked: &Move<'_>) -> Result<(), SendError> {
+        if !is_name(asked.backend) {
+            return Err(SendError::Name);
+        }
+        if asked.data.len() > MOVE_BYTES_MAX {
+            return Err(SendError::MoveLength);
+        }
+        let link = up(&mut self.links, asked.session.worker()).ok_or(SendError::LinkDown)?;
+        if !link.takes_moves() {
+            return Err(SendError::NoMoves);
+        }
+        if let Some((_, message)) = asked.message {
+            if message.is_empty() || message.len() > SHORT_MESSAGE_BYTES_MAX {
+                return Err(SendError::MessageLength);
+            }
+            link.check_message(asked.session)?;
+        }
+        link.push_late(|writer| writer.move_session(asked));
+        Ok(())
+    }
+
+    /// Says whether a player may come who was [offered](super::Event::Offered). Not lost while the
+    /// link lives.
+    pub fn answer(
+        &mut self,
+        session: SessionId,
+        offer: u64,
+        is_welcome: bool,
+    ) -> Result<(), SendError> {
+        let link = up(&mut self.links, session.worker()).ok_or(SendError::LinkDown)?;
+        let answer = if is_welcome { Answer::Yes } else { Answer::No };
+        link.push_late(|writer| writer.answer(session, offer, answer));
+        Ok(())
+    }
+
     /// What became of all payloads so far.
     pub const fn stats(&self) -> SendStats {
         self.stats
@@ -239,6 +288,9 @@ impl fmt::Display for SendError {
             Self::NoDelivery => "the player gets no messages, or has left",
             Self::NotAChoice => "only the gateway closes for this reason",
             Self::FarewellLength => "a player is told at most 200 bytes",
+            Self::NoMoves => "the gateway is too old to move players: update it",
+            Self::Name => "a backend's name has 1 to 32 printable ASCII characters",
+            Self::MoveLength => "a move has at most 1024 bytes for the other process",
         })
     }
 }

@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::super::bundle::{
-    BUNDLE_BYTES_MAX, CLOSE_AFTER_BYTES_MIN, FAREWELL_BYTES_MAX, Frame, Frames, Writer,
-};
+use super::super::bundle::{BUNDLE_BYTES_MAX, Frame, Frames, MOVE_RECORD_BYTES_MAX, Writer};
 
 /// A bounded queue of bundles. Buffers are allocated when first needed and used again.
 #[derive(Debug)]
@@ -160,8 +158,8 @@ impl Bundle {
     }
 }
 
-/// The longest record that a game process sends and that must arrive is an end with a text.
-const LATE_RECORD_BYTES_MAX: usize = CLOSE_AFTER_BYTES_MIN + FAREWELL_BYTES_MAX;
+/// The longest record that a game process sends and that must arrive is a move.
+const LATE_RECORD_BYTES_MAX: usize = MOVE_RECORD_BYTES_MAX;
 
 /// Of records that come encoded: as much as may wait for the stream of a trunk.
 const LATE_BYTES_MAX: usize = 4 << 20;

@@ -37,7 +37,7 @@ impl<'a> Frame<'a> {
     #[inline]
     fn flags_known(self) -> u8 {
         match self.kind() {
-            kind::OPENED => flags::DELIVERS,
+            kind::OPENED => flags::DELIVERS | flags::MOVED_IN,
             kind::FIRST_SKIPPABLE.. => u8::MAX,
             _ => 0,
         }

@@ -30,7 +30,7 @@ impl Channel {
     }
 
     /// Its kind and its number, as records have them.
-    pub(super) const fn to_bytes(self) -> [u8; 2] {
+    pub const fn to_bytes(self) -> [u8; 2] {
         match self {
             Self::Reliable(number) => [RELIABLE, number],
             Self::Sequenced(number) => [2, number],
@@ -38,7 +38,8 @@ impl Channel {
         }
     }
 
-    pub(super) const fn from_bytes([kind, number]: [u8; 2]) -> Result<Self, RecordError> {
+    /// The channel of a kind and a number.
+    pub const fn from_bytes([kind, number]: [u8; 2]) -> Result<Self, RecordError> {
         match kind {
             RELIABLE => Ok(Self::Reliable(number)),
             2 => Ok(Self::Sequenced(number)),

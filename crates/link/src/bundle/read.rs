@@ -9,10 +9,11 @@ use std::net::SocketAddr;
 
 use super::record::is_name_bytes;
 use super::{
-    Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Frame, Frames, Goodbye, GoodbyeReason,
-    Hello, LONG_PAYLOAD_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain,
-    PAYLOAD_BYTES_MAX, Quality, RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX,
-    Welcome, address, flags, kind, message,
+    Answer, Channel, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Frame, Frames, Goodbye,
+    GoodbyeReason, Hello, LONG_PAYLOAD_BYTES_MAX, MOVE_BYTES_MAX, MULTICAST_SESSIONS_MAX,
+    MessagePart, Move, MoveRefusal, Offered, Opened, OpenedPlain, PAYLOAD_BYTES_MAX, Quality,
+    RecordError, SessionId, Sessions, ToGame, ToGateway, WORKERS_MAX, Welcome, address, flags,
+    kind, message, moves,
 };
 
 /// The records of one datagram, decoded. An error is the last item.
@@ -87,6 +88,13 @@ impl<'a> ToGame<'a> {
                     _ => Self::Unknown(frame),
                 });
             }
+            kind::OFFERED if frame.flags() & !flags::DELIVERS == 0 => {
+                let offered = body.take_offered(frame.flags());
+                return Ok(offered.map_or(Self::Unknown(frame), Self::Offered));
+            }
+            kind::OFFER_OVER | kind::MOVED | kind::MOVE_REFUSED if frame.flags() == 0 => {
+                return Ok(body.move_news(frame.kind()).unwrap_or(Self::Unknown(frame)));
+            }
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
@@ -127,6 +135,16 @@ impl<'a> ToGateway<'a> {
                 });
             }
             kind::CLOSE_AFTER if frame.flags() == 0 => Self::CloseAfter(body.take_close_after()?),
+            kind::MOVE if frame.flags() == 0 => match body.take_move()? {
+                Some(asked) => Self::Move(asked),
+                None => return Ok(Self::Unknown(frame)),
+            },
+            kind::ANSWER if frame.flags() == 0 => Self::Answer {
+                session: body.session()?,
+                offer: body.u64()?,
+                answer: Answer::from_u8(body.u8()?).ok_or(RecordError::AnswerUnknown)?,
+            },
+            kind::CONFIRM if frame.flags() == 0 => Self::Confirm { session: body.session()? },
             _ if frame.may_be_skipped() => return Ok(Self::Unknown(frame)),
             _ => return Err(RecordError::KindUnknown),
         };
@@ -238,6 +256,72 @@ impl<'a> Body<'a> {
         Ok(CloseAfter { session, reason, linger_ms, text })
     }
 
+    /// A move; none where it has marks of a later version.
+    fn take_move(&mut self) -> Result<Option<Move<'a>>, RecordError> {
+        let (session, ticket) = (self.session()?, self.u64()?);
+        let (time_ms, marks) = (self.u32()?, self.u8()?);
+        let backend = self.name()?;
+        if marks & !(moves::CONFIRMS | moves::HAS_MESSAGE) != 0 {
+            return Ok(None);
+        }
+        let message = if marks & moves::HAS_MESSAGE == 0 {
+            None
+        } else {
+            let channel = Channel::from_bytes(*self.array()?)?;
+            let len = self.u16()?;
+            Some((channel, self.bytes(len.into())?))
+        };
+        let (confirms, data) = (marks & moves::CONFIRMS != 0, std::mem::take(&mut self.0));
+        let asked = Move { session, backend, ticket, time_ms, confirms, message, data };
+        asked.check().map(|()| Some(asked))
+    }
+
+    fn take_offered(&mut self, said: u8) -> Result<Offered<'a>, RecordError> {
+        let offered = Offered {
+            delivers: said & flags::DELIVERS != 0,
+            session: self.session()?,
+            offer: self.u64()?,
+            ticket: self.u64()?,
+            client_id: self.u64()?,
+            slot: self.u32()?,
+            slots_max: self.u32()?,
+            address: self.address()?,
+            left_ms: self.u32()?,
+            user_data: self.array()?,
+            listener: self.name()?,
+            from: self.name()?,
+            data: std::mem::take(&mut self.0),
+        };
+        let fits = offered.data.len() <= MOVE_BYTES_MAX;
+        if fits { Ok(offered) } else { Err(RecordError::MoveLength) }
+    }
+
+    /// What has become of a move: none where it is not exactly as long as that.
+    fn move_news(&mut self, kind: u8) -> Option<ToGame<'a>> {
+        let (session, number) = (self.session().ok()?, self.u64().ok()?);
+        let reason = match kind {
+            kind::MOVED => MoveRefusal::Other,
+            _ => MoveRefusal::from_u8(self.u8().ok()?).unwrap_or(MoveRefusal::Other),
+        };
+        self.0.is_empty().then_some(match kind {
+            kind::MOVED => ToGame::Moved { session, ticket: number },
+            kind::OFFER_OVER => ToGame::OfferOver { session, offer: number, reason },
+            _ => ToGame::MoveRefused { session, ticket: number, reason },
+        })
+    }
+
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], RecordError> {
+        let (bytes, rest) = self.0.split_at_checked(len).ok_or(RecordError::BodyLength)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+
+    /// A name with its length before it.
+    fn name(&mut self) -> Result<&'a str, RecordError> {
+        let len = self.u8()?;
+        Self(self.bytes(len.into())?).take_name()
+    }
+
     fn quality(&mut self) -> Result<Quality, RecordError> {
         Ok(Quality {
             round_trip_us: self.u32()?,
@@ -291,6 +375,7 @@ impl<'a> Body<'a> {
             slots_max: self.u32()?,
             address: self.address()?,
             user_data: self.array()?,
+            ticket: if said & flags::MOVED_IN == 0 { None } else { Some(self.u64()?) },
             listener: self.take_name()?,
         })
     }

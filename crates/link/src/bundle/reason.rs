@@ -74,6 +74,8 @@ wire_reasons! {
     Overflow = 9, "more was sent than the player takes";
     /// The player has logged in again, here or at another gateway of the fleet.
     NewerLogin = 10, "the player has logged in again";
+    /// The player was moved to another game process. Said only to one that does not know moves.
+    Moved = 11, "moved to another game process";
     /// The game is over for this player.
     Finished = 128, "the game is over";
     /// The game threw the player out.
@@ -113,6 +115,43 @@ wire_reasons! {
 }
 
 wire_reasons! {
+    /// Why a player was not moved to another game process.
+    MoveRefusal;
+    /// A reason that this version has no name for.
+    Other = 0, "another reason";
+    /// No backend of that name is configured (any more).
+    NoSuchBackend = 1, "no such backend";
+    /// The player is there already.
+    Itself = 2, "the player plays there";
+    /// No slot is free there.
+    Full = 3, "no slot is free there";
+    /// No process is connected there, or it went before it had answered.
+    NotLinked = 4, "the game process is not connected";
+    /// The process there does not want the player.
+    Denied = 5, "denied by the game process";
+    /// The process there has not answered in time.
+    Time = 6, "no answer in time";
+    /// The process there speaks an earlier version.
+    Version = 7, "the game process is too old";
+    /// The players of this protocol, or of servers on a udp link, cannot be moved.
+    Front = 8, "such players cannot be moved";
+    /// The listener's config does not allow it.
+    NotAllowed = 9, "not allowed by the config";
+    /// The player is being moved already.
+    Busy = 10, "the player is being moved already";
+    /// As many players are offered there as may be.
+    Offers = 11, "too many players are offered there";
+    /// The process there takes nobody new, or the gateway is about to stop.
+    Closed = 12, "nobody new is taken there";
+    /// There is no such player of this process, or not any more.
+    SessionOver = 13, "no such player";
+    /// Too much waits for the player to send it a message more.
+    PlayerFull = 14, "too much waits for the player";
+    /// The process that the player plays with has gone.
+    SourceGone = 15, "the player's game process has gone";
+}
+
+wire_reasons! {
     /// How a record breaks the format.
     RecordError;
     /// Fewer bytes are left than a header has.
@@ -147,6 +186,10 @@ wire_reasons! {
     MessageMarks = 15, "message begins or ends where it cannot";
     /// A text of more than 200 bytes for a player whose session is closed.
     FarewellLength = 16, "farewell too long";
+    /// More than 1024 bytes for the process that a player is moved to.
+    MoveLength = 17, "too much data for a move";
+    /// An answer to an offer that is none.
+    AnswerUnknown = 18, "unknown answer";
 }
 
 impl std::error::Error for RecordError {}

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{
-    CloseReason, Frame, GoodbyeReason, MessagePart, NAME_BYTES_MAX, RecordError, SessionId,
-    USER_DATA_BYTES, VERSION_MAX, VERSION_MIN,
+    Answer, CloseReason, Frame, GoodbyeReason, MessagePart, Move, MoveRefusal, NAME_BYTES_MAX,
+    Offered, RecordError, SessionId, USER_DATA_BYTES, VERSION_MAX, VERSION_MIN,
 };
 
 /// What the gateway tells a game process.
@@ -62,6 +62,34 @@ pub enum ToGame<'a> {
         undelivered_bytes: u32,
         /// The player's library has the reason and the text.
         is_told: bool,
+    },
+    /// A player of another game process may come here.
+    Offered(Offered<'a>),
+    /// What was [offered](Self::Offered) is not any more.
+    OfferOver {
+        /// Whose session it was.
+        session: SessionId,
+        /// Which offer.
+        offer: u64,
+        /// Why.
+        reason: MoveRefusal,
+    },
+    /// A player has been moved to another game process. The last record about its session, but for
+    /// reports of what was sent before.
+    Moved {
+        /// Which.
+        session: SessionId,
+        /// The ticket of the move.
+        ticket: u64,
+    },
+    /// A player was not moved, and plays on here.
+    MoveRefused {
+        /// Which.
+        session: SessionId,
+        /// The ticket of the move.
+        ticket: u64,
+        /// Why.
+        reason: MoveRefusal,
     },
     /// A session is over. The last record about it, and the answer to [`ToGateway::Close`].
     Closed {
@@ -139,6 +167,22 @@ pub enum ToGateway<'a> {
     },
     /// Ends a session when what was sent has arrived.
     CloseAfter(CloseAfter<'a>),
+    /// Moves a player to another game process.
+    Move(Move<'a>),
+    /// Says whether a player may come who was [offered](ToGame::Offered).
+    Answer {
+        /// Whose session it is.
+        session: SessionId,
+        /// The number of the offer.
+        offer: u64,
+        /// What is said.
+        answer: Answer,
+    },
+    /// The process has heard that a player was [moved](ToGame::Moved).
+    Confirm {
+        /// Whose session it was.
+        session: SessionId,
+    },
     /// Measures the link.
     Ping {
         /// Comes back in the [`ToGame::Pong`].
@@ -244,6 +288,8 @@ pub struct Opened<'a> {
     /// [`SHORT_MESSAGE_BYTES_MAX`](super::SHORT_MESSAGE_BYTES_MAX) bytes. Said only on links from
     /// [`VERSION_DELIVERS`](super::VERSION_DELIVERS) on.
     pub delivers: bool,
+    /// The ticket of the move by which the player has come from another game process, where it has.
+    pub ticket: Option<u64>,
     /// The user data of the connect token, also when the session is opened again on a later link.
     pub user_data: &'a [u8; USER_DATA_BYTES],
     /// The listener that the player came in by. Always [a name](is_name).

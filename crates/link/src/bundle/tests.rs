@@ -23,6 +23,7 @@ fn opened(listener: &str) -> Opened<'_> {
         slot: 5,
         slots_max: 64,
         delivers: false,
+        ticket: None,
         user_data: &USER_DATA,
         listener,
     }
@@ -32,6 +33,36 @@ fn opened_plain(slot: Option<u32>) -> OpenedPlain<'static> {
     let address = "192.0.2.7:4711".parse().expect("literal");
     OpenedPlain { session: session(3, 9), address, slot, slots_max: 64, listener: "any" }
 }
+
+fn offered(data: &[u8]) -> Offered<'_> {
+    Offered {
+        session: session(3, 9),
+        offer: 4,
+        ticket: 12,
+        client_id: 42,
+        address: "192.0.2.7:4711".parse().expect("literal"),
+        slot: 5,
+        slots_max: 64,
+        left_ms: 2000,
+        delivers: false,
+        user_data: &USER_DATA,
+        listener: "eu-west",
+        from: "lobby-1",
+        data,
+    }
+}
+
+/// Moves of every kind.
+fn moves_asked() -> [Move<'static>; 3] {
+    let message = Some((Channel::Reliable(1), &b"door"[..]));
+    let (session, backend) = (session(3, 9), "arena-1");
+    let data = &b"level 3"[..];
+    let plain =
+        Move { session, backend, ticket: 12, time_ms: 2000, confirms: false, message: None, data };
+    [plain, Move { confirms: true, data: b"", ..plain }, Move { confirms: true, message, ..plain }]
+}
+
+const ANSWERS: [Answer; 4] = [Answer::No, Answer::Yes, Answer::Full, Answer::Cannot];
 
 const QUALITY: Quality =
     Quality { round_trip_us: 50_000, variation_us: 3, loss_per_mille: 50, waiting_bytes: 7 };
@@ -47,6 +78,8 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Welcome(Welcome { version: VERSION_MAX, worker: 3, workers: 4, incarnation: 77 }),
         ToGame::Opened(opened("eu-west")),
         ToGame::Opened(Opened { delivers: true, ..opened("eu-west") }),
+        ToGame::Opened(Opened { ticket: Some(9), ..opened("eu-west") }),
+        ToGame::Opened(Opened { delivers: true, ticket: Some(0), ..opened("e") }),
         ToGame::OpenedPlain(opened_plain(None)),
         ToGame::OpenedPlain(opened_plain(Some(5))),
         ToGame::Payload { session: session(3, 9), bytes: b"input" },
@@ -57,6 +90,11 @@ fn records_to_game() -> Vec<ToGame<'static>> {
         ToGame::Room { session: session(3, 9), is_full: true, waiting_bytes: 150_000 },
         ToGame::Quality { session: session(3, 9), quality: QUALITY },
         ToGame::Lingered { session: session(3, 9), undelivered_bytes: 7, is_told: true },
+        ToGame::Offered(offered(b"")),
+        ToGame::Offered(Offered { delivers: true, ..offered(&[7; MOVE_BYTES_MAX]) }),
+        ToGame::OfferOver { session: session(3, 9), offer: 4, reason: MoveRefusal::Time },
+        ToGame::Moved { session: session(3, 9), ticket: 12 },
+        ToGame::MoveRefused { session: session(3, 9), ticket: 12, reason: MoveRefusal::Full },
         ToGame::Closed { session: session(3, 9), reason: CloseReason::TimedOut },
         ToGame::Pong { token: 0x0123_4567_89ab_cdef },
         ToGame::Draining { left_ms: 30_000 },
@@ -72,7 +110,7 @@ fn records_to_game() -> Vec<ToGame<'static>> {
 
 /// A bundle with every kind of record from the game process.
 fn bundle_to_gateway() -> Vec<u8> {
-    let mut buf = [0; 1024];
+    let mut buf = [0; 4096];
     let mut writer = Writer::new(&mut buf);
     assert!(writer.hello(&Hello::new(4321, "arena-1")));
     assert!(writer.payload(session(0, 1), b"state"));
@@ -87,11 +125,14 @@ fn bundle_to_gateway() -> Vec<u8> {
         let (session, reason) = (session(3, 9), CloseReason::Kicked);
         assert!(writer.close_after(&CloseAfter { session, reason, linger_ms: 5000, text }));
     }
+    assert!(moves_asked().iter().all(|asked| writer.move_session(asked)));
+    assert!(ANSWERS.iter().all(|answer| writer.answer(session(3, 9), 4, *answer)));
+    assert!(writer.confirm(session(3, 9)));
     writer.bytes().to_vec()
 }
 
 fn bundle_to_game() -> Vec<u8> {
-    let mut buf = [0; 1024];
+    let mut buf = [0; 4096];
     let mut writer = Writer::new(&mut buf);
     assert!(records_to_game().iter().all(|record| write_to_game(&mut writer, record)));
     writer.bytes().to_vec()
@@ -123,7 +164,11 @@ fn every_record_to_the_gateway_comes_back() {
         let (session, reason) = (session(3, 9), CloseReason::Kicked);
         ToGateway::CloseAfter(CloseAfter { session, reason, linger_ms: 5000, text })
     });
-    assert_eq!(read[9..], ends);
+    assert_eq!(read[9..11], ends);
+    let answer = |answer| ToGateway::Answer { session: session(3, 9), offer: 4, answer };
+    let moves = moves_asked().map(ToGateway::Move).into_iter().chain(ANSWERS.map(answer));
+    let confirm = ToGateway::Confirm { session: session(3, 9) };
+    assert!(read[11..].iter().eq(&moves.chain([confirm]).collect::<Vec<_>>()));
 }
 
 #[test]
@@ -188,7 +233,7 @@ fn the_largest_records_fit_and_come_back() {
 #[test]
 fn what_must_not_be_lost_can_be_saved_from_a_refused_bundle() {
     let bundle = bundle_to_game();
-    let mut buf = [0; 1024];
+    let mut buf = [0; 4096];
     let mut saved = Writer::new(&mut buf);
     let mut payloads = 0;
     for frame in Frames::new(&bundle).map(|frame| frame.expect("own bundle")) {
@@ -243,7 +288,7 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(game_error(&raw(kind::HELLO, &[])), Some(RecordError::KindUnknown));
     assert_eq!(gateway_error(&[4, 0, 19, 1]), Some(RecordError::FlagsUnknown));
     assert_eq!(game_error(&[4, 0, kind::OPENED, 1]), Some(RecordError::BodyLength));
-    for flags in [2, 3, 0x80] {
+    for flags in [4, 5, 0x80] {
         let error = Some(RecordError::FlagsUnknown);
         assert_eq!(game_error(&[4, 0, kind::OPENED, flags]), error);
         assert_eq!(game_error(&[4, 0, kind::OPENED_PLAIN, flags]), error);
@@ -307,6 +352,24 @@ fn each_error_has_a_record_that_provokes_it() {
     assert_eq!(not_a_choice, Some(RecordError::ReasonUnknown));
     let short = raw(kind::CLOSE_AFTER, &[&one, &[129], &[0; 3]]);
     assert_eq!(gateway_error(&short), Some(RecordError::BodyLength));
+    let asked = |marks: u8, rest: &[&[u8]]| {
+        let head = [&one[..], &[0; 8], &[0; 4], &[marks]].concat();
+        gateway_error(&raw(kind::MOVE, &[&[&head[..]], rest].concat()))
+    };
+    assert_eq!(asked(0, &[&[1], b"a", &[7; MOVE_BYTES_MAX]]), None);
+    assert_eq!(asked(4, &[&[1], b"a"]), None, "of a later version");
+    assert_eq!(asked(0, &[&[1], b"a", &[7; MOVE_BYTES_MAX + 1]]), Some(RecordError::MoveLength));
+    assert_eq!(asked(0, &[&[0]]), Some(RecordError::NameInvalid));
+    assert_eq!(asked(0, &[&[33], &[b'a'; 33]]), Some(RecordError::NameInvalid));
+    assert_eq!(asked(0, &[&[9], b"a"]), Some(RecordError::BodyLength));
+    assert_eq!(asked(2, &[&[1], b"a", &[0, 0, 1, 0], b"x"]), Some(RecordError::ChannelUnknown));
+    assert_eq!(asked(2, &[&[1], b"a", &[1, 0, 0, 0]]), Some(RecordError::MessageLength));
+    assert_eq!(asked(2, &[&[1], b"a", &[1, 0, 2, 0], b"x"]), Some(RecordError::BodyLength));
+    let message_too_long = [&[1, 0][..], &1160_u16.to_le_bytes(), &[7; 1160]].concat();
+    assert_eq!(asked(2, &[&[1], b"a", &message_too_long]), Some(RecordError::MessageLength));
+    let answered = |answer: u8| gateway_error(&raw(kind::ANSWER, &[&one, &one, &[answer]]));
+    assert_eq!((answered(3), answered(4)), (None, Some(RecordError::AnswerUnknown)));
+    assert_eq!(gateway_error(&raw(kind::CONFIRM, &[&one, b"x"])), Some(RecordError::BodyLength));
 }
 
 #[test]
@@ -523,6 +586,7 @@ proptest! {
         let user_data: [u8; USER_DATA_BYTES] = std::array::from_fn(|at| user_data[at % 32]);
         let opened = Opened {
             session, client_id, address, slot, slots_max, delivers,
+            ticket: None,
             user_data: &user_data, listener: &listener,
         };
         let mut buf = [0; 1024];

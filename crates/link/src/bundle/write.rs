@@ -6,11 +6,11 @@
 
 use super::record::is_name_bytes;
 use super::{
-    BUNDLE_BYTES_MAX, CLOSE_AFTER_BYTES_MIN, COUNT_BYTES, CloseAfter, CloseReason,
+    Answer, BUNDLE_BYTES_MAX, CLOSE_AFTER_BYTES_MIN, COUNT_BYTES, CloseAfter, CloseReason,
     FAREWELL_BYTES_MAX, Frame, Goodbye, HEADER_BYTES, Hello, LONG_PAYLOAD_BYTES_MAX,
-    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, PART_OVERHEAD_BYTES,
-    PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES, SessionId, USER_DATA_BYTES, Welcome,
-    address, flags, kind,
+    MOVE_BYTES_MAX, MULTICAST_SESSIONS_MAX, MessagePart, Move, MoveRefusal, Offered, Opened,
+    OpenedPlain, PART_OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, Quality, RecordError, SESSION_BYTES,
+    SessionId, USER_DATA_BYTES, Welcome, address, flags, kind, moves,
 };
 
 /// Appends records to a buffer.
@@ -170,7 +170,9 @@ impl<'a> Writer<'a> {
         let (ip, interface, port) = address::to_fields(opened.address);
         let fixed_bytes = 8 + 8 + 4 + 4 + 16 + 4 + 2 + USER_DATA_BYTES;
         let start = self.len;
-        let is_written = self.record(kind::OPENED, fixed_bytes + listener.len(), |body| {
+        let ticket_bytes = opened.ticket.map_or(0, |_| size_of::<u64>());
+        let body_bytes = fixed_bytes + ticket_bytes + listener.len();
+        let is_written = self.record(kind::OPENED, body_bytes, |body| {
             body.u64(opened.session.as_u64());
             body.u64(opened.client_id);
             body.u32(opened.slot);
@@ -179,12 +181,85 @@ impl<'a> Writer<'a> {
             body.u32(interface);
             body.u16(port);
             body.bytes(opened.user_data);
+            opened.ticket.into_iter().for_each(|ticket| body.u64(ticket));
             body.bytes(listener);
         });
-        if is_written && opened.delivers {
+        if is_written {
+            let moved_in = if opened.ticket.is_some() { flags::MOVED_IN } else { 0 };
+            let delivers = if opened.delivers { flags::DELIVERS } else { 0 };
+            self.buf[start + FLAGS_AT] = moved_in | delivers;
+        }
+        is_written
+    }
+
+    /// From the gateway: a player of another game process may come. This and what follows from it
+    /// only on links from [`VERSION_MOVES`](super::VERSION_MOVES) on.
+    #[must_use]
+    pub fn offered(&mut self, offered: &Offered<'_>) -> bool {
+        let names = [offered.listener.as_bytes(), offered.from.as_bytes()];
+        let has_names = names.iter().all(|name| is_name_bytes(name));
+        if !is_sendable(has_names && offered.data.len() <= MOVE_BYTES_MAX) {
+            return false;
+        }
+        let (ip, interface, port) = address::to_fields(offered.address);
+        let fixed_bytes = 4 * 8 + 4 + 4 + 16 + 4 + 2 + 4 + USER_DATA_BYTES;
+        let names_bytes = names.iter().map(|name| 1 + name.len()).sum::<usize>();
+        let start = self.len;
+        let body_bytes = fixed_bytes + names_bytes + offered.data.len();
+        let is_written = self.record(kind::OFFERED, body_bytes, |body| {
+            body.u64(offered.session.as_u64());
+            body.u64(offered.offer);
+            body.u64(offered.ticket);
+            body.u64(offered.client_id);
+            body.u32(offered.slot);
+            body.u32(offered.slots_max);
+            body.bytes(&ip);
+            body.u32(interface);
+            body.u16(port);
+            body.u32(offered.left_ms);
+            body.bytes(offered.user_data);
+            for name in names {
+                body.name(name);
+            }
+            body.bytes(offered.data);
+        });
+        if is_written && offered.delivers {
             self.buf[start + FLAGS_AT] = flags::DELIVERS;
         }
         is_written
+    }
+
+    /// From the gateway: an offer does not stand any more.
+    #[must_use]
+    pub fn offer_over(&mut self, session: SessionId, offer: u64, reason: MoveRefusal) -> bool {
+        self.move_news(kind::OFFER_OVER, (session, offer), Some(reason))
+    }
+
+    /// From the gateway: a player was moved to another game process.
+    #[must_use]
+    pub fn moved(&mut self, session: SessionId, ticket: u64) -> bool {
+        self.move_news(kind::MOVED, (session, ticket), None)
+    }
+
+    /// From the gateway: a player was not moved.
+    #[must_use]
+    pub fn move_refused(&mut self, session: SessionId, ticket: u64, reason: MoveRefusal) -> bool {
+        self.move_news(kind::MOVE_REFUSED, (session, ticket), Some(reason))
+    }
+
+    fn move_news(
+        &mut self,
+        kind: u8,
+        (session, number): (SessionId, u64),
+        reason: Option<MoveRefusal>,
+    ) -> bool {
+        let reason = reason.map(|reason| [reason.as_u8()]);
+        let reason = reason.as_ref().map_or(&[][..], |reason| &reason[..]);
+        self.record(kind, SESSION_BYTES + 8 + reason.len(), |body| {
+            body.u64(session.as_u64());
+            body.u64(number);
+            body.bytes(reason);
+        })
     }
 
     /// From the gateway: there is a player of a plain listener. Only on links from
@@ -329,6 +404,50 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// From the game process: move a player to another. This and what follows from it only on links
+    /// from [`VERSION_MOVES`](super::VERSION_MOVES) on.
+    #[must_use]
+    pub fn move_session(&mut self, asked: &Move<'_>) -> bool {
+        if !is_sendable(asked.check().is_ok()) {
+            return false;
+        }
+        let Move { session, backend, ticket, time_ms, confirms, message, data } = *asked;
+        let message_bytes = message.map_or(0, |(_, bytes)| 4 + bytes.len());
+        let has_message = if message.is_some() { moves::HAS_MESSAGE } else { 0 };
+        let marks = has_message | if confirms { moves::CONFIRMS } else { 0 };
+        let fixed_bytes = SESSION_BYTES + 8 + 4 + 1 + 1;
+        let body_bytes = fixed_bytes + backend.len() + message_bytes + data.len();
+        self.record(kind::MOVE, body_bytes, |body| {
+            body.u64(session.as_u64());
+            body.u64(ticket);
+            body.u32(time_ms);
+            body.bytes(&[marks]);
+            body.name(backend.as_bytes());
+            if let Some((channel, bytes)) = message {
+                body.bytes(&channel.to_bytes());
+                body.u16(bytes.len() as u16);
+                body.bytes(bytes);
+            }
+            body.bytes(data);
+        })
+    }
+
+    /// From the game process: may a player come who was offered?
+    #[must_use]
+    pub fn answer(&mut self, session: SessionId, offer: u64, answer: Answer) -> bool {
+        self.record(kind::ANSWER, SESSION_BYTES + 8 + 1, |body| {
+            body.u64(session.as_u64());
+            body.u64(offer);
+            body.bytes(&[answer.as_u8()]);
+        })
+    }
+
+    /// From the game process: it has heard that a player was moved.
+    #[must_use]
+    pub fn confirm(&mut self, session: SessionId) -> bool {
+        self.record(kind::CONFIRM, SESSION_BYTES, |body| body.u64(session.as_u64()))
+    }
+
     /// From the game process: send this back.
     #[must_use]
     pub fn ping(&mut self, token: u64) -> bool {
@@ -380,6 +499,12 @@ impl Fields<'_> {
         let (place, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
         place.copy_from_slice(bytes);
         self.0 = rest;
+    }
+
+    /// A name with its length before it.
+    fn name(&mut self, name: &[u8]) {
+        self.bytes(&[name.len() as u8]);
+        self.bytes(name);
     }
 
     #[inline]

@@ -15,6 +15,12 @@ impl Game {
         record: &ToGame<'_>,
         judge: &mut Judge,
     ) {
+        if let (ToGame::Report { token, is_delivered, .. }, Some(life)) =
+            (*record, self.departed.get(&session))
+            && !self.guests.contains_key(&Guest::Session(session))
+        {
+            return judge.report_down(*life, Report { token, is_delivered });
+        }
         let known = self.guests.get_mut(&Guest::Session(session));
         let Some(known) = known.filter(|known| known.delivers) else {
             return judge.require(false, || format!("{record:?} where no messages are delivered"));

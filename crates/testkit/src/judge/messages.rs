@@ -76,6 +76,20 @@ impl Judge {
         self.require(reported.is_ok(), || format!("life {life}, down: {reported:?}"));
     }
 
+    /// A player is to be moved: what a game process says to it meanwhile may be dropped.
+    pub fn doubt_down(&mut self, life: u64) {
+        if let Some(record) = self.life_mut(life) {
+            record.messages_down.may_lack();
+        }
+    }
+
+    /// A game process is gone: what it has not read of a player nobody has.
+    pub fn doubt_up(&mut self, life: u64) {
+        if let Some(record) = self.life_mut(life) {
+            record.messages_up.may_lack();
+        }
+    }
+
     /// What was said to a player and has not arrived never will.
     pub fn end_down(&mut self, life: u64) {
         if let Some(record) = self.life_mut(life) {

@@ -26,8 +26,8 @@ use ringgate_gate::{
     Protocol, Route, Setup, TokenReuse,
 };
 use ringgate_link::bundle::{
-    Assembly, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason, Hello,
-    MessagePart, SessionId, ToGame, Writer,
+    self, Answer, Assembly, CloseAfter, CloseReason, FAREWELL_BYTES_MAX, Goodbye, GoodbyeReason,
+    Hello, MessagePart, Move, SessionId, ToGame, Writer,
 };
 
 /// Runs one sequence of events to its end; what does not hold panics. Returns how many sessions
@@ -52,6 +52,8 @@ struct Cast {
     links: Vec<(usize, SocketId)>,
     /// Sessions that a game process was told of.
     guests: Vec<SessionId>,
+    /// What the last ones were offered.
+    offers: Vec<(SessionId, u64)>,
     /// Loopback addresses that a udp backend has seen.
     loopbacks: Vec<(usize, LocalIp)>,
     minted: u64,
@@ -115,6 +117,7 @@ impl Cast {
             tape: Vec::new(),
             links: Vec::new(),
             guests: Vec::new(),
+            offers: Vec::new(),
             loopbacks: Vec::new(),
             minted: 0,
             payloads: Vec::new(),
@@ -308,7 +311,8 @@ impl Cast {
     fn join(&mut self, worker: usize) {
         let link = self.stage.accept_link(worker);
         self.links.push((worker, link));
-        self.say(worker, link, |w| w.hello(&Hello::new(1, "arena")));
+        let name = if self.links.len().is_multiple_of(2) { "annex" } else { "arena" };
+        self.say(worker, link, |w| w.hello(&Hello::new(1, name)));
     }
 
     fn say(&mut self, worker: usize, link: SocketId, write: impl FnOnce(&mut Writer<'_>) -> bool) {
@@ -350,12 +354,48 @@ impl Cast {
             }
             200..=209 => self.say(at, link, |w| w.close(guest, CloseReason::Kicked)),
             210..=219 => self.close_after(at, link, guest, input),
-            220..=239 => self.say(at, link, |w| w.ping(7)),
+            220..=224 => self.say(at, link, |w| w.ping(7)),
+            225..=239 => self.speak_of_moves(at, link, guest, input),
             _ => {
                 let len = input.below(30);
                 let record = input.bytes(len);
                 self.threw_junk = true;
                 self.say_record(at, link, &Said { record, is_wrong: true });
+            }
+        }
+    }
+
+    /// A player is to be moved, or was offered, or is gone: whoever's it is, and whoever says so.
+    fn speak_of_moves(
+        &mut self,
+        at: usize,
+        link: SocketId,
+        guest: SessionId,
+        input: &mut Input<'_>,
+    ) {
+        let offer = input.pick(&self.offers).copied();
+        match (input.below(4), offer) {
+            (0, Some((session, offer))) => {
+                let answer = Answer::from_u8(input.below(4) as u8).expect("there are four");
+                self.say(at, link, |w| w.answer(session, offer, answer));
+            }
+            (1, Some((session, offer))) => {
+                self.say(at, link, |w| w.answer(session, offer, Answer::Yes));
+            }
+            (2, _) => self.say(at, link, |w| w.confirm(guest)),
+            _ => {
+                let text = vec![mark_of(self.clients[&guest]); 1 + input.below(300)];
+                let message = Some((bundle::Channel::Reliable(0), &text[..]));
+                let asked = Move {
+                    session: guest,
+                    backend: ["arena", "annex", "box", "nowhere"][input.below(4)],
+                    ticket: 7,
+                    time_ms: [0, 1, 500, 30_000, u32::MAX][input.below(5)],
+                    confirms: input.byte() < 128,
+                    message: message.filter(|_| input.byte() < 60),
+                    data: &text,
+                };
+                self.say(at, link, |w| w.move_session(&asked));
             }
         }
     }
@@ -528,6 +568,11 @@ impl Cast {
                     let excess = self.guests.len().saturating_sub(12);
                     self.guests.drain(..excess);
                 }
+                ToGame::Offered(offered) => {
+                    self.offers.push((offered.session, offered.offer));
+                    let excess = self.offers.len().saturating_sub(12);
+                    self.offers.drain(..excess);
+                }
                 ToGame::Payload { session, bytes } => self.hear(Some(session), bytes),
                 ToGame::Message(part) => self.read_message(link, &part),
                 ToGame::Goodbye(Goodbye { reason: GoodbyeReason::RecordInvalid, .. }) => {
@@ -577,10 +622,14 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
     };
     let allow = Allowed { uids: vec![US.uid], gids: Vec::new() };
     let address = GAME.parse().expect("literal");
-    let backends: Vec<Backend> =
-        [("arena", LinkKind::Bundle { allow }), ("box", LinkKind::Udp { address })]
-            .map(backend_with(backend))
-            .into();
+    let annex = LinkKind::Bundle { allow: allow.clone() };
+    let backends: Vec<Backend> = [
+        ("arena", LinkKind::Bundle { allow }),
+        ("box", LinkKind::Udp { address }),
+        ("annex", annex),
+    ]
+    .map(backend_with(backend))
+    .into();
     let route = [Route::Hash, Route::LeastPlayers, Route::Single][input.below(3)];
     let reuse = if allows_reuse { TokenReuse::Allow } else { TokenReuse::Deny };
     let listener = |(name, public): (&str, &str)| Listener {
@@ -593,6 +642,7 @@ fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
             token_reuse: reuse,
             delivers,
             unique_in: None,
+            moves: vec![BackendId(0), BackendId(2)],
             replace_after_ns: 2_000_000_000,
         }),
         public: vec![public.parse().expect("literal")],

@@ -256,6 +256,7 @@ fn netcode(delivers: bool) -> Netcode {
         token_reuse: TokenReuse::Deny,
         delivers,
         unique_in: None,
+        moves: Vec::new(),
         replace_after_ns: 2_000_000_000,
     }
 }

@@ -78,7 +78,7 @@ impl World {
             }
             let mut answers = game.read(&mut outside.judge, random);
             if random.chance(30) {
-                answers.extend(game.act(may_kick, random));
+                answers.extend(game.act(may_kick, &mut outside.judge, random));
             }
             for answer in answers {
                 outside.answer(at as u16, answer, workers);
@@ -97,7 +97,10 @@ impl World {
         }
         if self.plan.crashes && self.random.chance(2) {
             let until_ns = self.now_ns + self.random.within(5..2500) * MS;
-            game.lives(None).into_iter().for_each(|life| self.outside.judge.end_down(life));
+            for life in game.lives(None) {
+                self.outside.judge.end_down(life);
+                self.outside.judge.doubt_up(life);
+            }
             for (worker, socket) in game.die(until_ns) {
                 self.outside.links_lost += 1;
                 self.workers[worker].events.push(IoEvent::Closed { socket });
@@ -175,7 +178,10 @@ impl Outside {
         let Self { games, judge, links_lost, .. } = self;
         let game = &mut games[usize::from(game)];
         if game.links[worker].as_ref().is_some_and(|link| link.socket == socket) {
-            game.lives(Some(worker)).into_iter().for_each(|life| judge.end_down(life));
+            for life in game.lives(Some(worker)) {
+                judge.end_down(life);
+                judge.doubt_up(life);
+            }
             *links_lost += 1;
             game.lose_link(worker, socket);
         }

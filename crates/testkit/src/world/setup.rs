@@ -144,6 +144,7 @@ impl Outside {
         let game = |at| {
             let mut game = Game::new(at, game_name(at), workers, plan.seed);
             game.delivering.clone_from(&delivering);
+            game.zones = zones(plan).filter(|other| *other != at).map(game_name).collect();
             game
         };
         let games = (0..plan.games.len() as u16).map(game);
@@ -178,6 +179,12 @@ impl Outside {
     }
 }
 
+/// The game processes that players may be moved to.
+fn zones(plan: &Plan) -> impl Iterator<Item = u16> + '_ {
+    let games = (0..).zip(&plan.games);
+    games.filter(|(_, game)| game.link == GameLink::Bundle).map(|(at, _)| at)
+}
+
 fn setup(plan: &Plan) -> Setup {
     let backends = plan.games.iter().enumerate().map(|(at, game)| Backend {
         name: game_name(at as u16),
@@ -203,6 +210,7 @@ fn setup(plan: &Plan) -> Setup {
             token_reuse: plan.token_reuse,
             delivers: plan.delivers(ListenerId(at)),
             unique_in: None,
+            moves: zones(plan).map(BackendId).collect(),
             replace_after_ns: 2_000_000_000,
         }),
         public: [0, 1].map(|n| public_address(ListenerId(at), BindId(n)).into()).to_vec(),

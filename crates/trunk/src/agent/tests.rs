@@ -226,7 +226,7 @@ fn a_process_takes_the_agent_for_a_gateway() {
     hears(&mut rig, &mut game, &["pong"]);
 
     rig.with(|station, around, wish| station.rise(LANE, around, wish));
-    assert_eq!(rig.take_told(), ["256 told hello arena-1 up to 5"]);
+    assert_eq!(rig.take_told(), ["256 told hello arena-1 up to 6"]);
     let there = SessionId::new(LANE.into(), 42);
     rig.say(256, |writer| writer.opened_plain(&opened(there)));
     rig.say(256, |writer| writer.payload(there, b"hello"));

@@ -105,8 +105,11 @@ impl Order {
                 }
                 session
             }
-            Ok(ToGame::Closed { session, .. }) => {
-                sessions.remove(&session.as_u64());
+            // A player who is moved may have been announced on the other link before.
+            Ok(ToGame::Closed { session, .. } | ToGame::Moved { session, .. }) => {
+                if sessions.get(&session.as_u64()) == Some(&link) {
+                    sessions.remove(&session.as_u64());
+                }
                 session
             }
             _ => return About::Link(link),

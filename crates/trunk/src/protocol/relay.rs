@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use ringgate_core::netcode::destination::{self, Join};
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello,
-    MULTICAST_SESSIONS_MAX, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
-    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
+    Answer, BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason,
+    Hello, MULTICAST_SESSIONS_MAX, MessagePart, Move, MoveRefusal, Offered, Opened, OpenedPlain,
+    SessionId, ToGame, ToGateway, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES,
+    VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
 
 use crate::protocol::rolls::Rolls;
@@ -103,6 +104,8 @@ struct Taken {
     players: HashSet<SessionId>,
     /// Who was not, for want of a slot, until the gateway has ended the session.
     refused: HashSet<SessionId>,
+    /// Who plays at another process and may come: has a slot, by the number of the offer.
+    offered: HashMap<SessionId, u64>,
     /// Who has said nothing yet: until then the token may open another session.
     silent: HashMap<SessionId, Join>,
 }
@@ -476,10 +479,14 @@ impl Relay {
         record: ToGateway<'_>,
         act: &mut impl FnMut(Action<'_>),
     ) {
+        if let ToGateway::Answer { session, offer, answer } = record {
+            self.note_answer(game, session, offer, answer);
+        }
         let Self { worker, places, scratch, sessions, dropped, .. } = self;
         let taken = places[game.place()].taken.as_ref();
         let said = taken.and_then(|taken| taken.hello.as_ref());
         let knows_farewells = said.is_some_and(|said| said.version >= VERSION_FAREWELL);
+        let knows_moves = said.is_some_and(|said| said.version >= VERSION_MOVES);
         let there = |session: SessionId| {
             let is_ours = session.worker() == *worker;
             is_ours.then(|| renumbered(session, lane.into())).flatten()
@@ -511,6 +518,20 @@ impl Relay {
             }),
             ToGateway::AskQuality { session } => there(session)
                 .and_then(|session| write(scratch, |writer| writer.ask_quality(session))),
+            ToGateway::Move(Move { session, ticket, .. }) if !knows_moves => {
+                let why = MoveRefusal::Version;
+                let refused = write(scratch, |writer| writer.move_refused(session, ticket, why));
+                return act(Action::Deliver(game, refused.expect("it is short")));
+            }
+            ToGateway::Answer { .. } | ToGateway::Confirm { .. } if !knows_moves => return,
+            ToGateway::Move(asked) => there(asked.session).and_then(|session| {
+                write(scratch, |writer| writer.move_session(&Move { session, ..asked }))
+            }),
+            ToGateway::Answer { session, offer, answer } => there(session)
+                .and_then(|session| write(scratch, |writer| writer.answer(session, offer, answer))),
+            ToGateway::Confirm { session } => {
+                there(session).and_then(|session| write(scratch, |writer| writer.confirm(session)))
+            }
             ToGateway::Ping { token } => write(scratch, |writer| writer.ping(token)),
             // They are dealt with before.
             ToGateway::Hello(_) | ToGateway::Intake { .. } | ToGateway::Unknown(_) => return,
@@ -519,6 +540,16 @@ impl Relay {
             Some(frame) if frame.may_be_lost() => act(Action::Push(link, frame)),
             Some(frame) => act(Action::Tell(link, frame)),
             None => dropped.session_unknown += payloads(&record),
+        }
+    }
+
+    /// A game process answers an offer. Whom it does not want needs no slot.
+    #[cold]
+    fn note_answer(&mut self, game: Game, session: SessionId, offer: u64, answer: Answer) {
+        let Self { places, rolls, .. } = self;
+        let Some(taken) = places[game.place()].taken.as_mut() else { return };
+        if answer != Answer::Yes && taken.offered.get(&session) == Some(&offer) {
+            taken.leave(session, rolls.as_ref());
         }
     }
 
@@ -557,9 +588,13 @@ impl Relay {
                     act(Action::Tell(link, frame.ok_or(Broken)?));
                     return Ok(());
                 }
-                if let Some(join) = destination::join(opened.client_id, opened.user_data) {
+                // The token of who has come from another process has been counted there.
+                if opened.ticket.is_none()
+                    && let Some(join) = destination::join(opened.client_id, opened.user_data)
+                {
                     taken.silent.insert(opened.session, join);
                 }
+                taken.offered.remove(&opened.session);
                 write(scratch, |writer| writer.opened(&opened))
             }
             ToGame::OpenedPlain(opened) => {
@@ -573,6 +608,41 @@ impl Relay {
                     opened.slot = None;
                 }
                 write(scratch, |writer| writer.opened_plain(&opened))
+            }
+            ToGame::Offered(offered) => {
+                let there = offered.session;
+                let offered = Offered { session: here(there)?, ..offered };
+                let (session, offer) = (offered.session, offered.offer);
+                // One who is there already, or is offered twice, is none of a gateway that works.
+                if taken.players.contains(&session) {
+                    return Err(Broken);
+                }
+                if !taken.enter(session, rolls) {
+                    taken.refused.remove(&session);
+                    let full = |writer: &mut Writer<'_>| writer.answer(there, offer, Answer::Full);
+                    act(Action::Tell(link, write(scratch, full).ok_or(Broken)?));
+                    return Ok(());
+                }
+                taken.offered.insert(session, offer);
+                write(scratch, |writer| writer.offered(&offered))
+            }
+            ToGame::OfferOver { session, offer, reason } => {
+                let session = here(session)?;
+                if taken.offered.get(&session) == Some(&offer) {
+                    taken.leave(session, rolls);
+                }
+                write(scratch, |writer| writer.offer_over(session, offer, reason))
+            }
+            ToGame::Moved { session, ticket } => {
+                let session = here(session)?;
+                if taken.leave(session, rolls) {
+                    return Ok(());
+                }
+                write(scratch, |writer| writer.moved(session, ticket))
+            }
+            ToGame::MoveRefused { session, ticket, reason } => {
+                let session = here(session)?;
+                write(scratch, |writer| writer.move_refused(session, ticket, reason))
             }
             ToGame::Lingered { session, undelivered_bytes, is_told } => {
                 let session = here(session)?;
@@ -677,6 +747,7 @@ impl Taken {
             rolls.close(&said.name, gateway);
         }
         self.silent.remove(&session);
+        self.offered.remove(&session);
         self.refused.remove(&session)
     }
 

@@ -24,7 +24,17 @@ fn opened(serial: u64) -> Opened<'static> {
     let (slot, slots_max, user_data) = (0, 1, &[0; 256]);
     let (session, client_id, listener) = (session(serial), 1, "main");
     let delivers = false;
-    Opened { session, client_id, address, slot, slots_max, delivers, user_data, listener }
+    Opened {
+        ticket: None,
+        session,
+        client_id,
+        address,
+        slot,
+        slots_max,
+        delivers,
+        user_data,
+        listener,
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use ringgate_core::delivery::SendError;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{CloseAfter, LINGER_MS_MAX, MessagePart, SessionId};
+use ringgate_link::bundle::{CloseAfter, LINGER_MS_MAX, MessagePart, MoveRefusal, SessionId};
 
 impl Answers for NetcodeFront {
     fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
@@ -52,9 +52,15 @@ impl Answers for NetcodeFront {
         let index = index.filter(|index| !self.has_lost_its_link(turn, *index));
         let connection = index.and_then(|index| self.connections.get_mut(index));
         let (Some(index), Some(connection)) = (index, connection) else {
-            return turn.common.drop_payload(backend, DropReason::MessageUnknown);
+            let is_over = turn.common.has_departed(PlayerOf { backend, session: part.session });
+            let why =
+                if is_over { DropReason::MessageAfterMove } else { DropReason::MessageUnknown };
+            return turn.common.drop_payload(backend, why);
         };
         let token = (part.token != 0).then_some(part.token);
+        if connection.former.is_some() {
+            connection.make_room_for(part.token, &mut self.random);
+        }
         match connection.end.send(channel_of(part.channel), part.bytes, token) {
             Ok(()) => {
                 turn.common.counters.messages_down += 1;
@@ -106,6 +112,7 @@ impl Answers for NetcodeFront {
                 connection.linger = Some(Linger { until_ns, reason: close.reason });
             }
         }
+        turn.end_offer(close.session, MoveRefusal::SessionOver);
         self.connections.touch(index);
     }
 }

@@ -4,12 +4,16 @@
 //! A session without one has nothing of it, not even a pointer: ends are found by the session's
 //! place. They are boxed because few sessions of a table may have one.
 
+use crate::front::netcode::former::Former;
 use crate::front::netcode::session::Session;
+use crate::moves::Side;
+use crate::seed::Random;
 use crate::store::alarms::Alarms;
 use crate::store::entry::Entry;
-use ringgate_core::delivery::{Counts, End, Options};
+use ringgate_core::delivery::{Counts, End, Options, Report};
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_link::bundle::CloseReason;
+use std::collections::BTreeSet;
 
 /// What a session has whose messages are delivered here.
 pub(crate) struct Connection {
@@ -20,6 +24,8 @@ pub(crate) struct Connection {
     pub(crate) is_full: bool,
     /// The game process has closed the session.
     pub(crate) linger: Option<Linger>,
+    /// Who wants reports of what was sent before another process has got the player.
+    pub(crate) former: Option<Box<Former>>,
     /// It is looked after at the end of the turn.
     is_touched: bool,
 }
@@ -45,7 +51,49 @@ pub(crate) struct Connections {
 impl Connection {
     pub(crate) const fn new(end: End) -> Self {
         let counted = end.counts();
-        Self { end, counted, is_full: false, linger: None, is_touched: false }
+        Self { end, counted, is_full: false, linger: None, former: None, is_touched: false }
+    }
+
+    /// Whoever sends from now on is another process than whose messages have no report yet.
+    pub(crate) fn change_sender(&mut self, before: Side, random: &mut Random) {
+        let former = self.former.get_or_insert_default();
+        let earlier: BTreeSet<u64> = former.0.keys().copied().collect();
+        self.end.for_each_token(|token| {
+            if !earlier.contains(token) {
+                *token = former.rename((before, *token), random);
+            }
+        });
+        if former.0.is_empty() {
+            self.former = None;
+        }
+    }
+
+    /// A process sends a message with this token: no earlier one is to be called so.
+    pub(crate) fn make_room_for(&mut self, token: u64, random: &mut Random) {
+        let Some(former) = &mut self.former else { return };
+        if let Some(whose) = former.0.remove(&token) {
+            let name = former.rename(whose, random);
+            self.end.for_each_token(|known| {
+                if *known == token {
+                    *known = name;
+                }
+            });
+        }
+    }
+
+    /// The next report of what was sent by an earlier process, or by this one.
+    pub(crate) fn poll_report(&mut self) -> Option<(Report, Option<Side>)> {
+        let mut report = self.end.poll_report()?;
+        let mut whose = None;
+        if let Some(former) = &mut self.former {
+            if let Some((side, token)) = former.0.remove(&report.token) {
+                (whose, report.token) = (Some(side), token);
+            }
+            if former.0.is_empty() {
+                self.former = None;
+            }
+        }
+        Some((report, whose))
     }
 }
 

@@ -52,7 +52,9 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
-        self.announce(turn, index);
+        if !self.announce(turn, index) {
+            return Err(DropReason::MoveUnconfirmed);
+        }
         let session = self.sessions.id(index);
         if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
             Ok(())
@@ -99,33 +101,61 @@ impl NetcodeFront {
         if turn.common.links.backends[backend].is_up() { Ok(()) } else { Err(DropReason::LinkDown) }
     }
 
-    /// Tells the backend of a session, if it has not been told on its present link.
+    /// Tells the backend of a session, if it has not been told on its present link. False where it
+    /// may not be told yet.
     #[inline]
-    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) -> bool {
         let session = self.sessions.at(index);
         let state = &turn.common.links.backends[session.backend];
         if session.announced != state.epoch && state.is_up() {
-            self.announce_now(turn, index);
+            return self.announce_now(turn, index, None);
         }
+        true
+    }
+
+    /// Tells the backend that it has a player who was moved there.
+    pub(crate) fn announce_moved(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        ticket: u64,
+    ) {
+        self.announce_now(turn, index, Some(ticket));
+        self.connections.touch(index);
     }
 
     #[cold]
-    fn announce_now(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+    fn announce_now(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        ticket: Option<u64>,
+    ) -> bool {
+        if turn.common.moves.is_unheard(self.sessions.id(index)) {
+            return false;
+        }
         let backend = self.sessions.at(index).backend;
         let epoch = turn.common.links.backends[backend].epoch;
         match &turn.common.setup.backends[backend].link {
             LinkKind::Bundle { .. } => {
-                let Some(link) = turn.common.links.live(backend) else { return };
-                self.announce_on(turn, index, link);
+                let Some(link) = turn.common.links.live(backend) else { return true };
+                self.announce_on(turn, index, link, ticket);
             }
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {}
             LinkKind::Udp { .. } => self.ask_for_socket(turn, index),
         }
         self.sessions.at_mut(index).announced = epoch;
+        true
     }
 
     /// Writes the opening record.
-    fn announce_on(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
+    fn announce_on(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        link: LinkId,
+        ticket: Option<u64>,
+    ) {
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
@@ -137,6 +167,7 @@ impl NetcodeFront {
             slots_max: setup.backends[claim.backend].slots,
             delivers: self.connections.has(index)
                 && turn.common.links.speaks(link, VERSION_DELIVERS),
+            ticket,
             user_data: &self.user_data.whole(index),
             listener: &setup.listeners[address.listener].name,
         };

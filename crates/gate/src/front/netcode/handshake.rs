@@ -448,6 +448,9 @@ impl NetcodeFront {
         if let Some(players) = &turn.common.setup.fleet_players {
             players.ended(self.sessions.id(index));
         }
+        if !turn.common.moves.is_empty() {
+            turn.end_move(self.sessions.id(index));
+        }
         self.sessions.remove(index);
         turn.common.sealing.expire();
         turn.common.counters.sessions_closed[why as usize] += 1;

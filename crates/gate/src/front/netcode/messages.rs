@@ -112,7 +112,9 @@ impl NetcodeFront {
         if self.has_lost_its_link(turn, index) {
             return Err(DropReason::DeliveryDeferred);
         }
-        self.announce(turn, index);
+        if !self.announce(turn, index) {
+            return Err(DropReason::DeliveryDeferred);
+        }
         let has_room = turn.common.links.get_mut(link).is_some_and(|link| !link.has_deferred());
         if has_room { Ok(link) } else { Err(DropReason::DeliveryDeferred) }
     }
@@ -270,22 +272,31 @@ impl NetcodeFront {
     }
 
     /// What has become of messages, and whether there is room for more.
-    fn tell_news(&self, turn: &mut Turn<'_>, index: Entry<Session>, connection: &mut Connection) {
+    pub(crate) fn tell_news(
+        &self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        connection: &mut Connection,
+    ) {
         let (session, backend) = (self.sessions.id(index), self.sessions.at(index).backend);
         let listener = self.sessions.address(index).listener;
         let counts = connection.end.counts();
         turn.common.listeners[listener].delivery.note(&connection.counted, &counts);
         connection.counted = counts;
-        if self.has_lost_its_link(turn, index) {
+        let link = turn.common.message_link(backend);
+        let link = link.filter(|_| !self.has_lost_its_link(turn, index));
+        if link.is_none() && connection.former.is_none() {
             return;
         }
-        let Some(link) = turn.common.message_link(backend) else { return };
-        while let Some(report) = connection.end.poll_report() {
+        while let Some((report, former)) = connection.poll_report() {
+            let link = former.map_or(link, |side| turn.common.link_of(side));
+            let Some(link) = link else { continue };
             turn.tell_link(link, |writer| {
                 writer.report(session, report.token, report.is_delivered)
             });
         }
-        if connection.end.is_closed() {
+        let Some(link) = link.filter(|_| !connection.end.is_closed()) else { return };
+        if self.sessions.at(index).announced == 0 {
             return;
         }
         let waiting = connection.end.waiting_bytes();

@@ -65,7 +65,9 @@ pub(crate) struct Session {
     pub(crate) last_send_ns: u64,
     /// Our socket that the player talks to.
     socket: SocketId,
-    /// Invariant: the same as `backend`. Asked where only what sealing touches is at hand.
+    /// Who may name the session. Invariant: the same as `backend`, or nobody while the player has
+    /// gone over to that one and it is not told yet. Asked where only what sealing touches is at
+    /// hand.
     owner: BackendId,
     /// Invariant: whether `heard` is [`HeardSince::Confirmed`].
     is_confirmed: bool,
@@ -242,6 +244,15 @@ impl Session {
         let had = self.uplink();
         self.uplink = socket.map_or(OwnSocket::NONE, OwnSocket);
         had
+    }
+
+    /// The player plays at another backend from now on, which is not told yet. Where it waits to be
+    /// told, no backend can name the session meanwhile.
+    pub(crate) const fn go_to(&mut self, backend: BackendId, slot: Slot, waits: bool) {
+        self.backend = backend;
+        self.slot = slot;
+        self.announced = 0;
+        self.owner = if waits { BackendId(u16::MAX) } else { backend };
     }
 
     /// The player knows that it is connected.

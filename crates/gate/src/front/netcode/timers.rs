@@ -88,16 +88,18 @@ impl Rules for NetcodeFront {
         }
     }
 
-    fn due_ns(&self, _common: &Common) -> u64 {
+    fn due_ns(&self, common: &Common) -> u64 {
         let socket_ns = self.session_sockets.due_ns().unwrap_or(u64::MAX);
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
         let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
-        self.sessions.due_ns().min(socket_ns).min(sweep_ns).min(alarm_ns)
+        let move_ns = common.moves.due_ns();
+        self.sessions.due_ns().min(socket_ns).min(sweep_ns).min(alarm_ns).min(move_ns)
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         self.sweep_pending(turn);
         self.handle_session_sockets(turn);
+        self.look_after_moves(turn);
         self.look_after_connections(turn);
     }
 

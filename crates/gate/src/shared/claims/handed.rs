@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::history::{TokenName, Use};
 use super::{Claim, Claims, Client, ClientKey, Slots};
-use crate::ids::Slot;
+use crate::ids::{BackendId, Slot};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl Claims {
@@ -54,6 +54,17 @@ impl Claims {
         inner.leave_source(claim.listener, &claim.source);
         self.players[claim.backend].fetch_sub(1, Ordering::Relaxed);
         self.sessions[claim.listener].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Keeps exactly the slot that the process before has kept for a player. False where it is
+    /// taken.
+    pub(crate) fn reserve_again(&self, backend: BackendId, slot: Slot) -> bool {
+        let mut inner = self.lock();
+        let is_kept = inner.slots.get_mut(backend).is_some_and(|slots| slots.take_again(slot));
+        if is_kept {
+            self.count_offer(backend);
+        }
+        is_kept
     }
 
     /// How many places used tokens have had.

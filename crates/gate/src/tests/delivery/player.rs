@@ -15,24 +15,24 @@ pub(super) fn delivering() -> Setup {
     setup
 }
 
-pub(super) struct Player {
-    pub(super) raw: Raw<Client>,
-    pub(super) end: End,
-    pub(super) messages: Vec<(Channel, Vec<u8>)>,
-    pub(super) reports: Vec<Report>,
+pub(in crate::tests) struct Player {
+    pub(in crate::tests) raw: Raw<Client>,
+    pub(in crate::tests) end: End,
+    pub(in crate::tests) messages: Vec<(Channel, Vec<u8>)>,
+    pub(in crate::tests) reports: Vec<Report>,
     /// Every so many packets of the gate is lost; 0 for none.
-    pub(super) loses_every: usize,
+    pub(in crate::tests) loses_every: usize,
     seen: usize,
 }
 
 impl Player {
     /// A player who is connected.
-    pub(super) fn connected(rig: &mut Rig, n: u16) -> Self {
+    pub(in crate::tests) fn connected(rig: &mut Rig, n: u16) -> Self {
         Self::connected_with(rig, n, &Options::default())
     }
 
     /// One whose end behaves so.
-    pub(super) fn connected_with(rig: &mut Rig, n: u16, options: &Options) -> Self {
+    pub(in crate::tests) fn connected_with(rig: &mut Rig, n: u16, options: &Options) -> Self {
         let raw = Raw::connected(rig, home(n), n.into());
         let end = End::new(options, rig.now.mono_ns);
         let (messages, reports) = (Vec::new(), Vec::new());
@@ -40,7 +40,7 @@ impl Player {
     }
 
     /// What is due leaves, and what has come is taken.
-    pub(super) fn exchange(&mut self, rig: &mut Rig) {
+    pub(in crate::tests) fn exchange(&mut self, rig: &mut Rig) {
         let (now_ns, mut packet) = (rig.now.mono_ns, [0; 1200]);
         while !self.raw.library.is_over()
             && let Some(len) = self.end.poll_transmit(now_ns, &mut packet)
@@ -63,7 +63,7 @@ impl Player {
     }
 
     /// Lets time pass while the player lives.
-    pub(super) fn live(&mut self, rig: &mut Rig, ms: u64) {
+    pub(in crate::tests) fn live(&mut self, rig: &mut Rig, ms: u64) {
         for _ in 0..ms.div_ceil(5) {
             rig.jump(5);
             self.exchange(rig);
@@ -71,7 +71,7 @@ impl Player {
     }
 
     /// Sends a payload that is no packet of an honest end.
-    pub(super) fn lie(&mut self, rig: &mut Rig, payload: &[u8]) {
+    pub(in crate::tests) fn lie(&mut self, rig: &mut Rig, payload: &[u8]) {
         let datagram = self.raw.library.payload(rig.now.mono_ns, payload);
         rig.deliver(self.raw.home, &datagram);
     }
@@ -94,6 +94,6 @@ pub(super) fn messages(game: &Game, rig: &mut Rig) -> Vec<Vec<u8>> {
 }
 
 /// A message that tells where it was cut or mixed up.
-pub(super) fn long_message(len: usize, seed: u8) -> Vec<u8> {
+pub(in crate::tests) fn long_message(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u32).wrapping_mul(31).wrapping_add(seed.into()) as u8).collect()
 }

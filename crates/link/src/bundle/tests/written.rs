@@ -21,6 +21,14 @@ pub(super) fn write_to_game(writer: &mut Writer<'_>, record: &ToGame<'_>) -> boo
         ToGame::Lingered { session, undelivered_bytes, is_told } => {
             writer.lingered(*session, *undelivered_bytes, *is_told)
         }
+        ToGame::Offered(offered) => writer.offered(offered),
+        ToGame::OfferOver { session, offer, reason } => {
+            writer.offer_over(*session, *offer, *reason)
+        }
+        ToGame::Moved { session, ticket } => writer.moved(*session, *ticket),
+        ToGame::MoveRefused { session, ticket, reason } => {
+            writer.move_refused(*session, *ticket, *reason)
+        }
         ToGame::Closed { session, reason } => writer.closed(*session, *reason),
         ToGame::Pong { token } => writer.pong(*token),
         ToGame::Draining { left_ms } => writer.draining(*left_ms),
@@ -46,6 +54,9 @@ pub(super) fn write_to_gateway(writer: &mut Writer<'_>, record: &ToGateway<'_>) 
         ToGateway::AskQuality { session } => writer.ask_quality(*session),
         ToGateway::Close { session, reason } => writer.close(*session, *reason),
         ToGateway::CloseAfter(close) => writer.close_after(close),
+        ToGateway::Move(asked) => writer.move_session(asked),
+        ToGateway::Answer { session, offer, answer } => writer.answer(*session, *offer, *answer),
+        ToGateway::Confirm { session } => writer.confirm(*session),
         ToGateway::Ping { token } => writer.ping(*token),
         ToGateway::Intake { is_open } => writer.intake(*is_open),
         ToGateway::Unknown(frame) => writer.frame(*frame),

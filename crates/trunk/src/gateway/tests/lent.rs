@@ -143,6 +143,7 @@ pub(super) fn announce(writer: &mut Writer<'_>, session: SessionId) -> bool {
     let (slot, slots_max, user_data, listener) = (0, 1, &[0; 256], "main");
     let (client_id, delivers) = (session.as_u64(), false);
     writer.opened(&Opened {
+        ticket: None,
         session,
         client_id,
         address,

@@ -1,6 +1,6 @@
 //! A local worker that goes on in another process.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
@@ -16,13 +16,15 @@ impl Carry for Taken {
         // What the gateway was told is told again, those who were refused it ends by itself, and
         // slots of those who were silent are kept by the fleet until their tokens end.
         let Self { hello, link, is_let_in, has_closed, players, .. } = self;
-        let Self { told_open: _, refused: _, silent: _, .. } = self;
+        // An offer goes on, and has its slot again when its player comes, if one is free then.
+        let Self { told_open: _, refused: _, silent: _, offered, .. } = self;
         hello.write(out);
         link.write(out);
         let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
         let flags = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
         flags.fold(0, |all, flag| all | flag).write(out);
-        players.iter().map(|player| player.as_u64()).collect::<Vec<_>>().write(out);
+        let players = players.iter().filter(|player| !offered.contains_key(player));
+        players.map(|player| player.as_u64()).collect::<Vec<_>>().write(out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
@@ -35,8 +37,7 @@ impl Carry for Taken {
         let players = Vec::<u64>::read(from)?;
         let players: Option<HashSet<_>> = players.into_iter().map(SessionId::from_u64).collect();
         let players = players.ok_or(Broken::Invalid("session"))?;
-        let (told_open, refused, silent) = (None, HashSet::new(), HashMap::new());
-        Ok(Self { hello, link, is_let_in, has_closed, told_open, players, refused, silent })
+        Ok(Self { hello, link, is_let_in, has_closed, players, ..Self::default() })
     }
 }
 

@@ -202,6 +202,7 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
     assert_eq!(acts, heard(ToGame::Closed { session: here, reason: CloseReason::PlayerLeft }));
     let user_data = [3; 256];
     let joined = |session| Opened {
+        ticket: None,
         session,
         client_id: 5,
         address: "[2001:db8::1]:9".parse().expect("literal"),
@@ -261,6 +262,7 @@ fn an_end_after_delivery_is_said_to_an_earlier_gateway_in_its_words() {
         assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {:?}", lingered(here))]));
         // An earlier one does not say who gets messages, and the game sends nobody else any.
         let player = Opened {
+            ticket: None,
             session: there,
             client_id: 1,
             slot: 0,
@@ -290,12 +292,110 @@ fn used(rolls: &Rolls) -> Option<u32> {
 }
 
 #[test]
+fn an_offered_player_has_a_slot_until_it_is_refused_and_one_who_is_moved_has_none() {
+    let (mut relay, rolls) = counting();
+    let (game, link) = let_in(&mut relay);
+    let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
+    from_gateway(&mut relay, link, |writer| writer.welcome(&welcome)).0.expect("sound");
+    let [one, other] = [42, 43].map(|serial| SessionId::new(THERE, serial));
+    let here = SessionId::new(HERE, 42);
+    let user_data = [3; 256];
+    let offered = |session, offer| Offered {
+        session,
+        offer,
+        ticket: 9,
+        client_id: 5,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        left_ms: 2000,
+        delivers: true,
+        user_data: &user_data,
+        listener: "eu",
+        from: "lobby",
+        data: b"door",
+    };
+    let heard = |record: ToGame<'_>| (Ok(()), vec![format!("0 hears {record:?}")]);
+    let say = |relay: &mut Relay, write: &dyn Fn(&mut Writer<'_>) -> bool| {
+        from_gateway(relay, link, write)
+    };
+    let acts = say(&mut relay, &|writer| writer.offered(&offered(one, 1)));
+    assert_eq!(acts, heard(ToGame::Offered(offered(here, 1))));
+    let full = ToGateway::Answer { session: other, offer: 2, answer: Answer::Full };
+    let acts = say(&mut relay, &|writer| writer.offered(&offered(other, 2)));
+    assert_eq!(acts, (Ok(()), vec![format!("told on {link}: {full:?}")]), "no slot is left");
+    assert_eq!(used(&rolls), Some(1));
+    let no = ToGateway::Answer { session: one, offer: 1, answer: Answer::No };
+    let acts = from_game(&mut relay, game, |writer| writer.answer(here, 1, Answer::No));
+    assert_eq!((acts, used(&rolls)), (vec![format!("told on {link}: {no:?}")], Some(0)));
+    say(&mut relay, &|writer| writer.offered(&offered(one, 3))).0.expect("sound");
+    let over = MoveRefusal::Time;
+    let acts = say(&mut relay, &|writer| writer.offer_over(one, 3, over));
+    assert_eq!(acts, heard(ToGame::OfferOver { session: here, offer: 3, reason: over }));
+    assert_eq!(used(&rolls), Some(0));
+
+    // It comes, speaks, and goes elsewhere.
+    say(&mut relay, &|writer| writer.offered(&offered(one, 4))).0.expect("sound");
+    from_game(&mut relay, game, |writer| writer.answer(here, 4, Answer::Yes));
+    let opened = Opened {
+        ticket: Some(9),
+        session: one,
+        client_id: 5,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        delivers: true,
+        user_data: &user_data,
+        listener: "eu",
+    };
+    let acts = say(&mut relay, &|writer| writer.opened(&opened));
+    assert_eq!(acts, heard(ToGame::Opened(Opened { session: here, ..opened })));
+    assert_eq!(used(&rolls), Some(1), "it has had its slot");
+    let session = here;
+    let asked = Move {
+        session,
+        backend: "arena-2",
+        ticket: 5,
+        time_ms: 7,
+        confirms: true,
+        message: None,
+        data: b"",
+    };
+    let acts = from_game(&mut relay, game, |writer| writer.move_session(&asked));
+    let told = ToGateway::Move(Move { session: one, ..asked });
+    assert_eq!(acts, [format!("told on {link}: {told:?}")]);
+    let acts = say(&mut relay, &|writer| writer.moved(one, 5));
+    assert_eq!(acts, heard(ToGame::Moved { session: here, ticket: 5 }));
+    assert_eq!(used(&rolls), Some(0));
+    let acts = from_game(&mut relay, game, |writer| writer.confirm(here));
+    assert_eq!(acts, [format!("told on {link}: {:?}", ToGateway::Confirm { session: one })]);
+}
+
+#[test]
+fn a_move_at_an_older_gateway_is_refused_here() {
+    let mut relay = relay();
+    let (game, link) = let_in(&mut relay);
+    let welcome = Welcome { version: 5, worker: 0, workers: 1, incarnation: 7 };
+    from_gateway(&mut relay, link, |writer| writer.welcome(&welcome)).0.expect("sound");
+    let session = SessionId::new(HERE, 42);
+    let (backend, data) = ("arena-2", &b""[..]);
+    let asked =
+        Move { session, backend, ticket: 5, time_ms: 7, confirms: false, message: None, data };
+    let acts = from_game(&mut relay, game, |writer| writer.move_session(&asked));
+    let reason = MoveRefusal::Version;
+    let refused = ToGame::MoveRefused { session, ticket: 5, reason };
+    assert_eq!(acts, [format!("0 hears {refused:?}")]);
+    assert!(from_game(&mut relay, game, |writer| writer.confirm(session)).is_empty());
+}
+
+#[test]
 fn whoever_finds_no_slot_is_sent_away_and_no_game_process_hears_of_it() {
     let (mut relay, rolls) = counting();
     let (_, link) = let_in(&mut relay);
     let [one, other] = [42, 43].map(|serial| SessionId::new(THERE, serial));
     let user_data = [3; 256];
     let joined = |session| Opened {
+        ticket: None,
         session,
         client_id: 5,
         address: "[2001:db8::1]:9".parse().expect("literal"),
@@ -570,6 +670,7 @@ fn a_player_has_come_once_it_says_something() {
     assert!(destination::mark(&mut user_data, 77));
     let [one, other, untold] = [42, 43, 44].map(|serial| SessionId::new(THERE, serial));
     let comes = |session, client_id, user_data| Opened {
+        ticket: None,
         session,
         client_id,
         address: "[2001:db8::1]:9".parse().expect("literal"),

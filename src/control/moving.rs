@@ -1,0 +1,181 @@
+//! `POST /sessions/move`: players go on at another backend, without a reconnect.
+//!
+//! One player, or all of a backend, to a backend or to those of a group that have free slots. The
+//! backends are asked a few players at a time, because none may be offered more than 64.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::http::{AdminState, Command};
+use super::sessions;
+use crate::config::Config;
+use ringgate_gate::{
+    BackendId, MOVE_MS, MOVE_MS_MAX, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo,
+    Setup,
+};
+use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
+
+/// `POST /sessions/move?client_id=` or `?session=` or `?backend=`, `&to=&time_ms=&confirm=`.
+pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
+    let Visit { site: state, visitor, uri } = &visit;
+    let known = ["client_id", "client", "session", "backend", "to", "time_ms", "confirm"];
+    let query = Query::of(uri, &known)?;
+    let wanted = sessions::wanted(state, &query)?;
+    if wanted.client_id.is_none() && wanted.session.is_none() && wanted.backend.is_none() {
+        return Err(wrong("expected client_id=ID, session=ID or backend=NAME"));
+    }
+    let to = query.text("to").ok_or_else(|| wrong("expected to=NAME, a backend or a group"))?;
+    let time_ms = query.read("time_ms", "1 to 30000", |text| {
+        text.parse().ok().filter(|ms| (1..=MOVE_MS_MAX).contains(ms))
+    })?;
+    let confirms = query.read("confirm", "true or false", |text| text.parse().ok())?;
+    let name = to.to_owned();
+    let targets = state.ask(|reply| Command::FindBackends { name, reply }).await?;
+    if targets.is_empty() {
+        return Err((StatusCode::NOT_FOUND, format!("there is no backend or group {to:?}\n")));
+    }
+    note(visitor, &format!("move of players to {to}"));
+    let is_one = wanted.backend.is_none();
+    let (found, mut complete) = sessions::ask(state, wanted, None, sessions::LIMIT_MAX).await?;
+    complete &= found.sessions.len() as u64 == found.count;
+    let players = found.sessions.into_iter().map(|(_, info)| info).collect();
+    let mut plan = Plan { targets, time_ms, confirms: confirms.unwrap_or(false), is_one };
+    let Outcome { moved, refused } = plan.carry_out(state, players).await?;
+    let refused: BTreeMap<_, _> =
+        refused.into_iter().map(|(why, count)| (MOVE_REFUSALS[why as usize], count)).collect();
+    tracing::info!(
+        event = "moved",
+        to,
+        moved,
+        by = %visitor,
+        "moved {moved} players to {to}, as {visitor} has asked"
+    );
+    let answer = json!({ "moved": moved, "refused": refused, "complete": complete });
+    Ok(as_json(StatusCode::OK, answer))
+}
+
+/// The backends of a name: the backend itself, or those behind a listener of that group.
+pub(super) fn backends_named(config: &Config, setup: &Setup, name: &str) -> Vec<BackendId> {
+    let grouped = config
+        .listeners
+        .iter()
+        .filter(|listener| listener.group.as_ref().is_some_and(|group| group.as_str() == name));
+    let led = grouped.flat_map(|listener| &listener.backends);
+    let names: Vec<_> = led.map(|at| config.backends[*at].name.as_str()).collect();
+    let there = setup.backends.pairs().filter(|(_, backend)| !backend.retired);
+    let is_meant = |it: &str| it == name || names.contains(&it);
+    there.filter(|(_, backend)| is_meant(&backend.name)).map(|(id, _)| id).collect()
+}
+
+struct Plan {
+    targets: Vec<BackendId>,
+    time_ms: Option<u32>,
+    confirms: bool,
+    /// One player is meant, who may be there already: that is said.
+    is_one: bool,
+}
+
+#[derive(Default)]
+struct Outcome {
+    moved: u64,
+    refused: Vec<(MoveRefusal, u64)>,
+}
+
+impl Outcome {
+    fn refuse(&mut self, why: MoveRefusal) {
+        match self.refused.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, count)) => *count += 1,
+            None => self.refused.push((why, 1)),
+        }
+    }
+}
+
+impl Plan {
+    /// Has everybody moved. Whom one backend has not taken, another may.
+    async fn carry_out(
+        &mut self,
+        state: &AdminState,
+        players: Vec<SessionInfo>,
+    ) -> Result<Outcome, NotDone> {
+        let (mut outcome, mut left) = (Outcome::default(), players);
+        for attempt in 0..ATTEMPTS {
+            let mut again = Vec::new();
+            let batch = OFFERS_MAX * self.targets.len();
+            while !left.is_empty() {
+                let some = left.split_off(left.len().saturating_sub(batch));
+                for (info, result) in self.ask_for(state, some).await? {
+                    match result {
+                        Ok(()) => outcome.moved += 1,
+                        Err(why) if attempt + 1 < ATTEMPTS && may_be_tried_again(why) => {
+                            again.push(info);
+                        }
+                        Err(why) => outcome.refuse(why),
+                    }
+                }
+            }
+            left = again;
+        }
+        Ok(outcome)
+    }
+
+    /// Offers some players, each to the backend with most room, and waits for what becomes of it.
+    async fn ask_for(
+        &self,
+        state: &AdminState,
+        players: Vec<SessionInfo>,
+    ) -> Result<Vec<(SessionInfo, Result<(), MoveRefusal>)>, NotDone> {
+        let setup = Arc::clone(&state.view().live().setup);
+        let mut room: Vec<_> = self
+            .targets
+            .iter()
+            .filter_map(|id| {
+                let slots = setup.backends.get(*id)?.slots;
+                Some((*id, i64::from(slots) - i64::from(state.view().players(*id))))
+            })
+            .collect();
+        let mut asked = Vec::new();
+        for info in players {
+            let Some(session) = SessionId::from_u64(info.id) else { continue };
+            let others = room.iter_mut().filter(|(id, _)| self.is_one || *id != info.backend);
+            let Some((to, free)) = others.max_by_key(|(_, free)| *free) else { continue };
+            *free -= 1;
+            let order = MoveOrder::new(session, *to, self.time_ms.unwrap_or(MOVE_MS));
+            let order = if self.confirms { order.confirmed() } else { order };
+            asked.push((info, Arc::new(order)));
+        }
+        let orders: Arc<[_]> = asked.iter().map(|(_, order)| Arc::clone(order)).collect();
+        state.ask(|reply| Command::Move { orders, reply }).await?;
+        for _ in 0..self.tries() {
+            if asked.iter().all(|(_, order)| order.outcome().is_some()) {
+                break;
+            }
+            tokio::time::sleep(TRY_EVERY).await;
+        }
+        let outcome = |order: &MoveOrder| order.outcome().unwrap_or(Err(MoveRefusal::Time));
+        Ok(asked.into_iter().map(|(info, order)| (info, outcome(&order))).collect())
+    }
+
+    /// How often it is looked whether all have been answered: a worker ends them in time.
+    fn tries(&self) -> u32 {
+        let ms = self.time_ms.unwrap_or(MOVE_MS) + WORKER_MS;
+        ms / TRY_EVERY.as_millis() as u32
+    }
+}
+
+/// Whether another backend may take a player, or the same a little later.
+const fn may_be_tried_again(why: MoveRefusal) -> bool {
+    use MoveRefusal as R;
+    matches!(why, R::Closed | R::Denied | R::Full | R::NotLinked | R::Offers | R::Time)
+}
+
+/// Players whom a backend is offered at a time: some are left for its own game.
+const OFFERS_MAX: usize = 48;
+
+const ATTEMPTS: u32 = 3;
+/// A worker looks at an order within its next turn.
+const WORKER_MS: u32 = 1000;
+const TRY_EVERY: Duration = Duration::from_millis(2);
