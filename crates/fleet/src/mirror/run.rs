@@ -2,14 +2,15 @@
 
 use std::future::pending;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_os::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 
 use super::face::Ask;
 use super::machine::Machine;
 use super::truth::{Change, Truth};
+use crate::clocks::{self, Clocks};
 use crate::etcd::client::Watch;
 use crate::etcd::kv::{Range, Ranged, end_of_prefix};
 use crate::etcd::watch::Watched;
@@ -27,12 +28,23 @@ pub enum Command {
 /// Keeps a mirror true until `commands` is closed. `see` is shown the mirror whenever it may have
 /// become otherwise, with what has changed.
 pub async fn run(
+    machine: Machine,
+    client: Client,
+    commands: mpsc::Receiver<Command>,
+    see: impl FnMut(&Machine, Vec<Change>) + Send,
+) -> Machine {
+    run_by(clocks::of_host(), machine, client, commands, see).await
+}
+
+/// The same by these clocks.
+pub async fn run_by(
+    clock: Arc<dyn Clocks>,
     mut machine: Machine,
     client: Client,
     mut commands: mpsc::Receiver<Command>,
     mut see: impl FnMut(&Machine, Vec<Change>) + Send,
 ) -> Machine {
-    let mut shell = Shell::new(client);
+    let mut shell = Shell { client, clock, question: None, watch: None, generation: 0 };
     let mut seen = None;
     loop {
         while let Some(ask) = machine.poll(shell.now_ms()) {
@@ -45,6 +57,7 @@ pub async fn run(
         }
         let wait_ms = machine.next_ms().saturating_sub(shell.now_ms()).min(WAIT_MS_MAX);
         tokio::select! {
+            biased;
             command = commands.recv() => match command {
                 Some(Command::Confirm(number)) => {
                     machine.confirm(shell.now_ms(), number);
@@ -61,7 +74,7 @@ pub async fn run(
 
 struct Shell {
     client: Client,
-    clock: Clock,
+    clock: Arc<dyn Clocks>,
     question: Option<(u64, Asking<Ranged>)>,
     /// The watch that runs, or that is about to.
     watch: Option<(u64, Watching)>,
@@ -83,13 +96,8 @@ enum Input {
 }
 
 impl Shell {
-    fn new(client: Client) -> Self {
-        let clock = Clock::start();
-        Self { client, clock, question: None, watch: None, generation: 0 }
-    }
-
     fn now_ms(&self) -> u64 {
-        self.clock.now_ns() / 1_000_000
+        self.clock.now_ms()
     }
 
     async fn handle(&mut self, machine: &Machine, ask: Ask) {
@@ -132,6 +140,7 @@ impl Shell {
             }
         };
         tokio::select! {
+            biased;
             input = answered => input,
             input = watched => input,
         }
