@@ -131,6 +131,8 @@ pub struct Inherited {
     pub joined: Vec<(String, Vec<u64>)>,
     /// Questions that were answered, and until when each could be believed.
     pub asked: Vec<(String, u64)>,
+    /// Players who have left and of whom the fleet does not know that yet: group and client id.
+    pub left: Vec<(String, u64)>,
 }
 
 impl Prepared {

@@ -485,12 +485,14 @@ pub(super) fn registration_of(row: &FleetRow) -> membership::Inherited {
     let owned =
         owned.map(|(name, uid, has_linked)| membership::OwnedName { name, uid, has_linked });
     let (owned, joined, asked) = (owned.collect(), row.joined.clone(), row.asked.clone());
-    membership::Inherited { instance, handed, announced, owned, joined, asked }
+    let left = row.left.clone();
+    membership::Inherited { instance, handed, announced, owned, joined, asked, left }
 }
 
 /// As it goes to the successor.
 fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
-    let membership::Inherited { instance, handed, announced, owned, joined, asked } = inherited;
+    let membership::Inherited { instance, handed, announced, owned, joined, asked, left } =
+        inherited;
     let owned = owned.iter().cloned();
     let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     FleetRow {
@@ -502,6 +504,7 @@ fn fleet_row(inherited: &membership::Inherited) -> FleetRow {
         owned: owned.map(|it| (it.name, it.uid, it.has_linked)).collect(),
         joined: joined.clone(),
         asked: asked.clone(),
+        left: left.clone(),
     }
 }
 

@@ -86,6 +86,11 @@ impl<H: Host> PlayerClaimer<H> {
         Some(Self { client, clock, keyspace, players, gateway, instance, host, lease, notes })
     }
 
+    /// Goes on with what stands under this lease; 0 for nothing.
+    pub(super) fn with_lease(self, lease: i64) -> Self {
+        Self { lease, ..self }
+    }
+
     /// Goes on until it is told to end, and then until there are no news left.
     pub(super) async fn run(mut self, ends: Arc<AtomicBool>) {
         let mut looked = Instant::now();

@@ -20,7 +20,7 @@ use ringgate_fleet::member::{
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values;
 use ringgate_fleet::values::Stored;
-use ringgate_gate::{Credentials, FleetPlayers, FleetTokens};
+use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens};
 use ringgate_link::announce::Announced;
 use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
@@ -47,6 +47,7 @@ pub struct Member {
     registry: Registry,
     counted: watch::Sender<Counted>,
     used: Arc<Mutex<Used>>,
+    players: Option<Arc<FleetPlayers>>,
     instance: String,
     /// None where somebody else has its work done.
     thread: Option<JoinHandle<()>>,
@@ -176,6 +177,15 @@ impl Member {
         // A successor has players from its first word on.
         let players = shelf.used.clone();
         let (counted, counts) = watch::channel(Counted { players, ..Counted::default() });
+        let players = shelf.players.clone();
+        let gone = handed.iter().flat_map(|it| &it.left);
+        let player = |(group, client_id): &(String, u64)| FleetPlayer {
+            group: Arc::from(group.as_str()),
+            client_id: *client_id,
+        };
+        if let Some(players) = &players {
+            players.go_on_with_left(gone.map(player));
+        }
         let mut used = Used::default();
         used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
         let used = Arc::new(Mutex::new(used));
@@ -194,7 +204,9 @@ impl Member {
         let handed = handed.map(|it| it.handed);
         let work = part.run(plan, (truth, handed), told, ordered);
         let thread = None;
-        (Self { facts, orders, known, seat, registry, counted, used, instance, thread }, work)
+        let member =
+            Self { facts, orders, known, seat, registry, counted, used, players, instance, thread };
+        (member, work)
     }
 
     /// What is known, and whether it has changed since.
@@ -266,7 +278,9 @@ impl Member {
             (book.handed(), book.owned(), book.joined())
         };
         let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
-        Inherited { instance, handed, announced, owned, joined, asked }
+        let left = self.players.iter().flat_map(|players| players.left());
+        let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
+        Inherited { instance, handed, announced, owned, joined, asked, left }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -304,6 +318,7 @@ impl Part {
     ) {
         // What stands under the leases of the last start is this one's.
         let handed = handed.unwrap_or_else(|| Handed::of_leases(self.former.leases.clone()));
+        let lease = handed.lease;
         let mut registration = plan.registration(handed);
         self.registry.tell(0, &self.counts.borrow(), |command| {
             lease::run::obey(&mut registration, command);
@@ -317,7 +332,7 @@ impl Part {
         self.leave(&member).await;
         let claims = self.start_claims(member.plan());
         let players_end = Arc::new(AtomicBool::new(false));
-        let players = self.start_players(member.plan(), &players_end);
+        let players = self.start_players(member.plan(), lease, &players_end);
         let (asked_end, asked_ends) = watch::channel(false);
         let asked = self.start_asked(member.plan(), asked_ends);
         // A gateway's successor waits for its processes to come again.
@@ -392,13 +407,13 @@ impl Part {
         Some(tokio::spawn(claimer?.run(tell, trusts)))
     }
 
-    fn start_players(&self, plan: &Plan, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
+    fn start_players(&self, plan: &Plan, lease: i64, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
         let players = Arc::clone(self.shelf.players.as_ref()?);
         let host = PlayerHost(Arc::clone(&self.seat));
         let settings = lock(&self.seat).role.settings.clone();
         let around = (plan.client.clone(), Arc::clone(&plan.clock));
         let claimer = PlayerClaimer::new(around, &settings, players, host);
-        Some(tokio::spawn(claimer?.run(Arc::clone(ends))))
+        Some(tokio::spawn(claimer?.with_lease(lease).run(Arc::clone(ends))))
     }
 
     fn start_asked(&mut self, plan: &Plan, ends: watch::Receiver<bool>) -> Option<Task<()>> {

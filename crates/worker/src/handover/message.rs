@@ -332,6 +332,9 @@ pub struct FleetRow {
     /// Questions of operators that were answered, and until when each could be believed.
     #[serde(default)]
     pub asked: Vec<(String, u64)>,
+    /// Players who have left and of whom the fleet does not know that yet: group and client id.
+    #[serde(default)]
+    pub left: Vec<(String, u64)>,
 }
 
 /// One descriptor.
