@@ -11,10 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use ::http::{Request, Response};
+use ::http::Request;
 use bytes::Bytes;
 use http_body::Body;
-use http_body_util::Full;
 use ringgate_fleet::clocks::{self, Clocks};
 use ringgate_fleet::epochs::Policy;
 use ringgate_fleet::etcd::{self, Client};
@@ -23,6 +22,7 @@ use ringgate_fleet::member::{MemberStatus, TICK, lock};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_os::wiping;
 use ringgate_process::doors::Seat;
+use ringgate_process::pages::Answer;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::book::Now;
@@ -328,7 +328,7 @@ impl Doorless {
     }
 
     /// Answers a request as over a connection.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    pub async fn answer<B>(&self, request: Request<B>) -> Answer
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
