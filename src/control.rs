@@ -16,6 +16,7 @@ mod deny;
 mod denying;
 mod draining;
 mod events;
+pub mod following;
 mod fresh;
 mod handover;
 mod health;

@@ -25,8 +25,11 @@ mod own;
 mod players;
 mod thread;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use ringgate_fleet::clocks::{self, Clocks};
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::Handed;
@@ -54,7 +57,7 @@ pub use thread::{Member, Order, Shelf, Status};
 
 /// What is known of a fleet before its thread starts. To be made before files are given up.
 pub struct Prepared {
-    client: Client,
+    around: Surroundings,
     settings: Settings,
     /// What was known when the last process of this gateway wrote it down.
     truth: Truth,
@@ -62,6 +65,37 @@ pub struct Prepared {
     handed: Option<Inherited>,
     /// What the processes before have left in `state_dir`.
     left: Left,
+}
+
+/// What a gateway's part in a fleet has around it: all of it that is no decision.
+pub struct Surroundings {
+    /// Speaks with etcd.
+    pub client: Client,
+    /// Says what time it is.
+    pub clock: Arc<dyn Clocks>,
+    /// What the next start finds.
+    pub files: StateFiles,
+    /// Random, for each process.
+    pub random: u64,
+}
+
+/// What a gateway leaves to its next start.
+#[derive(Clone, Debug)]
+pub struct StateFiles {
+    /// What was known of the fleet.
+    pub copy: StateFile,
+    /// Leases, instances and names.
+    pub left: StateFile,
+    /// The keys of listeners.
+    pub kept: StateFile,
+}
+
+impl StateFiles {
+    /// Those in this folder.
+    fn of(state_dir: &Path) -> Self {
+        let file = |name| StateFile::Disk(state_dir.join(name));
+        Self { copy: file(COPY_FILE), left: file(LEASES_FILE), kept: file(KEYS_FILE) }
+    }
 }
 
 /// What does not change while the daemon runs.
@@ -74,12 +108,8 @@ struct Settings {
     /// Random, for each start of a gateway; its successors have it too.
     instance: String,
     lease_s: i64,
-    /// Where the copy is, if there may be one.
-    copy: Option<PathBuf>,
-    /// Where leases and instances are written for the next start, if they may be.
-    left: Option<PathBuf>,
-    /// Where the keys of listeners are written for the next start, if they may be.
-    kept: Option<PathBuf>,
+    /// What may be written for the next start, if anything may.
+    files: Option<StateFiles>,
     /// Where game processes connect, and which of them are let in when the gateway starts.
     run_dir: PathBuf,
     rules: Rules,
@@ -107,6 +137,9 @@ pub struct Inherited {
     /// Questions that were answered, and until when each could be believed.
     #[serde(default)]
     pub asked: Vec<(String, u64)>,
+    /// Players who have left and of whom the fleet does not know that yet: group and client id.
+    #[serde(default)]
+    pub left: Vec<(String, u64)>,
 }
 
 impl Prepared {
@@ -115,16 +148,27 @@ impl Prepared {
     pub fn of(config: &Config, own: u32) -> Result<Option<Self>, String> {
         let Some(fleet) = &config.fleet else { return Ok(None) };
         let client = Client::new(fleet.options()).map_err(|why| format!("[fleet]: {why}"))?;
-        let settings = Settings::of(fleet, &config.gateway, own)?;
-        let prefix = settings.keyspace.truth();
-        let truth = settings.copy.as_ref().map(|path| load(path, &prefix));
-        let truth = truth.unwrap_or_default();
+        let random =
+            getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
+        let files = StateFiles::of(&config.gateway.state_dir);
+        let around = Surroundings { client, clock: clocks::of_host(), files, random };
+        Self::with(fleet, &config.gateway, own, around).map(Some)
+    }
+
+    /// The same with these surroundings.
+    pub fn with(
+        fleet: &config::Fleet,
+        gateway: &config::Gateway,
+        own: u32,
+        around: Surroundings,
+    ) -> Result<Self, String> {
+        let settings = Settings::of(fleet, gateway, own, &around)?;
+        let files = &around.files;
+        let truth = load(&files.copy, &settings.keyspace.truth(), around.clock.unix_s());
         let mut reading = Reading::new(&settings, fleet.key.clone(), &truth);
-        if let Some(path) = &settings.kept {
-            reading.recall(path);
-        }
-        let left = settings.left.as_deref().map(leases::load).unwrap_or_default();
-        Ok(Some(Self { client, settings, truth, reading, handed: None, left }))
+        reading.recall(&files.kept);
+        let left = leases::load(&files.left);
+        Ok(Self { around, settings, truth, reading, handed: None, left })
     }
 
     /// What the copy says.
@@ -135,9 +179,7 @@ impl Prepared {
     /// Writes nothing, and knows of no process before: the folder is another gateway's, or cannot
     /// be used.
     pub fn forget_copy(&mut self) {
-        self.settings.copy = None;
-        self.settings.left = None;
-        self.settings.kept = None;
+        self.settings.files = None;
         self.left = Left::default();
     }
 
@@ -164,21 +206,22 @@ impl Settings {
         book
     }
 
-    fn of(fleet: &config::Fleet, gateway: &config::Gateway, uid: u32) -> Result<Self, String> {
+    fn of(
+        fleet: &config::Fleet,
+        gateway: &config::Gateway,
+        uid: u32,
+        around: &Surroundings,
+    ) -> Result<Self, String> {
         let host = fleet.host_name()?;
         let name = fleet.name.clone().unwrap_or_else(|| host.clone());
-        let random =
-            getrandom::u64().map_err(|why| format!("cannot draw random numbers: {why}"))?;
         Ok(Self {
             keyspace: fleet.prefix.clone(),
             name,
             region: fleet.region.clone(),
             host,
-            instance: format!("{random:016x}"),
+            instance: format!("{:016x}", around.random),
             lease_s: i64::try_from(fleet.lease.as_secs()).unwrap_or(i64::MAX),
-            copy: Some(gateway.state_dir.join(COPY_FILE)),
-            left: Some(gateway.state_dir.join(LEASES_FILE)),
-            kept: Some(gateway.state_dir.join(KEYS_FILE)),
+            files: Some(around.files.clone()),
             run_dir: gateway.run_dir.clone(),
             rules: Rules::of(fleet, uid),
             answers: fleet.key.is_some(),

@@ -3,36 +3,30 @@
 //!
 //! A gateway without `[fleet]` has none of this. The other end is `crate::membership`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use serde::Serialize;
 use tokio::sync::watch;
 
-use super::agents::entrances;
+use super::following::{self, Crew, Following, Running};
 use super::http;
-use super::reload::{self, Next};
-use super::view::{Snapshot, is_closed, is_up};
+use super::reload::Next;
+use super::view::{Snapshot, View, is_closed, is_up};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
-use crate::config::{self, Config, Link, Protocol, WhenAway};
+use crate::config::{Config, WhenAway};
 use crate::membership::{
-    Door, Facts, FrontRow, Inherited, Known, Member, Order, Prepared, Refused, Rules, Shelf,
-    Status, merged,
+    Door, Facts, Inherited, Known, Member, Order, Prepared, Refused, Rules, Shelf, Status,
 };
-use ringgate_fleet::values::gateway::SHUT_MAX;
-use ringgate_gate::{
-    Backend, BackendId, Front, LinkKind, Mail, Phase, SessionId, Setup, TokenReuse,
-};
+use ringgate_gate::{Backend, BackendId, ListenerId, Mail, SessionId, Setup};
 use ringgate_os::process;
 use ringgate_os::publishing::{self, Roll};
 use ringgate_worker::Fleet;
 
 /// What the control thread knows of its fleet.
 pub(super) struct Membership {
-    /// The config as the file has it.
-    file: Config,
-    known: Arc<Known>,
+    following: Following,
     /// None before the first player is served.
     member: Option<Member>,
     receiver: Option<watch::Receiver<Arc<Known>>>,
@@ -40,33 +34,7 @@ pub(super) struct Membership {
     pending: Option<u64>,
     /// Why it has not, if that was told.
     told: Option<String>,
-    refused: BTreeSet<Refused>,
-    /// What workers were told, and the setup that says it.
-    given: (u64, Given),
-    /// What every worker has taken in.
-    confirmed: Given,
-    /// The revision up to which workers were told of bans, and the setup that says it. A gateway
-    /// that drains takes in bans, and nothing else.
-    bans_given: (u64, i64),
-    bans_confirmed: i64,
     show_due_ns: u64,
-}
-
-type Epochs = BTreeMap<String, Vec<u32>>;
-
-/// What others have to know of what workers know.
-#[derive(Clone, Debug, Default)]
-struct Given {
-    /// The epochs of each listener's keys.
-    epochs: Epochs,
-    /// The revision up to which backends are known.
-    heard: i64,
-}
-
-impl Given {
-    fn of(file: &Config, known: &Known) -> Self {
-        Self { epochs: epochs(file, known), heard: known.heard }
-    }
 }
 
 /// What pages show of it.
@@ -91,26 +59,49 @@ pub(super) struct FleetShown {
 impl Membership {
     /// A gateway whose workers were made with what was known.
     pub(super) fn new(file: Config, known: Known) -> Self {
-        let given = (0, Given::of(&file, &known));
-        let bans_given = (0, known.denied);
         Self {
-            file,
-            known: Arc::new(known),
+            following: Following::new(file, known),
             member: None,
             receiver: None,
             pending: None,
             told: None,
-            refused: BTreeSet::new(),
-            given,
-            confirmed: Given::default(),
-            bans_given,
-            bans_confirmed: 0,
             show_due_ns: 0,
         }
     }
 
-    fn is_of_file(&self, backend: &str) -> bool {
-        self.file.backends.iter().any(|own| own.name == backend)
+    /// The config as the file has it.
+    pub(super) const fn file(&self) -> &Config {
+        self.following.file()
+    }
+
+    /// Whose process a backend is, where that is known.
+    fn owner(&self, backend: &str) -> Option<u32> {
+        self.member.as_ref()?.owner(backend)
+    }
+}
+
+impl Crew for View {
+    fn has_adopted(&self, revision: u64) -> bool {
+        Self::has_adopted(self, revision)
+    }
+
+    fn players(&self, backend: BackendId) -> u32 {
+        Self::players(self, backend)
+    }
+
+    fn sessions(&self, listener: ListenerId) -> u32 {
+        Self::sessions(self, listener)
+    }
+
+    fn linked(&self, backend: BackendId) -> [usize; 2] {
+        self.published().iter().map(|it| it.report()).fold([0; 2], |[linked, heard], report| {
+            let has_heard = backend.index() < report.backends_up.len();
+            [linked + usize::from(is_up(&report, backend)), heard + usize::from(has_heard)]
+        })
+    }
+
+    fn is_closed(&self, backend: BackendId) -> bool {
+        self.published().iter().any(|it| is_closed(&it.report(), backend))
     }
 }
 
@@ -118,26 +109,16 @@ fn backend_names(file: &Config) -> Vec<String> {
     file.backends.iter().map(|backend| backend.name.clone()).collect()
 }
 
-/// The epochs of the listeners that have the fleet's keys.
-fn epochs(file: &Config, known: &Known) -> Epochs {
-    let numbers = |keys: &Vec<(u32, _)>| {
-        let mut numbers: Vec<_> = keys.iter().map(|(number, _)| *number).rev().collect();
-        numbers.dedup();
-        numbers
-    };
-    let with_keys = file.listeners.iter().filter(|listener| listener.has_fleet_keys());
-    with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
-}
-
 impl ControlLoop {
     /// Starts to speak with etcd.
     pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
         let facts = self.fleet_facts();
-        let (door, used) = (self.announce_door(), self.players_of_backends());
+        let used = self.as_running(|running| following::players_of_backends(&running));
+        let door = self.announce_door();
         let Some(membership) = &mut self.membership else { return Ok(()) };
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
-        let file = backend_names(&membership.file);
+        let file = backend_names(membership.file());
         let answerer = Some(http::answerer(Arc::clone(&self.view), self.commands.clone()));
         let shelf = Shelf { answerer, tokens, players, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
@@ -174,40 +155,22 @@ impl ControlLoop {
 
     /// A config that was read, with what the fleet knows, and as it was read.
     pub(super) fn with_fleet(&self, read: Config) -> (Config, Option<Config>) {
-        match &self.membership {
-            Some(membership) => {
-                let mut config = merged(&read, &membership.known).config;
-                membership.keep_to_owners(&mut config);
-                self.keep_served(&mut config);
-                (config, Some(read))
-            }
-            None => (read, None),
-        }
+        let Some(membership) = &self.membership else { return (read, None) };
+        let config = self.as_running(|running| {
+            membership.following.with_known(&read, &running, |name| membership.owner(name))
+        });
+        (config, Some(read))
     }
 
-    /// An agent may go on to serve the backends that are gone from the fleet, for as long as they
-    /// have players here: who has lost a registration has not lost its players.
-    fn keep_served(&self, config: &mut Config) {
-        let pairs = || self.setup.backends.pairs();
-        let has_players =
-            |name: &&String| pairs().any(|(id, it)| it.name == **name && !self.is_free(id));
-        let served = self.config.agents.iter().filter(|agent| agent.serves_fleet);
-        for before in served.filter(|agent| !agent.backends.is_empty()) {
-            let stay: Vec<_> = before.backends.iter().filter(has_players).cloned().collect();
-            let may_stay = config.agents.iter().any(|it| it.serves_fleet && it.bind == before.bind);
-            if stay.is_empty() || !may_stay {
-                continue;
-            }
-            if config.agents.iter().all(|it| it.name != before.name) {
-                config.agents.push(config::Agent { backends: Vec::new(), ..before.clone() });
-            }
-            let mut own = config.agents.iter_mut().filter(|it| it.name == before.name);
-            if let Some(agent) = own.next().filter(|it| it.serves_fleet) {
-                let missing: Vec<_> =
-                    stay.into_iter().filter(|it| !agent.backends.contains(it)).collect();
-                agent.backends.extend(missing);
-            }
-        }
+    /// The gateway as it runs.
+    fn as_running<T>(&self, then: impl FnOnce(Running<'_>) -> T) -> T {
+        then(Running {
+            config: &self.config,
+            setup: &self.setup,
+            crew: &*self.view,
+            workers: self.view.published().len(),
+            is_free: &|id| self.is_free(id),
+        })
     }
 
     /// A reload has been carried out.
@@ -217,13 +180,12 @@ impl ControlLoop {
             tokens.accept_when_away(when_away == WhenAway::Accept);
         }
         if let (Some(membership), Some(file)) = (&mut self.membership, file) {
-            membership.given = (self.setup.revision, Given::of(&file, &membership.known));
             if let Some(member) = &membership.member {
                 let rules = file.fleet.as_ref();
                 let rules = rules.map(|fleet| Rules::of(fleet, process::effective_uid()));
                 member.set_file(backend_names(&file), rules);
             }
-            membership.file = file;
+            membership.following.set_file(file, self.setup.revision);
         }
     }
 
@@ -235,14 +197,12 @@ impl ControlLoop {
         else {
             return;
         };
-        let before = std::mem::replace(&mut membership.known, Arc::clone(&known));
         membership.pending = Some(0);
-        if before.bans != known.bans {
+        if membership.following.hear(Arc::clone(&known)) {
             self.adopt_bans(fleet, &known.bans);
         }
-        let bans_given = (self.setup.revision, known.denied);
         if let Some(membership) = &mut self.membership {
-            membership.bans_given = bans_given;
+            membership.following.gave_bans(self.setup.revision);
         }
         self.adopt_known(fleet);
     }
@@ -253,24 +213,21 @@ impl ControlLoop {
         if self.view.live().drain.is_some() || self.handing_over != HandingOver::No {
             return;
         }
-        let Some(membership) = &mut self.membership else { return };
+        let Some(mut membership) = self.membership.take() else { return };
         membership.pending = Some(now_ns);
-        let mut with = merged(&membership.file, &membership.known);
-        membership.tell_refused(std::mem::take(&mut with.refused));
-        membership.keep_to_owners(&mut with.config);
-        let given = Given::of(&membership.file, &membership.known);
-        self.keep_served(&mut with.config);
-        let is_free = |id| self.is_free(id);
-        let next = self.with_known(fleet, |known| {
-            reload::next(&self.config, &self.setup, &with.config, is_free, known)
+        let Membership { following, member, .. } = &mut membership;
+        let owner = |name: &str| member.as_ref()?.owner(name);
+        let next = self.with_known(fleet, |listeners| {
+            self.as_running(|running| following.next(&running, owner, listeners))
         });
+        self.membership = Some(membership);
         match next {
-            Ok(next) => self.adopt_next(fleet, &next, with.config, given),
+            Ok((next, config)) => self.adopt_next(fleet, &next, config),
             Err(why) => self.tell_stuck(&why.join("; ")),
         }
     }
 
-    fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config, given: Given) {
+    fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config) {
         if !next.changes.is_empty() {
             self.setup = fleet.adopt(&next.setup, Vec::new());
             self.note_retired();
@@ -283,7 +240,7 @@ impl ControlLoop {
         let Some(membership) = &mut self.membership else { return };
         membership.pending = None;
         membership.told = None;
-        membership.given = (self.setup.revision, given);
+        membership.following.gave(self.setup.revision);
     }
 
     fn tell_stuck(&mut self, why: &str) {
@@ -319,14 +276,7 @@ impl ControlLoop {
             return;
         }
         membership.show_due_ns = now_ns + publishing::period_ns(SHOW_EVERY_NS);
-        let (revision, given) = &membership.given;
-        if self.view.has_adopted(*revision) {
-            membership.confirmed.clone_from(given);
-        }
-        let (revision, denied) = membership.bans_given;
-        if self.view.has_adopted(revision) {
-            membership.bans_confirmed = denied;
-        }
+        membership.following.confirm(&*self.view);
         let shown = membership.shown(&self.setup);
         let has_announced = shown.status.announced > 0;
         self.view.live().fleet = Some(Arc::new(shown));
@@ -345,7 +295,10 @@ impl ControlLoop {
         let name = |backend: BackendId| self.setup.backends.get(backend).map(|it| it.name.clone());
         let joins = self.view.take_joins().into_iter();
         let joined = joins.filter_map(|(backend, it)| Some((name(backend)?, it))).collect();
-        member.count(self.players_of_backends(), self.linked_backends(), joined);
+        let (players, linked) = self.as_running(|running| {
+            (following::players_of_backends(&running), following::linked_backends(&running))
+        });
+        member.count(players, linked, joined);
     }
 
     /// Asks for what is known to be told.
@@ -368,81 +321,14 @@ impl ControlLoop {
         }
     }
 
-    /// How many players each backend has that connects to us, or did: one that is retired may come
-    /// back by its name, as all do in a successor that has not heard of the fleet yet.
-    fn players_of_backends(&self) -> BTreeMap<String, u32> {
-        let mut players = BTreeMap::new();
-        let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. });
-        for (id, it) in self.setup.backends.pairs().filter(|(_, it)| bundles(it)) {
-            *players.entry(it.name.clone()).or_default() += self.view.players(id);
-        }
-        players
-    }
-
-    /// Backends that every worker is linked to.
-    fn linked_backends(&self) -> BTreeSet<String> {
-        let reports: Vec<_> = self.view.published().iter().map(|it| it.report()).collect();
-        let is_linked = |id| reports.iter().all(|report| is_up(report, id));
-        let backends = self.setup.backends.pairs();
-        let linked = backends.filter(|&(id, it)| !it.retired && is_linked(id));
-        linked.map(|(_, it)| it.name.clone()).collect()
-    }
-
-    /// Backends of the fleet that take players by what the fleet says of them, and that nobody new
-    /// is led to: a worker is not linked to them or was told by them that they take nobody, they
-    /// were left out, or an operator drains them.
-    fn shut_backends(&self) -> Vec<String> {
-        let Some(membership) = &self.membership else { return Vec::new() };
-        let reports: Vec<_> = self.view.published().iter().map(|it| it.report()).collect();
-        // That a worker has not heard of a backend yet is told by `heard`.
-        let is_linked = |id: BackendId| {
-            reports.iter().all(|it| id.index() >= it.backends_up.len() || is_up(it, id))
-        };
-        let is_shut = |&(id, it): &(BackendId, &Backend)| {
-            let is_meant = !it.retired && it.intake.is_open();
-            let takes_nobody = it.drained || reports.iter().any(|report| is_closed(report, id));
-            is_meant && (takes_nobody || !is_linked(id)) && !membership.is_of_file(&it.name)
-        };
-        let shut = self.setup.backends.pairs().filter(is_shut).map(|(_, it)| it.name.clone());
-        let left_out = membership.refused.iter().map(|it| it.backend.clone());
-        shut.chain(left_out).take(SHUT_MAX).collect()
-    }
-
     /// What the gateway says of itself.
     fn fleet_facts(&self) -> Facts {
-        let serving = self.setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
-        let confirmed = self.membership.as_ref().map(|it| &it.confirmed);
-        let epochs = |name: &str| confirmed.and_then(|it| it.epochs.get(name)).cloned();
-        let mut facts = Facts {
-            heard: confirmed.map_or(0, |it| it.heard),
-            denied: self.membership.as_ref().map_or(0, |it| it.bans_confirmed),
-            shut: self.shut_backends(),
+        let Some(membership) = &self.membership else { return Facts::default() };
+        Facts {
             is_draining: self.view.live().drain.is_some(),
             started_unix_s: self.view.facts().started_unix_s,
-            entrances: self.membership.as_ref().map_or_else(Vec::new, |it| entrances(&it.file)),
-            ..Facts::default()
-        };
-        for (number, listener) in serving {
-            let configured = self.config.listeners.iter().find(|it| it.name == listener.name);
-            let group = configured.and_then(|it| it.group.as_ref());
-            let token = configured.and_then(|it| match &it.protocol {
-                Protocol::Plain(rules) => rules.token,
-                _ => None,
-            });
-            facts.capacity = facts.capacity.saturating_add(listener.sessions_max);
-            facts.sessions = facts.sessions.saturating_add(self.view.sessions(number));
-            facts.fronts.push(FrontRow {
-                name: listener.name.clone(),
-                protocol: Front::of(&listener.protocol).word(),
-                addresses: listener.public.clone(),
-                epochs: epochs(&listener.name).unwrap_or_default(),
-                group: group.map_or(String::new(), ToString::to_string),
-                protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
-                token_bytes: token.map_or(0, |token| token.bytes),
-                tags: listener.netcode().is_some_and(|it| it.token_reuse == TokenReuse::Deny),
-            });
+            ..self.as_running(|running| membership.following.facts(&running))
         }
-        facts
     }
 
     /// Has the doubt with this number believed. Whether it is the one that stands.
@@ -459,39 +345,10 @@ impl ControlLoop {
 }
 
 impl Membership {
-    /// A process that has registered itself is linked to as its own user only: another one that may
-    /// register is not to come in its place.
-    fn keep_to_owners(&self, config: &mut Config) {
-        let Some(member) = &self.member else { return };
-        let is_of_file = |name: &str| self.file.backends.iter().any(|own| own.name == name);
-        for backend in config.backends.iter_mut().filter(|it| !is_of_file(&it.name)) {
-            // Those of agents, and where the gateway's own user alone may come, name nobody.
-            if let Link::Bundle(allowed) = &mut backend.link
-                && *allowed != config::Allowed::default()
-                && let Some(uid) = member.owner(&backend.name)
-            {
-                *allowed = config::Allowed { uids: vec![uid], gids: Vec::new() };
-            }
-        }
-    }
-
-    /// Names each backend that is left out, once.
-    fn tell_refused(&mut self, refused: Vec<Refused>) {
-        let refused: BTreeSet<_> = refused.into_iter().collect();
-        for Refused { backend, why } in refused.difference(&self.refused) {
-            tracing::warn!(
-                event = "fleet_backend_refused",
-                backend,
-                why,
-                "backend {backend} of the fleet is left out: {why}"
-            );
-        }
-        self.refused = refused;
-    }
-
     fn shown(&self, setup: &Setup) -> FleetShown {
-        let Known { backends, bans, gateways, unreadable, .. } = &*self.known;
-        let is_taken = |it: &&Backend| !it.retired && !self.is_of_file(&it.name);
+        let following = &self.following;
+        let Known { backends, bans, gateways, unreadable, .. } = &**following.known();
+        let is_taken = |it: &&Backend| !it.retired && !following.is_of_file(&it.name);
         let taken = setup.backends.iter().filter(is_taken).count();
         FleetShown {
             status: self.member.as_ref().map(Member::status).unwrap_or_default(),
@@ -499,8 +356,8 @@ impl Membership {
             backends: [taken, backends.len().saturating_sub(taken)],
             bans: bans.len(),
             unreadable: *unreadable,
-            refused: self.refused.iter().cloned().collect(),
-            confirmed: self.confirmed.epochs.clone().into_iter().collect(),
+            refused: following.refused().iter().cloned().collect(),
+            confirmed: following.confirmed_epochs(),
             is_pending: self.pending.is_some(),
             tokens: setup.fleet_tokens.as_ref().map_or(0, |tokens| tokens.len()),
             players: setup

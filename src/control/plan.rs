@@ -97,9 +97,11 @@ const FLEET_TOKENS_MAX: usize = 1 << 18;
 
 /// Which sockets a gateway has toward game processes. They are made at its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Links {
-    pub(super) bundles: bool,
-    pub(super) udp: bool,
+pub struct Links {
+    /// For bundles.
+    pub bundles: bool,
+    /// For plain UDP.
+    pub udp: bool,
 }
 
 impl Links {
@@ -112,7 +114,7 @@ impl Links {
 }
 
 /// Those that a config needs: for its backends, and for those that a fleet may bring.
-pub(super) fn links(config: &Config) -> Links {
+pub fn links(config: &Config) -> Links {
     let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));
     let grouped = || config.listeners.iter().filter(|listener| listener.group.is_some());
     let may_bundle = |listener: &config::Listener| listener.protocol.front() != Front::Unreal;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
-use ringgate_fleet::copy;
+use ringgate_fleet::copy::{self, StateFile};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::lease::Handed;
 use ringgate_fleet::member;
@@ -156,14 +156,18 @@ impl Record {
 impl Beginning {
     /// With nothing but what the last start has left in `state_dir`.
     pub(super) fn afresh(settings: &Settings, hosted: Vec<(String, u32, Hosted)>) -> Self {
-        let left = leases::load(&settings.leases);
+        let left = leases::load(&StateFile::Disk(settings.leases.clone()));
         let mut book = book(settings);
         book.inherit_owned(&left.owned);
         Self {
             started_s: clock::unix_seconds(),
             // What stands under the leases of the last start is this one's.
             registration: Handed::of_leases(left.leases),
-            truth: member::load(&settings.copy, &settings.keyspace.gateways()),
+            truth: member::load(
+                &StateFile::Disk(settings.copy.clone()),
+                &settings.keyspace.gateways(),
+                clock::unix_seconds(),
+            ),
             book,
             watched: hosted.into_iter().map(Watched::new).collect(),
             chosen: BTreeMap::new(),

@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ringgate_fleet::clocks;
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::kv::Range;
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::lease::run::Command;
 use ringgate_fleet::lease::{self, Handed, Registration};
 use ringgate_fleet::member::{self, CopyAt, Plan, Seat, TICK, lock};
 use ringgate_fleet::values::{Confirmation, Stored};
-use ringgate_os::clock::{self, Clock};
+use ringgate_os::clock;
 use ringgate_os::publishing::{Request, Roll};
 use ringgate_trunk::agent::options::Gateway;
 use ringgate_trunk::agent::service::Agent;
@@ -71,9 +73,12 @@ impl Member {
             prefix: keyspace.gateways(),
             own: keyspace.key(&Place::Agent(settings.name.clone())),
             lease_s: settings.lease_s,
-            copy: Some(CopyAt { path: settings.copy.clone(), every_ms: SAVE_EVERY_MS }),
+            copy: Some(CopyAt {
+                file: StateFile::Disk(settings.copy.clone()),
+                every_ms: SAVE_EVERY_MS,
+            }),
             seed: clock::unix_ns() ^ settings.instance,
-            clock: Clock::start(),
+            clock: clocks::of_host(),
             keyspace: keyspace.clone(),
         };
         let mut gateways = Gateways::new(&settings);
@@ -103,7 +108,8 @@ impl Member {
         if is_heir {
             state.copies.see(0, &truth, true, 0);
         }
-        let (prefix, leases) = (settings.prefix(), Leases::new(Some(settings.leases.clone())));
+        let leases = Leases::new(Some(StateFile::Disk(settings.leases.clone())));
+        let prefix = settings.prefix();
         let (started_s, watched) = (begins.started_s, begins.watched);
         let own = registry.clone();
         let role = Hosting { settings, status, gateways, watched, registry: own, started_s };

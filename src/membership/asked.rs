@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
 use ringgate_fleet::asking::{NotNow, TOO_LONG, Used, opened, sealed};
+use ringgate_fleet::clocks::Clocks;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, end_of_prefix};
 use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
@@ -20,7 +21,6 @@ use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::question::PIECE_BYTES;
 use ringgate_fleet::values::{Piece, Question};
-use ringgate_os::clock;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -55,6 +55,7 @@ pub struct Questions {
 #[derive(Clone)]
 pub(super) struct Asked {
     client: Client,
+    clock: Arc<dyn Clocks>,
     keyspace: Keyspace,
     key: FleetKey,
     gateway: Name,
@@ -66,14 +67,14 @@ pub(super) struct Asked {
 impl Asked {
     /// `None` where our own name cannot stand in etcd, which the config has made sure of.
     pub(super) fn new(
-        client: Client,
+        (client, clock): (Client, Arc<dyn Clocks>),
         settings: &Settings,
         key: FleetKey,
         (answerer, used): (Answerer, Arc<Mutex<Used>>),
     ) -> Option<Self> {
         let (keyspace, gateway) = (settings.keyspace.clone(), settings.name.clone());
         let instance = Name::new(&settings.instance)?;
-        Some(Self { client, keyspace, key, gateway, instance, answerer, used })
+        Some(Self { client, clock, keyspace, key, gateway, instance, answerer, used })
     }
 
     /// Goes on until `ends` says so, and then until what was begun is answered.
@@ -91,6 +92,7 @@ impl Asked {
             }
         };
         tokio::select! {
+            biased;
             () = following => {}
             _ = ends.wait_for(|it| *it) => {}
         }
@@ -175,7 +177,7 @@ impl Asked {
 
     fn admit(&self, id: &Name, question: &Question, under_way: usize) -> Result<(), (u16, String)> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.admit(id, question.at, clock::unix_seconds()).map_err(|why| {
+        used.admit(id, question.at, self.clock.unix_s()).map_err(|why| {
             let status = match why {
                 NotNow::Used => USED,
                 NotNow::Clocks(_) => 403,

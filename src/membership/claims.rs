@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_fleet::clocks::Clocks;
 use ringgate_fleet::etcd::kv::{Header, KeyValue};
 use ringgate_fleet::etcd::txn::{Decided, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Place};
 use ringgate_fleet::values::{Stored, TokenClaim};
 use ringgate_gate::{FleetTokens, TokenQuestion, Whose};
-use ringgate_os::clock;
 use tokio::task::JoinSet;
 
 use super::Settings;
@@ -23,6 +23,7 @@ use super::Settings;
 /// Asks what workers want to know.
 pub(super) struct Claimer {
     client: Client,
+    clock: Arc<dyn Clocks>,
     keyspace: Keyspace,
     tokens: Arc<FleetTokens>,
     /// What says that a token is ours.
@@ -38,7 +39,7 @@ pub(super) struct Claimer {
 impl Claimer {
     /// `None` where our own name cannot stand in etcd, which the config has made sure of.
     pub(super) fn new(
-        client: Client,
+        (client, clock): (Client, Arc<dyn Clocks>),
         settings: &Settings,
         tokens: Arc<FleetTokens>,
         former: Vec<String>,
@@ -47,7 +48,7 @@ impl Claimer {
             TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
         let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
         let value = own.encode().ok()?;
-        Some(Self { client, keyspace, tokens, own, former, value, leases })
+        Some(Self { client, clock, keyspace, tokens, own, former, value, leases })
     }
 
     /// Goes on until it is dropped. `tell` hears how many were asked about, and had no answer.
@@ -78,7 +79,7 @@ impl Claimer {
         questions: Vec<TokenQuestion>,
         trusts: &(impl Fn(Option<&Header>) -> bool + Sync),
     ) -> u64 {
-        let now_s = clock::unix_seconds();
+        let now_s = self.clock.unix_s();
         self.leases.retain(|end_s, _| *end_s > now_s);
         let mut failed = 0;
         let mut asking = JoinSet::new();

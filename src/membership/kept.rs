@@ -7,10 +7,9 @@
 //! none away.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use ringgate_fleet::copy;
+use ringgate_fleet::copy::StateFile;
 use ringgate_state::folder;
 
 /// The file in `state_dir`.
@@ -59,22 +58,21 @@ impl Refused {
     }
 
     /// Told once, when a process starts.
-    pub(super) fn tell(self, path: &Path) {
-        let path = path.display();
+    pub(super) fn tell(self, file: &StateFile) {
         for (why, count) in self.counts().filter(|(_, count)| *count > 0) {
             tracing::warn!(
                 event = "fleet_kept_key_refused",
                 why,
                 count,
-                "left out of the keys in {path}: {count} ({why})"
+                "left out of the keys in {file}: {count} ({why})"
             );
         }
     }
 }
 
 /// The lines of the file; none where there is none.
-pub(super) fn load(path: &Path, refused: &mut Refused) -> Vec<Stood> {
-    let bytes = match folder::read_plain(path, FILE_BYTES_MAX) {
+pub(super) fn load(file: &StateFile, refused: &mut Refused) -> Vec<Stood> {
+    let bytes = match file.read(|path| folder::read_plain(path, FILE_BYTES_MAX)) {
         Ok(bytes) => Bytes::from(bytes.unwrap_or_default()),
         Err(_) => {
             refused.add(Refusal::Unreadable);
@@ -94,13 +92,8 @@ pub(super) fn load(path: &Path, refused: &mut Refused) -> Vec<Stood> {
     stood
 }
 
-/// Writes the file anew. Whether that could be done.
-pub(super) async fn save(path: PathBuf, stood: Vec<Stood>) -> bool {
-    let saved = tokio::task::spawn_blocking(move || write(&path, &stood)).await;
-    saved.is_ok_and(|written| written.is_ok())
-}
-
-pub(super) fn write(path: &Path, stood: &[Stood]) -> io::Result<()> {
+/// What the file is to hold.
+pub(super) fn text(stood: &[Stood]) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for (place, value) in stood {
         text.extend([place, &b" "[..], value, b"\n"].concat());
@@ -108,7 +101,7 @@ pub(super) fn write(path: &Path, stood: &[Stood]) -> io::Result<()> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    copy::replace(path, &text)
+    Ok(text)
 }
 
 /// Tens of thousands of keys.
@@ -125,15 +118,18 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ringgate-kept-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("temporary folders can be made");
         let path = dir.join(KEYS_FILE);
+        let file = StateFile::Disk(path.clone());
         let read = || {
             let mut refused = Refused::default();
-            (load(&path, &mut refused), refused.0)
+            (load(&file, &mut refused), refused.0)
         };
         assert_eq!(read(), (Vec::new(), [0; 3]), "there is none");
         let stood: Vec<Stood> =
             vec![("/f/a".into(), "{\"b\": 1}".into()), ("/f/c".into(), "{}".into())];
-        write(&path, &stood).expect("our own folder");
-        write(&path, &stood).expect("in the place of the first");
+        for _ in 0..2 {
+            let text = text(&stood).expect("it is not too large");
+            ringgate_fleet::copy::replace(&path, &text).expect("our own folder");
+        }
         assert_eq!(read(), (stood.clone(), [0; 3]));
         fs::write(&path, "/f/a {\"b\": 1}\n\n/f/c {}\n/f/torn").expect("our own file");
         assert_eq!(read(), (stood, [1, 0, 0]));

@@ -6,11 +6,11 @@
 mod keys;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use ringgate_core::secret::SharedKey;
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Change, Truth};
 use ringgate_fleet::values::{self, Ban, Reach, State, Stored};
@@ -122,9 +122,9 @@ impl Reading {
     }
 
     /// Takes the keys besides that the last process has written down.
-    pub(super) fn recall(&mut self, path: &Path) {
+    pub(super) fn recall(&mut self, file: &StateFile) {
         if let Some(fleet_key) = &self.fleet_key {
-            self.keys.recall(&self.keyspace, fleet_key, path);
+            self.keys.recall(&self.keyspace, fleet_key, file);
         }
     }
 

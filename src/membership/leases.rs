@@ -6,9 +6,9 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use ringgate_fleet::copy;
+use ringgate_fleet::copy::StateFile;
 
 use super::announced::OwnedName;
 
@@ -39,26 +39,26 @@ impl Left {
 /// The file, as it was written last.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    path: Option<PathBuf>,
+    file: Option<StateFile>,
     written: Left,
     at_ms: u64,
 }
 
 impl Leases {
-    /// Nothing is written yet; nothing ever where there is no `path`.
-    pub(crate) fn new(path: Option<PathBuf>) -> Self {
-        Self { path, written: Left::default(), at_ms: 0 }
+    /// Nothing is written yet; nothing ever where there is no `file`.
+    pub(crate) fn new(file: Option<StateFile>) -> Self {
+        Self { file, written: Left::default(), at_ms: 0 }
     }
 
     /// Writes this, where it is news. What could not be written is tried again with the next of
     /// them: it matters to a start within the lease's time alone.
     pub(crate) async fn keep(&mut self, left: Left, now_ms: u64) {
-        let Some(path) = self.path.clone() else { return };
+        let Some(file) = self.file.clone() else { return };
         if left.is_in(&self.written, now_ms - self.at_ms) {
             return;
         }
         (self.written, self.at_ms) = (left.clone(), now_ms);
-        if !save(path, left).await {
+        if file.replace(move || text(&left)).await.is_err() {
             tracing::warn!(
                 event = "fleet_leases_not_written",
                 "cannot write to state_dir: a process that is started again at once will wait for the end of this one's lease"
@@ -73,13 +73,9 @@ fn owned(line: &str) -> Option<OwnedName> {
 }
 
 /// That of the last start, as far as it can be read.
-pub(crate) fn load(path: &Path) -> Left {
-    let read = || {
-        let mut text = String::new();
-        fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-        Ok::<_, io::Error>(text)
-    };
-    let text = read().unwrap_or_default();
+pub(crate) fn load(file: &StateFile) -> Left {
+    let bytes = file.read(read).ok().flatten().unwrap_or_default();
+    let text = String::from_utf8(bytes).unwrap_or_default();
     let leases = text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id != 0);
     let instances = text.lines().filter_map(|line| line.strip_prefix(INSTANCE));
     Left {
@@ -89,13 +85,14 @@ pub(crate) fn load(path: &Path) -> Left {
     }
 }
 
-/// Writes the file anew. Whether that could be done.
-async fn save(path: PathBuf, left: Left) -> bool {
-    let saved = tokio::task::spawn_blocking(move || write(&path, &left)).await;
-    saved.is_ok_and(|written| written.is_ok())
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
-fn write(path: &Path, left: &Left) -> io::Result<()> {
+/// What the file is to hold.
+fn text(left: &Left) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for id in left.leases.iter().take(LEASES_MAX) {
         writeln!(text, "{id}")?;
@@ -106,7 +103,7 @@ fn write(path: &Path, left: &Left) -> io::Result<()> {
     for OwnedName { name, uid, .. } in left.owned.iter().take(OWNED_MAX) {
         writeln!(text, "{OWNED}{uid} {name}")?;
     }
-    copy::replace(path, &text)
+    Ok(text)
 }
 
 /// These begin lines that are no leases.
@@ -129,20 +126,23 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("ringgate-leases-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("temporary folders can be made");
         let path = dir.join("lease");
-        assert_eq!(load(&path), Left::default(), "there is none");
+        let file = StateFile::Disk(path.clone());
+        assert_eq!(load(&file), Left::default(), "there is none");
         let instances = vec!["new".to_owned(), "old".to_owned()];
         let owned = |name: &str, uid| OwnedName { name: name.to_owned(), uid, has_linked: true };
         let owned = vec![owned("arena-1", 1000), owned("7", u32::MAX)];
         let left = Left { leases: vec![7, -8, i64::MAX], instances, owned };
-        write(&path, &left).expect("our own folder");
-        write(&path, &left).expect("in the place of the first");
-        assert_eq!(load(&path), left);
+        for _ in 0..2 {
+            let text = text(&left).expect("a buffer takes everything");
+            ringgate_fleet::copy::replace(&path, &text).expect("our own folder");
+        }
+        assert_eq!(load(&file), left);
         for text in ["", "x", "0\n99999999999999999999\n", "\u{0}", "owned x y\nowned 7\n"] {
             fs::write(&path, text).expect("our own file");
-            assert_eq!(load(&path), Left::default(), "{text:?}");
+            assert_eq!(load(&file), Left::default(), "{text:?}");
         }
         fs::write(&path, "5\n".repeat(100_000)).expect("our own file");
-        assert_eq!(load(&path).leases, [5; LEASES_MAX]);
+        assert_eq!(load(&file).leases, [5; LEASES_MAX]);
         fs::remove_dir_all(&dir).expect("our own folder");
     }
 }

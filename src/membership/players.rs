@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringgate_fleet::clocks::Clocks;
 use ringgate_fleet::etcd::kv::{KeyValue, Range};
 use ringgate_fleet::etcd::txn::{Compare, Delete, Op, Put, Txn};
 use ringgate_fleet::etcd::{Client, Error};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{Ousted, PlayerClaim, Stored};
 use ringgate_gate::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews, SessionId};
-use ringgate_os::clock;
 use tokio::time::Instant;
 
 use super::Settings;
@@ -60,6 +60,7 @@ pub(super) trait Host: Send {
 /// Tells etcd who is here.
 pub(super) struct PlayerClaimer<H> {
     client: Client,
+    clock: Arc<dyn Clocks>,
     keyspace: Keyspace,
     players: Arc<FleetPlayers>,
     gateway: Name,
@@ -74,14 +75,20 @@ pub(super) struct PlayerClaimer<H> {
 impl<H: Host> PlayerClaimer<H> {
     /// `None` where our own names cannot stand in etcd, which the config has made sure of.
     pub(super) fn new(
-        client: Client,
+        (client, clock): (Client, Arc<dyn Clocks>),
         settings: &Settings,
         players: Arc<FleetPlayers>,
         host: H,
     ) -> Option<Self> {
         let instance = Name::new(&settings.instance)?;
         let (keyspace, gateway) = (settings.keyspace.clone(), settings.name.clone());
-        Some(Self { client, keyspace, players, gateway, instance, host, lease: 0, notes: None })
+        let (lease, notes) = (0, None);
+        Some(Self { client, clock, keyspace, players, gateway, instance, host, lease, notes })
+    }
+
+    /// Goes on with what stands under this lease; 0 for nothing.
+    pub(super) fn with_lease(self, lease: i64) -> Self {
+        Self { lease, ..self }
     }
 
     /// Goes on until it is told to end, and then until there are no news left.
@@ -139,7 +146,7 @@ impl<H: Host> PlayerClaimer<H> {
 
     async fn tell_all(&mut self, news: &[PlayerNews]) -> Result<(), Error> {
         let found = self.read(news).await?;
-        let now_s = clock::unix_seconds();
+        let now_s = self.clock.unix_s();
         let own = Own { gateway: &self.gateway, instance: &self.instance, lease: self.lease };
         let steps: Vec<_> =
             news.iter().zip(found).map(|(it, found)| own.step(it, found.as_ref(), now_s)).collect();

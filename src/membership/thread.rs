@@ -4,13 +4,13 @@
 //! What comes is looked at ten times a second, so that a thousand changes are one for the workers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use ringgate_fleet::asking::Used;
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::kv::Header;
 use ringgate_fleet::keyspace::Place;
 use ringgate_fleet::lease::{self, Handed, Registration};
@@ -20,8 +20,8 @@ use ringgate_fleet::member::{
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values;
 use ringgate_fleet::values::Stored;
-use ringgate_gate::{FleetPlayers, FleetTokens};
-use ringgate_os::clock::{self, Clock};
+use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens};
+use ringgate_link::announce::Announced;
 use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle as Task;
@@ -36,7 +36,7 @@ use super::leases::{Leases, Left};
 use super::names::Names;
 use super::own::{self, Facts};
 use super::players::{Host, PlayerClaimer, PlayerCounts};
-use super::{Inherited, Join, Prepared, Settings};
+use super::{Inherited, Join, Prepared, Settings, Surroundings};
 
 /// The control thread's end.
 pub struct Member {
@@ -47,8 +47,10 @@ pub struct Member {
     registry: Registry,
     counted: watch::Sender<Counted>,
     used: Arc<Mutex<Used>>,
+    players: Option<Arc<FleetPlayers>>,
     instance: String,
-    thread: JoinHandle<()>,
+    /// None where somebody else has its work done.
+    thread: Option<JoinHandle<()>>,
 }
 
 /// What an operator wants.
@@ -125,8 +127,22 @@ type Orders = mpsc::UnboundedReceiver<Order>;
 impl Member {
     /// Starts the thread. `facts` is how the gateway is now.
     pub fn start(prepared: Prepared, facts: Facts, shelf: Shelf) -> std::io::Result<Self> {
-        let Prepared { client, settings, truth, mut reading, handed, left } = prepared;
-        let (tell, known) = watch::channel(Arc::new(reading.known(clock::unix_seconds())));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (member, work) = Self::open(prepared, facts, shelf);
+        let run = move || runtime.block_on(work);
+        let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
+        Ok(Self { thread: Some(thread), ..member })
+    }
+
+    /// A member, and what it does: that goes on until it is told to end.
+    pub fn open(
+        prepared: Prepared,
+        facts: Facts,
+        shelf: Shelf,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let Prepared { around, settings, truth, mut reading, handed, left } = prepared;
+        let Surroundings { client, clock, random, .. } = around;
+        let (tell, known) = watch::channel(Arc::new(reading.known(clock.unix_s())));
         let keyspace = settings.keyspace.clone();
         let plan = Plan {
             client,
@@ -134,9 +150,12 @@ impl Member {
             prefix: keyspace.truth(),
             own: keyspace.key(&Place::Gateway(settings.name.clone())),
             lease_s: settings.lease_s,
-            copy: settings.copy.clone().map(|path| CopyAt { path, every_ms: SAVE_EVERY_MS }),
-            seed: clock::unix_ns() ^ u64::from(std::process::id()) << 32,
-            clock: Clock::start(),
+            copy: settings
+                .files
+                .as_ref()
+                .map(|files| CopyAt { file: files.copy.clone(), every_ms: SAVE_EVERY_MS }),
+            seed: random,
+            clock,
             keyspace: keyspace.clone(),
         };
         let registry = Registry::new(settings.book(&shelf.file, handed.as_ref(), &left), keyspace);
@@ -146,18 +165,27 @@ impl Member {
             keys_refused: reading.refused_keys().counts().collect(),
             ..Status::default()
         };
-        let (instance, kept) = (settings.instance.clone(), settings.kept.clone());
-        let leases = Leases::new(settings.left.clone());
+        let (instance, files) = (settings.instance.clone(), settings.files.clone());
+        let (left_at, kept) = files.map(|files| (files.left, files.kept)).unzip();
+        let leases = Leases::new(left_at);
         let state = plan.state(&settings.name, &truth);
         let own = registry.clone();
         let role = Gateway { settings, status, reading, registry: own, has_news: false, lists: 0 };
         let seat = Arc::new(Mutex::new(Seat { state, role }));
         let (facts, told) = watch::channel(facts);
         let (orders, ordered) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // A successor has players from its first word on.
         let players = shelf.used.clone();
         let (counted, counts) = watch::channel(Counted { players, ..Counted::default() });
+        let players = shelf.players.clone();
+        let gone = handed.iter().flat_map(|it| &it.left);
+        let player = |(group, client_id): &(String, u64)| FleetPlayer {
+            group: Arc::from(group.as_str()),
+            client_id: *client_id,
+        };
+        if let Some(players) = &players {
+            players.go_on_with_left(gone.map(player));
+        }
         let mut used = Used::default();
         used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
         let used = Arc::new(Mutex::new(used));
@@ -174,9 +202,11 @@ impl Member {
             keys_again_ms: 0,
         };
         let handed = handed.map(|it| it.handed);
-        let run = move || runtime.block_on(part.run(plan, (truth, handed), told, ordered));
-        let thread = std::thread::Builder::new().name("ringgate-fleet".to_owned()).spawn(run)?;
-        Ok(Self { facts, orders, known, seat, registry, counted, used, instance, thread })
+        let work = part.run(plan, (truth, handed), told, ordered);
+        let thread = None;
+        let member =
+            Self { facts, orders, known, seat, registry, counted, used, players, instance, thread };
+        (member, work)
     }
 
     /// What is known, and whether it has changed since.
@@ -210,6 +240,17 @@ impl Member {
         }
     }
 
+    /// A game process says what it is over a connection that somebody else has. Whether it may.
+    pub fn announce(&self, connection: u64, who: Credentials, what: Announced) -> bool {
+        let mut book = self.registry.book();
+        book.arrive(connection, who).is_ok() && book.announce(connection, what).is_ok()
+    }
+
+    /// That connection has ended.
+    pub fn lose(&self, connection: u64) {
+        self.registry.book().leave(connection);
+    }
+
     /// Whose process a name is, of those that have registered themselves here.
     pub fn owner(&self, name: &str) -> Option<u32> {
         self.registry.book().owner(name)
@@ -237,14 +278,16 @@ impl Member {
             (book.handed(), book.owned(), book.joined())
         };
         let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
-        Inherited { instance, handed, announced, owned, joined, asked }
+        let left = self.players.iter().flat_map(|players| players.left());
+        let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
+        Inherited { instance, handed, announced, owned, joined, asked, left }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
     /// away.
     pub fn end(self, order: Order) {
         self.order(order);
-        drop(self.thread.join());
+        drop(self.thread.map(JoinHandle::join));
     }
 }
 
@@ -261,7 +304,7 @@ struct Part {
     leases: Leases,
     /// Where the keys of listeners are written, and when that is to be tried again where it could
     /// not be done.
-    kept: Option<PathBuf>,
+    kept: Option<StateFile>,
     keys_again_ms: u64,
 }
 
@@ -275,6 +318,7 @@ impl Part {
     ) {
         // What stands under the leases of the last start is this one's.
         let handed = handed.unwrap_or_else(|| Handed::of_leases(self.former.leases.clone()));
+        let lease = handed.lease;
         let mut registration = plan.registration(handed);
         self.registry.tell(0, &self.counts.borrow(), |command| {
             lease::run::obey(&mut registration, command);
@@ -288,7 +332,7 @@ impl Part {
         self.leave(&member).await;
         let claims = self.start_claims(member.plan());
         let players_end = Arc::new(AtomicBool::new(false));
-        let players = self.start_players(member.plan(), &players_end);
+        let players = self.start_players(member.plan(), lease, &players_end);
         let (asked_end, asked_ends) = watch::channel(false);
         let asked = self.start_asked(member.plan(), asked_ends);
         // A gateway's successor waits for its processes to come again.
@@ -298,6 +342,7 @@ impl Part {
         let mut ticks = tokio::time::interval(TICK);
         let is_left = loop {
             tokio::select! {
+                biased;
                 order = orders.recv() => match order {
                     Some(Order::Confirm(number)) => member.confirm(number).await,
                     Some(Order::Publish(request)) => {
@@ -355,18 +400,20 @@ impl Part {
         };
         let former = self.former.instances.clone();
         let settings = lock(&self.seat).role.settings.clone();
-        let claimer = Claimer::new(plan.client.clone(), &settings, tokens, former);
+        let around = (plan.client.clone(), Arc::clone(&plan.clock));
+        let claimer = Claimer::new(around, &settings, tokens, former);
         let seat = Arc::clone(&self.seat);
         let trusts = move |header: Option<&Header>| lock(&seat).state.status.trusts(header);
         Some(tokio::spawn(claimer?.run(tell, trusts)))
     }
 
-    fn start_players(&self, plan: &Plan, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
+    fn start_players(&self, plan: &Plan, lease: i64, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
         let players = Arc::clone(self.shelf.players.as_ref()?);
         let host = PlayerHost(Arc::clone(&self.seat));
         let settings = lock(&self.seat).role.settings.clone();
-        let claimer = PlayerClaimer::new(plan.client.clone(), &settings, players, host);
-        Some(tokio::spawn(claimer?.run(Arc::clone(ends))))
+        let around = (plan.client.clone(), Arc::clone(&plan.clock));
+        let claimer = PlayerClaimer::new(around, &settings, players, host);
+        Some(tokio::spawn(claimer?.with_lease(lease).run(Arc::clone(ends))))
     }
 
     fn start_asked(&mut self, plan: &Plan, ends: watch::Receiver<bool>) -> Option<Task<()>> {
@@ -380,13 +427,14 @@ impl Part {
         };
         let settings = lock(&self.seat).role.settings.clone();
         let with = (answerer, Arc::clone(&self.used));
-        let asked = Asked::new(plan.client.clone(), &settings, plan.key.clone()?, with);
+        let around = (plan.client.clone(), Arc::clone(&plan.clock));
+        let asked = Asked::new(around, &settings, plan.key.clone()?, with);
         Some(tokio::spawn(asked?.run(tell, ends)))
     }
 
     /// Tells the control thread what has become otherwise.
     fn publish(&self, plan: &Plan) {
-        let now_s = clock::unix_seconds();
+        let now_s = plan.clock.unix_s();
         let known = {
             let Seat { state, role } = &mut *lock(&self.seat);
             state.status.now_ms = plan.now_ms();
@@ -420,12 +468,12 @@ impl Part {
 
     /// Writes down which keys are known, where that is news.
     async fn keep_keys(&mut self, now_ms: u64) {
-        let Some(path) = self.kept.clone() else { return };
+        let Some(file) = self.kept.clone() else { return };
         if now_ms < self.keys_again_ms {
             return;
         }
         let Some(stood) = lock(&self.seat).role.reading.take_keys() else { return };
-        let is_saved = kept::save(path, stood).await;
+        let is_saved = file.replace(move || kept::text(&stood)).await.is_ok();
         let role = &mut lock(&self.seat).role;
         let [done, failed] = &mut role.status.keys_kept;
         if is_saved {

@@ -3,10 +3,12 @@
 //! A file is whole or not there: it is written beside its place, synced, and moved. Only its owner
 //! may read it. What a mirror begins with from it is judged like what a mirror remembers.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -26,9 +28,53 @@ pub struct Copy {
     pub truth: Truth,
 }
 
-/// Writes a copy to `path`, in place of an earlier one.
-pub fn save(path: &Path, prefix: &Bytes, truth: &Truth, now_s: u64) -> io::Result<()> {
-    replace(path, &encode(prefix, truth, now_s))
+/// A file that a process leaves to its next start, or what stands for one in a world without disks.
+#[derive(Clone, Debug)]
+pub enum StateFile {
+    /// At this path.
+    Disk(PathBuf),
+    /// Here; `None` for a file that is not there.
+    Memory(Arc<Mutex<Option<Vec<u8>>>>),
+}
+
+impl StateFile {
+    /// What it holds, as `read` has it from a disk.
+    pub fn read(
+        &self,
+        read: impl FnOnce(&Path) -> io::Result<Option<Vec<u8>>>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Self::Disk(path) => read(path),
+            Self::Memory(held) => Ok(held.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+        }
+    }
+
+    /// Writes it anew, while its thread does other things.
+    pub async fn replace(
+        self,
+        bytes: impl FnOnce() -> io::Result<Vec<u8>> + Send + 'static,
+    ) -> io::Result<()> {
+        match self {
+            Self::Disk(path) => {
+                let write = move || replace(&path, &bytes()?);
+                let written = tokio::task::spawn_blocking(write).await;
+                written.unwrap_or_else(|why| Err(io::Error::other(why)))
+            }
+            Self::Memory(held) => {
+                *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes()?);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for StateFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disk(path) => write!(f, "{}", path.display()),
+            Self::Memory(_) => f.write_str("memory"),
+        }
+    }
 }
 
 /// Writes a file that only its owner may read, in place of an earlier one.
@@ -48,19 +94,25 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Reads the copy at `path`; `None` if there is none.
-pub fn load(path: &Path) -> io::Result<Option<Copy>> {
+/// Reads the copy in this file; `None` if there is none.
+pub fn load(file: &StateFile) -> io::Result<Option<Copy>> {
+    let Some(bytes) = file.read(read)? else { return Ok(None) };
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(invalid("the copy is too large".into()));
+    }
+    decode(&bytes).map(Some).map_err(|why| invalid(why.to_string()))
+}
+
+/// What a file holds, or as much as a copy may have and a byte more.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(invalid("the copy is too large".into()));
-    }
-    decode(&bytes).map(Some).map_err(|why| invalid(why.to_string()))
+    Ok(Some(bytes))
 }
 
 /// The bytes of a copy's file.
@@ -177,12 +229,13 @@ mod tests {
     fn what_is_saved_is_loaded_and_only_the_owner_may_read_it() {
         let folder = folder("saved");
         let path = folder.join("truth");
-        assert_eq!(load(&path).unwrap(), None);
-        save(&path, &"/f/".into(), &Truth::default(), 1).unwrap();
+        let file = StateFile::Disk(path.clone());
+        assert_eq!(load(&file).unwrap(), None);
+        replace(&path, &encode(&"/f/".into(), &Truth::default(), 1)).unwrap();
         fs::write(folder.join(".truth.new"), "left over").unwrap();
-        save(&path, &"/f/".into(), &truth(), 2).unwrap();
+        replace(&path, &encode(&"/f/".into(), &truth(), 2)).unwrap();
         let copy = Copy { prefix: "/f/".into(), saved_s: 2, truth: truth() };
-        assert_eq!(load(&path).unwrap(), Some(copy));
+        assert_eq!(load(&file).unwrap(), Some(copy));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
         fs::remove_dir_all(&folder).unwrap();

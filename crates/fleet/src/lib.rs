@@ -11,6 +11,7 @@
 
 pub mod asking;
 pub mod backoff;
+pub mod clocks;
 pub mod copy;
 pub mod epochs;
 pub mod etcd;

@@ -13,7 +13,7 @@
 //! Where a backend tells whose players have come, a promise leaves the book with its slot as soon
 //! as its player is among those whom the backend has ([`Held::settle`]), and only then.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use ringgate_core::netcode::destination::Join;
@@ -27,7 +27,7 @@ use crate::promise::Promise;
 /// All blocks.
 #[derive(Debug, Default)]
 pub struct Book {
-    held: HashMap<Name, Held>,
+    held: BTreeMap<Name, Held>,
     /// Where each client has promises, and until when; the last one last.
     clients: HashMap<u64, Vec<(Name, u64)>>,
     /// Earlier starts of this service all of whose promises are in the book.

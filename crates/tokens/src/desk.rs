@@ -230,12 +230,20 @@ impl Desk {
         }
         self.company.is_all_claimed = true;
         let unclaimed = self.book.unclaimed().into_iter();
-        let wanted = unclaimed.filter_map(|(client, backend, until_s, claim)| {
-            let group = Name::new(&self.known.backend(&backend)?.group)?;
-            let wanted = self.wanted(&group, client, backend, until_s);
-            Some(Wanted { claim, ..wanted }.with_others(now))
-        });
-        Some(Claiming::new(self.owner.clone(), false, wanted.collect()))
+        // A client that was sent on from a server where nobody can play any more has a promise
+        // there as well: the last one is worth something.
+        let mut wanted = BTreeMap::<Bytes, Wanted>::new();
+        for (client, backend, until_s, claim) in unclaimed {
+            let told = self.known.backend(&backend);
+            let Some(group) = told.and_then(|it| Name::new(&it.group)) else { continue };
+            let it = Wanted { claim, ..self.wanted(&group, client, backend, until_s) };
+            let is_last = wanted.get(&it.key).is_none_or(|known| known.until_s < it.until_s);
+            if is_last {
+                wanted.insert(it.key.clone(), it);
+            }
+        }
+        let wanted = wanted.into_values().map(|it| it.with_others(now)).collect();
+        Some(Claiming::new(self.owner.clone(), false, wanted))
     }
 
     /// Others have promised something to clients elsewhere while this service's own promises were

@@ -111,7 +111,7 @@ pub(crate) fn join(shared: &Arc<Shared>, client: Client) -> Member<Tenant> {
         lease_s: REGISTRATION_TTL_S,
         copy: None,
         seed: shared.seed(),
-        clock: shared.clock,
+        clock: Arc::clone(&shared.clock),
     };
     let state = plan.state(name, &Truth::default());
     let role = Tenant { shared: Arc::clone(shared), kept: Vec::new(), was_told: false };

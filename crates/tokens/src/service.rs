@@ -11,13 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
+use ::http::Request;
+use bytes::Bytes;
+use http_body::Body;
+use ringgate_fleet::clocks::{self, Clocks};
 use ringgate_fleet::epochs::Policy;
 use ringgate_fleet::etcd::{self, Client};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::member::{MemberStatus, TICK, lock};
 use ringgate_fleet::seal::FleetKey;
-use ringgate_os::clock::{self, Clock};
 use ringgate_os::wiping;
+use ringgate_process::doors::Seat;
+use ringgate_process::pages::Answer;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::book::Now;
@@ -86,7 +91,7 @@ pub(crate) struct Shared {
     /// Hears of doubts that an operator has believed.
     pub(crate) confirm: mpsc::Sender<u64>,
     pub(crate) glance: Glance,
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<dyn Clocks>,
     desk: Mutex<Desk>,
     callers: Mutex<Callers>,
     memory: Mutex<Memory>,
@@ -110,7 +115,7 @@ pub(crate) struct Plan {
 
 impl Shared {
     pub(crate) fn now(&self) -> Now {
-        Now { unix_s: clock::unix_seconds(), ms: self.clock.now_ns() / 1_000_000 }
+        Now { unix_s: self.clock.unix_s(), ms: self.clock.now_ms() }
     }
 
     pub(crate) fn now_us(&self) -> u64 {
@@ -183,18 +188,21 @@ pub struct Running {
     fleet: thread::JoinHandle<()>,
 }
 
-/// Starts a service. Returns once it listens.
-pub fn start(options: Options) -> io::Result<Running> {
+/// A service that nothing is decided in yet. What doubts an operator has believed comes beside it.
+fn open(
+    options: Options,
+    clock: Arc<dyn Clocks>,
+    instance: u32,
+) -> (Arc<Shared>, mpsc::Receiver<u64>) {
     let Options { etcd, keyspace, key, name, host, version, rules, drain, .. } = options;
     let rotation = options.rotate_every.map(|it| {
         let token_s = rules.expire_max_s.max(TOKEN_S_MIN);
         (it.as_secs(), Policy { mint_s: it.as_secs().saturating_mul(2), token_s })
     });
-    let owner = owner(&name)?;
+    let owner = owner(&name, instance);
     let names = (name.clone(), owner.clone());
     let mut desk = Desk::new(keyspace.clone(), key.clone(), names, rules);
-    let clock = Clock::start();
-    let now = Now { unix_s: clock::unix_seconds(), ms: 0 };
+    let now = Now { unix_s: clock.unix_s(), ms: clock.now_ms() };
     let journal = options.disk.map(|disk| {
         let (journal, before) = Journal::begin(disk, &keyspace, &owner, now);
         desk.book_mut().go_on(before, now);
@@ -206,7 +214,7 @@ pub fn start(options: Options) -> io::Result<Running> {
     let shared = Arc::new(Shared {
         options: Plan { etcd, keyspace, key, name, host, version, drain, rotation },
         owner,
-        started_s: clock::unix_seconds(),
+        started_s: now.unix_s,
         counters: Counters::default(),
         lease: AtomicI64::new(0),
         registered: AtomicI64::new(0),
@@ -222,12 +230,20 @@ pub fn start(options: Options) -> io::Result<Running> {
         journal,
         member: Mutex::default(),
     });
+    (shared, confirmed)
+}
+
+/// Starts a service. Returns once it listens.
+pub fn start(mut options: Options) -> io::Result<Running> {
+    let instance = getrandom::u32().map_err(io::Error::other)?;
+    let (mut addresses, threads) = (std::mem::take(&mut options.bind), options.threads);
+    let tls = options.tls.take();
+    let (shared, confirmed) = open(options, clocks::of_host(), instance);
     let client = Client::new(shared.options.etcd.clone()).map_err(io::Error::other)?;
-    let tls = options.tls.as_ref().map(tls::acceptor).transpose().map_err(io::Error::other)?;
+    let tls = tls.as_ref().map(tls::acceptor).transpose().map_err(io::Error::other)?;
     let (stop, stopped) = watch::channel(false);
-    let mut addresses = options.bind;
     let mut http = Vec::new();
-    for index in 0..options.threads.max(1) {
+    for index in 0..threads.max(1) {
         let mut doors = Vec::new();
         for address in &mut addresses {
             let door = http::door::bind(*address)?;
@@ -263,7 +279,7 @@ impl Running {
     pub fn stop(self) {
         self.end();
         while !self.has_ended() {
-            clock::sleep(Duration::from_millis(5));
+            ringgate_os::clock::sleep(Duration::from_millis(5));
         }
     }
 
@@ -288,10 +304,49 @@ impl Running {
     }
 }
 
-fn owner(name: &Name) -> io::Result<Name> {
-    let instance = getrandom::u32().map_err(io::Error::other)?;
+/// A service without threads and doors: whoever has it asks it directly.
+#[derive(Debug)]
+pub struct Doorless {
+    shared: Arc<Shared>,
+    client: Client,
+    drained: watch::Sender<bool>,
+    seat: Seat,
+}
+
+impl Doorless {
+    /// A service, and what it does beside answering: that goes on until it is told to stop. No two
+    /// starts of one name may have one `instance`.
+    pub fn open(
+        options: Options,
+        (client, clock): (Client, Arc<dyn Clocks>),
+        instance: u32,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (shared, confirmed) = open(options, clock, instance);
+        let (drained, is_drained) = watch::channel(false);
+        let work = work(Arc::clone(&shared), client.clone(), confirmed, is_drained);
+        (Self { shared, client, drained, seat: Seat::default() }, work)
+    }
+
+    /// Answers a request as over a connection.
+    pub async fn answer<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        http::routes::answer(&self.shared, &self.client, &self.seat, request).await
+    }
+
+    /// Takes nothing new, gives back what is not promised, and ends. What is under way has been
+    /// answered by then.
+    pub fn stop(&self) {
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        let _ = self.drained.send(true);
+    }
+}
+
+fn owner(name: &Name, instance: u32) -> Name {
     let short = &name.as_str()[..name.as_str().len().min(OWNER_NAME_BYTES)];
-    Ok(Name::new(&format!("{short}.{instance:08x}")).expect("a name goes on like this"))
+    Name::new(&format!("{short}.{instance:08x}")).expect("a name goes on like this")
 }
 
 /// How long a key is accepted at least after it was minted with, as after an operator's rotation.
@@ -321,43 +376,51 @@ fn run_http(
 fn run_fleet(
     shared: Arc<Shared>,
     client: Client,
-    mut confirmed: mpsc::Receiver<u64>,
-    mut drained: watch::Receiver<bool>,
+    confirmed: mpsc::Receiver<u64>,
+    drained: watch::Receiver<bool>,
 ) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         tracing::error!("the mirror of the fleet cannot begin");
         return;
     };
-    runtime.block_on(async move {
-        let mut member = fleet::join(&shared, client.clone());
-        let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
-        let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
-        let rotating = tokio::spawn(fleet::rotate(Arc::clone(&shared), client.clone()));
-        let keeping = tokio::spawn(fleet::keep_company(Arc::clone(&shared), client.clone()));
-        let mut ticks = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                // Until every request is answered it may still promise something, and others have
-                // to know of it. What it has promised stays promised for as long as each token
-                // lives.
-                _ = drained.wait_for(|it| *it) => break,
-                Some(number) = confirmed.recv() => member.confirm(number).await,
-                _ = ticks.tick() => {
-                    let beside = shared.desk().beside();
-                    member.tell(fleet::Beside(beside));
-                }
+    runtime.block_on(work(shared, client, confirmed, drained));
+}
+
+/// Everything but answers.
+async fn work(
+    shared: Arc<Shared>,
+    client: Client,
+    mut confirmed: mpsc::Receiver<u64>,
+    mut drained: watch::Receiver<bool>,
+) {
+    let mut member = fleet::join(&shared, client.clone());
+    let leasing = tokio::spawn(fleet::keep_lease(Arc::clone(&shared), client.clone()));
+    let tidying = tokio::spawn(fleet::tidy(Arc::clone(&shared), client.clone()));
+    let rotating = tokio::spawn(fleet::rotate(Arc::clone(&shared), client.clone()));
+    let keeping = tokio::spawn(fleet::keep_company(Arc::clone(&shared), client.clone()));
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        tokio::select! {
+            biased;
+            // Until every request is answered it may still promise something, and others have to
+            // know of it. What it has promised stays promised for as long as each token lives.
+            () = async { drop(drained.wait_for(|it| *it).await) } => break,
+            Some(number) = confirmed.recv() => member.confirm(number).await,
+            _ = ticks.tick() => {
+                let beside = shared.desk().beside();
+                member.tell(fleet::Beside(beside));
             }
         }
-        [keeping, rotating, tidying].iter().for_each(tokio::task::JoinHandle::abort);
-        member.leave().await;
-        let ending = async {
-            let is_left = fleet::close(&shared, &client).await;
-            if let (true, Some(mut journal)) = (is_left, shared.journal()) {
-                journal.end();
-            }
-            member.end().await;
-        };
-        let _ = tokio::time::timeout(LAST_WORDS, ending).await;
-        leasing.abort();
-    });
+    }
+    [keeping, rotating, tidying].iter().for_each(tokio::task::JoinHandle::abort);
+    member.leave().await;
+    let ending = async {
+        let is_left = fleet::close(&shared, &client).await;
+        if let (true, Some(mut journal)) = (is_left, shared.journal()) {
+            journal.end();
+        }
+        member.end().await;
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, ending).await;
+    leasing.abort();
 }

@@ -2,9 +2,9 @@
 //! to the process before and is not over. None of them goes before its own sealed end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use ringgate_core::secret::SharedKey;
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::seal::FleetKey;
@@ -46,9 +46,9 @@ impl Keys {
     }
 
     /// Takes those besides that the last process has written down.
-    pub(super) fn recall(&mut self, keyspace: &Keyspace, fleet_key: &FleetKey, path: &Path) {
+    pub(super) fn recall(&mut self, keyspace: &Keyspace, fleet_key: &FleetKey, file: &StateFile) {
         let mut refused = Refused::default();
-        for (place, value) in kept::load(path, &mut refused) {
+        for (place, value) in kept::load(file, &mut refused) {
             let (at, sealed) = (keyspace.place(&place), ListenerKey::decode(&value));
             let (Some(Place::Key(listener, epoch)), Ok(sealed)) = (at, sealed) else {
                 refused.add(kept::Refusal::Malformed);
@@ -59,7 +59,7 @@ impl Keys {
                 Err(_) => refused.add(kept::Refusal::NotOurs),
             }
         }
-        refused.tell(path);
+        refused.tell(file);
         self.refused = refused;
     }
 

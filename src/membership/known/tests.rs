@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use ringgate_core::secret::Key;
+use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::mirror::{Change, Truth};
@@ -25,9 +26,7 @@ fn settings() -> Settings {
         host: name("here"),
         instance: "one".to_owned(),
         lease_s: 10,
-        copy: None,
-        left: None,
-        kept: None,
+        files: None,
         run_dir: "/run/ringgate".into(),
         rules: crate::membership::Rules::default(),
         answers: true,
@@ -216,6 +215,7 @@ fn a_key_that_was_known_is_accepted_by_the_next_process_and_no_other_is() {
     let dir = std::env::temp_dir().join(format!("ringgate-recall-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("temporary folders can be made");
     let path = dir.join(kept::KEYS_FILE);
+    let file = StateFile::Disk(path.clone());
     let at = "/f/truth/key/main/1";
     let sealed = |byte: u8, accept_until: u64| {
         let validity = Validity { from: NOW_S - 9, mint_until: NOW_S, accept_until };
@@ -234,17 +234,18 @@ fn a_key_that_was_known_is_accepted_by_the_next_process_and_no_other_is() {
     delete(&mut first, at);
     let stood = first.take_keys().expect("they are news");
     assert!(first.take_keys().is_none(), "once");
-    kept::write(&path, &stood).expect("our own folder");
+    let text = kept::text(&stood).expect("it is not too large");
+    std::fs::write(&path, text).expect("our own folder");
 
     let mut next = reading();
-    next.recall(&path);
+    next.recall(&file);
     assert_eq!(keys(&mut next, NOW_S), [2, 1]);
     assert_eq!(keys(&mut next, NOW_S + 30), [1], "to its own end");
     assert_eq!(next.take_keys().map(|stood| stood.len()), Some(1));
     // What stands in etcd now is the later word about the same key.
     let mut next = reading();
     put(&mut next, at, &sealed(1, NOW_S + 5));
-    next.recall(&path);
+    next.recall(&file);
     assert_eq!(keys(&mut next, NOW_S), [1, 2]);
     assert_eq!(keys(&mut next, NOW_S + 5), [2]);
 
@@ -258,13 +259,13 @@ fn a_key_that_was_known_is_accepted_by_the_next_process_and_no_other_is() {
     );
     std::fs::write(&path, text).expect("our own file");
     let mut next = reading();
-    next.recall(&path);
+    next.recall(&file);
     assert_eq!(keys(&mut next, NOW_S), [2]);
     let refused: Vec<_> = next.refused_keys().counts().collect();
     assert_eq!(refused, [("malformed", 2), ("not_ours", 2), ("unreadable", 0)]);
     let mut stranger =
         Reading::new(&settings(), Some(FleetKey::new(Key::from_bytes([8; 32]))), &Truth::default());
-    stranger.recall(&path);
+    stranger.recall(&file);
     assert!(stranger.known(NOW_S).keys.is_empty());
     std::fs::remove_dir_all(&dir).expect("our own folder");
 }

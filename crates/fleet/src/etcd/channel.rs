@@ -21,22 +21,60 @@ use tokio::sync::mpsc;
 use super::config::Endpoint;
 use super::error::Error;
 use super::frame::{Frames, envelope, status};
+use super::line::{Asked, Call, Conversation, Dial, Line};
 
 #[cfg(feature = "tls")]
 pub(super) type Tls = tokio_rustls::TlsConnector;
 #[cfg(not(feature = "tls"))]
 pub(super) type Tls = Infallible;
 
-/// A connection. Clones share it; it closes when the last one and the last stream are gone.
-#[derive(Clone, Debug)]
-pub(super) struct Channel {
+/// Makes connections by sockets, encrypted where a member's address wants that.
+pub(super) struct Sockets {
+    pub(super) tls: Option<Tls>,
+}
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sockets").finish_non_exhaustive()
+    }
+}
+
+impl Dial for Sockets {
+    fn dial<'a>(&'a self, endpoint: &'a Endpoint, timeout: Duration) -> Asked<'a, Arc<dyn Line>> {
+        Box::pin(async move {
+            let channel = Channel::connect(endpoint, self.tls.as_ref(), timeout).await?;
+            Ok(Arc::new(channel) as Arc<dyn Line>)
+        })
+    }
+}
+
+/// A connection. It closes when the last one who has it and the last stream are gone.
+#[derive(Debug)]
+struct Channel {
     sender: http2::SendRequest<Outgoing>,
     base: Arc<str>,
 }
 
+impl Line for Channel {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    fn call<'a>(&'a self, call: Call<'a>) -> Asked<'a, Bytes> {
+        Box::pin(self.ask(call))
+    }
+
+    fn open<'a>(&'a self, call: Call<'a>) -> Asked<'a, Box<dyn Conversation>> {
+        Box::pin(async move {
+            let stream = self.converse(call).await?;
+            Ok(Box::new(stream) as Box<dyn Conversation>)
+        })
+    }
+}
+
 impl Channel {
     /// Connects, within `timeout`.
-    pub(super) async fn connect(
+    async fn connect(
         endpoint: &Endpoint,
         tls: Option<&Tls>,
         timeout: Duration,
@@ -51,19 +89,8 @@ impl Channel {
         Ok(Self { sender, base: endpoint.to_string().into() })
     }
 
-    /// Whether calls on it cannot succeed any more.
-    pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    /// One question, one answer.
-    pub(super) async fn call(
-        &self,
-        path: &str,
-        message: &[u8],
-        token: Option<&HeaderValue>,
-        timeout: Duration,
-    ) -> Result<Bytes, Error> {
+    async fn ask(&self, call: Call<'_>) -> Result<Bytes, Error> {
+        let Call { path, message, token, timeout } = call;
         let body = Outgoing { first: Some(envelope(message)), rest: None };
         let mut request = self.request(path, body, token)?;
         let millis = format!("{}m", timeout.as_millis().clamp(1, 99_999_999));
@@ -71,21 +98,15 @@ impl Channel {
         request.headers_mut().insert("grpc-timeout", millis);
         let calling = async {
             let mut stream = Stream::new(self.send(request).await?, None);
-            let answer = stream.next_message().await?;
+            let answer = stream.take_message().await?;
             stream.end().await?;
             Ok(answer)
         };
         within(timeout, calling).await
     }
 
-    /// A question that begins a conversation. The server has to answer within `timeout`.
-    pub(super) async fn open(
-        &self,
-        path: &str,
-        message: &[u8],
-        token: Option<&HeaderValue>,
-        timeout: Duration,
-    ) -> Result<Stream, Error> {
+    async fn converse(&self, call: Call<'_>) -> Result<Stream, Error> {
+        let Call { path, message, token, timeout } = call;
         let (sender, rest) = mpsc::channel(QUESTIONS_MAX);
         let body = Outgoing { first: Some(envelope(message)), rest: Some(rest) };
         let mut request = self.request(path, body, token)?;
@@ -125,7 +146,7 @@ impl Channel {
 
 /// A conversation with the server.
 #[derive(Debug)]
-pub(super) struct Stream {
+struct Stream {
     body: Incoming,
     frames: Frames,
     /// What a server that has nothing to say but its status puts into the headers.
@@ -141,19 +162,13 @@ impl Stream {
         Self { body, frames: Frames::default(), early, sender }
     }
 
-    /// The next message. May be dropped while it waits: nothing is lost.
-    pub(super) async fn next_message(&mut self) -> Result<Bytes, Error> {
+    async fn take_message(&mut self) -> Result<Bytes, Error> {
         loop {
             if let Some(message) = self.frames.next_message()? {
                 return Ok(message);
             }
             self.take_frame().await?;
         }
-    }
-
-    /// Says something more. False if it cannot be taken now.
-    pub(super) fn say(&self, message: &[u8]) -> bool {
-        self.sender.as_ref().is_some_and(|sender| sender.try_send(envelope(message)).is_ok())
     }
 
     /// Waits for the status of a call that has been answered.
@@ -191,9 +206,19 @@ impl Stream {
     }
 }
 
+impl Conversation for Stream {
+    fn next_message(&mut self) -> Asked<'_, Bytes> {
+        Box::pin(self.take_message())
+    }
+
+    fn say(&self, message: &[u8]) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.try_send(envelope(message)).is_ok())
+    }
+}
+
 /// What we say in a call: one message, and more as long as somebody holds the other end.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+struct Outgoing {
     first: Option<Bytes>,
     rest: Option<mpsc::Receiver<Bytes>>,
 }

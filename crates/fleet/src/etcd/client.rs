@@ -11,11 +11,12 @@ use bytes::Bytes;
 use http::HeaderValue;
 use tokio::sync::Mutex;
 
-use super::channel::{Channel, Stream, Tls, within};
+use super::channel::{Sockets, Tls, within};
 use super::config::{Credentials, Endpoint, Options};
 use super::error::Error;
 use super::kv::{Header, Range, Ranged};
 use super::lease::{self, Lease};
+use super::line::{Call, Conversation, Dial, Line};
 use super::txn::{Decided, Delete, Put, Txn};
 use super::watch::{self, Watched};
 use super::wire::{Reader, Writer};
@@ -28,7 +29,7 @@ pub struct Client {
 
 struct Shared {
     options: Options,
-    tls: Option<Tls>,
+    dial: Arc<dyn Dial>,
     state: Mutex<State>,
 }
 
@@ -43,7 +44,7 @@ struct State {
 /// A connection and what it needs to be believed.
 #[derive(Clone)]
 struct Connection {
-    channel: Channel,
+    line: Arc<dyn Line>,
     token: Option<HeaderValue>,
     generation: u64,
 }
@@ -59,12 +60,17 @@ impl std::fmt::Debug for Client {
 impl Client {
     /// Reads the files that are named; connects when it is first asked something.
     pub fn new(options: Options) -> Result<Self, Error> {
+        let tls = tls_of(&options)?;
+        Self::over(Arc::new(Sockets { tls }), options)
+    }
+
+    /// Asks over what `dial` connects to.
+    pub fn over(dial: Arc<dyn Dial>, options: Options) -> Result<Self, Error> {
         if options.endpoints.is_empty() {
             return Err(Error::Config("no endpoint is configured".into()));
         }
-        let tls = tls_of(&options)?;
         let state = State { member: 0, generation: 0, connection: None };
-        Ok(Self { shared: Arc::new(Shared { options, tls, state: Mutex::new(state) }) })
+        Ok(Self { shared: Arc::new(Shared { options, dial, state: Mutex::new(state) }) })
     }
 
     /// Which servers it asks, for people.
@@ -168,7 +174,11 @@ impl Client {
     }
 
     /// Begins a conversation, on which connection it says too.
-    async fn converse(&self, path: &str, message: &[u8]) -> Result<(Stream, u64), Error> {
+    async fn converse(
+        &self,
+        path: &str,
+        message: &[u8],
+    ) -> Result<(Box<dyn Conversation>, u64), Error> {
         let timeout = self.shared.options.request_timeout;
         let connection = self.connection().await?;
         let answer = connection.open(path, message, timeout).await;
@@ -213,7 +223,7 @@ impl Client {
     async fn connection(&self) -> Result<Connection, Error> {
         let mut state = self.shared.state.lock().await;
         if let Some(connection) = &state.connection
-            && !connection.channel.is_closed()
+            && !connection.line.is_closed()
         {
             return Ok(connection.clone());
         }
@@ -236,9 +246,9 @@ impl Client {
 
     async fn connect(&self, member: usize, generation: u64) -> Result<Connection, Error> {
         let options = &self.shared.options;
-        let (endpoint, tls) = (&options.endpoints[member], self.shared.tls.as_ref());
-        let channel = Channel::connect(endpoint, tls, options.connect_timeout).await?;
-        let mut connection = Connection { channel, token: None, generation };
+        let (endpoint, within) = (&options.endpoints[member], options.connect_timeout);
+        let line = self.shared.dial.dial(endpoint, within).await?;
+        let mut connection = Connection { line, token: None, generation };
         if let Some(credentials) = &options.credentials {
             connection.token = connection.log_in(credentials, options).await?;
         }
@@ -248,11 +258,16 @@ impl Client {
 
 impl Connection {
     async fn call(&self, path: &str, message: &[u8], timeout: Duration) -> Result<Bytes, Error> {
-        self.channel.call(path, message, self.token.as_ref(), timeout).await
+        self.line.call(Call { path, message, token: self.token.as_ref(), timeout }).await
     }
 
-    async fn open(&self, path: &str, message: &[u8], timeout: Duration) -> Result<Stream, Error> {
-        self.channel.open(path, message, self.token.as_ref(), timeout).await
+    async fn open(
+        &self,
+        path: &str,
+        message: &[u8],
+        timeout: Duration,
+    ) -> Result<Box<dyn Conversation>, Error> {
+        self.line.open(Call { path, message, token: self.token.as_ref(), timeout }).await
     }
 
     /// Asks for a token. A cluster that does not know users yet is spoken to without.
@@ -288,7 +303,7 @@ impl Connection {
 /// A watch that runs. Ends when it is dropped.
 #[derive(Debug)]
 pub struct Watch {
-    stream: Stream,
+    stream: Box<dyn Conversation>,
     generation: u64,
 }
 

@@ -2,13 +2,14 @@
 
 use std::future::pending;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringgate_os::clock::Clock;
 use tokio::sync::mpsc;
 
 use super::machine::{Ask, Registration};
+use crate::clocks::{self, Clocks};
 use crate::etcd::lease::Lease;
 use crate::etcd::txn::Decided;
 use crate::etcd::{Client, Error};
@@ -36,18 +37,18 @@ pub async fn run(
     commands: mpsc::Receiver<Command>,
     see: impl FnMut(u64, &Registration) + Send,
 ) -> Registration {
-    run_by(Clock::start(), registration, client, commands, see).await
+    run_by(clocks::of_host(), registration, client, commands, see).await
 }
 
-/// The same by this clock, so that what comes back can be run again.
+/// The same by these clocks, so that what comes back can be run again.
 pub async fn run_by(
-    clock: Clock,
+    clock: Arc<dyn Clocks>,
     mut registration: Registration,
     client: Client,
     mut commands: mpsc::Receiver<Command>,
     mut see: impl FnMut(u64, &Registration) + Send,
 ) -> Registration {
-    let now_ms = || clock.now_ns() / 1_000_000;
+    let now_ms = || clock.now_ms();
     let mut asking: Option<(u64, Asking)> = None;
     let mut is_closed = false;
     while !registration.has_stopped() {
@@ -63,6 +64,7 @@ pub async fn run_by(
             }
         };
         tokio::select! {
+            biased;
             command = commands.recv(), if !is_closed => match command {
                 Some(command) => obey(&mut registration, command),
                 None if registration.is_stopping() => is_closed = true,

@@ -2,13 +2,9 @@
 //! start with nothing known, which etcd heals; so a copy that cannot be read keeps nobody from
 //! starting.
 
-use std::io;
-use std::path::{Path, PathBuf};
-
 use bytes::Bytes;
-use ringgate_os::clock;
 
-use crate::copy;
+use crate::copy::{self, StateFile};
 use crate::mirror::Truth;
 
 /// The file in `state_dir`.
@@ -48,10 +44,10 @@ impl Copies {
 }
 
 /// What the file holds, if it is of this prefix.
-pub fn load(path: &Path, prefix: &Bytes) -> Truth {
-    match copy::load(path) {
+pub fn load(file: &StateFile, prefix: &Bytes, now_s: u64) -> Truth {
+    match copy::load(file) {
         Ok(Some(copy)) if copy.prefix == *prefix => {
-            let age_s = clock::unix_seconds().saturating_sub(copy.saved_s);
+            let age_s = now_s.saturating_sub(copy.saved_s);
             let keys = copy.truth.entries.len();
             tracing::info!(
                 event = "fleet_copy_read",
@@ -67,11 +63,10 @@ pub fn load(path: &Path, prefix: &Bytes) -> Truth {
         }
         Ok(None) => Truth::default(),
         Err(why) => {
-            let path = path.display();
             tracing::warn!(
                 event = "fleet_copy_unreadable",
                 why = %why,
-                "cannot read the copy of the fleet in {path}: {why}; starting without it"
+                "cannot read the copy of the fleet in {file}: {why}; starting without it"
             );
             Truth::default()
         }
@@ -79,17 +74,14 @@ pub fn load(path: &Path, prefix: &Bytes) -> Truth {
 }
 
 /// Writes the file. Whether that could be done; if not, why is told.
-pub(super) async fn save(path: PathBuf, prefix: Bytes, truth: Truth) -> bool {
-    let at = path.clone();
-    let save = move || copy::save(&at, &prefix, &truth, clock::unix_seconds());
-    let saved = tokio::task::spawn_blocking(save).await;
-    let saved = saved.unwrap_or_else(|why| Err(io::Error::other(why)));
+pub(super) async fn save(file: StateFile, prefix: Bytes, truth: Truth, now_s: u64) -> bool {
+    let bytes = move || Ok(copy::encode(&prefix, &truth, now_s));
+    let saved = file.clone().replace(bytes).await;
     if let Err(why) = &saved {
-        let path = path.display();
         tracing::warn!(
             event = "fleet_copy_not_written",
             why = %why,
-            "cannot write the copy of the fleet to {path}: {why}; a start while etcd is away would know nothing"
+            "cannot write the copy of the fleet to {file}: {why}; a start while etcd is away would know nothing"
         );
     }
     saved.is_ok()

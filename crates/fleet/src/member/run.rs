@@ -1,12 +1,10 @@
 //! The tasks of a process that speak with etcd: they do what the machines of a mirror and of a
 //! registration ask for, and decide nothing.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringgate_os::clock::{self, Clock};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -14,6 +12,8 @@ use tokio::time::timeout;
 use super::copies;
 use super::own::{Doubted, Facts, Own};
 use super::state::{MemberState, MemberStatus};
+use crate::clocks::Clocks;
+use crate::copy::StateFile;
 use crate::etcd::Client;
 use crate::keyspace::{Keyspace, Name};
 use crate::lease::run::Command;
@@ -41,7 +41,7 @@ pub trait Role: Send + 'static {
 #[derive(Clone, Debug)]
 pub struct CopyAt {
     /// Where it is.
-    pub path: PathBuf,
+    pub file: StateFile,
     /// How often it is written at most.
     pub every_ms: u64,
 }
@@ -66,13 +66,13 @@ pub struct Plan {
     /// Makes this process's waits unlike others'.
     pub seed: u64,
     /// What its times are counted by.
-    pub clock: Clock,
+    pub clock: Arc<dyn Clocks>,
 }
 
 impl Plan {
     /// Now, on the process's clock.
     pub fn now_ms(&self) -> u64 {
-        self.clock.now_ns() / NS_PER_MS
+        self.clock.now_ms()
     }
 
     /// How a process of this name stands that begins with this truth.
@@ -87,7 +87,7 @@ impl Plan {
         let seed = self.seed.rotate_left(32);
         let mut registration = Registration::adopt(self.lease_s, seed, handed);
         if let Some(key) = &self.key {
-            let began_ms = (clock::unix_ns() / NS_PER_MS).saturating_sub(self.now_ms());
+            let began_ms = (self.clock.unix_ns() / NS_PER_MS).saturating_sub(self.now_ms());
             registration.vouch_with(Words::new(self.keyspace.clone(), key.clone(), began_ms));
         }
         registration.put_first(self.own.clone());
@@ -138,7 +138,8 @@ impl<R: Role> Member<R> {
             role.hear(state, machine, &changes);
         };
         let machine = Machine::new(options, truth);
-        let mirror = tokio::spawn(mirror::run::run(machine, plan.client.clone(), ordered, see));
+        let (clock, client) = (Arc::clone(&plan.clock), plan.client.clone());
+        let mirror = tokio::spawn(mirror::run::run_by(clock, machine, client, ordered, see));
         Self { plan, seat, own: Own::default(), orders, mirror, registered: None }
     }
 
@@ -146,7 +147,7 @@ impl<R: Role> Member<R> {
     pub fn register(&mut self, mut registration: Registration, facts: Option<R::Facts>) {
         {
             let Seat { state, role } = &mut *lock(&self.seat);
-            let value = |facts| role.value(facts, &Doubted::default(), clock::unix_seconds());
+            let value = |facts| role.value(facts, &Doubted::default(), self.plan.clock.unix_s());
             if let Some(facts) = facts
                 && let Ok(value) = value(&facts)
             {
@@ -206,7 +207,7 @@ impl<R: Role> Member<R> {
         if !self.own.is_due(&facts, &doubted, now_ms) {
             return;
         }
-        let value = seat.role.value(&facts, &doubted, clock::unix_seconds());
+        let value = seat.role.value(&facts, &doubted, self.plan.clock.unix_s());
         drop(seat);
         let said = match value {
             Ok(value) => self.say(Command::Set(self.plan.own.clone(), value)),
@@ -265,7 +266,7 @@ impl<R: Role> Member<R> {
 async fn save<R>(plan: &Plan, seat: &Mutex<Seat<R>>) {
     let Some(truth) = lock(seat).state.copies.take() else { return };
     let Some(copy) = plan.copy.clone() else { return };
-    let is_saved = copies::save(copy.path, plan.prefix.clone(), truth).await;
+    let is_saved = copies::save(copy.file, plan.prefix.clone(), truth, plan.clock.unix_s()).await;
     let [done, failed] = &mut lock(seat).state.status.copies;
     *if is_saved { done } else { failed } += 1;
 }

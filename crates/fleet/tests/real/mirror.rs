@@ -180,11 +180,11 @@ async fn a_gateway_that_starts_while_etcd_is_away_knows_what_it_knew() {
     let path = etcd.folder.path("copy");
     let first = Watcher::start(etcd.client());
     first.is_current().await;
-    copy::save(&path, &PREFIX.into(), &first.truth(), 1).unwrap();
+    copy::replace(&path, &copy::encode(&PREFIX.into(), &first.truth(), 1)).unwrap();
     drop(first);
     etcd.members[0].kill();
 
-    let known = copy::load(&path).unwrap().expect("it was saved").truth;
+    let known = copy::load(&copy::StateFile::Disk(path)).unwrap().expect("it was saved").truth;
     let second = Watcher::with(etcd.client(), known);
     until("it has tried", async || second.status().last_error.is_some()).await;
     assert_eq!(second.len(), 4);

@@ -257,6 +257,30 @@ impl FleetPlayers {
         self.has_news.store(!inner.news.is_empty(), Ordering::Release);
     }
 
+    /// Players who have left and of whom the fleet does not know that yet.
+    pub fn left(&self) -> Vec<FleetPlayer> {
+        let inner = self.lock();
+        let has_left = |it: &Standing| it.session.is_none() && it.known == FleetView::Ours;
+        let left = inner.players.iter().filter(|(_, it)| has_left(it));
+        left.map(|(player, _)| player.clone()).collect()
+    }
+
+    /// The process before this one has not told the fleet that these have left. Whoever is here
+    /// again by now stays.
+    pub fn go_on_with_left(&self, left: impl IntoIterator<Item = FleetPlayer>) {
+        self.is_used.store(true, Ordering::Release);
+        let mut inner = self.lock();
+        for player in left {
+            if inner.players.contains_key(&player) || !inner.make_room(&player, self.players_max) {
+                continue;
+            }
+            let standing = Standing { known: FleetView::Ours, ..Standing::NOBODY };
+            inner.players.insert(player.clone(), standing);
+            inner.tell(&player);
+        }
+        self.has_news.store(!inner.news.is_empty(), Ordering::Release);
+    }
+
     /// Whether sessions may have to end.
     pub fn has_ousted(&self) -> bool {
         self.has_ousted.load(Ordering::Acquire)

@@ -5,15 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use ringgate_fleet::asking::Answers;
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Gateway, Question, What};
-use ringgate_os::clock;
 use ringgate_process::doors::Seat;
 use ringgate_process::pages::{Answer, JSON, document, only, text, typed};
 use ringgate_report::metrics::CONTENT_TYPE;
@@ -113,12 +112,19 @@ fn plain(why: Refusal) -> Refused {
     (why, None)
 }
 
+/// What a request has behind its head: of a connection, or of whoever asks directly.
+pub(crate) trait Asked: Body<Data = Bytes, Error: Into<BoxError>> {}
+
+impl<B: Body<Data = Bytes, Error: Into<BoxError>>> Asked for B {}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(
     shared: &Shared,
     client: &Client,
     seat: &Seat,
-    request: Request<Incoming>,
+    request: Request<impl Asked>,
 ) -> Answer {
     let began_us = shared.now_us();
     let Some(route) = Route::of(request.uri().path()) else {
@@ -143,7 +149,7 @@ async fn serve(
     client: &Client,
     route: Route,
     seat: &Seat,
-    request: Request<Incoming>,
+    request: Request<impl Asked>,
 ) -> Result<memory::Answer, Refused> {
     if *request.method() != Method::POST {
         return Err(plain(Refusal::MethodNotAllowed));
@@ -390,7 +396,7 @@ async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Ref
     let Plan { keyspace, key, name, .. } = &shared.options;
     let by = format!("{} of token service {name}", shared.callers().caller(caller).name);
     tracing::info!(event = "asked", what = what.word(), by, "{by} asks all gateways: {query}");
-    let question = Question { at: clock::unix_seconds(), by, what, query };
+    let question = Question { at: shared.now().unix_s, by, what, query };
     let fleet = (keyspace.clone(), key.clone());
     let times = (Duration::from_secs(within_s), Duration::from_secs(for_s));
     let answers = Answers::of(client, fleet, &question, meant, times).await;
@@ -412,7 +418,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     key.map(|key| key.to_str().map(str::to_owned).map_err(bad)).transpose()
 }
 
-async fn read_body(body: Incoming, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+async fn read_body(body: impl Asked, bytes_max: usize) -> Result<Zeroizing<Vec<u8>>, Refusal> {
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(Refusal::BodyTooLarge);
     }

@@ -198,6 +198,23 @@ fn what_is_worth_nothing_any_more_is_nobodys_promise() {
 
 /// Of a service that is told to end, and of one that dies, others find the promises, alone or not.
 #[test]
+fn a_client_that_was_sent_on_is_claimed_where_it_was_sent_last() {
+    let mut store = fleet(3, 2);
+    let mut one = Office::open("t1", &mut store);
+    meet(std::slice::from_mut(&mut one), &mut store, NOW);
+    assert_eq!(ask(&mut one, &mut store, (&named("b1"), 7), NOW), Ok(name("b1")));
+    let state = State::Draining;
+    store.put(&Place::Backend(name("b1")), &Backend { state, ..made("one", 2) });
+    one.mirror(&store);
+    assert_eq!(ask(&mut one, &mut store, (&named("b0"), 7), later(1)), Ok(name("b0")));
+    // Another one comes, and has to find what was promised while there was nobody.
+    let mut offices = [one, Office::open("t2", &mut store)];
+    meet(&mut offices, &mut store, later(2));
+    let [_, mut two] = offices;
+    assert_eq!(ask(&mut two, &mut store, (&anywhere(), 7), later(2)), Ok(name("b0")));
+}
+
+#[test]
 fn promises_of_a_service_that_has_gone_are_found() {
     for (is_alone, ends) in [(true, true), (false, true), (false, false)] {
         let mut store = fleet(3, 8);

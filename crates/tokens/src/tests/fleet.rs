@@ -1,6 +1,6 @@
 //! A fleet in memory, as a mirror and transactions would tell of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -184,6 +184,10 @@ impl Store {
 
     /// Does a transaction: what was found, and the revision if it held.
     pub(super) fn txn(&mut self, txn: &Txn) -> (Vec<KeyValue>, Option<i64>) {
+        let put = |op: &Op| if let Op::Put(put) = op { Some(put.key.clone()) } else { None };
+        let puts: Vec<_> = txn.then.iter().filter_map(put).collect();
+        let distinct: BTreeSet<_> = puts.iter().collect();
+        assert_eq!(distinct.len(), puts.len(), "etcd refuses to put a key twice: {puts:?}");
         let at = |key: &Bytes| self.keys.get(key).map(|it| it.1);
         let holds = txn.when.iter().all(|compare| match compare {
             Compare::Absent(key) => at(key).is_none(),

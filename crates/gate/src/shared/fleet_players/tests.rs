@@ -153,3 +153,26 @@ fn memory_is_bounded_and_those_who_have_left_make_room() {
     }
     assert_eq!((players.len(), players.missed()), (2, 1));
 }
+
+#[test]
+fn who_left_before_a_hand_over_is_told_behind_it() {
+    let before = FleetPlayers::new(4);
+    for (client_id, serial) in [(7, 1), (8, 2), (9, 3)] {
+        before.began(&arena(), client_id, session(serial), at(50));
+    }
+    before.take_news(2).iter().for_each(|it| before.settle(it, PlayerClaimed::Ours));
+    for serial in 1..4 {
+        before.ended(session(serial));
+    }
+    // Nothing was told of the last one, and one has come back.
+    let mut left = before.left();
+    left.sort_by_key(|it| it.client_id);
+    assert_eq!(left, [player(7), player(8)]);
+    let next = FleetPlayers::new(4);
+    next.began(&arena(), 8, session(4), at(60));
+    next.go_on_with_left(left);
+    let news = next.take_news(9);
+    assert_eq!(news, [told(8, Some(session(4)), 60), told(7, None, 0)]);
+    news.iter().for_each(|it| next.settle(it, PlayerClaimed::Released));
+    assert_eq!(next.len(), 1);
+}

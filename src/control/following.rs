@@ -1,0 +1,342 @@
+//! What a gateway makes of its fleet: what workers are to be told of what is known, and what others
+//! are told of what workers have taken in. Decides and touches nothing: the control loop carries it
+//! out, and so does a world without threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::agents::entrances;
+use super::plan::Links;
+use super::reload::{self, Known as KnownListeners, Next};
+use crate::config::{self, Config, Link, Protocol};
+use crate::membership::{Facts, FrontRow, Known, Refused, merged};
+use ringgate_fleet::values::gateway::SHUT_MAX;
+use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
+
+/// What is known of the workers of a gateway.
+pub trait Crew {
+    /// Whether every worker goes by the setup with this revision, or a later one.
+    fn has_adopted(&self, revision: u64) -> bool;
+
+    /// Players of a backend.
+    fn players(&self, backend: BackendId) -> u32;
+
+    /// Sessions of a listener.
+    fn sessions(&self, listener: ListenerId) -> u32;
+
+    /// Workers that are linked to a backend, and those that have heard of it.
+    fn linked(&self, backend: BackendId) -> [usize; 2];
+
+    /// Whether a worker was told by a backend that it takes nobody new.
+    fn is_closed(&self, backend: BackendId) -> bool;
+}
+
+/// A gateway that runs.
+#[derive(Clone, Copy)]
+pub struct Running<'a> {
+    /// What it goes by.
+    pub config: &'a Config,
+    /// What its workers were told of that.
+    pub setup: &'a Setup,
+    /// Its workers.
+    pub crew: &'a dyn Crew,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Whether nothing knows the number of a backend any more.
+    pub is_free: &'a dyn Fn(BackendId) -> bool,
+}
+
+/// What a gateway knows of its fleet, and what has become of it.
+#[derive(Debug)]
+pub struct Following {
+    /// The config as the file has it.
+    file: Config,
+    known: Arc<Known>,
+    refused: BTreeSet<Refused>,
+    /// What workers were told, and the setup that says it.
+    given: (u64, Given),
+    /// What every worker has taken in.
+    confirmed: Given,
+    /// The revision up to which workers were told of bans, and the setup that says it. A gateway
+    /// that drains takes in bans, and nothing else.
+    bans_given: (u64, i64),
+    bans_confirmed: i64,
+}
+
+type Epochs = BTreeMap<String, Vec<u32>>;
+
+/// What others have to know of what workers know.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    /// The epochs of each listener's keys.
+    epochs: Epochs,
+    /// The revision up to which backends are known.
+    heard: i64,
+}
+
+impl Given {
+    fn of(file: &Config, known: &Known) -> Self {
+        Self { epochs: epochs(file, known), heard: known.heard }
+    }
+}
+
+/// The epochs of the listeners that have the fleet's keys.
+fn epochs(file: &Config, known: &Known) -> Epochs {
+    let numbers = |keys: &Vec<(u32, _)>| {
+        let mut numbers: Vec<_> = keys.iter().map(|(number, _)| *number).rev().collect();
+        numbers.dedup();
+        numbers
+    };
+    let with_keys = file.listeners.iter().filter(|listener| listener.has_fleet_keys());
+    with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
+}
+
+impl Following {
+    /// A gateway whose workers were made with what was known.
+    pub fn new(file: Config, known: Known) -> Self {
+        let given = (0, Given::of(&file, &known));
+        let bans_given = (0, known.denied);
+        Self {
+            file,
+            known: Arc::new(known),
+            refused: BTreeSet::new(),
+            given,
+            confirmed: Given::default(),
+            bans_given,
+            bans_confirmed: 0,
+        }
+    }
+
+    /// The config as the file has it.
+    pub const fn file(&self) -> &Config {
+        &self.file
+    }
+
+    /// What is known.
+    pub const fn known(&self) -> &Arc<Known> {
+        &self.known
+    }
+
+    /// Backends that are left out.
+    pub const fn refused(&self) -> &BTreeSet<Refused> {
+        &self.refused
+    }
+
+    /// The epochs of each listener's keys that every worker accepts.
+    pub fn confirmed_epochs(&self) -> Vec<(String, Vec<u32>)> {
+        self.confirmed.epochs.clone().into_iter().collect()
+    }
+
+    /// Whether the config file has a backend of this name.
+    pub fn is_of_file(&self, backend: &str) -> bool {
+        self.file.backends.iter().any(|own| own.name == backend)
+    }
+
+    /// The config file was read again, and workers were told so by the setup with this revision.
+    pub fn set_file(&mut self, file: Config, revision: u64) {
+        self.given = (revision, Given::of(&file, &self.known));
+        self.file = file;
+    }
+
+    /// This is known. Returns whether other bans are.
+    pub fn hear(&mut self, known: Arc<Known>) -> bool {
+        let before = std::mem::replace(&mut self.known, known);
+        before.bans != self.known.bans
+    }
+
+    /// Workers were told of the bans that are known by the setup with this revision.
+    pub fn gave_bans(&mut self, revision: u64) {
+        self.bans_given = (revision, self.known.denied);
+    }
+
+    /// A config that was read, with what is known.
+    pub fn with_known(
+        &self,
+        read: &Config,
+        running: &Running<'_>,
+        owner: impl Fn(&str) -> Option<u32>,
+    ) -> Config {
+        let mut config = merged(read, &self.known).config;
+        self.keep_to_owners(&mut config, owner);
+        keep_served(&mut config, running);
+        config
+    }
+
+    /// What workers are to be told now, and the config that says it. `owner` says whose process a
+    /// backend is.
+    pub(super) fn next(
+        &mut self,
+        running: &Running<'_>,
+        owner: impl Fn(&str) -> Option<u32>,
+        listeners: &KnownListeners<'_>,
+    ) -> Result<(Next, Config), Vec<String>> {
+        let mut with = merged(&self.file, &self.known);
+        self.tell_refused(std::mem::take(&mut with.refused));
+        self.keep_to_owners(&mut with.config, owner);
+        keep_served(&mut with.config, running);
+        let Running { config, setup, is_free, .. } = *running;
+        let next = reload::next(config, setup, &with.config, is_free, listeners)?;
+        Ok((next, with.config))
+    }
+
+    /// The same for a gateway whose listeners are those that it was started with.
+    pub fn next_setup(
+        &mut self,
+        running: &Running<'_>,
+        owner: impl Fn(&str) -> Option<u32>,
+        links: Links,
+    ) -> Result<(Setup, Config), Vec<String>> {
+        let fronts: Vec<_> =
+            running.setup.listeners.iter().map(|it| Front::of(&it.protocol)).collect();
+        let listeners = KnownListeners {
+            fronts: &fronts,
+            made_with: &|_| None,
+            is_vacant: &|_| false,
+            spoken: &|backend| (running.crew.players(backend) > 0).then_some(Front::Netcode),
+            links,
+            holder_of: &|_| None,
+        };
+        let (next, config) = self.next(running, owner, &listeners)?;
+        Ok((next.setup, config))
+    }
+
+    /// Workers were told what is known by the setup with this revision.
+    pub fn gave(&mut self, revision: u64) {
+        self.given = (revision, Given::of(&self.file, &self.known));
+    }
+
+    /// Notes what every worker has taken in.
+    pub fn confirm(&mut self, crew: &dyn Crew) {
+        let (revision, given) = &self.given;
+        if crew.has_adopted(*revision) {
+            self.confirmed.clone_from(given);
+        }
+        let (revision, denied) = self.bans_given;
+        if crew.has_adopted(revision) {
+            self.bans_confirmed = denied;
+        }
+    }
+
+    /// A process that has registered itself is linked to as its own user only: another one that may
+    /// register is not to come in its place.
+    fn keep_to_owners(&self, config: &mut Config, owner: impl Fn(&str) -> Option<u32>) {
+        for backend in config.backends.iter_mut().filter(|it| !self.is_of_file(&it.name)) {
+            // Those of agents, and where the gateway's own user alone may come, name nobody.
+            if let Link::Bundle(allowed) = &mut backend.link
+                && *allowed != config::Allowed::default()
+                && let Some(uid) = owner(&backend.name)
+            {
+                *allowed = config::Allowed { uids: vec![uid], gids: Vec::new() };
+            }
+        }
+    }
+
+    /// Names each backend that is left out, once.
+    fn tell_refused(&mut self, refused: Vec<Refused>) {
+        let refused: BTreeSet<_> = refused.into_iter().collect();
+        for Refused { backend, why } in refused.difference(&self.refused) {
+            tracing::warn!(
+                event = "fleet_backend_refused",
+                backend,
+                why,
+                "backend {backend} of the fleet is left out: {why}"
+            );
+        }
+        self.refused = refused;
+    }
+
+    /// Backends of the fleet that take players by what the fleet says of them, and that nobody new
+    /// is led to: a worker is not linked to them or was told by them that they take nobody, they
+    /// were left out, or an operator drains them.
+    fn shut_backends(&self, running: &Running<'_>) -> Vec<String> {
+        let is_shut = |&(id, it): &(BackendId, &Backend)| {
+            // That a worker has not heard of a backend yet is told by `heard`.
+            let [linked, heard] = running.crew.linked(id);
+            let is_meant = !it.retired && it.intake.is_open();
+            let takes_nobody = it.drained || running.crew.is_closed(id);
+            is_meant && (takes_nobody || linked < heard) && !self.is_of_file(&it.name)
+        };
+        let shut = running.setup.backends.pairs().filter(is_shut).map(|(_, it)| it.name.clone());
+        let left_out = self.refused.iter().map(|it| it.backend.clone());
+        shut.chain(left_out).take(SHUT_MAX).collect()
+    }
+
+    /// What the gateway says of itself, but for its start and whether it drains.
+    pub fn facts(&self, running: &Running<'_>) -> Facts {
+        let Running { config, setup, crew, .. } = *running;
+        let serving = setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
+        let epochs = |name: &str| self.confirmed.epochs.get(name).cloned();
+        let mut facts = Facts {
+            heard: self.confirmed.heard,
+            denied: self.bans_confirmed,
+            shut: self.shut_backends(running),
+            entrances: entrances(&self.file),
+            ..Facts::default()
+        };
+        for (number, listener) in serving {
+            let configured = config.listeners.iter().find(|it| it.name == listener.name);
+            let group = configured.and_then(|it| it.group.as_ref());
+            let token = configured.and_then(|it| match &it.protocol {
+                Protocol::Plain(rules) => rules.token,
+                _ => None,
+            });
+            facts.capacity = facts.capacity.saturating_add(listener.sessions_max);
+            facts.sessions = facts.sessions.saturating_add(crew.sessions(number));
+            facts.fronts.push(FrontRow {
+                name: listener.name.clone(),
+                protocol: Front::of(&listener.protocol).word(),
+                addresses: listener.public.clone(),
+                epochs: epochs(&listener.name).unwrap_or_default(),
+                group: group.map_or(String::new(), ToString::to_string),
+                protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
+                token_bytes: token.map_or(0, |token| token.bytes),
+                tags: listener.netcode().is_some_and(|it| it.token_reuse == TokenReuse::Deny),
+            });
+        }
+        facts
+    }
+}
+
+/// An agent may go on to serve the backends that are gone from the fleet, for as long as they have
+/// players here: who has lost a registration has not lost its players.
+fn keep_served(config: &mut Config, running: &Running<'_>) {
+    let pairs = || running.setup.backends.pairs();
+    let has_players =
+        |name: &&String| pairs().any(|(id, it)| it.name == **name && !(running.is_free)(id));
+    let served = running.config.agents.iter().filter(|agent| agent.serves_fleet);
+    for before in served.filter(|agent| !agent.backends.is_empty()) {
+        let stay: Vec<_> = before.backends.iter().filter(has_players).cloned().collect();
+        let may_stay = config.agents.iter().any(|it| it.serves_fleet && it.bind == before.bind);
+        if stay.is_empty() || !may_stay {
+            continue;
+        }
+        if config.agents.iter().all(|it| it.name != before.name) {
+            config.agents.push(config::Agent { backends: Vec::new(), ..before.clone() });
+        }
+        let mut own = config.agents.iter_mut().filter(|it| it.name == before.name);
+        if let Some(agent) = own.next().filter(|it| it.serves_fleet) {
+            let missing: Vec<_> =
+                stay.into_iter().filter(|it| !agent.backends.contains(it)).collect();
+            agent.backends.extend(missing);
+        }
+    }
+}
+
+/// How many players each backend has that connects to us, or did: one that is retired may come back
+/// by its name, as all do in a successor that has not heard of the fleet yet.
+pub fn players_of_backends(running: &Running<'_>) -> BTreeMap<String, u32> {
+    let mut players = BTreeMap::new();
+    let bundles = |it: &Backend| matches!(it.link, LinkKind::Bundle { .. });
+    for (id, it) in running.setup.backends.pairs().filter(|(_, it)| bundles(it)) {
+        *players.entry(it.name.clone()).or_default() += running.crew.players(id);
+    }
+    players
+}
+
+/// Backends that every worker is linked to.
+pub fn linked_backends(running: &Running<'_>) -> BTreeSet<String> {
+    let is_linked = |id| running.crew.linked(id)[0] == running.workers;
+    let backends = running.setup.backends.pairs();
+    let linked = backends.filter(|&(id, it)| !it.retired && is_linked(id));
+    linked.map(|(_, it)| it.name.clone()).collect()
+}

@@ -1,0 +1,81 @@
+//! Whole fleets in virtual time: token services, gateways, game processes, players and an etcd in
+//! one process, by seed. Everything that decides is what ships; sockets, clocks and disks are the
+//! world's. Any part is killed, started anew, replaced or cut off at any moment, and nothing that
+//! must not happen happens.
+//!
+//! ```text
+//! RINGGATE_FLEET_SEEDS=1000 cargo test --test worlds            more of them
+//! RINGGATE_FLEET_SEED=1234 cargo test --test worlds -- --nocapture    one of them again
+//! ```
+
+#[path = "worlds/etcd.rs"]
+mod etcd;
+#[path = "worlds/gateway.rs"]
+mod gateway;
+#[path = "worlds/judge.rs"]
+mod judge;
+#[path = "worlds/player.rs"]
+mod player;
+#[path = "worlds/process.rs"]
+mod process;
+#[path = "worlds/server.rs"]
+mod server;
+#[path = "worlds/service.rs"]
+mod service;
+#[path = "worlds/udp.rs"]
+mod udp;
+#[path = "worlds/world.rs"]
+mod world;
+
+use world::{Report, World};
+
+/// How much time goes by between two looks.
+pub(crate) const STEP_MS: u64 = 20;
+
+/// Two seconds of a processor each, and more than five minutes of a fleet.
+const SEEDS: u64 = 3;
+
+#[test]
+fn nothing_that_must_not_happen_happens_in_any_fleet() {
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let seeds = match number("RINGGATE_FLEET_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("RINGGATE_FLEET_SEEDS").unwrap_or(SEEDS),
+    };
+    let mut lasted_ms = 0;
+    for seed in seeds {
+        let report = run(seed);
+        lasted_ms += report.lasted_ms;
+        println!("seed {seed}: {report:?}");
+    }
+    println!("{:.1} hours", lasted_ms as f64 / 3_600_000.0);
+}
+
+#[test]
+fn the_same_seed_is_the_same_fleet() {
+    let [first, second] = [3, 3].map(|seed| World::new(seed).storm(40_000));
+    assert_eq!(first, second);
+    assert!(first.expect("it holds").met.connected > 0);
+}
+
+fn run(seed: u64) -> Report {
+    let replay = Replay(seed);
+    match World::new(seed).run() {
+        Ok(report) => report,
+        Err(why) => panic!("seed {}: {why}", replay.0),
+    }
+}
+
+/// The seed of a world that is running.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.0;
+            eprintln!(
+                "\nagain: RINGGATE_FLEET_SEED={seed} cargo test --test worlds -- --nocapture\n"
+            );
+        }
+    }
+}
