@@ -23,7 +23,7 @@ namespace Ringgate {
     /// <summary>What happened, and which fields of an Event are set besides Kind and Worker.</summary>
     public enum Kind {
         LinkUp = 1,      // Workers, Incarnation, Version
-        Opened = 2,      // Session, ClientId, Address, Slot, SlotsMax, UserData, Listener, Delivers
+        Opened = 2,      // Session, ClientId, Address, Slot, SlotsMax, UserData, Listener, Delivers, IsMoved, Ticket
         Payload = 3,     // Session, Bytes
         Closed = 4,      // Session, Reason
         Pong = 5,        // RoundTrip
@@ -35,13 +35,36 @@ namespace Ringgate {
         Report = 11,     // Session, Token, IsDelivered
         Room = 12,       // Session, IsFull, WaitingBytes
         Quality = 13,    // Session, RoundTrip, Variation, Loss, WaitingBytes
-        Lingered = 14    // Session, WaitingBytes, IsDelivered: what became of one that was closed with CloseSessionAfter
+        Lingered = 14,   // Session, WaitingBytes, IsDelivered: what became of one that was closed with CloseSessionAfter
+        // A player of another process may come, as Answer says: Session, Offer, Ticket, Left, ClientId, Address, Slot,
+        // SlotsMax, UserData, Listener, Delivers, From, Bytes (0 to 1024). It is no player of this one before its Opened.
+        Offered = 15,
+        OfferOver = 16,  // Session, Offer, Refusal: it cannot come any more
+        Moved = 17,      // Session, Ticket: at another process. The last about the session, but for a Report of what was sent before
+        MoveRefused = 18 // Session, Ticket, Refusal: it plays on here
     }
 
     /// <summary>Why a session ended. A game may give those from Finished on.</summary>
     public enum CloseReason : uint {
         Other = 0, PlayerLeft = 1, TimedOut = 2, SequenceGap = 3, SequenceExhausted = 4, Shutdown = 5, Operator = 6,
-        Unconfigured = 7, Delivery = 8, Overflow = 9, NewerLogin = 10, Finished = 128, Kicked = 129, Refused = 130, GameShutdown = 131
+        Unconfigured = 7, Delivery = 8, Overflow = 9, NewerLogin = 10, Moved = 11, Finished = 128, Kicked = 129, Refused = 130, GameShutdown = 131
+    }
+
+    /// <summary>Why a player was not moved.</summary>
+    public enum MoveRefusal : uint {
+        Other = 0, NoSuchBackend = 1, Itself = 2, Full = 3,
+        NotLinked = 4, // no process is connected there
+        Denied = 5,    // by the process there
+        Time = 6,      // it has not answered in time
+        Version = 7,
+        Front = 8,      // players of this protocol, or of servers on a udp link
+        NotAllowed = 9, // by the listener's config
+        Busy = 10,      // the player is being moved already
+        Offers = 11,    // 64 players are offered there already
+        Closed = 12,    // nobody new is taken there, or the gateway is about to stop
+        SessionOver = 13,
+        PlayerFull = 14, // too much waits for the player for one message more
+        SourceGone = 15  // the process that the player plays with has gone
     }
 
     /// <summary>The kinds of a player's channels, of each of which there are 256.</summary>
@@ -50,7 +73,8 @@ namespace Ringgate {
     /// <summary>Whether something was taken, and why not.</summary>
     public enum SendResult {
         Ok = 0, LinkDown = -1, LinkFull = -2, PayloadLength = -3, NotAChoice = -4, MessageLength = -5, NoMessages = -6,
-        NoChannel = -7, FarewellLength = -8, NoDelivery = -9 // the player gets no messages, or has left
+        NoChannel = -7, FarewellLength = -8, NoDelivery = -9, // the player gets no messages, or has left
+        NoMoves = -10, Name = -11, MoveLength = -12
     }
 
     /// <summary>What a game process is ready for.</summary>
@@ -85,6 +109,25 @@ namespace Ringgate {
         /// <summary>What a matchmaker can choose it by, 32 at most: a name as a group's, and a text of 255 bytes at most
         /// without control characters.</summary>
         public IDictionary<string, string> Labels { get; } = new SortedDictionary<string, string>(StringComparer.Ordinal);
+    }
+
+    /// <summary>Where a player is to play. Null and zero mean none, or the default.</summary>
+    public sealed class Move {
+        /// <summary>The name of the other process in the gateway's config.</summary>
+        public string Backend { get; set; }
+        /// <summary>What both processes know the move by.</summary>
+        public ulong Ticket { get; set; }
+        /// <summary>So long may the other one take to answer: 2 s, and 30 s at most.</summary>
+        public TimeSpan Time { get; set; }
+        /// <summary>The other one is told that it has the player when this one has heard that it has lost it.</summary>
+        public bool Confirms { get; set; }
+        /// <summary>For the other one: at most 1024 bytes.</summary>
+        public byte[] Data { get; set; }
+        /// <summary>What the player is sent in between, if it gets messages: 1 to 1159 bytes behind all that this process has
+        /// sent, and before all from the other.</summary>
+        public byte[] Message { get; set; }
+        public ChannelKind ChannelKind { get; set; } = ChannelKind.Reliable;
+        public int Channel { get; set; }
     }
 
     /// <summary>What became of payloads, one for each player that a multicast names. All only grow.</summary>
@@ -123,6 +166,13 @@ namespace Ringgate {
         /// <summary>The player gets messages. Gateways before version 5 do not say so.</summary>
         public bool Delivers { get; internal set; }
         public double Loss { get; internal set; }
+        /// <summary>The player has come from another process, with this ticket.</summary>
+        public bool IsMoved { get; internal set; }
+        public ulong Ticket { get; internal set; }
+        public ulong Offer { get; internal set; }
+        /// <summary>Where an offered player plays.</summary>
+        public string From { get; internal set; }
+        public MoveRefusal Refusal { get; internal set; }
 
         internal readonly byte[] Buffer = new byte[Native.MessageBytesMax];
     }
@@ -187,7 +237,7 @@ namespace Ringgate {
             do {
                 if (!Found(Native.rg_next_sized(handle, &native, (UIntPtr)sizeof(Native.Event))))
                     return false;
-            } while (native.Kind < (int)Kind.LinkUp || native.Kind > (int)Kind.Lingered); // those of later libraries
+            } while (native.Kind < (int)Kind.LinkUp || native.Kind > (int)Kind.MoveRefused); // those of later libraries
             Fill(e, &native);
             return true;
         }
@@ -203,11 +253,22 @@ namespace Ringgate {
                 e.Incarnation = native->Incarnation;
                 break;
             case Kind.Opened:
-                e.ClientId = native->ClientId;
-                Marshal.Copy((IntPtr)native->UserData, e.Buffer, 0, Native.UserDataBytes);
-                e.UserData = new ArraySegment<byte>(e.Buffer, 0, Native.UserDataBytes);
-                e.Delivers = native->Delivers != 0;
-                FillPlayer(e, native);
+                FillClient(e, native);
+                e.IsMoved = native->IsMoved != 0;
+                break;
+            case Kind.Offered:
+                FillClient(e, native);
+                e.Offer = native->Offer;
+                e.Left = TimeSpan.FromMilliseconds(native->LeftMs);
+                e.From = Native.Text((IntPtr)native->From);
+                FillBytes(e, native, Native.UserDataBytes);
+                break;
+            case Kind.OfferOver:
+            case Kind.Moved:
+            case Kind.MoveRefused:
+                e.Offer = native->Offer;
+                e.Ticket = native->Ticket;
+                e.Refusal = (MoveRefusal)native->Reason;
                 break;
             case Kind.OpenedPlain:
                 FillPlayer(e, native);
@@ -216,8 +277,7 @@ namespace Ringgate {
             case Kind.Message:
                 e.ChannelKind = (ChannelKind)native->ChannelKind;
                 e.Channel = (int)native->Channel;
-                Marshal.Copy((IntPtr)native->Bytes, e.Buffer, 0, (int)native->BytesLen);
-                e.Bytes = new ArraySegment<byte>(e.Buffer, 0, (int)native->BytesLen);
+                FillBytes(e, native, 0);
                 break;
             case Kind.Closed:
                 e.Reason = (CloseReason)native->Reason;
@@ -237,6 +297,20 @@ namespace Ringgate {
                 e.Loss = native->LossPerMille / 1e3;
                 break;
             }
+        }
+
+        static void FillBytes(Event e, Native.Event* native, int at) {
+            Marshal.Copy((IntPtr)native->Bytes, e.Buffer, at, (int)native->BytesLen);
+            e.Bytes = new ArraySegment<byte>(e.Buffer, at, (int)native->BytesLen);
+        }
+
+        static void FillClient(Event e, Native.Event* native) {
+            e.ClientId = native->ClientId;
+            Marshal.Copy((IntPtr)native->UserData, e.Buffer, 0, Native.UserDataBytes);
+            e.UserData = new ArraySegment<byte>(e.Buffer, 0, Native.UserDataBytes);
+            e.Delivers = native->Delivers != 0;
+            e.Ticket = native->Ticket;
+            FillPlayer(e, native);
         }
 
         static void FillPlayer(Event e, Native.Event* native) {
@@ -294,14 +368,44 @@ namespace Ringgate {
         /// bytes, if it is of this release or later. Lingered and Closed answer. Other players, and those of an earlier gateway,
         /// are closed at once.</summary>
         public SendResult CloseSessionAfter(ulong session, CloseReason reason, TimeSpan linger, byte[] text = null) {
-            double ms = Math.Min(Math.Max(0, linger.TotalMilliseconds), uint.MaxValue);
-            // One more than there is, because an empty array cannot be pointed at.
-            var copy = new byte[(text == null ? 0 : text.Length) + 1];
-            if (text != null)
-                text.CopyTo(copy, 0);
+            var copy = ForPointer(text);
             fixed (byte* bytes = copy)
-                return (SendResult)Native.rg_close_session_after(handle, session, (uint)reason, (uint)ms, bytes,
+                return (SendResult)Native.rg_close_session_after(handle, session, (uint)reason, Milliseconds(linger), bytes,
                                                                  (UIntPtr)(copy.Length - 1));
+        }
+
+        static uint Milliseconds(TimeSpan time) {
+            return (uint)Math.Min(Math.Max(0, time.TotalMilliseconds), uint.MaxValue);
+        }
+
+        // One more than there is, because an empty array cannot be pointed at.
+        static byte[] ForPointer(byte[] bytes) {
+            var copy = new byte[(bytes == null ? 0 : bytes.Length) + 1];
+            if (bytes != null)
+                bytes.CopyTo(copy, 0);
+            return copy;
+        }
+
+        /// <summary>Moves a player to another game process of the gateway, if that says yes and the listener's config allows
+        /// it. Moved or MoveRefused answers, unless the session is closed before. Until then the player plays on
+        /// here.</summary>
+        public SendResult MoveSession(ulong session, Move move) {
+            if (move == null)
+                throw new ArgumentNullException(nameof(move));
+            byte[] name = Native.Text(move.Backend ?? ""), data = ForPointer(move.Data), message = ForPointer(move.Message);
+            fixed (byte* nameAt = name, dataAt = data, messageAt = message) {
+                var native = new Native.Move {
+                    Backend = nameAt, Ticket = move.Ticket, TimeMs = Milliseconds(move.Time), Confirms = move.Confirms ? 1 : 0,
+                    Data = dataAt, DataLen = (UIntPtr)(data.Length - 1), Message = move.Message == null ? null : messageAt,
+                    MessageLen = (UIntPtr)(message.Length - 1), ChannelKind = (uint)move.ChannelKind, Channel = (uint)move.Channel
+                };
+                return (SendResult)Native.rg_move_session_sized(handle, session, &native, (UIntPtr)sizeof(Native.Move));
+            }
+        }
+
+        /// <summary>Says whether a player may come who was Offered.</summary>
+        public SendResult Answer(ulong session, ulong offer, bool isWelcome) {
+            return (SendResult)Native.rg_answer(handle, session, offer, isWelcome ? 1 : 0);
         }
 
         /// <summary>Registers this process with the fleet of its gateway, which leads players to it from then on, and says
@@ -371,8 +475,9 @@ namespace Ringgate {
         /// <summary>The worker that owns a session.</summary>
         public static int WorkerOf(ulong session) { return (int)(session >> 56); }
 
-        /// <summary>A close reason, a standing or a send result in words.</summary>
+        /// <summary>A close reason, a refusal, a standing or a send result in words.</summary>
         public static string Words(CloseReason reason) { return Native.Text(Native.rg_close_reason_text((uint)reason)); }
+        public static string Words(MoveRefusal refusal) { return Native.Text(Native.rg_move_refusal_text((uint)refusal)); }
         public static string Words(Standing standing) { return Native.Text(Native.rg_standing_text((uint)standing)); }
         public static string Words(SendResult result) { return Native.Text(Native.rg_send_result_text((int)result)); }
     }
@@ -381,7 +486,7 @@ namespace Ringgate {
         // Linux looks for this name with "lib" in front; Unity takes the file from Plugins.
         const string Library = "libringgate_backend.so.1";
         internal const int LibraryMajor = 1;
-        internal const int LibraryMinor = 2;
+        internal const int LibraryMinor = 3;
         internal const int InvalidArgument = 22; // EINVAL
         internal const int MessageBytesMax = 65536;
         internal const int UserDataBytes = 256;
@@ -394,6 +499,19 @@ namespace Ringgate {
             internal uint QueueBundles;
             internal int MayStartAlone;
             internal long BatchDelayNs;
+        }
+
+        [StructLayout(LayoutKind.Sequential)]
+        internal struct Move {
+            internal byte* Backend;
+            internal ulong Ticket;
+            internal uint TimeMs;
+            internal int Confirms;
+            internal byte* Data;
+            internal UIntPtr DataLen;
+            internal byte* Message;
+            internal UIntPtr MessageLen;
+            internal uint ChannelKind, Channel;
         }
 
         [StructLayout(LayoutKind.Sequential)]
@@ -436,7 +554,9 @@ namespace Ringgate {
             internal ulong VariationNs;
             internal uint LossPerMille;
             internal IntPtr User;
-            internal int Delivers;
+            internal int Delivers, IsMoved;
+            internal ulong Ticket, Offer;
+            internal fixed byte From[33];
         }
 
         [DllImport(Library)] internal static extern uint rg_library_version();
@@ -450,6 +570,9 @@ namespace Ringgate {
         [DllImport(Library)] internal static extern int rg_ask_quality(IntPtr backend, ulong session);
         [DllImport(Library)] internal static extern int rg_close_session(IntPtr backend, ulong session, uint reason);
         [DllImport(Library)] internal static extern int rg_close_session_after(IntPtr backend, ulong session, uint reason, uint lingerMs, byte* text, UIntPtr len);
+        [DllImport(Library)] internal static extern int rg_move_session_sized(IntPtr backend, ulong session, Move* move, UIntPtr bytes);
+        [DllImport(Library)] internal static extern int rg_answer(IntPtr backend, ulong session, ulong offer, int isWelcome);
+        [DllImport(Library)] internal static extern IntPtr rg_move_refusal_text(uint reason);
         [DllImport(Library)] internal static extern uint rg_ping(IntPtr backend);
         [DllImport(Library)] internal static extern void rg_flush(IntPtr backend);
         [DllImport(Library)] internal static extern int rg_is_up(IntPtr backend);

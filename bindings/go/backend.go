@@ -27,7 +27,7 @@ type Kind uint8
 
 const (
 	LinkUp    Kind = iota + 1 // Workers, Incarnation, Version
-	Opened                    // Session, ClientID, Address, Slot, SlotsMax, UserData, Listener, Delivers
+	Opened                    // Session, ClientID, Address, Slot, SlotsMax, UserData, Listener, Delivers, IsMoved, Ticket
 	Payload                   // Session, Bytes
 	Closed                    // Session, Reason
 	Pong                      // RoundTrip
@@ -46,6 +46,14 @@ const (
 	// known to have arrived), IsDelivered (the player's library has the reason and the text). Right
 	// before its Closed, whoever ended it.
 	Lingered
+	// Of players who are moved from one game process to another:
+	// A player of another process may come, as Answer says: Session, Offer, Ticket, ClientID, Address,
+	// Slot, SlotsMax, Left, UserData, Listener, Delivers, From, Bytes (0 to MoveBytesMax). It is no
+	// player of this one before its Opened.
+	Offered
+	OfferOver   // Session, Offer, Refusal: it cannot come any more
+	Moved       // Session, Ticket: it is at another process. The last event about the session, but for Reports of what was sent before
+	MoveRefused // Session, Ticket, Refusal: it plays on here
 )
 
 // Event is what happened. Slices are valid until the next call of Next.
@@ -76,7 +84,32 @@ type Event struct {
 	PacketLoss  float64 // 0 to 1
 	Loss        error   // why the link is down, in words; *Goodbye where the gateway said so
 	Unsent      uint64  // payloads that Send had taken, and that went down with the link
+	IsMoved     bool    // the player has come from another process, with this ticket
+	Ticket      uint64
+	Offer       uint64
+	From        string // where an offered player plays
+	Refusal     MoveRefusal
 }
+
+// Move says where a player is to play. The zero of a field means none, or the default.
+type Move struct {
+	Backend string        // the name of the other process in the gateway's config
+	Ticket  uint64        // what both processes know the move by
+	Time    time.Duration // so long may the other one take to answer; MoveTimeDefault, and MoveTimeMax at most
+	// The other one is told that it has the player when this one has heard that it has lost it.
+	Confirms bool
+	Data     []byte // for the other one: at most MoveBytesMax
+	// What the player is sent in between, if it gets messages: up to ShortMessageBytesMax, behind all
+	// that this process has sent, and before all from the other.
+	Channel Channel
+	Message []byte
+}
+
+// How long a move waits for the other process to answer.
+const (
+	MoveTimeDefault = 2 * time.Second
+	MoveTimeMax     = 30 * time.Second
+)
 
 // Stats say what became of payloads, one for each player that a multicast names. All only grow.
 // PayloadsTaken = PayloadsSent + PayloadsLost + those that wait for a flush.
@@ -100,6 +133,9 @@ var (
 	ErrNoDelivery    = errors.New("the player gets no messages, or has left")
 	ErrNoChannel     = errors.New("there is no such channel")
 	ErrFarewell      = errors.New("a player is told at most 200 bytes")
+	ErrNoMoves       = errors.New("the gateway is of an earlier version and moves nobody")
+	ErrName          = errors.New("a backend's name has 1 to 32 printable ASCII characters")
+	ErrMoveLength    = errors.New("a move has at most 1024 bytes for the other process")
 	ErrFreed         = errors.New("the backend was closed")
 )
 
@@ -455,6 +491,7 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.Kind = Payload
 	case kindOpened:
 		event.Kind, event.Listener, event.Delivers = Opened, b.name(r.listener), r.flag
+		event.IsMoved, event.Ticket = r.isMoved, r.ticket
 		l.noteOpened(r.session, r.flag)
 	case kindOpenedPlain:
 		event.Kind, event.Listener = OpenedPlain, b.name(r.listener)
@@ -490,6 +527,17 @@ func (b *Backend) takeRecord(event *Event) bool {
 		event.PacketLoss = float64(r.lossPerMille) / 1000
 	case kindLingered:
 		event.Kind, event.Waiting, event.IsDelivered = Lingered, int(r.waiting), r.flag
+	case kindOffered:
+		event.Kind, event.Offer, event.Ticket, event.Delivers = Offered, r.offer, r.ticket, r.flag
+		event.Listener, event.From = b.name(r.listener), b.name(r.from)
+		event.Left = time.Duration(r.leftMs) * time.Millisecond
+	case kindOfferOver:
+		event.Kind, event.Offer, event.Refusal = OfferOver, r.offer, knownRefusal(r.reason)
+	case kindMoved:
+		event.Kind, event.Ticket = Moved, r.ticket
+		l.noteMoved(r.session)
+	case kindMoveRefused:
+		event.Kind, event.Ticket, event.Refusal = MoveRefused, r.ticket, knownRefusal(r.reason)
 	default:
 		// Of a later version, and to be skipped.
 		return false
@@ -497,7 +545,15 @@ func (b *Backend) takeRecord(event *Event) bool {
 	return true
 }
 
-// A text for each listener, made once.
+func knownRefusal(reason byte) MoveRefusal {
+	refusal := MoveRefusal(reason)
+	if _, isKnown := moveRefusals[refusal]; !isKnown {
+		return MoveOther
+	}
+	return refusal
+}
+
+// A text for each listener and backend, made once.
 func (b *Backend) name(bytes []byte) string {
 	if name, isKnown := b.names[string(bytes)]; isKnown {
 		return name
@@ -509,7 +565,7 @@ func (b *Backend) name(bytes []byte) string {
 	return name
 }
 
-// More listeners than a gateway has.
+// More of them than a gateway has.
 const namesMax = 1024
 
 func (b *Backend) welcome(event *Event, r *record) bool {
@@ -725,6 +781,56 @@ func (b *Backend) CloseSessionAfter(session SessionID, reason CloseReason, linge
 	l.pushLate(func(b *bundle) bool {
 		return b.closeAfter(session, reason, uint32(linger/time.Millisecond), text)
 	})
+	return nil
+}
+
+// MoveSession moves a player to another game process of the gateway, if that says yes and the
+// listener's config allows it (moves). Moved or MoveRefused answers, unless the session is closed
+// before. Until then the player plays on here. It is not lost while the link lives. A gateway that is
+// rolled back to an earlier release meanwhile answers nothing, and moves nobody.
+func (b *Backend) MoveSession(session SessionID, move Move) error {
+	switch {
+	case !isName(move.Backend):
+		return ErrName
+	case len(move.Data) > MoveBytesMax:
+		return ErrMoveLength
+	}
+	l := b.up(session.Worker())
+	switch {
+	case l == nil:
+		return ErrLinkDown
+	case l.version < versionMoves:
+		return ErrNoMoves
+	}
+	if len(move.Message) > 0 {
+		switch {
+		case move.Channel.Kind < Reliable || move.Channel.Kind > Unreliable:
+			return ErrNoChannel
+		case len(move.Message) > ShortMessageBytesMax:
+			return ErrMessageLength
+		case l.checkMessage(session) != nil:
+			return l.checkMessage(session)
+		}
+	}
+	switch {
+	case move.Time <= 0:
+		move.Time = MoveTimeDefault
+	case move.Time > MoveTimeMax:
+		move.Time = MoveTimeMax
+	}
+	move.Message = append([]byte(nil), move.Message...)
+	move.Data = append([]byte(nil), move.Data...)
+	l.pushLate(func(b *bundle) bool { return b.move(session, &move) })
+	return nil
+}
+
+// Answer says whether a player may come who was Offered. It is not lost while the link lives.
+func (b *Backend) Answer(session SessionID, offer uint64, isWelcome bool) error {
+	l := b.up(session.Worker())
+	if l == nil {
+		return ErrLinkDown
+	}
+	l.pushLate(func(b *bundle) bool { return b.answer(session, offer, isWelcome) })
 	return nil
 }
 

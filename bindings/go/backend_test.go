@@ -577,3 +577,197 @@ func TestASessionIsClosedAfterDelivery(t *testing.T) {
 		t.Fatalf("%+v", event)
 	}
 }
+
+// A link of the latest version with a player who gets messages, and one who does not.
+func withPlayers(t *testing.T, whole, raw SessionID) (*Backend, *gatewayLink) {
+	t.Helper()
+	g := listen(t, t.TempDir(), 1)
+	b, l := connect(t, g)
+	l.send(welcome(VersionMax, 0, 1))
+	next(t, b)
+	l.send(opened(whole, flagDelivers), opened(raw, 0))
+	next(t, b)
+	next(t, b)
+	return b, l
+}
+
+func TestWhatCannotBeMovedIsRefused(t *testing.T) {
+	const whole, raw, elsewhere = SessionID(9), SessionID(10), SessionID(1<<56 | 9)
+	b, _ := withPlayers(t, whole, raw)
+	reliable := Channel{Kind: Reliable}
+	for name, it := range map[string]struct {
+		session SessionID
+		move    Move
+		want    error
+	}{
+		"no name":           {raw, Move{}, ErrName},
+		"a name of two":     {raw, Move{Backend: "zone 2"}, ErrName},
+		"the longest data":  {raw, Move{Backend: "zone-2", Data: make([]byte, MoveBytesMax)}, nil},
+		"longer data":       {raw, Move{Backend: "zone-2", Data: make([]byte, MoveBytesMax+1)}, ErrMoveLength},
+		"no link":           {elsewhere, Move{Backend: "zone-2"}, ErrLinkDown},
+		"no channel":        {whole, Move{Backend: "zone-2", Message: []byte("door")}, ErrNoChannel},
+		"a long message":    {whole, Move{Backend: "zone-2", Channel: reliable, Message: make([]byte, ShortMessageBytesMax+1)}, ErrMessageLength},
+		"the longest":       {whole, Move{Backend: "zone-2", Channel: reliable, Message: make([]byte, ShortMessageBytesMax)}, nil},
+		"one who gets none": {raw, Move{Backend: "zone-2", Channel: reliable, Message: []byte("door")}, ErrNoDelivery},
+	} {
+		if err := b.MoveSession(it.session, it.move); err != it.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := b.Answer(elsewhere, 4, true); err != ErrLinkDown {
+		t.Error(err)
+	}
+	g := listen(t, t.TempDir(), 1)
+	old, l := connect(t, g)
+	l.send(welcome(versionFarewell, 0, 1))
+	next(t, old)
+	if err := old.MoveSession(raw, Move{Backend: "zone-2"}); err != ErrNoMoves {
+		t.Error(err)
+	}
+}
+
+func TestAPlayerIsMoved(t *testing.T) {
+	const whole, raw = SessionID(9), SessionID(10)
+	b, l := withPlayers(t, whole, raw)
+	var want bundle
+	for given, says := range map[time.Duration]time.Duration{0: MoveTimeDefault, -1: MoveTimeDefault, time.Second: time.Second, time.Hour: MoveTimeMax} {
+		data := []byte("level 3")
+		move := Move{Backend: "zone-2", Ticket: 12, Time: given, Confirms: true, Data: data}
+		if err := b.MoveSession(whole, move); err != nil {
+			t.Fatal(err)
+		}
+		copy(data, "changed")
+		b.Flush()
+		want.length, move.Time, move.Data = 0, says, []byte("level 3")
+		want.move(whole, &move)
+		if said := l.receive(); string(said) != string(want.bytes[:want.length]) {
+			t.Fatalf("% x", said)
+		}
+	}
+	id := func(session SessionID) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(session)) }
+	ticket := binary.LittleEndian.AppendUint64(nil, 12)
+	l.send(put(kindMoveRefused, append(append(id(whole), ticket...), 200)...), put(kindMoved, append(id(whole), ticket...)...))
+	if event := next(t, b); event.Kind != MoveRefused || event.Session != whole || event.Ticket != 12 || event.Refusal != MoveOther {
+		t.Fatalf("%+v", event)
+	}
+	if event := next(t, b); event.Kind != Moved || event.Session != whole || event.Ticket != 12 {
+		t.Fatalf("%+v", event)
+	}
+	if err := b.SendMessage(whole, Channel{Kind: Reliable}, []byte("late"), 0); err != ErrNoDelivery {
+		t.Fatal(err)
+	}
+	// What is said before the flush comes behind the word that the move is known.
+	b.Send(raw, []byte("on"))
+	b.Flush()
+	want.length = 0
+	want.confirm(whole)
+	want.payload(raw, []byte("on"))
+	if said := l.receive(); string(said) != string(want.bytes[:want.length]) {
+		t.Fatalf("% x", said)
+	}
+}
+
+// They are kept, and come behind what was taken before, as ends of sessions are.
+func TestAMoveIsNotLostOnAFullLink(t *testing.T) {
+	const whole, raw = SessionID(9), SessionID(10)
+	b, l := withPlayers(t, whole, raw)
+	taken := 0
+	for ; b.Send(raw, make([]byte, PayloadBytesMax)) == nil; taken++ {
+	}
+	if err := b.MoveSession(whole, Move{Backend: "zone-2", Ticket: 12}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Answer(raw, 4, false); err != nil {
+		t.Fatal(err)
+	}
+	said := make(chan []byte, 1)
+	go func() {
+		for payloads := 0; ; {
+			datagram := make([]byte, BundleBytesMax+1)
+			length, err := l.connection.Read(datagram)
+			if err != nil {
+				close(said)
+				return
+			}
+			left := datagram[:length]
+			for ; len(left) > 0 && left[2] == kindPayload; payloads++ {
+				left = left[int(left[0])|int(left[1])<<8:]
+			}
+			if len(left) > 0 {
+				if payloads == taken {
+					said <- left
+				}
+				close(said)
+				return
+			}
+		}
+	}()
+	var want bundle
+	want.move(whole, &Move{Backend: "zone-2", Ticket: 12, Time: MoveTimeDefault})
+	want.answer(raw, 4, false)
+	for end := time.Now().Add(patience); time.Now().Before(end); b.Wait(time.Millisecond) {
+		var event Event
+		for b.Next(&event) {
+		}
+		select {
+		case got := <-said:
+			if string(got) != string(want.bytes[:want.length]) {
+				t.Fatalf("% x", got)
+			}
+			return
+		default:
+		}
+	}
+	t.Fatal("nothing has come")
+}
+
+func TestAPlayerComesFromAnotherProcess(t *testing.T) {
+	const whole, raw, coming = SessionID(9), SessionID(10), SessionID(11)
+	b, l := withPlayers(t, whole, raw)
+	body := binary.LittleEndian.AppendUint64(nil, uint64(coming))
+	for _, number := range []uint64{4, 12, 42} {
+		body = binary.LittleEndian.AppendUint64(body, number)
+	}
+	body = append(body, 5, 0, 0, 0, 64, 0, 0, 0)
+	body = append(body, make([]byte, 22)...)
+	body = append(body, 0xd0, 7, 0, 0)
+	body = append(body, make([]byte, UserDataBytes)...)
+	body = append(body, "\x02eu\x06zone-1level 3"...)
+	offered := put(kindOffered, body...)
+	offered[3] = flagDelivers
+	later := append([]byte(nil), offered...)
+	later[3] = 2
+	over := put(kindOfferOver, append(binary.LittleEndian.AppendUint64(body[:8:8], 4), byte(MoveTime))...)
+	l.send(later, offered, over)
+	event := next(t, b)
+	if event.Kind != Offered || event.Session != coming || event.Offer != 4 || event.Ticket != 12 || event.ClientID != 42 ||
+		event.Slot != 5 || event.SlotsMax != 64 || event.Left != 2*time.Second || len(event.UserData) != UserDataBytes ||
+		event.Listener != "eu" || event.From != "zone-1" || string(event.Bytes) != "level 3" || !event.Delivers {
+		t.Fatalf("%+v", event)
+	}
+	if err := b.SendMessage(coming, Channel{Kind: Reliable}, []byte("early"), 0); err != ErrNoDelivery {
+		t.Fatal("it is no player yet: ", err)
+	}
+	if event := next(t, b); event.Kind != OfferOver || event.Session != coming || event.Offer != 4 || event.Refusal != MoveTime {
+		t.Fatalf("%+v", event)
+	}
+	if err := b.Answer(coming, 4, true); err != nil {
+		t.Fatal(err)
+	}
+	b.Flush()
+	var want bundle
+	want.answer(coming, 4, true)
+	if said := l.receive(); string(said) != string(want.bytes[:want.length]) {
+		t.Fatalf("% x", said)
+	}
+	came := opened(coming, flagDelivers|flagMovedIn)
+	came = append(came[:len(came)-2], "\x0c\x00\x00\x00\x00\x00\x00\x00eu"...)
+	came[0] += 8
+	l.send(came)
+	if event := next(t, b); event.Kind != Opened || !event.IsMoved || event.Ticket != 12 || !event.Delivers || event.Listener != "eu" {
+		t.Fatalf("%+v", event)
+	}
+	if err := b.SendMessage(coming, Channel{Kind: Reliable}, []byte("here"), 0); err != nil {
+		t.Fatal(err)
+	}
+}

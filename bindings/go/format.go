@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"time"
 )
 
 // Limits of the format.
@@ -19,13 +20,14 @@ const (
 	MessageBytesMax      = 65536 // on a reliable channel
 	ShortMessageBytesMax = 1159  // on another one
 	FarewellBytesMax     = 200   // of the text that a player is told last
+	MoveBytesMax         = 1024  // for the process that a player is moved to
 	WorkersMax           = 128
 )
 
-// The versions of the format that this package speaks: all from the first to the fifth.
+// The versions of the format that this package speaks: all from the first to the sixth.
 const (
 	VersionMin = 1
-	VersionMax = 5
+	VersionMax = 6
 )
 
 const (
@@ -35,6 +37,8 @@ const (
 	versionMessages = 4
 	// The version in which a session can be closed after delivery.
 	versionFarewell = 5
+	// The version in which players are moved from one game process to another.
+	versionMoves = 6
 )
 
 // A longer message takes several records.
@@ -73,7 +77,14 @@ const (
 	kindAskQuality  = 20
 	kindUndrained   = 128
 	kindLingered    = 131
+	kindOffered     = 132
+	kindOfferOver   = 133
+	kindMoved       = 134
+	kindMoveRefused = 135
 	kindCloseAfter  = 145
+	kindMove        = 146
+	kindAnswer      = 147
+	kindConfirm     = 148
 	// Who does not know one from here on passes over it.
 	kindFirstSkippable = 128
 	// None of a gateway's.
@@ -82,8 +93,18 @@ const (
 
 const headerBytes = 4
 
-// The flag of an opening: the player gets messages.
-const flagDelivers = 1
+// The flags of an opening: the player gets messages, and has come from another process.
+const (
+	flagDelivers = 1
+	flagMovedIn  = 2
+)
+
+// The marks of a move: the other process has the player when this one has heard that it has lost it,
+// and there is a message for the player.
+const (
+	markConfirms   = 1
+	markHasMessage = 2
+)
 
 // CloseReason says why a session ended. A game may give those from Finished on.
 type CloseReason uint8
@@ -100,6 +121,7 @@ const (
 	CloseDelivery          CloseReason = 8
 	CloseOverflow          CloseReason = 9
 	CloseNewerLogin        CloseReason = 10
+	CloseMoved             CloseReason = 11 // only programs that know Moved nothing of get it
 	CloseFinished          CloseReason = 128
 	CloseKicked            CloseReason = 129
 	CloseRefused           CloseReason = 130
@@ -118,6 +140,7 @@ var closeReasons = map[CloseReason]string{
 	CloseDelivery:          "the player broke the delivery layer",
 	CloseOverflow:          "more was sent than the player takes",
 	CloseNewerLogin:        "the player has logged in again",
+	CloseMoved:             "moved to another game process",
 	CloseFinished:          "the game is over",
 	CloseKicked:            "kicked",
 	CloseRefused:           "refused by the game",
@@ -130,6 +153,49 @@ func (r CloseReason) isGamesChoice() bool {
 	_, isKnown := closeReasons[r]
 	return isKnown && r >= CloseFinished
 }
+
+// MoveRefusal says why a player was not moved.
+type MoveRefusal uint8
+
+const (
+	MoveOther         MoveRefusal = 0 // also any that a newer gateway has
+	MoveNoSuchBackend MoveRefusal = 1
+	MoveItself        MoveRefusal = 2
+	MoveFull          MoveRefusal = 3
+	MoveNotLinked     MoveRefusal = 4 // no process is connected there
+	MoveDenied        MoveRefusal = 5 // by the process there
+	MoveTime          MoveRefusal = 6 // it has not answered in time
+	MoveVersion       MoveRefusal = 7
+	MoveFront         MoveRefusal = 8  // players of this protocol, or of servers on a udp link
+	MoveNotAllowed    MoveRefusal = 9  // by the listener's config
+	MoveBusy          MoveRefusal = 10 // the player is being moved already
+	MoveOffers        MoveRefusal = 11 // 64 players are offered there already
+	MoveClosed        MoveRefusal = 12 // nobody new is taken there, or the gateway is about to stop
+	MoveSessionOver   MoveRefusal = 13
+	MovePlayerFull    MoveRefusal = 14 // too much waits for the player for one message more
+	MoveSourceGone    MoveRefusal = 15 // the process that the player plays with has gone
+)
+
+var moveRefusals = map[MoveRefusal]string{
+	MoveOther:         "another reason",
+	MoveNoSuchBackend: "no such backend",
+	MoveItself:        "the player plays there",
+	MoveFull:          "no slot is free there",
+	MoveNotLinked:     "the game process is not connected",
+	MoveDenied:        "denied by the game process",
+	MoveTime:          "no answer in time",
+	MoveVersion:       "the game process is too old",
+	MoveFront:         "such players cannot be moved",
+	MoveNotAllowed:    "not allowed by the config",
+	MoveBusy:          "the player is being moved already",
+	MoveOffers:        "too many players are offered there",
+	MoveClosed:        "nobody new is taken there",
+	MoveSessionOver:   "no such player",
+	MovePlayerFull:    "too much waits for the player",
+	MoveSourceGone:    "the player's game process has gone",
+}
+
+func (r MoveRefusal) String() string { return textOr(moveRefusals, r, moveRefusals[MoveOther]) }
 
 // GoodbyeReason says why the gateway closed a link.
 type GoodbyeReason uint8
@@ -181,6 +247,8 @@ const (
 	ErrorMessageLength   RecordError = 14
 	ErrorMessageMarks    RecordError = 15
 	ErrorFarewellLength  RecordError = 16
+	ErrorMoveLength      RecordError = 17
+	ErrorAnswerUnknown   RecordError = 18
 )
 
 var recordErrors = map[RecordError]string{
@@ -201,6 +269,8 @@ var recordErrors = map[RecordError]string{
 	ErrorMessageLength:   "message length out of range",
 	ErrorMessageMarks:    "message begins or ends where it cannot",
 	ErrorFarewellLength:  "farewell too long",
+	ErrorMoveLength:      "too much data for a move",
+	ErrorAnswerUnknown:   "unknown answer",
 }
 
 func (e RecordError) String() string { return textOr(recordErrors, e, "an unknown error") }
@@ -250,10 +320,14 @@ type record struct {
 	slotsMax     uint32
 	userData     []byte
 	listener     []byte
+	from         []byte // where an offered player plays
 	bytes        []byte
 	reason       byte
 	error        RecordError
 	token        uint64
+	ticket       uint64
+	offer        uint64
+	isMoved      bool
 	leftMs       uint32
 	channel      Channel
 	marks        byte
@@ -282,16 +356,14 @@ func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
 	*out = record{kind: kind}
 	rest = datagram[length:]
 	if kind >= kindFirstSkippable {
-		if kind == kindLingered {
-			out.lingered(datagram[3], datagram[headerBytes:length])
-		}
+		out.skippable(datagram[3], datagram[headerBytes:length:length])
 		return rest, ErrorNone
 	}
 	if flags := datagram[3]; flags != 0 {
-		if kind != kindOpened || flags != flagDelivers {
+		if kind != kindOpened || flags&^(flagDelivers|flagMovedIn) != 0 {
 			return nil, ErrorFlagsUnknown
 		}
-		out.flag = true
+		out.flag, out.isMoved = flags&flagDelivers != 0, flags&flagMovedIn != 0
 	}
 	body := body{left: datagram[headerBytes:length:length]}
 	body.read(out)
@@ -305,15 +377,56 @@ func takeRecord(datagram []byte, out *record) (rest []byte, err RecordError) {
 }
 
 // What is not exactly this is of a later version, and means something else.
-func (r *record) lingered(flags byte, body []byte) {
-	const length = 8 + 4 + 1
-	if flags != 0 || len(body) != length || body[length-1] > 1 || binary.LittleEndian.Uint64(body) == 0 {
-		r.kind = kindUnknown
+func (r *record) skippable(flags byte, bytes []byte) {
+	b, known := body{left: bytes}, byte(0)
+	switch r.kind {
+	case kindLingered:
+		r.session = b.session()
+		r.waiting = b.u32()
+		r.flag = b.isOne()
+	case kindOffered:
+		b.offered(r)
+		r.flag, known = flags&flagDelivers != 0, flagDelivers
+	case kindOfferOver:
+		r.session = b.session()
+		r.offer = b.u64()
+		r.reason = b.u8()
+	case kindMoved:
+		r.session = b.session()
+		r.ticket = b.u64()
+	case kindMoveRefused:
+		r.session = b.session()
+		r.ticket = b.u64()
+		r.reason = b.u8()
+	default:
 		return
 	}
-	r.session = SessionID(binary.LittleEndian.Uint64(body))
-	r.waiting = binary.LittleEndian.Uint32(body[8:])
-	r.flag = body[length-1] == 1
+	if flags&^known != 0 || b.err != ErrorNone || len(b.left) > 0 {
+		r.kind = kindUnknown
+	}
+}
+
+func (b *body) isOne() bool {
+	value := b.u8()
+	if value > 1 {
+		b.fail(ErrorBodyLength)
+	}
+	return value == 1
+}
+
+func (b *body) offered(out *record) {
+	out.session = b.session()
+	out.offer, out.ticket, out.clientID = b.u64(), b.u64(), b.u64()
+	out.slot, out.slotsMax = b.u32(), b.u32()
+	out.address = b.address()
+	out.leftMs = b.u32()
+	out.userData = b.take(UserDataBytes)
+	out.listener = b.nameOf(int(b.u8()))
+	out.from = b.nameOf(int(b.u8()))
+	out.bytes, b.left = b.left, nil
+	if len(out.bytes) > MoveBytesMax {
+		b.fail(ErrorMoveLength)
+	}
 }
 
 func isWorkers(welcome *record) bool {
@@ -340,6 +453,9 @@ func (b *body) read(out *record) {
 		out.slot, out.slotsMax = b.u32(), b.u32()
 		out.address = b.address()
 		out.userData = b.take(UserDataBytes)
+		if out.isMoved {
+			out.ticket = b.u64()
+		}
 		out.listener = b.name()
 	case kindOpenedPlain:
 		out.session = b.session()
@@ -474,9 +590,14 @@ func (a *assembly) take(r *record) (message []byte, err RecordError) {
 }
 
 // A name, like a payload, is the rest of its record.
-func (b *body) name() []byte {
-	name := b.left
-	b.left = nil
+func (b *body) name() []byte { return b.nameOf(len(b.left)) }
+
+func (b *body) nameOf(length int) []byte {
+	if length > NameBytesMax {
+		b.fail(ErrorNameInvalid)
+		length = 0
+	}
+	name := b.take(length)
 	if !isName(name) {
 		b.fail(ErrorNameInvalid)
 	}
@@ -588,6 +709,56 @@ func (b *bundle) closeAfter(session SessionID, reason CloseReason, lingerMs uint
 	body[8] = byte(reason)
 	binary.LittleEndian.PutUint32(body[9:], lingerMs)
 	copy(body[13:], text)
+	return true
+}
+
+func (b *bundle) move(session SessionID, move *Move) bool {
+	messageBytes := 0
+	if len(move.Message) > 0 {
+		messageBytes = 4 + len(move.Message)
+	}
+	body := b.begin(kindMove, 22+len(move.Backend)+messageBytes+len(move.Data))
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	binary.LittleEndian.PutUint64(body[8:], move.Ticket)
+	binary.LittleEndian.PutUint32(body[16:], uint32(move.Time/time.Millisecond))
+	body[20], body[21] = 0, byte(len(move.Backend))
+	if move.Confirms {
+		body[20] |= markConfirms
+	}
+	rest := body[22+copy(body[22:], move.Backend):]
+	if messageBytes > 0 {
+		body[20] |= markHasMessage
+		rest[0], rest[1] = byte(move.Channel.Kind), move.Channel.Number
+		binary.LittleEndian.PutUint16(rest[2:], uint16(len(move.Message)))
+		copy(rest[4:], move.Message)
+	}
+	copy(rest[messageBytes:], move.Data)
+	return true
+}
+
+func (b *bundle) answer(session SessionID, offer uint64, isWelcome bool) bool {
+	body := b.begin(kindAnswer, 17)
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
+	binary.LittleEndian.PutUint64(body[8:], offer)
+	body[16] = 0
+	if isWelcome {
+		body[16] = 1
+	}
+	return true
+}
+
+func (b *bundle) confirm(session SessionID) bool {
+	body := b.begin(kindConfirm, 8)
+	if body == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(body, uint64(session))
 	return true
 }
 

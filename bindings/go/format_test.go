@@ -58,6 +58,9 @@ func describe(r *record) string {
 		if r.flag {
 			delivers = ", gets messages"
 		}
+		if r.isMoved {
+			delivers += fmt.Sprintf(", moved by ticket %d", r.ticket)
+		}
 		return fmt.Sprintf("opened: session %v, client %d at %v, slot %d of %d%s, listener %s, user data %q",
 			r.session, r.clientID, r.address, r.slot, r.slotsMax, delivers, r.listener, bytes.TrimRight(r.userData, "\x00"))
 	case kindOpenedPlain:
@@ -105,6 +108,16 @@ func describe(r *record) string {
 			told = "told"
 		}
 		return fmt.Sprintf("lingered: session %v, %d bytes undelivered, %s", r.session, r.waiting, told)
+	case kindOffered:
+		return fmt.Sprintf("offered: session %v, offer %d, ticket %d, client %d at %v, slot %d of %d, within %d ms, "+
+			"listener %s, from %s, user data %q, with %q", r.session, r.offer, r.ticket, r.clientID, r.address, r.slot,
+			r.slotsMax, r.leftMs, r.listener, r.from, bytes.TrimRight(r.userData, "\x00"), r.bytes)
+	case kindOfferOver:
+		return fmt.Sprintf("offer_over: session %v, offer %d, %v", r.session, r.offer, MoveRefusal(r.reason))
+	case kindMoved:
+		return fmt.Sprintf("moved: session %v, ticket %d", r.session, r.ticket)
+	case kindMoveRefused:
+		return fmt.Sprintf("move_refused: session %v, ticket %d, %v", r.session, r.ticket, MoveRefusal(r.reason))
 	case kindGoodbye:
 		if r.error != ErrorNone {
 			return fmt.Sprintf("goodbye: %v (%v)", GoodbyeReason(r.reason), r.error)
@@ -132,6 +145,16 @@ func written(meaning string) []byte {
 		b.message(3<<56|9, Channel{Reliable, 2}, markFirst, 5, []byte("long"))
 	case "ask_quality":
 		b.askQuality(3<<56 | 9)
+	case "move":
+		move := Move{Backend: "arena-1", Ticket: 12, Time: MoveTimeDefault, Data: []byte("level 3")}
+		if strings.Contains(meaning, "confirmed") {
+			move.Confirms, move.Channel, move.Message, move.Data = true, Channel{Reliable, 0}, []byte("door"), nil
+		}
+		b.move(3<<56|9, &move)
+	case "answer":
+		b.answer(3<<56|9, 4, true)
+	case "confirm":
+		b.confirm(3<<56 | 9)
 	case "ping":
 		b.ping(1234605616436508552)
 	}
@@ -159,17 +182,16 @@ func TestExamplesOfTheDocument(t *testing.T) {
 		}
 		toGame++
 	}
-	if toGame < 9 || toGateway < 4 {
+	if toGame < 14 || toGateway < 8 {
 		t.Errorf("only %d and %d examples were found", toGame, toGateway)
 	}
 }
 
 func isNewer(record []byte) bool {
 	kind := record[2]
-	if kind == kindOpened && record[3] > flagDelivers {
-		return true
-	}
-	if kind == kindLingered || kind == kindCloseAfter {
+	switch kind {
+	case kindLingered, kindOffered, kindOfferOver, kindMoved, kindMoveRefused,
+		kindCloseAfter, kindMove, kindAnswer, kindConfirm:
 		return false
 	}
 	return kind > kindQuality && kind < kindHello || kind > kindAskQuality && kind < kindFirstSkippable || kind > kindUndrained
@@ -186,6 +208,9 @@ func TestTablesOfTheDocument(t *testing.T) {
 	}
 	for reason, text := range goodbyeReasons {
 		wantRow(t, document, int(reason), text)
+	}
+	for refusal, text := range moveRefusals {
+		wantRow(t, document, int(refusal), text)
 	}
 	for how, text := range recordErrors {
 		if how != ErrorNone {
@@ -220,8 +245,9 @@ func TestWhatBreaksTheFormat(t *testing.T) {
 		{"a kind of the other direction", frame(kindPing, 0, session...), ErrorKindUnknown},
 		{"a flag", frame(kindPong, 1, session...), ErrorFlagsUnknown},
 		{"an opening's flag elsewhere", frame(kindOpenedPlain, 1, session...), ErrorFlagsUnknown},
-		{"an opening's flag of a later version", frame(kindOpened, 3, session...), ErrorFlagsUnknown},
+		{"an opening's flag of a later version", frame(kindOpened, 7, session...), ErrorFlagsUnknown},
 		{"half an opening", frame(kindOpened, 1, session...), ErrorBodyLength},
+		{"half an opening of a player who was moved", frame(kindOpened, 3, join(session, make([]byte, 38+UserDataBytes+7))...), ErrorBodyLength},
 		{"a short pong", frame(kindPong, 0, 1, 2), ErrorBodyLength},
 		{"a long pong", frame(kindPong, 0, join(session, []byte{1})...), ErrorBodyLength},
 		{"no session", frame(kindPayload, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), ErrorSessionZero},
@@ -266,6 +292,7 @@ func TestMessagesPassOneThatHasBegunUnlessBothAreReliable(t *testing.T) {
 }
 
 func FuzzTakeRecord(f *testing.F) {
+	f.Add(append([]byte{14, 0, kindOffered, 0}, make([]byte, 10)...))
 	f.Add([]byte{4, 0, 128, 0, 13, 0, 4, 0, 9, 0, 0, 0, 0, 0, 0, 3, 129})
 	f.Fuzz(func(t *testing.T, datagram []byte) {
 		for left := datagram; len(left) > 0; {

@@ -24,7 +24,8 @@ type link struct {
 	bundles    []*bundle
 	spare      []*bundle
 	bundlesMax int
-	// Ends of sessions that found no room: they must arrive, and hold payloads back until they do.
+	// Ends of sessions, and moves, that found no room: they must arrive, and hold payloads back until
+	// they do.
 	late []func(*bundle) bool
 	// What has come of a message in several parts.
 	assembly assembly
@@ -130,6 +131,12 @@ func (l *link) noteOpened(session SessionID, delivers bool) {
 	if delivers {
 		l.netcode[session] = ShortMessageBytesMax
 	}
+}
+
+// A player is at another process. The gateway hears with the next flush that this is known.
+func (l *link) noteMoved(session SessionID) {
+	delete(l.netcode, session)
+	l.pushLate(func(b *bundle) bool { return b.confirm(session) })
 }
 
 // Why a payload of that length cannot go to one player, if it cannot.

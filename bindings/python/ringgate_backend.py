@@ -22,7 +22,7 @@ import ipaddress
 import os
 
 __all__ = [
-    "Backend", "BackendError", "Channel", "CloseReason", "Event", "Kind", "LinkLoss", "NO_SLOT", "SendError", "Standing", "State",
+    "Backend", "BackendError", "Channel", "CloseReason", "Event", "Kind", "LinkLoss", "MoveRefusal", "NO_SLOT", "SendError", "Standing", "State",
     "Stats", "worker_of",
 ]
 
@@ -32,8 +32,9 @@ LONG_PAYLOAD_BYTES_MAX = 1472
 MESSAGE_BYTES_MAX = 65536
 SHORT_MESSAGE_BYTES_MAX = 1159
 FAREWELL_BYTES_MAX = 200
+MOVE_BYTES_MAX = 1024
 LIBRARY_MAJOR = 1
-LIBRARY_MINOR = 2
+LIBRARY_MINOR = 3
 LONGEST = 2**63 // 10**9
 
 
@@ -41,7 +42,7 @@ class Kind(enum.IntEnum):
     """What happened, and which fields of an Event are set besides `kind` and `worker`."""
 
     LINK_UP = 1  # workers, incarnation, version
-    OPENED = 2  # session, client_id, address, port, slot, slots_max, user_data, listener, delivers
+    OPENED = 2  # session, client_id, address, port, slot, slots_max, user_data, listener, delivers, is_moved, ticket
     PAYLOAD = 3  # session, bytes
     CLOSED = 4  # session, reason
     PONG = 5  # round_trip (seconds)
@@ -54,6 +55,11 @@ class Kind(enum.IntEnum):
     ROOM = 12  # session, is_full, waiting_bytes
     QUALITY = 13  # session, round_trip, variation (seconds), loss (0 to 1), waiting_bytes
     LINGERED = 14  # session, waiting_bytes, is_told: what became of one that was closed with close_session_after
+    OFFERED = 15  # session, offer, ticket, left (seconds), client_id, address, port, slot, slots_max, user_data, listener,
+    #               delivers, source, bytes: a player of another process may come, as answer() says; not here before its OPENED
+    OFFER_OVER = 16  # session, offer, reason, text: it cannot come any more
+    MOVED = 17  # session, ticket: it is at another process. The last about the session, but for a REPORT of what was sent before
+    MOVE_REFUSED = 18  # session, ticket, reason, text: it plays on here
 
 
 class CloseReason(enum.IntEnum):
@@ -70,10 +76,36 @@ class CloseReason(enum.IntEnum):
     DELIVERY = 8
     OVERFLOW = 9
     NEWER_LOGIN = 10
+    MOVED = 11  # only a program that knows nothing of Kind.MOVED gets it
     FINISHED = 128
     KICKED = 129
     REFUSED = 130
     GAME_SHUTDOWN = 131
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.OTHER
+
+
+class MoveRefusal(enum.IntEnum):
+    """Why a player was not moved."""
+
+    OTHER = 0
+    NO_SUCH_BACKEND = 1
+    ITSELF = 2
+    FULL = 3
+    NOT_LINKED = 4  # no process is connected there
+    DENIED = 5  # by the process there
+    TIME = 6  # it has not answered in time
+    VERSION = 7
+    FRONT = 8  # players of this protocol, or of servers on a udp link
+    NOT_ALLOWED = 9  # by the listener's config
+    BUSY = 10  # the player is being moved already
+    OFFERS = 11  # 64 players are offered there already
+    CLOSED = 12  # nobody new is taken there, or the gateway is about to stop
+    SESSION_OVER = 13
+    PLAYER_FULL = 14  # too much waits for the player for one message more
+    SOURCE_GONE = 15  # the process that the player plays with has gone
 
     @classmethod
     def _missing_(cls, value):
@@ -145,6 +177,7 @@ class SendError(Exception):
 
     LINK_DOWN, LINK_FULL, PAYLOAD_LENGTH, NOT_A_CHOICE = -1, -2, -3, -4
     MESSAGE_LENGTH, NO_MESSAGES, NO_CHANNEL, FAREWELL_LENGTH, NO_DELIVERY = -5, -6, -7, -8, -9
+    NO_MOVES, NAME, MOVE_LENGTH = -10, -11, -12
 
 
 class _Event(ctypes.Structure):
@@ -180,6 +213,10 @@ class _Event(ctypes.Structure):
         ("loss_per_mille", ctypes.c_uint),
         ("user", ctypes.c_void_p),
         ("delivers", ctypes.c_int),
+        ("is_moved", ctypes.c_int),
+        ("ticket", ctypes.c_uint64),
+        ("offer", ctypes.c_uint64),
+        ("source", ctypes.c_char * 33),
     ]
 
 
@@ -191,6 +228,21 @@ class _Options(ctypes.Structure):
         ("queue_bundles", ctypes.c_uint),
         ("may_start_alone", ctypes.c_int),
         ("batch_delay_ns", ctypes.c_int64),
+    ]
+
+
+class _Move(ctypes.Structure):
+    _fields_ = [
+        ("backend", ctypes.c_char_p),
+        ("ticket", ctypes.c_uint64),
+        ("time_ms", ctypes.c_uint32),
+        ("confirms", ctypes.c_int),
+        ("data", ctypes.c_char_p),
+        ("data_len", ctypes.c_size_t),
+        ("message", ctypes.c_char_p),
+        ("message_len", ctypes.c_size_t),
+        ("channel_kind", ctypes.c_uint),
+        ("channel", ctypes.c_uint),
     ]
 
 
@@ -272,6 +324,9 @@ def _load(path):
         "rg_ask_quality": (ctypes.c_int, [handle, session]),
         "rg_close_session": (ctypes.c_int, [handle, session, number]),
         "rg_close_session_after": (ctypes.c_int, [handle, session, number, ctypes.c_uint32, bytes_in, size]),
+        "rg_move_session_sized": (ctypes.c_int, [handle, session, ctypes.POINTER(_Move), size]),
+        "rg_answer": (ctypes.c_int, [handle, session, ctypes.c_uint64, ctypes.c_int]),
+        "rg_move_refusal_text": (text, [number]),
         "rg_ping": (number, [handle]),
         "rg_flush": (None, [handle]),
         "rg_is_up": (ctypes.c_int, [handle]),
@@ -366,9 +421,21 @@ class Backend:
             "slot": event.slot, "slots_max": event.slots_max, "listener": event.listener.decode("ascii"),
         }
 
-    def _opened(self, event):
+    def _client(self, event):
         user_data = bytes(event.user_data[:256])
         return {"client_id": event.client_id, "user_data": user_data, "delivers": bool(event.delivers), **self._player(event)}
+
+    def _opened(self, event):
+        return {"is_moved": bool(event.is_moved), "ticket": event.ticket, **self._client(event)}
+
+    def _offered(self, event):
+        source = event.source.decode("ascii")
+        left = event.left_ms / 1e3
+        return {"offer": event.offer, "ticket": event.ticket, "left": left, "source": source, **self._client(event), **self._bytes(event)}
+
+    def _refused(self, event):
+        text = self._library.rg_move_refusal_text(event.reason).decode()
+        return {"session": event.session, "reason": MoveRefusal(event.reason), "text": text}
 
     def _bytes(self, event):
         return {"session": event.session, "bytes": ctypes.string_at(event.bytes, event.bytes_len)}
@@ -402,6 +469,10 @@ class Backend:
         Kind.LINGERED: lambda self, e: {
             "session": e.session, "waiting_bytes": e.waiting_bytes, "is_told": bool(e.is_delivered),
         },
+        Kind.OFFERED: _offered,
+        Kind.OFFER_OVER: lambda self, e: {"offer": e.offer, **self._refused(e)},
+        Kind.MOVED: lambda self, e: {"session": e.session, "ticket": e.ticket},
+        Kind.MOVE_REFUSED: lambda self, e: {"ticket": e.ticket, **self._refused(e)},
     }
 
     def _check(self, result):
@@ -441,6 +512,22 @@ class Backend:
         text = text.encode() if isinstance(text, str) else bytes(text)
         linger_ms = min(max(0, _nanoseconds(linger)) // 10**6, 0xFFFFFFFF)
         self._check(self._library.rg_close_session_after(self._handle, session, reason, linger_ms, text, len(text)))
+
+    def move_session(self, session, backend, ticket=0, data=b"", *, time=None, confirms=False, channel=None, message=None):
+        """Moves a player to another game process of the gateway, if that says yes within `time` seconds (2 of them, 30 at most) and
+        the listener's config allows it. Both processes know the move by its ticket, any number; `data` is for the other one. With
+        `confirms` that one is told that it has the player when this one has heard that it has lost it. `message` is sent to a
+        player who gets messages in between, on `channel` (Channel, 0 to 255). MOVED or MOVE_REFUSED answers, unless the session is
+        closed before. Until then the player plays on here."""
+        kind, number = (0, 0) if channel is None else channel
+        # The library's default is 0, so no time at all is the shortest that there is.
+        time_ms = 0 if time is None else min(max(1, _nanoseconds(time) // 10**6), 0xFFFFFFFF)
+        move = _Move(_text(backend), ticket, time_ms, confirms, data, len(data), message, len(message or b""), kind, number)
+        self._check(self._library.rg_move_session_sized(self._handle, session, ctypes.byref(move), ctypes.sizeof(move)))
+
+    def answer(self, session, offer, is_welcome):
+        """Says whether a player may come who was OFFERED."""
+        self._check(self._library.rg_answer(self._handle, session, offer, is_welcome))
 
     def announce(self, group, slots, state=State.READY, *, players=None, labels=None):
         """Registers this process with the fleet of its gateway, which leads players to it from then on, and says anew what it is

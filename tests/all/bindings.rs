@@ -6,7 +6,10 @@ use std::process::Command;
 
 use ringgate_io::Choice;
 use ringgate_link::announce::{Announced, Announcement, Standing, State};
-use ringgate_link::bundle::{CloseAfter, CloseReason, Opened, ToGateway, USER_DATA_BYTES};
+use ringgate_link::bundle::{
+    Answer, Channel, CloseAfter, CloseReason, Move, MoveRefusal, Offered, Opened, ToGateway,
+    USER_DATA_BYTES,
+};
 
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, listen, opened};
@@ -76,7 +79,7 @@ impl Examples {
     pub(crate) fn in_csharp() -> Option<Self> {
         let built = Folder::new();
         let examples = ["Echo", "Snapshots", "Match"].map(|it| format!("examples/{it}.cs"));
-        let tested = ["Waits", "Farewell"].map(|it| format!("{TESTED}{it}.cs"));
+        let tested = ["Waits", "Farewell", "Moves"].map(|it| format!("{TESTED}{it}.cs"));
         for source in examples.into_iter().chain(tested) {
             let source = binding("csharp").join(source);
             let program = built.join("").join(source.file_name().expect("a file"));
@@ -197,6 +200,92 @@ fn closes_after_delivery(program: Command) {
     });
     assert_eq!((game.line(), game.line()), ("lingered 7 True".to_owned(), "closed 129".to_owned()));
     game.end();
+}
+
+#[test]
+fn a_player_is_moved_in_python_and_csharp() {
+    if let Some(python) = Examples::in_python() {
+        moves_players(python.run(&format!("../{TESTED}moves")));
+    }
+    if let Some(csharp) = Examples::in_csharp() {
+        moves_players(csharp.run("moves"));
+    }
+}
+
+/// A program that has its first player moved, and takes in who comes with something.
+fn moves_players(program: Command) {
+    let folder = Folder::new();
+    let gateway = Gateway::start(folder.path(), 1, 7);
+    let mut game = Game::run(program, folder.path(), "arena-1");
+    let link = gateway.accept_and_welcome(0);
+    let (player, denied, coming) = (link.session(1), link.session(2), link.session(3));
+    let user_data = [7; USER_DATA_BYTES];
+    let player_opened = Opened { delivers: true, ..opened(player, &user_data) };
+    link.send(|writer| assert!(writer.opened(&player_opened)));
+    assert_eq!(game.line(), "opened True False 0 eu-west");
+    assert_eq!(game.line(), "moves -11 -12 -7 -5 0 0");
+    let moved = Move {
+        session: player,
+        backend: "zone-2",
+        ticket: 12,
+        time_ms: 7000,
+        confirms: true,
+        message: Some((Channel::Sequenced(3), b"do\0or")),
+        data: b"le\0vel",
+    };
+    let shortest =
+        Move { ticket: 0, time_ms: 2000, confirms: false, message: None, data: b"", ..moved };
+    hears(&link, &[ToGateway::Move(moved), ToGateway::Move(shortest)]);
+    let offered = Offered {
+        session: denied,
+        offer: 4,
+        ticket: 13,
+        client_id: 42,
+        address: player_opened.address,
+        slot: 6,
+        slots_max: 64,
+        left_ms: 2500,
+        delivers: true,
+        user_data: &user_data,
+        listener: "eu-west",
+        from: "zone-1",
+        data: b"",
+    };
+    let with_key = Offered { session: coming, offer: 5, data: b"key", ..offered };
+    let came = Opened { session: coming, ticket: Some(13), ..player_opened };
+    link.send(|writer| {
+        assert!(writer.move_refused(player, 0, MoveRefusal::Busy));
+        assert!(writer.offered(&offered) && writer.offered(&with_key));
+        assert!(writer.offer_over(coming, 5, MoveRefusal::Time));
+        assert!(writer.opened(&came) && writer.moved(player, 12));
+    });
+    let about = "13 2500 42 203.0.113.9:40001 6 64 7 256 eu-west zone-1 True";
+    for line in [
+        "refused 0 10 the player is being moved already".to_owned(),
+        format!("offered 4 {about} "),
+        format!("offered 5 {about} key"),
+        "over 5 6 no answer in time".to_owned(),
+        "opened True True 13 eu-west".to_owned(),
+        "moved 12".to_owned(),
+    ] {
+        assert_eq!(game.line(), line);
+    }
+    let answer = |session, offer, answer| ToGateway::Answer { session, offer, answer };
+    let (no, yes) = (answer(denied, 4, Answer::No), answer(coming, 5, Answer::Yes));
+    hears(&link, &[no, yes, ToGateway::Confirm { session: player }]);
+    game.end();
+}
+
+/// Reads what the program says, which is that.
+fn hears(link: &GatewayLink, expected: &[ToGateway<'_>]) {
+    let mut left = expected;
+    while !left.is_empty() {
+        let said = link.receive().expect("it says more");
+        for record in ToGateway::read(&said) {
+            assert_eq!(record.as_ref(), Ok(&left[0]));
+            left = &left[1..];
+        }
+    }
 }
 
 /// What is tried before a player is closed.
