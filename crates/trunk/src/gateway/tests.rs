@@ -17,7 +17,6 @@ use crate::socket::End;
 use ringgate_link::bundle::{GoodbyeReason, Hello, SessionId, Welcome};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::gateway::AtRest;
 use crate::gateway::rules::NO_AGENT;
 use crate::protocol::tls::fixtures::{AGENT, AGENT_NEXT, EXPIRED, OTHER_AUTHORITY, STRANGER};
 use rig::{AUTHORITY, Agent, Heard, Rig};

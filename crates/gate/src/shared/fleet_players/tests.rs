@@ -173,6 +173,8 @@ fn who_left_before_a_hand_over_is_told_behind_it() {
     next.go_on_with_left(left);
     let news = next.take_news(9);
     assert_eq!(news, [told(8, Some(session(4)), 60), told(7, None, 0)]);
-    news.iter().for_each(|it| next.settle(it, PlayerClaimed::Released));
+    for it in &news {
+        next.settle(it, PlayerClaimed::Released);
+    }
     assert_eq!(next.len(), 1);
 }
