@@ -6,9 +6,9 @@
 //! ```
 
 use ringgate_gate::pace::BatchDelay;
-use ringgate_gate::{Ended, PACKET_KIND_NAMES};
+use ringgate_gate::{Ended, PACKET_KIND_NAMES, Route};
 use ringgate_impair::Impairments;
-use ringgate_testkit::{Plan, Report, SETTINGS, World};
+use ringgate_testkit::{GameLink, GamePlan, Plan, Report, SETTINGS, World};
 
 const SEEDS: u64 = 16;
 
@@ -79,6 +79,24 @@ fn messages_arrive_however_bad_the_network_and_whatever_happens_to_the_gateway()
         let report = run(plan);
         let [up, down] = report.messages;
         assert!(up > 500 && down > 500 && report.hand_overs > 3, "{settings}: {report:?}");
+    }
+}
+
+/// Game processes that die, stall and come back move their players to each other meanwhile, and the
+/// gateway is handed over: nothing comes twice, and messages in their order.
+#[test]
+fn players_are_moved_whatever_dies_meanwhile() {
+    for (seed, delivers) in [(1, false), (2, true), (3, true)] {
+        let games = vec![GamePlan { link: GameLink::Bundle, slots: 64 }; 3];
+        let route = Route::Hash;
+        let calm = Plan { lasts_ns: 30_000_000_000, ..Plan::calm(seed) };
+        let mut plan = Plan { games, route, crashes: true, stalls: true, hand_overs: true, ..calm };
+        if delivers {
+            plan.deliver_messages(1);
+        }
+        let Report { counters, hand_overs, .. } = run(plan);
+        let refused = counters.moves_refused.iter().sum::<u64>();
+        assert!(counters.moves > 10 && refused > 5 && hand_overs > 3, "{counters:?}");
     }
 }
 
