@@ -130,8 +130,8 @@ impl Cast {
             delivers,
             allows_reuse,
         };
-        for worker in 0..usize::from(WORKERS) {
-            cast.join(worker);
+        for name in ["arena", "annex"] {
+            (0..usize::from(WORKERS)).for_each(|worker| cast.join_as(worker, name));
         }
         cast
     }
@@ -309,9 +309,13 @@ impl Cast {
     }
 
     fn join(&mut self, worker: usize) {
+        let name = if self.links.len().is_multiple_of(2) { "arena" } else { "annex" };
+        self.join_as(worker, name);
+    }
+
+    fn join_as(&mut self, worker: usize, name: &str) {
         let link = self.stage.accept_link(worker);
         self.links.push((worker, link));
-        let name = if self.links.len().is_multiple_of(2) { "annex" } else { "arena" };
         self.say(worker, link, |w| w.hello(&Hello::new(1, name)));
     }
 
@@ -611,10 +615,11 @@ impl Cast {
 }
 
 fn setup(input: &mut Input<'_>, allows_reuse: bool, delivers: bool) -> Setup {
+    let slots = [1 + input.below(8) as u32, 1 + input.below(8) as u32];
     let backend = |name: &str, link| Backend {
         name: name.to_owned(),
         link,
-        slots: 1 + input.below(8) as u32,
+        slots: slots[usize::from(name == "box")],
         grace_ns: 2_000_000_000,
         retired: false,
         drained: false,
