@@ -197,6 +197,11 @@ impl Gate {
         self.fronts.session_count()
     }
 
+    /// Slots that are kept for players who are offered to other game processes.
+    pub fn slots_kept(&self) -> usize {
+        self.common.moves.slots_kept()
+    }
+
     /// Whether each backend can be reached from this worker.
     pub fn backends_up(&self) -> impl Iterator<Item = bool> + '_ {
         let backends = self.common.links.backends.pairs();

@@ -136,6 +136,11 @@ impl Moves {
         self.all.is_empty()
     }
 
+    /// Slots that are kept for players who may come.
+    pub(crate) fn slots_kept(&self) -> usize {
+        self.all.values().filter(|it| it.stage == Stage::Offered && it.is_kept).count()
+    }
+
     /// When to look after them.
     pub(crate) const fn due_ns(&self) -> u64 {
         if self.is_doubtful { 0 } else { self.due_ns }

@@ -52,8 +52,10 @@ struct Cast {
     links: Vec<(usize, SocketId)>,
     /// Sessions that a game process was told of.
     guests: Vec<SessionId>,
-    /// What the last ones were offered.
-    offers: Vec<(SessionId, u64)>,
+    /// Where each was told of last.
+    told: HashMap<SessionId, (usize, SocketId)>,
+    /// What the last offers were, and where.
+    offers: Vec<((usize, SocketId), SessionId, u64)>,
     /// Loopback addresses that a udp backend has seen.
     loopbacks: Vec<(usize, LocalIp)>,
     minted: u64,
@@ -117,6 +119,7 @@ impl Cast {
             tape: Vec::new(),
             links: Vec::new(),
             guests: Vec::new(),
+            told: HashMap::new(),
             offers: Vec::new(),
             loopbacks: Vec::new(),
             minted: 0,
@@ -157,6 +160,7 @@ impl Cast {
             236 if input.byte() < 8 => self.stage.tell(worker, Mail::Stop),
             237..=239 => self.stage.hand_over(input),
             240..=246 => self.come_back(worker, input),
+            251..=255 => self.go_over(input),
             _ => {}
         }
         self.stage.turn(worker);
@@ -379,29 +383,76 @@ impl Cast {
     ) {
         let offer = input.pick(&self.offers).copied();
         match (input.below(4), offer) {
-            (0, Some((session, offer))) => {
+            (0, Some((_, session, offer))) => {
                 let answer = Answer::from_u8(input.below(4) as u8).expect("there are four");
                 self.say(at, link, |w| w.answer(session, offer, answer));
             }
-            (1, Some((session, offer))) => {
+            (1, Some(((at, link), session, offer))) => {
                 self.say(at, link, |w| w.answer(session, offer, Answer::Yes));
             }
             (2, _) => self.say(at, link, |w| w.confirm(guest)),
             _ => {
-                let text = vec![mark_of(self.clients[&guest]); 1 + input.below(300)];
-                let message = Some((bundle::Channel::Reliable(0), &text[..]));
-                let asked = Move {
-                    session: guest,
-                    backend: ["arena", "annex", "box", "nowhere"][input.below(4)],
-                    ticket: 7,
-                    time_ms: [0, 1, 500, 30_000, u32::MAX][input.below(5)],
-                    confirms: input.byte() < 128,
-                    message: message.filter(|_| input.byte() < 60),
-                    data: &text,
-                };
-                self.say(at, link, |w| w.move_session(&asked));
+                let to = ["arena", "annex", "box", "nowhere"][input.below(4)];
+                self.ask_move((at, link), guest, to, input);
             }
         }
+    }
+
+    fn ask_move(
+        &mut self,
+        (at, link): (usize, SocketId),
+        guest: SessionId,
+        backend: &str,
+        input: &mut Input<'_>,
+    ) {
+        let text = vec![mark_of(self.clients[&guest]); 1 + input.below(300)];
+        let message = Some((bundle::Channel::Reliable(0), &text[..]));
+        let asked = Move {
+            session: guest,
+            backend,
+            ticket: 7,
+            time_ms: [0, 1, 500, 30_000, u32::MAX][input.below(5)],
+            confirms: input.byte() < 128,
+            message: message.filter(|_| input.byte() < 60),
+            data: &text,
+        };
+        self.say(at, link, |w| w.move_session(&asked));
+    }
+
+    /// The process that has a player offers it to another one, which says yes as a rule, and
+    /// nothing comes in between but at times what may.
+    fn go_over(&mut self, input: &mut Input<'_>) {
+        let Some(&guest) = input.pick(&self.guests) else { return };
+        let from = self.told[&guest];
+        let to = ["annex", "arena"][input.below(2)];
+        self.ask_move(from, guest, to, input);
+        self.stage.turn(from.0);
+        self.watch();
+        self.trouble_moves(from.0, input);
+        let Some(&((at, link), session, offer)) = self.offers.last() else { return };
+        let answer = if input.byte() < 200 { Answer::Yes } else { Answer::Full };
+        self.say(at, link, |w| w.answer(session, offer, answer));
+        self.stage.turn(at);
+        self.watch();
+        self.trouble_moves(at, input);
+        if input.byte() < 128 {
+            self.say(from.0, from.1, |w| w.confirm(guest));
+            self.stage.turn(from.0);
+        }
+    }
+
+    fn trouble_moves(&mut self, worker: usize, input: &mut Input<'_>) {
+        match input.byte() {
+            0..=19 => self.stage.pass(PAUSES_MS[input.below(PAUSES_MS.len())]),
+            20..=39 => self.trouble_links(worker, input),
+            40..=59 => self.stage.hand_over(input),
+            60..=69 => self.reload(input),
+            70..=79 => self.speak(worker, input),
+            80..=89 => self.play(worker, input),
+            _ => {}
+        }
+        self.stage.turn(worker);
+        self.watch();
     }
 
     /// A player is to go when all that was said has arrived.
@@ -568,12 +619,13 @@ impl Cast {
             match record.expect("the gate writes what we read") {
                 ToGame::Opened(opened) => {
                     self.clients.insert(opened.session, opened.client_id);
+                    self.told.insert(opened.session, link);
                     self.guests.push(opened.session);
                     let excess = self.guests.len().saturating_sub(12);
                     self.guests.drain(..excess);
                 }
                 ToGame::Offered(offered) => {
-                    self.offers.push((offered.session, offered.offer));
+                    self.offers.push((link, offered.session, offered.offer));
                     let excess = self.offers.len().saturating_sub(12);
                     self.offers.drain(..excess);
                 }

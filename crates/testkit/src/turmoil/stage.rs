@@ -336,7 +336,11 @@ impl Stage {
         assert_eq!(claimed as usize, sessions, "claims and sessions");
         let backends = self.setup.backends.ids();
         let players: u32 = backends.map(|backend| self.claims.players(backend)).sum();
-        assert_eq!(players as usize, sessions, "players and sessions");
+        let kept: usize = self.hosts.iter().map(|host| host.gate().slots_kept()).sum();
+        let offers: u32 =
+            self.setup.backends.ids().map(|backend| self.claims.offers(backend)).sum();
+        assert_eq!(offers as usize, kept, "offers and the slots that are kept");
+        assert_eq!(players as usize, sessions + kept, "players and sessions");
         assert!(self.claims.tokens_remembered() <= self.setup.claim_limits().tokens_max);
         let (before, after) = (std::mem::take(&mut self.homes_before[worker]), self.homes());
         // A session may have come to an address and left it again in this turn.
