@@ -85,6 +85,21 @@ fn opened(session: SessionId) -> OpenedPlain<'static> {
     OpenedPlain { session, slot: None, slots_max: 4, address, listener: "any" }
 }
 
+/// A player with a token, as a game process is told of it.
+fn with_token(session: SessionId, user_data: &[u8; USER_DATA_BYTES]) -> Opened<'_> {
+    Opened {
+        ticket: None,
+        session,
+        client_id: 5,
+        address: "[2001:db8::1]:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        delivers: true,
+        user_data,
+        listener: "eu",
+    }
+}
+
 #[test]
 fn a_game_is_let_in_at_once_and_introduced_when_the_lane_is_up() {
     let mut relay = relay();
@@ -201,17 +216,7 @@ fn sessions_have_the_number_of_the_side_that_they_are_said_to() {
         from_gateway(&mut relay, link, |writer| writer.closed(there, CloseReason::PlayerLeft));
     assert_eq!(acts, heard(ToGame::Closed { session: here, reason: CloseReason::PlayerLeft }));
     let user_data = [3; 256];
-    let joined = |session| Opened {
-        ticket: None,
-        session,
-        client_id: 5,
-        address: "[2001:db8::1]:9".parse().expect("literal"),
-        slot: 1,
-        slots_max: 4,
-        delivers: true,
-        user_data: &user_data,
-        listener: "eu",
-    };
+    let joined = |session| with_token(session, &user_data);
     let acts = from_gateway(&mut relay, link, |writer| writer.opened(&joined(there)));
     assert_eq!(acts, heard(ToGame::Opened(joined(here))));
 
@@ -261,17 +266,7 @@ fn an_end_after_delivery_is_said_to_an_earlier_gateway_in_its_words() {
             from_gateway(&mut relay, link, |writer| writer.lingered(there, 7, true));
         assert_eq!((taken, acts), (Ok(()), vec![format!("0 hears {:?}", lingered(here))]));
         // An earlier one does not say who gets messages, and the game sends nobody else any.
-        let player = Opened {
-            ticket: None,
-            session: there,
-            client_id: 1,
-            slot: 0,
-            slots_max: 4,
-            address: "192.0.2.7:9".parse().expect("literal"),
-            user_data: &[0; USER_DATA_BYTES],
-            listener: "eu",
-            delivers: false,
-        };
+        let player = Opened { delivers: false, ..with_token(there, &[0; USER_DATA_BYTES]) };
         let (taken, acts) = from_gateway(&mut relay, link, |writer| writer.opened(&player));
         let delivers = version < VERSION_FAREWELL;
         let heard = ToGame::Opened(Opened { session: here, delivers, ..player });
@@ -337,19 +332,9 @@ fn an_offered_player_has_a_slot_until_it_is_refused_and_one_who_is_moved_has_non
     // It comes, speaks, and goes elsewhere.
     say(&mut relay, &|writer| writer.offered(&offered(one, 4))).0.expect("sound");
     from_game(&mut relay, game, |writer| writer.answer(here, 4, Answer::Yes));
-    let opened = Opened {
-        ticket: Some(9),
-        session: one,
-        client_id: 5,
-        address: "[2001:db8::1]:9".parse().expect("literal"),
-        slot: 1,
-        slots_max: 4,
-        delivers: true,
-        user_data: &user_data,
-        listener: "eu",
-    };
-    let acts = say(&mut relay, &|writer| writer.opened(&opened));
-    assert_eq!(acts, heard(ToGame::Opened(Opened { session: here, ..opened })));
+    let comes = Opened { ticket: Some(9), ..with_token(one, &user_data) };
+    let acts = say(&mut relay, &|writer| writer.opened(&comes));
+    assert_eq!(acts, heard(ToGame::Opened(Opened { session: here, ..comes })));
     assert_eq!(used(&rolls), Some(1), "it has had its slot");
     let session = here;
     let asked = Move {
@@ -394,17 +379,7 @@ fn whoever_finds_no_slot_is_sent_away_and_no_game_process_hears_of_it() {
     let (_, link) = let_in(&mut relay);
     let [one, other] = [42, 43].map(|serial| SessionId::new(THERE, serial));
     let user_data = [3; 256];
-    let joined = |session| Opened {
-        ticket: None,
-        session,
-        client_id: 5,
-        address: "[2001:db8::1]:9".parse().expect("literal"),
-        slot: 1,
-        slots_max: 4,
-        delivers: true,
-        user_data: &user_data,
-        listener: "eu",
-    };
+    let joined = |session| with_token(session, &user_data);
     let mut say = |write: &dyn Fn(&mut Writer<'_>) -> bool| {
         let (taken, acts) = from_gateway(&mut relay, link, write);
         assert_eq!(taken, Ok(()));
@@ -670,15 +645,9 @@ fn a_player_has_come_once_it_says_something() {
     assert!(destination::mark(&mut user_data, 77));
     let [one, other, untold] = [42, 43, 44].map(|serial| SessionId::new(THERE, serial));
     let comes = |session, client_id, user_data| Opened {
-        ticket: None,
-        session,
         client_id,
-        address: "[2001:db8::1]:9".parse().expect("literal"),
-        slot: 1,
-        slots_max: 4,
         delivers: false,
-        user_data,
-        listener: "eu",
+        ..with_token(session, user_data)
     };
     let mut say = |write: &dyn Fn(&mut Writer<'_>) -> bool| {
         assert_eq!(from_gateway(&mut relay, link, write).0, Ok(()));
