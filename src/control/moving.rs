@@ -141,9 +141,12 @@ impl Plan {
         for info in players {
             let Some(session) = SessionId::from_u64(info.id) else { continue };
             let others = room.iter_mut().filter(|(id, _)| self.is_one || *id != info.backend);
-            let Some((to, free)) = others.max_by_key(|(_, free)| *free) else { continue };
-            *free -= 1;
-            let order = MoveOrder::new(session, *to, self.time_ms.unwrap_or(MOVE_MS));
+            // Where no other is meant, the gate says that the player is there already.
+            let to = others.max_by_key(|(_, free)| *free).map_or(info.backend, |(to, free)| {
+                *free -= 1;
+                *to
+            });
+            let order = MoveOrder::new(session, to, self.time_ms.unwrap_or(MOVE_MS));
             let order = if self.confirms { order.confirmed() } else { order };
             asked.push((info, Arc::new(order)));
         }

@@ -1,75 +1,41 @@
 //! Players who go from one game process to another at a real daemon, by the process's wish and by
 //! an operator's.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
-
 use crate::command::{Ran, ringgate, run};
-use crate::control_rig::{Daemon, KEY_HEX, Player, Text, wait_for};
-use ringgate_link::backend::{Event, Options};
+use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use ringgate_link::backend::Event;
 use ringgate_link::bundle::{MOVE_MS, Move};
 
 /// A game process that sends every payload back with its name before it, and moves whoever says
 /// "to NAME" there. It takes everybody who is offered, unless it is choosy.
-struct Zone {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Zone {
-    fn start(daemon: &Daemon, name: &'static str, is_choosy: bool) -> Self {
-        let mut backend = Options::new(daemon.run_dir(), name).start().expect("a backend");
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Relaxed) {
-                backend.wait(Some(Duration::from_millis(10))).expect("a wait");
-                let mut events = backend.poll().expect("a poll");
-                while let Some((event, outbox)) = events.next() {
-                    match event {
-                        Event::Payload { session, bytes } => {
-                            let said = std::str::from_utf8(bytes).expect("text");
-                            if let Some(backend) = said.strip_prefix("to ") {
-                                let (confirms, message) = (backend == "north", None);
-                                let asked = Move {
-                                    session,
-                                    backend,
-                                    ticket: 7,
-                                    time_ms: MOVE_MS,
-                                    confirms,
-                                    message,
-                                    data: b"a door",
-                                };
-                                outbox.move_session(&asked).expect("the gateway knows moves");
-                            } else {
-                                let _ = outbox.send(session, format!("{name} {said}").as_bytes());
-                            }
-                        }
-                        Event::Offered(offered) => {
-                            let is_by_door = offered.data == b"a door";
-                            assert!(is_by_door || offered.ticket == 0, "{offered:?}");
-                            let (session, offer) = (offered.session, offered.offer);
-                            outbox.answer(session, offer, !is_choosy).expect("it is up");
-                        }
-                        _ => {}
-                    }
-                }
-                backend.flush();
+fn zone(daemon: &Daemon, name: &'static str, is_choosy: bool) -> Game {
+    Game::start_with(daemon, name, move |event, outbox| match event {
+        Event::Payload { session, bytes } => {
+            let said = std::str::from_utf8(bytes).expect("text");
+            if let Some(backend) = said.strip_prefix("to ") {
+                let (confirms, message) = (backend == "north", None);
+                let asked = Move {
+                    session,
+                    backend,
+                    ticket: 7,
+                    time_ms: MOVE_MS,
+                    confirms,
+                    message,
+                    data: b"a door",
+                };
+                outbox.move_session(&asked).expect("the gateway knows moves");
+            } else {
+                let _ = outbox.send(session, format!("{name} {said}").as_bytes());
             }
-        });
-        Self { stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Zone {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
         }
-    }
+        Event::Offered(offered) => {
+            let is_by_door = offered.data == b"a door";
+            assert!(is_by_door || offered.ticket == 0, "{offered:?}");
+            let (session, offer) = (offered.session, offered.offer);
+            outbox.answer(session, offer, !is_choosy).expect("it is up");
+        }
+        _ => {}
+    })
 }
 
 /// Says something until a zone of that name has heard it.
@@ -87,12 +53,12 @@ fn zones() -> Text {
     text.listener = format!(
         "keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"south\"]\nmoves = [\"south\", \"north\", \"east\"]\n"
     );
-    let zone = |(name, slots)| {
+    let backend = |(name, slots)| {
         format!(
             "[[backend]]\nname = \"{name}\"\nlink = \"bundle\"\nslots = {slots}\ngrace = \"1m\"\n"
         )
     };
-    text.backends = [("south", 40), ("north", 40), ("east", 40)].map(zone).concat();
+    text.backends = [("south", 40), ("north", 40), ("east", 40)].map(backend).concat();
     text
 }
 
@@ -113,9 +79,9 @@ fn all_up(daemon: &Daemon, count: usize) {
 #[test]
 fn a_player_walks_over_the_border_and_an_operator_moves_it_back() {
     let daemon = Daemon::start(&zones());
-    let _south = Zone::start(&daemon, "south", false);
-    let _north = Zone::start(&daemon, "north", false);
-    let _east = Zone::start(&daemon, "east", true);
+    let _south = zone(&daemon, "south", false);
+    let _north = zone(&daemon, "north", false);
+    let _east = zone(&daemon, "east", true);
     all_up(&daemon, 3);
     let mut player = Player::connected(daemon.listener, 7, KEY_HEX);
     is_heard_by(&mut player, "south");
@@ -147,8 +113,8 @@ fn a_player_walks_over_the_border_and_an_operator_moves_it_back() {
 #[test]
 fn a_backend_is_emptied_into_another() {
     let daemon = Daemon::start(&zones());
-    let _south = Zone::start(&daemon, "south", false);
-    let _north = Zone::start(&daemon, "north", false);
+    let _south = zone(&daemon, "south", false);
+    let _north = zone(&daemon, "north", false);
     all_up(&daemon, 2);
     let connect = |id| Player::connected(daemon.listener, id, KEY_HEX);
     let mut players: Vec<_> = (1..=20).map(connect).collect();
@@ -161,6 +127,10 @@ fn a_backend_is_emptied_into_another() {
     for player in &mut players {
         is_heard_by(player, "north");
     }
+    // Into itself it cannot be, and nobody is lost from the answer by that.
+    let ran = command(&daemon, &["drain", "--backend", "north", "--move-to", "north"]);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(ran.code == Some(1) && said.contains("itself 20"), "{said}");
     let ran = command(&daemon, &["drain", "--move-to", "north"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stdout);
 }

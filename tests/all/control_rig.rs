@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ringgate_core::netcode::{self, Client, ConnectToken, Notice, State, TokenSpec};
 use ringgate_core::secret::Key;
-use ringgate_link::backend::{Event, Options};
+use ringgate_link::backend::{Event, Options, Outbox};
 use ringgate_os::clock::{self, Clock};
 
 use crate::command::{Ending, ringgate, run};
@@ -536,6 +536,23 @@ pub(crate) struct Game {
 impl Game {
     /// Connects to a daemon and comes back to it.
     pub(crate) fn start(daemon: &Daemon, name: &str) -> Self {
+        Self::start_with(daemon, name, |event, outbox| match event {
+            Event::Payload { session, bytes } => {
+                let _ = outbox.send(session, bytes);
+            }
+            Event::Message { session, channel, bytes } => {
+                let _ = outbox.send_message(session, channel, bytes, None);
+            }
+            _ => {}
+        })
+    }
+
+    /// The same, but it does what it is told to at each event.
+    pub(crate) fn start_with(
+        daemon: &Daemon,
+        name: &str,
+        mut plays: impl FnMut(Event<'_>, &mut Outbox) + Send + 'static,
+    ) -> Self {
         let mut backend = Options::new(daemon.run_dir(), name).start().expect("a backend");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -544,15 +561,7 @@ impl Game {
                 backend.wait(Some(Duration::from_millis(10))).expect("a wait");
                 let mut events = backend.poll().expect("a poll");
                 while let Some((event, outbox)) = events.next() {
-                    match event {
-                        Event::Payload { session, bytes } => {
-                            let _ = outbox.send(session, bytes);
-                        }
-                        Event::Message { session, channel, bytes } => {
-                            let _ = outbox.send_message(session, channel, bytes, None);
-                        }
-                        _ => {}
-                    }
+                    plays(event, outbox);
                 }
                 backend.flush();
             }
