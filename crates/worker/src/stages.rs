@@ -43,7 +43,7 @@ impl Stages {
     /// Adds what a worker has recorded.
     pub fn add(&mut self, recorder: &Recorder) {
         for (mine, stage) in self.0.iter_mut().zip(Stage::ALL) {
-            for party in recorder.parties() {
+            for party in Party::all() {
                 for (cell, count) in recorder.counts(party, stage) {
                     mine.saturating_record_n(value_of(cell), count);
                 }
@@ -57,25 +57,15 @@ impl Stages {
     }
 }
 
-/// What a worker records: for each party and stage, how many durations fell into each bucket. Of a
-/// party that records nothing, no memory is touched.
-#[derive(Clone, Debug)]
-pub struct Recorder {
-    cells: Box<[u64]>,
-    /// A bit for each party that has recorded something.
-    used: u32,
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+/// What a worker records: for each party and stage, how many durations fell into each bucket. A
+/// party's buckets, more than a MiB, are there from its first duration on.
+#[derive(Clone, Debug, Default)]
+pub struct Recorder([Option<Box<[u64]>>; Party::COUNT]);
 
 impl Recorder {
     /// Nothing recorded.
     pub fn new() -> Self {
-        Self { cells: vec![0; Party::COUNT * PARTY_CELLS].into_boxed_slice(), used: 0 }
+        Self::default()
     }
 
     /// Records durations, and how often there was each.
@@ -85,11 +75,15 @@ impl Recorder {
         (party, stage): (Party, Stage),
         durations: impl Iterator<Item = (u64, u64)>,
     ) {
-        self.used |= 1 << party.index();
-        let row = &mut self.cells[row_of(party, stage)];
+        let row = &mut self.cells(party)[row_of(stage)];
         for (ns, count) in durations {
             row[cell_of(ns)] += count;
         }
+    }
+
+    #[inline]
+    fn cells(&mut self, party: Party) -> &mut [u64] {
+        self.0[party.index()].get_or_insert_with(|| vec![0; PARTY_CELLS].into_boxed_slice())
     }
 
     /// How long a party's stages took, without a bucket that is empty: the longest duration of
@@ -100,11 +94,10 @@ impl Recorder {
 
     /// Adds another worker's, or an earlier one's.
     pub fn merge(&mut self, other: &Self) {
-        self.used |= other.used;
-        for party in other.parties() {
-            let cells = party_cells(party);
-            let mine = self.cells[cells.clone()].iter_mut();
-            mine.zip(&other.cells[cells]).for_each(|(mine, theirs)| *mine += theirs);
+        for party in Party::all() {
+            let Some(theirs) = &other.0[party.index()] else { continue };
+            let mine = self.cells(party).iter_mut();
+            mine.zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
         }
     }
 
@@ -115,7 +108,7 @@ impl Recorder {
         let shortest =
             |party, stage| self.counts(party, stage).map(|(cell, count)| (value_of(cell), count));
         let of_all = |stage: Stage| {
-            let all = self.parties().flat_map(|party| shortest(party, stage));
+            let all = Party::all().flat_map(|party| shortest(party, stage));
             (stage.name().to_owned(), all.collect())
         };
         let of_each = names.iter().flat_map(|(party, name)| {
@@ -127,45 +120,34 @@ impl Recorder {
     /// Adds what the process before this one has left. Stages that are not known here are left out,
     /// and what is of no party that has its name is nobody's.
     pub fn go_on(&mut self, recorded: &Recorded, names: &[(Party, String)]) {
+        let mut whole = Self::new();
         for stage in Stage::ALL {
             let named = |wanted: &str| recorded.iter().find(|(name, _)| name == wanted);
-            let mut whole = Self::new();
-            let whole_of = (Party::NONE, stage);
             if let Some((_, counts)) = named(stage.name()) {
-                whole.record(whole_of, counts.iter().copied());
+                whole.record((Party::NONE, stage), counts.iter().copied());
             }
             for (party, name) in names {
                 let Some((_, counts)) = named(&of_party(stage, name)) else { continue };
                 for (ns, count) in counts {
-                    let cell = &mut whole.cells[row_of(Party::NONE, stage)][cell_of(*ns)];
+                    let cell = &mut whole.cells(Party::NONE)[row_of(stage)][cell_of(*ns)];
                     let count = (*count).min(*cell);
                     *cell -= count;
                     self.record((*party, stage), std::iter::once((*ns, count)));
                 }
             }
-            self.merge(&whole);
         }
+        self.merge(&whole);
     }
 
     /// Forgets everything.
     pub fn reset(&mut self) {
-        for party in self.parties() {
-            self.cells[party_cells(party)].fill(0);
-        }
-        self.used = 0;
-    }
-
-    /// Those that have recorded something.
-    fn parties(&self) -> impl Iterator<Item = Party> + use<> {
-        let used = self.used;
-        Party::all().filter(move |party| used & 1 << party.index() != 0)
+        self.0.iter_mut().flatten().for_each(|cells| cells.fill(0));
     }
 
     /// The buckets that are not empty.
     fn counts(&self, party: Party, stage: Stage) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let is_used = self.used & 1 << party.index() != 0;
-        let row = if is_used { row_of(party, stage) } else { 0..0 };
-        let counts = self.cells[row].iter().copied().enumerate();
+        let row = self.0[party.index()].as_ref().map(|cells| &cells[row_of(stage)]);
+        let counts = row.unwrap_or_default().iter().copied().enumerate();
         counts.filter(|(_, count)| *count > 0)
     }
 }
@@ -175,17 +157,10 @@ fn of_party(stage: Stage, party: &str) -> String {
     format!("{} of {party}", stage.name())
 }
 
-/// Where a party's buckets are.
+/// Where a stage's buckets are among its party's.
 #[inline]
-const fn party_cells(party: Party) -> Range<usize> {
-    let start = party.index() * PARTY_CELLS;
-    start..start + PARTY_CELLS
-}
-
-/// Where those of one of its stages are.
-#[inline]
-const fn row_of(party: Party, stage: Stage) -> Range<usize> {
-    let start = party.index() * PARTY_CELLS + stage as usize * CELLS;
+const fn row_of(stage: Stage) -> Range<usize> {
+    let start = stage as usize * CELLS;
     start..start + CELLS
 }
 
@@ -223,8 +198,6 @@ const CELLS: usize =
 
 /// Buckets of a party: those of each stage.
 const PARTY_CELLS: usize = Stage::ALL.len() * CELLS;
-
-const _: () = assert!(Party::COUNT <= u32::BITS as usize);
 
 #[cfg(test)]
 mod tests {
