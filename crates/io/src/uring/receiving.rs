@@ -36,9 +36,9 @@ impl Receiving {
     /// Digests a turn's count. Returns whether the socket remains drained.
     pub(super) fn judge(&mut self, patience: u8) -> bool {
         let room = u32::from(self.receives) * RECEIVE_MAX;
-        if self.count >= room / 4 * 3 {
+        if self.count >= room {
             self.receives = (2 * self.receives).min(RECEIVES_MAX);
-        } else if self.count < room / 4 {
+        } else if self.count < room / 2 {
             self.receives = (self.receives / 2).max(1);
         }
         self.idle_turns = if self.count == 0 { self.idle_turns.saturating_add(1) } else { 0 };
