@@ -57,33 +57,36 @@ impl Stages {
     }
 }
 
-/// What a worker records: for each party and stage, how many durations fell into each bucket. A
-/// party's buckets, more than a MiB, are there from its first duration on.
-#[derive(Clone, Debug, Default)]
-pub struct Recorder([Option<Box<[u64]>>; Party::COUNT]);
+/// What a worker records: for each party and stage, how many durations fell into each bucket.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    /// The buckets of each party, stage and row, from the row's first duration on: durations of
+    /// one kind fall into a few rows, and a listener that comes takes no more memory than those.
+    rows: Box<[Option<Box<Row>>]>,
+}
+
+/// Buckets whose durations have as many bits.
+type Row = [u64; ROW_CELLS];
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Recorder {
     /// Nothing recorded.
     pub fn new() -> Self {
-        Self::default()
+        Self { rows: vec![None; Party::COUNT * Stage::ALL.len() * ROWS].into_boxed_slice() }
     }
 
     /// Records durations, and how often there was each.
     #[inline]
-    pub fn record(
-        &mut self,
-        (party, stage): (Party, Stage),
-        durations: impl Iterator<Item = (u64, u64)>,
-    ) {
-        let row = &mut self.cells(party)[row_of(stage)];
+    pub fn record(&mut self, of: (Party, Stage), durations: impl Iterator<Item = (u64, u64)>) {
+        let rows = &mut self.rows[rows_of(of)];
         for (ns, count) in durations {
-            row[cell_of(ns)] += count;
+            *cell(rows, ns) += count;
         }
-    }
-
-    #[inline]
-    fn cells(&mut self, party: Party) -> &mut [u64] {
-        self.0[party.index()].get_or_insert_with(|| vec![0; PARTY_CELLS].into_boxed_slice())
     }
 
     /// How long a party's stages took, without a bucket that is empty: the longest duration of
@@ -94,10 +97,10 @@ impl Recorder {
 
     /// Adds another worker's, or an earlier one's.
     pub fn merge(&mut self, other: &Self) {
-        for party in Party::all() {
-            let Some(theirs) = &other.0[party.index()] else { continue };
-            let mine = self.cells(party).iter_mut();
-            mine.zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        for (mine, theirs) in self.rows.iter_mut().zip(&other.rows) {
+            let Some(theirs) = theirs else { continue };
+            let mine = mine.get_or_insert_with(empty).iter_mut();
+            mine.zip(&**theirs).for_each(|(mine, theirs)| *mine += theirs);
         }
     }
 
@@ -129,7 +132,7 @@ impl Recorder {
             for (party, name) in names {
                 let Some((_, counts)) = named(&of_party(stage, name)) else { continue };
                 for (ns, count) in counts {
-                    let cell = &mut whole.cells(Party::NONE)[row_of(stage)][cell_of(*ns)];
+                    let cell = cell(&mut whole.rows[rows_of((Party::NONE, stage))], *ns);
                     let count = (*count).min(*cell);
                     *cell -= count;
                     self.record((*party, stage), std::iter::once((*ns, count)));
@@ -141,13 +144,14 @@ impl Recorder {
 
     /// Forgets everything.
     pub fn reset(&mut self) {
-        self.0.iter_mut().flatten().for_each(|cells| cells.fill(0));
+        self.rows.iter_mut().flatten().for_each(|row| row.fill(0));
     }
 
     /// The buckets that are not empty.
     fn counts(&self, party: Party, stage: Stage) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let row = self.0[party.index()].as_ref().map(|cells| &cells[row_of(stage)]);
-        let counts = row.unwrap_or_default().iter().copied().enumerate();
+        let rows = self.rows[rows_of((party, stage))].iter().enumerate();
+        let cells = rows.filter_map(|(number, row)| Some((number * ROW_CELLS, row.as_ref()?)));
+        let counts = cells.flat_map(|(first, row)| (first..).zip(row.iter().copied()));
         counts.filter(|(_, count)| *count > 0)
     }
 }
@@ -157,11 +161,23 @@ fn of_party(stage: Stage, party: &str) -> String {
     format!("{} of {party}", stage.name())
 }
 
-/// Where a stage's buckets are among its party's.
+/// Where the rows of a party's stage are.
 #[inline]
-const fn row_of(stage: Stage) -> Range<usize> {
-    let start = stage as usize * CELLS;
-    start..start + CELLS
+const fn rows_of((party, stage): (Party, Stage)) -> Range<usize> {
+    let start = (party.index() * Stage::ALL.len() + stage as usize) * ROWS;
+    start..start + ROWS
+}
+
+/// A duration's bucket among the rows of its party's stage.
+#[inline]
+fn cell(rows: &mut [Option<Box<Row>>], ns: u64) -> &mut u64 {
+    let cell = cell_of(ns);
+    &mut rows[cell / ROW_CELLS].get_or_insert_with(empty)[cell % ROW_CELLS]
+}
+
+#[cold]
+fn empty() -> Box<Row> {
+    Box::new([0; ROW_CELLS])
 }
 
 /// The bucket of a duration. A value keeps its [`PRECISION_BITS`] leading bits; how many are cut
@@ -183,7 +199,7 @@ const fn value_of(cell: usize) -> u64 {
 /// Longest latency told apart; a longer one counts as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// Three digits: 100 µs are told from 100.1 µs, and what a worker records takes about 1 MiB.
+/// Three digits: 100 µs are told from 100.1 µs.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// Bits of a value that are kept: as many as three digits need, to one part in a thousand.
@@ -192,12 +208,11 @@ const PRECISION_BITS: u32 = 11;
 /// Up to here every value has a bucket of its own.
 const LAST_EXACT: u64 = (1 << PRECISION_BITS) - 1;
 
-/// Buckets up to the longest latency.
-const CELLS: usize =
-    ((LATENCY_NS_MAX.ilog2() + 3 - PRECISION_BITS) as usize) << (PRECISION_BITS - 1);
+/// Buckets of a row.
+const ROW_CELLS: usize = 1 << (PRECISION_BITS - 1);
 
-/// Buckets of a party: those of each stage.
-const PARTY_CELLS: usize = Stage::ALL.len() * CELLS;
+/// Rows up to the longest latency.
+const ROWS: usize = (LATENCY_NS_MAX.ilog2() + 3 - PRECISION_BITS) as usize;
 
 #[cfg(test)]
 mod tests {
@@ -297,6 +312,6 @@ mod tests {
             assert_eq!(cell_of(value_of(cell_of(value))), cell_of(value));
         }
         assert_eq!(cell_of(u64::MAX), cell_of(LATENCY_NS_MAX));
-        assert!(cell_of(LATENCY_NS_MAX) < CELLS);
+        assert!(cell_of(LATENCY_NS_MAX) < ROWS * ROW_CELLS);
     }
 }
