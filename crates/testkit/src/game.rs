@@ -81,6 +81,8 @@ struct Known {
     delivers: bool,
     /// It has to be sent no more reliable ones for now.
     is_full: bool,
+    /// It was asked for elsewhere once.
+    may_leave: bool,
 }
 
 impl Game {
@@ -207,13 +209,14 @@ impl Game {
     /// Asks for a player to be moved to another game process. One who gets messages is handed over
     /// when this one has heard of it, because its messages are read in their order then.
     fn move_away(
-        &self,
+        &mut self,
         session: SessionId,
         judge: &mut Judge,
         random: &mut Random,
     ) -> Option<Answer> {
         let backend = random.pick(&self.zones)?;
-        let known = self.guests.get(&Guest::Session(session))?;
+        let known = self.guests.get_mut(&Guest::Session(session))?;
+        known.may_leave = true;
         if let Some(life) = known.life.filter(|_| known.delivers) {
             judge.doubt_down(life);
         }
@@ -360,7 +363,7 @@ impl Game {
 
 impl Known {
     fn new(client_id: Option<u64>, delivers: bool) -> Self {
-        Self { client_id, life: None, delivers, is_full: false }
+        Self { client_id, life: None, delivers, is_full: false, may_leave: false }
     }
 }
 

@@ -47,7 +47,10 @@ impl Fronts {
     /// whom it is for, so on a host with hundreds of them not all are asked.
     fn backend_behind(&self, common: &Common, meta: &RxMeta) -> Option<BackendId> {
         let backends = &common.links.backends;
-        let is_from = |backend: &BackendId| backends[*backend].address == Some(meta.peer);
+        // A player who has gone over and waits to be told of is no backend's.
+        let is_from = |backend: &BackendId| {
+            backends.get(*backend).is_some_and(|it| it.address == Some(meta.peer))
+        };
         let players = self.backends_of_loopback(&meta.local).find(is_from);
         players.or_else(|| backends.ids().find(is_from))
     }

@@ -5,8 +5,11 @@ mod orders;
 
 use super::clients::{Player, Scribe};
 use super::games::{Game, Heard, Offer};
-use super::rig::{OUR_USER, Rig, bundle_backend, home, listener, netcode_rules, udp_backend};
+use super::rig::{
+    OUR_USER, Rig, bundle_backend, endpoint, home, listener, netcode_rules, udp_backend,
+};
 use crate::ids::BackendId;
+use crate::links::loopback::loopback_of;
 use crate::mail::Mail;
 use crate::moves::MoveOrder;
 use crate::setup::Setup;
@@ -307,6 +310,19 @@ fn the_other_process_has_the_player_when_the_first_has_heard_of_it() {
     assert_eq!(arena.guests(&mut rig).first().and_then(|guest| guest.ticket), Some(7));
     player.send(&mut rig, b"after");
     assert_eq!(arena.payloads(&mut rig), [b"after"]);
+}
+
+/// A server on a udp link answers to the loopback address of a player who had the place before.
+#[test]
+fn a_late_answer_to_the_place_of_a_player_who_waits_to_be_opened_is_for_nobody() {
+    let (mut rig, games, _player, session) = two_zones();
+    let offer = offered(&mut rig, &games, &Move { confirms: true, ..wanted(session) });
+    say_yes(&mut rig, &games[1], &offer);
+    let entry = rig.host.gate().fronts.netcode.sessions.named(session).expect("it is there");
+    let place = loopback_of(entry).expect("in range");
+    rig.provokes(DropReason::SessionUnknown, |rig| {
+        rig.answer_udp(endpoint("127.0.0.1:7777"), place, b"late");
+    });
 }
 
 #[test]

@@ -58,6 +58,9 @@ impl Game {
         let channel = channel_of(part.channel);
         let heard = judge.hear_message_up(known.client_id, channel, link.assembly.message());
         known.life = heard.or(known.life);
+        if let Some(life) = heard.filter(|_| known.may_leave) {
+            judge.doubt_down(life);
+        }
         let random = &mut self.messages_random;
         if random.chance(50) {
             out.add(|writer| writer.ask_quality(part.session));

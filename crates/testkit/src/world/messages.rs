@@ -158,7 +158,8 @@ impl World {
         // They have arrived at the gateway, and found the link to the game process full.
         let not_taken = dropped(DropReason::MessageNotTaken);
         judge.require(others <= not_taken, || format!("{others} messages lost, {not_taken} known"));
-        let late = dropped(DropReason::MessageUnknown);
+        let late = [DropReason::MessageUnknown, DropReason::MessageAfterMove];
+        let late: u64 = late.into_iter().map(dropped).sum();
         judge.require(unreported == late, || {
             format!("{unreported} messages for players unreported, {late} too late")
         });
