@@ -16,7 +16,9 @@ use ringgate_batch::{Batches, Endpoint, Flush, LocalIp, SocketId, TxTarget};
 use ringgate_gate::netcode_filter;
 use ringgate_io::filter::Filter;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_io::{
+    self as io, AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, Wait,
+};
 
 use support::{Bench, Contender};
 

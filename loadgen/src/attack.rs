@@ -24,7 +24,9 @@ use std::time::Duration;
 use ringgate_batch::{Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_core::netcode::Client;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_io::{
+    AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, StartError, Wait,
+};
 use ringgate_os::clock::Clock;
 use ringgate_os::signals;
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ringgate_batch::LocalIp;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, LeftSums, SocketKind, Wait};
+use ringgate_io::{
+    self as io, CardOptions, Choice, DriverOptions, LeftSums, SocketDriver, SocketKind, Wait,
+};
 use ringgate_xdp::netlink::{Asking, Link};
 use ringgate_xdp::program::{Ours, Place, Program};
 use ringgate_xdp::queue::{Notes, QueueOptions};
@@ -250,7 +252,11 @@ fn serve(io: Choice) {
         card.left_sums = LeftSums { copy: true, zero_copy: true };
     }
     let mut driver = io::open_with_card(io, &OPTIONS, &card).expect("the queue is free");
-    assert_eq!(driver.card_leaves_sums(), leaves_sums, "this kernel knows of notes");
+    assert_eq!(
+        driver.card().expect("it has a card").leaves_sums(),
+        leaves_sums,
+        "this kernel knows of notes"
+    );
     for address in [SocketAddr::from(([0; 4], PORT)), SocketAddr::from((GATEWAY_V6, PORT))] {
         let plain = UdpOptions { may_fragment: true, ..UdpOptions::default() };
         let opened = take_again(|| socket::player(address, &plain));
@@ -262,7 +268,7 @@ fn serve(io: Choice) {
     for local in [LocalIp::v4(GATEWAY.octets(), 0), LocalIp::v6(GATEWAY_V6.octets(), 0)] {
         program.add(&Ours { vlan: 0, local, port: PORT }).expect("room");
     }
-    program.give_queue(0, driver.card_fd().expect("it has a card")).expect("bound");
+    program.give_queue(0, driver.card().expect("it has a card").fd()).expect("bound");
     netns::say_that_it_serves();
     let mut rig = Rig { driver };
     loop {
@@ -281,7 +287,7 @@ fn serve(io: Choice) {
 }
 
 fn counts_of(rig: &Rig) -> String {
-    let stats = rig.driver.card_stats().expect("it has a card");
+    let stats = rig.driver.card().expect("it has a card").stats();
     let numbers = [stats.received, stats.sent, stats.left_by_socket, stats.refused_checksum];
     numbers.map(|number| number.to_string()).join(" ")
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use ringgate_batch::IoEvent;
+use ringgate_batch::{IoEvent, SocketId};
 use ringgate_io::filter::{Filter, Rule};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{Driver, SocketKind, Wait};
+use ringgate_io::{Driver, SocketDriver, SocketKind, Wait};
 use ringgate_os::{clock, rights};
 
 use crate::gateway_rig::until;
@@ -22,7 +22,6 @@ on_both_drivers!(
     a_driver_that_has_let_go_takes_nothing_and_can_go_on,
     a_link_keeps_what_its_peer_has_said,
     nothing_is_lost_when_sockets_change_hands_under_traffic,
-    sockets_are_listed_in_the_order_they_came,
     what_was_dropped_before_is_not_counted_again,
 );
 
@@ -35,13 +34,11 @@ fn pass(fds: Vec<OwnedFd>) -> Vec<OwnedFd> {
     rights::receive(other.as_fd(), &mut [0; 8]).expect("received").1
 }
 
-/// Everything that a driver holds, with its kinds, and the driver gone.
-fn take_all(rig: &Rig) -> Vec<(SocketKind, OwnedFd)> {
-    let sockets = rig.driver.sockets();
-    let fd = |id| rig.driver.fd(id).expect("it is registered");
-    let copies = sockets.iter().map(|(id, _)| fd(*id).try_clone_to_owned().expect("a descriptor"));
-    let kinds = sockets.iter().map(|(_, kind)| *kind);
-    kinds.zip(pass(copies.collect())).collect()
+/// Registers a driver's socket with the next one, by way of another process's message.
+fn hand_on(rig: &Rig, id: SocketId, kind: SocketKind, next: &mut Rig) -> SocketId {
+    let fd = rig.driver.fd(id).expect("it is registered");
+    let copy = fd.try_clone_to_owned().expect("a descriptor");
+    next.driver.register(pass(vec![copy]).remove(0), kind).expect("registers")
 }
 
 /// Has a driver let go, and adds what it still brings.
@@ -61,7 +58,7 @@ fn numbers(seen: &Seen) -> Vec<u32> {
 
 fn nothing_is_lost_when_sockets_change_hands_under_traffic(rig: &mut Rig) {
     const HANDS: usize = 10;
-    let (_, address) = rig.player("127.0.0.1:0");
+    let (mut player, address) = rig.player("127.0.0.1:0");
     let is_over = Arc::new(AtomicBool::new(false));
     let taken = Arc::new(AtomicU32::new(0));
     let sender = {
@@ -101,9 +98,7 @@ fn nothing_is_lost_when_sockets_change_hands_under_traffic(rig: &mut Rig) {
         }
         let mut next = owner.alike();
         let_go(&mut owner, &mut seen);
-        for (kind, fd) in take_all(&owner) {
-            next.driver.register(fd, kind).expect("registers");
-        }
+        player = hand_on(&owner, player, SocketKind::Datagram, &mut next);
         // The one before is there for a while, as a process is.
         clock::sleep(Duration::from_millis(2));
         owner = next;
@@ -151,10 +146,7 @@ fn a_link_keeps_what_its_peer_has_said(rig: &mut Rig) {
     let_go(rig, &mut seen);
     there.send(b"third").expect("sent");
     let mut next = rig.alike();
-    for (kind, fd) in take_all(rig) {
-        assert_eq!(kind, SocketKind::Link);
-        next.driver.register(fd, kind).expect("registers");
-    }
+    hand_on(rig, link, SocketKind::Link, &mut next);
     let wanted = 2 - seen.datagrams.len();
     let rest = next.turn_until(|seen| seen.datagrams.len() >= wanted);
     let said = seen.datagrams.into_iter().chain(rest.datagrams).map(|(_, bytes)| bytes);
@@ -162,16 +154,6 @@ fn a_link_keeps_what_its_peer_has_said(rig: &mut Rig) {
     drop(there);
     let end = next.turn_until(|seen| !seen.events.is_empty());
     assert!(matches!(end.events[..], [IoEvent::Closed { .. }]), "{:?}", end.events);
-}
-
-fn sockets_are_listed_in_the_order_they_came(rig: &mut Rig) {
-    let ids: Vec<_> = (0..3).map(|_| rig.player("127.0.0.1:0").0).collect();
-    let (here, _there) = socket::link_pair().expect("a pair");
-    let link = rig.driver.register(here, SocketKind::Link).expect("registers");
-    rig.driver.close(ids[1]);
-    let listed = rig.driver.sockets();
-    let datagram = |id| (id, SocketKind::Datagram);
-    assert_eq!(listed, [datagram(ids[0]), datagram(ids[2]), (link, SocketKind::Link)]);
 }
 
 fn what_was_dropped_before_is_not_counted_again(rig: &mut Rig) {
@@ -242,15 +224,13 @@ fn drain(socket: &UdpSocket) -> Vec<Vec<u8>> {
 #[test]
 fn what_the_kernel_kept_is_answered_by_the_next_owner() {
     let mut first = Rig::mmsg();
-    let (_, address) = first.player("127.0.0.1:0");
+    let (player, address) = first.player("127.0.0.1:0");
     let client = outsider("127.0.0.1:0");
     first.settle();
     client.send_to(b"are you there", address).expect("sent");
     let mut next = first.alike();
     let_go(&mut first, &mut Seen::default());
-    for (kind, fd) in take_all(&first) {
-        next.driver.register(fd, kind).expect("registers");
-    }
+    hand_on(&first, player, SocketKind::Datagram, &mut next);
     drop(first);
     let (meta, bytes) = next.receive(1).remove(0);
     next.queue(crate::io_rig::answer(&meta), &bytes);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ringgate_batch::{IoEvent, LocalIp, SendFailure, SocketId, TxTarget};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_io::socket;
-use ringgate_io::{Driver, SocketKind, Wait};
+use ringgate_io::{Driver, SocketDriver, SocketKind, Wait};
 
 use crate::control_rig::wait_for;
 use crate::folder::{Folder, mode};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringgate_batch::{LocalIp, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{Choice, Driver, SocketKind, Wait};
+use ringgate_io::{Choice, Driver, SocketDriver, SocketKind, Wait};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::control_rig::wait_for;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ringgate_batch::{Endpoint, IoEvent, LocalIp, RxMeta, SendFailure, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_io::{
+    self as io, AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, Wait,
+};
 use ringgate_os::clock::Clock;
 
 /// Runs each function as a test on both drivers.

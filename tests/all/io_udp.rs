@@ -7,7 +7,7 @@ use ringgate_batch::{Endpoint, IoEvent, LocalIp, SendFailure, TxTarget};
 use ringgate_core::limits::RX_DATAGRAM_BYTES;
 use ringgate_io::filter::{Filter, Rule};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{Driver, DriverOptions, SocketKind, Wait};
+use ringgate_io::{Driver, DriverOptions, SocketDriver, SocketKind, Wait};
 use ringgate_os::clock;
 
 use crate::io_rig::{Rig, Seen, answer, hear, on_both_drivers, outsider, to};

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, CardOptions, Choice, DriverOptions, LeftSums, SocketKind, Wait};
+use ringgate_io::{
+    self as io, CardOptions, Choice, DriverOptions, LeftSums, SocketDriver, SocketKind, Wait,
+};
 use ringgate_os::clock;
 use ringgate_xdp::frame::{self, HEADERS_MAX, Leaving, Leg};
 use ringgate_xdp::netlink::{Asking, Link, Neighbour, Out, Route, Way};
@@ -113,7 +115,11 @@ fn serve_the_vlan(io: Choice, leaves_sums: bool) {
     };
     let sizes = DriverOptions { tx_datagrams: 64, tx_bundles: 2, ..DriverOptions::default() };
     let mut driver = io::open_with_card(io, &sizes, &card).expect("the queue is free");
-    assert_eq!(driver.card_leaves_sums(), leaves_sums, "this kernel knows of notes");
+    assert_eq!(
+        driver.card().expect("it has a card").leaves_sums(),
+        leaves_sums,
+        "this kernel knows of notes"
+    );
     for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
         let address = SocketAddr::new(any, PORT);
         // A process that was killed with io_uring keeps its port for a moment.
@@ -124,7 +130,7 @@ fn serve_the_vlan(io: Choice, leaves_sums: bool) {
     for ip in [IpAddr::V4(GATEWAY.0), IpAddr::V6(GATEWAY.1)] {
         program.add(&Ours { vlan: VLAN, local: local(ip), port: PORT }).expect("room");
     }
-    program.give_queue(0, driver.card_fd().expect("it has a card")).expect("bound");
+    program.give_queue(0, driver.card().expect("it has a card").fd()).expect("bound");
     let since_ns = clock::unix_ns();
     netns::say_that_it_serves();
     let mut rig = Rig { driver };
@@ -137,7 +143,7 @@ fn serve_the_vlan(io: Choice, leaves_sums: bool) {
             rig.queue(answer(&meta), &bytes);
             let _ = rig.flush();
         }
-        let stats = rig.driver.card_stats().expect("it has a card");
+        let stats = rig.driver.card().expect("it has a card").stats();
         assert_eq!(stats.left_by_socket, 0, "no socket could answer in this VLAN");
     }
 }

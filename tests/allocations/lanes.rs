@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ringgate_batch::{Driver, IoEvent, LocalIp, SocketId, TxTarget, Wait};
-use ringgate_io::{AnyDriver, Choice, DriverOptions};
+use ringgate_io::{AnyDriver, Choice, DriverOptions, SocketDriver};
 use ringgate_link::bundle::{Frame, Frames, Hello, OpenedPlain, SessionId, ToGateway, Writer};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};

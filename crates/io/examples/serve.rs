@@ -16,7 +16,8 @@ use std::time::Duration;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{
-    self as io, AnyDriver, CardOptions, Choice, Driver, DriverOptions, LeftSums, SocketKind, Wait,
+    self as io, AnyDriver, CardOptions, Choice, Driver, DriverOptions, LeftSums, SocketDriver,
+    SocketKind, Wait,
 };
 use ringgate_xdp::netlink::Asking;
 use ringgate_xdp::program::{Ours, Place, Program};
@@ -59,9 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     driver.serve_by_card(id, address, false);
     let local = LocalIp::v6(*Endpoint::from(address).ip_bytes(), 0);
     program.add(&Ours { vlan: 0, local, port: address.port() })?;
-    program.give_queue(0, driver.card_fd().ok_or("it has a card")?)?;
+    program.give_queue(0, driver.card().ok_or("it has a card")?.fd())?;
     serve(&mut driver)?;
-    println!("{:?}", driver.card_stats());
+    println!("{:?}", driver.card().map(io::Card::stats));
     Ok(())
 }
 

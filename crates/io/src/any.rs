@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::StartError;
 use super::bell::Bell;
-use super::card::{Card, CardStats, GivenQueue};
+use super::card::Card;
 use super::filter::Filter;
 use super::interface::{Interface, SocketKind};
 use super::mmsg::Mmsg;
@@ -16,7 +16,40 @@ use super::socket::{self, UdpOptions};
 use super::uring::Uring;
 
 use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, RxBatch, SocketId, TxBatch, Wait};
-use ringgate_xdp::queue::{Mode, Statistics};
+
+/// A [`Driver`] over sockets of this host, each with a descriptor, and what may be beside them.
+pub trait SocketDriver: Driver<OpenError = StartError> + Send + 'static {
+    /// Takes a socket over that was made elsewhere. It must be non-blocking.
+    fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId>;
+
+    /// The descriptor of a socket, for options and peer credentials.
+    fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>>;
+
+    /// Something that rings this driver's bell from another thread.
+    fn bell(&self) -> Bell;
+
+    /// Waits that end when something arrives end also when this is readable. It stays open for as
+    /// long as the driver lives.
+    fn watch(&mut self, beside: RawFd);
+
+    /// What the kernel has dropped at these sockets by now is not counted here: the process that
+    /// had them has.
+    fn forget_drops(&mut self);
+
+    /// The queue of a network interface beside the sockets.
+    fn card(&self) -> Option<&Card>;
+
+    /// Datagrams for the address of a registered socket may come and go in frames from now on: that
+    /// is for a program to decide, and for routes. Does nothing where there is no card.
+    fn serve_by_card(&mut self, socket: SocketId, address: SocketAddr, may_fragment: bool);
+
+    /// Between two turns, nothing written since: the kernel knows everything about the card's
+    /// queue. Returns the frames that another process may have.
+    fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>>;
+
+    /// Goes on with the frames that another process had.
+    fn resume_card(&mut self, frames: &[u32]) -> io::Result<()>;
+}
 
 /// Moves datagrams with whichever interface this kernel allows. Dispatches once per batch.
 #[derive(Debug)]
@@ -74,59 +107,6 @@ impl AnyDriver {
         Self { card: Some(Box::new(card)), frames_max, ..self }
     }
 
-    /// Datagrams for the address of a registered socket may come and go in frames from now on: that
-    /// is for a program to decide, and for routes. Does nothing where there is no card.
-    pub fn serve_by_card(&mut self, socket: SocketId, address: SocketAddr, may_fragment: bool) {
-        if let Some(card) = &mut self.card {
-            card.serve(socket, address, may_fragment);
-        }
-    }
-
-    /// The card's socket, to be given to a program.
-    pub fn card_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.card.as_ref().map(|card| card.fd())
-    }
-
-    /// How frames come and go.
-    pub fn card_mode(&self) -> Option<Mode> {
-        self.card.as_ref().map(|card| card.mode())
-    }
-
-    /// Whether checksums of what leaves in frames are left to whoever sends them.
-    pub fn card_leaves_sums(&self) -> bool {
-        self.card.as_ref().is_some_and(|card| card.leaves_sums())
-    }
-
-    /// What another process needs to go on with the card's queue.
-    pub fn given_card(&self) -> Option<io::Result<GivenQueue>> {
-        self.card.as_ref().map(|card| card.given())
-    }
-
-    /// Between two turns, nothing written since: the kernel knows everything about the card's
-    /// queue. Returns the frames that another process may have.
-    pub fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>> {
-        self.rx.clear();
-        self.card.as_mut().map(|card| card.settle())
-    }
-
-    /// Goes on with the frames that another process had.
-    pub fn resume_card(&mut self, frames: &[u32]) -> io::Result<()> {
-        match &mut self.card {
-            Some(card) => card.resume(frames, &mut self.tx),
-            None => Ok(()),
-        }
-    }
-
-    /// What has been counted of frames.
-    pub fn card_stats(&self) -> Option<CardStats> {
-        self.card.as_ref().map(|card| card.stats())
-    }
-
-    /// What the kernel has counted at the card's socket.
-    pub fn card_statistics(&self) -> Option<io::Result<Statistics>> {
-        self.card.as_ref().map(|card| card.statistics())
-    }
-
     /// Takes what has come in frames into a batch that the interface has filled.
     fn take_frames(&mut self) {
         let Self { rx, card, frames_max, counted, .. } = self;
@@ -134,38 +114,6 @@ impl AnyDriver {
             let room = frames_max.saturating_sub(rx.len()).max(FRAMES_MIN);
             card.receive(rx, room, counted);
         }
-    }
-
-    /// Takes a socket over that was made elsewhere. It must be non-blocking.
-    pub fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
-        either!(&mut self.interface, interface => interface.register(socket, kind))
-    }
-
-    /// Waits that end when something arrives end also when this is readable. It stays open for as
-    /// long as the driver lives.
-    pub fn watch(&mut self, beside: RawFd) {
-        either!(&mut self.interface, interface => interface.watch(beside));
-    }
-
-    /// What the kernel has dropped at these sockets by now is not counted here: the process that
-    /// had them has.
-    pub fn forget_drops(&mut self) {
-        either!(&mut self.interface, interface => interface.forget_drops());
-    }
-
-    /// Every socket, in an order that depends on nothing but when each was registered and closed.
-    pub fn sockets(&self) -> Vec<(SocketId, SocketKind)> {
-        either!(&self.interface, interface => interface.sockets())
-    }
-
-    /// The descriptor of a socket, for options and peer credentials.
-    pub fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
-        either!(&self.interface, interface => interface.fd(socket))
-    }
-
-    /// Something that rings this driver's bell from another thread.
-    pub fn bell(&self) -> Bell {
-        either!(&self.interface, interface => interface.bell())
     }
 
     /// Why it is not io_uring, where [`Choice::Auto`](super::Choice) had to do without it: for one
@@ -182,6 +130,50 @@ impl AnyDriver {
         match &self.interface {
             Either::Mmsg(..) => None,
             Either::Uring(interface) => interface.why_unrestricted(),
+        }
+    }
+}
+
+impl SocketDriver for AnyDriver {
+    fn register(&mut self, socket: OwnedFd, kind: SocketKind) -> io::Result<SocketId> {
+        either!(&mut self.interface, interface => interface.register(socket, kind))
+    }
+
+    fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
+        either!(&self.interface, interface => interface.fd(socket))
+    }
+
+    fn bell(&self) -> Bell {
+        either!(&self.interface, interface => interface.bell())
+    }
+
+    fn watch(&mut self, beside: RawFd) {
+        either!(&mut self.interface, interface => interface.watch(beside));
+    }
+
+    fn forget_drops(&mut self) {
+        either!(&mut self.interface, interface => interface.forget_drops());
+    }
+
+    fn card(&self) -> Option<&Card> {
+        self.card.as_deref()
+    }
+
+    fn serve_by_card(&mut self, socket: SocketId, address: SocketAddr, may_fragment: bool) {
+        if let Some(card) = &mut self.card {
+            card.serve(socket, address, may_fragment);
+        }
+    }
+
+    fn settle_card(&mut self) -> Option<io::Result<Vec<u32>>> {
+        self.rx.clear();
+        self.card.as_mut().map(|card| card.settle())
+    }
+
+    fn resume_card(&mut self, frames: &[u32]) -> io::Result<()> {
+        match &mut self.card {
+            Some(card) => card.resume(frames, &mut self.tx),
+            None => Ok(()),
         }
     }
 }

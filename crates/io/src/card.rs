@@ -90,7 +90,7 @@ pub struct CardStats {
 
 /// A queue, and what is in the batches of it.
 #[derive(Debug)]
-pub(super) struct Card {
+pub struct Card {
     queue: Queue,
     ports: Vec<CardPort>,
     hops: Hops,
@@ -240,7 +240,7 @@ impl Card {
     }
 
     /// Everything that another process needs to go on with it.
-    pub(super) fn given(&self) -> io::Result<GivenQueue> {
+    pub fn given(&self) -> io::Result<GivenQueue> {
         Ok(GivenQueue {
             socket: self.queue.as_fd().try_clone_to_owned()?,
             memory: self.memory.try_clone()?,
@@ -275,24 +275,27 @@ impl Card {
     }
 
     /// Its queue's socket, to be given to a program and to be waited for.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.queue.as_fd()
     }
 
-    pub(super) const fn mode(&self) -> Mode {
+    /// How frames come and go.
+    pub const fn mode(&self) -> Mode {
         self.queue.mode()
     }
 
     /// Whether checksums are left to whoever sends the frames.
-    pub(super) const fn leaves_sums(&self) -> bool {
+    pub const fn leaves_sums(&self) -> bool {
         self.leaves_sums
     }
 
-    pub(super) const fn stats(&self) -> CardStats {
+    /// What has been counted.
+    pub const fn stats(&self) -> CardStats {
         self.stats
     }
 
-    pub(super) fn statistics(&self) -> io::Result<Statistics> {
+    /// What the kernel has counted at its socket.
+    pub fn statistics(&self) -> io::Result<Statistics> {
         self.queue.statistics()
     }
 

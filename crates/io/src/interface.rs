@@ -45,9 +45,6 @@ pub(crate) trait Interface {
     /// it.
     fn let_go(&mut self, rx: &mut RxBatch) -> io::Result<()>;
 
-    /// Every registered socket, in the order of their places.
-    fn sockets(&self) -> Vec<(SocketId, SocketKind)>;
-
     /// The descriptor of a registered socket, for options and peer credentials.
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>>;
 

@@ -34,10 +34,10 @@ pub mod socket;
 mod table;
 mod uring;
 
-pub use self::any::{AnyDriver, player_options};
+pub use self::any::{AnyDriver, SocketDriver, player_options};
 pub use self::bell::Bell;
 pub use self::card::{
-    CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, CardOptions, CardStats,
+    Card, CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, CardOptions, CardStats,
     GivenBase, GivenQueue, LeftSums, card_memory, look_at_card,
 };
 pub use self::error::StartError;

@@ -30,7 +30,7 @@ pub fn open_with_card(
 }
 
 /// The same with a queue that another process has opened. It receives and sends nothing before
-/// [`AnyDriver::resume_card`].
+/// [`SocketDriver::resume_card`](super::SocketDriver::resume_card).
 pub fn open_with_given_card(
     choice: Choice,
     options: &DriverOptions,

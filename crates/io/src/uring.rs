@@ -521,10 +521,6 @@ impl Interface for Uring {
         cancelled
     }
 
-    fn sockets(&self) -> Vec<(SocketId, SocketKind)> {
-        self.table.all().map(|(id, socket)| (id, socket.kind)).collect()
-    }
-
     fn fd(&self, socket: SocketId) -> Option<BorrowedFd<'_>> {
         self.table.fd(socket)
     }

@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringgate_batch::{Driver, IoEvent, LocalIp, Port, SocketId, TxTarget, Wait};
-use ringgate_io::{AnyDriver, Choice, DriverOptions};
+use ringgate_io::{AnyDriver, Choice, DriverOptions, SocketDriver};
 use ringgate_link::bundle::{Frame, Frames, Hello, Opened, SessionId, ToGame, ToGateway, Writer};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify::Epoll;

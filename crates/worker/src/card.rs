@@ -9,13 +9,13 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Plan;
+use super::{Plan, Start};
 use crate::handover::{CardGiven, CardRow};
 use ringgate_batch::SocketId;
 use ringgate_gate::{Listener, ListenerId};
 use ringgate_io::{
-    self as io, AnyDriver, CardBase, CardChoice, CardCounts, CardMode, CardNews, DriverOptions,
-    GivenBase, GivenQueue, StartError,
+    self as io, AnyDriver, Card, CardBase, CardChoice, CardCounts, CardMode, CardNews,
+    DriverOptions, GivenBase, GivenQueue, SocketDriver, StartError,
 };
 use ringgate_os::capabilities::{self, Capability};
 
@@ -68,8 +68,39 @@ pub struct CardShown<'a> {
     pub addresses: usize,
 }
 
+impl Start<'_> {
+    /// Drivers without sockets, one for each worker.
+    pub(super) fn drivers(&mut self) -> Result<Vec<AnyDriver>, StartError> {
+        let opened = open_drivers(self.plan)?;
+        Ok(self.note_drivers(opened))
+    }
+
+    /// Notes what they have to do without.
+    fn note_drivers(
+        &mut self,
+        (drivers, card): (Vec<AnyDriver>, Option<FleetCard>),
+    ) -> Vec<AnyDriver> {
+        self.card = card;
+        if let Some(driver) = drivers.first() {
+            self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
+            self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
+        }
+        drivers
+    }
+
+    /// The same, on another process's interface where that has given one.
+    pub(super) fn adopt_drivers(
+        &mut self,
+        row: Option<&CardRow>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Vec<AnyDriver>, StartError> {
+        let adopted = adopt_drivers(self.plan, row, fds)?;
+        Ok(self.note_drivers(adopted))
+    }
+}
+
 /// The drivers of all workers, with the interface where one is asked for and can be had.
-pub(super) fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
+fn open_drivers(plan: &Plan) -> Result<(Vec<AnyDriver>, Option<FleetCard>), StartError> {
     let options = DriverOptions::default();
     let by_sockets =
         || (0..plan.workers).map(|_| io::open(plan.io, &options)).collect::<Result<Vec<_>, _>>();
@@ -106,26 +137,23 @@ fn open_card(
 fn fleet_card(
     base: CardBase,
     wanted: &CardPlan,
-    drivers: &[AnyDriver],
+    drivers: &[impl SocketDriver],
     is_given: bool,
 ) -> Result<FleetCard, StartError> {
-    let mode = base.mode_name(drivers.first().and_then(AnyDriver::card_mode));
-    let are_left = drivers.iter().all(AnyDriver::card_leaves_sums);
+    let cards = || drivers.iter().filter_map(SocketDriver::card);
+    let mode = base.mode_name(cards().next().map(Card::mode));
+    let are_left = cards().all(Card::leaves_sums);
     let sums = if are_left { "card" } else { "software" };
     let listeners = Mutex::new(wanted.listeners.clone());
-    let queues = given_queues(drivers)?;
+    let queues = cards().map(Card::given).collect::<std::io::Result<_>>();
+    let fail = |why| StartError::card("keep AF_XDP queues for the next process", why);
+    let queues = queues.map_err(fail)?;
     Ok(FleetCard { base, mode, sums, listeners, queues, is_given })
-}
-
-fn given_queues(drivers: &[AnyDriver]) -> Result<Vec<GivenQueue>, StartError> {
-    let queues = drivers.iter().filter_map(AnyDriver::given_card);
-    let queues = queues.collect::<std::io::Result<_>>();
-    queues.map_err(|why| StartError::card("keep AF_XDP queues for the next process", why))
 }
 
 /// The drivers of all workers of a process that goes on with another one's interface, where that
 /// has given it and it is what the plan asks for.
-pub(super) fn adopt_drivers(
+fn adopt_drivers(
     plan: &Plan,
     row: Option<&CardRow>,
     fds: Vec<OwnedFd>,
@@ -203,14 +231,14 @@ impl FleetCard {
     pub(super) fn begin(
         &mut self,
         addresses: &[Vec<SocketAddr>],
-        drivers: &[&AnyDriver],
+        drivers: &[&impl SocketDriver],
         serves_now: bool,
     ) -> Result<(), StartError> {
         let interface = self.base.choice().interface.clone();
         let fail = |why| StartError::card(format!("serve by interface {interface}"), why);
         if !self.is_given {
             for (queue, driver) in (0..).zip(drivers) {
-                self.base.give_queue(queue, driver).map_err(fail)?;
+                self.base.give_queue(queue, *driver).map_err(fail)?;
             }
         }
         if self.is_given || serves_now {
@@ -304,7 +332,7 @@ impl Seat {
     /// own.
     pub(super) fn go_on(
         &mut self,
-        driver: &mut AnyDriver,
+        driver: &mut impl SocketDriver,
         given: &CardGiven,
     ) -> Result<(), String> {
         if !self.card.is_given {
@@ -320,11 +348,11 @@ impl Seat {
     }
 
     /// What program, kernel and driver say of the frames of this worker's queue.
-    pub(super) fn absolute(&self, driver: &AnyDriver) -> CardCounts {
+    pub(super) fn absolute(&self, driver: &impl SocketDriver) -> CardCounts {
         CardCounts {
             program: self.card.base.counts(self.queue),
-            driver: driver.card_stats().unwrap_or_default(),
-            kernel: driver.card_statistics().and_then(Result::ok).unwrap_or_default(),
+            driver: driver.card().map(Card::stats).unwrap_or_default(),
+            kernel: driver.card().and_then(|it| it.statistics().ok()).unwrap_or_default(),
         }
     }
 }
@@ -333,7 +361,7 @@ impl Seat {
     /// Has a driver take frames for a listener's socket, if the listener is served so.
     pub(super) fn serve(
         &self,
-        driver: &mut AnyDriver,
+        driver: &mut impl SocketDriver,
         (listener, rules): (ListenerId, &Listener),
         socket: (SocketId, SocketAddr),
     ) {
@@ -345,7 +373,7 @@ impl Seat {
 
 /// Has a driver take frames for a listener's sockets, in the order of their addresses.
 pub(super) fn serve_by_card(
-    driver: &mut AnyDriver,
+    driver: &mut impl SocketDriver,
     rules: &Listener,
     sockets: impl Iterator<Item = (SocketId, SocketAddr)>,
 ) {

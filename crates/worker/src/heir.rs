@@ -16,7 +16,7 @@ use super::card::Seat;
 use super::counted::Counted;
 use super::feed::Feed;
 use super::shell::Shell;
-use super::thread::{Parts, Worker};
+use super::thread::{Parts, Turns, Worker};
 use super::{Fleet, Plan, Ready, Start, find_memory, sockets, with_ports};
 use crate::handover::{BackendRow, CardGiven, Facts, Given, LeavingRow, SocketRow};
 use listeners::Found;
@@ -29,7 +29,7 @@ use ringgate_gate::{
     Allowed, Backend, Claims, Denied, Front, LinkKind, ListenerId, Now, Seed, Setup, WorkerId,
     WorkerIndex, clash,
 };
-use ringgate_io::{AnyDriver, SocketKind};
+use ringgate_io::{AnyDriver, SocketDriver, SocketKind};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::{memory, process};
 use ringgate_process::handover::Extent;
@@ -56,17 +56,17 @@ pub struct Arriving<'a> {
     clock: Clock,
     shared: SharedImport,
     shared_feed: Feed,
-    workers: Vec<Arrival>,
+    workers: Vec<Arrival<AnyDriver>>,
     generation: u64,
     /// How long the rest has taken to be read.
     read_ns: u64,
 }
 
 /// One of them.
-struct Arrival {
+struct Arrival<D> {
     index: u16,
     shell: Shell,
-    driver: AnyDriver,
+    driver: D,
     feed: Feed,
     import: Import,
     players: Vec<SocketId>,
@@ -275,7 +275,7 @@ impl Arriving<'_> {
         for (worker, arrived) in made {
             inheritance.sessions += arrived.sessions;
             inheritance.not_carried += arrived.not_carried;
-            ready.push(worker);
+            ready.push(Box::new(worker) as Box<dyn Turns>);
         }
         inheritance.made_us = (clock.now_ns() - began_ns) / 1000;
         Ok((Ready(ready), inheritance))
@@ -324,10 +324,10 @@ impl Birth {
 }
 
 /// A worker that has not come yet.
-struct Job {
+struct Job<D> {
     birth: Birth,
     shell: Shell,
-    driver: AnyDriver,
+    driver: D,
     feed: Feed,
     /// Those of its listeners.
     sockets: Sockets,
@@ -337,8 +337,8 @@ struct Job {
     addresses: Arc<Vec<Vec<SocketAddr>>>,
 }
 
-impl Job {
-    fn begin(self) -> Result<Arrival, String> {
+impl<D: SocketDriver> Job<D> {
+    fn begin(self) -> Result<Arrival<D>, String> {
         let Self { mut birth, shell, mut driver, mut feed, mut sockets, bytes, .. } = self;
         let (seat, addresses, index) = (self.seat, self.addresses, birth.index);
         // Those of a listener in the order of their addresses.
@@ -376,7 +376,7 @@ impl Job {
     }
 }
 
-impl Arrival {
+impl<D: SocketDriver> Arrival<D> {
     fn take(&mut self, bytes: u64, is_whole: bool) -> Result<(), String> {
         let Self { index, feed, import, .. } = self;
         feed.take(bytes, is_whole, |bytes| {
@@ -398,7 +398,7 @@ impl Arrival {
         clock: Clock,
         counted: &Counted,
         card: &CardGiven,
-    ) -> Result<(Worker, Arrived), String> {
+    ) -> Result<(Worker<D>, Arrived), String> {
         let Self { index, shell, mut driver, import, players, mut seat, .. } = self;
         if let Some(seat) = &mut seat {
             seat.go_on(&mut driver, card)?;
@@ -440,7 +440,7 @@ fn panicked<T>() -> Result<T, String> {
 }
 
 /// Registers what a worker gets. Returns the number that it has now.
-fn adopt(driver: &mut AnyDriver, row: &SocketRow, fd: OwnedFd) -> Result<SocketId, String> {
+fn adopt(driver: &mut impl SocketDriver, row: &SocketRow, fd: OwnedFd) -> Result<SocketId, String> {
     let kind = sockets::kind_of(row.kind).ok_or("there is a socket of an unknown kind")?;
     is_such(&fd, kind)?;
     driver.register(fd, kind).map_err(|why| format!("cannot adopt a socket: {why}"))

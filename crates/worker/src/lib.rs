@@ -30,7 +30,6 @@ mod thread;
 mod watch;
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -55,10 +54,9 @@ use card::Seat;
 use counted::Counted;
 use opened::NewSockets;
 use shell::Shell;
-use thread::{Parts, Worker};
+use thread::{Parts, Turns, Worker};
 use watch::Watch;
 
-use crate::handover::CardRow;
 use ringgate_batch::{Driver, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_gate::{
@@ -66,7 +64,7 @@ use ringgate_gate::{
     WorkerId, WorkerIndex,
 };
 use ringgate_io::socket::UdpSocket;
-use ringgate_io::{AnyDriver, Choice, StartError};
+use ringgate_io::{Choice, SocketDriver, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
 use ringgate_trunk::worker::Desk;
@@ -119,13 +117,13 @@ impl Plan {
 }
 
 /// Workers that have not begun to turn.
-pub struct Ready(Vec<Worker>);
+pub struct Ready(Vec<Box<dyn Turns>>);
 
 /// Workers that run, or will as soon as they are there.
 pub struct Fleet {
     threads: Vec<JoinHandle<std::io::Result<()>>>,
     /// Where the threads wait for their workers, until they have them.
-    seats: Vec<Sender<Box<Worker>>>,
+    seats: Vec<Sender<Box<dyn Turns>>>,
     has_begun: bool,
     posts: Vec<Post>,
     /// By which workers are lent lanes of trunks.
@@ -169,10 +167,10 @@ impl Fleet {
         let facts = parts.first().map(|it| (it.driver.name(), it.gate.aead().kernel().name()));
         let clock = start.clock;
         let mut fleet = start.fleet(&shells.iter().collect::<Vec<_>>(), facts);
-        let workers = shells.into_iter().zip(parts);
-        let workers =
-            workers.map(|(shell, parts)| Worker::new(shell, parts, clock, plan.spin)).collect();
-        fleet.set_off(Ready(workers));
+        let workers = shells.into_iter().zip(parts).map(|(shell, parts)| -> Box<dyn Turns> {
+            Box::new(Worker::new(shell, parts, clock, plan.spin))
+        });
+        fleet.set_off(Ready(workers.collect()));
         Ok(fleet)
     }
 
@@ -185,7 +183,7 @@ impl Fleet {
         for (mut worker, seat) in workers.into_iter().zip(self.seats.drain(..)) {
             worker.set_posts(self.posts.clone());
             // Its thread lives: it waits for nothing else.
-            let _ = seat.send(Box::new(worker));
+            let _ = seat.send(worker);
         }
     }
 
@@ -451,7 +449,11 @@ impl<'a> Start<'a> {
     }
 
     /// What a worker is made of, with all its sockets.
-    fn parts(&mut self, index: u16, mut driver: AnyDriver) -> Result<Parts, StartError> {
+    fn parts<D: SocketDriver>(
+        &mut self,
+        index: u16,
+        mut driver: D,
+    ) -> Result<Parts<D>, StartError> {
         let plan = self.plan;
         let seed = Seed::generate()
             .map_err(|why| StartError::other("draw random numbers", std::io::Error::other(why)))?;
@@ -480,40 +482,11 @@ impl<'a> Start<'a> {
         Ok(Parts { index, driver, gate, players, counted: Counted::default(), seat: None })
     }
 
-    /// Drivers without sockets, one for each worker.
-    fn drivers(&mut self) -> Result<Vec<AnyDriver>, StartError> {
-        let opened = card::open_drivers(self.plan)?;
-        Ok(self.note_drivers(opened))
-    }
-
-    /// Notes what they have to do without.
-    fn note_drivers(
-        &mut self,
-        (drivers, card): (Vec<AnyDriver>, Option<FleetCard>),
-    ) -> Vec<AnyDriver> {
-        self.card = card;
-        if let Some(driver) = drivers.first() {
-            self.why_not_uring = driver.why_not_uring().map(ToString::to_string);
-            self.why_unrestricted = driver.why_unrestricted().map(ToString::to_string);
-        }
-        drivers
-    }
-
-    /// The same, on another process's interface where that has given one.
-    fn adopt_drivers(
-        &mut self,
-        row: Option<&CardRow>,
-        fds: Vec<OwnedFd>,
-    ) -> Result<Vec<AnyDriver>, StartError> {
-        let adopted = card::adopt_drivers(self.plan, row, fds)?;
-        Ok(self.note_drivers(adopted))
-    }
-
     /// Follows what changes at the interface. Frames for listeners come in from now on where they
     /// did before, otherwise once the workers turn.
     fn go_on_with_card(
         &mut self,
-        drivers: &[AnyDriver],
+        drivers: &[impl SocketDriver],
     ) -> Result<Option<Arc<FleetCard>>, StartError> {
         let Some(mut card) = self.card.take() else { return Ok(None) };
         let drivers: Vec<_> = drivers.iter().collect();
@@ -523,7 +496,7 @@ impl<'a> Start<'a> {
     }
 
     /// Has a worker's driver take frames for the listeners that are served so.
-    fn serve_by_card(&self, players: &[Vec<SocketId>], driver: &mut AnyDriver) {
+    fn serve_by_card(&self, players: &[Vec<SocketId>], driver: &mut impl SocketDriver) {
         let Some(card) = &self.card else { return };
         for ((listener, sockets), addresses) in players.iter().enumerate().zip(&self.addresses) {
             let listener = ListenerId::at(listener);
@@ -535,7 +508,7 @@ impl<'a> Start<'a> {
     }
 
     /// Frames come in from now on, where they are asked for.
-    fn begin_card(&mut self, parts: &mut [Parts]) -> Result<(), StartError> {
+    fn begin_card(&mut self, parts: &mut [Parts<impl SocketDriver>]) -> Result<(), StartError> {
         let Some(mut card) = self.card.take() else { return Ok(()) };
         let drivers: Vec<_> = parts.iter().map(|parts| &parts.driver).collect();
         card.begin(&self.addresses, &drivers, true)?;
@@ -608,9 +581,9 @@ fn spawn(
     at: usize,
     cores: Option<&[core_affinity::CoreId]>,
     failed: Arc<AtomicBool>,
-) -> (Sender<Box<Worker>>, JoinHandle<std::io::Result<()>>) {
+) -> (Sender<Box<dyn Turns>>, JoinHandle<std::io::Result<()>>) {
     let core = cores.filter(|cores| !cores.is_empty()).map(|cores| cores[at % cores.len()]);
-    let (seat, worker) = mpsc::channel::<Box<Worker>>();
+    let (seat, worker) = mpsc::channel::<Box<dyn Turns>>();
     let run = move || {
         if let Some(core) = core {
             core_affinity::set_for_current(core);

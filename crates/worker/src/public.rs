@@ -2,9 +2,9 @@
 
 use super::opened::NewSockets;
 use super::{card, sockets};
-use ringgate_batch::{Driver, SocketId};
+use ringgate_batch::SocketId;
 use ringgate_gate::{BindId, Gate, Phase};
-use ringgate_io::{AnyDriver, SocketKind};
+use ringgate_io::{SocketDriver, SocketKind};
 use ringgate_os::hold_point;
 
 /// The sockets, and what the kernel has dropped at them.
@@ -35,7 +35,7 @@ impl PublicSockets {
     }
 
     /// Datagrams that the kernel has dropped, at all sockets that there have been.
-    pub(super) fn dropped(&mut self, driver: &AnyDriver) -> u64 {
+    pub(super) fn dropped(&mut self, driver: &impl SocketDriver) -> u64 {
         let gone = &mut self.dropped;
         self.open.retain_mut(|open| {
             if driver.fd(open.socket).is_none() {
@@ -53,7 +53,7 @@ impl PublicSockets {
     pub(super) fn take(
         &mut self,
         given: impl Iterator<Item = NewSockets>,
-        driver: &mut AnyDriver,
+        driver: &mut impl SocketDriver,
         gate: &mut Gate,
     ) -> Option<u32> {
         self.waiting.extend(given);
@@ -71,7 +71,7 @@ impl PublicSockets {
         (!new.is_empty()).then(|| sockets::room(driver, &new))
     }
 
-    fn register(&mut self, new: NewSockets, driver: &mut AnyDriver, gate: &mut Gate) {
+    fn register(&mut self, new: NewSockets, driver: &mut impl SocketDriver, gate: &mut Gate) {
         let NewSockets { listener, sockets, by_card, .. } = new;
         if gate.setup().listeners[listener].phase == Phase::Closed {
             return;

@@ -7,7 +7,7 @@ use super::barrier::{self, Helm, Stand};
 use super::mailbox::{Mailbox, Post};
 use super::report::Published;
 use super::stages::Recorder;
-use ringgate_io::AnyDriver;
+use ringgate_io::SocketDriver;
 use ringgate_os::clock::Clock;
 use ringgate_trunk::worker::{Desk, Lanes};
 
@@ -24,7 +24,7 @@ pub(super) struct Shell {
 
 impl Shell {
     /// For a worker with this driver.
-    pub(super) fn new(driver: &AnyDriver, clock: Clock) -> Self {
+    pub(super) fn new(driver: &impl SocketDriver, clock: Clock) -> Self {
         let (stand, helm) = barrier::barrier();
         let lanes = Lanes::new(clock);
         let desk = lanes.desk(driver.bell());

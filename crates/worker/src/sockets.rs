@@ -9,7 +9,7 @@ use ringgate_batch::{Driver, Port, SocketId};
 use ringgate_gate::handover::SocketUse;
 use ringgate_gate::{BindId, Gate, ListenerId};
 use ringgate_io::socket::{self, UdpSocket};
-use ringgate_io::{AnyDriver, SocketKind, StartError};
+use ringgate_io::{SocketDriver, SocketKind, StartError};
 
 /// A worker's sockets for players, by listener and by the position of their address.
 pub(super) type PlayerSockets = Vec<Vec<SocketId>>;
@@ -22,7 +22,7 @@ pub(super) fn filter_of(plan: &Plan, listener: ListenerId) -> Option<Filter> {
 /// Hands the sockets over that were opened when the addresses were claimed.
 pub(super) fn register_players(
     claimed: Vec<Vec<UdpSocket>>,
-    driver: &mut AnyDriver,
+    driver: &mut impl SocketDriver,
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(claimed.len());
     for sockets in claimed {
@@ -32,7 +32,7 @@ pub(super) fn register_players(
     Ok(players)
 }
 
-fn register(socket: UdpSocket, driver: &mut AnyDriver) -> Result<SocketId, StartError> {
+fn register(socket: UdpSocket, driver: &mut impl SocketDriver) -> Result<SocketId, StartError> {
     let registered = driver.register(socket.fd, SocketKind::Datagram);
     registered.map_err(|why| StartError::other("register a socket", why))
 }
@@ -56,7 +56,7 @@ pub(super) fn open_players(
     plan: &Plan,
     addresses: &[Vec<SocketAddr>],
     kept: &mut Kept,
-    driver: &mut AnyDriver,
+    driver: &mut impl SocketDriver,
 ) -> Result<PlayerSockets, StartError> {
     let mut players = Vec::with_capacity(addresses.len());
     for (at, binds) in addresses.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(super) fn open_players(
 }
 
 /// How many datagrams the smallest receive buffer of these sockets holds, however long they are.
-pub(super) fn room(driver: &AnyDriver, players: &[SocketId]) -> u32 {
+pub(super) fn room(driver: &impl SocketDriver, players: &[SocketId]) -> u32 {
     /// What the kernel books for a datagram of up to 1,225 bytes, its own memory included.
     const BOOKED_BYTES: usize = 2304;
     let sizes = players.iter().filter_map(|player| driver.fd(*player));

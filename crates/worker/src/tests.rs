@@ -21,7 +21,7 @@ pub(super) fn plan() -> Plan {
 }
 
 /// A fleet whose workers have not begun to turn, and their workers.
-fn asleep() -> (Fleet, Vec<Worker>) {
+fn asleep() -> (Fleet, Vec<Worker<impl SocketDriver>>) {
     let plan = plan();
     let start = || Start::new(&plan, Ports { players: Vec::new(), kept: Kept::default() });
     let mut starting = start();

@@ -16,22 +16,22 @@ use super::shell::Shell;
 use super::sockets;
 use super::stages::Recorder;
 use crate::handover::{CardGiven, SocketRow};
-use ringgate_batch::{Clock, Driver, Moment, SocketId};
+use ringgate_batch::{Clock, Moment, SocketId};
 use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
 use ringgate_gate::{Gate, Mail, Party, WorkerId};
-use ringgate_io::{AnyDriver, CardCounts, socket};
+use ringgate_io::{CardCounts, SocketDriver, socket};
 use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
 use ringgate_os::{clock, notify};
 use ringgate_trunk::worker::Lanes;
 
 /// What a worker is made of.
-pub(super) struct Parts {
+pub(super) struct Parts<D> {
     pub(super) index: u16,
-    pub(super) driver: AnyDriver,
+    pub(super) driver: D,
     /// Its sockets are the driver's.
     pub(super) gate: Gate,
     /// The driver's sockets for players.
@@ -43,10 +43,10 @@ pub(super) struct Parts {
 }
 
 /// A worker that is ready to run.
-pub(super) struct Worker {
+pub(super) struct Worker<D> {
     index: u16,
     body: body::Body,
-    driver: AnyDriver,
+    driver: D,
     /// Beside the driver's sockets, those that lead to agents.
     lanes: Lanes,
     clock: HostClock,
@@ -77,9 +77,49 @@ struct Around {
     stages: Box<Recorder>,
 }
 
-impl Worker {
+/// A worker with whichever driver, on its thread.
+pub(super) trait Turns: Send {
+    /// Tells the worker where the others are.
+    fn set_posts(&mut self, posts: Vec<Post>);
+
+    /// Runs until it is told to stop, or until the driver fails.
+    fn run(&mut self) -> std::io::Result<()>;
+}
+
+impl<D: SocketDriver> Turns for Worker<D> {
+    fn set_posts(&mut self, posts: Vec<Post>) {
+        self.around.posts = posts;
+    }
+
+    fn run(&mut self) -> std::io::Result<()> {
+        // Where that is forbidden, waits take longer than they should.
+        let _ = notify::end_waits_on_time();
+        while !self.body.gate().is_stopped() {
+            let goes_on = match self.stand.call() {
+                Call::None => true,
+                Call::Order => self.obey(),
+                Call::Stand => self.stand_still(None),
+            };
+            if !goes_on {
+                break;
+            }
+            let is_busy = self.ahead.is_busy() || !self.asked.is_empty();
+            let Self { body, driver, lanes, clock, around, housekeeping_at_ns, .. } = self;
+            let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
+            let now_ns = body.turn(&mut lanes.over(driver), clock, around, until_ns)?;
+            self.publish_when_due(now_ns);
+            if self.ahead.is_busy() {
+                self.go_on_ahead();
+            }
+        }
+        self.leave();
+        Ok(())
+    }
+}
+
+impl<D: SocketDriver> Worker<D> {
     /// A worker in what was made for it.
-    pub(super) fn new(shell: Shell, parts: Parts, clock: clock::Clock, spin: Duration) -> Self {
+    pub(super) fn new(shell: Shell, parts: Parts<D>, clock: clock::Clock, spin: Duration) -> Self {
         let Parts { index, driver, gate, players, counted, seat } = parts;
         let Shell { mailbox, published, stand, helm: _, stages, lanes, desk: _ } = shell;
         let link = gate.udp_link().and_then(|link| driver.fd(link));
@@ -134,37 +174,6 @@ impl Worker {
     /// Has game processes told, in its first turn, that another process has the gateway.
     pub(super) fn tell_taken_over(&mut self, generation: u32) {
         self.body.gate_mut().tell_taken_over(generation);
-    }
-
-    /// Tells the worker where the others are.
-    pub(super) fn set_posts(&mut self, posts: Vec<Post>) {
-        self.around.posts = posts;
-    }
-
-    /// Runs until it is told to stop, or until the driver fails.
-    pub(super) fn run(&mut self) -> std::io::Result<()> {
-        // Where that is forbidden, waits take longer than they should.
-        let _ = notify::end_waits_on_time();
-        while !self.body.gate().is_stopped() {
-            let goes_on = match self.stand.call() {
-                Call::None => true,
-                Call::Order => self.obey(),
-                Call::Stand => self.stand_still(None),
-            };
-            if !goes_on {
-                break;
-            }
-            let is_busy = self.ahead.is_busy() || !self.asked.is_empty();
-            let Self { body, driver, lanes, clock, around, housekeeping_at_ns, .. } = self;
-            let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
-            let now_ns = body.turn(&mut lanes.over(driver), clock, around, until_ns)?;
-            self.publish_when_due(now_ns);
-            if self.ahead.is_busy() {
-                self.go_on_ahead();
-            }
-        }
-        self.leave();
-        Ok(())
     }
 
     /// Does what it is told between two turns. Returns whether it goes on.

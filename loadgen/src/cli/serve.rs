@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringgate_batch::{Batches, Endpoint, Flush, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_io::{Choice, Driver, DriverOptions, SocketDriver, SocketKind, Wait};
 use ringgate_link::backend::{self, Backend, Event};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::signals;

@@ -17,7 +17,9 @@ use std::time::Duration;
 use ringgate_batch::{Batches, Flush, SocketId};
 use ringgate_core::crypto::Aead;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_io::{
+    AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, StartError, Wait,
+};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process;
 

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ringgate_batch::{Batches, Endpoint, LocalIp, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_io::{
+    AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, StartError, Wait,
+};
 
 /// Sends everything back, or on to a game process and from there back.
 #[derive(Debug)]

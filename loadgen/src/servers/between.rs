@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use ringgate_batch::{Endpoint, LocalIp, Port, RxMeta, SocketId, TxTarget};
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_io::{
+    AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, StartError, Wait,
+};
 
 use crate::players::impair::{Fate, Impairments, Path};
 

@@ -13,7 +13,9 @@ use ringgate_core::netcode::{Client, Notice, TokenSpec, mint};
 use ringgate_core::proto::netcode::address::ServerAddresses;
 use ringgate_core::secret::Key;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{self as io, AnyDriver, Choice, Driver, DriverOptions, SocketKind, Wait};
+use ringgate_io::{
+    self as io, AnyDriver, Choice, Driver, DriverOptions, SocketDriver, SocketKind, Wait,
+};
 use ringgate_os::clock::{self, Clock};
 
 /// All players, driven by one thread.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use ringgate_batch::{Batches, Endpoint, Flush, LocalIp, SocketId, TxBatch, TxTarget};
 use ringgate_core::limits::TX_SLOT_BYTES;
 use ringgate_io::socket::{self, UdpOptions};
-use ringgate_io::{AnyDriver, Bell, Choice, Driver, DriverOptions, SocketKind, StartError, Wait};
+use ringgate_io::{
+    AnyDriver, Bell, Choice, Driver, DriverOptions, SocketDriver, SocketKind, StartError, Wait,
+};
 
 /// A driver with a socket for each server that is stood in for.
 #[derive(Debug)]

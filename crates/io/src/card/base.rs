@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{CardOptions, LeftSums};
-use crate::{AnyDriver, StartError};
+use crate::{SocketDriver, StartError};
 use ringgate_xdp::book::Book;
 use ringgate_xdp::netlink::{Asking, Facts, Link, Snapshot};
 use ringgate_xdp::program::{Attached, Counts, Place, Program};
@@ -218,9 +218,9 @@ impl CardBase {
     }
 
     /// Frames of ours on a queue go to this driver from now on.
-    pub fn give_queue(&self, queue: u32, driver: &AnyDriver) -> io::Result<()> {
-        let socket = driver.card_fd().ok_or(io::ErrorKind::NotFound)?;
-        self.program.give_queue(queue, socket)
+    pub fn give_queue(&self, queue: u32, driver: &impl SocketDriver) -> io::Result<()> {
+        let card = driver.card().ok_or(io::ErrorKind::NotFound)?;
+        self.program.give_queue(queue, card.fd())
     }
 
     /// They go to the kernel, and so to the sockets.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::protocol::relay::Game;
 use ringgate_batch::{Driver, Endpoint, IoEvent, Port, SocketId, TxTarget, Wait};
-use ringgate_io::{AnyDriver, Choice, DriverOptions, StartError};
+use ringgate_io::{AnyDriver, Choice, DriverOptions, SocketDriver, StartError};
 use ringgate_link::bundle::{
     Frame, LONG_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, SessionId, ToGame, Writer,
 };

@@ -3,34 +3,34 @@
 use std::io;
 
 use ringgate_batch::{Batches, Driver, Flush, IoStats, Port, SocketId, TxBatch, Wait};
-use ringgate_io::{AnyDriver, StartError};
+use ringgate_io::{SocketDriver, StartError};
 
 use crate::worker::lanes::Lanes;
 
 /// A worker's driver, and the lanes beside its sockets.
 #[derive(Debug)]
-pub struct Over<'d> {
-    driver: &'d mut AnyDriver,
+pub struct Over<'d, D> {
+    driver: &'d mut D,
     lanes: &'d mut Lanes,
 }
 
 impl Lanes {
     /// The driver with these lanes.
-    pub const fn over<'d>(&'d mut self, driver: &'d mut AnyDriver) -> Over<'d> {
+    pub const fn over<'d, D>(&'d mut self, driver: &'d mut D) -> Over<'d, D> {
         Over { driver, lanes: self }
     }
 }
 
 /// What sends the outgoing batch of an [`Over`].
 #[derive(Debug)]
-pub struct Out<'a> {
-    out: <AnyDriver as Driver>::Out<'a>,
+pub struct Out<'a, O> {
+    out: O,
     lanes: &'a mut Lanes,
 }
 
-impl Driver for Over<'_> {
+impl<D: SocketDriver> Driver for Over<'_, D> {
     type Out<'a>
-        = Out<'a>
+        = Out<'a, D::Out<'a>>
     where
         Self: 'a;
     type OpenError = StartError;
@@ -51,9 +51,9 @@ impl Driver for Over<'_> {
 
     fn turn(&mut self, wait: Wait) -> io::Result<()> {
         let Self { driver, lanes } = self;
-        let wait = lanes.prepare(driver, wait);
+        let wait = lanes.prepare(*driver, wait);
         driver.turn(wait)?;
-        lanes.turn(driver);
+        lanes.turn(*driver);
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Driver for Over<'_> {
         self.driver.let_go()
     }
 
-    fn batches(&mut self) -> Batches<'_, Out<'_>> {
+    fn batches(&mut self) -> Batches<'_, Self::Out<'_>> {
         let Self { driver, lanes } = self;
         let Batches { rx, tx, out } = driver.batches();
         Batches { rx, tx, out: Out { out, lanes } }
@@ -81,7 +81,7 @@ impl Driver for Over<'_> {
     }
 }
 
-impl Flush for Out<'_> {
+impl<O: Flush> Flush for Out<'_, O> {
     fn flush(&mut self, tx: &mut TxBatch) {
         let Self { out, lanes } = self;
         if lanes.is_idle() {

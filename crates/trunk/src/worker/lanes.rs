@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::socket::{Buffers, Known, Lease, Way, Word};
-use ringgate_batch::{Credentials, Driver, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
+use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_io::{AnyDriver, Bell, SocketKind, socket};
+use ringgate_io::{Bell, SocketDriver, SocketKind, socket};
 use ringgate_link::bundle::{Frame, Frames, Run};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
@@ -118,7 +118,7 @@ impl Lanes {
     }
 
     /// Before a turn: sends what is due, and says how long the driver may wait.
-    pub(crate) fn prepare(&mut self, driver: &mut AnyDriver, wait: Wait) -> Wait {
+    pub(crate) fn prepare(&mut self, driver: &mut impl SocketDriver, wait: Wait) -> Wait {
         if self.is_idle() {
             return wait;
         }
@@ -147,7 +147,7 @@ impl Lanes {
     }
 
     /// After the driver's turn: what trunks' threads have, and what has come by lanes.
-    pub(crate) fn turn(&mut self, driver: &mut AnyDriver) {
+    pub(crate) fn turn(&mut self, driver: &mut impl SocketDriver) {
         // All but links at once: a link that is called has its sign already.
         while let Some((trunk, news)) = self.inbox.next() {
             self.handle_news(driver, trunk, news);
@@ -171,7 +171,7 @@ impl Lanes {
         self.show(self.now_ns);
     }
 
-    fn handle_news(&mut self, driver: &mut AnyDriver, trunk: u32, news: News) {
+    fn handle_news(&mut self, driver: &mut impl SocketDriver, trunk: u32, news: News) {
         match news {
             News::Lane(lane, known) => self.take(driver, trunk, *lane, known),
             News::Link(numbers, socket) => self.later.push_back((trunk, numbers, socket)),
@@ -202,7 +202,7 @@ impl Lanes {
     /// Takes a link of a lane that was lent, also where that has gone back meanwhile.
     fn take_link(
         &mut self,
-        driver: &mut AnyDriver,
+        driver: &mut impl SocketDriver,
         trunk: u32,
         numbers: (u16, u32),
         socket: OwnedFd,
@@ -227,7 +227,7 @@ impl Lanes {
     /// are among them.
     fn take(
         &mut self,
-        driver: &mut AnyDriver,
+        driver: &mut impl SocketDriver,
         trunk: u32,
         (way, lease): (Way, Lease),
         known: Vec<Known>,
@@ -271,13 +271,13 @@ impl Lanes {
     }
 
     /// Makes what all lanes share, where that is not there yet.
-    fn equip(&mut self, driver: &mut AnyDriver) -> io::Result<()> {
+    fn equip(&mut self, driver: &mut impl SocketDriver) -> io::Result<()> {
         if self.tools.is_some() {
             return Ok(());
         }
         let epoll = Epoll::new()?;
-        if let Some(card) = driver.card_fd() {
-            epoll.add(card, CARD_TOKEN)?;
+        if let Some(card) = driver.card() {
+            epoll.add(card.fd(), CARD_TOKEN)?;
         }
         driver.watch(epoll.raw());
         self.tools = Some(Box::new(Tools {

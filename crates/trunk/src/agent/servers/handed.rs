@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use crate::protocol::relay::{GAMES_MAX, Game};
 use crate::socket::adopt;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
-use ringgate_io::SocketKind;
+use ringgate_io::{SocketDriver, SocketKind};
 use ringgate_link::bundle::{LONG_PAYLOAD_BYTES_MAX, SessionId};
 use socket2::Type;
 

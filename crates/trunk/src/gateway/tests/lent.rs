@@ -11,7 +11,7 @@ use crate::protocol::control::Reason;
 use crate::socket::End;
 use crate::worker::{Desk, Lanes};
 use ringgate_batch::{Driver, IoEvent, LocalIp, SocketId, TxTarget, Wait};
-use ringgate_io::{AnyDriver, Choice, DriverOptions, open};
+use ringgate_io::{AnyDriver, Choice, DriverOptions, SocketDriver, open};
 use ringgate_link::bundle::{Hello, Opened, SessionId, ToGateway, Welcome, Writer};
 use ringgate_os::clock::{self, Clock};
 
