@@ -1,6 +1,6 @@
 //! A datagram on a bundle link, from either side: whatever a reader accepts, a writer writes again.
 //! From a game process the bytes are the same, so nothing in a record is passed over; a gateway's
-//! reasons may be newer than the reader.
+//! reasons may be newer than the reader, and what it says of its players may be an older version's.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -30,7 +30,10 @@ fuzz_target!(|datagram: &[u8]| {
     assert!(failed || datagram == writer.bytes());
 
     let mut writer = Writer::new(&mut buf);
-    let accepted: Vec<_> = ToGame::read(datagram).map_while(Result::ok).collect();
+    let is_of_this_version =
+        |record: &ToGame<'_>| !matches!(record, ToGame::Players { gather_us: None, .. });
+    let records = ToGame::read(datagram).map_while(Result::ok);
+    let accepted: Vec<_> = records.filter(is_of_this_version).collect();
     assert!(accepted.iter().all(|record| write_to_game(&mut writer, record)));
     assert!(ToGame::read(writer.bytes()).map(|record| record.expect("written")).eq(accepted));
 

@@ -60,7 +60,8 @@ declare! {
         /// players who are in are never touched.
         half_open_max: u32 = integer(16, 65_536), default: 4096, ReloadBut("up to what it was at the start");
         /// While its session is half open, a source gets at most so many times the bytes that it
-        /// has sent. 0: as many as come.
+        /// has sent; each answer beyond one for each of its datagrams counts 28 bytes more, for its
+        /// headers. 0: as many as come.
         answer_limit: u32 = integer(0, 1000), default: 3, Reload;
         /// The source of an open session is sent at most so many bytes for each one that was heard
         /// of it, for as long as the session lasts; each datagram counts 28 bytes more than its

@@ -8,11 +8,13 @@ use crate::front::plain::session::Session;
 use crate::setup::{Credit, Plain};
 use ringgate_core::drops::DropReason;
 
-/// What a source may be sent for a datagram of so many bytes while its session is half open.
+/// What a source may be sent for a datagram of so many bytes while its session is half open: the
+/// headers of one answer, and for each of its bytes so many. An answer more is paid for with its
+/// headers, too.
 pub(crate) fn credit_for(rules: &Plain, len: usize) -> u32 {
     match rules.answer_times {
         0 => u32::MAX,
-        times => times.saturating_mul(len as u32),
+        times => times.saturating_mul(len as u32).saturating_add(HEADER_BYTES),
     }
 }
 
@@ -25,7 +27,7 @@ impl Session {
     /// A datagram of so many bytes was heard of its source.
     #[inline]
     pub(crate) fn earn(&mut self, rules: &Credit, len: usize) {
-        let earned = rules.ratio.saturating_mul((len + HEADER_BYTES) as u32);
+        let earned = rules.ratio.saturating_mul(len as u32 + HEADER_BYTES);
         self.credit = self.credit.saturating_add(earned).min(rules.burst);
     }
 
@@ -41,12 +43,19 @@ impl Session {
             return Err(DropReason::SourcePaused);
         }
         if rules.ratio > 0 {
-            let rest = self.credit.checked_sub((len + HEADER_BYTES) as u32);
-            self.credit = rest.ok_or(DropReason::CreditSpent)?;
+            self.spend(len, DropReason::CreditSpent)?;
         }
+        Ok(())
+    }
+
+    /// Pays for a datagram of so many bytes, where there is enough.
+    #[inline]
+    pub(crate) fn spend(&mut self, len: usize, why_not: DropReason) -> Result<(), DropReason> {
+        self.credit = self.credit.checked_sub(len as u32 + HEADER_BYTES).ok_or(why_not)?;
         Ok(())
     }
 }
 
-/// IPv4's and UDP's, which a spoofer pays for too.
-const HEADER_BYTES: usize = 28;
+/// IPv4's and UDP's: a spoofer pays for them, and its victim is hit by them, however little is in
+/// a datagram.
+const HEADER_BYTES: u32 = 28;

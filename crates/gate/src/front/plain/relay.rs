@@ -89,18 +89,17 @@ impl PlainFront {
             self.guard_answer(turn, &sequence, index, bytes)?;
         }
         let session = self.sessions.at_mut(index);
-        match &mut session.stage {
+        match session.stage {
             Stage::Open { is_proven: true } | Stage::Barred => return Ok(()),
             Stage::Open { is_proven: false } => {
                 session.draw(&rules.credit, bytes.len(), turn.now.mono_ns)?;
             }
-            Stage::HalfOpen { is_answered } => {
+            Stage::HalfOpen { .. } => {
                 if turn.now.mono_ns >= session.heard_ns + rules.half_open_ns {
                     return Err(DropReason::SessionUnknown);
                 }
-                let rest = session.credit.checked_sub(bytes.len() as u32);
-                session.credit = rest.ok_or(DropReason::AnswerLimited)?;
-                *is_answered = true;
+                session.spend(bytes.len(), DropReason::AnswerLimited)?;
+                session.stage = Stage::HalfOpen { is_answered: true };
             }
         }
         self.note_sent(rules.echo, index, bytes);

@@ -100,10 +100,13 @@ fn a_source_that_proves_nothing_is_sent_at_most_three_times_what_it_sent() {
     rig.deliver(home(1), &[0; 100]);
     let (local, server, _) = arrived(&mut rig).remove(0);
     let from = endpoint(SERVERS[server]);
-    rig.answer_udp(from, local, &[1; 290]);
+    rig.provokes(DropReason::AnswerLimited, |rig| rig.answer_udp(from, local, &[1; 301]));
+    rig.answer_udp(from, local, &[1; 262]);
+    // A victim is hit by the headers of each answer more: 28 bytes.
     rig.provokes(DropReason::AnswerLimited, |rig| rig.answer_udp(from, local, &[2; 11]));
     rig.answer_udp(from, local, &[3; 10]);
-    assert_eq!(rig.take_for(home(1)).iter().map(Vec::len).sum::<usize>(), 300);
+    rig.provokes(DropReason::AnswerLimited, |rig| rig.answer_udp(from, local, &[4; 1]));
+    assert_eq!(rig.take_for(home(1)).iter().map(Vec::len).sum::<usize>(), 272);
     rig.deliver(home(1), &[0; 1]);
     rig.answer_udp(from, local, &[4; 1400]);
     assert_eq!(rig.take_for(home(1)).len(), 1, "a player is sent what its server likes");
