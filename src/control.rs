@@ -21,6 +21,7 @@ mod fresh;
 mod handover;
 mod health;
 mod hlog;
+#[cfg(feature = "agent")]
 pub mod host;
 mod http;
 mod keeper;
