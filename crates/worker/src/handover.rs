@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ringgate_process::systemd::ServiceManager;
 use ringgate_process::{part_in_bytes, part_in_json};
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +45,9 @@ pub struct Facts {
     pub announce: Option<PathBuf>,
     /// Where who is denied is written, if the folder's lock is given.
     pub state_dir: Option<PathBuf>,
-    /// `NOTIFY_SOCKET` of the service manager, if there is one.
-    pub notify: Option<String>,
-    /// `WATCHDOG_USEC` of it, if it wants to hear that the gateway lives.
-    #[serde(default)]
-    pub watchdog_us: Option<String>,
+    /// Who wants to hear that the gateway lives.
+    #[serde(flatten)]
+    pub manager: ServiceManager,
     /// None: they are among all. The release before sections has to find the field.
     pub retired: Vec<BackendRow>,
     /// Those that may have players at the barrier, whichever config has them. A process of an
