@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::socket::{Buffers, Known, Lease, Way, Word};
+use crate::socket::{Buffers, Known, Lease, SocketLane, Word};
 use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
@@ -67,7 +67,7 @@ struct Tools {
 struct Seat {
     trunk: u32,
     /// Unless it was asked back.
-    way: Option<Way>,
+    way: Option<SocketLane>,
     lease: Lease,
     numbers: Numbers,
     /// Records that were written for the stream.
@@ -229,7 +229,7 @@ impl Lanes {
         &mut self,
         driver: &mut impl SocketDriver,
         trunk: u32,
-        (way, lease): (Way, Lease),
+        (way, lease): (SocketLane, Lease),
         known: Vec<Known>,
     ) {
         if let Err(why) = self.equip(driver) {
@@ -690,7 +690,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Counts what no link took.
-    const fn settle(self, way: &mut Way) {
+    const fn settle(self, way: &mut SocketLane) {
         way.count_dropped(self.gone, self.full);
     }
 }
