@@ -28,7 +28,7 @@ pub use known::{Known, Next, Said, Sign};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
 pub use port::{Buffers, Port};
-pub use trunk::{End, Event, LaneStats, Lease, Settings, SocketLane, Trunk, Word};
+pub use trunk::{End, Event, LaneReport, LaneStats, Lease, Settings, SocketLane, Trunk};
 
 /// What the streams are encrypted with: Graviola, which needs no C compiler, and a processor that
 /// suffices ([`ringgate_os::processor`]).

@@ -30,7 +30,7 @@ use rustls::pki_types::ServerName;
 
 use crate::socket::line::Line;
 use crate::socket::port::{Buffers, Port};
-pub use lent::{Lease, Word};
+pub use lent::{LaneReport, Lease};
 use lent::{Lender, Position};
 pub use way::{LaneStats, SocketLane};
 
@@ -557,17 +557,17 @@ impl Trunk {
         for lender in self.seats.iter().filter_map(|seat| seat.lender.as_ref()) {
             while let Some(word) = lender.next() {
                 match word {
-                    Word::Stray(from, datagram) => {
+                    LaneReport::Stray(from, datagram) => {
                         handle(Event::Stray { from, datagram: &datagram });
                     }
-                    Word::Caught(serials) => {
+                    LaneReport::Caught(serials) => {
                         for serial in serials {
                             handle(Event::Caught { serial });
                         }
                     }
-                    Word::Unproven(from) => handle(Event::Unproven { from }),
-                    Word::Silent => over = Some(End::Ours(Reason::Silence)),
-                    Word::Failed(why) => {
+                    LaneReport::Unproven(from) => handle(Event::Unproven { from }),
+                    LaneReport::Silent => over = Some(End::Ours(Reason::Silence)),
+                    LaneReport::Failed(why) => {
                         over = Some(End::Failed(Failure::Io(why)));
                         break;
                     }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::socket::{Buffers, Known, Lease, SocketLane, Word};
+use crate::socket::{Buffers, Known, LaneReport, Lease, SocketLane};
 use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
@@ -233,7 +233,7 @@ impl Lanes {
         known: Vec<Known>,
     ) {
         if let Err(why) = self.equip(driver) {
-            let _ = lease.say(Word::Failed(why));
+            let _ = lease.say(LaneReport::Failed(why));
             return;
         }
         let at = self.find(trunk).unwrap_or_else(|| {
@@ -455,7 +455,7 @@ impl Lanes {
                 let Seat { way: Some(way), lease, numbers, .. } = &mut *seat else { break };
                 let stray = |from: SocketAddr, datagram: &[u8]| {
                     // One of those that nobody has asked for, where too many wait.
-                    let _ = lease.say(Word::Stray(from, datagram.into()));
+                    let _ = lease.say(LaneReport::Stray(from, datagram.into()));
                 };
                 let mut delivery = Delivery::new(numbers, links, rx);
                 let deliver = |link: u16, run: Run<'_>| delivery.take_run(link, run);
@@ -483,7 +483,7 @@ impl Lanes {
                 self.is_trying |= way.is_trying();
                 if way.is_silent(now_ns) {
                     // Said again until somebody listens.
-                    let _ = seat.lease.say(Word::Silent);
+                    let _ = seat.lease.say(LaneReport::Silent);
                     self.due_ns = now_ns + SHOW_EVERY_NS;
                 }
             }
@@ -518,11 +518,11 @@ impl Lanes {
                 is_all &= lease.show(&way.stats());
                 if let Some(from) = way.take_unproven() {
                     // Where nobody listens, the next one is told of.
-                    let _ = lease.say(Word::Unproven(from));
+                    let _ = lease.say(LaneReport::Unproven(from));
                 }
             }
             if let Some(failed) = why.take()
-                && let Err(Word::Failed(failed)) = lease.say(Word::Failed(failed))
+                && let Err(LaneReport::Failed(failed)) = lease.say(LaneReport::Failed(failed))
             {
                 *why = Some(failed);
             }
