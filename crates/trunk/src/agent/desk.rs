@@ -29,7 +29,7 @@ use crate::agent::counts::{Counts, Drop};
 use crate::agent::dial::{Dial, Step};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
-use crate::agent::station::{Around, Heard, Owner, Station, Wish, owner};
+use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
 use crate::agent::view::{DeskView, LaneView, Seen, State};
 
 /// What a thread is told.
@@ -105,7 +105,7 @@ pub(crate) struct Desk {
     is_holding: bool,
     ready: Vec<Ready>,
     noted: Vec<Noted>,
-    heard: Heard,
+    heard: HeardBundles,
     /// To be obeyed at the end of the turn.
     rest: Option<Order>,
     /// Another process has all of it.
@@ -180,7 +180,7 @@ impl Desk {
             is_holding: false,
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
-            heard: Heard::default(),
+            heard: HeardBundles::default(),
             rest: None,
             has_left: false,
             must_recheck: false,
