@@ -171,7 +171,7 @@ pub struct Given {
     pub since_ns: u64,
     /// What the log was told.
     #[serde(default)]
-    pub told: Told,
+    pub told: AlreadyLogged,
     /// Signals that came meanwhile, and wait to be obeyed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<i32>,
@@ -207,7 +207,7 @@ pub struct Latency {
 
 /// What the log was told of, by name: so nothing is told again, and nothing is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct AlreadyLogged {
     /// Whether each backend was up.
     pub backends: Vec<(String, bool)>,
     /// Backends that take nobody new by their own word.

@@ -18,7 +18,7 @@ use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 
 use crate::gateway::shown::LinkCounts;
-use crate::gateway::told::Told;
+use crate::gateway::told::ToldNames;
 
 /// What links are called in the set: this and their place.
 pub(crate) const TOKEN: u64 = 1 << 32;
@@ -65,7 +65,7 @@ pub(crate) struct Links {
     is_held: bool,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
-    told: Told,
+    told: ToldNames,
 }
 
 #[derive(Debug)]
