@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub use carried::adopt;
 pub use door::Door;
 pub use guest::{Guest, Hello};
-pub use known::{Known, Next, Said, Sign};
+pub use known::{CalledLink, Next, Said, Sign};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
 pub use port::{Buffers, Port};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use crate::socket::{Known, Lease, SocketLane};
+use crate::socket::{CalledLink, Lease, SocketLane};
 use crossbeam_queue::SegQueue;
 use ringgate_io::Bell;
 
@@ -16,7 +16,7 @@ use ringgate_io::Bell;
 #[derive(Debug)]
 pub(crate) enum News {
     /// Its lane for this worker, and its links that the worker has already.
-    Lane(Box<(SocketLane, Lease)>, Vec<Known>),
+    Lane(Box<(SocketLane, Lease)>, Vec<CalledLink>),
     /// One of its links, by its number on the lane and its serial number at the trunk, and the
     /// local socket that leads to the trunk's thread.
     Link((u16, u32), OwnedFd),
@@ -122,7 +122,7 @@ impl Desk {
     }
 
     /// Lends the worker its lane of a trunk, and says which of its links lead there.
-    pub fn lend(&self, trunk: u32, lane: (SocketLane, Lease), known: Vec<Known>) {
+    pub fn lend(&self, trunk: u32, lane: (SocketLane, Lease), known: Vec<CalledLink>) {
         self.put(trunk, News::Lane(Box::new(lane), known));
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::socket::{Buffers, Known, LaneReport, Lease, SocketLane};
+use crate::socket::{Buffers, CalledLink, LaneReport, Lease, SocketLane};
 use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
@@ -230,7 +230,7 @@ impl Lanes {
         driver: &mut impl SocketDriver,
         trunk: u32,
         (way, lease): (SocketLane, Lease),
-        known: Vec<Known>,
+        known: Vec<CalledLink>,
     ) {
         if let Err(why) = self.equip(driver) {
             let _ = lease.say(LaneReport::Failed(why));
@@ -261,7 +261,7 @@ impl Lanes {
             caught: Vec::new(),
         };
         seat.note(added);
-        for Known { number, serial, sign, said } in known {
+        for CalledLink { number, serial, sign, said } in known {
             let called = Called { sign, found: None, said, unsaid: Vec::new() };
             let bound = Bound::new(at, (number, serial), None, Some(Box::new(called)));
             self.links.bind(bound, &mut seat.numbers);
