@@ -26,7 +26,7 @@ use rustls::pki_types::ServerName;
 
 use crate::agent::book::Book;
 use crate::agent::counts::{Counts, Drop};
-use crate::agent::dial::{Dial, Step};
+use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
 use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
@@ -538,15 +538,15 @@ impl Desk {
             && let Some((gateway, dial)) = &mut self.gateway
         {
             match dial.step(now_ns) {
-                Step::Wait(until_ns) => {
+                DialAction::Wait(until_ns) => {
                     self.keep_due_ns = self.keep_due_ns.min(until_ns);
                     return;
                 }
-                Step::NoAddress(why) => {
+                DialAction::NoAddress(why) => {
                     tracing::warn!(event = "trunk_failed", %gateway, reason = "name", "gateway {gateway}: {why}");
                     self.last_end = Some(("name", why));
                 }
-                Step::Connect(to) => {
+                DialAction::Connect(to) => {
                     hold_point!("agent-trunk Connect");
                     self.address = Some(to.to_string());
                     match connect(&self.shared.options, gateway, to, &self.epoll, now_ns) {

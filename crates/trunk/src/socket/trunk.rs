@@ -19,7 +19,7 @@ use crate::protocol::beat::SILENCE_NS;
 use crate::protocol::control::{
     BEAT_NS, Control, OverFull, Reason, VERSION_MAX, VERSION_MIN, Welcome,
 };
-use crate::protocol::handshake::{Conversation, Step};
+use crate::protocol::handshake::{Conversation, FrameAction};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{NoteTold, Role};
 use crate::protocol::tls::{self, Failure};
@@ -358,17 +358,17 @@ impl Trunk {
             let Some(control) = line.next() else { return Ok(()) };
             let control = control.map_err(|_| End::Ours(Reason::Format))?;
             match conversation.handle(control).map_err(End::Ours)? {
-                Step::Lane(control) => hand_on(seats, control, handle)?,
-                Step::Over(why) => return Err(End::Theirs(why)),
-                Step::Begin(welcome) => {
+                FrameAction::Lane(control) => hand_on(seats, control, handle)?,
+                FrameAction::Over(why) => return Err(End::Theirs(why)),
+                FrameAction::Begin(welcome) => {
                     self.begin(welcome, now_ns)?;
                     let to = self.line.peer();
                     self.open_ports(to, epoll)?;
                     handle(Event::Begun(welcome));
                 }
-                Step::Nothing => {}
+                FrameAction::Nothing => {}
                 // The gateway has decided before there was a trunk.
-                Step::Decide { .. } => return Err(End::Ours(Reason::Format)),
+                FrameAction::Decide { .. } => return Err(End::Ours(Reason::Format)),
             }
         }
     }
