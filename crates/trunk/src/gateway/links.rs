@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::socket::{Bundles, Local, Received, Trunk};
-use crate::worker::Desk;
+use crate::worker::WorkerInbox;
 use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 
@@ -39,7 +39,7 @@ pub(crate) struct Making<'a> {
     pub(crate) allowed: &'a [String],
     pub(crate) epoll: &'a Epoll,
     /// By worker.
-    pub(crate) desks: &'a [Desk],
+    pub(crate) desks: &'a [WorkerInbox],
     /// The trunk's number.
     pub(crate) trunk: u32,
 }
@@ -370,7 +370,7 @@ impl Links {
 /// A link to a worker, and what that is to be given of it where it has a desk.
 fn connect(
     lane: u8,
-    desk: Option<&Desk>,
+    desk: Option<&WorkerInbox>,
     making: Making<'_>,
 ) -> io::Result<(Local, Option<OwnedFd>)> {
     if desk.is_some() {

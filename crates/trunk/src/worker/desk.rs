@@ -109,14 +109,14 @@ pub(crate) struct Inbox {
     is_closed: AtomicBool,
 }
 
-/// A worker's desk, for trunks' threads.
+/// A worker's inbox, for trunks' threads.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct WorkerInbox {
     inbox: Arc<Inbox>,
     bell: Bell,
 }
 
-impl Desk {
+impl WorkerInbox {
     pub(crate) const fn new(inbox: Arc<Inbox>, bell: Bell) -> Self {
         Self { inbox, bell }
     }

@@ -21,7 +21,7 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::{publishing, segments};
 
-use crate::worker::desk::{Back, Desk, Inbox, Left, News};
+use crate::worker::desk::{Back, Inbox, Left, News, WorkerInbox};
 use crate::worker::links::{Bound, Called, Links, Numbers};
 
 /// A worker's lanes.
@@ -103,8 +103,8 @@ impl Lanes {
     }
 
     /// Where trunks' threads leave things for it. The bell is that of its driver.
-    pub fn desk(&self, bell: Bell) -> Desk {
-        Desk::new(Arc::clone(&self.inbox), bell)
+    pub fn desk(&self, bell: Bell) -> WorkerInbox {
+        WorkerInbox::new(Arc::clone(&self.inbox), bell)
     }
 
     /// Whether it has yet to come across links of lanes that it was lent.
