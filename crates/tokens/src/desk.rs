@@ -15,7 +15,7 @@ use crate::book::{Book, Had, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
 use crate::claims::{Claiming, Wanted};
 use crate::journal::Promised;
-use crate::known::Known;
+use crate::known::KnownFleet;
 use crate::random::{Random, of_text};
 use crate::refusal::Refusal;
 use crate::wanted::{OWN_BYTES, Where, user_data};
@@ -36,7 +36,7 @@ pub struct Rules {
 /// Everything that is decided in one place.
 #[derive(Debug)]
 pub struct Desk {
-    known: Known,
+    known: KnownFleet,
     book: Book,
     random: Random,
     service: Name,
@@ -131,7 +131,7 @@ impl Desk {
         rules: Rules,
     ) -> Self {
         Self {
-            known: Known::new(keyspace, fleet_key),
+            known: KnownFleet::new(keyspace, fleet_key),
             book: Book::default(),
             // No two starts give tokens the same tags.
             random: Random::new(of_text(owner.as_str())),
@@ -353,7 +353,7 @@ impl Desk {
     }
 
     /// What is known.
-    pub const fn known(&self) -> &Known {
+    pub const fn known(&self) -> &KnownFleet {
         &self.known
     }
 
