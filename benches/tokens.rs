@@ -16,7 +16,7 @@ use ringgate_fleet::seal::FleetKey;
 use ringgate_fleet::values::{Backend, Gateway, Labels, Listener, Reach, State, Stored};
 use ringgate_tokens::book::Now;
 use ringgate_tokens::choose::Speaks;
-use ringgate_tokens::desk::{Desk, Request, Rules, Step};
+use ringgate_tokens::desk::{Desk, Placing, Request, Rules};
 use ringgate_tokens::mint;
 use ringgate_tokens::wanted::WantedToken;
 use support::Bench;
@@ -65,7 +65,7 @@ fn ask(desk: &mut Desk, wanted: &WantedToken) -> Box<ringgate_tokens::desk::Plac
         elsewhere: &[],
     };
     match desk.place(&request, NOW) {
-        Ok(Step::Placed(placed)) => placed,
+        Ok(Placing::Placed(placed)) => placed,
         other => unreachable!("there is room for all: {other:?}"),
     }
 }

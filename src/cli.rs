@@ -2,7 +2,11 @@
 //! or says in one sentence why not. `exit` turns that into what the terminal and the shell see, the
 //! same way for all commands.
 
+#[macro_use]
+mod left_out;
+
 mod admin;
+#[cfg(feature = "agent")]
 mod agent;
 mod allow;
 mod build;
@@ -34,11 +38,20 @@ mod size;
 mod status;
 mod support;
 mod token;
+#[cfg(feature = "tokens")]
 mod tokens;
+#[cfg(feature = "top")]
 mod top;
 mod trace;
 mod undrain;
 mod upgrade;
+
+#[cfg(not(feature = "agent"))]
+left_out!(agent);
+#[cfg(not(feature = "tokens"))]
+left_out!(tokens);
+#[cfg(not(feature = "top"))]
+left_out!(top);
 
 use std::ffi::OsString;
 use std::process::ExitCode;

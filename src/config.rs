@@ -31,6 +31,7 @@ mod schema;
 mod section;
 mod source;
 pub mod token;
+#[cfg(feature = "tokens")]
 pub mod tokens;
 pub mod values;
 
@@ -44,7 +45,9 @@ use zeroize::Zeroizing;
 
 pub use agent::{ANY_AGENT, Agent};
 pub use declare::Compared;
-pub use explain::{explain, explain_host, explain_tokens};
+#[cfg(feature = "tokens")]
+pub use explain::explain_tokens;
+pub use explain::{explain, explain_host};
 pub use fleet::{Fleet, WhenAway};
 pub use front::{
     Delivery, GuardedWays, HandshakeBase, HandshakeVersions, ListenerIo, NetworkVersions,

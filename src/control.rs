@@ -21,6 +21,7 @@ mod fresh;
 mod handover;
 mod health;
 mod hlog;
+#[cfg(feature = "agent")]
 pub mod host;
 mod http;
 mod keeper;
@@ -78,7 +79,7 @@ use ringgate_process::handover::{Channel, Program};
 use ringgate_process::pages::{Pages, operators};
 use ringgate_process::role::attend;
 use ringgate_process::signals::Signals;
-use ringgate_process::systemd::{Notifier, ServiceManager};
+use ringgate_process::systemd::Notifier;
 use ringgate_state::SpentFiles;
 use ringgate_worker::handover::{Facts, Given, LeavingRow};
 use ringgate_worker::{Fleet, Ready};
@@ -220,10 +221,7 @@ impl Control {
             links.inherit(inherited.facts.has_links, &setup);
         }
         let listeners = Listeners::of(&setup, links);
-        let known = inherited.as_ref().map(|it| ServiceManager {
-            notify: it.facts.notify.clone(),
-            watchdog_us: it.facts.watchdog_us.clone(),
-        });
+        let known = inherited.as_ref().map(|it| it.facts.manager.clone());
         let notifier = Arc::new(Notifier::from_env(known.unwrap_or_default()));
         let doors = [admin.as_ref().and_then(|(it, _)| second(it)), None, None];
         let mut main_loop = ControlLoop {

@@ -5,9 +5,14 @@
 //! `worker` is the only place where drivers and gates meet. `docs/ARCHITECTURE.md` holds the map
 //! and the reasons.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(all(feature = "agent", feature = "tokens", feature = "top")),
+    allow(dead_code, unused_imports, reason = "whoever uses it is left out")
+)]
 
 pub mod cli;
 pub mod config;
 pub mod control;
+#[cfg(feature = "agent")]
 pub mod hosting;
 pub mod membership;

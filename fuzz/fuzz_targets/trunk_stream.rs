@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringgate_trunk::protocol::control::{Control, Inbox};
-use ringgate_trunk::protocol::handshake::{Conversation, Step};
+use ringgate_trunk::protocol::handshake::{Conversation, FrameAction};
 use ringgate_trunk::protocol::lane::Role;
 
 fuzz_target!(|data: &[u8]| {
@@ -34,13 +34,13 @@ fn read(role: Role, stream: &[u8], at_once: usize) -> Vec<String> {
                     assert!(!frame.may_be_lost());
                 }
                 let step = conversation.handle(control);
-                if let Ok(Step::Decide { .. }) = step {
+                if let Ok(FrameAction::Decide { .. }) = step {
                     assert!(!conversation.has_begun());
                 }
                 read.push(format!("{step:?}"));
                 match step {
-                    Ok(Step::Decide { .. }) => conversation.begin(2),
-                    Ok(Step::Lane(_)) => assert!(conversation.has_begun()),
+                    Ok(FrameAction::Decide { .. }) => conversation.begin(2),
+                    Ok(FrameAction::Lane(_)) => assert!(conversation.has_begun()),
                     Ok(_) => {}
                     Err(_) => return read,
                 }

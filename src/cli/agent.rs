@@ -13,6 +13,7 @@ use ringgate_io::{StartError, socket};
 use ringgate_os::process;
 use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{self, Privileges};
+use ringgate_process::systemd::ServiceManager;
 use ringgate_trunk::agent::options::Options;
 use ringgate_trunk::agent::service::{self, Agent};
 
@@ -117,6 +118,7 @@ impl Starting {
             fleet,
             program: self.program.clone(),
             is_heir: false,
+            manager: ServiceManager::default(),
             is_confined: self.privileges.is_confined(),
         };
         self.serve(agent.map_err(Failure::failed)?, settings)
@@ -142,7 +144,9 @@ impl Starting {
         let taken = control::take_over(channel, prepare);
         let taken =
             taken.map_err(|why| Failure::failed(format_args!("cannot take over: {why}")))?;
-        let Some(Taken { heir, control, admin, next, fleet }) = taken else { return Ok(None) };
+        let Some(Taken { heir, control, admin, next, fleet, manager }) = taken else {
+            return Ok(None);
+        };
         let gateways =
             fleet.as_ref().and_then(Prepared::gateways).unwrap_or(&config.agent.gateways);
         let agent = heir.set_off(gateways).map_err(Failure::failed)?;
@@ -162,6 +166,7 @@ impl Starting {
             fleet: fleet.map(|fleet| with_door(fleet, &run_dir)),
             program: self.program.clone(),
             is_heir: true,
+            manager,
             is_confined: self.privileges.is_confined(),
         };
         Ok(Some((agent, settings)))

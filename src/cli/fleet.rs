@@ -13,8 +13,12 @@ mod survey;
 mod target;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "top")]
 mod top;
 mod wait;
+
+#[cfg(not(feature = "top"))]
+left_out!(top);
 
 use clap::Subcommand;
 

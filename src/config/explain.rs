@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::host;
 use super::schema::{Example, Field, Kind, Presence, TABLES, Table};
-use super::{host, tokens};
 
 /// The explanation, as TOML. It parses as the config that results when only what has no default is
 /// given.
@@ -13,8 +13,9 @@ pub fn explain() -> String {
 
 /// The same for the file of a token service. What `[fleet]` has only for gateways has no effect
 /// there.
+#[cfg(feature = "tokens")]
 pub fn explain_tokens() -> String {
-    explain_all("a ringgate token service's file", tokens::TABLES)
+    explain_all("a ringgate token service's file", super::tokens::TABLES)
 }
 
 /// The same for the file of an agent.

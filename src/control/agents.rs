@@ -18,7 +18,7 @@ use ringgate_trunk::gateway::{
     Window,
 };
 use ringgate_trunk::protocol::tls;
-use ringgate_trunk::worker::Desk;
+use ringgate_trunk::worker::WorkerInbox;
 
 /// The control thread's end.
 pub(super) struct Agents {
@@ -52,7 +52,7 @@ impl Agents {
     /// before it still listens. The error is one sentence.
     pub(super) fn open(
         config: &Config,
-        (desks, incarnation): (&[Desk], u64),
+        (desks, incarnation): (&[WorkerInbox], u64),
         clock: Clock,
         is_successor: bool,
     ) -> Result<Self, String> {

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use super::view::Snapshot;
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{BackendId, Ended, Front, LinkKind, LinkRefusal, ListenerId, Phase, Setup};
-use ringgate_worker::handover::Told;
+use ringgate_worker::handover::AlreadyLogged;
 
 /// What the log knows.
 #[derive(Default)]
@@ -38,10 +38,10 @@ impl Watcher {
     }
 
     /// What was told, for the process after this one.
-    pub(super) fn given(&self) -> Told {
+    pub(super) fn given(&self) -> AlreadyLogged {
         let counted = |name: &str, count: u64| (name.to_owned(), count);
         let Self { next_ns: _, backends, closed, full, ended, links, refused } = self;
-        Told {
+        AlreadyLogged {
             closed: closed.iter().map(|(_, name)| name.clone()).collect(),
             backends: backends.iter().map(|((_, name), is_up)| (name.clone(), *is_up)).collect(),
             full: full.iter().map(|((_, name), is_full)| (name.clone(), *is_full)).collect(),
@@ -56,8 +56,8 @@ impl Watcher {
 
     /// Goes on where the process before this one has stopped. What has another name here is told as
     /// if it were new.
-    pub(super) fn go_on(&mut self, given: &Told, setup: &Setup) {
-        let Told { backends, closed, full, links, ended, refused } = given;
+    pub(super) fn go_on(&mut self, given: &AlreadyLogged, setup: &Setup) {
+        let AlreadyLogged { backends, closed, full, links, ended, refused } = given;
         for (id, backend) in setup.backends.pairs().filter(|(_, backend)| !backend.retired) {
             if let Some((name, is_up)) = backends.iter().find(|(name, _)| *name == backend.name) {
                 self.backends.insert((id, name.clone()), *is_up);

@@ -68,6 +68,8 @@ pub struct Settings {
     pub program: Program,
     /// Another process has had the agent before.
     pub is_heir: bool,
+    /// Whom that has told that the agent lives.
+    pub manager: ServiceManager,
     /// System calls are given up before it serves: it can start no program.
     pub is_confined: bool,
 }
@@ -129,7 +131,7 @@ struct Doors {
 /// Opens what is to be served.
 pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
     let Settings { listener, path, next, admin, config, accepted, fleet, program, .. } = settings;
-    let Settings { is_heir, is_confined, .. } = settings;
+    let Settings { is_heir, manager, is_confined, .. } = settings;
     wiping::wipe_from_now_on();
     signals::check_room()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -159,7 +161,7 @@ pub fn start(agent: Agent, settings: Settings) -> io::Result<Control> {
         agent: Arc::new(agent),
         live: Mutex::new(Live::new(config)),
         accepted,
-        notifier: Notifier::from_env(ServiceManager::default()),
+        notifier: Notifier::from_env(manager),
         fleet: OnceLock::new(),
         news: Notify::new(),
         drain: Mutex::default(),

@@ -4,6 +4,7 @@
 //! Skipped aloud without openssl, which makes the certificates, and where we are not root.
 
 use std::ffi::OsStr;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -15,6 +16,7 @@ use crate::agent::{
 };
 use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, KEY_HEX, Player, wait_for};
+use crate::control_upgrade_ways::{manager, manager_follows, next};
 use crate::folder::Folder;
 use crate::hold::Hold;
 use crate::own::own_port;
@@ -92,6 +94,31 @@ fn root_takes_an_agent_over_that_may_start_no_program() {
     wait_for("the next one", || (rig.pid() == Some(next.0.id().into())).then_some(()));
     rig.player.echo(b"after that");
     assert_eq!(rig.trunks(), 1, "{}", rig.log("next.log"));
+}
+
+#[test]
+fn the_service_manager_follows_an_agent_whoever_starts_the_next_one() {
+    let folder = Folder::new();
+    let path = folder.join("notify");
+    let heard = manager(UnixDatagram::bind(&path).expect("a socket"));
+    let told = |command: &mut Command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    };
+    let Some(mut rig) = Rig::start("", told) else { return };
+    next(&heard, |said| said.starts_with("READY=1\n"));
+    let mut heirs = Vec::new();
+    // Who is started by root has nothing of the manager's in its environment, and neither has the
+    // one that it starts.
+    for is_by_root in [false, true, false] {
+        let before = rig.pid();
+        let own = is_by_root.then(|| Ending(rig.successor(|_| ())));
+        let said = (!is_by_root).then(|| agent_upgrade(&rig.folder));
+        assert_eq!(said.map_or(Some(0), |it| it.code), Some(0), "{}", rig.log("next.log"));
+        let heir = wait_for("the next one", || rig.pid().filter(|it| Some(*it) != before));
+        heirs.push((own, Heir(heir as u32)));
+        manager_follows(&heard, heir);
+        rig.player.echo(b"goes on");
+    }
 }
 
 /// Has a program take over from whoever listens at a socket, as if both were of the release before

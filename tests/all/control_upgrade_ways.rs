@@ -75,7 +75,7 @@ fn a_confined_daemon_says_that_it_cannot_start_programs_and_root_takes_it_over()
 }
 
 /// What stands in for systemd: hears what it is told, in order.
-fn manager(socket: UnixDatagram) -> Receiver<String> {
+pub(crate) fn manager(socket: UnixDatagram) -> Receiver<String> {
     let (sender, heard) = channel();
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     thread::spawn(move || {
@@ -95,7 +95,7 @@ fn manager(socket: UnixDatagram) -> Receiver<String> {
 }
 
 /// The next message that is not about something else.
-fn next(heard: &Receiver<String>, is_meant: impl Fn(&str) -> bool) -> String {
+pub(crate) fn next(heard: &Receiver<String>, is_meant: impl Fn(&str) -> bool) -> String {
     let clock = ringgate_os::clock::Clock::start();
     while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         match heard.recv_timeout(PATIENCE) {
@@ -130,16 +130,20 @@ fn the_service_manager_follows_and_its_watchdog_is_fed_whoever_starts_the_next_o
             let (code, said) = line.upgrade();
             assert_eq!(code, Some(0), "{said}");
         }
-        let heir = line.pid();
-        let follow = format!("MAINPID={heir}");
-        let old_one = next(&heard, |said| said.starts_with("MAINPID="));
-        let new_one = next(&heard, |said| said.starts_with("MAINPID="));
-        let mut both = [old_one, new_one];
-        // They do not wait for each other.
-        both.sort_unstable_by_key(String::len);
-        let is_serving = format!("{follow}\nREADY=1\nSTATUS=serving\nWATCHDOG=1");
-        assert_eq!(both, [follow, is_serving]);
-        // The old one is silent by now.
-        next(&heard, |said| said == "WATCHDOG=1");
+        manager_follows(&heard, line.pid().into());
     }
+}
+
+/// Both processes tell the manager who goes on, and that one feeds the watchdog.
+pub(crate) fn manager_follows(heard: &Receiver<String>, heir: u64) {
+    let follow = format!("MAINPID={heir}");
+    let old_one = next(heard, |said| said.starts_with("MAINPID="));
+    let new_one = next(heard, |said| said.starts_with("MAINPID="));
+    let mut both = [old_one, new_one];
+    // They do not wait for each other.
+    both.sort_unstable_by_key(String::len);
+    let is_serving = format!("{follow}\nREADY=1\nSTATUS=serving\nWATCHDOG=1");
+    assert_eq!(both, [follow, is_serving]);
+    // The old one is silent by now.
+    next(heard, |said| said == "WATCHDOG=1");
 }

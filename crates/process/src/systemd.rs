@@ -9,6 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use ringgate_os::clock;
+use serde::{Deserialize, Serialize};
 
 /// Where messages go.
 #[derive(Debug)]
@@ -20,11 +21,13 @@ pub struct Notifier {
 }
 
 /// What a service manager says in the environment, or the process before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceManager {
-    /// `NOTIFY_SOCKET`.
+    /// `NOTIFY_SOCKET`, if there is one.
+    #[serde(default)]
     pub notify: Option<String>,
     /// `WATCHDOG_USEC`, if the watchdog is this process's.
+    #[serde(default)]
     pub watchdog_us: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, State};
 
 use crate::book::{Book, Held, Now};
-use crate::known::{Front, Known, NETCODE};
+use crate::known::{Front, KnownFleet, NETCODE};
 use crate::random::{Random, of_text};
 use crate::refusal::Refusal;
 use crate::wanted::{BACKEND_NAME_MAX, Family, Unsealed, Where};
@@ -50,7 +50,7 @@ pub struct Chosen {
 /// What is looked at.
 pub struct Chooser<'a> {
     /// The fleet.
-    pub known: &'a Known,
+    pub known: &'a KnownFleet,
     /// The slots that we may promise.
     pub book: &'a Book,
     /// The name of this service.

@@ -15,7 +15,7 @@ use crate::book::{Book, Had, Held, Now, Wish};
 use crate::choose::{Chooser, Chosen, Speaks};
 use crate::claims::{Claiming, Wanted};
 use crate::journal::Promised;
-use crate::known::Known;
+use crate::known::KnownFleet;
 use crate::random::{Random, of_text};
 use crate::refusal::Refusal;
 use crate::wanted::{OWN_BYTES, Where, user_data};
@@ -36,7 +36,7 @@ pub struct Rules {
 /// Everything that is decided in one place.
 #[derive(Debug)]
 pub struct Desk {
-    known: Known,
+    known: KnownFleet,
     book: Book,
     random: Random,
     service: Name,
@@ -91,7 +91,7 @@ pub struct Request<'a> {
 
 /// How far it got.
 #[derive(Debug)]
-pub enum Step {
+pub enum Placing {
     /// There is a place, and its slots are promised.
     Placed(Box<Placed>),
     /// The same, once it is claimed: other services may have promised something to these clients.
@@ -131,7 +131,7 @@ impl Desk {
         rules: Rules,
     ) -> Self {
         Self {
-            known: Known::new(keyspace, fleet_key),
+            known: KnownFleet::new(keyspace, fleet_key),
             book: Book::default(),
             // No two starts give tokens the same tags.
             random: Random::new(of_text(owner.as_str())),
@@ -353,7 +353,7 @@ impl Desk {
     }
 
     /// What is known.
-    pub const fn known(&self) -> &Known {
+    pub const fn known(&self) -> &KnownFleet {
         &self.known
     }
 
@@ -410,7 +410,7 @@ impl Desk {
     }
 
     /// Finds a place and promises its slots.
-    pub fn place(&mut self, request: &Request<'_>, now: Now) -> Result<Step, Refusal> {
+    pub fn place(&mut self, request: &Request<'_>, now: Now) -> Result<Placing, Refusal> {
         if !self.knows_enough(now) {
             return Err(Refusal::NotKnownYet);
         }
@@ -430,7 +430,7 @@ impl Desk {
             return Err(Refusal::EtcdAway);
         }
         if clients.iter().any(|client| self.company.claiming.contains(client)) {
-            return Ok(Step::Wait);
+            return Ok(Placing::Wait);
         }
         let (chosen, count) = self.choose(request, &clients, nameless, now)?;
         let key = self.key(request.speaks, &chosen, now.unix_s, expire_s)?;
@@ -446,9 +446,9 @@ impl Desk {
         if !has_block && !self.is_away(now) {
             let held = self.book.open(&chosen.backend, now.unix_s);
             if std::mem::replace(&mut held.is_leasing, true) {
-                return Ok(Step::Wait);
+                return Ok(Placing::Wait);
             }
-            return Ok(Step::Lease(chosen.backend));
+            return Ok(Placing::Lease(chosen.backend));
         }
         if !has_block && !self.rules.serves_away {
             return Err(Refusal::EtcdAway);
@@ -466,17 +466,17 @@ impl Desk {
         let placed = Placed { chosen, expire_s, key, tags, routing_token, promised, had };
         let placed = Box::new(placed);
         if clients.is_empty() {
-            return Ok(Step::Placed(placed));
+            return Ok(Placing::Placed(placed));
         }
         let goes_unclaimed = is_unsure || !has_block || self.company.is_alone;
         if goes_unclaimed || !self.has_company() {
             self.company.is_all_claimed = false;
         }
         if goes_unclaimed {
-            return Ok(Step::Placed(placed));
+            return Ok(Placing::Placed(placed));
         }
         self.company.claiming.extend(clients);
-        Ok(Step::Claim(placed))
+        Ok(Placing::Claim(placed))
     }
 
     /// A place, and how many slots have to be free there: a client that has a promise is sent there

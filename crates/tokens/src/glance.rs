@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::book::Now;
 use crate::desk::Desk;
-use crate::known::Known;
+use crate::known::KnownFleet;
 
 /// The page.
 pub const PAGE: Page = Page {
@@ -177,7 +177,7 @@ fn gateway<'a>(name: &'a str, told: &'a Gateway) -> ShownGateway<'a> {
     }
 }
 
-fn agents(known: &Known) -> Vec<ShownAgent<'_>> {
+fn agents(known: &KnownFleet) -> Vec<ShownAgent<'_>> {
     let mut behind: BTreeMap<&str, Vec<(&Name, &Backend)>> = BTreeMap::new();
     for (name, backend) in known.backends() {
         if let Reach::Agent(agent) = &backend.reach {
@@ -213,7 +213,7 @@ fn shown_agent<'a>(
     }
 }
 
-fn groups(known: &Known) -> BTreeMap<&str, Group<'_>> {
+fn groups(known: &KnownFleet) -> BTreeMap<&str, Group<'_>> {
     let mut groups = BTreeMap::<_, Group<'_>>::new();
     for (name, backend) in known.backends() {
         let Backend { host, group, state, used, slots, .. } = backend;
@@ -230,7 +230,7 @@ fn groups(known: &Known) -> BTreeMap<&str, Group<'_>> {
     groups
 }
 
-fn keys(known: &Known, now_s: u64) -> Vec<Epoch<'_>> {
+fn keys(known: &KnownFleet, now_s: u64) -> Vec<Epoch<'_>> {
     known
         .epochs()
         .map(|(listener, epoch)| Epoch {

@@ -16,7 +16,7 @@ use ringgate_fleet::values::{
 
 /// The fleet, as far as this service has to know it.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownFleet {
     keyspace: Keyspace,
     fleet_key: FleetKey,
     routing: RoutingTokens,
@@ -66,7 +66,7 @@ pub struct Front<'a> {
     pub listener: &'a Listener,
 }
 
-impl Known {
+impl KnownFleet {
     /// Nothing, of the fleet with this key.
     pub fn new(keyspace: Keyspace, fleet_key: FleetKey) -> Self {
         Self {

@@ -24,11 +24,11 @@ use std::sync::Arc;
 pub use carried::adopt;
 pub use door::Door;
 pub use guest::{Guest, Hello};
-pub use known::{Known, Next, Said, Sign};
+pub use known::{CalledLink, Next, Said, Sign};
 pub use line::Line;
 pub use local::{Bundles, Local, Received};
 pub use port::{Buffers, Port};
-pub use trunk::{End, Event, LaneStats, Lease, Settings, Trunk, Way, Word};
+pub use trunk::{End, Event, LaneReport, LaneStats, Lease, Settings, SocketLane, Trunk};
 
 /// What the streams are encrypted with: Graviola, which needs no C compiler, and a processor that
 /// suffices ([`ringgate_os::processor`]).

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ringgate_process::systemd::ServiceManager;
 use ringgate_process::{part_in_bytes, part_in_json};
 use serde::{Deserialize, Serialize};
 
@@ -44,11 +45,9 @@ pub struct Facts {
     pub announce: Option<PathBuf>,
     /// Where who is denied is written, if the folder's lock is given.
     pub state_dir: Option<PathBuf>,
-    /// `NOTIFY_SOCKET` of the service manager, if there is one.
-    pub notify: Option<String>,
-    /// `WATCHDOG_USEC` of it, if it wants to hear that the gateway lives.
-    #[serde(default)]
-    pub watchdog_us: Option<String>,
+    /// Who wants to hear that the gateway lives.
+    #[serde(flatten)]
+    pub manager: ServiceManager,
     /// None: they are among all. The release before sections has to find the field.
     pub retired: Vec<BackendRow>,
     /// Those that may have players at the barrier, whichever config has them. A process of an
@@ -172,7 +171,7 @@ pub struct Given {
     pub since_ns: u64,
     /// What the log was told.
     #[serde(default)]
-    pub told: Told,
+    pub told: AlreadyLogged,
     /// Signals that came meanwhile, and wait to be obeyed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<i32>,
@@ -208,7 +207,7 @@ pub struct Latency {
 
 /// What the log was told of, by name: so nothing is told again, and nothing is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct AlreadyLogged {
     /// Whether each backend was up.
     pub backends: Vec<(String, bool)>,
     /// Backends that take nobody new by their own word.

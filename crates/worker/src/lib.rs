@@ -67,7 +67,7 @@ use ringgate_io::socket::UdpSocket;
 use ringgate_io::{Choice, SocketDriver, StartError};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::memory;
-use ringgate_trunk::worker::Desk;
+use ringgate_trunk::worker::WorkerInbox;
 
 /// What a fleet of workers is told.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ pub struct Fleet {
     has_begun: bool,
     posts: Vec<Post>,
     /// By which workers are lent lanes of trunks.
-    desks: Vec<Desk>,
+    desks: Vec<WorkerInbox>,
     helms: Vec<Helm>,
     published: Vec<Arc<Published>>,
     claims: Arc<Claims>,
@@ -235,7 +235,7 @@ impl Fleet {
     }
 
     /// By which each worker is lent lanes of trunks.
-    pub fn desks(&self) -> &[Desk] {
+    pub fn desks(&self) -> &[WorkerInbox] {
         &self.desks
     }
 

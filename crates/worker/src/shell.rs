@@ -9,7 +9,7 @@ use super::report::Published;
 use super::stages::Recorder;
 use ringgate_io::SocketDriver;
 use ringgate_os::clock::Clock;
-use ringgate_trunk::worker::{Desk, Lanes};
+use ringgate_trunk::worker::{Lanes, WorkerInbox};
 
 /// The worker's ends of it.
 pub(super) struct Shell {
@@ -19,7 +19,7 @@ pub(super) struct Shell {
     pub(super) helm: Helm,
     pub(super) stages: Box<Recorder>,
     pub(super) lanes: Lanes,
-    pub(super) desk: Desk,
+    pub(super) desk: WorkerInbox,
 }
 
 impl Shell {

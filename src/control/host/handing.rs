@@ -19,6 +19,7 @@ use ringgate_process::handover::{
     self, Before, Channel, Envelope, Extent, Gives, Giving, Message, Moment, Offers, Takes,
     may_hand_over,
 };
+use ringgate_process::systemd::ServiceManager;
 use ringgate_process::{part_in_bytes, part_in_json};
 use ringgate_trunk::agent::handed::Heir;
 use ringgate_trunk::agent::options::Options;
@@ -53,6 +54,9 @@ pub struct Facts {
     /// Which fleet it is in, if what it is there is told ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
+    /// Who wants to hear that it lives.
+    #[serde(flatten)]
+    pub manager: ServiceManager,
 }
 
 part_in_json!(Facts, "agent");
@@ -75,6 +79,8 @@ pub struct Taken {
     pub next: Option<OwnedFd>,
     /// Its place in its fleet.
     pub fleet: Option<Prepared>,
+    /// Who wants to hear that it lives.
+    pub manager: ServiceManager,
 }
 
 /// What a successor makes of its config before anything is given.
@@ -182,6 +188,7 @@ impl Offers for Leaving<'_> {
             admin: doors.admin.as_ref().map(|(address, _)| *address),
             next: doors.next.is_some(),
             fleet: self.shared.fleet.get().map(|member| member.prefix().to_owned()),
+            manager: self.shared.notifier.known().clone(),
         };
         let admin = doors.admin.as_ref().map(|(_, fd)| fd);
         let fds = [Some(&doors.control), admin, doors.next.as_ref()].into_iter().flatten();
@@ -313,7 +320,7 @@ impl<P: FnOnce(&Facts) -> Result<Plan, String>> Takes for Coming<P> {
         let clock = Clock::since(facts.epoch_ns);
         let heir = Heir::read(options, guests, clock, (&state, sockets))?;
         let Doors { control, admin, next } = doors;
-        self.taken = Some(Taken { heir, control, admin, next, fleet });
+        self.taken = Some(Taken { heir, control, admin, next, fleet, manager: facts.manager });
         Ok(())
     }
 

@@ -23,8 +23,10 @@ fn however_many_look_it_is_told_once_a_second() {
 #[test]
 fn an_agent_is_told_with_what_stands_behind_it_and_who_has_let_it_in() {
     let keyspace = Keyspace::new("/f").expect("a prefix");
-    let mut known =
-        Known::new(keyspace.clone(), FleetKey::new(Key::from_hex(&"09".repeat(32)).expect("hex")));
+    let mut known = KnownFleet::new(
+        keyspace.clone(),
+        FleetKey::new(Key::from_hex(&"09".repeat(32)).expect("hex")),
+    );
     let name = |text| Name::new(text).expect("a name");
     let agent = Agent {
         instance: "i".into(),

@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 use crate::callers::{CallerId, Scope};
 use crate::choose::Speaks;
 use crate::counters::add;
-use crate::desk::{self, Placed, Step};
+use crate::desk::{self, Placed, Placing};
 use crate::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use crate::memory::{Recalled, Ticket};
 use crate::refusal::Refusal;
@@ -339,20 +339,20 @@ async fn find(asking: &Asking<'_>, request: &desk::Request<'_>) -> Result<Placed
         let request = desk::Request { elsewhere: &elsewhere, ..*request };
         let step = shared.desk().place(&request, shared.now())?;
         match step {
-            Step::Placed(placed) => {
+            Placing::Placed(placed) => {
                 shared.keep([&placed.promised]);
                 return Ok(*placed);
             }
-            Step::Claim(placed) => {
+            Placing::Claim(placed) => {
                 if let Some(placed) = fleet::claim(shared, client, placed, &mut elsewhere).await? {
                     shared.keep([&placed.promised]);
                     return Ok(*placed);
                 }
             }
-            Step::Lease(backend) => {
+            Placing::Lease(backend) => {
                 fleet::decide(shared, client, &backend, request.count).await;
             }
-            Step::Wait => {
+            Placing::Wait => {
                 // Each claim of a burst is news, and none of them is this request's round.
                 let _ = tokio::time::timeout(NEWS_WITHIN, news).await;
                 continue;

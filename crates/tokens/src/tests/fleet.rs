@@ -20,7 +20,7 @@ use super::journal::SharedDisk;
 use crate::book::Now;
 use crate::choose::Speaks;
 use crate::claims::{Claim, Claiming, ending};
-use crate::desk::{Desk, Placed, Request, Rules, Step};
+use crate::desk::{Desk, Placed, Placing, Request, Rules};
 use crate::journal::Journal;
 use crate::ledger::{Grounds, closing, reading};
 use crate::refusal::Refusal;
@@ -443,18 +443,18 @@ impl Office {
         for _ in 0..100 {
             let request = &Request { elsewhere: &elsewhere, ..*request };
             match self.desk.place(request, now)? {
-                Step::Placed(placed) => {
+                Placing::Placed(placed) => {
                     self.journal.add(&placed.promised, now);
                     return Ok(*placed);
                 }
-                Step::Claim(placed) => {
+                Placing::Claim(placed) => {
                     if let Some(placed) = self.claim(store, placed, &mut elsewhere, now)? {
                         self.journal.add(&placed.promised, now);
                         return Ok(placed);
                     }
                 }
-                Step::Lease(backend) => self.lease(store, &backend, request.count, now),
-                Step::Wait => panic!("one request at a time never waits"),
+                Placing::Lease(backend) => self.lease(store, &backend, request.count, now),
+                Placing::Wait => panic!("one request at a time never waits"),
             }
         }
         Err(Refusal::Busy)

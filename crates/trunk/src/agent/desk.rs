@@ -26,10 +26,10 @@ use rustls::pki_types::ServerName;
 
 use crate::agent::book::Book;
 use crate::agent::counts::{Counts, Drop};
-use crate::agent::dial::{Dial, Step};
+use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
-use crate::agent::station::{Around, Heard, Owner, Station, Wish, owner};
+use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
 use crate::agent::view::{DeskView, LaneView, Seen, State};
 
 /// What a thread is told.
@@ -105,7 +105,7 @@ pub(crate) struct Desk {
     is_holding: bool,
     ready: Vec<Ready>,
     noted: Vec<Noted>,
-    heard: Heard,
+    heard: HeardBundles,
     /// To be obeyed at the end of the turn.
     rest: Option<Order>,
     /// Another process has all of it.
@@ -180,7 +180,7 @@ impl Desk {
             is_holding: false,
             ready: Vec::with_capacity(READY_MAX),
             noted: Vec::new(),
-            heard: Heard::default(),
+            heard: HeardBundles::default(),
             rest: None,
             has_left: false,
             must_recheck: false,
@@ -538,15 +538,15 @@ impl Desk {
             && let Some((gateway, dial)) = &mut self.gateway
         {
             match dial.step(now_ns) {
-                Step::Wait(until_ns) => {
+                DialAction::Wait(until_ns) => {
                     self.keep_due_ns = self.keep_due_ns.min(until_ns);
                     return;
                 }
-                Step::NoAddress(why) => {
+                DialAction::NoAddress(why) => {
                     tracing::warn!(event = "trunk_failed", %gateway, reason = "name", "gateway {gateway}: {why}");
                     self.last_end = Some(("name", why));
                 }
-                Step::Connect(to) => {
+                DialAction::Connect(to) => {
                     hold_point!("agent-trunk Connect");
                     self.address = Some(to.to_string());
                     match connect(&self.shared.options, gateway, to, &self.epoll, now_ns) {

@@ -31,7 +31,7 @@ enum State {
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum DialAction {
     /// Wait until then.
     Wait(u64),
     /// Connect to this address.
@@ -54,16 +54,16 @@ impl Dial {
     }
 
     /// While there is no connection: what to do now.
-    pub(crate) fn step(&mut self, now_ns: u64) -> Step {
+    pub(crate) fn step(&mut self, now_ns: u64) -> DialAction {
         match &mut self.state {
-            State::Waiting(until_ns) if *until_ns > now_ns => Step::Wait(*until_ns),
+            State::Waiting(until_ns) if *until_ns > now_ns => DialAction::Wait(*until_ns),
             State::Waiting(_) => {
                 self.resolver.ask();
                 self.state = State::Resolving;
-                Step::Wait(u64::MAX)
+                DialAction::Wait(u64::MAX)
             }
             State::Resolving => match self.resolver.answer() {
-                None => Step::Wait(u64::MAX),
+                None => DialAction::Wait(u64::MAX),
                 Some(Ok(mut addresses)) => {
                     // The first is tried first.
                     addresses.reverse();
@@ -72,11 +72,11 @@ impl Dial {
                 }
                 Some(Err(why)) => {
                     self.wait(now_ns);
-                    Step::NoAddress(why)
+                    DialAction::NoAddress(why)
                 }
             },
             State::Connecting(left) => match left.pop() {
-                Some(address) => Step::Connect(address),
+                Some(address) => DialAction::Connect(address),
                 None => {
                     self.wait(now_ns);
                     self.step(now_ns)
@@ -175,10 +175,10 @@ mod tests {
         (Dial::new(&gateway, bell.clone(), 7), bell)
     }
 
-    fn answered(dial: &mut Dial, now_ns: u64) -> Step {
+    fn answered(dial: &mut Dial, now_ns: u64) -> DialAction {
         loop {
             match dial.step(now_ns) {
-                Step::Wait(u64::MAX) => thread::yield_now(),
+                DialAction::Wait(u64::MAX) => thread::yield_now(),
                 step => return step,
             }
         }
@@ -189,26 +189,29 @@ mod tests {
         let (mut dial, _bell) = dial("127.0.0.1");
         let mut now_ns = 0;
         for step_ns in [200, 400, 800, 1600, 3200, 5000, 5000].map(|ms| ms * 1_000_000) {
-            assert_eq!(answered(&mut dial, now_ns), Step::Connect(([127, 0, 0, 1], 7200).into()));
-            let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("no other address") };
+            assert_eq!(
+                answered(&mut dial, now_ns),
+                DialAction::Connect(([127, 0, 0, 1], 7200).into())
+            );
+            let DialAction::Wait(until_ns) = dial.step(now_ns) else { panic!("no other address") };
             assert!((step_ns / 2..=step_ns).contains(&(until_ns - now_ns)), "{until_ns}");
             now_ns = until_ns;
         }
         dial.end(1_000_000, now_ns);
-        let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
+        let DialAction::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
         assert!(until_ns - now_ns >= LAST_WAIT_NS / 2, "it was let in, and sent away");
         dial.end(STEADY_NS, now_ns);
-        let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
+        let DialAction::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
         assert!(until_ns - now_ns <= AGAIN_AFTER_NS);
         dial.end(1_000_000, now_ns);
-        let Step::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
+        let DialAction::Wait(until_ns) = dial.step(now_ns) else { panic!("not at once") };
         assert!(until_ns - now_ns > AGAIN_AFTER_NS, "twice in a row");
     }
 
     #[test]
     fn a_name_that_leads_nowhere_is_tried_again() {
         let (mut dial, _bell) = dial("no-such-host.invalid");
-        assert!(matches!(answered(&mut dial, 0), Step::NoAddress(_)));
-        assert!(matches!(dial.step(0), Step::Wait(1..=FIRST_WAIT_NS)));
+        assert!(matches!(answered(&mut dial, 0), DialAction::NoAddress(_)));
+        assert!(matches!(dial.step(0), DialAction::Wait(1..=FIRST_WAIT_NS)));
     }
 }

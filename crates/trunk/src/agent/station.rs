@@ -72,13 +72,13 @@ struct Served {
 /// What a process has said: bundles, out of the kernel, until they are dealt with. Shared by the
 /// links of a thread.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct HeardBundles {
     bundles: Bundles,
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Heard {
+impl HeardBundles {
     /// Takes up to a burst. The link may be answered while it is dealt with.
     fn listen(&mut self, local: &mut Local) -> io::Result<Received> {
         let Self { bundles, bytes, ends } = self;
@@ -246,7 +246,7 @@ impl Station {
     pub(crate) fn read(
         &mut self,
         place: usize,
-        heard: &mut Heard,
+        heard: &mut HeardBundles,
         around: &mut Around<'_>,
         mut wish: impl FnMut(Wish<'_>),
     ) {

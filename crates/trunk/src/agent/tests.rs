@@ -16,7 +16,7 @@ use ringgate_os::process;
 use crate::agent::counts::{Counts, Drop as Dropped};
 use crate::agent::options::{Allowed, Backend, Link};
 use crate::agent::servers::Servers;
-use crate::agent::station::{Around, Heard, Owner, Station, Wish, owner};
+use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
 
 const LANE: u8 = 0;
 
@@ -29,7 +29,7 @@ struct Rig {
     backends: Vec<Backend>,
     epoll: Epoll,
     counts: Counts,
-    heard: Heard,
+    heard: HeardBundles,
     clock: Clock,
     /// Added to the clock.
     ahead_ns: u64,
@@ -47,7 +47,7 @@ impl Rig {
         let servers = Servers::open(&backends, epoll.raw()).expect("loopback");
         // The library asks at worker 0 how many there are.
         let station = Station::open(0, (0, 1), (&dir, 77), &backends, &epoll).expect("a socket");
-        let (counts, heard, clock) = (Counts::default(), Heard::default(), Clock::start());
+        let (counts, heard, clock) = (Counts::default(), HeardBundles::default(), Clock::start());
         let told = Vec::new();
         Self { station, servers, backends, epoll, counts, heard, clock, ahead_ns: 0, told, dir }
     }

@@ -13,12 +13,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use crate::socket::{Bundles, Local, Received, Trunk};
-use crate::worker::Desk;
+use crate::worker::WorkerInbox;
 use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, ToGateway};
 use ringgate_os::notify::{Epoll, Ready};
 
 use crate::gateway::shown::LinkCounts;
-use crate::gateway::told::Told;
+use crate::gateway::told::ToldNames;
 
 /// What links are called in the set: this and their place.
 pub(crate) const TOKEN: u64 = 1 << 32;
@@ -39,7 +39,7 @@ pub(crate) struct Making<'a> {
     pub(crate) allowed: &'a [String],
     pub(crate) epoll: &'a Epoll,
     /// By worker.
-    pub(crate) desks: &'a [Desk],
+    pub(crate) desks: &'a [WorkerInbox],
     /// The trunk's number.
     pub(crate) trunk: u32,
 }
@@ -65,7 +65,7 @@ pub(crate) struct Links {
     is_held: bool,
     pub(crate) answers: Vec<Answer>,
     pub(crate) counts: LinkCounts,
-    told: Told,
+    told: ToldNames,
 }
 
 #[derive(Debug)]
@@ -370,7 +370,7 @@ impl Links {
 /// A link to a worker, and what that is to be given of it where it has a desk.
 fn connect(
     lane: u8,
-    desk: Option<&Desk>,
+    desk: Option<&WorkerInbox>,
     making: Making<'_>,
 ) -> io::Result<(Local, Option<OwnedFd>)> {
     if desk.is_some() {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::protocol::keys::Rekey;
-use crate::worker::Desk;
+use crate::worker::WorkerInbox;
 use ringgate_os::clock::Clock;
 
 /// What does not change while the gateway runs.
@@ -15,7 +15,7 @@ pub struct Settings {
     pub workers: usize,
     /// Their desks, by which they are lent lanes; a worker that has none is reached by its socket
     /// alone.
-    pub desks: Vec<Desk>,
+    pub desks: Vec<WorkerInbox>,
     /// Differs from one start of the gateway to the next.
     pub incarnation: u64,
     /// The gateway's clock.

@@ -21,7 +21,7 @@ ringgate_core::carried!(Conversation { role, lanes, is_over });
 
 /// What is to be done about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+pub enum FrameAction<'a> {
     /// The gateway decides about an agent with this name, in this version, and answers with
     /// [`Conversation::begin`].
     Decide {
@@ -63,32 +63,36 @@ impl Conversation {
     }
 
     /// What to do about a frame. An error ends the trunk with that reason.
-    pub fn handle<'a>(&mut self, control: Control<'a>) -> Result<Step<'a>, Reason> {
+    pub fn handle<'a>(&mut self, control: Control<'a>) -> Result<FrameAction<'a>, Reason> {
         if self.is_over {
             return Err(Reason::Format);
         }
         match (control, self.role, self.lanes) {
-            (Control::Unknown | Control::Beat, ..) => Ok(Step::Nothing),
+            (Control::Unknown | Control::Beat, ..) => Ok(FrameAction::Nothing),
             (Control::Goodbye(why), ..) | (Control::Refused(why), Role::Agent, None) => {
                 self.is_over = true;
-                Ok(Step::Over(why))
+                Ok(FrameAction::Over(why))
             }
             (Control::Hello { version_min, version_max, name }, Role::Gateway, None) => {
                 let version = version_max.min(VERSION_MAX);
                 let is_common = version >= VERSION_MIN.max(version_min);
-                if is_common { Ok(Step::Decide { name, version }) } else { Err(Reason::Version) }
+                if is_common {
+                    Ok(FrameAction::Decide { name, version })
+                } else {
+                    Err(Reason::Version)
+                }
             }
             (Control::Welcome(welcome), Role::Agent, None) => self.handle_welcome(welcome),
             (Control::Record { lane, .. } | Control::Ended { lane, .. }, _, Some(lanes))
                 if lane < lanes =>
             {
-                Ok(Step::Lane(control))
+                Ok(FrameAction::Lane(control))
             }
             _ => Err(Reason::Format),
         }
     }
 
-    fn handle_welcome<'a>(&mut self, welcome: Welcome) -> Result<Step<'a>, Reason> {
+    fn handle_welcome<'a>(&mut self, welcome: Welcome) -> Result<FrameAction<'a>, Reason> {
         if !(VERSION_MIN..=VERSION_MAX).contains(&welcome.version) {
             return Err(Reason::Version);
         }
@@ -96,7 +100,7 @@ impl Conversation {
             return Err(Reason::Format);
         }
         self.lanes = Some(welcome.lanes);
-        Ok(Step::Begin(welcome))
+        Ok(FrameAction::Begin(welcome))
     }
 }
 
@@ -126,17 +130,17 @@ mod tests {
         let mut gateway = Conversation::new(Role::Gateway);
         let ended = Control::Ended { lane: 1, link: 0 };
         assert_eq!(gateway.clone().handle(ended), Err(Reason::Format), "hello comes first");
-        assert_eq!(gateway.handle(HELLO), Ok(Step::Decide { name: "host-7", version: 1 }));
+        assert_eq!(gateway.handle(HELLO), Ok(FrameAction::Decide { name: "host-7", version: 1 }));
         gateway.begin(2);
         assert_eq!(gateway.clone().handle(HELLO), Err(Reason::Format));
         assert_eq!(gateway.clone().handle(welcome(1, 2)), Err(Reason::Format));
-        assert_eq!(gateway.handle(ended), Ok(Step::Lane(ended)));
+        assert_eq!(gateway.handle(ended), Ok(FrameAction::Lane(ended)));
         let beyond = Control::Ended { lane: 2, link: 0 };
         assert_eq!(gateway.handle(beyond), Err(Reason::Format), "there are two lanes");
 
         let mut agent = Conversation::new(Role::Agent);
         assert_eq!(agent.clone().handle(HELLO), Err(Reason::Format));
-        assert!(matches!(agent.handle(welcome(1, 128)), Ok(Step::Begin(_))));
+        assert!(matches!(agent.handle(welcome(1, 128)), Ok(FrameAction::Begin(_))));
         assert!(agent.has_begun());
         assert_eq!(agent.clone().handle(welcome(1, 1)), Err(Reason::Format));
         let refused = Control::Refused(Reason::UnknownAgent);
@@ -147,7 +151,7 @@ mod tests {
     fn nothing_follows_a_goodbye() {
         let mut agent = Conversation::new(Role::Agent);
         let refused = Control::Refused(Reason::UnknownAgent);
-        assert_eq!(agent.handle(refused), Ok(Step::Over(Reason::UnknownAgent)));
+        assert_eq!(agent.handle(refused), Ok(FrameAction::Over(Reason::UnknownAgent)));
         assert_eq!(agent.handle(Control::Beat), Err(Reason::Format));
     }
 

@@ -17,7 +17,7 @@ use crate::protocol::beat::{Arrived, Pulse};
 use crate::protocol::datagram::Refusals;
 use crate::protocol::keys::{ReceiveKeys, Rekey, SendKeys};
 use crate::protocol::path::Path;
-use crate::protocol::receiver::{Heard, Receiver};
+use crate::protocol::receiver::{DatagramPart, Receiver};
 use crate::protocol::sender::Sender;
 pub use crate::protocol::sender::{Full, QUESTION_BYTES, Sent};
 
@@ -189,21 +189,21 @@ impl Lane {
     ) -> bool {
         let Self { sender, receiver, path, pulse, answers } = self;
         let taken = receiver.receive(now_ns, aead, datagrams, |heard| match heard {
-            Heard::Records(link, run) => deliver(link, run),
-            Heard::Beat(beat) => {
+            DatagramPart::Records(link, run) => deliver(link, run),
+            DatagramPart::Beat(beat) => {
                 if pulse.handle(beat, now_ns) {
                     path.doubt(now_ns);
                 }
             }
             // Without room for it, the probe comes again.
-            Heard::Probe(bytes) => _ = sender.push_probed(bytes),
-            Heard::Probed(bytes) => {
+            DatagramPart::Probe(bytes) => _ = sender.push_probed(bytes),
+            DatagramPart::Probed(bytes) => {
                 path.handle_answer(usize::from(bytes), now_ns);
                 sender.set_path(path.bytes());
             }
             // Without room for it, it is asked again.
-            Heard::Question(question) => _ = sender.push_answer(question),
-            Heard::Answer(answer) => _ = answers.try_push(answer),
+            DatagramPart::Question(question) => _ = sender.push_answer(question),
+            DatagramPart::Answer(answer) => _ = answers.try_push(answer),
         });
         if taken > 0 {
             pulse.hear(now_ns);
@@ -365,8 +365,8 @@ impl NoteTold for Lane {
     }
 }
 
-fn hand_on(heard: Heard<'_>, deliver: &mut impl FnMut(u16, Frame<'_>)) {
-    if let Heard::Records(link, run) = heard {
+fn hand_on(heard: DatagramPart<'_>, deliver: &mut impl FnMut(u16, Frame<'_>)) {
+    if let DatagramPart::Records(link, run) = heard {
         run.frames().for_each(|frame| deliver(link, frame));
     }
 }

@@ -28,7 +28,7 @@ const WINDOW_BITS: u32 = 1024;
 
 /// What a datagram brings.
 #[derive(Clone, Copy)]
-pub(crate) enum Heard<'a> {
+pub(crate) enum DatagramPart<'a> {
     /// Records for a link.
     Records(u16, Run<'a>),
     Beat(Beat),
@@ -152,7 +152,7 @@ impl Receiver {
         now_ns: u64,
         aead: &mut Aead,
         datagrams: &mut [&mut [u8]],
-        mut hear: impl FnMut(Heard<'_>),
+        mut hear: impl FnMut(DatagramPart<'_>),
     ) -> usize {
         self.keys.forget(now_ns);
         let mut taken = 0;
@@ -179,14 +179,14 @@ impl Receiver {
         &mut self,
         link: u16,
         frame: Frame<'_>,
-        hear: impl FnMut(Heard<'_>),
+        hear: impl FnMut(DatagramPart<'_>),
     ) {
         let about = self.inner.order.note(link, frame);
         self.inner.release(about, hear);
     }
 
     /// A link has ended.
-    pub(crate) fn handle_end(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
+    pub(crate) fn handle_end(&mut self, link: u16, hear: impl FnMut(DatagramPart<'_>)) {
         let about = self.inner.order.note_end(link);
         self.pieces.forget(link);
         self.inner.release(about, hear);
@@ -198,19 +198,19 @@ impl Receiver {
     }
 
     /// So many have, which were handled elsewhere.
-    pub(crate) fn set_heard(&mut self, heard: u32, hear: impl FnMut(Heard<'_>)) {
+    pub(crate) fn set_heard(&mut self, heard: u32, hear: impl FnMut(DatagramPart<'_>)) {
         self.inner.order.set_seen(heard);
         self.inner.release(About::Elsewhere, hear);
     }
 
     /// A link has begun, whose ordered records are handled elsewhere.
-    pub(crate) fn begin_link(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
+    pub(crate) fn begin_link(&mut self, link: u16, hear: impl FnMut(DatagramPart<'_>)) {
         let about = self.inner.order.begin(link);
         self.inner.release(about, hear);
     }
 
     /// And has ended.
-    pub(crate) fn end_link(&mut self, link: u16, hear: impl FnMut(Heard<'_>)) {
+    pub(crate) fn end_link(&mut self, link: u16, hear: impl FnMut(DatagramPart<'_>)) {
         let about = self.inner.order.end(link);
         self.pieces.forget(link);
         self.inner.release(about, hear);
@@ -290,7 +290,7 @@ impl Receiver {
         }
     }
 
-    fn handle_body(&mut self, datagram: &[u8], hear: &mut impl FnMut(Heard<'_>)) {
+    fn handle_body(&mut self, datagram: &[u8], hear: &mut impl FnMut(DatagramPart<'_>)) {
         let body = &datagram[HEADER_BYTES..datagram.len() - TAG_BYTES];
         let Some((mark, sections)) = take_apart(body) else {
             self.inner.refusals.count(Refusal::Malformed);
@@ -302,22 +302,27 @@ impl Receiver {
                     self.inner.handle_records(mark, link, bytes, hear);
                 }
                 Some(Section::Piece(piece)) => self.handle_piece(mark, &piece, hear),
-                Some(Section::Beat(beat)) => hear(Heard::Beat(beat)),
+                Some(Section::Beat(beat)) => hear(DatagramPart::Beat(beat)),
                 Some(Section::Probe { bytes }) if usize::from(bytes) == datagram.len() => {
-                    hear(Heard::Probe(bytes));
+                    hear(DatagramPart::Probe(bytes));
                 }
                 None | Some(Section::Probe { .. }) => {
                     self.inner.refusals.count(Refusal::Malformed);
                 }
-                Some(Section::Probed { bytes }) => hear(Heard::Probed(bytes)),
-                Some(Section::Question(question)) => hear(Heard::Question(question)),
-                Some(Section::Answer(answer)) => hear(Heard::Answer(answer)),
+                Some(Section::Probed { bytes }) => hear(DatagramPart::Probed(bytes)),
+                Some(Section::Question(question)) => hear(DatagramPart::Question(question)),
+                Some(Section::Answer(answer)) => hear(DatagramPart::Answer(answer)),
                 Some(Section::Unknown) => {}
             }
         }
     }
 
-    fn handle_piece(&mut self, mark: u32, piece: &Piece<'_>, hear: &mut impl FnMut(Heard<'_>)) {
+    fn handle_piece(
+        &mut self,
+        mark: u32,
+        piece: &Piece<'_>,
+        hear: &mut impl FnMut(DatagramPart<'_>),
+    ) {
         let Self { pieces, inner, .. } = self;
         match pieces.take(piece) {
             Ok((whole, given_up)) => {
@@ -337,14 +342,14 @@ impl Inner {
         mark: u32,
         link: u16,
         bytes: &[u8],
-        hear: &mut impl FnMut(Heard<'_>),
+        hear: &mut impl FnMut(DatagramPart<'_>),
     ) {
         let mut frames = Frames::new(bytes);
         if self.order.takes_all(link) {
             let run = frames.take_run();
             self.payloads += run.payloads();
             if !run.is_empty() {
-                hear(Heard::Records(link, run));
+                hear(DatagramPart::Records(link, run));
             }
         }
         for frame in frames {
@@ -352,7 +357,7 @@ impl Inner {
             match self.order.judge(mark, link, frame) {
                 Ok(()) => {
                     self.payloads += frame.payloads();
-                    hear(Heard::Records(link, frame.into()));
+                    hear(DatagramPart::Records(link, frame.into()));
                 }
                 Err(Refusal::Early) if self.waiting.keep(mark, link, frame) => {}
                 Err(why) => self.refusals.count(why),
@@ -361,7 +366,7 @@ impl Inner {
     }
 
     /// Hands on what has waited for the latest record of the stream.
-    fn release(&mut self, about: About, mut hear: impl FnMut(Heard<'_>)) {
+    fn release(&mut self, about: About, mut hear: impl FnMut(DatagramPart<'_>)) {
         let Self { order, waiting, refusals, payloads } = self;
         if waiting.len() == 0 {
             return;
@@ -369,7 +374,7 @@ impl Inner {
         waiting.release(order, about, |link, frame, judged| match judged {
             Ok(()) => {
                 *payloads += frame.payloads();
-                hear(Heard::Records(link, frame.into()));
+                hear(DatagramPart::Records(link, frame.into()));
             }
             Err(why) => refusals.count(why),
         });

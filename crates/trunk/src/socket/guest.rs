@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
 use crate::protocol::control::{Reason, Welcome};
-use crate::protocol::handshake::{Conversation, Step};
+use crate::protocol::handshake::{Conversation, FrameAction};
 use crate::protocol::lane::Role;
 use crate::protocol::tls::{self, Failure, Proof};
 use ringgate_os::notify::Epoll;
@@ -87,12 +87,12 @@ impl Guest {
             if let Some(control) = line.next() {
                 let control = control.map_err(|_| End::Ours(Reason::Format))?;
                 match conversation.handle(control).map_err(End::Ours)? {
-                    Step::Decide { name, version } => {
+                    FrameAction::Decide { name, version } => {
                         let name = name.to_owned();
                         let certified = line.stream().certified_for(&name);
                         return Ok(Some(Hello { name, certified, version }));
                     }
-                    Step::Over(why) => return Err(End::Theirs(why)),
+                    FrameAction::Over(why) => return Err(End::Theirs(why)),
                     _ => {}
                 }
             }

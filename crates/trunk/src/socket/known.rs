@@ -46,7 +46,7 @@ impl Sign {
 
 /// A link that is called.
 #[derive(Debug)]
-pub struct Known {
+pub struct CalledLink {
     /// What it is called on its lane.
     pub number: u16,
     /// And at the trunk.

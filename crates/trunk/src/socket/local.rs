@@ -14,7 +14,7 @@ use ringgate_os::notify::Epoll;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::socket::carried::adopt;
-use crate::socket::known::{Known, Said, Sign};
+use crate::socket::known::{CalledLink, Said, Sign};
 
 /// One link.
 #[derive(Debug)]
@@ -151,14 +151,18 @@ impl Local {
     /// [taken back](Self::take_back).
     ///
     /// Who reads it now may not know which link it is, and finds a sign on it.
-    pub fn lend(&mut self, (number, serial): (u16, u32), set: (&Epoll, u64)) -> io::Result<Known> {
+    pub fn lend(
+        &mut self,
+        (number, serial): (u16, u32),
+        set: (&Epoll, u64),
+    ) -> io::Result<CalledLink> {
         let (sign, said) = (Sign::new()?, Said(self.socket.try_clone()?));
         if !self.push_late(sign.frame()) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.lent.set(Some(sign));
         self.arm(set.0, set.1, false);
-        Ok(Known { number, serial, sign, said })
+        Ok(CalledLink { number, serial, sign, said })
     }
 
     /// Whether somebody else reads it.

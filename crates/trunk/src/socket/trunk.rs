@@ -19,7 +19,7 @@ use crate::protocol::beat::SILENCE_NS;
 use crate::protocol::control::{
     BEAT_NS, Control, OverFull, Reason, VERSION_MAX, VERSION_MIN, Welcome,
 };
-use crate::protocol::handshake::{Conversation, Step};
+use crate::protocol::handshake::{Conversation, FrameAction};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{NoteTold, Role};
 use crate::protocol::tls::{self, Failure};
@@ -30,9 +30,9 @@ use rustls::pki_types::ServerName;
 
 use crate::socket::line::Line;
 use crate::socket::port::{Buffers, Port};
-pub use lent::{Lease, Word};
+pub use lent::{LaneReport, Lease};
 use lent::{Lender, Position};
-pub use way::{LaneStats, Way};
+pub use way::{LaneStats, SocketLane};
 
 /// Why a trunk is over.
 #[derive(Debug)]
@@ -143,7 +143,7 @@ pub struct Trunk {
 #[derive(Debug)]
 struct Seat {
     /// Unless it is lent.
-    way: Option<Way>,
+    way: Option<SocketLane>,
     position: Position,
     lender: Option<Lender>,
     /// Payloads that were to be pushed while it was lent.
@@ -175,7 +175,7 @@ impl NoteTold for Telling<'_> {
 }
 
 impl Seat {
-    const fn new(way: Way) -> Self {
+    const fn new(way: SocketLane) -> Self {
         let position = Position { told: 0, read: 0, heard: 0, reserved: 0 };
         Self { way: Some(way), position, lender: None, missed: 0 }
     }
@@ -189,12 +189,12 @@ impl Seat {
     }
 
     fn due_ns(&self) -> u64 {
-        self.way.as_ref().map_or(u64::MAX, Way::due_ns)
+        self.way.as_ref().map_or(u64::MAX, SocketLane::due_ns)
     }
 
     fn stats(&self) -> Option<LaneStats> {
         let lent = self.lender.as_ref().map(Lender::stats);
-        let stats = self.way.as_ref().map(Way::stats).or(lent)?;
+        let stats = self.way.as_ref().map(SocketLane::stats).or(lent)?;
         let (link_gone, is_lent) = (stats.link_gone + self.missed, self.lender.is_some());
         Some(LaneStats { is_lent, link_gone, ..stats })
     }
@@ -358,17 +358,17 @@ impl Trunk {
             let Some(control) = line.next() else { return Ok(()) };
             let control = control.map_err(|_| End::Ours(Reason::Format))?;
             match conversation.handle(control).map_err(End::Ours)? {
-                Step::Lane(control) => hand_on(seats, control, handle)?,
-                Step::Over(why) => return Err(End::Theirs(why)),
-                Step::Begin(welcome) => {
+                FrameAction::Lane(control) => hand_on(seats, control, handle)?,
+                FrameAction::Over(why) => return Err(End::Theirs(why)),
+                FrameAction::Begin(welcome) => {
                     self.begin(welcome, now_ns)?;
                     let to = self.line.peer();
                     self.open_ports(to, epoll)?;
                     handle(Event::Begun(welcome));
                 }
-                Step::Nothing => {}
+                FrameAction::Nothing => {}
                 // The gateway has decided before there was a trunk.
-                Step::Decide { .. } => return Err(End::Ours(Reason::Format)),
+                FrameAction::Decide { .. } => return Err(End::Ours(Reason::Format)),
             }
         }
     }
@@ -379,7 +379,7 @@ impl Trunk {
             let secrets = line.stream().secrets(lane);
             let secrets = secrets.map_err(|why| End::Failed(Failure::Tls(why)))?;
             let which = (welcome.trunk, lane);
-            seats.push(Seat::new(Way::new(*role, which, secrets, settings.rekey, now_ns)));
+            seats.push(Seat::new(SocketLane::new(*role, which, secrets, settings.rekey, now_ns)));
         }
         self.welcome = Some(welcome);
         Ok(())
@@ -507,10 +507,10 @@ impl Trunk {
     /// Lends a lane that is up to who has its payloads anyway, and is told what the two tell each
     /// other by `bell`. From then on the trunk carries no more than the stream for it. `None` where
     /// there is none to be lent.
-    pub fn lend(&mut self, lane: u8, bell: OwnedFd, epoll: &Epoll) -> Option<(Way, Lease)> {
+    pub fn lend(&mut self, lane: u8, bell: OwnedFd, epoll: &Epoll) -> Option<(SocketLane, Lease)> {
         let own = self.line.local().ok()?;
         let Seat { way, position, lender, .. } = self.seats.get_mut(usize::from(lane))?;
-        let is_up = |way: &mut Way| way.is_up && way.socket().is_some();
+        let is_up = |way: &mut SocketLane| way.is_up && way.socket().is_some();
         if !way.as_mut().is_some_and(is_up) {
             return None;
         }
@@ -535,7 +535,7 @@ impl Trunk {
     pub fn restore(
         &mut self,
         lane: u8,
-        mut way: Way,
+        mut way: SocketLane,
         epoll: &Epoll,
         mut handle: impl FnMut(Event<'_>),
     ) {
@@ -557,17 +557,17 @@ impl Trunk {
         for lender in self.seats.iter().filter_map(|seat| seat.lender.as_ref()) {
             while let Some(word) = lender.next() {
                 match word {
-                    Word::Stray(from, datagram) => {
+                    LaneReport::Stray(from, datagram) => {
                         handle(Event::Stray { from, datagram: &datagram });
                     }
-                    Word::Caught(serials) => {
+                    LaneReport::Caught(serials) => {
                         for serial in serials {
                             handle(Event::Caught { serial });
                         }
                     }
-                    Word::Unproven(from) => handle(Event::Unproven { from }),
-                    Word::Silent => over = Some(End::Ours(Reason::Silence)),
-                    Word::Failed(why) => {
+                    LaneReport::Unproven(from) => handle(Event::Unproven { from }),
+                    LaneReport::Silent => over = Some(End::Ours(Reason::Silence)),
+                    LaneReport::Failed(why) => {
                         over = Some(End::Failed(Failure::Io(why)));
                         break;
                     }
@@ -667,7 +667,7 @@ impl Trunk {
     /// Where a lane's other end is.
     #[cfg(test)]
     pub(crate) fn other_end(&self, lane: usize) -> Option<SocketAddr> {
-        self.seats[lane].way.as_ref().and_then(Way::peer)
+        self.seats[lane].way.as_ref().and_then(SocketLane::peer)
     }
 
     /// A lane's socket is another one from now on.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use crate::socket::{Known, Lease, Way};
+use crate::socket::{CalledLink, Lease, SocketLane};
 use crossbeam_queue::SegQueue;
 use ringgate_io::Bell;
 
@@ -16,7 +16,7 @@ use ringgate_io::Bell;
 #[derive(Debug)]
 pub(crate) enum News {
     /// Its lane for this worker, and its links that the worker has already.
-    Lane(Box<(Way, Lease)>, Vec<Known>),
+    Lane(Box<(SocketLane, Lease)>, Vec<CalledLink>),
     /// One of its links, by its number on the lane and its serial number at the trunk, and the
     /// local socket that leads to the trunk's thread.
     Link((u16, u32), OwnedFd),
@@ -32,7 +32,7 @@ pub(crate) enum News {
 #[derive(Debug)]
 pub struct Back {
     /// The lane.
-    pub way: Box<Way>,
+    pub way: Box<SocketLane>,
     /// Its links that the worker has not come across.
     pub left: Vec<Left>,
 }
@@ -109,20 +109,20 @@ pub(crate) struct Inbox {
     is_closed: AtomicBool,
 }
 
-/// A worker's desk, for trunks' threads.
+/// A worker's inbox, for trunks' threads.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct WorkerInbox {
     inbox: Arc<Inbox>,
     bell: Bell,
 }
 
-impl Desk {
+impl WorkerInbox {
     pub(crate) const fn new(inbox: Arc<Inbox>, bell: Bell) -> Self {
         Self { inbox, bell }
     }
 
     /// Lends the worker its lane of a trunk, and says which of its links lead there.
-    pub fn lend(&self, trunk: u32, lane: (Way, Lease), known: Vec<Known>) {
+    pub fn lend(&self, trunk: u32, lane: (SocketLane, Lease), known: Vec<CalledLink>) {
         self.put(trunk, News::Lane(Box::new(lane), known));
     }
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::socket::{Buffers, Known, Lease, Way, Word};
+use crate::socket::{Buffers, CalledLink, LaneReport, Lease, SocketLane};
 use ringgate_batch::{Credentials, IoEvent, RxBatch, SendFailure, SocketId, TxBatch, Wait};
 use ringgate_core::crypto::Aead;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
@@ -21,7 +21,7 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::{publishing, segments};
 
-use crate::worker::desk::{Back, Desk, Inbox, Left, News};
+use crate::worker::desk::{Back, Inbox, Left, News, WorkerInbox};
 use crate::worker::links::{Bound, Called, Links, Numbers};
 
 /// A worker's lanes.
@@ -67,7 +67,7 @@ struct Tools {
 struct Seat {
     trunk: u32,
     /// Unless it was asked back.
-    way: Option<Way>,
+    way: Option<SocketLane>,
     lease: Lease,
     numbers: Numbers,
     /// Records that were written for the stream.
@@ -103,8 +103,8 @@ impl Lanes {
     }
 
     /// Where trunks' threads leave things for it. The bell is that of its driver.
-    pub fn desk(&self, bell: Bell) -> Desk {
-        Desk::new(Arc::clone(&self.inbox), bell)
+    pub fn desk(&self, bell: Bell) -> WorkerInbox {
+        WorkerInbox::new(Arc::clone(&self.inbox), bell)
     }
 
     /// Whether it has yet to come across links of lanes that it was lent.
@@ -229,11 +229,11 @@ impl Lanes {
         &mut self,
         driver: &mut impl SocketDriver,
         trunk: u32,
-        (way, lease): (Way, Lease),
-        known: Vec<Known>,
+        (way, lease): (SocketLane, Lease),
+        known: Vec<CalledLink>,
     ) {
         if let Err(why) = self.equip(driver) {
-            let _ = lease.say(Word::Failed(why));
+            let _ = lease.say(LaneReport::Failed(why));
             return;
         }
         let at = self.find(trunk).unwrap_or_else(|| {
@@ -261,7 +261,7 @@ impl Lanes {
             caught: Vec::new(),
         };
         seat.note(added);
-        for Known { number, serial, sign, said } in known {
+        for CalledLink { number, serial, sign, said } in known {
             let called = Called { sign, found: None, said, unsaid: Vec::new() };
             let bound = Bound::new(at, (number, serial), None, Some(Box::new(called)));
             self.links.bind(bound, &mut seat.numbers);
@@ -455,7 +455,7 @@ impl Lanes {
                 let Seat { way: Some(way), lease, numbers, .. } = &mut *seat else { break };
                 let stray = |from: SocketAddr, datagram: &[u8]| {
                     // One of those that nobody has asked for, where too many wait.
-                    let _ = lease.say(Word::Stray(from, datagram.into()));
+                    let _ = lease.say(LaneReport::Stray(from, datagram.into()));
                 };
                 let mut delivery = Delivery::new(numbers, links, rx);
                 let deliver = |link: u16, run: Run<'_>| delivery.take_run(link, run);
@@ -483,7 +483,7 @@ impl Lanes {
                 self.is_trying |= way.is_trying();
                 if way.is_silent(now_ns) {
                     // Said again until somebody listens.
-                    let _ = seat.lease.say(Word::Silent);
+                    let _ = seat.lease.say(LaneReport::Silent);
                     self.due_ns = now_ns + SHOW_EVERY_NS;
                 }
             }
@@ -518,11 +518,11 @@ impl Lanes {
                 is_all &= lease.show(&way.stats());
                 if let Some(from) = way.take_unproven() {
                     // Where nobody listens, the next one is told of.
-                    let _ = lease.say(Word::Unproven(from));
+                    let _ = lease.say(LaneReport::Unproven(from));
                 }
             }
             if let Some(failed) = why.take()
-                && let Err(Word::Failed(failed)) = lease.say(Word::Failed(failed))
+                && let Err(LaneReport::Failed(failed)) = lease.say(LaneReport::Failed(failed))
             {
                 *why = Some(failed);
             }
@@ -690,7 +690,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Counts what no link took.
-    const fn settle(self, way: &mut Way) {
+    const fn settle(self, way: &mut SocketLane) {
         way.count_dropped(self.gone, self.full);
     }
 }

@@ -1,7 +1,7 @@
 //! Links that are there before their lane is lent: their workers are told which they are, and read
 //! themselves what they have said, until they have caught up.
 
-use crate::socket::{Known, Local};
+use crate::socket::{CalledLink, Local};
 use ringgate_link::bundle::Frames;
 use ringgate_os::notify::{Epoll, Ready};
 
@@ -10,7 +10,7 @@ use super::{Link, Links, State, TOKEN};
 impl Links {
     /// What a worker has to know of the links of a lane that it is about to be lent. `None` where
     /// that cannot be said: the lane stays here.
-    pub(crate) fn lend(&mut self, lane: u8, epoll: &Epoll) -> Option<Vec<Known>> {
+    pub(crate) fn lend(&mut self, lane: u8, epoll: &Epoll) -> Option<Vec<CalledLink>> {
         let mut all = Vec::new();
         for place in 0..self.places.len() {
             let Some(Link { number, serial, state: State::Up(local), .. }) =

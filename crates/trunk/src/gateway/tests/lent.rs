@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::protocol::control::Reason;
 use crate::socket::End;
-use crate::worker::{Desk, Lanes};
+use crate::worker::{Lanes, WorkerInbox};
 use ringgate_batch::{Driver, IoEvent, LocalIp, SocketId, TxTarget, Wait};
 use ringgate_io::{AnyDriver, Choice, DriverOptions, SocketDriver, open};
 use ringgate_link::bundle::{Hello, Opened, SessionId, ToGateway, Welcome, Writer};
@@ -41,7 +41,7 @@ impl Worker {
         Some(Self { driver, lanes: Lanes::new(clock), clock, links, closed, heard, greeted })
     }
 
-    fn desk(&self) -> Desk {
+    fn desk(&self) -> WorkerInbox {
         self.lanes.desk(self.driver.bell())
     }
 

@@ -10,7 +10,7 @@ use crate::protocol::keys::Rekey;
 use crate::protocol::tls::fixtures::{self, AGENT};
 use crate::protocol::tls::{self, Identity};
 use crate::socket::{Bundles, Event, Local, Received, Trunk, provider};
-use crate::worker::Desk;
+use crate::worker::WorkerInbox;
 use ringgate_link::bundle::{Frame, Frames, GoodbyeReason, SessionId, ToGame, ToGateway, Writer};
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::{self, Epoll, Ready};
@@ -148,7 +148,7 @@ impl Rig {
     /// The same with desks, by which workers are lent their lanes.
     pub(super) fn with_desks(
         allowed: &[&str],
-        desks: impl FnOnce(Clock) -> Vec<Desk>,
+        desks: impl FnOnce(Clock) -> Vec<WorkerInbox>,
     ) -> Option<Self> {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         if !is_possible() {
@@ -220,7 +220,7 @@ impl Rig {
     }
 
     /// Has the next process lend these workers their lanes.
-    pub(super) fn set_desks(&mut self, desks: Vec<Desk>) {
+    pub(super) fn set_desks(&mut self, desks: Vec<WorkerInbox>) {
         self.settings.desks = desks;
     }
 

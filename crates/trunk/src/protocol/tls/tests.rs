@@ -13,7 +13,7 @@ use ringgate_link::bundle::{CloseReason, Frames, Hello, SessionId, Writer};
 use super::fixtures::{AGENT, AGENT_NEXT, EXPIRED, GATEWAY, OTHER_AUTHORITY, STRANGER};
 use super::*;
 use crate::protocol::control::{Control, Reason, Welcome};
-use crate::protocol::handshake::{Conversation, Step, agent_named};
+use crate::protocol::handshake::{Conversation, FrameAction, agent_named};
 use crate::protocol::keys::Rekey;
 use crate::protocol::lane::{Lane, Role};
 
@@ -295,7 +295,9 @@ fn a_trunk_comes_up_carries_links_and_ends_in_order() {
     let (mut gateway, mut agent) = meet(GATEWAY, AGENT, "gate-1.example");
     let mut at_gateway = Conversation::new(Role::Gateway);
     let hello = Control::Hello { version_min: 1, version_max: 1, name: "host-7" };
-    let Ok(Step::Decide { name, version }) = at_gateway.handle(hello) else { panic!("hello") };
+    let Ok(FrameAction::Decide { name, version }) = at_gateway.handle(hello) else {
+        panic!("hello")
+    };
     let is_certified = |name: &str| gateway.stream.is_certified_for(name);
     assert_eq!(agent_named(name, is_certified, [("host-7", ())]), Ok(()));
     let is_certified = |name: &str| gateway.stream.is_certified_for(name);

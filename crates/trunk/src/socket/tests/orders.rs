@@ -15,7 +15,7 @@ use ringgate_link::bundle::Run;
 use super::rig::{only, written};
 use super::{opened, session};
 use crate::socket::port::Buffers;
-use crate::socket::trunk::Way;
+use crate::socket::trunk::SocketLane;
 use crate::socket::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -161,7 +161,7 @@ struct World<'a> {
     net: Set,
     now_ns: u64,
     /// The agent, and the gateway.
-    ways: [Way<End>; 2],
+    ways: [SocketLane<End>; 2],
     /// When each arrives, from where and to where.
     under_way: Vec<(u64, SocketAddr, SocketAddr, Vec<u8>)>,
     /// Of what the agent sends next, and of what the gateway does.
@@ -179,7 +179,7 @@ impl<'a> World<'a> {
     /// Something waits at the gateway for a session of the agent's.
     fn new(tools: &'a mut Tools, place: Place, fates: [&[Fate]; 2]) -> Self {
         let net = Set::default();
-        let way = |role| Way::new(role, (9, 0), secrets(), Rekey::default(), 0);
+        let way = |role| SocketLane::new(role, (9, 0), secrets(), Rekey::default(), 0);
         let [mut agent, mut gate] = [Role::Agent, Role::Gateway].map(way);
         let inside = address(200, 1);
         agent.set_port(End::open((inside, gateway()), (&net, 0)).expect("it cannot fail"));
@@ -238,7 +238,7 @@ impl<'a> World<'a> {
     /// Lets time pass up to where something happens.
     fn pass(&mut self) {
         let arrivals = self.under_way.iter().map(|it| it.0);
-        let due_ns = self.ways.iter().map(Way::due_ns).chain(arrivals).min();
+        let due_ns = self.ways.iter().map(SocketLane::due_ns).chain(arrivals).min();
         self.now_ns = due_ns.unwrap_or(0).max(self.now_ns + 1);
         let now_ns = self.now_ns;
         let come: Vec<_> = self.under_way.extract_if(.., |it| it.0 <= now_ns).collect();

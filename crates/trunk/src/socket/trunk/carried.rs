@@ -9,7 +9,7 @@ use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_os::notify::Epoll;
 
 use super::lent::Position;
-use super::{End, Seat, Settings, Trunk, Way};
+use super::{End, Seat, Settings, SocketLane, Trunk};
 use crate::socket::line::Line;
 
 impl Trunk {
@@ -106,11 +106,11 @@ impl Trunk {
 
     /// Another process may have gone on with it, and has not.
     pub fn jump(&mut self) {
-        self.seats.iter_mut().filter_map(|seat| seat.way.as_mut()).for_each(Way::jump);
+        self.seats.iter_mut().filter_map(|seat| seat.way.as_mut()).for_each(SocketLane::jump);
     }
 
     /// Of a trunk that has lent none, all of them.
-    fn ways(&self) -> impl Iterator<Item = &Way> {
+    fn ways(&self) -> impl Iterator<Item = &SocketLane> {
         self.seats.iter().filter_map(|seat| seat.way.as_ref())
     }
 }
@@ -129,7 +129,7 @@ impl Seat {
         from: &mut Reader<'_>,
         fds: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<Self, Broken> {
-        let way = Way::read(from, fds)?;
+        let way = SocketLane::read(from, fds)?;
         let [told, heard] = Carry::read(from)?;
         let position = Position { told, read: 0, heard, reserved: 0 };
         Ok(Self { way: Some(way), position, lender: None, missed: Carry::read(from)? })

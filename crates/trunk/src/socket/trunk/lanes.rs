@@ -9,7 +9,7 @@ use crate::protocol::tls::Failure;
 use ringgate_link::bundle::Run;
 use ringgate_os::notify::Epoll;
 
-use super::{End, Event, Trunk, Way};
+use super::{End, Event, SocketLane, Trunk};
 
 /// Bursts that are taken in before anything else has its turn.
 const BURSTS_MAX: usize = 4;
@@ -51,7 +51,7 @@ impl Trunk {
 
     /// At a gateway: a datagram that has come to the address that everybody knows. If it is
     /// authentic and of a lane of ours, that lane's other end may be at its sender
-    /// (`Way::handle_at_door`).
+    /// (`SocketLane::handle_at_door`).
     pub fn handle_datagram(
         &mut self,
         from: SocketAddr,
@@ -89,7 +89,7 @@ struct Telling<'a, H> {
 }
 
 impl<'a, H: FnMut(Event<'_>)> Telling<'a, H> {
-    fn new(lane: u8, way: &Way, handle: &'a mut H) -> Self {
+    fn new(lane: u8, way: &SocketLane, handle: &'a mut H) -> Self {
         let (has_socket, is_up) = (way.socket().is_some(), Cell::new(way.is_up));
         Self { lane, has_socket, is_up, handle: RefCell::new(handle) }
     }

@@ -48,7 +48,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Lease {
     shared: Arc<Shared>,
-    words: SyncSender<Word>,
+    words: SyncSender<LaneReport>,
     pipe: Socket,
     bell: OwnedFd,
     own: SocketAddr,
@@ -58,7 +58,7 @@ pub struct Lease {
 #[derive(Debug)]
 pub(super) struct Lender {
     shared: Arc<Shared>,
-    words: Receiver<Word>,
+    words: Receiver<LaneReport>,
     pipe: Socket,
     /// The pipe is not read at the moment.
     pub(super) is_held: bool,
@@ -66,7 +66,7 @@ pub(super) struct Lender {
 
 /// What who has a lane says of it.
 #[derive(Debug)]
-pub enum Word {
+pub enum LaneReport {
     /// A datagram for somebody else has come to its socket.
     Stray(SocketAddr, Box<[u8]>),
     /// The other side was not heard for too long.
@@ -130,11 +130,13 @@ impl Lender {
     }
 
     /// What was said. Who has gone with the lane has failed, whatever else is asked.
-    pub(super) fn next(&self) -> Option<Word> {
+    pub(super) fn next(&self) -> Option<LaneReport> {
         match self.words.try_recv() {
             Ok(word) => Some(word),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Word::Failed(io::ErrorKind::BrokenPipe.into())),
+            Err(TryRecvError::Disconnected) => {
+                Some(LaneReport::Failed(io::ErrorKind::BrokenPipe.into()))
+            }
         }
     }
 }
@@ -168,7 +170,7 @@ impl Lease {
     }
 
     /// Says something. Gives it back where too much was said that nobody has listened to.
-    pub fn say(&self, word: Word) -> Result<(), Word> {
+    pub fn say(&self, word: LaneReport) -> Result<(), LaneReport> {
         match self.words.try_send(word) {
             Ok(()) => {
                 notify::event_add(self.bell.as_fd());

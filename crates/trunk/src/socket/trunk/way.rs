@@ -43,7 +43,7 @@ pub struct LaneStats {
 /// One lane with its socket. It can be lent ([`Trunk::lend`](super::Trunk::lend)): who has it makes
 /// the same turns with it as the trunk does.
 #[derive(Debug)]
-pub struct Way<W = Port> {
+pub struct SocketLane<W = Port> {
     lane: Lane,
     pub(super) port: Option<W>,
     /// Other addresses, at one of which the other end may be now.
@@ -61,7 +61,7 @@ pub struct Way<W = Port> {
     cut_before: [u64; 2],
 }
 
-impl<W: Wire> Way<W> {
+impl<W: Wire> SocketLane<W> {
     pub(crate) fn new(
         role: Role,
         which: (u32, u8),
@@ -142,7 +142,7 @@ impl<W: Wire> Way<W> {
 
     /// At a gateway: a datagram for this lane that has come to the address that everybody knows.
     /// Returns whether it is authentic, and whether it is newer than all before: only then the
-    /// other end may be at its sender ([`Way::try_address`]).
+    /// other end may be at its sender ([`SocketLane::try_address`]).
     pub fn receive_at_door(
         &mut self,
         datagram: &mut [u8],
@@ -345,7 +345,7 @@ impl<W: Wire> Way<W> {
     }
 }
 
-impl Way {
+impl SocketLane {
     pub(super) fn write(&self, out: &mut Writer<'_>) {
         // Whether there is room shows when it is sent to, and what comes says that it is up.
         let Self { lane, port, is_up, is_watched_for_room: _, began_ns, full, moved, .. } = self;

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::socket::{Next, Word};
+use crate::socket::{LaneReport, Next};
 use ringgate_batch::{RxBatch, SocketId};
 use ringgate_link::bundle::Frames;
 
@@ -46,7 +46,8 @@ impl Lanes {
     pub(super) fn tell_caught(&mut self) {
         for Seat { caught, lease, .. } in self.seats.iter_mut().flatten() {
             if !caught.is_empty()
-                && let Err(Word::Caught(again)) = lease.say(Word::Caught(mem::take(caught)))
+                && let Err(LaneReport::Caught(again)) =
+                    lease.say(LaneReport::Caught(mem::take(caught)))
             {
                 *caught = again;
             }
