@@ -1,5 +1,5 @@
-//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: all gateways of a fleet at
-//! once, by keys in etcd that only holders of the fleet's key can write, each obeyed once.
+//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: all gateways of a
+//! fleet at once, by keys in etcd that only holders of the fleet's key can write, each obeyed once.
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 

@@ -1,5 +1,5 @@
-//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: the commands of one gateway,
-//! for all of a fleet at once. They are asked through etcd, with the fleet's key.
+//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: the commands of one
+//! gateway, for all of a fleet at once. They are asked through etcd, with the fleet's key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
