@@ -55,10 +55,12 @@ impl How {
 
     /// How long the game process may take to answer, each time that it is asked.
     pub(super) fn takes(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_millis(MOVE_MS.into())) * TRIES
+        self.time.unwrap_or(TIME) * TRIES
     }
 }
 
+/// How long a game process may take where nothing else is said.
+const TIME: Duration = Duration::from_millis(MOVE_MS as u64);
 /// A gateway tries so often.
 const TRIES: u32 = 3;
 
