@@ -79,7 +79,7 @@ fn ask(body: &[u8]) {
         assert!((1..=limits::BATCH_MAX).contains(&batch.tokens.len()));
         assert!(batch.tokens.iter().all(|token| is_fit(&token.place)));
     }
-    for what in [What::Sessions, What::Kick, What::Drain, What::Undrain, What::Trace] {
+    for what in [What::Sessions, What::Kick, What::Drain, What::Undrain, What::Move, What::Trace] {
         if let Ok(WantedAnswers { query, .. }) = WantedAnswers::parse(what, body) {
             let question = Question { at: 0, by: "a".to_owned(), what, query };
             assert_eq!(question.check(), Ok(()), "what is taken can be asked");

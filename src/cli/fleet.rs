@@ -45,6 +45,7 @@ enum Command {
     #[command(subcommand)]
     Keys(Keys),
     Kick(ask::KickArgs),
+    Move(ask::MoveArgs),
     Sessions(ask::SessionsArgs),
     Status(status::Args),
     Top(top::Args),
@@ -71,6 +72,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Keys(Keys::List(args)) => keys::list(args),
         Command::Keys(Keys::Rotate(args)) => keys::rotate(args),
         Command::Kick(args) => ask::kick(args),
+        Command::Move(args) => ask::move_player(args),
         Command::Sessions(args) => ask::sessions(args),
         Command::Status(args) => status::run(args),
         Command::Top(args) => top::run(args),

@@ -10,6 +10,7 @@ use super::admin::{self, Admin, Answer, Place};
 use super::exit::print;
 use super::kick::Whom;
 use crate::config::values;
+use ringgate_gate::MOVE_MS;
 use ringgate_report::text::{count, put};
 
 /// Move a player to another backend of a running gateway, without a reconnect
@@ -19,18 +20,49 @@ use ringgate_report::text::{count, put};
 pub(super) struct Args {
     #[command(flatten)]
     whom: Whom,
+    #[command(flatten)]
+    how: How,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where to, and how.
+#[derive(Debug, clap::Args)]
+pub(super) struct How {
     /// Where the player is to play: a backend, or a group of which the one with most room is asked
     #[arg(long, value_name = "BACKEND", value_parser = admin::name)]
-    to: String,
+    pub(super) to: String,
     /// So long may the game process take to answer [default: 2s, 30s at most]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Duration>,
     /// It hears that it has the player when the other one has heard that it has not
     #[arg(long)]
     confirm: bool,
-    #[command(flatten)]
-    place: Place,
 }
+
+impl How {
+    /// What stands in a query behind who it is.
+    pub(super) fn query(&self) -> String {
+        let mut query = format!("&to={}", self.to);
+        if let Some(time) = self.time {
+            put(&mut query, format_args!("&time_ms={}", time.as_millis()));
+        }
+        if self.confirm {
+            query += "&confirm=true";
+        }
+        query
+    }
+
+    /// How long the game process may take to answer, each time that it is asked.
+    pub(super) fn takes(&self) -> Duration {
+        self.time.unwrap_or(TIME) * TRIES
+    }
+}
+
+/// How long a game process may take where nothing else is said.
+const TIME: Duration = Duration::from_millis(MOVE_MS as u64);
+/// A gateway tries so often.
+const TRIES: u32 = 3;
 
 /// What has become of it.
 #[derive(Deserialize)]
@@ -56,25 +88,19 @@ fn time(text: &str) -> Result<Duration, String> {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
-    let mut query = args.whom.query();
-    if let Some(time) = args.time {
-        put(&mut query, format_args!("&time_ms={}", time.as_millis()));
-    }
-    if args.confirm {
-        query += "&confirm=true";
-    }
-    let moved = ask(&gateway, &query, &args.to)?;
+    let query = args.whom.query() + &args.how.query();
+    let moved = ask(&gateway, &query)?;
     let (name, whom) = args.whom.named();
     match (moved.moved, moved.refusals()) {
         (0, None) => Err(Failure::failed(format_args!("{name} {whom} has no session here"))),
         (0, Some(why)) => Err(Failure::failed(format_args!("{name} {whom}: {why}"))),
-        (moved, _) => print(&format!("moved {} to {}\n", count(moved), args.to)),
+        (moved, _) => print(&format!("moved {} to {}\n", count(moved), args.how.to)),
     }
 }
 
 /// Asks a gateway for a move.
-pub(super) fn ask(gateway: &Admin, query: &str, to: &str) -> Result<Moved, Failure> {
-    let Answer { status, body } = gateway.post(&format!("/sessions/move?{query}&to={to}"))?;
+pub(super) fn ask(gateway: &Admin, query: &str) -> Result<Moved, Failure> {
+    let Answer { status, body } = gateway.post(&format!("/sessions/move?{query}"))?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(moved)) => Ok(moved),
         (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),

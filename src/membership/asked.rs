@@ -78,15 +78,25 @@ impl Asked {
     }
 
     /// Goes on until `ends` says so, and then until what was begun is answered.
-    pub(super) async fn run(
-        self,
-        tell: impl Fn(Questions) + Send,
+    pub(super) async fn run(self, tell: impl Fn(Questions) + Send, ends: watch::Receiver<bool>) {
+        let (questions, moves) =
+            (self.keyspace.questions(&self.instance), self.keyspace.moves(&self.instance));
+        tokio::join!(
+            self.take_all(&questions, &tell, ends.clone()),
+            self.take_all(&moves, &tell, ends)
+        );
+    }
+
+    async fn take_all(
+        &self,
+        prefix: &Bytes,
+        tell: &(impl Fn(Questions) + Send),
         mut ends: watch::Receiver<bool>,
     ) {
         let mut answering = JoinSet::new();
         let following = async {
             loop {
-                if self.follow(&mut answering, &tell).await.is_err() {
+                if self.follow(prefix, &mut answering, tell).await.is_err() {
                     tokio::time::sleep(AGAIN_AFTER).await;
                 }
             }
@@ -102,17 +112,17 @@ impl Asked {
     /// Takes what stands there and what comes, for a while.
     async fn follow(
         &self,
+        prefix: &Bytes,
         answering: &mut JoinSet<()>,
         tell: &(impl Fn(Questions) + Send),
     ) -> Result<(), Error> {
-        let prefix = self.keyspace.questions(&self.instance);
-        let range = Range { limit: AT_A_TIME, ..Range::prefix(&prefix) };
+        let range = Range { limit: AT_A_TIME, ..Range::prefix(prefix) };
         let found = self.client.range(&range).await?;
         for kv in &found.kvs {
             tell(self.take(kv, answering).await?);
         }
         let from = found.header.revision + 1;
-        let mut watch = self.client.watch(&prefix, &end_of_prefix(&prefix), from).await?;
+        let mut watch = self.client.watch(prefix, &end_of_prefix(prefix), from).await?;
         let looking = async {
             loop {
                 let watched = watch.next_answer().await?;
@@ -139,7 +149,8 @@ impl Asked {
             return Ok(Questions::default());
         }
         let forged = Questions { forged: 1, ..Questions::default() };
-        let Some(Place::Question(_, id)) = self.keyspace.place(&kv.key) else { return Ok(forged) };
+        let place = self.keyspace.place(&kv.key);
+        let Some(Place::Question(_, id) | Place::Move(_, id)) = place else { return Ok(forged) };
         let Some(read) = opened::<Question>(&self.key, &kv.key, &kv.value) else {
             tracing::warn!(
                 event = "fleet_question_forged",
@@ -266,7 +277,7 @@ fn into_text(bytes: Vec<u8>) -> String {
 const USED: u16 = 409;
 /// Questions that are taken at a time, of those that stand there.
 const AT_A_TIME: i64 = 64;
-/// Answers that are made side by side.
+/// Answers that are made side by side: moves, and others.
 const ANSWERS_MAX: usize = 16;
 /// For what comes in small parts to become larger ones.
 const GATHER: Duration = Duration::from_millis(200);

@@ -222,6 +222,7 @@ impl Reading {
             | Place::Promise(..)
             | Place::Ousted(..)
             | Place::Question(..)
+            | Place::Move(..)
             | Place::Answer(..)
             | Place::Block(..)
             | Place::Guard(_)

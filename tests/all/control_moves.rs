@@ -8,7 +8,7 @@ use ringgate_link::bundle::{MOVE_MS, Move};
 
 /// A game process that sends every payload back with its name before it, and moves whoever says
 /// "to NAME" there. It takes everybody who is offered, unless it is choosy.
-fn zone(daemon: &Daemon, name: &'static str, is_choosy: bool) -> Game {
+pub(crate) fn zone(daemon: &Daemon, name: &'static str, is_choosy: bool) -> Game {
     Game::start_with(daemon, name, move |event, outbox| match event {
         Event::Payload { session, bytes } => {
             let said = std::str::from_utf8(bytes).expect("text");
@@ -39,7 +39,7 @@ fn zone(daemon: &Daemon, name: &'static str, is_choosy: bool) -> Game {
 }
 
 /// Says something until a zone of that name has heard it.
-fn is_heard_by(player: &mut Player, name: &str) {
+pub(crate) fn is_heard_by(player: &mut Player, name: &str) {
     let expected = format!("{name} hello");
     wait_for("the zone to answer", || {
         player.play_once(b"hello");

@@ -1,5 +1,5 @@
-//! `ringgate fleet sessions`, `kick`, `drain`, `undrain` and `trace`: all gateways of a fleet at
-//! once, by keys in etcd that only holders of the fleet's key can write, each obeyed once.
+//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: all gateways of a
+//! fleet at once, by keys in etcd that only holders of the fleet's key can write, each obeyed once.
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_browser::{shown, text_of};
+use crate::control_moves::{is_heard_by, zone};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
 use crate::fleet_gateway::{Heir, backend_is_up};
 use crate::fleet_page::Service;
@@ -411,4 +412,102 @@ fn a_token_service_asks_all_gateways_for_whom_it_may() {
     rig.fleet.kill();
     let away = service.post("/v1/kick", &whom);
     assert_eq!((away.status, &away.json()["error"]), (503, &"gateways_not_asked".into()));
+}
+
+#[test]
+fn a_player_is_moved_wherever_it_is_in_the_fleet_and_once_by_each_note() {
+    let Some(mut rig) = Rig::start(&["gate-1"]) else { return };
+    let mut text = in_fleet(&rig.fleet, "gate-2");
+    text.listener += "moves = [\"south\", \"north\", \"east\"]\n";
+    let daemon = Daemon::start(&text);
+    let up = |name: &'static str, is_choosy| {
+        rig.fleet.put_backend(&daemon, name, 100, "ready");
+        let game = zone(&daemon, name, is_choosy);
+        backend_is_up(&daemon, name);
+        game
+    };
+    let _south = up("south", false);
+    let mut player = Player::connected(daemon.listener, 7, &key(1));
+    is_heard_by(&mut player, "south");
+    let (_north, _east) = (up("north", false), up("east", true));
+    let service = Service::start(&rig.fleet, &["see", "admin"]);
+    wait_for("both gateways in the service's mirror", || {
+        let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
+        (told["gateways"].as_array().map(Vec::len) == Some(2)).then_some(())
+    });
+    let whom = |client_id: u64, to: &str| serde_json::json!({ "client_id": client_id, "to": to });
+    let told = service.post("/v1/moves", &whom(7, "north")).json();
+    assert_eq!(told["silent"], serde_json::json!([]), "{told}");
+    assert_eq!(told["answers"][0]["status"], 404, "the other gateway has no such backend: {told}");
+    assert_eq!(told["answers"][1]["answer"]["moved"], 1, "{told}");
+    is_heard_by(&mut player, "north");
+    // Why not, and nobody, are told as well.
+    let told = service.post("/v1/moves", &whom(7, "east")).json();
+    assert_eq!(told["answers"][1]["answer"]["refused"]["denied"], 1, "{told}");
+    let told = service.post("/v1/moves", &whom(8, "south")).json();
+    let (moved, refused) = (0, serde_json::json!({}));
+    let answer = &told["answers"][1]["answer"];
+    assert_eq!((&answer["moved"], &answer["refused"]), (&moved.into(), &refused), "{told}");
+    is_heard_by(&mut player, "north");
+    let ran = rig.run(&["move", "7", "--to", "south", "--confirm", "--gateway", "gate-2"]);
+    assert_eq!(ran.succeeded(), "gate-2: moved 1 to south\n");
+    is_heard_by(&mut player, "south");
+    let ran = rig.run(&["move", "8", "--to", "south", "--gateway", "gate-2"]);
+    assert!(ran.stderr.contains("client 8 has no session at 1 gateways"), "{}", ran.stderr);
+
+    // Whoever can only write to etcd moves nobody: with nothing, with what is no note, with one
+    // that stood elsewhere, and with one that was obeyed before.
+    let (instance, at) = (rig.instance("gate-2"), clock::unix_seconds());
+    let query = "client_id=7&to=north".to_owned();
+    let note = Question { at, by: "anna".to_owned(), what: What::Move, query };
+    let place = |id: &str| format!("/f/claim/move/{instance}/{id}");
+    let of = |at: &str| sealed(&fleet_key(), at.as_bytes(), &note).expect("a value").to_vec();
+    let put = |at: &str, value: &[u8]| {
+        rig.fleet.ctl(&["put", at, str::from_utf8(value).expect("text")]);
+        wait_for("it is taken away", || rig.fleet.entry_at(at).is_none().then_some(()));
+    };
+    let counted = |outcome: &str, count| {
+        let series = format!("ringgate_fleet_questions_total{{outcome=\"{outcome}\"}}");
+        let has = || daemon.get("/metrics").value(&series) == Some(count);
+        wait_for(outcome, || has().then_some(()));
+    };
+    put(&place("a1"), b"{}");
+    put(&place("a2"), &b"x".repeat(20_000));
+    put(&place("a3"), &of(&format!("/f/claim/ask/{instance}/a3")));
+    counted("forged", 3);
+    is_heard_by(&mut player, "south");
+    put(&place("a4"), &of(&place("a4")));
+    is_heard_by(&mut player, "north");
+    let ran = rig.run(&["move", "7", "--to", "south", "--gateway", "gate-2"]);
+    assert_eq!(ran.succeeded(), "gate-2: moved 1 to south\n");
+    put(&place("a4"), &of(&place("a4")));
+    counted("forged", 4);
+    is_heard_by(&mut player, "south");
+    assert_eq!(rig.fleet.ctl(&["get", "--prefix", "/f/claim/move"]).trim(), "");
+
+    // Who is not heard is named, and none of it stands there for later.
+    rig.fleet.ctl(&["put", "/f/truth/gateway/gate-9", &silent(&rig.fleet.gateway("gate-2"))]);
+    wait_for("a third gateway in the service's mirror", || {
+        let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
+        (told["gateways"].as_array().map(Vec::len) == Some(3)).then_some(())
+    });
+    let body = serde_json::json!({ "client_id": 7, "to": "north", "time_ms": 500, "within": 1 });
+    let told = service.post("/v1/moves", &body).json();
+    assert_eq!(told["silent"][0]["gateway"], "gate-9", "{told}");
+    assert_eq!(told["answers"][1]["answer"]["moved"], 1, "{told}");
+    assert_eq!(rig.fleet.ctl(&["get", "--prefix", "/f/claim/move"]).trim(), "");
+    for body in [whom(7, "no name"), serde_json::json!({ "client_id": 7 })] {
+        assert_eq!(service.post("/v1/moves", &body).json()["error"], "body_malformed", "{body}");
+    }
+    rig.fleet.kill();
+    let away = service.post("/v1/moves", &whom(7, "south"));
+    assert_eq!((away.status, &away.json()["error"]), (503, &"gateways_not_asked".into()));
+    is_heard_by(&mut player, "north");
+}
+
+/// A registration of a gateway whose start hears no notes.
+fn silent(own: &Option<Value>) -> String {
+    let mut own = own.clone().expect("it is registered");
+    own["instance"] = "0000".into();
+    own.to_string()
 }

@@ -44,12 +44,13 @@ impl Asking {
     ) -> Result<Self, Error> {
         let id = new_id()?;
         let lease = client.grant(LEASE_S).await?.id;
+        let place = if question.what == What::Move { Place::Move } else { Place::Question };
         let mut next = BTreeMap::new();
         let mut puts = Vec::new();
         for gateway in gateways.values() {
             // Checked when it was read. Who took another one's is asked by its name alone.
             let Some(instance) = Name::new(&gateway.instance) else { continue };
-            let at = keyspace.key(&Place::Question(instance.clone(), id.clone()));
+            let at = keyspace.key(&place(instance.clone(), id.clone()));
             if next.insert(instance, 0).is_none() {
                 let value = sealed(&key, &at, question)?;
                 puts.push(Op::Put(Put { key: at, value, lease }));

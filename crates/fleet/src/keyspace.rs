@@ -16,6 +16,7 @@
 //! PREFIX/claim/name/HOST/NAME          whose a game process's name is at a host
 //! PREFIX/claim/promise/GROUP/CLIENT    at which server a slot is promised to a client
 //! PREFIX/claim/ask/INSTANCE/ID         what an operator asks of a start of a gateway, sealed
+//! PREFIX/claim/move/INSTANCE/ID        which player a start of a gateway is to move, sealed
 //! PREFIX/claim/answer/ID/INSTANCE/PART a part of what that answers, sealed
 //! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
 //! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
@@ -60,6 +61,8 @@ pub enum Place {
     Promise(Name, u64),
     /// A start of a gateway, and the question that it is asked.
     Question(Name, Name),
+    /// A start of a gateway, and the question by which it is to move a player.
+    Move(Name, Name),
     /// A question, the start of a gateway that answers it, and which part of the answer.
     Answer(Name, Name, u32),
     /// A token service by its name.
@@ -222,6 +225,11 @@ impl Keyspace {
         format!("{}/claim/ask/{instance}/", self.prefix).into()
     }
 
+    /// What all keys begin with that have a start of a gateway move a player.
+    pub fn moves(&self, instance: &Name) -> Bytes {
+        format!("{}/claim/move/{instance}/", self.prefix).into()
+    }
+
     /// What all keys begin with that answer a question.
     pub fn answers(&self, question: &Name) -> Bytes {
         format!("{}/claim/answer/{question}/", self.prefix).into()
@@ -251,6 +259,7 @@ impl Keyspace {
                 format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
             }
             Place::Question(instance, id) => format!("{prefix}/claim/ask/{instance}/{id}"),
+            Place::Move(instance, id) => format!("{prefix}/claim/move/{instance}/{id}"),
             // In the order of the parts.
             Place::Answer(id, instance, part) => {
                 format!("{prefix}/claim/answer/{id}/{instance}/{part:08x}")
@@ -294,6 +303,7 @@ impl Keyspace {
             ("claim", "ask", instance) => {
                 Place::Question(Name::new(instance)?, Name::new(next()?)?)
             }
+            ("claim", "move", instance) => Place::Move(Name::new(instance)?, Name::new(next()?)?),
             ("claim", "answer", id) => {
                 Place::Answer(Name::new(id)?, Name::new(next()?)?, part(next()?)?)
             }
@@ -419,6 +429,7 @@ mod tests {
             (Place::Promise(name("g"), 7), "claim/promise/g/7"),
             (Place::Ousted(name("1f"), name("g"), 7), "claim/ousted/1f/g/7"),
             (Place::Question(name("1f"), name("9a")), "claim/ask/1f/9a"),
+            (Place::Move(name("1f"), name("9a")), "claim/move/1f/9a"),
             (Place::Answer(name("9a"), name("1f"), 26), "claim/answer/9a/1f/0000001a"),
             (Place::Service(name("t-1")), "truth/service/t-1"),
             (Place::Agent(name("host-7")), "truth/agent/host-7"),

@@ -203,6 +203,12 @@ struct AskBody {
     #[serde(default)]
     deadline: Option<u64>,
     #[serde(default)]
+    to: Option<String>,
+    #[serde(default)]
+    time_ms: Option<u64>,
+    #[serde(default)]
+    confirm: Option<bool>,
+    #[serde(default)]
     gateways: Option<Bounded<String, GATEWAYS_MAX>>,
     #[serde(default)]
     within: Option<u64>,
@@ -225,6 +231,13 @@ impl WantedAnswers {
         let deadline_s = ranged("deadline", body.deadline, 0..=DEADLINE_S_MAX)?;
         let lasts_s = ranged("for", body.lasts, 1..=FOR_S_MAX)?;
         let lasts_s = if what == What::Trace { lasts_s.or(Some(FOR_S)) } else { lasts_s };
+        let to = body.to.map(|it| name("to", &it)).transpose()?;
+        let time_ms = ranged("time_ms", body.time_ms, 1..=MOVE_MS_MAX)?;
+        let (is_move, is_of_client) = (what == What::Move, body.client_id.is_some());
+        // The answer comes once the game process has said something.
+        let lasts_within_s = MOVE_TRIES * time_ms.unwrap_or(MOVE_MS).div_ceil(1000);
+        let within_s = within_s + if is_move { lasts_within_s } else { 0 };
+        let lacks_target = to.is_none();
         let (is_of_backend, is_session) = (backend.is_some(), session.is_some());
         let fields = [
             ("client_id", body.client_id.map(|it| it.0.to_string())),
@@ -232,6 +245,9 @@ impl WantedAnswers {
             ("address", address.map(|it| it.replace('/', "%2F"))),
             ("backend", backend.map(|it| it.to_string())),
             ("limit", limit.map(|it| it.to_string())),
+            ("to", to.map(|it| it.to_string())),
+            ("time_ms", time_ms.map(|it| it.to_string())),
+            ("confirm", body.confirm.map(|it| it.to_string())),
             ("deadline_ms", deadline_s.map(|it| (it * 1000).to_string())),
             ("for_ms", lasts_s.map(|it| (it * 1000).to_string())),
         ];
@@ -240,6 +256,7 @@ impl WantedAnswers {
             What::Drain => &["backend", "deadline_ms"],
             What::Undrain => &["backend"],
             What::Sessions => &["client_id", "address", "backend", "limit"],
+            What::Move => &["client_id", "to", "time_ms", "confirm"],
             What::Trace => &["client_id", "address", "for_ms"],
         };
         let given: Vec<_> = fields.into_iter().filter_map(|(name, it)| Some((name, it?))).collect();
@@ -252,6 +269,7 @@ impl WantedAnswers {
             What::Kick if is_session && gateways.len() != 1 => {
                 "session: gateways number sessions each for itself: expected one of gateways"
             }
+            What::Move if !is_of_client || lacks_target => "expected client_id, and to",
             What::Trace if given.len() != 2 => "expected client_id, or address",
             What::Drain | What::Undrain if !is_of_backend && gateways.is_empty() => {
                 "expected backend, or gateways"
@@ -550,6 +568,11 @@ impl<'de> Visitor<'de> for RegionsVisitor {
 
 /// Seconds that gateways have for an answer where a caller does not say.
 const WITHIN_S: u64 = 5;
+/// How long a game process may take to answer a move, where nothing else is said, and at most.
+const MOVE_MS: u64 = 2000;
+const MOVE_MS_MAX: u64 = 30_000;
+/// How often a gateway asks game processes.
+const MOVE_TRIES: u64 = 3;
 /// How long a trace goes on where nothing else is said.
 const FOR_S: u64 = 10;
 

@@ -1,5 +1,5 @@
-//! `ringgate fleet sessions`, `kick`, `drain`, `undrain` and `trace`: the commands of one gateway,
-//! for all of a fleet at once. They are asked through etcd, with the fleet's key.
+//! `ringgate fleet sessions`, `kick`, `move`, `drain`, `undrain` and `trace`: the commands of one
+//! gateway, for all of a fleet at once. They are asked through etcd, with the fleet's key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use super::super::admin::{self, OneBackend};
 use super::super::drain::{self, Draining, DrainingBackend};
 use super::super::exit::{print, show};
 use super::super::kick::{self, Kicked};
+use super::super::moving::{self, Moved};
 use super::super::{Failure, sessions, trace};
 use super::target::{Fleet, Target, away};
 use super::wait;
@@ -36,6 +37,17 @@ pub(super) struct SessionsArgs {
 pub(super) struct KickArgs {
     #[command(flatten)]
     whom: kick::Whom,
+    #[command(flatten)]
+    whole: Whole,
+}
+
+/// Move a player to another backend wherever it is in a fleet, without a reconnect
+#[derive(Debug, clap::Args)]
+pub(super) struct MoveArgs {
+    #[command(flatten)]
+    whom: kick::Whom,
+    #[command(flatten)]
+    how: moving::How,
     #[command(flatten)]
     whole: Whole,
 }
@@ -109,11 +121,7 @@ pub(super) fn sessions(args: &SessionsArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn kick(args: &KickArgs) -> Result<(), Failure> {
-    if args.whom.session.is_some() && args.whole.ask.gateway.len() != 1 {
-        return Err(Failure::bad_input(
-            "sessions are numbered by each gateway for itself: --session takes --gateway NAME",
-        ));
-    }
+    args.whole.numbers(&args.whom)?;
     let (name, whom) = args.whom.named();
     let said = args.whole.ask(What::Kick, args.whom.query())?;
     said.tell::<Kicked>(|pages| {
@@ -122,8 +130,29 @@ pub(super) fn kick(args: &KickArgs) -> Result<(), Failure> {
             format!("{gateway}: ended {ended} sessions of {name} {whom}\n")
         });
         let lines: String = lines.collect();
-        let nobody = format_args!("{name} {whom} has no session at {} gateways", pages.len());
-        if lines.is_empty() { Err(Failure::failed(nobody)) } else { Ok(lines) }
+        if lines.is_empty() { Err(nobody((name, whom), pages.len())) } else { Ok(lines) }
+    })
+}
+
+pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
+    let MoveArgs { whom, how, whole } = args;
+    whole.numbers(whom)?;
+    let query = whom.query() + &how.query();
+    let said = whole.ask_for(What::Move, query, how.takes())?;
+    said.tell::<Moved>(|pages| {
+        let line = |(gateway, it): &(&str, Moved)| match it.refusals() {
+            Some(why) => format!("{gateway}: {why}\n"),
+            None if it.moved > 0 => format!("{gateway}: moved {} to {}\n", it.moved, how.to),
+            None => String::new(),
+        };
+        let lines: String = pages.iter().map(line).collect();
+        if pages.iter().any(|(_, it)| it.moved > 0) {
+            return Ok(lines);
+        }
+        if lines.is_empty() {
+            return Err(nobody(whom.named(), pages.len()));
+        }
+        Err(Failure::failed(lines.trim_end()))
     })
 }
 
@@ -162,7 +191,21 @@ pub(super) fn undrain(args: &UndrainArgs) -> Result<(), Failure> {
     })
 }
 
+fn nobody((name, whom): (&str, &str), gateways: usize) -> Failure {
+    Failure::failed(format_args!("{name} {whom} has no session at {gateways} gateways"))
+}
+
 impl Whole {
+    /// Whether it is clear which session is meant.
+    fn numbers(&self, whom: &kick::Whom) -> Result<(), Failure> {
+        if whom.session.is_some() && self.ask.gateway.len() != 1 {
+            return Err(Failure::bad_input(
+                "sessions are numbered by each gateway for itself: --session takes --gateway NAME",
+            ));
+        }
+        Ok(())
+    }
+
     /// What a drain is about. The whole fleet is nothing that a slip of the hand should empty.
     fn scope(&self, backend: &OneBackend) -> Result<String, Failure> {
         match backend.name() {
@@ -175,17 +218,22 @@ impl Whole {
     }
 
     fn ask(&self, what: What, query: String) -> Result<Said, Failure> {
+        self.ask_for(what, query, Duration::ZERO)
+    }
+
+    /// Asks for what takes so long until there is anything to say.
+    fn ask_for(&self, what: What, query: String, takes: Duration) -> Result<Said, Failure> {
         let fleet = self.ask.target.find()?;
         let question = question(what, query)?;
         let key = fleet.key()?.clone();
         let answers = fleet.ask(async |client| {
             let gateways = self.ask.gateways(&fleet, client).await?;
             let fleet = (fleet.keyspace.clone(), key);
-            let times = (self.ask.within, Duration::ZERO);
+            let times = (self.ask.within + takes, Duration::ZERO);
             let asked = Answers::of(client, fleet, &question, gateways, times).await;
             asked.map_err(|why| away(&why))
         })?;
-        Ok(Said { what, answers, within: self.ask.within, json: self.json })
+        Ok(Said { what, answers, within: self.ask.within + takes, json: self.json })
     }
 }
 

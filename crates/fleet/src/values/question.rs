@@ -43,6 +43,8 @@ pub enum What {
     Drain,
     /// Players again.
     Undrain,
+    /// A player at another backend.
+    Move,
     /// What is decided about a player.
     Trace,
 }
@@ -55,13 +57,14 @@ impl What {
             Self::Kick => "kick",
             Self::Drain => "drain",
             Self::Undrain => "undrain",
+            Self::Move => "sessions/move",
             Self::Trace => "trace",
         }
     }
 
     /// Whether the gateway is another one afterwards.
     pub const fn changes(self) -> bool {
-        matches!(self, Self::Kick | Self::Drain | Self::Undrain)
+        matches!(self, Self::Kick | Self::Drain | Self::Undrain | Self::Move)
     }
 
     /// Of how many parts an answer may consist. One that goes on is read while it is made.

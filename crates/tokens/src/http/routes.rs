@@ -66,6 +66,7 @@ impl Route {
         ("/v1/confirm", Self::Confirm),
         ("/v1/sessions", Self::Ask(What::Sessions)),
         ("/v1/kick", Self::Ask(What::Kick)),
+        ("/v1/moves", Self::Ask(What::Move)),
         ("/v1/drain", Self::Ask(What::Drain)),
         ("/v1/undrain", Self::Ask(What::Undrain)),
         ("/v1/trace", Self::Ask(What::Trace)),

@@ -115,6 +115,10 @@ async fn what_is_served(log: &mut Log) {
     for (path, body) in [
         ("/v1/sessions", json!({"client_id": "0x7", "address": "192.0.2.0/24", "limit": 9})),
         ("/v1/kick", json!({"session": "00000000000000ff", "gateways": ["g0"]})),
+        (
+            "/v1/moves",
+            json!({"client_id": 7, "to": "b1", "time_ms": 1, "confirm": true, "within": 1}),
+        ),
         ("/v1/drain", json!({"backend": "b1", "deadline": 60, "within": 1})),
         ("/v1/undrain", json!({"gateways": ["g0"]})),
         ("/v1/trace", json!({"address": "192.0.2.0/24", "for": 1, "within": 1})),
@@ -174,6 +178,11 @@ async fn what_is_malformed(log: &mut Log) {
         ("/v1/kick", json!({"session": session})),
         ("/v1/kick", json!({"session": session, "gateways": ["g0", "g1"]})),
         ("/v1/kick", json!({"session": "ff", "gateways": ["g0"]})),
+        ("/v1/moves", json!({"client_id": 1})),
+        ("/v1/moves", json!({"to": "b1"})),
+        ("/v1/moves", json!({"client_id": 1, "to": "no name"})),
+        ("/v1/moves", json!({"client_id": 1, "to": "b1", "time_ms": 30_001})),
+        ("/v1/moves", json!({"client_id": 1, "to": "b1", "session": session})),
         ("/v1/drain", json!({})),
         ("/v1/drain", json!({"gateways": []})),
         ("/v1/drain", json!({"backend": "b1", "deadline": 86_401})),
