@@ -277,3 +277,5 @@ mod xdp_rig;
 mod xdp_upgrade;
 #[path = "all/xdp_wire.rs"]
 mod xdp_wire;
+#[path = "all/zones.rs"]
+mod zones;
