@@ -41,7 +41,7 @@ pub(super) struct Moved {
 }
 
 impl Moved {
-    /// Who may still be where it was: how many were not moved, and why, and that not all were asked.
+    /// How many were not moved, and why, and whether not all were asked.
     fn left(&self) -> Option<String> {
         let refused = self.refused.values().sum::<u64>();
         let reasons = self.refused.iter().map(|(why, count)| format!("{why} {count}"));

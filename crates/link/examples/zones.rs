@@ -1,9 +1,9 @@
 //! One of two zones, each a process of its own: whoever walks over the border goes on in the other
 //! one, without a reconnect. What `c/zones.c` does, in Rust; a zone may be in either.
 //!
-//! A zone is 100 paces long, and each end of it is the border to the other. A payload of a player is
-//! a step, one signed byte; the answer is where the player stands then: a byte, and the zone's name.
-//! The listener's config has `moves = ["zone-1", "zone-2"]`.
+//! A zone is 100 paces long, and each end of it is the border to the other. A payload of a player
+//! is a step, one signed byte; the answer is where the player stands then: a byte, and the zone's
+//! name. The listener's config has `moves = ["zone-1", "zone-2"]`.
 //!
 //! `cargo run -p ringgate-link --example zones -- RUN_DIR zone-1`
 

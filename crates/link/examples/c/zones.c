@@ -2,9 +2,9 @@
  * One of two zones, each a process of its own, in C: whoever walks over the border goes on in the
  * other one, without a reconnect.
  *
- * A zone is 100 paces long, and each end of it is the border to the other. A payload of a player is a
- * step, one signed byte; the answer is where the player stands then: a byte, and the zone's name. The
- * listener's config has moves = ["zone-1", "zone-2"].
+ * A zone is 100 paces long, and each end of it is the border to the other. A payload of a player
+ * is a step, one signed byte; the answer is where the player stands then: a byte, and the zone's
+ * name. The listener's config has moves = ["zone-1", "zone-2"].
  *
  *     cc -std=c99 -O2 -I crates/link/include crates/link/examples/c/zones.c -o zones
  *     ./zones /run/ringgate zone-1 & ./zones /run/ringgate zone-2
