@@ -219,6 +219,8 @@ mod link_versions;
 mod link_whole;
 #[path = "all/load_rig.rs"]
 mod load_rig;
+#[path = "all/moves_agents.rs"]
+mod moves_agents;
 #[path = "all/netcode_interop.rs"]
 mod netcode_interop;
 #[path = "all/netcode_interop_client.rs"]
@@ -277,3 +279,5 @@ mod xdp_rig;
 mod xdp_upgrade;
 #[path = "all/xdp_wire.rs"]
 mod xdp_wire;
+#[path = "all/zones.rs"]
+mod zones;

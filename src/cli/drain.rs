@@ -93,9 +93,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Has the players of a backend play elsewhere, as far as there is room.
 fn move_players(admin: &Admin, name: &str, to: &str) -> Result<(), Failure> {
-    let moved = moving::ask(admin, &format!("backend={name}&to={to}"))?;
-    print(&format!("moved {} to {to}\n", count(moved.moved)))?;
-    moved.refusals().map_or(Ok(()), |why| Err(Failure::failed(why)))
+    moving::ask(admin, &format!("backend={name}&to={to}"))?.say(to)
 }
 
 /// The gateway answers until it has ended. Who waits hears each few seconds how far it is.

@@ -69,15 +69,27 @@ const TRIES: u32 = 3;
 pub(super) struct Moved {
     pub(super) moved: u64,
     refused: BTreeMap<String, u64>,
+    complete: bool,
 }
 
 impl Moved {
-    /// How many were not moved, and why.
-    pub(super) fn refusals(&self) -> Option<String> {
+    /// How many were not moved, and why, and whether not all were asked.
+    pub(super) fn left(&self) -> Option<String> {
         let refused = self.refused.values().sum::<u64>();
         let reasons = self.refused.iter().map(|(why, count)| format!("{why} {count}"));
         let reasons = reasons.collect::<Vec<_>>().join(", ");
-        (refused > 0).then(|| format!("{} were not moved: {reasons}", count(refused)))
+        let refusals =
+            (refused > 0).then(|| format!("{} were not moved: {reasons}", count(refused)));
+        let more =
+            (!self.complete).then(|| "not all players were found in time, ask again".to_owned());
+        let left: Vec<_> = refusals.into_iter().chain(more).collect();
+        (!left.is_empty()).then(|| left.join("; "))
+    }
+
+    /// Prints how many were moved; fails where not all were.
+    pub(super) fn say(&self, to: &str) -> Result<(), Failure> {
+        print(&format!("moved {} to {to}\n", count(self.moved)))?;
+        self.left().map_or(Ok(()), |why| Err(Failure::failed(why)))
     }
 }
 
@@ -91,10 +103,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let query = args.whom.query() + &args.how.query();
     let moved = ask(&gateway, &query)?;
     let (name, whom) = args.whom.named();
-    match (moved.moved, moved.refusals()) {
+    match (moved.moved, moved.left()) {
         (0, None) => Err(Failure::failed(format_args!("{name} {whom} has no session here"))),
         (0, Some(why)) => Err(Failure::failed(format_args!("{name} {whom}: {why}"))),
-        (moved, _) => print(&format!("moved {} to {}\n", count(moved), args.how.to)),
+        _ => moved.say(&args.how.to),
     }
 }
 
@@ -105,5 +117,24 @@ pub(super) fn ask(gateway: &Admin, query: &str) -> Result<Moved, Failure> {
         (200, Ok(moved)) => Ok(moved),
         (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
         _ => Err(gateway.unexpected(status, &body)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_not_asked_is_said_and_all_is_done_only_without_such() {
+        let left = |refused: &str, complete: bool| {
+            let answer = format!(r#"{{"moved":1,"refused":{{{refused}}},"complete":{complete}}}"#);
+            serde_json::from_str::<Moved>(&answer).expect("as a gateway says it").left()
+        };
+        let (why, more) =
+            ("3 were not moved: full 3", "not all players were found in time, ask again");
+        assert_eq!(left("", true), None);
+        assert_eq!(left(r#""full":3"#, true).as_deref(), Some(why));
+        assert_eq!(left("", false).as_deref(), Some(more));
+        assert_eq!(left(r#""full":3"#, false), Some(format!("{why}; {more}")));
     }
 }

@@ -101,17 +101,18 @@ impl Plan {
         state: &AdminState,
         players: Vec<SessionInfo>,
     ) -> Result<Outcome, NotDone> {
-        let (mut outcome, mut left) = (Outcome::default(), players);
+        let mut outcome = Outcome::default();
+        let mut left: Vec<_> = players.into_iter().map(|info| (info, Vec::new())).collect();
         for attempt in 0..ATTEMPTS {
             let mut again = Vec::new();
             let batch = OFFERS_MAX * self.targets.len();
             while !left.is_empty() {
                 let some = left.split_off(left.len().saturating_sub(batch));
-                for (info, result) in self.ask_for(state, some).await? {
+                for (player, result) in self.ask_for(state, some).await? {
                     match result {
                         Ok(()) => outcome.moved += 1,
                         Err(why) if attempt + 1 < ATTEMPTS && may_be_tried_again(why) => {
-                            again.push(info);
+                            again.push(player);
                         }
                         Err(why) => outcome.refuse(why),
                     }
@@ -122,12 +123,12 @@ impl Plan {
         Ok(outcome)
     }
 
-    /// Offers some players, each to the backend with most room, and waits for what becomes of it.
+    /// Offers some players, each to one backend, and waits for what becomes of it.
     async fn ask_for(
         &self,
         state: &AdminState,
-        players: Vec<SessionInfo>,
-    ) -> Result<Vec<(SessionInfo, Result<(), MoveRefusal>)>, NotDone> {
+        players: Vec<Asked>,
+    ) -> Result<Vec<(Asked, Result<(), MoveRefusal>)>, NotDone> {
         let setup = Arc::clone(&state.view().live().setup);
         let mut room: Vec<_> = self
             .targets
@@ -138,17 +139,15 @@ impl Plan {
             })
             .collect();
         let mut asked = Vec::new();
-        for info in players {
+        for (info, mut before) in players {
             let Some(session) = SessionId::from_u64(info.id) else { continue };
             let others = room.iter_mut().filter(|(id, _)| self.is_one || *id != info.backend);
             // Where no other is meant, the gate says that the player is there already.
-            let to = others.max_by_key(|(_, free)| *free).map_or(info.backend, |(to, free)| {
-                *free -= 1;
-                *to
-            });
+            let to = next(others, &before).unwrap_or(info.backend);
+            before.push(to);
             let order = MoveOrder::new(session, to, self.time_ms.unwrap_or(MOVE_MS));
             let order = if self.confirms { order.confirmed() } else { order };
-            asked.push((info, Arc::new(order)));
+            asked.push(((info, before), Arc::new(order)));
         }
         let orders: Arc<[_]> = asked.iter().map(|(_, order)| Arc::clone(order)).collect();
         state.ask(|reply| Command::Move { orders, reply }).await?;
@@ -159,7 +158,7 @@ impl Plan {
             tokio::time::sleep(TRY_EVERY).await;
         }
         let outcome = |order: &MoveOrder| order.outcome().unwrap_or(Err(MoveRefusal::Time));
-        Ok(asked.into_iter().map(|(info, order)| (info, outcome(&order))).collect())
+        Ok(asked.into_iter().map(|(player, order)| (player, outcome(&order))).collect())
     }
 
     /// How often it is looked whether all have been answered: a worker ends them in time.
@@ -167,6 +166,20 @@ impl Plan {
         let ms = self.time_ms.unwrap_or(MOVE_MS) + WORKER_MS;
         ms / TRY_EVERY.as_millis() as u32
     }
+}
+
+/// A player, and the backends that were asked before.
+type Asked = (SessionInfo, Vec<BackendId>);
+
+/// Takes a slot of the backend with most room; one that was asked before only where no other has
+/// any.
+fn next<'a>(
+    room: impl Iterator<Item = &'a mut (BackendId, i64)>,
+    before: &[BackendId],
+) -> Option<BackendId> {
+    let (to, free) = room.max_by_key(|(id, free)| (*free > 0 && !before.contains(id), *free))?;
+    *free -= 1;
+    Some(*to)
 }
 
 /// Whether another backend may take a player, or the same a little later.
@@ -182,3 +195,23 @@ const ATTEMPTS: u32 = 3;
 /// A worker looks at an order within its next turn.
 const WORKER_MS: u32 = 1000;
 const TRY_EVERY: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whom_one_backend_has_refused_another_with_a_free_slot_is_offered() {
+        let mut room = [(0, 9), (1, 2), (2, 0)].map(|(id, free)| (BackendId(id), free));
+        let mut ask = |before: &[u16]| {
+            let before: Vec<_> = before.iter().copied().map(BackendId).collect();
+            next(room.iter_mut(), &before).map(|it| it.0)
+        };
+        assert_eq!(ask(&[]), Some(0), "most room");
+        assert_eq!(ask(&[0]), Some(1), "it has some, too");
+        assert_eq!(ask(&[0, 1]), Some(0), "the only other one is full");
+        assert_eq!(ask(&[0]), Some(1), "its last slot");
+        assert_eq!(ask(&[0]), Some(0), "nobody else has one");
+        assert_eq!(next([].iter_mut(), &[]), None);
+    }
+}

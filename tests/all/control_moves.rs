@@ -47,7 +47,7 @@ pub(crate) fn is_heard_by(player: &mut Player, name: &str) {
     });
 }
 
-fn zones() -> Text {
+pub(crate) fn zones() -> Text {
     let mut text = Text::new();
     text.gateway = text.gateway.replace("workers = 1", "workers = 2");
     text.listener = format!(
@@ -68,7 +68,7 @@ fn command(daemon: &Daemon, words: &[&str]) -> Ran {
     run(command)
 }
 
-fn all_up(daemon: &Daemon, count: usize) {
+pub(crate) fn all_up(daemon: &Daemon, count: usize) {
     wait_for("the zones to be up", || {
         let status = daemon.status();
         let backends = status["backends"].as_array().expect("a list");

@@ -551,9 +551,18 @@ impl Game {
     pub(crate) fn start_with(
         daemon: &Daemon,
         name: &str,
+        plays: impl FnMut(Event<'_>, &mut Outbox) + Send + 'static,
+    ) -> Self {
+        Self::start_at(&daemon.run_dir(), name, plays)
+    }
+
+    /// The same by link sockets that may be an agent's.
+    pub(crate) fn start_at(
+        run_dir: &Path,
+        name: &str,
         mut plays: impl FnMut(Event<'_>, &mut Outbox) + Send + 'static,
     ) -> Self {
-        let mut backend = Options::new(daemon.run_dir(), name).start().expect("a backend");
+        let mut backend = Options::new(run_dir, name).start().expect("a backend");
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

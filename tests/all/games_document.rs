@@ -61,6 +61,30 @@ fn paste_where(language: &str, programs: &[&str], server: &str) {
     paste(language, server);
 }
 
+/// Lines without what stands before and behind them.
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().map(str::trim).collect()
+}
+
+#[test]
+fn what_is_said_of_moves_is_what_the_examples_do() {
+    let (_, section) = DOCUMENT.split_once("## Moving a player\n").expect("the section");
+    let (section, _) = section.split_once("\n## ").expect("which is not the last");
+    for (fence, example) in [
+        ("```c\n", include_str!("../../crates/link/examples/c/zones.c")),
+        ("```rust\n", include_str!("../../crates/link/examples/zones.rs")),
+    ] {
+        let example = lines(example);
+        let blocks: Vec<_> = section.split(fence).skip(1).collect();
+        assert_eq!(blocks.len(), 2, "{fence}");
+        for block in blocks {
+            let block = lines(block.split_once("```").expect("which ends").0);
+            let is_there = example.windows(block.len()).any(|part| part == block);
+            assert!(is_there, "the example has no such lines: {block:#?}");
+        }
+    }
+}
+
 #[test]
 fn a_server_in_c_works_when_pasted() {
     paste("C", block("sh c"));

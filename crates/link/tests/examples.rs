@@ -7,8 +7,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use ringgate_link::bundle::{
-    BUNDLE_BYTES_MAX, Channel, MessagePart, Opened, SessionId, ToGateway, USER_DATA_BYTES,
-    VERSION_MAX, Welcome, Writer,
+    Answer, BUNDLE_BYTES_MAX, Channel, MOVE_MS, MessagePart, Move, MoveRefusal, Offered, Opened,
+    SessionId, ToGateway, USER_DATA_BYTES, VERSION_MAX, Welcome, Writer,
 };
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -48,18 +48,14 @@ impl Linked {
         };
         assert_eq!(hello.name, "arena-1");
         let welcome = Welcome { version: VERSION_MAX, worker: 0, workers: 1, incarnation: 7 };
-        let opened = Opened {
-            ticket: None,
-            session: SESSION,
-            client_id: 42,
-            address: "203.0.113.9:40001".parse().expect("literal"),
-            slot: 5,
-            slots_max: 64,
-            delivers,
-            user_data: &[0; USER_DATA_BYTES],
-            listener: "eu-west",
-        };
+        let opened = opened(delivers);
         self.send(|writer| writer.welcome(&welcome) && writer.opened(&opened));
+    }
+
+    /// What the example says next is that, and nothing beside it.
+    fn says(&self, expected: ToGateway<'_>) {
+        let said = self.receive();
+        assert!(ToGateway::read(&said).eq([Ok(expected)]), "{said:?} is not {expected:?}");
     }
 
     fn receive(&self) -> Vec<u8> {
@@ -74,6 +70,20 @@ impl Linked {
         let mut writer = Writer::new(&mut buf);
         assert!(fill(&mut writer));
         self.socket.send(writer.bytes()).expect("the example reads");
+    }
+}
+
+fn opened(delivers: bool) -> Opened<'static> {
+    Opened {
+        ticket: None,
+        session: SESSION,
+        client_id: 42,
+        address: "203.0.113.9:40001".parse().expect("literal"),
+        slot: 5,
+        slots_max: 64,
+        delivers,
+        user_data: &[0; USER_DATA_BYTES],
+        listener: "eu-west",
     }
 }
 
@@ -120,6 +130,64 @@ fn the_snapshot_example_tells_a_player_about_itself() {
             return;
         }
     }
+}
+
+#[test]
+fn the_zone_example_hands_over_who_walks_over_its_border() {
+    let link = Linked::start("zones");
+    link.let_in(false);
+    let stands = |bytes| ToGateway::Payload { session: SESSION, bytes };
+    let step = |paces: i8| link.send(|writer| writer.payload(SESSION, &[paces as u8]));
+    step(-1);
+    link.says(stands(b"\x31arena-1"));
+    let first = Move {
+        session: SESSION,
+        backend: "zone-2",
+        ticket: 1,
+        time_ms: MOVE_MS,
+        confirms: false,
+        message: None,
+        data: &[9],
+    };
+    step(60);
+    let said = link.receive();
+    assert!(ToGateway::read(&said).eq([Ok(ToGateway::Move(first)), Ok(stands(b"\x63arena-1"))]));
+    // It waits at the border, and walks on when it cannot leave.
+    step(-1);
+    link.says(stands(b"\x63arena-1"));
+    link.send(|writer| writer.move_refused(SESSION, 1, MoveRefusal::Full));
+    step(-10);
+    link.says(stands(b"\x59arena-1"));
+    step(-90);
+    let back = Move { ticket: 2, data: &[99], ..first };
+    let said = link.receive();
+    assert!(ToGateway::read(&said).eq([Ok(ToGateway::Move(back)), Ok(stands(b"\x00arena-1"))]));
+    link.send(|writer| writer.moved(SESSION, 2));
+    link.says(ToGateway::Confirm { session: SESSION });
+    // And comes back, to where the other zone says.
+    let offered = |data| Offered {
+        session: SESSION,
+        offer: 4,
+        ticket: 3,
+        client_id: 42,
+        address: opened(false).address,
+        slot: 5,
+        slots_max: 64,
+        left_ms: MOVE_MS,
+        delivers: false,
+        user_data: &[0; USER_DATA_BYTES],
+        listener: "eu-west",
+        from: "zone-2",
+        data,
+    };
+    let (no, yes) = (Answer::No, Answer::Yes);
+    for (data, answer) in [(&[100_u8][..], no), (&[1, 2], no), (b"", yes), (&[98], yes)] {
+        link.send(|writer| writer.offered(&offered(data)));
+        link.says(ToGateway::Answer { session: SESSION, offer: 4, answer });
+    }
+    let came = Opened { ticket: Some(3), ..opened(false) };
+    link.send(|writer| writer.opened(&came) && writer.payload(SESSION, &[1]));
+    link.says(stands(b"\x63arena-1"));
 }
 
 #[test]

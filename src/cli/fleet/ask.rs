@@ -140,7 +140,7 @@ pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
     let query = whom.query() + &how.query();
     let said = whole.ask_for(What::Move, query, how.takes())?;
     said.tell::<Moved>(|pages| {
-        let line = |(gateway, it): &(&str, Moved)| match it.refusals() {
+        let line = |(gateway, it): &(&str, Moved)| match it.left() {
             Some(why) => format!("{gateway}: {why}\n"),
             None if it.moved > 0 => format!("{gateway}: moved {} to {}\n", it.moved, how.to),
             None => String::new(),
