@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringgate_process::client::{self, BlockingClient};
+use serde::de::DeserializeOwned;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net;
 
@@ -194,6 +195,29 @@ impl Admin {
     /// Changes something.
     pub(super) fn post(&self, path: &str) -> Result<Answer, Failure> {
         self.ask("POST", path)
+    }
+
+    /// Changes something, or is told in words why not, with one of these statuses.
+    pub(super) fn change<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        refusals: &[u16],
+    ) -> Result<T, Failure> {
+        self.read(&self.post(path)?, refusals)
+    }
+
+    /// What an answer says, or in words why there is none, with one of these statuses.
+    pub(super) fn read<T: DeserializeOwned>(
+        &self,
+        answer: &Answer,
+        refusals: &[u16],
+    ) -> Result<T, Failure> {
+        let Answer { status, body } = answer;
+        match (status, serde_json::from_str(body)) {
+            (200, Ok(said)) => Ok(said),
+            _ if refusals.contains(status) => Err(Failure::bad_input(body.trim_end())),
+            _ => Err(self.unexpected(*status, body)),
+        }
     }
 
     /// Asks for something in which the process that was asked may end: `None` where it has ended

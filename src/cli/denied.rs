@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{self, Answer, Place};
+use super::admin::{self, Place};
 use super::exit::print;
 use ringgate_os::utc;
 use ringgate_report::text::{Side, Table, count, put};
@@ -57,14 +57,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             put(&mut path, format_args!("&{name}={value}"));
         }
     }
-    let Answer { status, body } = gateway.fetch(&path)?;
+    let answer = gateway.fetch(&path)?;
+    let page = gateway.read(&answer, &[400])?;
     let asked = address.map(str::to_owned).or_else(|| client.map(|id| format!("client {id}")));
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(_)) if args.json => print(&body),
-        (200, Ok(page)) => print(&render(&page, asked.as_deref())),
-        (400, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(gateway.unexpected(status, &body)),
-    }
+    print(&if args.json { answer.body } else { render(&page, asked.as_deref()) })
 }
 
 fn render(page: &Page, asked: Option<&str>) -> String {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Admin, Answer, Place};
+use super::admin::Place;
 use super::exit::print;
 use crate::config::values;
 use ringgate_os::utc;
@@ -120,7 +120,7 @@ impl Words {
             put(&mut start, format_args!("&for_ms={}", lasts.as_millis()));
         }
         for part in parts(whom, admin.names_bytes_max()) {
-            sum.add(ask_part(&admin, &(start.clone() + &part))?);
+            sum.add(admin.change(&(start.clone() + &part), &[400, 409])?);
         }
         Ok(sum)
     }
@@ -145,15 +145,6 @@ fn parts(whom: &[Whom], bytes_max: usize) -> Vec<String> {
         }
     }
     parts
-}
-
-fn ask_part(admin: &Admin, path: &str) -> Result<Outcome, Failure> {
-    let Answer { status, body } = admin.post(path)?;
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(changed)) => Ok(changed),
-        (400 | 409, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(admin.unexpected(status, &body)),
-    }
 }
 
 impl Outcome {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{self, Admin, Answer, OneBackend, Place};
+use super::admin::{self, Admin, OneBackend, Place};
 use super::exit::print;
 use super::moving;
 use crate::config::values;
@@ -63,26 +63,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Some(name) = args.backend.name() {
         put(&mut path, format_args!("backend={name}"));
-        let Answer { status, body } = admin.post(&path)?;
-        return match (status, serde_json::from_str(&body)) {
-            (200, Ok(DrainingBackend { players })) => {
-                let players = count(players);
-                print(&format!("backend {name} takes no new players; {players} are there\n"))?;
-                args.move_to.as_ref().map_or(Ok(()), |to| move_players(&admin, name, to))
-            }
-            (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
-            _ => Err(admin.unexpected(status, &body)),
-        };
+        let DrainingBackend { players } = admin.change(&path, &[400, 404])?;
+        let players = count(players);
+        print(&format!("backend {name} takes no new players; {players} are there\n"))?;
+        return args.move_to.as_ref().map_or(Ok(()), |to| move_players(&admin, name, to));
     }
     if args.move_to.is_some() {
         return Err(Failure::bad_input("--move-to is for one backend: expected --backend NAME"));
     }
-    let Answer { status, body } = admin.post(&path)?;
-    let draining: Draining = match serde_json::from_str(&body) {
-        Ok(draining) if status == 200 => draining,
-        _ => return Err(admin.unexpected(status, &body)),
-    };
-    let Draining { sessions, left_ms } = draining;
+    let Draining { sessions, left_ms } = admin.change(&path, &[])?;
     let left = utc::span(left_ms / 1000);
     print(&format!("draining: {} sessions, {left} at most\n", count(sessions)))?;
     if args.wait {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{Answer, Place};
+use super::admin::Place;
 use super::exit::print;
 
 /// End the sessions of a player at a running gateway
@@ -54,13 +54,10 @@ pub(super) struct Kicked {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
     let (name, whom) = args.whom.named();
-    let Answer { status, body } = admin.post(&format!("/kick?{}", args.whom.query()))?;
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(Kicked { ended: 0 })) => {
+    match admin.change(&format!("/kick?{}", args.whom.query()), &[400])? {
+        Kicked { ended: 0 } => {
             Err(Failure::failed(format_args!("{name} {whom} has no session here")))
         }
-        (200, Ok(Kicked { ended })) => print(&format!("ended {ended} sessions of {name} {whom}\n")),
-        (400, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(admin.unexpected(status, &body)),
+        Kicked { ended } => print(&format!("ended {ended} sessions of {name} {whom}\n")),
     }
 }

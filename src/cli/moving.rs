@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{self, Admin, Answer, Place};
+use super::admin::{self, Admin, Place};
 use super::exit::print;
 use super::kick::Whom;
 use crate::config::values;
@@ -112,12 +112,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Asks a gateway for a move.
 pub(super) fn ask(gateway: &Admin, query: &str) -> Result<Moved, Failure> {
-    let Answer { status, body } = gateway.post(&format!("/sessions/move?{query}"))?;
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(moved)) => Ok(moved),
-        (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(gateway.unexpected(status, &body)),
-    }
+    gateway.change(&format!("/sessions/move?{query}"), &[400, 404])
 }
 
 #[cfg(test)]

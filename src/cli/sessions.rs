@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::{self, Answer, Place};
+use super::admin::{self, Place};
 use super::exit::print;
 use ringgate_report::text::{Side, Table, count, put};
 
@@ -79,13 +79,9 @@ struct Session {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
-    let Answer { status, body } = gateway.fetch(&format!("/sessions?{}", args.which.query()))?;
-    match (status, serde_json::from_str(&body)) {
-        (200, Ok(_)) if args.json => print(&body),
-        (200, Ok(page)) => print(&render(&[(None, page)])),
-        (400 | 404, _) => Err(Failure::bad_input(body.trim_end())),
-        _ => Err(gateway.unexpected(status, &body)),
-    }
+    let answer = gateway.fetch(&format!("/sessions?{}", args.which.query()))?;
+    let page = gateway.read(&answer, &[400, 404])?;
+    print(&if args.json { answer.body } else { render(&[(None, page)]) })
 }
 
 /// Pages as one table, of the whole fleet each with the gateway that it is of.

@@ -27,16 +27,11 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     for number in Counters::NUMBERS {
         let Some((name, help)) = number.metric else { continue };
         let kind = if number.is_gauge { Kind::Gauge } else { Kind::Counter };
-        let mut family = text.family(name, kind, help);
-        each_worker(snapshot, |worker, report| {
-            family.sample(&[("worker", worker)], (number.of)(&report.counters));
-        });
+        text.family(name, kind, help)
+            .by("worker", each_worker(snapshot, |report| (number.of)(&report.counters)));
     }
     for PerWorker { name, help, of } in PER_WORKER {
-        let mut family = text.family(name, Kind::Counter, help);
-        each_worker(snapshot, |worker, report| {
-            family.sample(&[("worker", worker)], of(report));
-        });
+        text.family(name, Kind::Counter, help).by("worker", each_worker(snapshot, of));
     }
     gathers(&mut text, snapshot);
     card(&mut text, snapshot);
@@ -199,13 +194,8 @@ pub(super) fn reloads(text: &mut Text, reloads: Reloads) {
         "The same, by its name before 0.2.",
         reloads.config_unix_s,
     );
-    let mut all = text.family(
-        "ringgate_config_reloads_total",
-        Kind::Counter,
-        "Times the config was read again.",
-    );
-    all.sample(&[("result", "done")], reloads.done);
-    all.sample(&[("result", "refused")], reloads.refused);
+    text.family("ringgate_config_reloads_total", Kind::Counter, "Times the config was read again.")
+        .by("result", [("done", reloads.done), ("refused", reloads.refused)]);
 }
 
 /// The number that tells this start of the daemon from every other one.
@@ -215,38 +205,30 @@ pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
 
 /// What is waited on purpose (`batch_delay`).
 fn gathers(text: &mut Text, snapshot: &Snapshot<'_>) {
-    let mut delay = text.family(
+    text.family(
         "ringgate_gather_delay_seconds",
         Kind::Gauge,
         "From one look to the next while a worker waits for more, as it is chosen now; 0 while it does not.",
-    );
-    each_worker(snapshot, |worker, report| {
-        delay.sample(&[("worker", worker)], seconds(report.gathers.delay_ns));
-    });
-    let mut cost = text.family(
+    )
+    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.delay_ns)));
+    text.family(
         "ringgate_worker_sleep_cost_seconds",
         Kind::Gauge,
         "What a wait on purpose costs a worker of its processor time, as it was of late; 0 until one was measured.",
-    );
-    each_worker(snapshot, |worker, report| {
-        cost.sample(&[("worker", worker)], seconds(report.gathers.sleep_cost_ns));
-    });
-    let mut waits = text.family(
+    )
+    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.sleep_cost_ns)));
+    text.family(
         "ringgate_gathers_total",
         Kind::Counter,
         "Times a worker has waited on purpose for more.",
-    );
-    each_worker(snapshot, |worker, report| {
-        waits.sample(&[("worker", worker)], report.gathers.count);
-    });
-    let mut waited = text.family(
+    )
+    .by("worker", each_worker(snapshot, |report| report.gathers.count));
+    text.family(
         "ringgate_gather_seconds_total",
         Kind::Counter,
         "How long a worker has waited on purpose, all together.",
-    );
-    each_worker(snapshot, |worker, report| {
-        waited.sample(&[("worker", worker)], seconds(report.gathers.waited_ns));
-    });
+    )
+    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.waited_ns)));
 }
 
 /// The interface that players' packets come by past the kernel's sockets, where there is one.
@@ -267,63 +249,54 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
     for list in Counters::LISTS {
         let (name, help) = list.metric;
         let mut family = text.family(name, Kind::Counter, help);
-        each_worker(snapshot, |worker, report| {
+        for (worker, report) in workers(snapshot) {
             for (name, count) in list.names.iter().zip((list.of)(&report.counters)) {
-                family.sample(&[("worker", worker), (list.label, name)], count);
+                family.sample(&[("worker", &worker), (list.label, name)], count);
             }
-        });
+        }
     }
     let mut drops = text.family(
         "ringgate_drops_total",
         Kind::Counter,
         "What went no further, by reason (the handbook explains each).",
     );
-    each_worker(snapshot, |worker, report| {
-        for &why in DropReason::ALL {
-            let count = report.counters.drops.of(why);
-            drops.sample(&[("worker", worker), ("reason", why.name())], count);
+    for (worker, report) in workers(snapshot) {
+        let counted =
+            DropReason::ALL.iter().map(|why| (why.name(), report.counters.drops.of(*why)));
+        let frames = CardDrop::ALL.iter().map(|why| (why.name(), report.card.dropped(*why)));
+        for (reason, count) in counted.chain(frames) {
+            drops.sample(&[("worker", &worker), ("reason", reason)], count);
         }
-        for why in CardDrop::ALL {
-            let count = report.card.dropped(*why);
-            drops.sample(&[("worker", worker), ("reason", why.name())], count);
-        }
-    });
+    }
 }
 
 fn health(text: &mut Text, snapshot: &Snapshot<'_>) {
-    let mut ages = text.family(
+    let age_s = |report: &Report| seconds(snapshot.now_ns.saturating_sub(report.at_ns));
+    text.family(
         "ringgate_worker_report_age_seconds",
         Kind::Gauge,
         "How old a worker's last report is; it leaves 20 a second.",
-    );
-    each_worker(snapshot, |worker, report| {
-        let age_ns = snapshot.now_ns.saturating_sub(report.at_ns);
-        ages.sample(&[("worker", worker)], seconds(age_ns));
-    });
-    let mut conserved = text.family(
+    )
+    .by("worker", each_worker(snapshot, age_s));
+    let holds = |report: &Report| u8::from(report.counters.check_conservation().is_ok());
+    text.family(
         "ringgate_conserved",
         Kind::Gauge,
         "1 while everything that came in is accounted for: handled, forwarded or dropped by name.",
-    );
-    each_worker(snapshot, |worker, report| {
-        let holds = report.counters.check_conservation().is_ok();
-        conserved.sample(&[("worker", worker)], u8::from(holds));
-    });
+    )
+    .by("worker", each_worker(snapshot, holds));
 }
 
 fn denied(text: &mut Text, snapshot: &Snapshot<'_>) {
     let shown = &snapshot.live.denied;
     let Counts { ipv4, ipv6, exceptions, clients } = shown.counts;
-    let mut rules = text.family(
+    let rules = [("ipv4", ipv4), ("ipv6", ipv6), ("exception", exceptions), ("client", clients)];
+    text.family(
         "ringgate_denied_rules",
         Kind::Gauge,
         "Rules about who may not play, by what they are about.",
-    );
-    for (kind, count) in
-        [("ipv4", ipv4), ("ipv6", ipv6), ("exception", exceptions), ("client", clients)]
-    {
-        rules.sample(&[("kind", kind)], count);
-    }
+    )
+    .by("kind", rules);
     text.family(
         "ringgate_denied_kept",
         Kind::Gauge,
@@ -345,19 +318,15 @@ fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
         let all = snapshot.live.setup.listeners.iter().zip(&snapshot.sessions);
         all.filter(move |(listener, _)| listener.phase == phase)
     };
-    let mut sessions =
-        text.family("ringgate_listener_sessions", Kind::Gauge, "Sessions of a listener now.");
-    for (listener, count) in in_phase(Phase::Serving) {
-        sessions.sample(&[("listener", &listener.name)], count);
-    }
-    let mut max = text.family(
+    let serving = || in_phase(Phase::Serving);
+    text.family("ringgate_listener_sessions", Kind::Gauge, "Sessions of a listener now.")
+        .by("listener", serving().map(|(listener, count)| (&listener.name, count)));
+    text.family(
         "ringgate_listener_sessions_max",
         Kind::Gauge,
         "Sessions beyond which a listener denies players.",
-    );
-    for (listener, _) in in_phase(Phase::Serving) {
-        max.sample(&[("listener", &listener.name)], listener.sessions_max);
-    }
+    )
+    .by("listener", serving().map(|(listener, _)| (&listener.name, listener.sessions_max)));
     let leaving: u32 = in_phase(Phase::Draining).map(|(_, sessions)| sessions).sum();
     text.family(
         "ringgate_removed_listener_sessions",
@@ -379,47 +348,38 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         Kind::Gauge,
         "1 while a worker can send players to a backend.",
     );
-    each_worker(snapshot, |worker, report| {
+    for (worker, report) in workers(snapshot) {
         for (id, backend) in active() {
-            let labels = [("worker", worker), ("backend", backend.name.as_str())];
+            let labels = [("worker", worker.as_str()), ("backend", &backend.name)];
             up.sample(&labels, u8::from(is_up(report, id)));
         }
-    });
-    let mut drained = text.family(
+    }
+    text.family(
         "ringgate_backend_drained",
         Kind::Gauge,
         "1 while an operator sends no new players to a backend.",
-    );
-    for (_, backend) in active() {
-        drained.sample(&[("backend", &backend.name)], u8::from(backend.drained));
-    }
+    )
+    .by("backend", active().map(|(_, backend)| (&backend.name, u8::from(backend.drained))));
     let mut arrivals = text.family(
         "ringgate_backend_arrivals_total",
         Kind::Counter,
         "Times a backend has become reachable for a worker.",
     );
-    each_worker(snapshot, |worker, report| {
+    for (worker, report) in workers(snapshot) {
         for (id, backend) in active() {
-            let labels = [("worker", worker), ("backend", backend.name.as_str())];
-            arrivals.sample(
-                &labels,
-                report.backend_arrivals.get(id.index()).copied().unwrap_or_default(),
-            );
+            let labels = [("worker", worker.as_str()), ("backend", &backend.name)];
+            let count = report.backend_arrivals.get(id.index()).copied().unwrap_or_default();
+            arrivals.sample(&labels, count);
         }
-    });
-    let mut players =
-        text.family("ringgate_backend_players", Kind::Gauge, "Players of a backend now.");
-    for (id, backend) in active() {
-        players.sample(&[("backend", &backend.name)], snapshot.players[id.index()]);
     }
-    let mut slots = text.family(
+    text.family("ringgate_backend_players", Kind::Gauge, "Players of a backend now.")
+        .by("backend", active().map(|(id, it)| (&it.name, snapshot.players[id.index()])));
+    text.family(
         "ringgate_backend_slots",
         Kind::Gauge,
         "Players beyond which a backend's are denied.",
-    );
-    for (_, backend) in active() {
-        slots.sample(&[("backend", &backend.name)], backend.slots);
-    }
+    )
+    .by("backend", active().map(|(_, backend)| (&backend.name, backend.slots)));
     let mut servers = text.family(
         "ringgate_backend_unreal_info",
         Kind::Gauge,
@@ -485,15 +445,12 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
         quantiles.part("_sum", &[label], seconds(sums.total_ns));
         quantiles.part("_count", &[label], sums.count());
     }
-    let mut counts = text.family(
+    text.family(
         "ringgate_stage_interval_samples",
         Kind::Gauge,
         "Latencies recorded in the last interval.",
-    );
-    for stage in Stage::ALL {
-        let count = latencies.interval[stage as usize].count;
-        counts.sample(&[("stage", stage.name())], count);
-    }
+    )
+    .by("stage", Stage::ALL.map(|it| (it.name(), latencies.interval[it as usize].count)));
 }
 
 /// The samples of a histogram.
@@ -552,10 +509,17 @@ fn process(text: &mut Text, snapshot: &Snapshot<'_>) {
     );
 }
 
-fn each_worker(snapshot: &Snapshot<'_>, mut each: impl FnMut(&str, &Report)) {
-    for (worker, report) in snapshot.reports.iter().enumerate() {
-        each(&worker.to_string(), report);
-    }
+/// Workers by number, each with its last report.
+fn workers<'a>(snapshot: &'a Snapshot<'_>) -> impl Iterator<Item = (String, &'a Report)> {
+    snapshot.reports.iter().enumerate().map(|(worker, report)| (worker.to_string(), report))
+}
+
+/// A number of each worker.
+fn each_worker<V>(
+    snapshot: &Snapshot<'_>,
+    of: impl Fn(&Report) -> V,
+) -> impl Iterator<Item = (String, V)> {
+    workers(snapshot).map(move |(worker, report)| (worker, of(report)))
 }
 
 fn seconds(ns: u64) -> f64 {

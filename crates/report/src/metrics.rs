@@ -79,6 +79,17 @@ impl Family<'_> {
         self.part("", labels, value);
     }
 
+    /// A sample for each value of one label.
+    pub fn by<N: AsRef<str>, V: Display>(
+        &mut self,
+        label: &'static str,
+        samples: impl IntoIterator<Item = (N, V)>,
+    ) {
+        for (name, value) in samples {
+            self.sample(&[(label, name.as_ref())], value);
+        }
+    }
+
     /// One sample of a histogram or a summary: its `_bucket`, `_sum` or `_count`.
     pub fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
         put(self.text, format_args!("{}{suffix}", self.name));

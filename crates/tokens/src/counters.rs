@@ -146,19 +146,16 @@ impl Counters {
             until.sample(&labels, validity.mint_until);
         }
         let help = "Keys that are held back, by class.";
-        let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, help);
-        for (class, keys) in standing.member.mirror.held_back() {
-            held.sample(&[("class", class)], keys);
-        }
+        text.family("ringgate_fleet_held_back", Kind::Gauge, help)
+            .by("class", standing.member.mirror.held_back());
         text.into_string()
     }
 
     fn put_refusals(&self, text: &mut Text) {
         let help = "Requests that were not served, by reason.";
-        let mut refusals = text.family("ringgate_tokens_refusals_total", Kind::Counter, help);
-        for (why, counter) in Refusal::ALL.iter().zip(&self.refusals) {
-            refusals.sample(&[("reason", why.word())], read(counter));
-        }
+        let refusals = Refusal::ALL.iter().zip(&self.refusals);
+        text.family("ringgate_tokens_refusals_total", Kind::Counter, help)
+            .by("reason", refusals.map(|(why, counter)| (why.word(), read(counter))));
     }
 
     fn put_times(&self, text: &mut Text) {

@@ -140,10 +140,11 @@ pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
     let query = whom.query() + &how.query();
     let said = whole.ask_for(What::Move, query, how.takes())?;
     said.tell::<Moved>(|pages| {
-        let line = |(gateway, it): &(&str, Moved)| match it.left() {
-            Some(why) => format!("{gateway}: {why}\n"),
-            None if it.moved > 0 => format!("{gateway}: moved {} to {}\n", it.moved, how.to),
-            None => String::new(),
+        let line = |(gateway, it): &(&str, Moved)| match (it.moved, it.left()) {
+            (0, None) => String::new(),
+            (0, Some(why)) => format!("{gateway}: {why}\n"),
+            (moved, None) => format!("{gateway}: moved {moved} to {}\n", how.to),
+            (moved, Some(why)) => format!("{gateway}: moved {moved} to {}; {why}\n", how.to),
         };
         let lines: String = pages.iter().map(line).collect();
         if pages.iter().any(|(_, it)| it.moved > 0) {

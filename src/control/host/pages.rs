@@ -166,14 +166,12 @@ pub(super) fn metrics(
     ];
     text.numbers("ringgate_agent_", &numbers);
     config(&mut text, reloads);
-    let mut drops = text.family(
+    text.family(
         "ringgate_agent_dropped_total",
         Kind::Counter,
         "What went no further at this agent, by reason.",
-    );
-    for why in Drop::ALL {
-        drops.sample(&[("reason", why.name())], counts.dropped[why as usize]);
-    }
+    )
+    .by("reason", Drop::ALL.map(|why| (why.name(), counts.dropped[why as usize])));
     backends(&mut text, &view);
     gateways(&mut text, &view);
     lanes(&mut text, &view);
@@ -203,32 +201,23 @@ fn metrics_of_fleet(text: &mut Text, status: &Status) {
 }
 
 fn backends(text: &mut Text, view: &View) {
-    let mut there =
-        text.family("ringgate_agent_backend_up", Kind::Gauge, "1 while the game process is there.");
-    for (name, seen) in &view.backends {
-        there.sample(&[("backend", name)], u8::from(seen.is_there));
-    }
-    let mut players =
-        text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.");
-    for (name, seen) in view.backends.iter().chain(&view.retired) {
-        players.sample(&[("backend", name)], seen.players);
-    }
+    let all = view.backends.iter().chain(&view.retired);
+    text.family("ringgate_agent_backend_up", Kind::Gauge, "1 while the game process is there.")
+        .by("backend", view.backends.iter().map(|(name, seen)| (name, u8::from(seen.is_there))));
+    text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.")
+        .by("backend", all.map(|(name, seen)| (name, seen.players)));
 }
 
 fn gateways(text: &mut Text, view: &View) {
-    let mut up =
-        text.family("ringgate_agent_trunk_up", Kind::Gauge, "1 while the gateway is connected.");
-    for desk in &view.gateways {
-        up.sample(&[("gateway", &desk.gateway)], u8::from(desk.state == State::Up));
-    }
-    let mut begun = text.family(
+    let is_up = |desk: &DeskView| u8::from(desk.state == State::Up);
+    text.family("ringgate_agent_trunk_up", Kind::Gauge, "1 while the gateway is connected.")
+        .by("gateway", view.gateways.iter().map(|desk| (&desk.gateway, is_up(desk))));
+    text.family(
         "ringgate_agent_trunk_begun_total",
         Kind::Counter,
         "Times the gateway has let it in.",
-    );
-    for desk in &view.gateways {
-        begun.sample(&[("gateway", &desk.gateway)], desk.begun);
-    }
+    )
+    .by("gateway", view.gateways.iter().map(|desk| (&desk.gateway, desk.begun)));
 }
 
 fn lanes(text: &mut Text, view: &View) {

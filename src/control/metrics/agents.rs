@@ -78,22 +78,14 @@ fn doors(text: &mut Text, shown: &Shown) {
 }
 
 fn agents(text: &mut Text, agents: &[AgentShown]) {
-    let mut up = text.family(
+    text.family(
         "ringgate_agent_up",
         Kind::Gauge,
         "1 while an agent is connected and each lane has been heard.",
-    );
-    for agent in agents {
-        up.sample(&[("agent", &agent.name)], u8::from(is_up(agent)));
-    }
-    let mut trunks = text.family(
-        "ringgate_agent_trunks_total",
-        Kind::Counter,
-        "Times that an agent has connected.",
-    );
-    for agent in agents {
-        trunks.sample(&[("agent", &agent.name)], agent.trunks);
-    }
+    )
+    .by("agent", agents.iter().map(|agent| (&agent.name, u8::from(is_up(agent)))));
+    text.family("ringgate_agent_trunks_total", Kind::Counter, "Times that an agent has connected.")
+        .by("agent", agents.iter().map(|agent| (&agent.name, agent.trunks)));
     let mut ended = text.family(
         "ringgate_agent_ended_total",
         Kind::Counter,

@@ -67,43 +67,36 @@ pub(super) fn render(text: &mut Text, shown: &FleetShown) {
         ),
     ];
     text.numbers(FLEET, &numbers);
-    let mut by_use = text.family(
+    text.family(
         "ringgate_fleet_backends",
         Kind::Gauge,
         "Backends of the fleet on this host, by whether players are sent to them here.",
-    );
-    for (state, count) in ["taken", "left_out"].into_iter().zip(backends) {
-        by_use.sample(&[("state", state)], *count);
-    }
+    )
+    .by("state", ["taken", "left_out"].into_iter().zip(backends));
     refused_and_copied(text, &status.announcements_refused, status.member.copies);
     keys_kept(text, status.keys_kept, &status.keys_refused);
-    let mut ousted = text.family(
+    text.family(
         "ringgate_fleet_players_ousted_total",
         Kind::Counter,
         "Sessions that a newer login of their player has ended, by where they were.",
-    );
-    let counts = &status.players;
-    for (at, count) in [("here", counts.ousted_here), ("elsewhere", counts.ousted_there)] {
-        ousted.sample(&[("at", at)], count);
-    }
-    let mut questions = text.family(
+    )
+    .by("at", [("here", players.ousted_here), ("elsewhere", players.ousted_there)]);
+    let Questions { answered, refused, forged } = status.questions;
+    text.family(
         "ringgate_fleet_questions_total",
         Kind::Counter,
         "What stood in etcd as asked by an operator, by what has become of it.",
-    );
-    let Questions { answered, refused, forged } = status.questions;
-    for (outcome, count) in [("answered", answered), ("refused", refused), ("forged", forged)] {
-        questions.sample(&[("outcome", outcome)], count);
-    }
-    let mut epochs = text.family(
+    )
+    .by("outcome", [("answered", answered), ("refused", refused), ("forged", forged)]);
+    let newest = shown.confirmed.iter().map(|(listener, confirmed)| {
+        (listener, confirmed.iter().max().copied().unwrap_or_default())
+    });
+    text.family(
         "ringgate_fleet_key_epoch",
         Kind::Gauge,
         "The newest epoch of a listener's key that every worker accepts.",
-    );
-    for (listener, confirmed) in &shown.confirmed {
-        let newest = confirmed.iter().max().copied().unwrap_or_default();
-        epochs.sample(&[("listener", listener)], newest);
-    }
+    )
+    .by("listener", newest);
 }
 
 /// How the names of all of them begin.
@@ -143,31 +136,25 @@ pub(in crate::control) fn member(text: &mut Text, status: &MemberStatus) {
     text.numbers(FLEET, &numbers);
     let keys =
         "Keys of each class that are known on, because nobody has confirmed that they are gone.";
-    let mut held = text.family("ringgate_fleet_held_back", Kind::Gauge, keys);
-    for (class, keys) in status.mirror.held_back() {
-        held.sample(&[("class", class)], keys as u64);
-    }
+    text.family("ringgate_fleet_held_back", Kind::Gauge, keys)
+        .by("class", status.mirror.held_back());
 }
 
 /// The keys of listeners in `state_dir`: times they were written and could not be, and what of them
 /// was left out at the start, by reason.
 fn keys_kept(text: &mut Text, kept: [u64; 2], refusals: &[(&'static str, u64)]) {
-    let mut times = text.family(
+    text.family(
         "ringgate_fleet_keys_kept_total",
         Kind::Counter,
         "Times the keys that are known were written to state_dir.",
-    );
-    for (result, count) in ["done", "failed"].into_iter().zip(kept) {
-        times.sample(&[("result", result)], count);
-    }
-    let mut refused = text.family(
+    )
+    .by("result", ["done", "failed"].into_iter().zip(kept));
+    text.family(
         "ringgate_fleet_kept_keys_refused_total",
         Kind::Counter,
         "Keys in state_dir that were left out when the gateway started, by reason.",
-    );
-    for (reason, count) in refusals {
-        refused.sample(&[("reason", reason)], *count);
-    }
+    )
+    .by("reason", refusals.iter().copied());
 }
 
 /// What agents in a fleet count as well: game processes that were refused, by reason, and copies
@@ -177,20 +164,16 @@ pub(in crate::control) fn refused_and_copied(
     refusals: &[(&'static str, u64)],
     copied: [u64; 2],
 ) {
-    let mut refused = text.family(
+    text.family(
         "ringgate_fleet_announcements_refused_total",
         Kind::Counter,
         "Game processes that wanted to be registered here and were not, by reason.",
-    );
-    for (reason, count) in refusals {
-        refused.sample(&[("reason", reason)], *count);
-    }
-    let mut copies = text.family(
+    )
+    .by("reason", refusals.iter().copied());
+    text.family(
         "ringgate_fleet_copies_total",
         Kind::Counter,
         "Times what is known was written to state_dir.",
-    );
-    for (result, count) in ["done", "failed"].into_iter().zip(copied) {
-        copies.sample(&[("result", result)], count);
-    }
+    )
+    .by("result", ["done", "failed"].into_iter().zip(copied));
 }
