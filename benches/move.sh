@@ -6,7 +6,7 @@
 #     sudo benches/move.sh
 #
 # It takes root and under three minutes; what it says of gaps and processor time wants a quiet machine with two cores. Three runs: the
-# players stay where they are; they are moved MOVES times; they hardly speak and are moved MOVES times in a row, for what a move takes by
+# players stay where they are; they are moved MOVES times; they speak half as much and are moved MOVES times in a row, for what a move takes by
 # itself and what a player takes who was moved, beside what it took before. The game processes say which messages of each player they
 # have heard between its coming and its going; put together there is each message once. It ends with 1 where a bound is missed. What can
 # be set, and what it is without:
@@ -16,7 +16,7 @@ set -euo pipefail
 : "${BYTES:=100}"
 : "${MOVES:=10}"                   # of everybody, PAUSE_S after each other
 : "${PAUSE_S:=3}"
-: "${RAMP_S:=5}" "${QUIET_S:=8}"
+: "${RAMP_S:=5}" "${QUIET_S:=10}"
 : "${NETWORK:=PktLag=50 PktLoss=5 PktIncomingLagMin=50 PktIncomingLagMax=50 PktIncomingLoss=5}"
 : "${BIN:=target/dist}"            # ringgate, ringgate-loadgen
 : "${GATE_CORE:=0}" "${LOAD_CORE:=1}"  # agents and game processes are on the generator's
@@ -125,11 +125,13 @@ wait_until() { # what is waited for, and how to see it
 }
 wait_until "both game processes" '(($(status | grep -cE "^ *(north|south) .*up") == 2))'
 
-metric() { control http://ringgate/metrics | awk -v name="$1" 'index($1, name) == 1 { sum += $2 } END { printf "%d", sum }'; }
-# Nanoseconds of processor time of the gateway, of all threads.
-used() { cat /proc/"$gate"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d", sum }'; }
+metric() { control http://ringgate/metrics | grep -E "^$1" | awk '{ sum += $NF } END { printf "%d", sum }' || true; }
+# What a game process said to players whom it had lost already.
+late() { metric 'ringgate_drops_total.*"(message_)?after_move"'; }
+# Nanoseconds of processor time of the gateway, of all threads, in steps of 10 ms.
+used() { awk '{ sub(/.*\) /, ""); printf "%d", ($12 + $13) * 1e7 }' "/proc/$gate/stat"; }
 
-here=north there=south moved=0 longest=0
+moved=0 longest=0
 # Everybody to the other host; $longest is how many ms that has taken at most.
 move() {
     local start=$(date +%s%N) answer ms
@@ -149,7 +151,8 @@ play() {
         --admin "$admin" --arrivals ticks --timeout 60 --keep-alive 1s --sessions "$PLAYERS" --ramp "${RAMP_S}s" --hold "$3s" \
         --delivery reliable --hz "$2" --bytes "$BYTES" --impair "$NETWORK" --out "$work/$1"
     local run=${children[-1]}
-    wait_until "$PLAYERS players" '(($(metric ringgate_sessions{) >= PLAYERS))'
+    here=north there=south
+    wait_until "$PLAYERS players" '(($(metric 'ringgate_sessions\{') >= PLAYERS))'
     sleep 2
     "$4"
     wait "$run" || outcome=1
@@ -181,11 +184,11 @@ in_a_row() {
 outcome=0
 hold=$((2 + MOVES * PAUSE_S + 5))
 play still "$HZ" "$hold" nobody
-late=$(metric 'ringgate_drops_total{reason="message_after_move"')
+late=$(late)
 play walking "$HZ" "$hold" walk
-late=$(($(metric 'ringgate_drops_total{reason="message_after_move"') - late))
+late=$(($(late) - late))
 walked=$moved walked_ms=$longest
-play bulk 0.5 $((2 * QUIET_S + 20)) in_a_row
+play bulk "$(awk -v hz="$HZ" 'BEGIN { print hz / 2 }')" $((2 * QUIET_S + 20)) in_a_row
 
 for game in "${games[@]}"; do kill "$game"; done
 for game in "${games[@]}"; do wait "$game" 2>/dev/null || true; done
@@ -217,7 +220,7 @@ verdict "heard and never sent" "$((total > delivered + given_up ? total - delive
 verdict "messages doubled" "$doubled" 0
 verdict "messages out of order" "$out_of_order" 0
 verdict "echoes lost, doubled or out of order, but for those after a move" \
-    "$(($(sum skipped) - $(metric 'ringgate_drops_total{reason="message_after_move"') + $(sum duplicates) + $(sum reordered)))" 0
+    "$(($(sum skipped) - $(late) + $(sum duplicates) + $(sum reordered)))" 0
 echo "        echoes that a game process said after a move, while players walked: $late"
 round_trip=$(ip netns exec "$gateway" ping -q -c 5 -i 0.2 10.96.1.2 2>/dev/null | awk -F/ '/^rtt/ { print $5 }' || true)
 verdict "p99.9 of gaps above that without moves ($(gap still) ms)" \
