@@ -6,8 +6,8 @@
 #     sudo benches/move.sh
 #
 # It takes root and under three minutes; what it says of gaps and processor time wants a quiet machine with two cores. Three runs: the
-# players stay where they are; they are moved MOVES times; they speak half as much and are moved MOVES times in a row, for what a move takes by
-# itself and what a player takes who was moved, beside what it took before. The game processes say which messages of each player they
+# players stay where they are; they are moved MOVES times; they speak half as much and are moved MOVES times in a row, for what a move
+# takes by itself and what a player takes who was moved, beside what it took before. The game processes say which messages of each player they
 # have heard between its coming and its going; put together there is each message once. It ends with 1 where a bound is missed. What can
 # be set, and what it is without:
 set -euo pipefail
@@ -125,11 +125,11 @@ wait_until() { # what is waited for, and how to see it
 }
 wait_until "both game processes" '(($(status | grep -cE "^ *(north|south) .*up") == 2))'
 
-metric() { control http://ringgate/metrics | grep -E "^$1" | awk '{ sum += $NF } END { printf "%d", sum }' || true; }
+metric() { control http://ringgate/metrics | grep -E "^$1" | awk '{ sum += $NF } END { printf "%.0f", sum }' || true; }
 # What a game process said to players whom it had lost already.
 late() { metric 'ringgate_drops_total.*"(message_)?after_move"'; }
 # Nanoseconds of processor time of the gateway, of all threads, in steps of 10 ms.
-used() { awk '{ sub(/.*\) /, ""); printf "%d", ($12 + $13) * 1e7 }' "/proc/$gate/stat"; }
+used() { awk '{ sub(/.*\) /, ""); printf "%.0f", ($12 + $13) * 1e7 }' "/proc/$gate/stat"; }
 
 moved=0 longest=0
 # Everybody to the other host; $longest is how many ms that has taken at most.
@@ -198,7 +198,7 @@ heard=$(cat "$work/north.log" "$work/south.log" | grep '^stay ' | sort -k2,2n -k
     $4 > next_one { lost += $4 - next_one }
     $4 < next_one { doubled += next_one - $4 }
     { out_of_order += $6; total += $5 - $4; next_one = $5 }
-    END { printf "%d %d %d %d %d", total, lost, doubled, out_of_order, NR }')
+    END { printf "%.0f %d %d %d %d", total, lost, doubled, out_of_order, NR }')
 read -r total lost doubled out_of_order stays <<<"$heard"
 
 missed=0
