@@ -82,9 +82,9 @@ mod tests {
     #[test]
     fn a_stay_says_what_was_heard_in_it_and_what_not_in_order() {
         let mut stays = Stays::new();
-        [3, 4, 5].map(|counter| stays.hear(1, &message(10, counter)));
+        (3..6).for_each(|counter| stays.hear(1, &message(10, counter)));
         stays.end(|key| key == 1);
-        [9, 9, 11].map(|counter| stays.hear(1, &message(10, counter)));
+        [9, 9, 11].into_iter().for_each(|counter| stays.hear(1, &message(10, counter)));
         stays.hear(1, b"no message");
         let said = "stay 5 10 3 6 0\nstay 5 10 9 12 2\n\
                     serve: 1 messages that no player of the generator wrote\n";
