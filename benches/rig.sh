@@ -43,15 +43,17 @@ make_namespace() {
     ip -n "$1" link set lo up
 }
 
-# make_wire GATEWAY PLAYERS NETWORK: two of them with wire0 in each, NETWORK.1 and NETWORK.2.
+# make_wire GATEWAY PLAYERS NETWORK [NUMBER]: two of them with wire0, or another number, in each, NETWORK.1 and NETWORK.2. A gateway that
+# is there already stays, so that it may have several.
 make_wire() {
-    make_namespace "$1"
+    local wire=wire${4:-0}
+    [[ -e /run/netns/$1 ]] || make_namespace "$1"
     make_namespace "$2"
-    ip -n "$1" link add wire0 type veth peer name wire0 netns "$2"
-    ip -n "$1" addr add "$3.1/24" dev wire0
-    ip -n "$2" addr add "$3.2/24" dev wire0
-    ip -n "$1" link set wire0 up
-    ip -n "$2" link set wire0 up
+    ip -n "$1" link add "$wire" type veth peer name "$wire" netns "$2"
+    ip -n "$1" addr add "$3.1/24" dev "$wire"
+    ip -n "$2" addr add "$3.2/24" dev "$wire"
+    ip -n "$1" link set "$wire" up
+    ip -n "$2" link set "$wire" up
 }
 
 make_key() {

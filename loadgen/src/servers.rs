@@ -4,3 +4,4 @@
 pub mod bare;
 pub mod between;
 pub mod game;
+pub mod stays;

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringgate_batch::{Batches, Endpoint, Flush, TxTarget};
+use ringgate_bots::echo::Messages;
 use ringgate_io::socket::{self, UdpOptions};
 use ringgate_io::{Choice, Driver, DriverOptions, SocketDriver, SocketKind, Wait};
 use ringgate_link::backend::{self, Backend, Event};
+use ringgate_link::bundle::SessionId;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::signals;
 
@@ -15,6 +17,7 @@ use super::outcome::{Failure, print};
 use super::values::range;
 use crate::players::traffic::{Traffic, server_half};
 use crate::servers::game::{Game, Totals};
+use crate::servers::stays::Stays;
 use crate::text::count;
 
 /// Plays the game server: speaks to every player at a pace of its own, and tells it what has
@@ -37,6 +40,10 @@ pub(super) struct Args {
     /// Payload size, or a range like 100-400; one in a hundred has 1200 bytes
     #[arg(long, value_name = "BYTES", value_parser = range, default_value = "100-400")]
     bytes: (u16, u16),
+    /// Bundle link, players with --delivery: send messages back, take whoever is moved here, and say
+    /// at the end which messages were heard in each player's stay
+    #[arg(long, requires = "socket")]
+    messages: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -49,6 +56,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let backend =
                 backend::Options::new(folder, args.name.as_str()).start().map_err(fail)?;
             print(&format!("serve: backend {} at {}\n", args.name, folder.display()))?;
+            if args.messages {
+                let (signal, stays) = over_messages(backend).map_err(fail)?;
+                print(&stays.to_string())?;
+                return Err(Failure::Interrupted(signal, Vec::new()));
+            }
             conclude(over_bundles(backend, traffic).map_err(fail)?)
         }
         (None, Some(address)) => conclude(
@@ -93,6 +105,44 @@ fn over_bundles(mut backend: Backend, traffic: Traffic) -> std::io::Result<(i32,
         backend.flush();
         if let Some(signal) = signals::kept() {
             return Ok((signal, game.totals()));
+        }
+    }
+}
+
+fn over_messages(mut backend: Backend) -> std::io::Result<(i32, Stays<SessionId>)> {
+    let (mut stays, mut messages) = (Stays::new(), Messages::default());
+    loop {
+        let wait = if messages.are_waiting() { FULL_LINK_NS } else { PAUSE_NS_MAX };
+        backend.wait(Some(Duration::from_nanos(wait)))?;
+        let mut events = backend.poll()?;
+        while let Some((event, outbox)) = events.next() {
+            match event {
+                Event::Message { session, channel, bytes } => {
+                    stays.hear(session, bytes);
+                    messages.answer(outbox, session, channel, bytes);
+                }
+                Event::Room { session, is_full, .. } => {
+                    messages.tell_room(outbox, session, is_full);
+                }
+                Event::Offered(offered) => {
+                    // It has spoken of moves, so it knows the answer.
+                    let _ = outbox.answer(offered.session, offered.offer, true);
+                }
+                Event::Moved { session, .. } | Event::Closed { session, .. } => {
+                    stays.end(|key| key == session);
+                    messages.forget(session);
+                }
+                Event::LinkLost { worker, .. } => {
+                    stays.end(|key| key.worker() == worker);
+                    messages.forget_worker(worker);
+                }
+                _ => {}
+            }
+        }
+        messages.send_waiting(backend.outbox());
+        backend.flush();
+        if let Some(signal) = signals::kept() {
+            return Ok((signal, stays));
         }
     }
 }
@@ -143,6 +193,9 @@ fn pause<K: Copy + Eq + std::hash::Hash>(game: &Game<K>, clock: &Clock) -> Durat
 
 /// Players spoken to between two flushes.
 const BATCH: usize = 256;
+
+/// So soon is a link tried again that had no room.
+const FULL_LINK_NS: u64 = 2_000_000;
 
 /// An idle server looks around this often.
 const PAUSE_NS_MAX: u64 = 100_000_000;

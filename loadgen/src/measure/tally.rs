@@ -88,6 +88,8 @@ counts! {
     Duplicates = "duplicates",
     /// Echoes overtaken by more than 128 others: late or duplicate.
     Stale = "stale",
+    /// Messages whose echo had not come when the echo of a later one did.
+    Skipped = "skipped",
     /// Payloads with bytes that nobody has sent.
     Corrupt = "corrupt",
     /// Payloads of another session or another run.
@@ -147,6 +149,8 @@ pub enum Stage {
     OwnQueue,
     /// From the game server's push to the player, by the time of day, which both must share.
     PushDown,
+    /// From one echo of a player's message to its next.
+    Gap,
 }
 
 impl Stage {
@@ -158,6 +162,7 @@ impl Stage {
         Self::SendLate,
         Self::OwnQueue,
         Self::PushDown,
+        Self::Gap,
     ];
 
     /// The name used as tag and in tables.
@@ -169,6 +174,7 @@ impl Stage {
             Self::SendLate => "send_late",
             Self::OwnQueue => "own_queue",
             Self::PushDown => "push_down",
+            Self::Gap => "gap",
         }
     }
 
@@ -181,6 +187,7 @@ impl Stage {
             Self::SendLate => "send_late:up",
             Self::OwnQueue => "own_queue:down",
             Self::PushDown => "push_down:down",
+            Self::Gap => "gap:down",
         }
     }
 }

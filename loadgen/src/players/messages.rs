@@ -144,11 +144,17 @@ impl Swarm {
 
     /// An echo of what was reported as lost is a lie of one of the two.
     fn judge_echo(&mut self, index: u32, message: &[u8], at_ns: u64) {
-        if let (Wire::Messages(talker), Some(stamp)) =
-            (&self.players[index as usize].wire, Stamp::read(message))
-            && talker.lost.contains(&stamp.counter)
+        if let (Wire::Messages(talker), Some(Stamp { counter, .. })) =
+            (&mut self.players[index as usize].wire, Stamp::read(message))
         {
-            self.tally.counters.bump(Count::ReportsWrong);
+            if talker.lost.contains(&counter) {
+                self.tally.counters.bump(Count::ReportsWrong);
+            }
+            if let Some((before_ns, before)) = talker.last_echo.replace((at_ns, counter)) {
+                self.tally.record(Stage::Gap, at_ns.saturating_sub(before_ns));
+                let skipped = counter.saturating_sub(before).saturating_sub(1);
+                self.tally.counters.add(Count::Skipped, skipped.into());
+            }
         }
         self.judge(index, message, at_ns);
     }

@@ -49,6 +49,8 @@ pub(super) struct Talker {
     pub(super) lost: VecDeque<u32>,
     /// What it hears where its messages are orders, and are not echoed.
     pub(super) levels: Option<Levels>,
+    /// When the last echo came, and whose it was.
+    pub(super) last_echo: Option<(u64, u32)>,
     /// When a player who wants to leave gives up what has not come.
     gives_up_ns: Option<u64>,
 }
@@ -64,7 +66,8 @@ impl Talker {
     pub(super) fn new(session: Session, delivery: Delivery) -> Self {
         let levels = (delivery == Delivery::Levels).then(Levels::default);
         let channel = delivery.channel();
-        Self { session, channel, lost: VecDeque::new(), levels, gives_up_ns: None }
+        let (lost, last_echo, gives_up_ns) = (VecDeque::new(), None, None);
+        Self { session, channel, lost, levels, last_echo, gives_up_ns }
     }
 
     /// Until when a player who wants to leave waits on: what is reliable is here in the end, and

@@ -219,6 +219,7 @@ const fn title(stage: Stage) -> &'static str {
         Stage::SendLate => "How late payloads left the generator",
         Stage::OwnQueue => "Time in the generator's own receive queue",
         Stage::PushDown => "game server to player (by the time of day)",
+        Stage::Gap => "From one echo of a player's message to its next",
     }
 }
 
