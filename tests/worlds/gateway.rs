@@ -18,7 +18,8 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
 use ringgate_gate::{
     BackendId, BindId, Claims, Credentials, Ended, FleetPlayers, FleetTokens, Gate, ListenerId,
-    Mail, Now, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId, WorkerIndex,
+    Mail, MoveOrder, Now, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId,
+    WorkerIndex,
 };
 use ringgate_link::announce::{Announced, Announcement};
 use ringgate_testkit::{Host, Random};
@@ -290,6 +291,18 @@ impl Gateway {
             alive.inbox = inbox;
         }
         true
+    }
+
+    /// An operator has a player go over to another game process.
+    pub(crate) fn order_move(&mut self, session: u64, backend: &str) {
+        let Some(alive) = &mut self.alive else { return };
+        let mut its = alive.setup.backends.pairs().filter(|(_, it)| it.name == backend);
+        let session = SessionId::from_u64(session).expect("a session's number");
+        if let Some((to, _)) = its.next() {
+            let order = MoveOrder::new(session, to, 1_000);
+            let order = if session.as_u64().is_multiple_of(2) { order } else { order.confirmed() };
+            alive.host.post(Mail::Move([Arc::new(order)].into()));
+        }
     }
 
     /// A game process connects. What it says first is to be pushed on its link.

@@ -75,6 +75,17 @@ impl World {
                 play.act(now_ms, &mut |to, bytes| sent.push((home, to, bytes.to_vec())))
             }
         };
+        let silent = match &self.players[at].doing {
+            Doing::Playing(play) => play.connected.map(|_| (play.token, play.heard_ms)),
+            _ => None,
+        };
+        // Wherever it plays, it is answered.
+        if let (Some((token, heard_ms)), Some(well_ms)) = (silent, self.well_since_ms) {
+            let silent_ms = now_ms.saturating_sub(heard_ms.max(well_ms + CALM_AFTER_MS));
+            self.judge.require(silent_ms < SILENT_MS_MAX, || {
+                format!("the player of token {token} plays nowhere for {silent_ms} ms")
+            });
+        }
         for (from, to, bytes) in sent {
             self.send(from, to, bytes);
         }
@@ -213,3 +224,5 @@ impl World {
 
 /// Why a token may be refused at any time.
 const FULL: &[&str] = &["no_slot", "promised_elsewhere", "backend_full", "busy"];
+/// A player says something twice a second, and game processes send it back.
+const SILENT_MS_MAX: u64 = 3_000;

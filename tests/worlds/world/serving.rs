@@ -3,12 +3,33 @@
 use ringgate_batch::{Endpoint, LocalIp};
 
 use super::World;
+use crate::player::{Doing, Player};
 use crate::server::{Heard, Server};
 
 impl World {
+    /// A game process or an operator has a player go over to the other process of the gateway.
+    pub(super) fn move_somebody(&mut self) {
+        let at = self.any(self.servers.len());
+        let (sessions, other) = (self.servers[at].sessions.len(), at ^ 1);
+        if sessions == 0 {
+            return;
+        }
+        let nth = self.any(sessions);
+        let is_ordered = self.random.chance(500);
+        let Self { servers, gateways, .. } = self;
+        let (server, to) = (&servers[at], &servers[other].name);
+        let Some(session) = server.sessions.keys().nth(nth).copied() else { return };
+        let gateway = &mut gateways[server.gateway];
+        if is_ordered {
+            gateway.order_move(session.as_u64(), to);
+        } else {
+            server.ask_move(gateway, session, to);
+        }
+    }
+
     pub(super) fn run_servers(&mut self) {
         let Self { servers, gateways, random, now_ms, judge, .. } = self;
-        let mut said = Vec::new();
+        let (mut said, mut opened) = (Vec::new(), Vec::new());
         for server in servers.iter_mut().filter(|it| it.is_alive(*now_ms)) {
             let gateway = &mut gateways[server.gateway];
             server.connect(gateway, *now_ms, random);
@@ -17,13 +38,18 @@ impl World {
                     Heard::Opened { session, incarnation, guest } => {
                         let of = (guest.client_id, guest.token);
                         judge.opened(server, of, (server.gateway, incarnation, session));
+                        opened.push((guest.token, server.name.clone()));
                     }
                     Heard::Said { token } => said.push((token, server.gateway)),
+                    Heard::Moved => judge.met.moved += 1,
                 }
             }
         }
         for (token, gateway) in said {
             self.heard(token, gateway);
+        }
+        for (token, name) in opened {
+            self.tokens[token as usize].1 = Some(name);
         }
     }
 
@@ -111,6 +137,7 @@ impl World {
                 self.servers_away_ms[at] = now_ms;
             }
         }
+        self.judge.look_at_places(&self.servers);
         self.look_at_slots();
         self.look_at_bans();
         if self.is_unique {
@@ -124,8 +151,13 @@ impl World {
         // Services go on without etcd here, and promise then what others may have promised; each
         // gateway of a host counts its own players.
         let is_counted = !self.weather.etcd && !self.weather.histories;
+        // Who was banned, or has logged in elsewhere, is gone before the server can know.
+        let plays = |token: u64| {
+            let its = |it: &Player| matches!(&it.doing, Doing::Playing(it) if it.token == token);
+            self.players.iter().any(its)
+        };
         for server in self.udp.iter().filter(|_| is_counted) {
-            let there = server.there(self.now_ms);
+            let there = server.there(self.now_ms).filter(|it| plays(*it)).count();
             self.judge.look_at_slots(&server.name, there, server.slots);
         }
     }

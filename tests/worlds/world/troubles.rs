@@ -33,6 +33,9 @@ impl World {
             self.confirm();
         }
         self.ban_or_lift();
+        if self.one_in(40) {
+            self.move_somebody();
+        }
     }
 
     pub(super) fn disturb_processes(&mut self) {
