@@ -8,6 +8,8 @@
 //! RINGGATE_FLEET_SEED=1234 cargo test --test worlds -- --nocapture    one of them again
 //! ```
 
+#[path = "worlds/bans.rs"]
+mod bans;
 #[path = "worlds/etcd.rs"]
 mod etcd;
 #[path = "worlds/gateway.rs"]

@@ -336,6 +336,18 @@ impl Cluster {
         (0..MEMBERS).any(reaches)
     }
 
+    /// Whether nothing at all is wrong with it, and with a process's ways to it.
+    pub(crate) fn is_whole_for(&self, process: usize) -> bool {
+        let is_fast = self.delay_ms_max <= 10 && self.lost_per_mille == 0;
+        let is_cut = self.cut.contains_key(&process);
+        is_fast && !is_cut && self.members.iter().all(|it| !it.is_down && !it.is_alone)
+    }
+
+    /// Whether an operator can write something.
+    pub(crate) fn takes_writes(&self) -> bool {
+        self.has_leader()
+    }
+
     /// Everything is well again.
     pub(crate) fn heal(&mut self) {
         self.cut.clear();

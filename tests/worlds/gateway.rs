@@ -17,8 +17,9 @@ use ringgate_core::crypto::Aead;
 use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
 use ringgate_gate::{
-    BackendId, BindId, Claims, Credentials, FleetPlayers, FleetTokens, Gate, ListenerId, Mail, Now,
-    Seed, SessionId, Setup, SpentToken, WorkerId, WorkerIndex,
+    BackendId, BindId, Claims, Credentials, Ended, FleetPlayers, FleetTokens, Gate, ListenerId,
+    Mail, MoveOrder, Now, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId,
+    WorkerIndex,
 };
 use ringgate_link::announce::{Announced, Announcement};
 use ringgate_testkit::{Host, Random};
@@ -166,7 +167,9 @@ impl Gateway {
         let mut prepared = self.prepared(etcd, &process, random.word());
         let known = prepared.known(process.clock().unix_s());
         let config = ringgate::membership::merged(&self.file, &known).config;
-        let setup = plan::plan(&config).expect("a plan").setup;
+        let mut setup = Setup::clone(&plan::plan(&config).expect("a plan").setup);
+        setup.denied = Arc::new(known.bans.to_denied());
+        let setup = Arc::new(setup);
         let links = plan::links(&config);
         let slots = setup.backend_slots();
         let claims = Claims::with_key(setup.listeners.len(), &slots, setup.claim_limits(), [1, 2]);
@@ -268,6 +271,7 @@ impl Gateway {
         let setup = Arc::new(Setup {
             fleet_tokens: Some(Arc::new(FleetTokens::new(1000))),
             fleet_players: Some(Arc::new(FleetPlayers::new(sessions_max))),
+            denied: Arc::new(known.bans.to_denied()),
             ..before
         });
         let now = gate_now(now_ms, &process);
@@ -287,6 +291,18 @@ impl Gateway {
             alive.inbox = inbox;
         }
         true
+    }
+
+    /// An operator has a player go over to another game process.
+    pub(crate) fn order_move(&mut self, session: u64, backend: &str) {
+        let Some(alive) = &mut self.alive else { return };
+        let mut its = alive.setup.backends.pairs().filter(|(_, it)| it.name == backend);
+        let session = SessionId::from_u64(session).expect("a session's number");
+        if let Some((to, _)) = its.next() {
+            let order = MoveOrder::new(session, to, 1_000);
+            let order = if session.as_u64().is_multiple_of(2) { order } else { order.confirmed() };
+            alive.host.post(Mail::Move([Arc::new(order)].into()));
+        }
     }
 
     /// A game process connects. What it says first is to be pushed on its link.
@@ -409,7 +425,16 @@ impl Alive {
     fn follow(&mut self) {
         if self.receiver.has_changed().unwrap_or(false) {
             let known = Arc::clone(&self.receiver.borrow_and_update());
-            self.following.hear(known);
+            if self.following.hear(Arc::clone(&known)) {
+                let mut setup = Setup::clone(&self.setup);
+                setup.denied = Arc::new(known.bans.to_denied());
+                setup.revision += 1;
+                self.setup = Arc::new(setup);
+                self.host.post(Mail::Setup(Arc::clone(&self.setup)));
+                let wanted = Wanted { is_denied: true, ..Wanted::default() };
+                let survey = Survey::new(wanted, Some(Ended::Denied), 0, 1);
+                self.host.post(Mail::Survey(Arc::new(survey)));
+            }
             self.following.gave_bans(self.setup.revision);
             self.is_pending = true;
         }

@@ -43,6 +43,7 @@ pub(crate) struct Met {
     pub(crate) lost: u64,
     pub(crate) replaced: u64,
     pub(crate) thieves: u64,
+    pub(crate) moved: u64,
 }
 
 impl Judge {
@@ -111,6 +112,19 @@ impl Judge {
     pub(crate) fn see_gateway(&mut self, gateway: usize, is_well: bool) {
         let since_ms = self.well_since_ms[gateway].unwrap_or(self.now_ms);
         self.well_since_ms[gateway] = is_well.then_some(since_ms);
+    }
+
+    /// Nobody who goes over from one server to another is at both.
+    pub(crate) fn look_at_places(&mut self, servers: &[Server]) {
+        let mut at: BTreeMap<(usize, SessionId), &str> = BTreeMap::new();
+        for server in servers {
+            for session in server.sessions.keys() {
+                let before = at.insert((server.gateway, *session), &server.name);
+                self.require(before.is_none(), || {
+                    format!("{session:?} is at {before:?} and at {}", server.name)
+                });
+            }
+        }
     }
 
     /// Each client is in one place, where everything has been well for a while.

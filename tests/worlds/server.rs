@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ringgate_batch::SocketId;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Hello, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{Answer, Hello, Move, SessionId, ToGame, Writer};
 use ringgate_testkit::Random;
 
 use crate::gateway::Gateway;
@@ -40,8 +40,16 @@ pub(crate) struct Guest {
 /// What it has heard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Heard {
-    Opened { session: SessionId, incarnation: u64, guest: Guest },
-    Said { token: u64 },
+    Opened {
+        session: SessionId,
+        incarnation: u64,
+        guest: Guest,
+    },
+    Said {
+        token: u64,
+    },
+    /// Its player has gone over to another process.
+    Moved,
 }
 
 impl Server {
@@ -135,30 +143,35 @@ impl Server {
         }
     }
 
+    /// Asks its gateway to have a player go over to another process.
+    pub(crate) fn ask_move(&self, gateway: &mut Gateway, session: SessionId, backend: &str) {
+        let (ticket, time_ms) = (session.as_u64(), 1_000);
+        let (message, data, confirms) = (None, &[][..], ticket.is_multiple_of(2));
+        let asked = Move { session, backend, ticket, time_ms, confirms, message, data };
+        if let Some(link) = self.link {
+            gateway.hear_game(link, bundle(|it| it.move_session(&asked)));
+        }
+    }
+
     /// Reads what has come, and answers.
     pub(crate) fn read(&mut self, gateway: &mut Gateway, now_ms: u64) -> Vec<Heard> {
         let mut heard = Vec::new();
         while let Some(bytes) = self.inbox.pop_front() {
-            let mut said = Vec::new();
+            let mut said: Vec<Vec<u8>> = Vec::new();
             for record in ToGame::read(&bytes) {
                 let record = record.expect("the gateway keeps to its format");
                 heard.extend(self.take(&record, now_ms, &mut said));
             }
             if let Some(link) = self.link {
-                for (session, payload) in said {
-                    gateway.hear_game(link, bundle(|it| it.payload(session, &payload)));
+                for bytes in said {
+                    gateway.hear_game(link, bytes);
                 }
             }
         }
         heard
     }
 
-    fn take(
-        &mut self,
-        record: &ToGame<'_>,
-        now_ms: u64,
-        said: &mut Vec<(SessionId, Vec<u8>)>,
-    ) -> Option<Heard> {
+    fn take(&mut self, record: &ToGame<'_>, now_ms: u64, said: &mut Vec<Vec<u8>>) -> Option<Heard> {
         match record {
             ToGame::Welcome(welcome) => {
                 self.incarnation = welcome.incarnation;
@@ -177,11 +190,25 @@ impl Server {
                 self.sessions.remove(session);
                 None
             }
+            ToGame::Offered(offered) => {
+                let (session, offer) = (offered.session, offered.offer);
+                // Some are not wanted, and to some nothing is said.
+                match offer % 8 {
+                    0 => {}
+                    1 => said.push(bundle(|it| it.answer(session, offer, Answer::No))),
+                    _ => said.push(bundle(|it| it.answer(session, offer, Answer::Yes))),
+                }
+                None
+            }
+            ToGame::Moved { session, .. } => {
+                said.push(bundle(|it| it.confirm(*session)));
+                self.sessions.remove(session).map(|_| Heard::Moved)
+            }
             ToGame::Payload { session, bytes } => {
                 let guest = self.sessions.get(session).expect("it was announced");
                 let token = u64::from_le_bytes((*bytes).try_into().expect("eight bytes"));
                 assert_eq!(token, guest.token, "a payload of somebody else");
-                said.push((*session, bytes.to_vec()));
+                said.push(bundle(|it| it.payload(*session, bytes)));
                 Some(Heard::Said { token })
             }
             _ => None,

@@ -44,9 +44,10 @@ impl UdpServer {
         (token, before)
     }
 
-    /// Players who have said something just now: each does so twice a second.
-    pub(crate) fn there(&self, now_ms: u64) -> usize {
-        self.guests.values().filter(|(_, heard_ms)| now_ms < heard_ms + 700).count()
+    /// The tokens of players who have said something just now: each does so twice a second.
+    pub(crate) fn there(&self, now_ms: u64) -> impl Iterator<Item = u64> {
+        let talk = self.guests.values().filter(move |(_, heard_ms)| now_ms < heard_ms + 700);
+        talk.map(|(token, _)| *token)
     }
 
     /// Has it stand in etcd.

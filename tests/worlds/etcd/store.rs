@@ -77,6 +77,22 @@ impl Store {
         self.apply_put(&Put { key: key.into(), value: value.into(), lease: 0 });
     }
 
+    /// Writes as an operator does, under a lease of its own that nobody keeps alive.
+    pub(crate) fn put_for(&mut self, key: &str, value: &[u8], now_ms: u64, lasts_ms: u64) {
+        self.next_lease += 1;
+        let lease = Lease { ttl_s: lasts_ms.div_ceil(1000) as i64, ends_ms: now_ms + lasts_ms };
+        self.leases.insert(self.next_lease, lease);
+        self.revision += 1;
+        let (key, value) = (key.into(), value.to_vec());
+        self.apply_put(&Put { key, value, lease: self.next_lease });
+    }
+
+    /// Has a key go, as an operator does.
+    pub(crate) fn delete(&mut self, key: &str) {
+        self.revision += 1;
+        self.apply_delete(&Span::one(key));
+    }
+
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
         self.history.clear();
