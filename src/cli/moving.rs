@@ -66,13 +66,13 @@ const TRIES: u32 = 3;
 
 /// What has become of it.
 #[derive(Deserialize)]
-pub(super) struct Moved {
+pub(super) struct MoveAnswer {
     pub(super) moved: u64,
     refused: BTreeMap<String, u64>,
     complete: bool,
 }
 
-impl Moved {
+impl MoveAnswer {
     /// How many were not moved, and why, and whether not all were asked.
     pub(super) fn left(&self) -> Option<String> {
         let refused = self.refused.values().sum::<u64>();
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Asks a gateway for a move.
-pub(super) fn ask(gateway: &Admin, query: &str) -> Result<Moved, Failure> {
+pub(super) fn ask(gateway: &Admin, query: &str) -> Result<MoveAnswer, Failure> {
     gateway.change(&format!("/sessions/move?{query}"), &[400, 404])
 }
 
@@ -123,7 +123,7 @@ mod tests {
     fn who_was_not_asked_is_said_and_all_is_done_only_without_such() {
         let left = |refused: &str, complete: bool| {
             let answer = format!(r#"{{"moved":1,"refused":{{{refused}}},"complete":{complete}}}"#);
-            serde_json::from_str::<Moved>(&answer).expect("as a gateway says it").left()
+            serde_json::from_str::<MoveAnswer>(&answer).expect("as a gateway says it").left()
         };
         let (why, more) =
             ("3 were not moved: full 3", "not all players were found in time, ask again");

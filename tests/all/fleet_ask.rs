@@ -486,7 +486,11 @@ fn a_player_is_moved_wherever_it_is_in_the_fleet_and_once_by_each_note() {
     assert_eq!(rig.fleet.ctl(&["get", "--prefix", "/f/claim/move"]).trim(), "");
 
     // Who is not heard is named, and none of it stands there for later.
-    rig.fleet.ctl(&["put", "/f/truth/gateway/gate-9", &silent(&rig.fleet.gateway("gate-2"))]);
+    rig.fleet.ctl(&[
+        "put",
+        "/f/truth/gateway/gate-9",
+        &silent(rig.fleet.gateway("gate-2").as_ref()),
+    ]);
     wait_for("a third gateway in the service's mirror", || {
         let told = service.get("/v1/fleet", "an-eye-for-the-fleet").json();
         (told["gateways"].as_array().map(Vec::len) == Some(3)).then_some(())
@@ -506,8 +510,8 @@ fn a_player_is_moved_wherever_it_is_in_the_fleet_and_once_by_each_note() {
 }
 
 /// A registration of a gateway whose start hears no notes.
-fn silent(own: &Option<Value>) -> String {
-    let mut own = own.clone().expect("it is registered");
+fn silent(own: Option<&Value>) -> String {
+    let mut own = own.cloned().expect("it is registered");
     own["instance"] = "0000".into();
     own.to_string()
 }

@@ -84,7 +84,9 @@ mod tests {
         let mut stays = Stays::new();
         (3..6).for_each(|counter| stays.hear(1, &message(10, counter)));
         stays.end(|key| key == 1);
-        [9, 9, 11].into_iter().for_each(|counter| stays.hear(1, &message(10, counter)));
+        for counter in [9, 9, 11] {
+            stays.hear(1, &message(10, counter));
+        }
         stays.hear(1, b"no message");
         let said = "stay 5 10 3 6 0\nstay 5 10 9 12 2\n\
                     serve: 1 messages that no player of the generator wrote\n";

@@ -17,7 +17,7 @@ use super::super::admin::{self, OneBackend};
 use super::super::drain::{self, Draining, DrainingBackend};
 use super::super::exit::{print, show};
 use super::super::kick::{self, Kicked};
-use super::super::moving::{self, Moved};
+use super::super::moving::{self, MoveAnswer};
 use super::super::{Failure, sessions, trace};
 use super::target::{Fleet, Target, away};
 use super::wait;
@@ -139,8 +139,8 @@ pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
     whole.numbers(whom)?;
     let query = whom.query() + &how.query();
     let said = whole.ask_for(What::Move, query, how.takes())?;
-    said.tell::<Moved>(|pages| {
-        let line = |(gateway, it): &(&str, Moved)| match (it.moved, it.left()) {
+    said.tell::<MoveAnswer>(|pages| {
+        let line = |(gateway, it): &(&str, MoveAnswer)| match (it.moved, it.left()) {
             (0, None) => String::new(),
             (0, Some(why)) => format!("{gateway}: {why}\n"),
             (moved, None) => format!("{gateway}: moved {moved} to {}\n", how.to),

@@ -16,7 +16,9 @@ impl World {
             return;
         }
         let Some(mut under_way) = self.hand_over.under_way.take() else {
-            if self.hand_over.random.chance(BEGINS_PER_MILLE) {
+            // As a control thread does, it opens a listener's sockets before it hands over.
+            let may_begin = self.turnover.opened.is_empty();
+            if may_begin && self.hand_over.random.chance(BEGINS_PER_MILLE) {
                 let rehearsal = Rehearsal::new(self.workers.len(), WINDOW_BYTES);
                 let steps_left = self.hand_over.random.within(0..30);
                 self.hand_over.under_way = Some(UnderWay { rehearsal, steps_left });
