@@ -79,7 +79,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/trunk/src/socket", "core link os protocol"),
     ("crates/trunk/src/worker", "batch core io::Bell io::SocketDriver io::SocketKind io::StartError io::socket link os socket"),
     ("loadgen/src/attack", "batch bots core io os players report::check rng"),
-    ("loadgen/src/cli", "attack batch core io link measure os players report run servers"),
+    ("loadgen/src/cli", "attack batch bots::echo core io link measure os players report run servers"),
     ("loadgen/src/measure", "core os process::client report::hlog"),
     ("loadgen/src/players", "batch bots client core impair measure os process::client rng"),
     ("loadgen/src/report", "measure report players::arrivals players::scenario"),

@@ -40,8 +40,8 @@ pub(super) struct Args {
     /// Payload size, or a range like 100-400; one in a hundred has 1200 bytes
     #[arg(long, value_name = "BYTES", value_parser = range, default_value = "100-400")]
     bytes: (u16, u16),
-    /// Bundle link, players with --delivery: send messages back, take whoever is moved here, and say
-    /// at the end which messages were heard in each player's stay
+    /// Bundle link, players with --delivery: send messages back, take whoever is moved here, and
+    /// say at the end which messages were heard in each player's stay
     #[arg(long, requires = "socket")]
     messages: bool,
 }
