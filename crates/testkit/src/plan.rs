@@ -266,9 +266,12 @@ impl Plan {
     }
 
     /// How fast attackers are. One who is faster than the players can use a token before its owner
-    /// does, which nobody can prevent; in a fair world there is none.
+    /// does, which nobody can prevent; in a fair world there is none, and what a worker waits on
+    /// purpose helps nobody.
     pub fn attackers_path(&self) -> Faults {
-        let delay_ns = if self.is_fair() { 30 * MS..200 * MS } else { MS..200 * MS };
+        let waits_ns = self.batch_delay.longest().as_nanos() as u64 * u64::from(SLOWNESS);
+        let fair_ns = 30 * MS + waits_ns..200 * MS + waits_ns;
+        let delay_ns = if self.is_fair() { fair_ns } else { MS..200 * MS };
         Faults { delay_ns, ..Faults::none() }
     }
 
@@ -340,6 +343,10 @@ pub const SETTINGS: [&str; 15] = [
     "PktIncomingFrameDelay=2 PktIncomingBufferBloatInMS=60",
     "BurstLoss=3 BurstLength=5",
 ];
+
+/// A few players who speak ten times a second are as busy a world as thousands, so many times
+/// slower: its workers wait for more from 40 datagrams a second on, for up to 200 ms.
+pub(crate) const SLOWNESS: u32 = 400;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;

@@ -16,7 +16,7 @@ use crate::hand_over::HandOver;
 use crate::judge::Judge;
 use crate::netcode::Cipher;
 use crate::network::{Faults, Network};
-use crate::plan::{GameLink, Plan};
+use crate::plan::{GameLink, Plan, SLOWNESS};
 use crate::player::{Player, Whereabouts};
 use crate::random::Random;
 use crate::unreal_server::UnrealJudge;
@@ -233,7 +233,3 @@ fn setup(plan: &Plan) -> Setup {
     }
     setup
 }
-
-/// A few players who speak ten times a second are as busy a world as thousands, so many times
-/// slower: its workers wait for more from 40 datagrams a second on, for up to 36 ms.
-const SLOWNESS: u32 = 400;
