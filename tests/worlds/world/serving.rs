@@ -1,5 +1,7 @@
 //! What game processes and gateways of a world do, and what is looked at there.
 
+use std::collections::BTreeSet;
+
 use ringgate_batch::{Endpoint, LocalIp};
 
 use super::World;
@@ -156,9 +158,14 @@ impl World {
             let its = |it: &Player| matches!(&it.doing, Doing::Playing(it) if it.token == token);
             self.players.iter().any(its)
         };
+        // The later login of a client has the slot of the earlier one, which ends within seconds.
+        let whose = |token: u64| {
+            if self.is_unique { self.tokens[token as usize].0 } else { token }
+        };
         for server in self.udp.iter().filter(|_| is_counted) {
-            let there = server.there(self.now_ms).filter(|it| plays(*it)).count();
-            self.judge.look_at_slots(&server.name, there, server.slots);
+            let there: BTreeSet<u64> =
+                server.there(self.now_ms).filter(|it| plays(*it)).map(whose).collect();
+            self.judge.look_at_slots(&server.name, there.len(), server.slots);
         }
     }
 }
