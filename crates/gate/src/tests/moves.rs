@@ -1,6 +1,7 @@
 //! Players who are moved from one game process to another.
 
 mod delivery;
+mod meetings;
 mod orders;
 
 use super::clients::{Player, Scribe};
