@@ -10,7 +10,7 @@ use super::admin::{self, Admin, Place};
 use super::exit::print;
 use super::kick::Whom;
 use crate::config::values;
-use ringgate_gate::MOVE_MS;
+use ringgate_fleet::values::question::{MOVE_MS, MOVE_MS_MAX, MOVE_TRIES};
 use ringgate_report::text::{count, put};
 
 /// Move a player to another backend of a running gateway, without a reconnect
@@ -53,16 +53,11 @@ impl How {
         query
     }
 
-    /// How long the game process may take to answer, each time that it is asked.
+    /// How long game processes may take to answer, as often as a gateway asks them.
     pub(super) fn takes(&self) -> Duration {
-        self.time.unwrap_or(TIME) * TRIES
+        self.time.unwrap_or(Duration::from_millis(MOVE_MS.into())) * MOVE_TRIES
     }
 }
-
-/// How long a game process may take where nothing else is said.
-const TIME: Duration = Duration::from_millis(MOVE_MS as u64);
-/// A gateway tries so often.
-const TRIES: u32 = 3;
 
 /// What has become of it.
 #[derive(Deserialize)]
@@ -94,7 +89,8 @@ impl MoveAnswer {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let span = values::duration(text).filter(|it| (1..=30_000).contains(&it.as_millis()));
+    let times_ms = 1..=u128::from(MOVE_MS_MAX);
+    let span = values::duration(text).filter(|it| times_ms.contains(&it.as_millis()));
     span.ok_or_else(|| format!("found {text:?}, expected a time such as 500ms, 30s at most"))
 }
 

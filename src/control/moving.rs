@@ -13,6 +13,7 @@ use serde_json::json;
 use super::http::{AdminState, Command};
 use super::sessions;
 use crate::config::Config;
+use ringgate_fleet::values::question::{self, MOVE_TRIES};
 use ringgate_gate::{
     BackendId, MOVE_MS, MOVE_MS_MAX, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo,
     Setup,
@@ -103,7 +104,7 @@ impl Plan {
     ) -> Result<Outcome, NotDone> {
         let mut outcome = Outcome::default();
         let mut left: Vec<_> = players.into_iter().map(|info| (info, Vec::new())).collect();
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..MOVE_TRIES {
             let mut again = Vec::new();
             let batch = OFFERS_MAX * self.targets.len();
             while !left.is_empty() {
@@ -111,7 +112,7 @@ impl Plan {
                 for (player, result) in self.ask_for(state, some).await? {
                     match result {
                         Ok(()) => outcome.moved += 1,
-                        Err(why) if attempt + 1 < ATTEMPTS && may_be_tried_again(why) => {
+                        Err(why) if attempt + 1 < MOVE_TRIES && may_be_tried_again(why) => {
                             again.push(player);
                         }
                         Err(why) => outcome.refuse(why),
@@ -191,7 +192,8 @@ const fn may_be_tried_again(why: MoveRefusal) -> bool {
 /// Players whom a backend is offered at a time: some are left for its own game.
 const OFFERS_MAX: usize = 48;
 
-const ATTEMPTS: u32 = 3;
+/// Whoever asks a fleet waits by what a fleet says of moves.
+const _: () = assert!(question::MOVE_MS == MOVE_MS && question::MOVE_MS_MAX == MOVE_MS_MAX);
 /// A worker looks at an order within its next turn.
 const WORKER_MS: u32 = 1000;
 const TRY_EVERY: Duration = Duration::from_millis(2);

@@ -11,6 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ringgate_core::netcode::{USER_DATA_BYTES, UserData, destination};
 use ringgate_fleet::keyspace::Name;
+use ringgate_fleet::values::question::{MOVE_MS, MOVE_MS_MAX, MOVE_TRIES};
 use ringgate_fleet::values::{Backend, What};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
@@ -232,10 +233,11 @@ impl WantedAnswers {
         let lasts_s = ranged("for", body.lasts, 1..=FOR_S_MAX)?;
         let lasts_s = if what == What::Trace { lasts_s.or(Some(FOR_S)) } else { lasts_s };
         let to = body.to.map(|it| name("to", &it)).transpose()?;
-        let time_ms = ranged("time_ms", body.time_ms, 1..=MOVE_MS_MAX)?;
+        let time_ms = ranged("time_ms", body.time_ms, 1..=MOVE_MS_MAX.into())?;
         let (is_move, is_of_client) = (what == What::Move, body.client_id.is_some());
         // The answer comes once the game process has said something.
-        let lasts_within_s = MOVE_TRIES * time_ms.unwrap_or(MOVE_MS).div_ceil(1000);
+        let lasts_within_s =
+            u64::from(MOVE_TRIES) * time_ms.unwrap_or_else(|| MOVE_MS.into()).div_ceil(1000);
         let within_s = within_s + if is_move { lasts_within_s } else { 0 };
         let lacks_target = to.is_none();
         let (is_of_backend, is_session) = (backend.is_some(), session.is_some());
@@ -568,11 +570,6 @@ impl<'de> Visitor<'de> for RegionsVisitor {
 
 /// Seconds that gateways have for an answer where a caller does not say.
 const WITHIN_S: u64 = 5;
-/// How long a game process may take to answer a move, where nothing else is said, and at most.
-const MOVE_MS: u64 = 2000;
-const MOVE_MS_MAX: u64 = 30_000;
-/// How often a gateway asks game processes.
-const MOVE_TRIES: u64 = 3;
 /// How long a trace goes on where nothing else is said.
 const FOR_S: u64 = 10;
 

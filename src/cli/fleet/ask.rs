@@ -227,14 +227,15 @@ impl Whole {
         let fleet = self.ask.target.find()?;
         let question = question(what, query)?;
         let key = fleet.key()?.clone();
+        let within = self.ask.within + takes;
         let answers = fleet.ask(async |client| {
             let gateways = self.ask.gateways(&fleet, client).await?;
             let fleet = (fleet.keyspace.clone(), key);
-            let times = (self.ask.within + takes, Duration::ZERO);
+            let times = (within, Duration::ZERO);
             let asked = Answers::of(client, fleet, &question, gateways, times).await;
             asked.map_err(|why| away(&why))
         })?;
-        Ok(Said { what, answers, within: self.ask.within + takes, json: self.json })
+        Ok(Said { what, answers, within, json: self.json })
     }
 }
 

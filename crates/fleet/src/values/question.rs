@@ -49,6 +49,13 @@ pub enum What {
     Trace,
 }
 
+/// How many milliseconds a game process may take to answer a move, where nothing else is said.
+pub const MOVE_MS: u32 = 2000;
+/// How many it may take at most.
+pub const MOVE_MS_MAX: u32 = 30_000;
+/// How often a gateway offers a player, before it answers that nobody has taken it.
+pub const MOVE_TRIES: u32 = 3;
+
 impl What {
     /// Its name, which is its page's path without the slash.
     pub const fn word(self) -> &'static str {
