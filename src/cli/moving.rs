@@ -55,7 +55,7 @@ impl How {
 
     /// How long game processes may take to answer, as often as a gateway asks them.
     pub(super) fn takes(&self) -> Duration {
-        self.time.unwrap_or(Duration::from_millis(MOVE_MS.into())) * MOVE_TRIES
+        self.time.unwrap_or_else(|| Duration::from_millis(MOVE_MS.into())) * MOVE_TRIES
     }
 }
 
