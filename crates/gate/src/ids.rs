@@ -90,6 +90,12 @@ impl Carry for BackendId {
     }
 }
 
+impl BackendId {
+    /// Of no backend: no setup has so many. Whoever looks one up by a number that may be this one
+    /// asks whether it is there.
+    pub(crate) const NOBODYS: Self = Self(u16::MAX);
+}
+
 ringgate_core::carried_alone!(LinkId, Slot, WorkerId);
 
 impl WorkerId {

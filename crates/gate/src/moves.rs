@@ -296,7 +296,7 @@ impl Side {
     /// Nobody's, where this process does not have the backend.
     pub(crate) fn read_known(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let backend = match BackendId::read(from) {
-            Err(Broken::Foreign) => BackendId(u16::MAX),
+            Err(Broken::Foreign) => BackendId::NOBODYS,
             backend => backend?,
         };
         Ok(Self { backend, epoch: u32::read(from)? })

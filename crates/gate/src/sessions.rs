@@ -17,7 +17,7 @@ use ringgate_link::bundle::SessionId;
 
 /// What a front keeps of a session.
 pub(crate) trait Kept: Tenant {
-    /// Where its player plays.
+    /// Where its player plays; [`BackendId::NOBODYS`] of one who waits to be told of.
     fn at_backend(&self) -> BackendId;
 
     /// What the session at an address has claimed; `None` of one whose source has proven nothing.

@@ -47,7 +47,7 @@ impl Fronts {
     /// whom it is for, so on a host with hundreds of them not all are asked.
     fn backend_behind(&self, common: &Common, meta: &RxMeta) -> Option<BackendId> {
         let backends = &common.links.backends;
-        // A player who has gone over and waits to be told of is no backend's.
+        // A player who has gone over and waits to be told of is nobody's.
         let is_from = |backend: &BackendId| {
             backends.get(*backend).is_some_and(|it| it.address == Some(meta.peer))
         };

@@ -252,7 +252,7 @@ impl Session {
         self.backend = backend;
         self.slot = slot;
         self.announced = 0;
-        self.owner = if waits { BackendId(u16::MAX) } else { backend };
+        self.owner = if waits { BackendId::NOBODYS } else { backend };
     }
 
     /// The player knows that it is connected.
