@@ -116,7 +116,7 @@ done
 control() { curl -sS --unix-socket "$work/run/control.sock" "$@"; }
 status() { "$BIN/ringgate" status --control "$work/run/control.sock" 2>/dev/null; }
 wait_until() { # what is waited for, and how to see it
-    for _ in {1..400}; do
+    for _ in {1..1200}; do
         if eval "$2"; then return; fi
         sleep 0.05
     done
@@ -182,13 +182,14 @@ in_a_row() {
 }
 
 outcome=0
-hold=$((2 + MOVES * PAUSE_S + 5))
+# The first to come stay until the last move, too.
+hold=$((RAMP_S + 2 + MOVES * PAUSE_S + 5))
 play still "$HZ" "$hold" nobody
 late=$(late)
 play walking "$HZ" "$hold" walk
 late=$(($(late) - late))
 walked=$moved walked_ms=$longest
-play bulk "$(awk -v hz="$HZ" 'BEGIN { print hz / 2 }')" $((2 * QUIET_S + 20)) in_a_row
+play bulk "$(awk -v hz="$HZ" 'BEGIN { print hz / 2 }')" $((RAMP_S + 2 * QUIET_S + 20)) in_a_row
 
 for game in "${games[@]}"; do kill "$game"; done
 for game in "${games[@]}"; do wait "$game" 2>/dev/null || true; done

@@ -1,5 +1,5 @@
-//! One of two zones, each a process of its own: whoever walks over the border goes on in the other
-//! one, without a reconnect. What `c/zones.c` does, in Rust; a zone may be in either.
+//! One of two zones, each a process of its own. A player who walks over the border goes on in the
+//! other zone, without a reconnect. `c/zones.c` does the same; a zone may be in either language.
 //!
 //! A zone is 100 paces long, and each end of it is the border to the other. A payload of a player
 //! is a step, one signed byte; the answer is where the player stands then: a byte, and the zone's

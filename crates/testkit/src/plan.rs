@@ -265,9 +265,9 @@ impl Plan {
         if self.unreal_players > 0 { self.servers } else { 0 }
     }
 
-    /// How fast attackers are. One who is faster than the players can use a token before its owner
-    /// does, which nobody can prevent; in a fair world there is none, and what a worker waits on
-    /// purpose helps nobody.
+    /// How fast attackers are. An attacker who is faster than a player can use the player's token
+    /// first, and no gateway can prevent that. So in a fair world attackers are slower than
+    /// players, by more than a worker waits on purpose.
     pub fn attackers_path(&self) -> Faults {
         let waits_ns = self.batch_delay.longest().as_nanos() as u64 * u64::from(SLOWNESS);
         let fair_ns = 30 * MS + waits_ns..200 * MS + waits_ns;

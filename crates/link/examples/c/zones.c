@@ -1,6 +1,6 @@
 /*
- * One of two zones, each a process of its own, in C: whoever walks over the border goes on in the
- * other one, without a reconnect.
+ * One of two zones, each a process of its own, in C. A player who walks over the border goes on in
+ * the other zone, without a reconnect.
  *
  * A zone is 100 paces long, and each end of it is the border to the other. A payload of a player
  * is a step, one signed byte; the answer is where the player stands then: a byte, and the zone's
