@@ -50,11 +50,11 @@ declare! {
         /// With spin it has no effect.
         batch_delay: BatchDelay =
             value("\"auto\" or a duration from \"0us\" to \"1ms\" (units us, ms)", batch_delay), default: "auto", Reload;
-        /// How long a batch_delay of "auto" may become at the most, gateway and game process
-        /// together: where a sleep is dear it takes 32 times what one costs, at high rates less.
-        /// Where game processes do not answer at once it is three eighths of that, so that a round
-        /// trip waits as long. A fixed batch_delay is its own bound.
-        batch_delay_max: Duration = duration("0us", "1ms"), default: "500us", Reload;
+        /// How long what goes one way may wait for more with a batch_delay of "auto", in gateway
+        /// and game process together: where a sleep is dear it takes twelve times what one costs,
+        /// at high rates less. Where game processes answer at once, answers do not wait, and what
+        /// players send may wait up to twice as long. A fixed batch_delay is its own bound.
+        batch_delay_max: Duration = duration("0us", "1ms"), default: "190us", Reload;
         /// How log lines look. The command line's --log goes first.
         log: LogFormat = word, default: "human", Restart;
         /// Which log lines are told: a level, and for single parts of the program PART=LEVEL, with

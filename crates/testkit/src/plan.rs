@@ -269,7 +269,7 @@ impl Plan {
     /// first, and no gateway can prevent that. So in a fair world attackers are slower than
     /// players, by more than a worker waits on purpose.
     pub fn attackers_path(&self) -> Faults {
-        let waits_ns = self.batch_delay.longest().as_nanos() as u64 * u64::from(SLOWNESS);
+        let waits_ns = self.batch_delay.longest_look().as_nanos() as u64 * u64::from(SLOWNESS);
         let fair_ns = 30 * MS + waits_ns..200 * MS + waits_ns;
         let delay_ns = if self.is_fair() { fair_ns } else { MS..200 * MS };
         Faults { delay_ns, ..Faults::none() }
@@ -345,7 +345,7 @@ pub const SETTINGS: [&str; 15] = [
 ];
 
 /// A few players who speak ten times a second are as busy a world as thousands, so many times
-/// slower: its workers wait for more from 40 datagrams a second on, for up to 200 ms.
+/// slower: its workers wait for more from 40 datagrams a second on, for up to 152 ms.
 pub(crate) const SLOWNESS: u32 = 400;
 
 const MS: u64 = 1_000_000;

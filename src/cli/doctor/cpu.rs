@@ -47,8 +47,8 @@ pub(super) fn sleep(host: &Host, cost_ns: u64) -> Finding {
          rcu_nocbs=)"
     };
     finding.could(
-        "a busy worker waits up to 32 times that for more (batch_delay = \"auto\"), so that sleeping stays \
-         below a tenth of its core, and players wait with it",
+        "a busy worker waits up to 32 times that for more (batch_delay = \"auto\", within \
+         batch_delay_max), so that sleeping stays below a tenth of its core, and players wait with it",
         change,
     )
 }

@@ -122,7 +122,7 @@ pub enum ToGame<'a> {
         count: u32,
         /// How long they wait for a process that is gone.
         grace_ms: u32,
-        /// How long gateway and game process together may wait for more on purpose, in
+        /// How long gateway and game process together may wait for more on purpose, each way, in
         /// microseconds; `None` from a gateway that does not say.
         gather_us: Option<u32>,
     },
