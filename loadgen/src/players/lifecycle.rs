@@ -219,7 +219,7 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
-        if !matches!(player.wire, Wire::Plain(_)) {
+        if matches!(player.wire, Wire::Netcode(_) | Wire::Unreal(_)) {
             player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
         }
         let took_ns = now_ns.saturating_sub(player.joined_ns);

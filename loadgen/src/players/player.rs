@@ -20,7 +20,8 @@ pub(super) struct Player {
     pub(super) next_counter: u32,
     /// When the next payload is to leave. Means something while playing only.
     pub(super) next_due_ns: u64,
-    /// When something has to be sent so that the session stays, where nothing else is.
+    /// When something has to be sent so that the session stays, where nothing else is. An end that
+    /// sends messages sees to that by itself.
     pub(super) keep_alive_ns: u64,
     /// Payloads of this moment that have been sent already, where several leave at once.
     pub(super) sent_at_once: u32,

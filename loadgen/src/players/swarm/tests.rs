@@ -48,6 +48,15 @@ impl Rig {
         Self::with_servers(scenario, &[5000])
     }
 
+    /// Players who send messages.
+    fn of_messages(scenario: &Scenario, delivery: Delivery) -> Self {
+        let mut rig = Self::new(scenario);
+        if let Protocol::Netcode(tokens) = &rig.swarm.setup.protocol {
+            rig.swarm.setup.protocol = Protocol::Messages(tokens.clone(), delivery);
+        }
+        rig
+    }
+
     /// Players whose tokens name gateways at these ports of this host.
     fn with_servers(scenario: &Scenario, ports: &[u16]) -> Self {
         let servers: Vec<_> = ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect();
@@ -438,13 +447,26 @@ fn nobody_gets_in_where_nobody_answers() {
     assert_eq!(tally.counters.of(Count::PayloadsDue), 0);
 }
 
+/// Visits for nothing take the time of those who have something to do, and of logins first.
+#[test]
+fn a_player_is_visited_when_there_is_something_to_do() {
+    let plan = scenario(Shape::Idle, 1, 9);
+    for mut rig in [Rig::new(&plan), Rig::of_messages(&plan, Delivery::Reliable)] {
+        rig.run_ms(1500);
+        assert_eq!(rig.swarm.gauges().playing, 1);
+        let is_due = |rig: &mut Rig| {
+            rig.tick();
+            rig.swarm.poll_timeout() <= rig.now_ns + MS / 2
+        };
+        let visits = (0..2000).filter(|_| is_due(&mut rig)).count();
+        assert!(visits <= 50, "{visits} in a second");
+    }
+}
+
 /// Two messages of a server in two packets, the second first.
 #[test]
 fn a_packet_that_was_overtaken_is_heard_as_games_hear_it() {
-    let mut rig = Rig::new(&scenario(Shape::Fixed, 1, 9));
-    if let Protocol::Netcode(tokens) = &rig.swarm.setup.protocol {
-        rig.swarm.setup.protocol = Protocol::Messages(tokens.clone(), Delivery::Unreliable);
-    }
+    let mut rig = Rig::of_messages(&scenario(Shape::Fixed, 1, 9), Delivery::Unreliable);
     while rig.swarm.gauges().playing == 0 {
         rig.tick();
     }
