@@ -159,16 +159,20 @@ impl Outcome {
 
     /// What an operator should know besides.
     pub(super) fn caveats(&self) -> String {
-        let mut text = String::new();
-        if !self.complete {
-            text.push_str(
-                "a worker has not answered in time; its sessions are still being ended\n",
-            );
-        }
+        let mut text = unfinished(self.complete).to_owned();
         if let Some(why) = &self.not_kept_because {
             put(&mut text, format_args!("this lasts until the gateway restarts: {why}\n"));
         }
         text
+    }
+}
+
+/// What there is to say where not every worker has said how many sessions it has ended.
+pub(super) const fn unfinished(complete: bool) -> &'static str {
+    if complete {
+        ""
+    } else {
+        "a worker has not answered in time; its sessions are still being ended\n"
     }
 }
 

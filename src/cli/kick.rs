@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::Failure;
 use super::admin::Place;
 use super::exit::print;
+use super::{Failure, deny};
 
 /// End the sessions of a player at a running gateway
 #[derive(Debug, clap::Args)]
@@ -48,16 +48,46 @@ impl Whom {
 
 #[derive(Deserialize)]
 pub(super) struct Kicked {
-    pub(super) ended: u64,
+    ended: u64,
+    complete: bool,
+}
+
+impl Kicked {
+    /// What has become of it; `None` where there is no such session.
+    pub(super) fn told(&self, (name, whom): (&str, &str)) -> Option<String> {
+        let Self { ended, complete } = *self;
+        let rest = deny::unfinished(complete);
+        (ended > 0 || !complete).then(|| format!("ended {ended} sessions of {name} {whom}\n{rest}"))
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
     let (name, whom) = args.whom.named();
-    match admin.change(&format!("/kick?{}", args.whom.query()), &[400])? {
-        Kicked { ended: 0 } => {
-            Err(Failure::failed(format_args!("{name} {whom} has no session here")))
+    let kicked: Kicked = admin.change(&format!("/kick?{}", args.whom.query()), &[400])?;
+    match kicked.told((name, whom)) {
+        None => Err(Failure::failed(format_args!("{name} {whom} has no session here"))),
+        Some(text) => print(&text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_has_not_answered_is_said_and_may_have_had_the_player() {
+        let told = |ended: u64, complete: bool| {
+            let answer = format!(r#"{{"ended":{ended},"complete":{complete}}}"#);
+            let kicked: Kicked = serde_json::from_str(&answer).expect("as a gateway says it");
+            kicked.told(("client", "7"))
+        };
+        let rest = "a worker has not answered in time; its sessions are still being ended\n";
+        assert_eq!(told(0, true), None);
+        assert_eq!(told(2, true).as_deref(), Some("ended 2 sessions of client 7\n"));
+        for ended in [0, 2] {
+            let expected = format!("ended {ended} sessions of client 7\n{rest}");
+            assert_eq!(told(ended, false), Some(expected));
         }
-        Kicked { ended } => print(&format!("ended {ended} sessions of {name} {whom}\n")),
     }
 }

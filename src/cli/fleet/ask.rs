@@ -122,15 +122,15 @@ pub(super) fn sessions(args: &SessionsArgs) -> Result<(), Failure> {
 
 pub(super) fn kick(args: &KickArgs) -> Result<(), Failure> {
     args.whole.numbers(&args.whom)?;
-    let (name, whom) = args.whom.named();
+    let whom = args.whom.named();
     let said = args.whole.ask(What::Kick, args.whom.query())?;
     said.tell::<Kicked>(|pages| {
-        let ended = pages.iter().filter(|(_, it)| it.ended > 0);
-        let lines = ended.map(|(gateway, Kicked { ended })| {
-            format!("{gateway}: ended {ended} sessions of {name} {whom}\n")
-        });
-        let lines: String = lines.collect();
-        if lines.is_empty() { Err(nobody((name, whom), pages.len())) } else { Ok(lines) }
+        let mut text = String::new();
+        for (gateway, kicked) in &pages {
+            let told = kicked.told(whom).unwrap_or_default();
+            told.lines().for_each(|line| put(&mut text, format_args!("{gateway}: {line}\n")));
+        }
+        if text.is_empty() { Err(nobody(whom, pages.len())) } else { Ok(text) }
     })
 }
 
