@@ -30,6 +30,7 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 pub(super) struct How {
     /// Where the player is to play: a backend, or a group of which the one with most room is asked
+    /// first
     #[arg(long, value_name = "BACKEND", value_parser = admin::name)]
     pub(super) to: String,
     /// So long may the game process take to answer [default: 2s, 30s at most]

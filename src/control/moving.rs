@@ -44,7 +44,8 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let (found, mut complete) = sessions::ask(state, wanted, None, sessions::LIMIT_MAX).await?;
     complete &= found.sessions.len() as u64 == found.count;
     let players = found.sessions.into_iter().map(|(_, info)| info).collect();
-    let mut plan = Plan { targets, time_ms, confirms: confirms.unwrap_or(false), is_one };
+    let confirms = confirms.unwrap_or(false);
+    let mut plan = Plan { targets, time_ms, confirms, is_one, looks: 0 };
     let Outcome { moved, refused } = plan.carry_out(state, players).await?;
     let refused: BTreeMap<_, _> =
         refused.into_iter().map(|(why, count)| (MOVE_REFUSALS[why as usize], count)).collect();
@@ -78,6 +79,8 @@ struct Plan {
     confirms: bool,
     /// One player is meant, who may be there already: that is said.
     is_one: bool,
+    /// How often it was looked whether all have been answered.
+    looks: u32,
 }
 
 #[derive(Default)]
@@ -104,7 +107,7 @@ impl Plan {
     ) -> Result<Outcome, NotDone> {
         let mut outcome = Outcome::default();
         let mut left: Vec<_> = players.into_iter().map(|info| (info, Vec::new())).collect();
-        for attempt in 0..MOVE_TRIES {
+        for attempt in 1.. {
             let mut again = Vec::new();
             let batch = OFFERS_MAX * self.targets.len();
             while !left.is_empty() {
@@ -112,12 +115,15 @@ impl Plan {
                 for (player, result) in self.ask_for(state, some).await? {
                     match result {
                         Ok(()) => outcome.moved += 1,
-                        Err(why) if attempt + 1 < MOVE_TRIES && may_be_tried_again(why) => {
+                        Err(why) if may_be_tried_again(why) && self.goes_on(attempt) => {
                             again.push(player);
                         }
                         Err(why) => outcome.refuse(why),
                     }
                 }
+            }
+            if again.is_empty() {
+                break;
             }
             left = again;
         }
@@ -126,7 +132,7 @@ impl Plan {
 
     /// Offers some players, each to one backend, and waits for what becomes of it.
     async fn ask_for(
-        &self,
+        &mut self,
         state: &AdminState,
         players: Vec<Asked>,
     ) -> Result<Vec<(Asked, Result<(), MoveRefusal>)>, NotDone> {
@@ -152,20 +158,28 @@ impl Plan {
         }
         let orders: Arc<[_]> = asked.iter().map(|(_, order)| Arc::clone(order)).collect();
         state.ask(|reply| Command::Move { orders, reply }).await?;
-        for _ in 0..self.tries() {
+        for _ in 0..self.looks_max() {
             if asked.iter().all(|(_, order)| order.outcome().is_some()) {
                 break;
             }
-            tokio::time::sleep(TRY_EVERY).await;
+            self.looks += 1;
+            tokio::time::sleep(LOOK_EVERY).await;
         }
         let outcome = |order: &MoveOrder| order.outcome().unwrap_or(Err(MoveRefusal::Time));
         Ok(asked.into_iter().map(|(player, order)| (player, outcome(&order))).collect())
     }
 
+    /// Whether a player whom nobody has taken in so many attempts is offered once more. Each backend
+    /// is asked, as long as that takes no longer than to ask them [`MOVE_TRIES`] times may.
+    const fn goes_on(&self, attempts: u32) -> bool {
+        let fits = self.looks <= (MOVE_TRIES - 1) * self.looks_max();
+        attempts < MOVE_TRIES || (attempts < self.targets.len() as u32 && fits)
+    }
+
     /// How often it is looked whether all have been answered: a worker ends them in time.
-    fn tries(&self) -> u32 {
-        let ms = self.time_ms.unwrap_or(MOVE_MS) + WORKER_MS;
-        ms / TRY_EVERY.as_millis() as u32
+    const fn looks_max(&self) -> u32 {
+        let time_ms = if let Some(ms) = self.time_ms { ms } else { MOVE_MS };
+        (time_ms + WORKER_MS) / LOOK_EVERY.as_millis() as u32
     }
 }
 
@@ -196,11 +210,25 @@ const OFFERS_MAX: usize = 48;
 const _: () = assert!(question::MOVE_MS == MOVE_MS && question::MOVE_MS_MAX == MOVE_MS_MAX);
 /// A worker looks at an order within its next turn.
 const WORKER_MS: u32 = 1000;
-const TRY_EVERY: Duration = Duration::from_millis(2);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_of_a_group_is_asked_as_long_as_three_silent_ones_would_take() {
+        let plan = |targets, looks| {
+            let targets = (0..targets).map(BackendId).collect();
+            Plan { targets, time_ms: Some(1000), confirms: false, is_one: true, looks }
+        };
+        let attempts = |plan: &Plan| (1..).find(|it| !plan.goes_on(*it)).expect("it ends");
+        // Who says no at once, who after half of the time, and who never says anything.
+        let asked = |of: u16, looks| attempts(&plan(of, looks));
+        assert_eq!([1, 2, 3, 9].map(|of| asked(of, 0)), [3, 3, 3, 9]);
+        assert_eq!([3, 9].map(|of| asked(of, 2 * plan(of, 0).looks_max())), [3, 9]);
+        assert_eq!([3, 9].map(|of| asked(of, 2 * plan(of, 0).looks_max() + 1)), [3, 3]);
+    }
 
     #[test]
     fn whom_one_backend_has_refused_another_with_a_free_slot_is_offered() {
