@@ -169,8 +169,8 @@ impl Plan {
         Ok(asked.into_iter().map(|(player, order)| (player, outcome(&order))).collect())
     }
 
-    /// Whether a player whom nobody has taken in so many attempts is offered once more. Each backend
-    /// is asked, as long as that takes no longer than to ask them [`MOVE_TRIES`] times may.
+    /// Whether a player whom nobody has taken in so many attempts is offered once more. Each
+    /// backend is asked, as long as that takes no longer than [`MOVE_TRIES`] attempts may.
     const fn goes_on(&self, attempts: u32) -> bool {
         let fits = self.looks <= (MOVE_TRIES - 1) * self.looks_max();
         attempts < MOVE_TRIES || (attempts < self.targets.len() as u32 && fits)
@@ -222,7 +222,7 @@ mod tests {
             let targets = (0..targets).map(BackendId).collect();
             Plan { targets, time_ms: Some(1000), confirms: false, is_one: true, looks }
         };
-        let attempts = |plan: &Plan| (1..).find(|it| !plan.goes_on(*it)).expect("it ends");
+        let attempts = |plan: &Plan| (1..99).find(|it| !plan.goes_on(*it)).expect("it ends");
         // Who says no at once, who after half of the time, and who never says anything.
         let asked = |of: u16, looks| attempts(&plan(of, looks));
         assert_eq!([1, 2, 3, 9].map(|of| asked(of, 0)), [3, 3, 3, 9]);

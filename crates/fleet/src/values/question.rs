@@ -53,8 +53,8 @@ pub enum What {
 pub const MOVE_MS: u32 = 2000;
 /// How many it may take at most.
 pub const MOVE_MS_MAX: u32 = 30_000;
-/// How often a gateway offers a player, before it answers that nobody has taken it; and to others of
-/// a group as long as that may take.
+/// How often a gateway offers a player, before it answers that nobody has taken it; and to others
+/// of a group as long as that may take.
 pub const MOVE_TRIES: u32 = 3;
 
 impl What {
