@@ -21,6 +21,9 @@ macro_rules! hold_point {
     ($($name:tt)+) => {
         #[cfg(debug_assertions)]
         $crate::hold::reach(&format!($($name)+));
+        // What is never called is not built, and neither is its name.
+        #[cfg(not(debug_assertions))]
+        let _ = || format!($($name)+);
     };
 }
 
