@@ -22,6 +22,7 @@ mod echo;
 mod exit;
 mod files;
 mod first;
+#[cfg(feature = "fleet")]
 mod fleet;
 mod generate;
 mod hist;
@@ -48,6 +49,8 @@ mod upgrade;
 
 #[cfg(not(feature = "agent"))]
 left_out!(agent);
+#[cfg(not(feature = "fleet"))]
+left_out!(fleet);
 #[cfg(not(feature = "tokens"))]
 left_out!(tokens);
 #[cfg(not(feature = "top"))]

@@ -16,6 +16,7 @@ mod deny;
 mod denying;
 mod draining;
 mod events;
+#[cfg(feature = "fleet")]
 pub mod following;
 mod fresh;
 mod handover;
@@ -29,6 +30,7 @@ mod keeping;
 mod latency;
 mod listeners;
 mod main_loop;
+#[cfg_attr(not(feature = "fleet"), path = "control/alone.rs")]
 mod membership;
 mod metrics;
 mod moving;
@@ -53,12 +55,10 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Deserialize;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Admin, Config, IoChoice};
-use crate::membership::{Known, Order, Prepared};
 use agents::Agents;
 use denying::Denials;
 pub use denying::State;
@@ -70,7 +70,8 @@ pub use keeper::DENIED_FILE;
 use keeper::Keeper;
 use listeners::Listeners;
 use main_loop::{Attending, ControlLoop, HandingOver, Postponed};
-use membership::Membership;
+pub use membership::Joining;
+use membership::{Membership, Order};
 use recorder::Recorder;
 use ringgate_gate::{IdVec, ListenerId, Setup};
 use ringgate_os::overflows::Overflows;
@@ -108,17 +109,6 @@ pub struct Settings {
     pub fleet: Option<Joining>,
 }
 
-/// What a gateway in a fleet starts from.
-#[derive(Debug)]
-pub struct Joining {
-    /// What is known so far, and how etcd is reached.
-    pub prepared: Prepared,
-    /// The config as the file says it. The other one has what is known besides.
-    pub file: Config,
-    /// What that was.
-    pub known: Known,
-}
-
 /// What a control plane goes on with.
 #[derive(Debug)]
 pub struct Inherited {
@@ -152,7 +142,6 @@ pub struct Control {
     spent: Result<SpentFiles, String>,
     commands: mpsc::Receiver<Command>,
     signals: Signals,
-    joining: Option<Prepared>,
     /// Signals that wait until this process has the gateway.
     unheard: Vec<i32>,
 }
@@ -190,16 +179,10 @@ impl Control {
         let spent = state.spent_files();
         let (mut denials, keeper) = Denials::start(state, view.now_ns());
         let config = Arc::new(config);
-        let (joining, membership) = match joining {
-            Some(Joining { mut prepared, file, known }) => {
-                if !has_folder {
-                    prepared.forget_copy();
-                }
-                denials.set_fleet(&known.bans, view.now_ns());
-                (Some(prepared), Some(Membership::new(file, known)))
-            }
-            None => (None, None),
-        };
+        let membership = joining.map(|joining| {
+            denials.set_fleet(joining.bans(), view.now_ns());
+            Membership::new(joining, has_folder)
+        });
         view.live().denied = denials.shown();
         let before = inherited.as_ref().and_then(Inherited::admin);
         let bind = |admin: &Admin| {
@@ -265,7 +248,6 @@ impl Control {
             spent,
             commands,
             signals,
-            joining,
             unheard: Vec::new(),
         })
     }
@@ -276,12 +258,7 @@ impl Control {
         self.recorder.go_on(&given.latencies);
         self.main_loop.watcher.go_on(&given.told, &self.main_loop.setup);
         self.unheard.clone_from(&given.signals);
-        if let (Some(prepared), Some(row)) = (&mut self.joining, &given.fleet) {
-            let row =
-                crate::membership::Inherited::deserialize(row).map_err(|why| why.to_string())?;
-            prepared.inherit(row);
-        }
-        Ok(())
+        given.fleet.as_ref().map_or(Ok(()), |row| self.main_loop.inherit_fleet(row))
     }
 
     /// Goes on with its agents' connections, once the workers turn.
@@ -386,12 +363,9 @@ impl Control {
             spent,
             mut commands,
             mut signals,
-            joining,
             unheard: _,
         } = self;
-        if let Some(prepared) = joining {
-            main_loop.join(prepared)?;
-        }
+        main_loop.join()?;
         let notifier = Arc::clone(&main_loop.notifier);
         notifier.serves(main_loop.view.facts().generation > 1);
         main_loop.keep_sockets(&fleet);

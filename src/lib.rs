@@ -6,7 +6,13 @@
 //! and the reasons.
 #![deny(unsafe_code)]
 #![cfg_attr(
-    not(all(feature = "agent", feature = "tokens", feature = "top")),
+    not(all(
+        feature = "agent",
+        feature = "fleet",
+        feature = "tokens",
+        feature = "top",
+        feature = "xdp"
+    )),
     allow(dead_code, unused_imports, reason = "whoever uses it is left out")
 )]
 
@@ -15,4 +21,5 @@ pub mod config;
 pub mod control;
 #[cfg(feature = "agent")]
 pub mod hosting;
+#[cfg(feature = "fleet")]
 pub mod membership;

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod agent;
+#[cfg(feature = "xdp")]
 mod card;
 mod certificate;
 mod cpu;
@@ -64,6 +65,7 @@ pub(super) fn look(file: Option<&Path>) -> Result<Vec<Finding>, Failure> {
     findings.insert(1, driver(config.as_ref().map(|config| config.gateway.io)));
     findings.push(cpu::sleep(&host, clock::sleep_cost_ns()));
     if let (Some(config), Some(file)) = (&config, file) {
+        #[cfg(feature = "xdp")]
         findings.extend(card::card(&host, config));
         findings.push(addresses::in_use(config, file));
         findings.extend(agent::of_gateway(config));

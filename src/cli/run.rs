@@ -16,7 +16,6 @@ use super::logging::{self, LogArgs};
 use super::{Failure, exit, first};
 use crate::config::Config;
 use crate::control::{Control, Joining, Settings, plan};
-use crate::membership::{self, Prepared};
 use ringgate_gate::Setup;
 use ringgate_io::{StartError, socket};
 use ringgate_link::announce::ANNOUNCE_SOCKET;
@@ -141,16 +140,11 @@ fn tell_driver(fleet: &Fleet) {
     }
 }
 
-/// What a gateway in a fleet starts with: what the file says, and what was known last. One that is
-/// alone starts with the file.
+/// What a gateway starts with, in a fleet or alone.
 fn join(file: Config) -> Result<(Config, Option<Joining>), Failure> {
     let own = confine::becomes(file.gateway.user.as_deref()).ok().flatten();
     let own = own.map_or_else(process::effective_uid, |user| user.uid);
-    let prepared = Prepared::of(&file, own).map_err(Failure::failed)?;
-    let Some(mut prepared) = prepared else { return Ok((file, None)) };
-    let known = prepared.known(clock::unix_seconds());
-    let config = membership::merged(&file, &known).config;
-    Ok((config, Some(Joining { prepared, file, known })))
+    Joining::of(file, own).map_err(Failure::failed)
 }
 
 /// Tries again while an address is in use: a process that is about to end has its addresses for a

@@ -18,9 +18,9 @@ use super::section::Section;
 use super::source::{FORMS, Secret};
 use super::values::Word;
 use ringgate_core::secret::SharedKey;
-use ringgate_fleet::etcd::{Credentials, Endpoint, Options, TlsFiles};
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
+use ringgate_fleet::servers::{Credentials, Endpoint, Options, TlsFiles};
 use ringgate_os::host;
 
 declare! {
@@ -233,6 +233,9 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Fleet> {
             note(&mut section, "user", "nothing, and a password", "whose it is");
         }
         _ => {}
+    }
+    if !cfg!(feature = "fleet") {
+        section.left_out("fleet");
     }
     section.finish();
     Fleet::whole(found)

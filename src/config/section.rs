@@ -64,6 +64,12 @@ impl<'r, 'a> Section<'r, 'a> {
         Self { report, origin, description, place, values, variant: Some(""), read: Vec::new() }
     }
 
+    /// Notes that the table wants a feature which this build is without.
+    pub(super) fn left_out(&mut self, feature: &str) {
+        let why = format!("this ringgate was built without the feature {feature}");
+        self.report.note(&self.place, why);
+    }
+
     /// Where an absent field would stand.
     pub(super) fn place_of(&self, name: &str) -> Place {
         Place::new(format!("{}.{name}", self.place.path), self.place.at)

@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
 use crate::config::{self, ANY_AGENT, Compared, Config, Identity};
-use crate::membership::EntranceRow;
 use ringgate_os::clock::Clock;
 use ringgate_trunk::gateway::{
     AgentShown, AtRest, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks,
@@ -167,21 +166,6 @@ impl ControlLoop {
     pub(super) fn leave_agents(&mut self) {
         self.agents.stop();
     }
-}
-
-/// Where agents connect, as the fleet is told. `file` is the config without what the fleet knows.
-pub(super) fn entrances(file: &Config) -> Vec<EntranceRow> {
-    let graces = file.backends.iter().map(|backend| backend.grace);
-    let grace = graces.chain(file.fleet.as_ref().map(|fleet| fleet.grace)).max();
-    let grace_ms = grace.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
-    let entrance = |agent: &config::Agent| {
-        let bind = agent.bind;
-        let may_be_dialled = bind.port() != 0 && !bind.ip().is_unspecified();
-        let at = agent.public.as_ref().map(ToString::to_string);
-        let at = at.or_else(|| may_be_dialled.then(|| bind.to_string()))?;
-        Some(EntranceRow { name: agent.name.clone(), at, grace_ms })
-    };
-    file.agents.iter().filter_map(entrance).collect()
 }
 
 /// Who the gateway is to these; what was made before is used again.

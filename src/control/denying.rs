@@ -44,7 +44,7 @@ impl State {
     /// What workers start with.
     pub fn denied(&self, fleet: Option<&Joining>) -> Denied {
         match fleet {
-            Some(joining) => self.kept.list.with(&joining.known.bans).to_denied(),
+            Some(joining) => self.kept.list.with(joining.bans()).to_denied(),
             None => self.kept.list.to_denied(),
         }
     }

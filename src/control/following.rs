@@ -5,11 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::agents::entrances;
 use super::plan::Links;
 use super::reload::{self, Known as KnownListeners, Next};
 use crate::config::{self, Config, Link, Protocol};
-use crate::membership::{Facts, FrontRow, Known, Refused, merged};
+use crate::membership::{EntranceRow, Facts, FrontRow, Known, Refused, merged};
 use ringgate_fleet::values::gateway::SHUT_MAX;
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
 
@@ -78,6 +77,21 @@ impl Given {
     fn of(file: &Config, known: &Known) -> Self {
         Self { epochs: epochs(file, known), heard: known.heard }
     }
+}
+
+/// Where agents connect, as the fleet is told. `file` is the config without what the fleet knows.
+fn entrances(file: &Config) -> Vec<EntranceRow> {
+    let graces = file.backends.iter().map(|backend| backend.grace);
+    let grace = graces.chain(file.fleet.as_ref().map(|fleet| fleet.grace)).max();
+    let grace_ms = grace.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+    let entrance = |agent: &config::Agent| {
+        let bind = agent.bind;
+        let may_be_dialled = bind.port() != 0 && !bind.ip().is_unspecified();
+        let at = agent.public.as_ref().map(ToString::to_string);
+        let at = at.or_else(|| may_be_dialled.then(|| bind.to_string()))?;
+        Some(EntranceRow { name: agent.name.clone(), at, grace_ms })
+    };
+    file.agents.iter().filter_map(entrance).collect()
 }
 
 /// The epochs of the listeners that have the fleet's keys.

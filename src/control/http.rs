@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -18,15 +18,13 @@ use super::{
     capture, deny, handover, health, membership, metrics, moving, page, sessions, status, trace,
 };
 use crate::config::Admin;
-use crate::membership::{AnswerBody, Answerer, Answering};
-use ringgate_fleet::values::Question;
 use ringgate_gate::{BackendId, Capture, Ended, MoveOrder, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
 use ringgate_process::handover::Channel;
 use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
-    Rules, Site, Visit, Visitor, as_json, note, text, typed, verdict,
+    Rules, Site, Visit, Visitor, as_json, note, typed, verdict,
 };
 use ringgate_process::reloads::Outcome;
 use ringgate_report::metrics::CONTENT_TYPE;
@@ -138,30 +136,6 @@ pub(super) fn pages(view: Arc<View>, commands: mpsc::Sender<Command>) -> Pages {
     let (traces, captures) = (places(trace::TRACES_MAX), places(capture::CAPTURES_MAX));
     let (turn, rounds) = (Semaphore::new(1), Rounds::default());
     pages::pages(Arc::new(AdminState { view, commands, turn, rounds, traces, captures }))
-}
-
-/// What answers questions that were asked with the fleet's key, for as long as this process has
-/// the gateway.
-pub(super) fn answerer(view: Arc<View>, commands: mpsc::Sender<Command>) -> Answerer {
-    let pages = pages(Arc::clone(&view), commands);
-    Arc::new(move || {
-        let pages = Arc::clone(&pages);
-        view.successor().is_none().then(|| Box::new(|question| answering(pages, question)) as _)
-    })
-}
-
-fn answering(pages: Pages, question: Question) -> Answering {
-    Box::pin(async move {
-        let Question { what, by, query, .. } = question;
-        let method = if what.changes() { Method::POST } else { Method::GET };
-        let uri = format!("/{}?{query}", what.word());
-        let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
-            Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
-            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
-        };
-        let status = response.status().as_u16();
-        (status, Box::pin(response.into_body()) as AnswerBody)
-    })
 }
 
 async fn healthz(visit: Visit<AdminState>) -> Reply {

@@ -7,26 +7,65 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use serde::Serialize;
-use tokio::sync::watch;
+use hyper::{Method, StatusCode};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::{mpsc, watch};
 
 use super::following::{self, Crew, Following, Running};
-use super::http;
+use super::http::{Command, pages};
 use super::reload::Next;
 use super::view::{Snapshot, View, is_closed, is_up};
 use super::{ControlLoop, HandingOver, NS_PER_MS};
 use crate::config::{Config, WhenAway};
 use crate::membership::{
-    Door, Facts, Inherited, Known, Member, Order, Prepared, Refused, Rules, Shelf, Status,
+    AnswerBody, Answerer, Answering, COPY_FILE, Door, Facts, Inherited, KEYS_FILE, LEASES_FILE,
+    Member, Prepared, Refused, Rules, Shelf, Status, merged,
 };
+pub(super) use crate::membership::{Known, Order};
+use ringgate_fleet::values::Question;
 use ringgate_gate::{Backend, BackendId, ListenerId, Mail, SessionId, Setup};
-use ringgate_os::process;
 use ringgate_os::publishing::{self, Roll};
+use ringgate_os::{clock, process};
+use ringgate_process::pages::{Pages, Visitor, text};
+use ringgate_state::DenyList;
 use ringgate_worker::Fleet;
+
+/// What a gateway in a fleet starts from.
+#[derive(Debug)]
+pub struct Joining {
+    /// What is known so far, and how etcd is reached.
+    prepared: Prepared,
+    /// The config as the file says it. The other one has what is known besides.
+    file: Config,
+    /// What that was.
+    known: Known,
+}
+
+impl Joining {
+    /// What it leaves in `state_dir`.
+    pub const FILES: [&str; 3] = [COPY_FILE, KEYS_FILE, LEASES_FILE];
+
+    /// What a gateway in a fleet starts with: what the file says, and what was known last. One that
+    /// is alone starts with the file. `own` is the user that it becomes.
+    pub fn of(file: Config, own: u32) -> Result<(Config, Option<Self>), String> {
+        let Some(mut prepared) = Prepared::of(&file, own)? else { return Ok((file, None)) };
+        let known = prepared.known(clock::unix_seconds());
+        let config = merged(&file, &known).config;
+        Ok((config, Some(Self { prepared, file, known })))
+    }
+
+    /// Who is known to be denied.
+    pub fn bans(&self) -> &DenyList {
+        &self.known.bans
+    }
+}
 
 /// What the control thread knows of its fleet.
 pub(super) struct Membership {
     following: Following,
+    /// What the member is to start from.
+    prepared: Option<Prepared>,
     /// None before the first player is served.
     member: Option<Member>,
     receiver: Option<watch::Receiver<Arc<Known>>>,
@@ -57,10 +96,15 @@ pub(super) struct FleetShown {
 }
 
 impl Membership {
-    /// A gateway whose workers were made with what was known.
-    pub(super) fn new(file: Config, known: Known) -> Self {
+    /// A gateway whose workers were made with what was known. Without a folder nothing is kept.
+    pub(super) fn new(joining: Joining, has_folder: bool) -> Self {
+        let Joining { mut prepared, file, known } = joining;
+        if !has_folder {
+            prepared.forget_copy();
+        }
         Self {
             following: Following::new(file, known),
+            prepared: Some(prepared),
             member: None,
             receiver: None,
             pending: None,
@@ -111,15 +155,16 @@ fn backend_names(file: &Config) -> Vec<String> {
 
 impl ControlLoop {
     /// Starts to speak with etcd.
-    pub(super) fn join(&mut self, prepared: Prepared) -> io::Result<()> {
+    pub(super) fn join(&mut self) -> io::Result<()> {
         let facts = self.fleet_facts();
         let used = self.as_running(|running| following::players_of_backends(&running));
         let door = self.announce_door();
         let Some(membership) = &mut self.membership else { return Ok(()) };
+        let Some(prepared) = membership.prepared.take() else { return Ok(()) };
         let Setup { fleet_tokens, fleet_players, .. } = &*self.setup;
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
         let file = backend_names(membership.file());
-        let answerer = Some(http::answerer(Arc::clone(&self.view), self.commands.clone()));
+        let answerer = Some(answerer(Arc::clone(&self.view), self.commands.clone()));
         let shelf = Shelf { answerer, tokens, players, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
@@ -151,6 +196,14 @@ impl ControlLoop {
         let member = self.membership.as_ref()?.member.as_ref()?;
         self.count_players(member);
         Some(member.heirloom())
+    }
+
+    /// Goes on with the registration of the process before this one.
+    pub(super) fn inherit_fleet(&mut self, row: &Value) -> Result<(), String> {
+        if let Some(prepared) = self.membership.as_mut().and_then(|it| it.prepared.as_mut()) {
+            prepared.inherit(Inherited::deserialize(row).map_err(|why| why.to_string())?);
+        }
+        Ok(())
     }
 
     /// A config that was read, with what the fleet knows, and as it was read.
@@ -410,12 +463,11 @@ struct RefusedStatus<'a> {
     why: &'static str,
 }
 
-impl<'a> FleetStatus<'a> {
-    pub(super) fn of(shown: &'a FleetShown) -> Self {
-        let (status, member) = (&shown.status, &shown.status.member);
+impl FleetShown {
+    pub(super) fn on_status(&self) -> FleetStatus<'_> {
+        let (shown, status, member) = (self, &self.status, &self.status.member);
         let doubt = member.mirror.doubt.as_ref();
-        let refused = |it: &'a Refused| RefusedStatus { backend: &it.backend, why: it.why };
-        Self {
+        FleetStatus {
             name: &member.name,
             region: &status.region,
             host: &status.host,
@@ -431,11 +483,39 @@ impl<'a> FleetStatus<'a> {
             unreadable: shown.unreadable,
             backends_taken: shown.backends[0],
             announced: status.announced,
-            backends_refused: shown.refused.iter().map(refused).collect(),
+            backends_refused: shown
+                .refused
+                .iter()
+                .map(|it| RefusedStatus { backend: &it.backend, why: it.why })
+                .collect(),
             epochs: shown.confirmed.iter().map(|(it, list)| (&**it, &**list)).collect(),
             pending: shown.is_pending,
         }
     }
+}
+
+/// What answers questions that were asked with the fleet's key, for as long as this process has
+/// the gateway.
+fn answerer(view: Arc<View>, commands: mpsc::Sender<Command>) -> Answerer {
+    let pages = pages(Arc::clone(&view), commands);
+    Arc::new(move || {
+        let pages = Arc::clone(&pages);
+        view.successor().is_none().then(|| Box::new(|question| answering(pages, question)) as _)
+    })
+}
+
+fn answering(pages: Pages, question: Question) -> Answering {
+    Box::pin(async move {
+        let Question { what, by, query, .. } = question;
+        let method = if what.changes() { Method::POST } else { Method::GET };
+        let uri = format!("/{}?{query}", what.word());
+        let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
+            Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
+            Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),
+        };
+        let status = response.status().as_u16();
+        (status, Box::pin(response.into_body()) as AnswerBody)
+    })
 }
 
 /// What `/readyz` says of the fleet, either way: a gateway serves on without it.

@@ -7,6 +7,7 @@
 //! to wait for the first.
 
 mod agents;
+#[cfg(feature = "fleet")]
 pub(super) mod fleet;
 mod traffic;
 
@@ -39,7 +40,7 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     health(&mut text, snapshot);
     denied(&mut text, snapshot);
     if let Some(shown) = &snapshot.live.fleet {
-        fleet::render(&mut text, shown);
+        shown.render(&mut text);
     }
     agents::render(&mut text, &snapshot.agents);
     listeners(&mut text, snapshot);
@@ -100,26 +101,24 @@ const PER_WORKER: &[PerWorker] = &[
     counter(
         "ringgate_frames_taken_total",
         "Frames that the program on the interface has taken from the kernel for this worker (io = \"xdp\").",
-        |r| r.card.program.taken,
+        |r| r.card.taken,
     ),
     counter(
         "ringgate_frames_unserved_total",
         "Frames for players' addresses that came while their queue had no worker, and went to the sockets.",
-        |r| r.card.program.unserved,
+        |r| r.card.unserved,
     ),
-    counter("ringgate_frames_received_total", "Datagrams received in frames.", |r| {
-        r.card.driver.received
-    }),
-    counter("ringgate_frames_sent_total", "Datagrams sent in frames.", |r| r.card.driver.sent),
+    counter("ringgate_frames_received_total", "Datagrams received in frames.", |r| r.card.received),
+    counter("ringgate_frames_sent_total", "Datagrams sent in frames.", |r| r.card.sent),
     counter(
         "ringgate_frames_left_by_socket_total",
         "Datagrams of listeners with io = \"xdp\" that left by the socket: a way that only the kernel knows, too long, or no frame free.",
-        |r| r.card.driver.left_by_socket,
+        |r| r.card.left_by_socket,
     ),
     counter(
         "ringgate_frames_kicks_failed_total",
         "Times the kernel would not send what lay in frames, such as while the interface was down.",
-        |r| r.card.driver.kicks_failed,
+        |r| r.card.kicks_failed,
     ),
 ];
 

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use super::agents::AgentStatus;
 use super::deny::Summary;
 use super::health;
-use super::membership::FleetStatus;
+use super::membership::{FleetShown, FleetStatus};
 use super::metrics::incarnation;
 use super::view::Snapshot;
 use ringgate_core::proto::unreal::front::Identity;
@@ -258,7 +258,7 @@ impl<'a> Status<'a> {
                 Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
             ),
             denied: Summary::of(&live.denied),
-            fleet: live.fleet.as_deref().map(FleetStatus::of),
+            fleet: live.fleet.as_deref().map(FleetShown::on_status),
             packets_handled: by_kind(&totals.handled),
             packets_out: by_kind(&totals.packets_out),
             stages: stages(snapshot),
@@ -278,9 +278,9 @@ fn xdp<'a>(snapshot: &Snapshot<'_>, shown: CardShown<'a>) -> Card<'a> {
         checksums: sums,
         attached: is_attached,
         addresses,
-        frames_received: sum.driver.received,
-        frames_sent: sum.driver.sent,
-        left_by_socket: sum.driver.left_by_socket,
+        frames_received: sum.received,
+        frames_sent: sum.sent,
+        left_by_socket: sum.left_by_socket,
         drops: Named(CardDrop::ALL.iter().map(|why| (why.name(), sum.dropped(*why))).collect()),
     }
 }

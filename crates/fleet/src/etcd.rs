@@ -9,7 +9,6 @@
 
 pub mod channel;
 pub mod client;
-pub mod config;
 pub mod error;
 pub mod frame;
 pub mod kv;
@@ -22,6 +21,7 @@ pub mod watch;
 pub mod wire;
 
 pub use client::Client;
-pub use config::{Credentials, Endpoint, Options, TlsFiles};
 pub use error::{Code, Error};
 pub use line::Dial;
+
+pub use crate::servers::{Credentials, Endpoint, Options, TlsFiles};

@@ -21,6 +21,7 @@
 #![allow(unsafe_code, reason = "tells both batches which frames are theirs")]
 
 mod base;
+mod choice;
 mod drops;
 mod hops;
 
@@ -29,9 +30,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-pub use self::base::{
-    CardBase, CardChoice, CardMode, CardNews, GivenBase, card_memory, look_at_card,
-};
+pub use self::base::{CardBase, card_memory, look_at_card};
+pub use self::choice::{CardChoice, CardMode, CardNews, GivenBase, GivenQueue};
 pub use self::drops::{CardCounts, CardDrop};
 use self::hops::Hops;
 use super::options::DriverOptions;
@@ -69,25 +69,6 @@ pub struct LeftSums {
     pub zero_copy: bool,
 }
 
-/// What has been counted at a card.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardStats {
-    /// Datagrams that have come in frames.
-    pub received: u64,
-    /// Datagrams that have left in frames.
-    pub sent: u64,
-    /// Datagrams for players that have left by their sockets: the card could not take them.
-    pub left_by_socket: u64,
-    /// Frames that were no datagram for one of our sockets, or not as the program lets them pass.
-    pub refused_shape: u64,
-    /// Frames from an address that is our own, or no host's.
-    pub refused_source: u64,
-    /// Frames whose checksum was wrong.
-    pub refused_checksum: u64,
-    /// Times the kernel would not send.
-    pub kicks_failed: u64,
-}
-
 /// A queue, and what is in the batches of it.
 #[derive(Debug)]
 pub struct Card {
@@ -102,23 +83,11 @@ pub struct Card {
     leaves_sums: bool,
     /// Numbers datagrams that may be taken apart.
     fragments: u16,
-    stats: CardStats,
+    /// The driver's own.
+    stats: CardCounts,
     /// Where the frames lie, for the process that goes on with them.
     memory: OwnedFd,
     base: u64,
-}
-
-/// A queue as another process is given it.
-#[derive(Debug)]
-pub struct GivenQueue {
-    /// Its socket.
-    pub socket: OwnedFd,
-    /// The memory in which its frames lie.
-    pub memory: OwnedFd,
-    /// From where on.
-    pub base: u64,
-    /// Frames to send have room in front of them for a note.
-    pub takes_notes: bool,
 }
 
 /// An ordinary socket whose datagrams may come in frames.
@@ -174,7 +143,7 @@ impl Card {
             lent: Vec::with_capacity(driver.small_slots.into()),
             slots,
             fragments: 0,
-            stats: CardStats::default(),
+            stats: CardCounts::default(),
             memory,
             base: frames as u64,
         };
@@ -217,7 +186,7 @@ impl Card {
             lent: Vec::with_capacity(driver.small_slots.into()),
             slots: Vec::with_capacity(slots),
             fragments: 0,
-            stats: CardStats::default(),
+            stats: CardCounts::default(),
             memory,
             base,
         };
@@ -289,8 +258,8 @@ impl Card {
         self.leaves_sums
     }
 
-    /// What has been counted.
-    pub const fn stats(&self) -> CardStats {
+    /// What the driver has counted.
+    pub const fn stats(&self) -> CardCounts {
         self.stats
     }
 

@@ -12,9 +12,11 @@
 //! by datagram (75 ns each, and 50 to 66 ns per send; docs/BENCHMARKS.md, the wire). So sockets are
 //! *drained* turn by turn, and *armed* only before the driver sleeps.
 #![deny(unsafe_code)]
+#![cfg_attr(not(feature = "xdp"), allow(dead_code, reason = "whoever uses it is left out"))]
 
 mod any;
 mod bell;
+#[cfg_attr(not(feature = "xdp"), path = "card/absent.rs")]
 mod card;
 mod cmsg;
 mod errno;
@@ -37,12 +39,16 @@ mod uring;
 pub use self::any::{AnyDriver, SocketDriver, player_options};
 pub use self::bell::Bell;
 pub use self::card::{
-    Card, CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, CardOptions, CardStats,
-    GivenBase, GivenQueue, LeftSums, card_memory, look_at_card,
+    Card, CardBase, CardChoice, CardCounts, CardDrop, CardMode, CardNews, GivenBase, GivenQueue,
 };
+#[cfg(feature = "xdp")]
+pub use self::card::{CardOptions, LeftSums, card_memory, look_at_card};
 pub use self::error::StartError;
 pub use self::interface::SocketKind;
-pub use self::open::{open, open_with_card, open_with_given_card};
+pub use self::open::open;
+#[cfg(feature = "xdp")]
+pub use self::open::{open_with_card, open_with_given_card};
 pub use self::options::{Choice, DriverOptions};
 pub use ringgate_batch::{Driver, IoStats, Wait};
+#[cfg(feature = "xdp")]
 pub use ringgate_xdp::netlink::{Facts as CardFacts, Link as CardLink};

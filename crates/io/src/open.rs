@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::StartError;
 use super::any::{AnyDriver, Either};
-use super::card::{Card, CardOptions, GivenQueue, Opened};
+#[cfg(feature = "xdp")]
+use super::card::{Card, CardBase, CardOptions, GivenQueue, Opened};
 use super::mmsg::Mmsg;
 use super::options::{Choice, DriverOptions};
 use super::uring::Uring;
@@ -17,7 +18,27 @@ pub fn open(choice: Choice, options: &DriverOptions) -> Result<AnyDriver, StartE
     Ok(AnyDriver::new(interface, rx, tx))
 }
 
+#[cfg(feature = "xdp")]
+impl CardBase {
+    /// Opens a driver that serves one of its queues beside its sockets, or goes on with what
+    /// another process has given of that.
+    pub fn driver(
+        &self,
+        choice: Choice,
+        options: &DriverOptions,
+        queue: u32,
+        given: Option<GivenQueue>,
+    ) -> Result<AnyDriver, StartError> {
+        let card = self.options(queue);
+        match given {
+            None => open_with_card(choice, options, &card),
+            Some(given) => open_with_given_card(choice, options, &card, given),
+        }
+    }
+}
+
 /// Opens a driver that serves a queue of a network interface beside its sockets.
+#[cfg(feature = "xdp")]
 pub fn open_with_card(
     choice: Choice,
     options: &DriverOptions,
@@ -31,6 +52,7 @@ pub fn open_with_card(
 
 /// The same with a queue that another process has opened. It receives and sends nothing before
 /// [`SocketDriver::resume_card`](super::SocketDriver::resume_card).
+#[cfg(feature = "xdp")]
 pub fn open_with_given_card(
     choice: Choice,
     options: &DriverOptions,

@@ -128,7 +128,7 @@ fn open_card(
 ) -> Result<(Vec<AnyDriver>, FleetCard), StartError> {
     let base = CardBase::open(&wanted.choice, plan.workers)?;
     let queues = 0..u32::from(plan.workers);
-    let drivers = queues.map(|queue| io::open_with_card(plan.io, options, &base.options(queue)));
+    let drivers = queues.map(|queue| base.driver(plan.io, options, queue, None));
     let drivers = drivers.collect::<Result<Vec<_>, _>>()?;
     let card = fleet_card(base, wanted, &drivers, false)?;
     Ok((drivers, card))
@@ -141,7 +141,7 @@ fn fleet_card(
     is_given: bool,
 ) -> Result<FleetCard, StartError> {
     let cards = || drivers.iter().filter_map(SocketDriver::card);
-    let mode = base.mode_name(cards().next().map(Card::mode));
+    let mode = base.mode_name(cards().next());
     let are_left = cards().all(Card::leaves_sums);
     let sums = if are_left { "card" } else { "software" };
     let listeners = Mutex::new(wanted.listeners.clone());
@@ -189,9 +189,7 @@ fn adopt_card(
     let mut drivers = Vec::new();
     for (queue, at) in (0..).zip(&row.bases) {
         let given = GivenQueue { socket: next(), memory: next(), base: *at, takes_notes };
-        let options = base.options(queue);
-        let driver = io::open_with_given_card(plan.io, &DriverOptions::default(), &options, given)?;
-        drivers.push(driver);
+        drivers.push(base.driver(plan.io, &DriverOptions::default(), queue, Some(given))?);
     }
     let card = fleet_card(base, wanted, &drivers, true)?;
     Ok((drivers, Some(card)))
@@ -349,11 +347,7 @@ impl Seat {
 
     /// What program, kernel and driver say of the frames of this worker's queue.
     pub(super) fn absolute(&self, driver: &impl SocketDriver) -> CardCounts {
-        CardCounts {
-            program: self.card.base.counts(self.queue),
-            driver: driver.card().map(Card::stats).unwrap_or_default(),
-            kernel: driver.card().and_then(|it| it.statistics().ok()).unwrap_or_default(),
-        }
+        self.card.base.counts(self.queue, driver.card())
     }
 }
 

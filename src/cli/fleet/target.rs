@@ -22,7 +22,7 @@ pub(super) struct Target {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["endpoint", "fleet"])]
     config: Option<PathBuf>,
     /// A member of etcd, such as `http://127.0.0.1:2379`; may be given more than once
-    #[arg(long, value_name = "URL", value_parser = endpoint, requires = "fleet")]
+    #[arg(long, value_name = "URL", value_parser = Endpoint::parse, requires = "fleet")]
     endpoint: Vec<Endpoint>,
     /// Below which the fleet stands, such as /ringgate/eu
     #[arg(long, value_name = "PREFIX", value_parser = prefix, requires = "endpoint")]
@@ -45,10 +45,6 @@ pub(super) struct Target {
     /// The file with the user's password (mode 600)
     #[arg(long, value_name = "FILE", requires = "user")]
     password: Option<PathBuf>,
-}
-
-fn endpoint(text: &str) -> Result<Endpoint, String> {
-    Endpoint::parse(text).map_err(|why| why.to_string())
 }
 
 fn prefix(text: &str) -> Result<Keyspace, String> {

@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Fleet};
-use crate::control::{Control, DENIED_FILE, State};
-use crate::membership::{COPY_FILE, KEYS_FILE, LEASES_FILE};
+use crate::control::{Control, DENIED_FILE, Joining, State};
 use ringgate_process::confine::Calls;
 use ringgate_process::privileges::{Privileges, of_config, of_resolver};
 use ringgate_state::SpentFiles;
@@ -21,8 +20,7 @@ pub(super) fn give_state(privileges: &Privileges, state: &State) -> Result<(), S
     let (Some(user), Ok(folder)) = (privileges.user(), &state.folder) else { return Ok(()) };
     let spent: Vec<_> = state.spent.iter().flat_map(SpentFiles::names).collect();
     let spent = spent.iter().map(String::as_str);
-    let names: Vec<_> =
-        [DENIED_FILE, COPY_FILE, KEYS_FILE, LEASES_FILE].into_iter().chain(spent).collect();
+    let names: Vec<_> = [DENIED_FILE].into_iter().chain(Joining::FILES).chain(spent).collect();
     let given = folder.give_to(user.uid, user.gid, &names);
     given.map_err(|why| format!("cannot hand state_dir {} over: {why}", folder.path().display()))
 }

@@ -65,6 +65,9 @@ pub(super) fn read(
         return None;
     }
     let xdp = Xdp::whole(found)?;
+    if !cfg!(feature = "xdp") && !xdp.fallback {
+        listener.left_out("xdp");
+    }
     let first = around.card.get_or_insert_with(|| xdp.clone());
     if *first != xdp {
         let found = "another table than that of the first listener with io = \"xdp\"";

@@ -5,98 +5,100 @@ use crate::membership::Questions;
 use ringgate_fleet::member::MemberStatus;
 use ringgate_report::metrics::{Kind, Text, counter, gauge};
 
-/// All of them.
-pub(super) fn render(text: &mut Text, shown: &FleetShown) {
-    let FleetShown { status, gateways, backends, bans, unreadable, .. } = shown;
-    member(text, &status.member);
-    let (it, mirror, players) = (&status.member, &status.member.mirror, &status.players);
-    let numbers = [
-        gauge(
-            "pending",
-            "1 while workers have not been told what is known.",
-            shown.is_pending.into(),
-        ),
-        gauge("keys", "Keys in etcd that are known.", it.keys as u64),
-        gauge("gateways", "Gateways of the fleet.", *gateways as u64),
-        gauge(
-            "announced",
-            "Game processes that have registered themselves here.",
-            status.announced as u64,
-        ),
-        gauge("bans", "Clients and prefixes that the fleet denies.", *bans as u64),
-        gauge(
-            "unreadable",
-            "Keys in etcd that are left out, because they cannot be read.",
-            *unreadable as u64,
-        ),
-        gauge(
-            "tokens",
-            "Tokens of several gateways that are remembered: asked about, this one's, and others'.",
-            shown.tokens as u64,
-        ),
-        counter("claims_total", "Tokens that etcd was asked about.", status.claims),
-        counter("claim_failures_total", "Times it did not answer.", status.claim_failures),
-        gauge(
-            "players",
-            "Players of listeners with unique_clients = \"fleet\": those who are here, and those who have left and of whom etcd does \
-         not know it yet.",
-            shown.players[0],
-        ),
-        counter(
-            "players_missed_total",
-            "Logins there that etcd was not told, because there was no room to remember them.",
-            shown.players[1],
-        ),
-        counter(
-            "player_claims_total",
-            "Writes to etcd about players who came and left there.",
-            players.claims,
-        ),
-        counter(
-            "player_claim_failures_total",
-            "Times etcd did not answer when it was asked about them.",
-            players.failures,
-        ),
-        counter("events_total", "Changes that etcd has told.", mirror.events),
-        counter("lists_total", "Times everything was listed.", mirror.lists),
-        counter("watches_total", "Times a watch was opened.", mirror.watches),
-        counter(
-            "disagreements_total",
-            "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
-            mirror.disagreements,
-        ),
-    ];
-    text.numbers(FLEET, &numbers);
-    text.family(
-        "ringgate_fleet_backends",
-        Kind::Gauge,
-        "Backends of the fleet on this host, by whether players are sent to them here.",
-    )
-    .by("state", ["taken", "left_out"].into_iter().zip(backends));
-    refused_and_copied(text, &status.announcements_refused, status.member.copies);
-    keys_kept(text, status.keys_kept, &status.keys_refused);
-    text.family(
-        "ringgate_fleet_players_ousted_total",
-        Kind::Counter,
-        "Sessions that a newer login of their player has ended, by where they were.",
-    )
-    .by("at", [("here", players.ousted_here), ("elsewhere", players.ousted_there)]);
-    let Questions { answered, refused, forged } = status.questions;
-    text.family(
-        "ringgate_fleet_questions_total",
-        Kind::Counter,
-        "What stood in etcd as asked by an operator, by what has become of it.",
-    )
-    .by("outcome", [("answered", answered), ("refused", refused), ("forged", forged)]);
-    let newest = shown.confirmed.iter().map(|(listener, confirmed)| {
-        (listener, confirmed.iter().max().copied().unwrap_or_default())
-    });
-    text.family(
-        "ringgate_fleet_key_epoch",
-        Kind::Gauge,
-        "The newest epoch of a listener's key that every worker accepts.",
-    )
-    .by("listener", newest);
+impl FleetShown {
+    /// All of them.
+    pub(in crate::control) fn render(&self, text: &mut Text) {
+        let Self { status, gateways, backends, bans, unreadable, .. } = self;
+        member(text, &status.member);
+        let (it, mirror, players) = (&status.member, &status.member.mirror, &status.players);
+        let numbers = [
+            gauge(
+                "pending",
+                "1 while workers have not been told what is known.",
+                self.is_pending.into(),
+            ),
+            gauge("keys", "Keys in etcd that are known.", it.keys as u64),
+            gauge("gateways", "Gateways of the fleet.", *gateways as u64),
+            gauge(
+                "announced",
+                "Game processes that have registered themselves here.",
+                status.announced as u64,
+            ),
+            gauge("bans", "Clients and prefixes that the fleet denies.", *bans as u64),
+            gauge(
+                "unreadable",
+                "Keys in etcd that are left out, because they cannot be read.",
+                *unreadable as u64,
+            ),
+            gauge(
+                "tokens",
+                "Tokens of several gateways that are remembered: asked about, this one's, and others'.",
+                self.tokens as u64,
+            ),
+            counter("claims_total", "Tokens that etcd was asked about.", status.claims),
+            counter("claim_failures_total", "Times it did not answer.", status.claim_failures),
+            gauge(
+                "players",
+                "Players of listeners with unique_clients = \"fleet\": those who are here, and those who have left and of whom etcd does \
+             not know it yet.",
+                self.players[0],
+            ),
+            counter(
+                "players_missed_total",
+                "Logins there that etcd was not told, because there was no room to remember them.",
+                self.players[1],
+            ),
+            counter(
+                "player_claims_total",
+                "Writes to etcd about players who came and left there.",
+                players.claims,
+            ),
+            counter(
+                "player_claim_failures_total",
+                "Times etcd did not answer when it was asked about them.",
+                players.failures,
+            ),
+            counter("events_total", "Changes that etcd has told.", mirror.events),
+            counter("lists_total", "Times everything was listed.", mirror.lists),
+            counter("watches_total", "Times a watch was opened.", mirror.watches),
+            counter(
+                "disagreements_total",
+                "Times etcd was left or listed anew because it did not agree with what is known, or was silent.",
+                mirror.disagreements,
+            ),
+        ];
+        text.numbers(FLEET, &numbers);
+        text.family(
+            "ringgate_fleet_backends",
+            Kind::Gauge,
+            "Backends of the fleet on this host, by whether players are sent to them here.",
+        )
+        .by("state", ["taken", "left_out"].into_iter().zip(backends));
+        refused_and_copied(text, &status.announcements_refused, status.member.copies);
+        keys_kept(text, status.keys_kept, &status.keys_refused);
+        text.family(
+            "ringgate_fleet_players_ousted_total",
+            Kind::Counter,
+            "Sessions that a newer login of their player has ended, by where they were.",
+        )
+        .by("at", [("here", players.ousted_here), ("elsewhere", players.ousted_there)]);
+        let Questions { answered, refused, forged } = status.questions;
+        text.family(
+            "ringgate_fleet_questions_total",
+            Kind::Counter,
+            "What stood in etcd as asked by an operator, by what has become of it.",
+        )
+        .by("outcome", [("answered", answered), ("refused", refused), ("forged", forged)]);
+        let newest = self.confirmed.iter().map(|(listener, confirmed)| {
+            (listener, confirmed.iter().max().copied().unwrap_or_default())
+        });
+        text.family(
+            "ringgate_fleet_key_epoch",
+            Kind::Gauge,
+            "The newest epoch of a listener's key that every worker accepts.",
+        )
+        .by("listener", newest);
+    }
 }
 
 /// How the names of all of them begin.

@@ -18,10 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::config::Endpoint;
 use super::error::Error;
 use super::frame::{Frames, envelope, status};
 use super::line::{Asked, Call, Conversation, Dial, Line};
+use crate::servers::Endpoint;
 
 #[cfg(feature = "tls")]
 pub(super) type Tls = tokio_rustls::TlsConnector;

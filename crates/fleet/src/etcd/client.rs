@@ -12,7 +12,6 @@ use http::HeaderValue;
 use tokio::sync::Mutex;
 
 use super::channel::{Sockets, Tls, within};
-use super::config::{Credentials, Endpoint, Options};
 use super::error::Error;
 use super::kv::{Header, Range, Ranged};
 use super::lease::{self, Lease};
@@ -20,6 +19,7 @@ use super::line::{Call, Conversation, Dial, Line};
 use super::txn::{Decided, Delete, Put, Txn};
 use super::watch::{self, Watched};
 use super::wire::{Reader, Writer};
+use crate::servers::{Credentials, Endpoint, Options};
 
 /// A client of one cluster.
 #[derive(Clone)]

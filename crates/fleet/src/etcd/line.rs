@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::config::Endpoint;
 use super::error::Error;
+use crate::servers::Endpoint;
 
 /// What will come of something that was asked for.
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::config::{Endpoint, TlsFiles};
 use super::error::Error;
+use crate::servers::{Endpoint, TlsFiles};
 use ringgate_os::processor;
 
 /// Reads the files. Everything that is wrong with them is said here, not at the first connection.

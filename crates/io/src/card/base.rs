@@ -6,68 +6,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{CardOptions, LeftSums};
+use super::{Card, CardChoice, CardCounts, CardMode, CardNews, CardOptions, GivenBase, LeftSums};
 use crate::{SocketDriver, StartError};
 use ringgate_xdp::book::Book;
 use ringgate_xdp::netlink::{Asking, Facts, Link, Snapshot};
 use ringgate_xdp::program::{Attached, Counts, Place, Program};
-use ringgate_xdp::queue::{Mode, Notes, QueueOptions};
+use ringgate_xdp::queue::{Mode, Notes, QueueOptions, Statistics};
 use ringgate_xdp::routes::{Prepared, Routes, Watch};
-
-/// How frames are to come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CardMode {
-    /// As well as the interface can.
-    Auto,
-    /// The card reads and writes our memory itself, or an error.
-    ZeroCopy,
-    /// The driver runs the program, and the kernel copies.
-    Copy,
-    /// The kernel runs the program in front of its network stack, and copies.
-    Generic,
-}
-
-/// Which interface, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CardChoice {
-    /// By its name.
-    pub interface: String,
-    /// How many of its queues are served, from the first on; all that are in use where nothing is
-    /// said.
-    pub queues: Option<u32>,
-    /// How.
-    pub mode: CardMode,
-}
-
-/// What is at an interface that nobody has asked for.
-#[derive(Debug)]
-pub enum CardNews {
-    /// The program is off the interface: everything goes by the sockets.
-    ProgramGone,
-    /// It is on it again.
-    ProgramBack,
-    /// The program was not told of addresses that have changed, for this reason.
-    Untold(io::Error),
-}
-
-/// An interface with our program on it, as another process is given it.
-#[derive(Debug)]
-pub struct GivenBase {
-    /// What holds the program to the interface.
-    pub attached: OwnedFd,
-    /// What the program looks things up in.
-    pub tables: [OwnedFd; 3],
-    /// Queues that it knows.
-    pub queues: u32,
-    /// The kernel runs the program itself.
-    pub is_generic: bool,
-    /// Frames to receive and to send of each queue, and their bytes.
-    pub sizes: [u32; 3],
-}
 
 /// An interface with our program on it.
 #[derive(Debug)]
@@ -198,8 +146,8 @@ impl CardBase {
     }
 
     /// How frames come and go, with a driver that was opened for it.
-    pub fn mode_name(&self, mode: Option<Mode>) -> &'static str {
-        match (self.place, mode) {
+    pub fn mode_name(&self, card: Option<&Card>) -> &'static str {
+        match (self.place, card.map(Card::mode)) {
             (_, None) => "not used",
             (Place::Generic, _) => "generic",
             (Place::Driver, Some(Mode::ZeroCopy)) => "zero-copy",
@@ -228,9 +176,13 @@ impl CardBase {
         self.program.take_queue_back(queue)
     }
 
-    /// What the program has said to the frames of a queue.
-    pub fn counts(&self, queue: u32) -> Counts {
-        self.program.counts(queue)
+    /// What program, kernel and driver say of the frames of a queue.
+    pub fn counts(&self, queue: u32, card: Option<&Card>) -> CardCounts {
+        let Counts { taken, unserved } = self.program.counts(queue);
+        let Statistics { receive_full, fill_empty, dropped, invalid } =
+            card.and_then(|it| it.statistics().ok()).unwrap_or_default();
+        let driver = card.map(Card::stats).unwrap_or_default();
+        CardCounts { taken, unserved, receive_full, fill_empty, dropped, invalid, ..driver }
     }
 
     /// Whether the program is on the interface, as far as the kernel has said.

@@ -1,19 +1,64 @@
 //! What became of every frame that the program has taken for ours, by name: what was received, and
 //! why the rest was not.
 
-use super::CardStats;
-use ringgate_xdp::program::Counts;
-use ringgate_xdp::queue::Statistics;
+/// Declares numbers that have an order: new ones come last.
+macro_rules! numbers {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: u64,)*
+        }
 
-/// Everything that is counted about one worker's frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CardCounts {
-    /// The program's.
-    pub program: Counts,
-    /// The driver's.
-    pub driver: CardStats,
-    /// The kernel's, at the queue's socket.
-    pub kernel: Statistics,
+        impl $name {
+            /// How many numbers there are.
+            pub const COUNT: usize = [$(stringify!($field)),*].len();
+
+            /// In an order that does not change.
+            pub const fn numbers(&self) -> [u64; Self::COUNT] {
+                [$(self.$field),*]
+            }
+
+            /// Those numbers again.
+            pub const fn of(numbers: [u64; Self::COUNT]) -> Self {
+                let [$($field),*] = numbers;
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+numbers! {
+    /// Everything that is counted about one worker's frames.
+    CardCounts {
+        /// Frames that the program has given to the queue's AF_XDP socket.
+        taken,
+        /// Frames that it has given to the kernel, because the queue has no AF_XDP socket.
+        unserved,
+        /// Datagrams that have come in frames.
+        received,
+        /// Datagrams that have left in frames.
+        sent,
+        /// Datagrams for players that have left by their sockets: the card could not take them.
+        left_by_socket,
+        /// Frames that were no datagram for one of our sockets, or not as the program lets them
+        /// pass.
+        refused_shape,
+        /// Frames from an address that is our own, or no host's.
+        refused_source,
+        /// Frames whose checksum was wrong.
+        refused_checksum,
+        /// Times the kernel would not send.
+        kicks_failed,
+        /// Frames for which the receive ring had no room, as the kernel says.
+        receive_full,
+        /// Frames for which the fill ring had no memory.
+        fill_empty,
+        /// Frames that were too long, or that could not be taken for another reason.
+        dropped,
+        /// Memory that we gave and the kernel did not take: a mistake of ours.
+        invalid,
+    }
 }
 
 /// Why a frame that the program had taken for ours went no further.
@@ -60,16 +105,15 @@ impl CardDrop {
 impl CardCounts {
     /// How many frames went no further for a reason.
     pub const fn dropped(&self, why: CardDrop) -> u64 {
-        let Self { driver, kernel, .. } = self;
         match why {
-            CardDrop::Malformed => driver.refused_shape,
-            CardDrop::Source => driver.refused_source,
-            CardDrop::Checksum => driver.refused_checksum,
-            CardDrop::RingFull => kernel.receive_full,
-            CardDrop::NoMemory => kernel.fill_empty,
+            CardDrop::Malformed => self.refused_shape,
+            CardDrop::Source => self.refused_source,
+            CardDrop::Checksum => self.refused_checksum,
+            CardDrop::RingFull => self.receive_full,
+            CardDrop::NoMemory => self.fill_empty,
             // In copy mode the kernel counts frames without memory here as well; a card with
             // zero-copy loses those before anybody sees them, and counts them itself.
-            CardDrop::Unfit => kernel.dropped.saturating_sub(kernel.fill_empty),
+            CardDrop::Unfit => self.dropped.saturating_sub(self.fill_empty),
         }
     }
 
@@ -77,7 +121,7 @@ impl CardCounts {
     /// ring, in copy mode.
     pub fn waiting(&self) -> u64 {
         let dropped: u64 = CardDrop::ALL.iter().map(|why| self.dropped(*why)).sum();
-        self.program.taken.saturating_sub(self.driver.received + dropped)
+        self.taken.saturating_sub(self.received + dropped)
     }
 
     /// With what another process has counted before this one.
@@ -101,67 +145,11 @@ impl CardCounts {
 
     /// Without the driver's, which begin anew with each process.
     #[must_use]
-    pub const fn without_driver(self) -> Self {
-        Self { driver: EMPTY, ..self }
+    pub fn without_driver(self) -> Self {
+        let Self { taken, unserved, receive_full, fill_empty, dropped, invalid, .. } = self;
+        Self { taken, unserved, receive_full, fill_empty, dropped, invalid, ..Self::default() }
     }
-
-    /// In an order that does not change: new ones come last.
-    pub const fn numbers(&self) -> [u64; Self::COUNT] {
-        let Self { program, driver, kernel } = self;
-        [
-            program.taken,
-            program.unserved,
-            driver.received,
-            driver.sent,
-            driver.left_by_socket,
-            driver.refused_shape,
-            driver.refused_source,
-            driver.refused_checksum,
-            driver.kicks_failed,
-            kernel.receive_full,
-            kernel.fill_empty,
-            kernel.dropped,
-            kernel.invalid,
-        ]
-    }
-
-    /// Those numbers again.
-    pub const fn of(numbers: [u64; Self::COUNT]) -> Self {
-        let [
-            taken,
-            unserved,
-            received,
-            sent,
-            left_by_socket,
-            refused_shape,
-            refused_source,
-            refused_checksum,
-            kicks_failed,
-            receive_full,
-            fill_empty,
-            dropped,
-            invalid,
-        ] = numbers;
-        Self {
-            program: Counts { taken, unserved },
-            driver: CardStats {
-                received,
-                sent,
-                left_by_socket,
-                refused_shape,
-                refused_source,
-                refused_checksum,
-                kicks_failed,
-            },
-            kernel: Statistics { receive_full, fill_empty, dropped, invalid },
-        }
-    }
-
-    /// How many numbers there are.
-    pub const COUNT: usize = 13;
 }
-
-const EMPTY: CardStats = CardCounts::of([0; CardCounts::COUNT]).driver;
 
 #[cfg(test)]
 mod tests {
@@ -178,13 +166,16 @@ mod tests {
 
     #[test]
     fn every_frame_is_accounted_for_once() {
-        let mut counts = CardCounts::default();
-        counts.program.taken = 100;
-        counts.driver.received = 80;
-        counts.driver.refused_checksum = 4;
-        counts.kernel.receive_full = 6;
-        // Five without memory, two too long.
-        (counts.kernel.fill_empty, counts.kernel.dropped) = (5, 7);
+        let counts = CardCounts {
+            taken: 100,
+            received: 80,
+            refused_checksum: 4,
+            receive_full: 6,
+            // Five without memory, two too long.
+            fill_empty: 5,
+            dropped: 7,
+            ..CardCounts::default()
+        };
         assert_eq!(counts.dropped(CardDrop::Unfit), 2);
         assert_eq!(counts.waiting(), 3);
         let names: std::collections::HashSet<_> =

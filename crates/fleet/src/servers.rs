@@ -1,4 +1,4 @@
-//! How to reach the servers, and as whom.
+//! How to reach the servers of etcd, and as whom.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zeroize::Zeroizing;
-
-use super::error::Error;
 
 /// One member's address: `http://HOST:PORT` or `https://HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +20,8 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Reads one as operators and etcd write it.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::Config(format!("endpoint `{text}`: {why}"));
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("endpoint `{text}`: {why}");
         let (tls, rest) = if let Some(rest) = text.strip_prefix("https://") {
             (true, rest)
         } else if let Some(rest) = text.strip_prefix("http://") {
