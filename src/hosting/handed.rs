@@ -99,7 +99,6 @@ pub(super) struct Record {
     pub(super) watched: Vec<HandedWellness>,
     pub(super) book: announced::Handed,
     /// Players who wait; an earlier release has nothing to say of them.
-    #[serde(default)]
     pub(super) players: Option<HandedPlayers>,
     /// Whether the first socket is where game processes come.
     pub(super) has_door: bool,

@@ -24,10 +24,8 @@ pub struct Notifier {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceManager {
     /// `NOTIFY_SOCKET`, if there is one.
-    #[serde(default)]
     pub notify: Option<String>,
     /// `WATCHDOG_USEC`, if the watchdog is this process's.
-    #[serde(default)]
     pub watchdog_us: Option<String>,
 }
 

@@ -139,25 +139,18 @@ fn unfit(why: impl Into<String>) -> Unfit {
 #[serde(deny_unknown_fields)]
 struct TokenBody {
     client_id: Number,
-    #[serde(default)]
     protocol_id: Option<Number>,
-    #[serde(default)]
     group: Option<String>,
-    #[serde(default)]
     backend: Option<String>,
     #[serde(default)]
     labels: LabelsBody,
     #[serde(default)]
     region: Regions,
-    #[serde(default)]
     addresses: Option<usize>,
-    #[serde(default)]
     family: Option<Family>,
     #[serde(default)]
     user_data: String,
-    #[serde(default)]
     expire: Option<u64>,
-    #[serde(default)]
     timeout: Option<i32>,
 }
 
@@ -172,46 +165,30 @@ struct BatchBody {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlaceBody {
-    #[serde(default)]
     protocol: Option<Unsealed>,
-    #[serde(default)]
     group: Option<String>,
-    #[serde(default)]
     backend: Option<String>,
     #[serde(default)]
     labels: LabelsBody,
     #[serde(default)]
     region: Regions,
-    #[serde(default)]
     addresses: Option<usize>,
-    #[serde(default)]
     family: Option<Family>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AskBody {
-    #[serde(default)]
     client_id: Option<Number>,
-    #[serde(default)]
     session: Option<String>,
-    #[serde(default)]
     address: Option<String>,
-    #[serde(default)]
     backend: Option<String>,
-    #[serde(default)]
     limit: Option<u64>,
-    #[serde(default)]
     deadline: Option<u64>,
-    #[serde(default)]
     to: Option<String>,
-    #[serde(default)]
     time_ms: Option<u64>,
-    #[serde(default)]
     confirm: Option<bool>,
-    #[serde(default)]
     gateways: Option<Bounded<String, GATEWAYS_MAX>>,
-    #[serde(default)]
     within: Option<u64>,
     #[serde(default, rename = "for")]
     lasts: Option<u64>,

@@ -26,7 +26,6 @@ pub struct Facts {
     /// The name and the addresses of each listener, with the ports that the kernel has chosen.
     pub listeners: Vec<(String, Vec<SocketAddr>)>,
     /// Those of them that drain. A process of an earlier release says nothing.
-    #[serde(default)]
     pub leaving: Option<Vec<LeavingRow>>,
     /// Where the sockets for game processes and operators are.
     pub run_dir: PathBuf,
@@ -41,7 +40,6 @@ pub struct Facts {
     /// Where the socket for the next hand-over is, if its descriptor is given.
     pub next: Option<PathBuf>,
     /// Where game processes register themselves, if its descriptor is given: behind all others.
-    #[serde(default)]
     pub announce: Option<PathBuf>,
     /// Where who is denied is written, if the folder's lock is given.
     pub state_dir: Option<PathBuf>,
@@ -55,7 +53,7 @@ pub struct Facts {
     #[serde(default)]
     pub backends: Vec<BackendRow>,
     /// The interface that packets come by past the kernel's sockets, if its descriptors are given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub card: Option<CardRow>,
 }
 
@@ -128,10 +126,10 @@ pub struct BackendRow {
     /// How long it may be gone.
     pub grace_ns: u64,
     /// What its players speak, or those who may come: a word of the config.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<String>,
     /// How many players it had then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub players: Option<u32>,
 }
 
@@ -176,7 +174,7 @@ pub struct Given {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<i32>,
     /// What the gateway is registered as in its fleet, where it is in one: the daemon's record.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<serde_json::Value>,
     /// How long the memory is that comes with this message behind its own: connections of agents.
     #[serde(default)]
@@ -196,7 +194,7 @@ pub struct Latency {
     pub stage: String,
     /// Of which listener, where it is not of all. These stand behind those that are of all, whose
     /// names earlier releases look for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub listener: Option<String>,
     /// How many were recorded in the last interval, the longest of them, and their quantiles.
     pub interval: (u64, u64, Vec<u64>),

@@ -67,9 +67,7 @@ pub(crate) struct Listener {
     /// Of gateways that can say: whether it serves, or drains because a reload has removed it.
     #[serde(default)]
     pub(crate) state: String,
-    #[serde(default)]
     pub(crate) drain_left_ms: Option<u64>,
-    #[serde(default)]
     pub(crate) closed_because: Option<String>,
     pub(crate) addresses: Vec<String>,
     pub(crate) sessions: u64,
@@ -93,7 +91,6 @@ pub(crate) struct Backend {
 pub(crate) struct Agent {
     pub(crate) name: String,
     pub(crate) up: bool,
-    #[serde(default)]
     pub(crate) peer: Option<String>,
     pub(crate) up_s: u64,
     pub(crate) lanes: Vec<Lane>,
@@ -103,7 +100,6 @@ pub(crate) struct Agent {
 /// A worker's part of its trunk. Pairs are what goes to the agent, and what comes from it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Lane {
-    #[serde(default)]
     pub(crate) round_trip_us: Option<u64>,
     pub(crate) path_bytes: u64,
     pub(crate) lost: [u64; 2],

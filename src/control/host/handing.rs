@@ -52,7 +52,7 @@ pub struct Facts {
     #[serde(default)]
     pub next: bool,
     /// Which fleet it is in, if what it is there is told ahead.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
     /// Who wants to hear that it lives.
     #[serde(flatten)]

@@ -28,7 +28,7 @@ pub struct Backend {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<String>,
     /// Whose players have come lately; `None` where that is not told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub joined: Option<Joined>,
     /// What it can be chosen by.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]

@@ -46,11 +46,11 @@ pub struct Gateway {
     pub run_dir: String,
     /// The revision up to which its workers know of the backends that it may lead to; `None` where
     /// it is not told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub heard: Option<i64>,
     /// The revision up to which its workers deny whom the fleet denies; `None` where it is not
     /// told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub denied: Option<i64>,
     /// Backends of its listeners that it leads nobody new to, whatever they say themselves: those
     /// that it is not linked to, those that it left out, and those that its operator drains.

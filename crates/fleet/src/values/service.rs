@@ -20,7 +20,7 @@ pub struct Service {
     pub written: u64,
     /// The other services that it knows of: what it promises stands in etcd before it is told.
     /// `None` where it knows of no such thing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub beside: Option<Vec<String>>,
     /// The number of what it holds back until an operator confirms it; 0 for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
