@@ -146,6 +146,11 @@ impl Gateway {
         self.alive.as_ref().map_or(0, |it| it.member.status().member.doubt())
     }
 
+    /// What it holds back, in words.
+    pub(crate) fn doubted(&self) -> String {
+        self.alive.as_ref().map_or_else(String::new, |it| it.member.status().member.limits())
+    }
+
     pub(crate) fn confirm(&self, doubt: u64) {
         if let Some(alive) = &self.alive {
             alive.member.order(Order::Confirm(doubt));

@@ -7,7 +7,7 @@ impl World {
     pub(super) fn require_that_all_is_well(&mut self) {
         for gateway in &self.gateways {
             let doubt = gateway.doubt();
-            self.judge.require(doubt == 0, || format!("{} doubts {doubt}", gateway.name));
+            self.judge.require(doubt == 0, || format!("{}: {}", gateway.name, gateway.doubted()));
             let key = format!("/f/truth/gateway/{}", gateway.name);
             let is_there = self.etcd.lock().store.below(&key).next().is_some();
             self.judge.require(is_there, || format!("{} is not registered", gateway.name));

@@ -201,7 +201,8 @@ impl World {
     }
 
     pub(super) fn repair(&mut self) {
-        if self.weather.histories && self.one_in(150) {
+        // Bans that were lifted while much else was missed are held until somebody has looked.
+        if (self.weather.etcd || self.weather.histories) && self.one_in(150) {
             self.confirm();
         }
     }
