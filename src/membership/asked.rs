@@ -23,7 +23,7 @@ use ringgate_fleet::values::question::PIECE_BYTES;
 use ringgate_fleet::values::{Piece, Question};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::Settings;
 
@@ -94,48 +94,45 @@ impl Asked {
         mut ends: watch::Receiver<bool>,
     ) {
         let mut answering = JoinSet::new();
-        let following = async {
-            loop {
-                if self.follow(prefix, &mut answering, tell).await.is_err() {
-                    tokio::time::sleep(AGAIN_AFTER).await;
-                }
+        while ends.has_changed().is_ok() && !*ends.borrow() {
+            if self.follow(prefix, &mut answering, tell, &mut ends).await.is_err() {
+                or_end(&mut ends, tokio::time::sleep(AGAIN_AFTER)).await;
             }
-        };
-        tokio::select! {
-            biased;
-            () = following => {}
-            _ = ends.wait_for(|it| *it) => {}
         }
         while answering.join_next().await.is_some() {}
     }
 
-    /// Takes what stands there and what comes, for a while.
+    /// Takes what stands there and what comes, for a while. What it waits for may not come; a
+    /// question that is being taken away is never left halfway, or nobody would answer it.
     async fn follow(
         &self,
         prefix: &Bytes,
         answering: &mut JoinSet<()>,
         tell: &(impl Fn(Questions) + Send),
+        ends: &mut watch::Receiver<bool>,
     ) -> Result<(), Error> {
         let range = Range { limit: AT_A_TIME, ..Range::prefix(prefix) };
-        let found = self.client.range(&range).await?;
+        let Some(found) = or_end(ends, self.client.range(&range)).await else { return Ok(()) };
+        let found = found?;
         for kv in &found.kvs {
             tell(self.take(kv, answering).await?);
         }
-        let from = found.header.revision + 1;
-        let mut watch = self.client.watch(prefix, &end_of_prefix(prefix), from).await?;
-        let looking = async {
-            loop {
-                let watched = watch.next_answer().await?;
-                for event in watched.events.iter().filter(|it| !it.is_delete) {
-                    tell(self.take(&event.kv, answering).await?);
-                }
-                if watched.canceled {
-                    return Ok(());
-                }
-            }
-        };
+        let (end, from) = (end_of_prefix(prefix), found.header.revision + 1);
+        let watch = self.client.watch(prefix, &end, from);
+        let Some(watch) = or_end(ends, watch).await else { return Ok(()) };
+        let mut watch = watch?;
         // A connection that is dead without a word is left then.
-        timeout(LOOK_ANEW, looking).await.unwrap_or(Ok(()))
+        let until = Instant::now() + LOOK_ANEW;
+        while let Some(Ok(watched)) = or_end(ends, timeout_at(until, watch.next_answer())).await {
+            let watched = watched?;
+            for event in watched.events.iter().filter(|it| !it.is_delete) {
+                tell(self.take(&event.kv, answering).await?);
+            }
+            if watched.canceled {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Takes a question away, and has it answered.
@@ -252,6 +249,15 @@ impl Reply {
         // Nothing of it may stay for ever.
         let Ok(value) = sealed(key, &place, &piece) else { return false };
         self.lease != 0 && client.put(&Put { key: place, value, lease: self.lease }).await.is_ok()
+    }
+}
+
+/// What comes of this, if the end does not come first.
+async fn or_end<T>(ends: &mut watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        _ = ends.wait_for(|it| *it) => None,
+        it = work => Some(it),
     }
 }
 
