@@ -51,7 +51,7 @@ fn default_gateway() -> Gateway {
         reserve_sessions: 0,
         spin: Duration::ZERO,
         batch_delay: BatchDelay::Auto,
-        batch_delay_max: Duration::from_micros(500),
+        batch_delay_max: Duration::from_micros(190),
         log: LogFormat::Human,
         log_level: "info".to_owned(),
         user: None,
