@@ -363,6 +363,7 @@ fn a_start_without_descriptors_or_somewhere_to_print_says_so() {
         let mut said = String::new();
         child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
         assert!(!said.contains("panicked"), "{most}: {said}");
+        assert!(!said.contains("another gateway"), "{most}: there is none, but {said}");
         assert!(is_ready || said.contains("ringgate: "), "{most}: {said}");
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");

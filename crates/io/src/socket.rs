@@ -391,10 +391,13 @@ fn seqpacket() -> io::Result<Socket> {
 fn remove_stale(path: &Path, kind: Type) -> io::Result<Option<i32>> {
     match knock(path, kind)? {
         Some(Ok(socket)) => peer_credentials(borrow(&socket.into())).map(|peer| Some(peer.pid)),
-        Some(Err(e)) if e.raw_os_error() == Some(libc::ECONNREFUSED) => {
-            fs::remove_file(path).map(|()| None)
-        }
-        _ => Ok(None),
+        Some(Err(e)) => match e.raw_os_error() {
+            Some(libc::ECONNREFUSED) => fs::remove_file(path).map(|()| None),
+            // A socket of another kind.
+            Some(libc::EPROTOTYPE) => Ok(None),
+            _ => Err(e),
+        },
+        None => Ok(None),
     }
 }
 
@@ -411,8 +414,10 @@ pub fn listening_at(path: &Path) -> Option<PeerCredentials> {
 /// followed to a socket elsewhere.
 fn knock(path: &Path, kind: Type) -> io::Result<Option<io::Result<Socket>>> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
-    let held = fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
-    let Ok(held) = held else { return Ok(None) };
+    let held = match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        held => held?,
+    };
     if !held.metadata()?.file_type().is_socket() {
         return Ok(None);
     }
