@@ -319,16 +319,23 @@ impl Story {
     /// agent players leave without a word, and so it remembers some whose slot is free again: there
     /// the gateways say how many they have, and the agent how many slots are used.
     fn has_kept_to_slots(&self, when: &str) {
-        let status = Self::status();
-        let told = status["backends"].as_array().expect("backends are told");
+        let used = |status: &Value, number: u32| {
+            let mut told = status["backends"].as_array()?.iter();
+            told.find(|it| it["name"] == format!("game{number}"))?["used"].as_u64()
+        };
+        let behind_agents = |number: &u32| self.parts.size.agent_of(*number).is_some();
+        let mut status = Value::Null;
+        until(&format!("{when}: the slots of agents are told"), || {
+            status = Self::status();
+            let mut games = (0..self.parts.size.games).filter(behind_agents);
+            games.all(|number| used(&status, number).is_some())
+        });
         for number in 0..self.parts.size.games {
             let slots = if number < DUELS { DUEL_SLOTS } else { self.parts.size.slots() };
             let (most, used) = match self.parts.size.agent_of(number) {
                 None => (self.most(number).into(), 0),
                 Some(_) => {
-                    let own = told.iter().find(|it| it["name"] == format!("game{number}"));
-                    let used = own.and_then(|it| it["used"].as_u64()).expect("it is told");
-                    (self.watch.most(number), used)
+                    (self.watch.most(number), used(&status, number).expect("it was waited for"))
                 }
             };
             assert!(
@@ -344,7 +351,7 @@ impl Story {
     fn agents_refused() -> u64 {
         let refused = "ringgate_agent_dropped_total{slots_taken}";
         let of = |agent| agent_glimpse(agent).metrics.get(refused).copied();
-        (1..=AGENTS).map(|agent| of(agent).expect("agents tell their metrics")).sum::<f64>() as u64
+        (1..=AGENTS).map(|agent| of(agent).expect("agents live")).sum::<f64>() as u64
     }
 
     /// Two players dial two gateways with one token at the same time: each gateway that a token
@@ -426,8 +433,8 @@ impl Story {
         let body = format!("{{\"client_id\":{client},\"group\":\"arena\"}}");
         for service in 0..2 {
             until("the service knows of the ban", || {
-                let answer = ask(service, &body).expect("it answers");
-                answer.0 == 403 && answer.1["error"] == "client_denied"
+                let answer = ask(service, &body);
+                answer.is_ok_and(|it| it.0 == 403 && it.1["error"] == "client_denied")
             });
         }
         assert_eq!(Player::holding(ANYWHERE, spare).ended(), State::Denied);

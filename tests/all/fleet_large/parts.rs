@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -198,8 +199,14 @@ pub(super) fn control_of(gate: usize) -> PathBuf {
     format!("run{}/control.sock", gate + 1).into()
 }
 
+/// One that is dead shows nothing. One that lives and has no time to answer is asked again.
 fn glimpse_of(control: PathBuf) -> Glimpse {
-    Gateway { pid: None, admin: Some(Admin::Control(control)) }.look()
+    let gateway = Gateway { pid: None, admin: Some(Admin::Control(control.clone())) };
+    let mut glimpse = gateway.look();
+    while !glimpse.is_seen && UnixStream::connect(&control).is_ok() {
+        glimpse = gateway.look();
+    }
+    glimpse
 }
 
 /// The metrics of a token service.

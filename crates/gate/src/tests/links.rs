@@ -500,14 +500,14 @@ fn players_wait_for_their_backend_for_its_grace_time() {
 fn a_process_that_comes_hears_how_many_wait_for_it_and_how_long_it_may() {
     let mut rig = Rig::new(Setup { batch_delay: BatchDelay::AUTO, ..plain_setup() });
     let game = Game::join(&mut rig, "arena");
-    assert_eq!(game.hear_players(&mut rig), [(0, 2000, Some(500))]);
+    assert_eq!(game.hear_players(&mut rig), [(0, 2000, Some(190))]);
     for client in 1..=2_u16 {
         let spec = rig.token_with(client.into(), |spec| spec.timeout_seconds = -1);
         Scribe::new(&spec).connect(&mut rig, home(client));
     }
     game.crash(&mut rig);
     let game = Game::join(&mut rig, "arena");
-    assert_eq!(game.hear_players(&mut rig), [(2, 2000, Some(500))]);
+    assert_eq!(game.hear_players(&mut rig), [(2, 2000, Some(190))]);
     game.crash(&mut rig);
     // Nothing is said that a process of the first release would not pass over.
     let old = Game::connect(&mut rig, OUR_USER);
