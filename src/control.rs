@@ -33,7 +33,7 @@ mod main_loop;
 #[cfg_attr(not(feature = "fleet"), path = "control/alone.rs")]
 mod membership;
 mod metrics;
-mod moving;
+pub mod moving;
 mod page;
 pub mod plan;
 mod recorder;

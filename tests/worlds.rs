@@ -16,10 +16,14 @@ mod etcd;
 mod gateway;
 #[path = "worlds/judge.rs"]
 mod judge;
+#[path = "worlds/moves.rs"]
+mod moves;
 #[path = "worlds/player.rs"]
 mod player;
 #[path = "worlds/process.rs"]
 mod process;
+#[path = "worlds/questions.rs"]
+mod questions;
 #[path = "worlds/server.rs"]
 mod server;
 #[path = "worlds/service.rs"]

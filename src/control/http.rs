@@ -173,7 +173,7 @@ async fn drain(visit: Visit<AdminState>) -> Reply {
         return asked::drain_until(&visit, deadline).await;
     };
     let Visit { site: state, visitor, .. } = &visit;
-    let backend = sessions::backend_named(state, name)?;
+    let backend = sessions::backend_named(&state.view.live().setup, name)?;
     note(visitor, &format!("drain of backend {name}"));
     let drain = |reply| Command::DrainBackend { backend, drained: true, deadline, reply };
     let players = state.ask(drain).await?;
@@ -186,7 +186,7 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
     let query = Query::of(&visit.uri, &["backend"])?;
     let Some(name) = query.text("backend") else { return asked::undrain(visit).await };
     let Visit { site: state, visitor, .. } = &visit;
-    let backend = sessions::backend_named(state, name)?;
+    let backend = sessions::backend_named(&state.view.live().setup, name)?;
     note(visitor, &format!("undrain of backend {name}"));
     let undrain = |reply| Command::DrainBackend { backend, drained: false, deadline: None, reply };
     let players = state.ask(undrain).await?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::StatusCode;
+use hyper::{StatusCode, Uri};
 use serde_json::json;
 
 use super::http::{AdminState, Command};
@@ -16,16 +16,70 @@ use crate::config::Config;
 use ringgate_fleet::values::question::{self, MOVE_TRIES};
 use ringgate_gate::{
     BackendId, MOVE_MS, MOVE_MS_MAX, MOVE_REFUSALS, MoveOrder, MoveRefusal, SessionId, SessionInfo,
-    Setup,
+    Setup, Survey, Wanted,
 };
-use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
+use ringgate_process::pages::{NotDone, Query, Reply, Visit, Visitor, as_json, note, wrong};
 
-/// `POST /sessions/move?client_id=` or `?session=` or `?backend=`, `&to=&time_ms=&confirm=`.
+/// A gateway whose players are to be moved: what its workers go by, and what they are asked.
+pub trait MoveCrew: Sync {
+    /// What workers go by.
+    fn setup(&self) -> Arc<Setup>;
+
+    /// Players of a backend.
+    fn players(&self, backend: BackendId) -> u32;
+
+    /// Which backends have this name, or are of this group.
+    fn find_backends(
+        &self,
+        name: String,
+    ) -> impl Future<Output = Result<Vec<BackendId>, NotDone>> + Send;
+
+    /// Has all workers look for sessions.
+    fn survey(
+        &self,
+        wanted: Wanted,
+        limit: usize,
+    ) -> impl Future<Output = Result<Arc<Survey>, NotDone>> + Send;
+
+    /// Has workers offer players to other backends.
+    fn order(
+        &self,
+        orders: Arc<[Arc<MoveOrder>]>,
+    ) -> impl Future<Output = Result<(), NotDone>> + Send;
+}
+
+impl MoveCrew for AdminState {
+    fn setup(&self) -> Arc<Setup> {
+        Arc::clone(&self.view().live().setup)
+    }
+
+    fn players(&self, backend: BackendId) -> u32 {
+        self.view().players(backend)
+    }
+
+    async fn find_backends(&self, name: String) -> Result<Vec<BackendId>, NotDone> {
+        self.ask(|reply| Command::FindBackends { name, reply }).await
+    }
+
+    async fn survey(&self, wanted: Wanted, limit: usize) -> Result<Arc<Survey>, NotDone> {
+        self.ask(|reply| Command::Survey { wanted, ends: None, limit, reply }).await
+    }
+
+    async fn order(&self, orders: Arc<[Arc<MoveOrder>]>) -> Result<(), NotDone> {
+        self.ask(|reply| Command::Move { orders, reply }).await
+    }
+}
+
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, visitor, uri } = &visit;
+    answer(&**state, visitor, uri).await
+}
+
+/// `POST /sessions/move?client_id=` or `?session=` or `?backend=`, `&to=&time_ms=&confirm=`.
+pub async fn answer(crew: &impl MoveCrew, visitor: &Visitor, uri: &Uri) -> Reply {
     let known = ["client_id", "client", "session", "backend", "to", "time_ms", "confirm"];
     let query = Query::of(uri, &known)?;
-    let wanted = sessions::wanted(state, &query)?;
+    let wanted = sessions::wanted(&crew.setup(), &query)?;
     if wanted.client_id.is_none() && wanted.session.is_none() && wanted.backend.is_none() {
         return Err(wrong("expected client_id=ID, session=ID or backend=NAME"));
     }
@@ -34,19 +88,19 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
         text.parse().ok().filter(|ms| (1..=MOVE_MS_MAX).contains(ms))
     })?;
     let confirms = query.read("confirm", "true or false", |text| text.parse().ok())?;
-    let name = to.to_owned();
-    let targets = state.ask(|reply| Command::FindBackends { name, reply }).await?;
+    let targets = crew.find_backends(to.to_owned()).await?;
     if targets.is_empty() {
         return Err((StatusCode::NOT_FOUND, format!("there is no backend or group {to:?}\n")));
     }
     note(visitor, &format!("move of players to {to}"));
     let is_one = wanted.backend.is_none();
-    let (found, mut complete) = sessions::ask(state, wanted, None, sessions::LIMIT_MAX).await?;
+    let survey = crew.survey(wanted, sessions::LIMIT_MAX).await?;
+    let (found, mut complete) = sessions::answer(&survey).await;
     complete &= found.sessions.len() as u64 == found.count;
     let players = found.sessions.into_iter().map(|(_, info)| info).collect();
     let confirms = confirms.unwrap_or(false);
     let mut plan = Plan { targets, time_ms, confirms, is_one, looks: 0 };
-    let Outcome { moved, refused } = plan.carry_out(state, players).await?;
+    let Outcome { moved, refused } = plan.carry_out(crew, players).await?;
     let refused: BTreeMap<_, _> =
         refused.into_iter().map(|(why, count)| (MOVE_REFUSALS[why as usize], count)).collect();
     tracing::info!(
@@ -61,7 +115,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
 }
 
 /// The backends of a name: the backend itself, or those behind a listener of that group.
-pub(super) fn backends_named(config: &Config, setup: &Setup, name: &str) -> Vec<BackendId> {
+pub fn backends_named(config: &Config, setup: &Setup, name: &str) -> Vec<BackendId> {
     let grouped = config
         .listeners
         .iter()
@@ -102,7 +156,7 @@ impl Plan {
     /// Has everybody moved. Whom one backend has not taken, another may.
     async fn carry_out(
         &mut self,
-        state: &AdminState,
+        crew: &impl MoveCrew,
         players: Vec<SessionInfo>,
     ) -> Result<Outcome, NotDone> {
         let mut outcome = Outcome::default();
@@ -112,7 +166,7 @@ impl Plan {
             let batch = OFFERS_MAX * self.targets.len();
             while !left.is_empty() {
                 let some = left.split_off(left.len().saturating_sub(batch));
-                for (player, result) in self.ask_for(state, some).await? {
+                for (player, result) in self.ask_for(crew, some).await? {
                     match result {
                         Ok(()) => outcome.moved += 1,
                         Err(why) if may_be_tried_again(why) && self.goes_on(attempt) => {
@@ -133,16 +187,16 @@ impl Plan {
     /// Offers some players, each to one backend, and waits for what becomes of it.
     async fn ask_for(
         &mut self,
-        state: &AdminState,
+        crew: &impl MoveCrew,
         players: Vec<Asked>,
     ) -> Result<Vec<(Asked, Result<(), MoveRefusal>)>, NotDone> {
-        let setup = Arc::clone(&state.view().live().setup);
+        let setup = crew.setup();
         let mut room: Vec<_> = self
             .targets
             .iter()
             .filter_map(|id| {
                 let slots = setup.backends.get(*id)?.slots;
-                Some((*id, i64::from(slots) - i64::from(state.view().players(*id))))
+                Some((*id, i64::from(slots) - i64::from(crew.players(*id))))
             })
             .collect();
         let mut asked = Vec::new();
@@ -157,7 +211,7 @@ impl Plan {
             asked.push(((info, before), Arc::new(order)));
         }
         let orders: Arc<[_]> = asked.iter().map(|(_, order)| Arc::clone(order)).collect();
-        state.ask(|reply| Command::Move { orders, reply }).await?;
+        crew.order(orders).await?;
         for _ in 0..self.looks_max() {
             if asked.iter().all(|(_, order)| order.outcome().is_some()) {
                 break;

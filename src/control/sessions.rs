@@ -4,7 +4,6 @@
 //! the answers.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -14,7 +13,9 @@ use serde_json::json;
 use super::http::{AdminState, Command};
 use super::view::Snapshot;
 use crate::config::values::number;
-use ringgate_gate::{BackendId, Ended, Found, Prefix, SessionInfo, Survey, Wanted, WorkerId};
+use ringgate_gate::{
+    BackendId, Ended, Found, Prefix, SessionInfo, Setup, Survey, Wanted, WorkerId,
+};
 use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
 
 #[derive(Serialize)]
@@ -55,7 +56,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
         text.parse().ok().filter(|limit| *limit <= LIMIT_MAX)
     })?;
     let place = query.text("address").and_then(|text| text.parse::<SocketAddr>().ok());
-    let wanted = wanted(state, &query)?;
+    let wanted = wanted(&state.view().live().setup, &query)?;
     let (found, complete) = ask(state, wanted, None, limit.unwrap_or(LIMIT)).await?;
     let snapshot = state.view().snapshot();
     let rows = found.sessions.iter().map(|(worker, info)| row(&snapshot, *worker, info));
@@ -73,7 +74,7 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
 pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     let Visit { site: state, visitor, uri } = &visit;
     let query = Query::of(uri, &["client_id", "client", "session"])?;
-    let wanted = wanted(state, &query)?;
+    let wanted = wanted(&state.view().live().setup, &query)?;
     let whom = match (wanted.client_id, wanted.session) {
         (Some(client_id), _) => format!("client {client_id}"),
         (None, Some(session)) => format!("session {session:016x}"),
@@ -92,7 +93,7 @@ pub(super) async fn kick(visit: Visit<AdminState>) -> Reply {
     Ok(as_json(StatusCode::OK, json!({ "ended": ended, "complete": complete })))
 }
 
-pub(super) fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDone> {
+pub(super) fn wanted(setup: &Setup, query: &Query) -> Result<Wanted, NotDone> {
     let client_id = client_id(query)?;
     let session =
         query.read("session", "16 hex digits", |text| u64::from_str_radix(text, 16).ok())?;
@@ -102,7 +103,7 @@ pub(super) fn wanted(state: &AdminState, query: &Query) -> Result<Wanted, NotDon
             |place: SocketAddr| Prefix::new(place.ip(), if place.is_ipv4() { 32 } else { 128 });
         place.map_or_else(|| text.parse().ok(), all)
     })?;
-    let backend = query.text("backend").map(|name| backend_named(state, name)).transpose()?;
+    let backend = query.text("backend").map(|name| backend_named(setup, name)).transpose()?;
     Ok(Wanted { client_id, session, address, backend, ..Wanted::default() })
 }
 
@@ -113,8 +114,7 @@ pub(super) fn client_id(query: &Query) -> Result<Option<u64>, NotDone> {
 }
 
 /// The backend that has this name now.
-pub(super) fn backend_named(state: &AdminState, name: &str) -> Result<BackendId, NotDone> {
-    let setup = Arc::clone(&state.view().live().setup);
+pub(super) fn backend_named(setup: &Setup, name: &str) -> Result<BackendId, NotDone> {
     let mut known = setup.backends.pairs().filter(|(_, backend)| !backend.retired);
     let found = known.find_map(|(id, backend)| (backend.name == name).then_some(id));
     found.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no backend {name:?}\n")))

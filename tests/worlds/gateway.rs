@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 
 use crate::etcd::{self, Etcd};
 use crate::process::{Process, UNIX_START_S};
+use crate::questions::Questions;
 use crate::service::FLEET_KEY;
 
 /// A gateway, alive or not.
@@ -69,6 +70,7 @@ struct Alive {
     claims: Arc<Claims>,
     host: Host,
     links: Links,
+    questions: Arc<Questions>,
     inbox: VecDeque<(SocketId, Endpoint, LocalIp, Vec<u8>)>,
     is_pending: bool,
     tells_ms: u64,
@@ -218,7 +220,9 @@ impl Gateway {
         };
         let used = following::players_of_backends(&running);
         let facts = Facts { started_unix_s: UNIX_START_S, ..following.facts(&running) };
-        let shelf = Shelf { tokens, players, used, ..Shelf::default() };
+        let questions = Questions::new(&config, &setup, &claims);
+        let answerer = Some(questions.answerer());
+        let shelf = Shelf { answerer, tokens, players, used, ..Shelf::default() };
         let (member, work) = Member::open(prepared, facts, shelf);
         let work = process.spawn(work);
         self.ran_ms = now_ms;
@@ -233,6 +237,7 @@ impl Gateway {
             claims,
             host,
             links,
+            questions,
             inbox: VecDeque::new(),
             is_pending: true,
             tells_ms: 0,
@@ -259,7 +264,10 @@ impl Gateway {
     /// Another process takes over. False where that cannot be now.
     pub(crate) fn upgrade(&mut self, etcd: &Etcd, now_ms: u64, random: &mut Random) -> bool {
         let is_ready = |it: &Alive| {
-            it.leaves_ms.is_none() && it.host.mail_count() == 0 && it.host.can_be_handed_over()
+            it.leaves_ms.is_none()
+                && it.host.mail_count() == 0
+                && it.questions.is_quiet()
+                && it.host.can_be_handed_over()
         };
         if self.parting.is_some() || !self.alive.as_ref().is_some_and(is_ready) {
             return false;
@@ -287,6 +295,7 @@ impl Gateway {
         assert_eq!((arrived.sessions, arrived.not_carried), (count, 0), "{}", self.name);
         let host = Host::new(gates.pop().expect("one"));
         alive.member.order(Order::Part);
+        alive.questions.end();
         let (following, config) = (Following::new(self.file.clone(), known), alive.config);
         let inbox = alive.inbox;
         self.parting = Some((alive.process, alive.work));
@@ -305,6 +314,7 @@ impl Gateway {
         let session = SessionId::from_u64(session).expect("a session's number");
         if let Some((to, _)) = its.next() {
             let order = MoveOrder::new(session, to, 1_000);
+            let order = order.with(OPERATORS, Box::default());
             let order = if session.as_u64().is_multiple_of(2) { order } else { order.confirmed() };
             alive.host.post(Mail::Move([Arc::new(order)].into()));
         }
@@ -385,6 +395,9 @@ impl Gateway {
         }
         alive.process.run(now_ms, step_ms.min(crate::STEP_MS));
         alive.follow();
+        for mail in alive.questions.take_mail() {
+            alive.host.post(mail);
+        }
         alive.end_in_time(now_ms);
         self.turn(&mut alive, now_ms);
         self.keep_spent(&mut alive);
@@ -458,6 +471,7 @@ impl Alive {
                     self.config = config;
                     self.following.gave(self.setup.revision);
                     self.is_pending = false;
+                    self.questions.see(&self.config, &self.setup);
                     self.host.post(Mail::Setup(Arc::clone(&self.setup)));
                 }
                 Err(why) => panic!("{why:?}"),
@@ -566,6 +580,8 @@ const GAME: Credentials = Credentials { uid: UID, gid: UID, pid: 0 };
 const PLAYERS: SocketId = SocketId(1);
 const LINKS: SocketId = SocketId(2);
 const UDP: SocketId = SocketId(3);
+/// The ticket of moves that an operator asks of one gateway. Those of a fleet have none.
+const OPERATORS: u64 = 1;
 const NOBODY: Endpoint = Endpoint::v4([0; 4], 0);
 const TELL_EVERY_MS: u64 = 100;
 /// How long players have when a gateway ends.

@@ -44,6 +44,13 @@ pub(crate) struct Met {
     pub(crate) replaced: u64,
     pub(crate) thieves: u64,
     pub(crate) moved: u64,
+    /// Moves that the fleet was asked for, that were answered, and that were refused; offers
+    /// because of them, and players whom they have moved.
+    pub(crate) ordered: u64,
+    pub(crate) answered: u64,
+    pub(crate) not_ordered: u64,
+    pub(crate) offered: u64,
+    pub(crate) ordered_moved: u64,
 }
 
 impl Judge {
@@ -83,10 +90,8 @@ impl Judge {
         self.require(!is_used_twice, || {
             format!("token {number} has opened {session:?} at {} after {before:?}", server.name)
         });
-        let (there, slots) = (server.sessions.len(), server.slots);
-        self.require(there <= slots as usize, || {
-            format!("{} has {there} players and {slots} slots", server.name)
-        });
+        let there = server.sessions.len() + server.offers.len();
+        self.look_at_slots(&server.name, there, server.slots);
     }
 
     /// A game process has heard something that was sent under a token.
@@ -101,7 +106,7 @@ impl Judge {
         });
     }
 
-    /// So many play at a server that has so many slots.
+    /// So many play at a server that has so many slots, or are offered to it.
     pub(crate) fn look_at_slots(&mut self, server: &str, there: usize, slots: u32) {
         self.require(there <= slots as usize, || {
             format!("{server} has {there} players and {slots} slots")

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ringgate_batch::SocketId;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Answer, Hello, Move, SessionId, ToGame, Writer};
+use ringgate_link::bundle::{Answer, Hello, Move, MoveRefusal, SessionId, ToGame, Writer};
 use ringgate_testkit::Random;
 
 use crate::gateway::Gateway;
@@ -20,9 +20,11 @@ pub(crate) struct Server {
     connection: Option<u64>,
     link: Option<SocketId>,
     /// Which start of the gateway, as its welcome says.
-    incarnation: u64,
+    pub(crate) incarnation: u64,
     inbox: VecDeque<Vec<u8>>,
     pub(crate) sessions: BTreeMap<SessionId, Guest>,
+    /// Who may come from another process: whose session, and which offer.
+    pub(crate) offers: BTreeMap<SessionId, u64>,
     pub(crate) dead_until_ms: u64,
     next_try_ms: u64,
     /// Since when it is linked and was not disturbed.
@@ -42,14 +44,28 @@ pub(crate) struct Guest {
 pub(crate) enum Heard {
     Opened {
         session: SessionId,
-        incarnation: u64,
         guest: Guest,
     },
     Said {
         token: u64,
     },
+    /// A player may come from another process.
+    Offered {
+        session: SessionId,
+        client_id: u64,
+        ticket: u64,
+        /// Players and offers that there were.
+        taken: usize,
+    },
+    /// A player that was offered, or was taken already, has left.
+    OfferedLeft {
+        session: SessionId,
+    },
     /// Its player has gone over to another process.
-    Moved,
+    Moved {
+        session: SessionId,
+        token: u64,
+    },
 }
 
 impl Server {
@@ -64,6 +80,7 @@ impl Server {
             incarnation: 0,
             inbox: VecDeque::new(),
             sessions: BTreeMap::new(),
+            offers: BTreeMap::new(),
             dead_until_ms: 0,
             next_try_ms: 0,
             linked_ms: None,
@@ -112,6 +129,7 @@ impl Server {
 
     fn forget(&mut self) {
         self.sessions.clear();
+        self.offers.clear();
         self.inbox.clear();
         self.linked_ms = None;
     }
@@ -182,9 +200,10 @@ impl Server {
                 let own = &opened.user_data[32..40];
                 let token = u64::from_le_bytes(own.try_into().expect("eight bytes"));
                 let guest = Guest { client_id: opened.client_id, token, since_ms: now_ms };
-                let (session, incarnation) = (opened.session, self.incarnation);
+                let session = opened.session;
+                self.offers.remove(&session);
                 self.sessions.insert(session, guest);
-                Some(Heard::Opened { session, incarnation, guest })
+                Some(Heard::Opened { session, guest })
             }
             ToGame::Closed { session, .. } => {
                 self.sessions.remove(session);
@@ -192,17 +211,29 @@ impl Server {
             }
             ToGame::Offered(offered) => {
                 let (session, offer) = (offered.session, offered.offer);
+                self.offers.insert(session, offer);
+                let taken = self.sessions.len() + self.offers.len();
                 // Some are not wanted, and to some nothing is said.
                 match offer % 8 {
                     0 => {}
-                    1 => said.push(bundle(|it| it.answer(session, offer, Answer::No))),
+                    1 => {
+                        self.offers.remove(&session);
+                        said.push(bundle(|it| it.answer(session, offer, Answer::No)));
+                    }
                     _ => said.push(bundle(|it| it.answer(session, offer, Answer::Yes))),
                 }
-                None
+                let (client_id, ticket) = (offered.client_id, offered.ticket);
+                Some(Heard::Offered { session, client_id, ticket, taken })
+            }
+            ToGame::OfferOver { session, offer, reason } => {
+                self.offers.retain(|of, it| (of, &*it) != (session, offer));
+                let session = *session;
+                (*reason == MoveRefusal::SessionOver).then_some(Heard::OfferedLeft { session })
             }
             ToGame::Moved { session, .. } => {
                 said.push(bundle(|it| it.confirm(*session)));
-                self.sessions.remove(session).map(|_| Heard::Moved)
+                let guest = self.sessions.remove(session)?;
+                Some(Heard::Moved { session: *session, token: guest.token })
             }
             ToGame::Payload { session, bytes } => {
                 let guest = self.sessions.get(session).expect("it was announced");

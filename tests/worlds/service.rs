@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
 use crate::etcd::{self, Etcd};
+use crate::moves::AskedMove;
 use crate::process::Process;
 
 /// A token service, alive or not.
@@ -34,6 +35,8 @@ pub(crate) struct Service {
     alive: Option<Alive>,
     tell: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
+    tell_moved: mpsc::UnboundedSender<MoveAnswer>,
+    moved: mpsc::UnboundedReceiver<MoveAnswer>,
     /// When it is started again, where it is dead.
     pub(crate) back_ms: u64,
     /// It does not run until then.
@@ -55,9 +58,13 @@ pub(crate) struct Answer {
     pub(crate) said: Result<(Vec<u8>, serde_json::Value), String>,
 }
 
+/// What has come of a request for a move: its number, and the answer or the refusal's text.
+pub(crate) type MoveAnswer = (usize, Result<serde_json::Value, String>);
+
 impl Service {
     pub(crate) fn new(number: usize) -> Self {
         let (tell, answers) = mpsc::unbounded_channel();
+        let (tell_moved, moved) = mpsc::unbounded_channel();
         Self {
             name: format!("tokens-{number}"),
             number,
@@ -66,6 +73,8 @@ impl Service {
             alive: None,
             tell,
             answers,
+            tell_moved,
+            moved,
             back_ms: 0,
             frozen_until_ms: 0,
             ran_ms: 0,
@@ -74,6 +83,11 @@ impl Service {
 
     pub(crate) const fn is_alive(&self) -> bool {
         self.alive.is_some()
+    }
+
+    /// Whether it answers new requests.
+    pub(crate) fn serves(&self) -> bool {
+        self.alive.as_ref().is_some_and(|it| !it.is_stopping)
     }
 
     /// A start with what the disk has.
@@ -170,6 +184,24 @@ impl Service {
             drop(tell.send(Answer { token: number, said }));
         });
         true
+    }
+
+    /// An operator wants a client to play elsewhere, which the world knows by this number.
+    pub(crate) fn ask_move(&self, number: usize, wish: &AskedMove) {
+        let Some(alive) = &self.alive else { return };
+        let AskedMove { client_id, to, time_ms, confirms, .. } = wish;
+        let body = serde_json::json!({
+            "client_id": client_id, "to": to, "time_ms": time_ms, "confirm": confirms,
+        });
+        let (office, tell) = (Arc::clone(&alive.office), self.tell_moved.clone());
+        alive.process.spawn(async move {
+            let said = post(&office, "/v1/moves", &body).await;
+            drop(tell.send((number, said)));
+        });
+    }
+
+    pub(crate) fn take_moved(&mut self) -> Vec<MoveAnswer> {
+        std::iter::from_fn(|| self.moved.try_recv().ok()).collect()
     }
 
     /// An operator confirms the doubt with this number.

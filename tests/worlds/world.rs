@@ -4,6 +4,8 @@
 mod bans;
 #[path = "world/ending.rs"]
 mod ending;
+#[path = "world/moving.rs"]
+mod moving;
 #[path = "world/playing.rs"]
 mod playing;
 #[path = "world/serving.rs"]
@@ -24,6 +26,7 @@ use crate::bans::Bans;
 use crate::etcd::Etcd;
 use crate::gateway::Gateway;
 use crate::judge::{Judge, Met};
+use crate::moves::Moves;
 use crate::player::{Doing, Player};
 use crate::process::UNIX_START_S;
 use crate::server::Server;
@@ -64,6 +67,11 @@ pub(crate) struct World {
     /// Nobody comes any more.
     is_closing: bool,
     bans: Bans,
+    moves: Moves,
+    /// When it is looked at whether so many have gone over, by gateway and move.
+    said_moved: Vec<(u64, usize, usize, usize)>,
+    /// When each token service last reached etcd.
+    etcd_seen_ms: Vec<u64>,
     judge: Judge,
     faults: Faults,
 }
@@ -121,7 +129,7 @@ impl World {
         let udp: Vec<_> = (0..random.within(0..3) as usize)
             .map(|at| UdpServer::new(at, 0, 2 + random.within(0..5) as u32))
             .collect();
-        let services = (0..random.within(1..4) as usize).map(Service::new).collect();
+        let services: Vec<_> = (0..random.within(1..4) as usize).map(Service::new).collect();
         let ids = 4 + random.within(0..8);
         let away = |random: &mut Random| Doing::Away { until_ms: 3_000 + random.within(0..5_000) };
         let player = |at: u64, random: &mut Random| Player {
@@ -134,9 +142,12 @@ impl World {
             now_ms: 0,
             weather,
             etcd: Etcd::new(seed),
+            etcd_seen_ms: vec![0; services.len()],
             services,
             judge: Judge::new(gateways.len()),
             bans: Bans::default(),
+            moves: Moves::default(),
+            said_moved: Vec::new(),
             gateways_away_ms: vec![0; gateways.len()],
             servers_away_ms: vec![0; servers.len()],
             udp_away_ms: vec![0; udp.len()],
@@ -175,6 +186,7 @@ impl World {
         self.heal();
         for _ in 0..CALM_MS / STEP_MS {
             self.repair();
+            self.have_somebody_move();
             self.step()?;
         }
         self.require_that_all_is_well();
@@ -213,6 +225,7 @@ impl World {
         for answer in answers {
             self.take_answer(answer);
         }
+        self.take_move_answers();
         self.deliver();
         for player in 0..self.players.len() {
             self.act(player);

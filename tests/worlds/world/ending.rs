@@ -46,9 +46,9 @@ impl World {
             etcd.store.below("/f/claim/").map(|(key, _)| key.to_owned()).collect()
         };
         let is_of_players = |key: &&String| {
-            ["/f/claim/player/", "/f/claim/ousted/", "/f/claim/promise/"]
+            ["player", "ousted", "promise", "move", "answer", "ask"]
                 .iter()
-                .any(|part| key.starts_with(part))
+                .any(|part| key.starts_with(&format!("/f/claim/{part}/")))
         };
         let of_players: Vec<_> = left.iter().filter(is_of_players).collect();
         self.judge.require(of_players.is_empty(), || format!("etcd has {of_players:?}"));

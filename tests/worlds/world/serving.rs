@@ -30,20 +30,38 @@ impl World {
     }
 
     pub(super) fn run_servers(&mut self) {
-        let Self { servers, gateways, random, now_ms, judge, .. } = self;
+        let Self { servers, gateways, random, now_ms, judge, moves, .. } = self;
         let (mut said, mut opened) = (Vec::new(), Vec::new());
         for server in servers.iter_mut().filter(|it| it.is_alive(*now_ms)) {
             let gateway = &mut gateways[server.gateway];
             server.connect(gateway, *now_ms, random);
             for heard in server.read(gateway, *now_ms) {
+                let at = |session| (server.gateway, server.incarnation, session);
                 match heard {
-                    Heard::Opened { session, incarnation, guest } => {
+                    Heard::Opened { session, guest } => {
                         let of = (guest.client_id, guest.token);
-                        judge.opened(server, of, (server.gateway, incarnation, session));
+                        judge.opened(server, of, at(session));
+                        moves.opened(at(session), &server.name, *now_ms);
                         opened.push((guest.token, server.name.clone()));
                     }
                     Heard::Said { token } => said.push((token, server.gateway)),
-                    Heard::Moved => judge.met.moved += 1,
+                    Heard::Offered { session, client_id, ticket, taken } => {
+                        judge.look_at_slots(&server.name, taken, server.slots);
+                        // Of a fleet's move; others have a ticket.
+                        let of = (at(session), &*gateway.name);
+                        let whom = (client_id, &*server.name);
+                        let is_note = ticket == 0;
+                        let why_not = is_note.then(|| moves.offered(of, whom, *now_ms)).flatten();
+                        judge.met.offered += u64::from(is_note);
+                        judge.require(why_not.is_none(), || why_not.unwrap_or_default());
+                    }
+                    Heard::OfferedLeft { session } => {
+                        moves.left_on_the_way(at(session), &server.name, *now_ms);
+                    }
+                    Heard::Moved { session, token } => {
+                        judge.met.moved += 1;
+                        moves.left(at(session), token, *now_ms);
+                    }
                 }
             }
         }
@@ -140,6 +158,7 @@ impl World {
             }
         }
         self.judge.look_at_places(&self.servers);
+        self.look_at_moves();
         self.look_at_slots();
         self.look_at_bans();
         if self.is_unique {

@@ -33,8 +33,16 @@ impl World {
             self.confirm();
         }
         self.ban_or_lift();
+        self.have_somebody_move();
+    }
+
+    /// Game processes and operators have players go over to others.
+    pub(super) fn have_somebody_move(&mut self) {
         if self.one_in(40) {
             self.move_somebody();
+        }
+        if self.one_in(100) {
+            self.order_fleet();
         }
     }
 
