@@ -1,12 +1,12 @@
 //! Players who go from a game process behind one agent to one behind another or on the gateway's
-//! host, while the gateway is upgraded and agents die.
+//! host, while the gateway and agents are upgraded and agents die.
 //!
 //! Skipped aloud without openssl, which makes the certificates.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::agent::{Agent, NAMES, agent_file, certificates, gateway_text};
+use crate::agent::{Agent, Heir, NAMES, agent_file, agent_upgrade, certificates, gateway_text};
 use crate::control_moves::{all_up, zones};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PATIENCE, Player, wait_for};
 use crate::folder::Folder;
@@ -16,7 +16,8 @@ use ringgate_link::backend::Event;
 use ringgate_link::bundle::{MOVE_MS_MAX, Move};
 
 /// A game process that answers an offer when the test says so. It sends every payload back with its
-/// name before it, and moves whoever says "to NAME" there.
+/// name before it, and moves whoever says "to NAME" there. At "wait" it reads its link no further
+/// until the test says so.
 struct Zone {
     /// Goes first, so that a process which waits for it ends.
     answers: Sender<bool>,
@@ -35,6 +36,9 @@ impl Zone {
                     let (ticket, confirms, data) = (7, true, &b""[..]);
                     let asked = Move { session, backend, ticket, time_ms, confirms, message, data };
                     outbox.move_session(&asked).expect("the gateway knows moves");
+                } else if said == "wait" {
+                    let _ = hears.send("wait".to_owned());
+                    let _ = answer.recv();
                 } else {
                     let _ = outbox.send(session, format!("{name} {said}").as_bytes());
                 }
@@ -87,6 +91,8 @@ struct World {
     line: Line,
     player: Player,
     said: u32,
+    /// Agents that have come after others.
+    heirs: Vec<Heir>,
 }
 
 const WHERE: [&str; 3] = ["south", "north", "east"];
@@ -107,7 +113,8 @@ impl World {
         all_up(&daemon, 3);
         let player = Player::connected(daemon.listener, 7, KEY_HEX);
         let (line, folders) = (Line::of(daemon), [south, north]);
-        Some(Self { zones, agents, folders, line, player, said: 0 })
+        let heirs = Vec::new();
+        Some(Self { zones, agents, folders, line, player, said: 0, heirs })
     }
 
     /// Says what was not said before until a zone has answered that.
@@ -141,6 +148,37 @@ impl World {
     fn start_agent(&mut self, of: usize) {
         self.agents[of] = Some(Agent::start(&self.folders[of]));
         all_up(&self.line.daemon, 3);
+    }
+
+    fn upgrade_agent(&mut self, of: usize) {
+        let said = agent_upgrade(&self.folders[of]).succeeded();
+        let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
+        self.heirs.push(Heir(pid.expect("it says which process goes on")));
+    }
+
+    fn counted(&self, series: &str, labels: &str) -> u64 {
+        self.line.daemon.ask("/metrics").sum(series, labels).unwrap_or(0)
+    }
+
+    /// Has the player lost by a zone that does not read so, and thus not had by the other one.
+    fn cut(&mut self, from: usize, to: usize) {
+        self.offered(to);
+        self.player.play_once(b"wait");
+        self.zones[from].hears("wait");
+        let before = self.counted("ringgate_moves_total", "");
+        self.answer(to);
+        wait_for("the cut", || (self.counted("ringgate_moves_total", "") > before).then_some(()));
+        self.is_in_between();
+    }
+
+    /// What the player says reaches nobody yet.
+    fn is_in_between(&mut self) {
+        let dropped = |it: &Self| it.counted("ringgate_drops_total", "reason=\"move_unconfirmed\"");
+        let before = dropped(self);
+        wait_for("a drop", || {
+            self.player.play_once(b"anybody?");
+            (dropped(self) > before).then_some(())
+        });
     }
 
     /// Everybody who has ever come, which is one player, once.
@@ -194,6 +232,55 @@ fn a_player_is_with_one_zone_whichever_agent_dies_in_the_middle_of_a_move() {
     world.answer(1);
     world.is_heard_by(1);
     world.kill_agent(0);
+    world.is_heard_by(1);
+    world.has_one_session();
+}
+
+#[test]
+fn a_player_walks_from_host_to_host_while_both_agents_are_upgraded() {
+    let Some(mut world) = World::start() else { return };
+    let mut here = 0;
+    for there in [1, 2, 0] {
+        world.offered(there);
+        world.is_heard_by(here);
+        for of in [here, there] {
+            if of < world.agents.len() {
+                world.upgrade_agent(of);
+            }
+        }
+        world.is_heard_by(here);
+        world.answer(there);
+        world.is_heard_by(there);
+        here = there;
+    }
+    world.has_one_session();
+}
+
+#[test]
+fn a_player_is_with_one_zone_whichever_agent_goes_between_the_cut_and_the_confirmation() {
+    let Some(mut world) = World::start() else { return };
+    // That of the zone which has lost the player: nobody is left who could confirm.
+    world.cut(0, 1);
+    world.kill_agent(0);
+    world.is_heard_by(1);
+    world.answer(0);
+    world.start_agent(0);
+    // That of the zone which has the player: it waits there, and is opened again.
+    world.cut(1, 0);
+    world.kill_agent(0);
+    world.answer(1);
+    world.start_agent(0);
+    world.is_heard_by(0);
+    // Whoever is upgraded carries on what is under way.
+    world.cut(0, 1);
+    world.upgrade_agent(0);
+    world.is_in_between();
+    world.upgrade_agent(1);
+    world.is_in_between();
+    let (code, said) = world.line.upgrade();
+    assert_eq!(code, Some(0), "{said}");
+    world.is_in_between();
+    world.answer(0);
     world.is_heard_by(1);
     world.has_one_session();
 }
