@@ -186,12 +186,12 @@ pub(super) fn fleet(args: &[&str]) -> Option<String> {
 
 /// What a gateway says of itself, as of now.
 pub(super) fn glimpse(gate: usize) -> Glimpse {
-    glimpse_of(control_of(gate))
+    glimpse_of(&control_of(gate))
 }
 
 /// What an agent does.
 pub(super) fn agent_glimpse(number: u32) -> Glimpse {
-    glimpse_of(format!("agent{number}/control.sock").into())
+    glimpse_of(Path::new(&format!("agent{number}/control.sock")))
 }
 
 /// The control socket of a gateway, which is reached whatever the gateway is cut off from.
@@ -200,10 +200,10 @@ pub(super) fn control_of(gate: usize) -> PathBuf {
 }
 
 /// One that is dead shows nothing. One that lives and has no time to answer is asked again.
-fn glimpse_of(control: PathBuf) -> Glimpse {
-    let gateway = Gateway { pid: None, admin: Some(Admin::Control(control.clone())) };
+fn glimpse_of(control: &Path) -> Glimpse {
+    let gateway = Gateway { pid: None, admin: Some(Admin::Control(control.to_owned())) };
     let mut glimpse = gateway.look();
-    while !glimpse.is_seen && UnixStream::connect(&control).is_ok() {
+    while !glimpse.is_seen && UnixStream::connect(control).is_ok() {
         glimpse = gateway.look();
     }
     glimpse
