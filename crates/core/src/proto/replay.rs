@@ -124,7 +124,7 @@ impl From<Refusal> for DropReason {
 /// The sequences that one direction of one session has accepted.
 ///
 /// A window must see the same [`Policy`] size at every call: the size says where the bits lie.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Window {
     /// Invariant: once anything was accepted, this is the largest accepted sequence, and its bit is

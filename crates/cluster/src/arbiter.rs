@@ -1,0 +1,242 @@
+//! Who has a session, said by the one end that all gateways must reach to be of any use to it: the
+//! agent in front of its game process, or the library in that process.
+//!
+//! It grants a session to one gateway at a time, over the one before and to a higher term only.
+//! What any other brings goes no further. It hands each packet of a player over once, whoever
+//! brings it. And it alone ends sessions; what it does not know has ended. An arbiter that begins
+//! anew knows none: its sessions end with it, and as its connections are new too, nothing that was
+//! said to the one before reaches it.
+//!
+//! Only the opening of a session that has ended could bring it back, doubled and late. A session
+//! opens while its token is good by the arbiter's clock, which here never goes back; until then the
+//! arbiter remembers that it has ended.
+
+use std::collections::HashMap;
+
+use ringgate_core::proto::replay::{Policy, Refusal, SIZE_BITS_MAX, Window};
+
+use crate::member::Wake;
+use crate::number::{Incarnation, Tenure};
+use crate::question::{Answer, Asked, Question, Reply, SessionId};
+
+/// The sessions of one agent, or of one game process that gateways reach directly.
+///
+/// The caller looks that a gateway asks and delivers with its own incarnation, and only about
+/// sessions of backends that it may serve.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    standings: HashMap<SessionId, Standing>,
+    sessions_max: usize,
+    /// Invariant: never goes back, whatever the caller's clock does.
+    now_s: u64,
+}
+
+/// How it stands with a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// It was, and is not any more.
+    Ended {
+        /// Until when it could be opened again, if that were forgotten.
+        token_until_s: u64,
+    },
+    /// Somebody has it.
+    Held {
+        /// Who.
+        holder: Tenure,
+        /// Which packets of the player were handed over.
+        handed: Window,
+        /// When its token expires.
+        token_until_s: u64,
+        /// Since when its holder's connection is lost.
+        lost_at_s: Option<u64>,
+    },
+}
+
+/// What comes of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// For whoever has asked.
+    pub answer: Answer,
+    /// For whoever had the session until now: it may not know.
+    pub fenced: Option<Answer>,
+    /// What the game process sees of it.
+    pub seen: Seen,
+}
+
+/// What a game process sees of a question to its arbiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The session is over.
+    Ended,
+    /// Nothing.
+    Nothing,
+    /// The session has begun.
+    Opened,
+}
+
+/// Why a packet of a player is not handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The session has ended, and whoever brings it is told so.
+    Ended,
+    /// Somebody else has the session, and whoever brings it is told who.
+    Fenced(Tenure),
+    /// It was handed over before, or is too old to tell.
+    Replayed(Refusal),
+    /// It comes from a tenure that was never granted. No gateway of ours does that.
+    Unclaimed,
+}
+
+impl Arbiter {
+    /// One that knows no session, and has room for so many, those included that have ended and
+    /// whose tokens are good.
+    pub fn new(sessions_max: usize) -> Self {
+        Self { standings: HashMap::new(), sessions_max, now_s: 0 }
+    }
+
+    /// Answers a gateway.
+    pub fn answer(&mut self, question: &Question) -> Verdict {
+        let &Question { session, tenure, wake, asked } = question;
+        let mut verdict = Verdict {
+            answer: Answer { session, tenure, wake, reply: Reply::Ended },
+            fenced: None,
+            seen: Seen::Nothing,
+        };
+        if let Asked::Open { token_until_s } = asked
+            && token_until_s > self.now_s
+            && !self.standings.contains_key(&session)
+        {
+            if self.standings.len() >= self.sessions_max {
+                verdict.answer.reply = Reply::Full;
+                return verdict;
+            }
+            self.standings.insert(session, Standing::new(tenure, token_until_s));
+            verdict.seen = Seen::Opened;
+        }
+        let Some(standing) = self.standings.get_mut(&session) else { return verdict };
+        let before = standing.holder();
+        verdict.answer.reply = standing.answer(tenure, asked);
+        if before.is_some() && standing.holder().is_none() {
+            verdict.seen = Seen::Ended;
+        }
+        verdict.fenced = before
+            .zip(standing.holder())
+            .filter(|(before, now)| before != now)
+            .map(|(tenure, holder)| told(session, tenure, Reply::Fenced { holder }));
+        verdict
+    }
+
+    /// Whether a packet of a player is handed over, which a gateway has opened and brings.
+    pub fn hand_over(
+        &mut self,
+        session: SessionId,
+        by: Tenure,
+        number: u64,
+    ) -> Result<(), Refused> {
+        match self.standings.get_mut(&session) {
+            Some(Standing::Held { holder, handed, .. }) => {
+                if by == *holder {
+                    handed.commit(number, &WINDOW).map_err(Refused::Replayed)
+                } else if by.term > holder.term {
+                    Err(Refused::Unclaimed)
+                } else {
+                    Err(Refused::Fenced(*holder))
+                }
+            }
+            Some(Standing::Ended { .. }) | None => Err(Refused::Ended),
+        }
+    }
+
+    /// Ends a session because the game process wants it. Returns what its owner has to hear.
+    pub fn end(&mut self, session: SessionId) -> Option<Answer> {
+        let standing = self.standings.get_mut(&session)?;
+        let tenure = standing.holder()?;
+        standing.end();
+        Some(told(session, tenure, Reply::Ended))
+    }
+
+    /// How it stands with a session. What the game process says goes to the one who holds it.
+    pub fn standing(&self, session: SessionId) -> Option<&Standing> {
+        self.standings.get(&session)
+    }
+
+    /// The connection of a gateway is lost: its sessions wait for somebody who takes them, or for
+    /// that gateway to confirm them.
+    pub fn handle_lost(&mut self, gateway: Incarnation) {
+        for standing in self.standings.values_mut() {
+            if let Standing::Held { holder, lost_at_s, .. } = standing
+                && holder.incarnation == gateway
+            {
+                lost_at_s.get_or_insert(self.now_s);
+            }
+        }
+    }
+
+    /// Lets time pass: says which sessions have ended because they were lost for so long and nobody
+    /// has taken them, and forgets those that have ended and whose tokens have expired.
+    pub fn pass_time(&mut self, now_s: u64, takeover_grace_s: u64, mut ended: impl FnMut(SessionId)) {
+        self.now_s = self.now_s.max(now_s);
+        for (session, standing) in &mut self.standings {
+            if let Standing::Held { lost_at_s: Some(lost_at_s), .. } = standing
+                && *lost_at_s + takeover_grace_s <= self.now_s
+            {
+                standing.end();
+                ended(*session);
+            }
+        }
+        let now_s = self.now_s;
+        self.standings.retain(|_, standing| match standing {
+            Standing::Ended { token_until_s } => *token_until_s > now_s,
+            Standing::Held { .. } => true,
+        });
+    }
+}
+
+impl Standing {
+    const fn new(holder: Tenure, token_until_s: u64) -> Self {
+        Self::Held { holder, handed: Window::new(), token_until_s, lost_at_s: None }
+    }
+
+    /// Who has the session.
+    pub const fn holder(&self) -> Option<Tenure> {
+        match self {
+            Self::Ended { .. } => None,
+            Self::Held { holder, .. } => Some(*holder),
+        }
+    }
+
+    fn answer(&mut self, tenure: Tenure, asked: Asked) -> Reply {
+        let Self::Held { holder, handed, lost_at_s, .. } = self else { return Reply::Ended };
+        // A term that has been had is over, whoever has it: the player takes no number below.
+        let may_take = match asked {
+            Asked::Claim { over } => over == *holder && tenure.term > holder.term,
+            Asked::End | Asked::Open { .. } => false,
+        };
+        if may_take {
+            *holder = tenure;
+        }
+        if *holder != tenure {
+            return Reply::Fenced { holder: *holder };
+        }
+        *lost_at_s = None;
+        if asked == Asked::End {
+            self.end();
+            return Reply::Ended;
+        }
+        Reply::Granted { handed: handed.clone() }
+    }
+
+    const fn end(&mut self) {
+        if let Self::Held { token_until_s, .. } = self {
+            *self = Self::Ended { token_until_s: *token_until_s };
+        }
+    }
+}
+
+/// What somebody hears who has not asked.
+const fn told(session: SessionId, tenure: Tenure, reply: Reply) -> Answer {
+    Answer { session, tenure, wake: Wake(0), reply }
+}
+
+/// As wide as any listener's own window may be: what that takes is not refused here.
+const WINDOW: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");

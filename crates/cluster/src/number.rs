@@ -1,0 +1,180 @@
+//! The numbers of packets that gateways of a cluster send to players, and so the nonces under the
+//! players' keys.
+//!
+//! ```text
+//!   0 | term (14 bits) | incarnation (16) | count (33)
+//! ```
+//!
+//! A player takes what is not older than its window, so whoever takes a session over needs numbers
+//! above all before it: the term comes first, and the one who takes over makes the next. Two who
+//! take over at once, cut off from each other, may make the same term; the incarnation keeps their
+//! numbers apart. Terms begin at 1, because a gateway without a cluster begins at random below
+//! 2^48. Any number below 2^63 can be read as one, so a session that was opened without a cluster
+//! goes on above whatever it has used.
+
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::limits::WORKERS_MAX;
+use ringgate_core::proto::netcode::server::GLOBAL_SEQUENCE_START;
+
+/// How often a session has gone to another owner, its first included. 0 where it has no cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(u16);
+
+impl Term {
+    /// Before the first.
+    pub const NONE: Self = Self(0);
+
+    /// The last: whoever needs one more ends the session.
+    pub const LAST: Self = Self((1 << TERM_BITS) - 1);
+
+    /// The term of a number, where it is one.
+    pub const fn new(number: u16) -> Option<Self> {
+        if number <= Self::LAST.0 { Some(Self(number)) } else { None }
+    }
+
+    /// The next, as long as there is one.
+    pub const fn next(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
+}
+
+/// One run of one process, in one cluster. No two have the same: each is one more than the last, by
+/// a transaction in etcd or from a block that was reserved on disk before. There is none after the
+/// last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u16);
+
+/// A term as one process has it: the right to own a session that nobody else ever gets. A later one
+/// is larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenure {
+    /// Made by the owner, beyond all that it knows of.
+    pub term: Term,
+    /// Who the owner is.
+    pub incarnation: Incarnation,
+}
+
+/// The number of a packet of a session, below those of challenges and denials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketNumber(u64);
+
+impl PacketNumber {
+    /// Reads a number.
+    pub const fn new(number: u64) -> Option<Self> {
+        if number >> (TERM_BITS + INCARNATION_BITS + COUNT_BITS) == 0 {
+            Some(Self(number))
+        } else {
+            None
+        }
+    }
+
+    const fn of(Tenure { term, incarnation }: Tenure, count: u64) -> Self {
+        let high = (term.0 as u64) << INCARNATION_BITS | incarnation.0 as u64;
+        Self(high << COUNT_BITS | count)
+    }
+
+    /// The owner it belongs to.
+    pub const fn tenure(self) -> Tenure {
+        let high = self.0 >> COUNT_BITS;
+        Tenure {
+            term: Term((high >> INCARNATION_BITS) as u16),
+            incarnation: Incarnation(high as u16),
+        }
+    }
+
+    /// As it goes into a nonce.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// The numbers of one tenure, each given once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Numbers {
+    tenure: Tenure,
+    /// Invariant: at most [`COUNTS`](Self::COUNTS).
+    given: u64,
+}
+
+impl Numbers {
+    /// How many there are: 99 days of a thousand a second. Then a further term is needed.
+    pub const COUNTS: u64 = 1 << COUNT_BITS;
+
+    /// All of a tenure.
+    pub const fn new(tenure: Tenure) -> Self {
+        Self { tenure, given: 0 }
+    }
+
+    /// Whose they are.
+    pub const fn tenure(&self) -> Tenure {
+        self.tenure
+    }
+
+    /// The next, as long as there is one.
+    pub const fn take(&mut self) -> Option<PacketNumber> {
+        if self.given == Self::COUNTS {
+            return None;
+        }
+        self.given += 1;
+        Some(PacketNumber::of(self.tenure, self.given - 1))
+    }
+}
+
+/// The numbers of challenges and denials, which one worker of one process sends under the keys of
+/// many tokens.
+///
+/// `1 | incarnation (16 bits) | worker (7) | count (40)`. The count wraps, after 2^40: by then each
+/// token has expired under whose key the first ones were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerNumbers {
+    /// The number without its count.
+    base: u64,
+    count: u64,
+}
+
+impl AnswerNumbers {
+    /// Those of a worker.
+    ///
+    /// # Panics
+    /// Where there can be no worker with that index.
+    pub const fn new(Incarnation(incarnation): Incarnation, worker_index: usize) -> Self {
+        assert!(worker_index < WORKERS_MAX, "worker index out of range");
+        let base = 1 << 63
+            | (incarnation as u64) << (63 - INCARNATION_BITS)
+            | (worker_index as u64) << ANSWER_COUNT_BITS;
+        Self { base, count: 0 }
+    }
+
+    /// The next.
+    pub const fn take(&mut self) -> u64 {
+        let taken = self.base | self.count;
+        self.count = (self.count + 1) % (1 << ANSWER_COUNT_BITS);
+        taken
+    }
+}
+
+ringgate_core::carried_alone!(Incarnation);
+ringgate_core::carried!(Tenure { term, incarnation });
+
+impl Carry for Term {
+    fn write(&self, out: &mut Writer<'_>) {
+        self.0.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Self::new(u16::read(from)?).ok_or(Broken::Invalid("term"))
+    }
+}
+
+const TERM_BITS: u32 = 14;
+const INCARNATION_BITS: u32 = 16;
+const COUNT_BITS: u32 = 33;
+const ANSWER_COUNT_BITS: u32 = 63 - INCARNATION_BITS - WORKERS_MAX.ilog2();
+
+const _: () = assert!(1 << (TERM_BITS + INCARNATION_BITS + COUNT_BITS) == GLOBAL_SEQUENCE_START);
+const _: () = assert!(WORKERS_MAX.is_power_of_two() && ANSWER_COUNT_BITS == 40);
+/// The first of a cluster lies above where sessions without one begin.
+const _: () = assert!(1_u64 << (INCARNATION_BITS + COUNT_BITS) > 1 << 48);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! What a gateway asks the arbiter of a session, and what it hears.
+//!
+//! A question may be lost, doubled and late; whoever has asked asks again until it is answered. The
+//! same question has the same effect however often it arrives.
+
+use ringgate_core::proto::replay::Window;
+
+use crate::member::Wake;
+use crate::number::Tenure;
+
+/// A session, in all of its cluster and for all time: random, made where it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+/// Whose key a session's packets are sealed with: the beginning of its token's tag. All sessions of
+/// a token share the key. Two keys of one name cost terms and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyName(pub u64);
+
+/// A question, with what makes its answer known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Question {
+    /// About which session.
+    pub session: SessionId,
+    /// As whom: the tenure that the asking gateway has, or wants.
+    pub tenure: Tenure,
+    /// Since when it has not slept.
+    pub wake: Wake,
+    /// What.
+    pub asked: Asked,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Asked {
+    /// To own a session that is over for whoever has had it: it is taken if that is still the one
+    /// who has it. A gateway that claims what it has asks whether it still does.
+    Claim {
+        /// Who had it.
+        over: Tenure,
+    },
+    /// To end the session, for good.
+    End,
+    /// To own a new session.
+    Open {
+        /// When its token expires, in seconds since 1970.
+        token_until_s: u64,
+    },
+}
+
+/// What the arbiter has said to a question, with what makes it known again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// About which session.
+    pub session: SessionId,
+    /// Who has asked, or is told without.
+    pub tenure: Tenure,
+    /// Since when that gateway had not slept when it asked.
+    pub wake: Wake,
+    /// What.
+    pub reply: Reply,
+}
+
+/// What an arbiter says.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// The session is over, for everybody and for good.
+    Ended,
+    /// Somebody else has the session.
+    Fenced {
+        /// Who.
+        holder: Tenure,
+    },
+    /// There is no room for another session.
+    Full,
+    /// The session is the asking gateway's.
+    Granted {
+        /// Which of the player's packets were handed over.
+        handed: Window,
+    },
+}

@@ -1,0 +1,604 @@
+//! Gateways, arbiters, players and what is under way between them. Whatever may happen next is an
+//! [`Event`]; a search takes all of them, a world from a seed takes one after the other.
+//!
+//! A gateway's thread may stop at any moment and go on at any other, which is the same as messages
+//! that take long. Only what it notices itself, that it has slept, is an event.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+
+use super::breaks::Break;
+use super::judge::{Judge, Wrong};
+use crate::arbiter::{Arbiter, Seen, Standing};
+use crate::member::{Member, Wake};
+use crate::number::{Incarnation, Tenure, Term};
+use crate::question::{Answer, Asked, KeyName, Question, Reply, SessionId};
+use crate::stake::{Heard, Stake, Why};
+
+/// What a world is made of, and how much of each thing may happen in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    pub(crate) gateways: usize,
+    pub(crate) arbiters: usize,
+    pub(crate) sessions: usize,
+    /// Sessions of one token share a key.
+    pub(crate) keys: usize,
+    /// Of how many keys a gateway remembers the terms one by one.
+    pub(crate) keys_max: usize,
+    pub(crate) limits: Limits,
+    pub(crate) broken: Option<Break>,
+}
+
+/// How often each thing may happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Limits {
+    pub(crate) claims: u16,
+    pub(crate) deaths: u16,
+    pub(crate) ends: u16,
+    pub(crate) expiries: u16,
+    /// A way between a gateway and an arbiter is lost, and is back.
+    pub(crate) losses: u16,
+    /// A gateway begins anew under its name.
+    pub(crate) restarts: u16,
+    /// A player says something to its game.
+    pub(crate) said: u16,
+    pub(crate) sleeps: u16,
+    /// A game says something to its player.
+    pub(crate) told: u16,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) scope: Scope,
+    left: Limits,
+    pub(crate) gateways: Vec<Gateway>,
+    pub(crate) arbiters: Vec<Arbiter>,
+    /// Which player's packets there are, recorded by everybody: each as often as one likes.
+    said: Vec<u64>,
+    opened: Vec<bool>,
+    /// What is under way. Nothing is taken out here but by whoever loses it.
+    pub(crate) under_way: BTreeSet<Message>,
+    next_incarnation: u16,
+    now_s: u64,
+    pub(crate) judge: Judge,
+}
+
+/// The process of that name, if it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Gateway {
+    pub(crate) member: Option<Member>,
+    pub(crate) stakes: Vec<Option<Held>>,
+    now_ns: u64,
+}
+
+/// A stake, and what only the judge knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Held {
+    pub(crate) stake: Stake,
+    /// The session was another's when this gateway last woke.
+    is_stale: bool,
+    /// It has sealed a keep-alive as that one in that wake.
+    sealed_in: Option<(Option<Tenure>, Wake)>,
+}
+
+/// What is under way. Players' packets are not: see [`Event::Arrive`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Message {
+    Answer { session: usize, tenure: Tenure, wake: Wake, said: Said },
+    /// A game's payload for its player, to whoever holds the session.
+    Game { session: usize, to: Tenure },
+    Payload { session: usize, by: Tenure, number: u64 },
+    Question { session: usize, question: Question },
+    /// Somebody is to stand by.
+    Record { session: usize, to: Incarnation, holder: Tenure },
+}
+
+/// A [`Reply`] that has an order. What a grant says of handed packets is for the gateway's window,
+/// which these worlds leave out: the arbiter's has to do alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Said {
+    Ended,
+    Fenced(Tenure),
+    Full,
+    Granted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A gateway that has the session gives another its record.
+    Appoint { from: usize, to: usize, session: usize },
+    /// A player's packet arrives at a gateway, new or recorded.
+    Arrive { at: usize, session: usize, number: u64 },
+    /// A standby, or an owner that needs another term, claims.
+    Claim { gateway: usize, session: usize },
+    Deliver(Message),
+    Die { gateway: usize },
+    /// A gateway wants a session to end.
+    End { gateway: usize, session: usize },
+    /// Tokens expire.
+    Expire,
+    /// The game process ends a session.
+    Kick { session: usize },
+    /// A gateway hears that its way to an arbiter was interrupted; so does the arbiter.
+    LoseWay { gateway: usize },
+    Open { gateway: usize, session: usize },
+    Restart { gateway: usize },
+    Say { session: usize },
+    Sleep { gateway: usize },
+    Tell { session: usize },
+}
+
+const TOKEN_UNTIL_S: u64 = 100;
+const GRACE_S: u64 = 30;
+
+impl World {
+    pub(crate) fn new(scope: Scope) -> Self {
+        let gateway = |index: usize| Gateway {
+            member: Some(Member::new(Incarnation(index as u16 + 1), scope.keys_max)),
+            stakes: vec![None; scope.sessions],
+            now_ns: 0,
+        };
+        Self {
+            scope,
+            left: scope.limits,
+            gateways: (0..scope.gateways).map(gateway).collect(),
+            arbiters: vec![Arbiter::new(scope.sessions); scope.arbiters],
+            said: vec![0; scope.sessions],
+            opened: vec![false; scope.sessions],
+            under_way: BTreeSet::new(),
+            next_incarnation: scope.gateways as u16 + 1,
+            now_s: 0,
+            judge: Judge::new(scope.sessions),
+        }
+    }
+
+    /// A number for all that decides what may happen, and what must not.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.left.hash(&mut hasher);
+        self.gateways.hash(&mut hasher);
+        for session in 0..self.scope.sessions {
+            self.standing(session).hash(&mut hasher);
+        }
+        self.said.hash(&mut hasher);
+        self.opened.hash(&mut hasher);
+        self.under_way.hash(&mut hasher);
+        self.now_s.hash(&mut hasher);
+        self.judge.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Whatever may happen next.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.events_of_gateways(&mut events);
+        for session in 0..self.scope.sessions {
+            if self.left.said > 0 && self.opened[session] {
+                events.push(Event::Say { session });
+            }
+            if self.standing(session).and_then(Standing::holder).is_some() {
+                if self.left.told > 0 {
+                    events.push(Event::Tell { session });
+                }
+                if self.left.ends > 0 {
+                    events.push(Event::Kick { session });
+                }
+            }
+        }
+        if self.left.expiries > 0 {
+            events.push(Event::Expire);
+        }
+        events.extend(self.under_way.iter().cloned().map(Event::Deliver));
+        events
+    }
+
+    fn events_of_gateways(&self, events: &mut Vec<Event>) {
+        for (gateway, it) in self.gateways.iter().enumerate() {
+            if it.member.is_none() {
+                if self.left.restarts > 0 {
+                    events.push(Event::Restart { gateway });
+                }
+                continue;
+            }
+            if self.left.deaths > 0 {
+                events.push(Event::Die { gateway });
+            }
+            if self.left.sleeps > 0 {
+                events.push(Event::Sleep { gateway });
+            }
+            if self.left.losses > 0 {
+                events.push(Event::LoseWay { gateway });
+            }
+            for session in 0..self.scope.sessions {
+                self.events_of_stake(gateway, session, events);
+            }
+        }
+    }
+
+    fn events_of_stake(&self, gateway: usize, session: usize, events: &mut Vec<Event>) {
+        if !self.opened[session] {
+            events.push(Event::Open { gateway, session });
+        }
+        let Some(stake) = self.stake(gateway, session) else { return };
+        let owns = stake.delivers_as().is_some();
+        if self.left.claims > 0 && (owns || stake.stands_by()) {
+            events.push(Event::Claim { gateway, session });
+        }
+        if owns {
+            if self.left.ends > 0 {
+                events.push(Event::End { gateway, session });
+            }
+            let others = (0..self.gateways.len()).filter(|to| *to != gateway);
+            events.extend(others.map(|to| Event::Appoint { from: gateway, to, session }));
+            let numbers = 0..self.said[session];
+            events.extend(numbers.map(|number| Event::Arrive { at: gateway, session, number }));
+        }
+    }
+
+    /// Lets something happen.
+    pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Wrong> {
+        match event {
+            Event::Appoint { from, to, session } => self.appoint(*from, *to, *session),
+            Event::Arrive { at, session, number } => self.arrive(*at, *session, *number),
+            Event::Claim { gateway, session } => {
+                self.left.claims -= 1;
+                self.claim(*gateway, *session);
+            }
+            Event::Deliver(message) => self.deliver(message)?,
+            Event::Die { gateway } => {
+                self.left.deaths -= 1;
+                self.die(*gateway);
+            }
+            Event::End { gateway, session } => {
+                self.left.ends -= 1;
+                self.want_end(*gateway, *session)?;
+            }
+            Event::Expire => {
+                self.left.expiries -= 1;
+                self.pass_time(TOKEN_UNTIL_S);
+            }
+            Event::Kick { session } => {
+                self.left.ends -= 1;
+                self.kick(*session);
+            }
+            Event::LoseWay { gateway } => {
+                self.left.losses -= 1;
+                self.lose_way(*gateway);
+            }
+            Event::Open { gateway, session } => self.open(*gateway, *session),
+            Event::Restart { gateway } => {
+                self.left.restarts -= 1;
+                self.restart(*gateway);
+            }
+            Event::Say { session } => {
+                self.left.said -= 1;
+                self.said[*session] += 1;
+            }
+            Event::Sleep { gateway } => {
+                self.left.sleeps -= 1;
+                self.sleep(*gateway);
+            }
+            Event::Tell { session } => {
+                self.left.told -= 1;
+                let to = self.standing(*session).and_then(Standing::holder);
+                let to = to.expect("somebody holds it");
+                self.under_way.insert(Message::Game { session: *session, to });
+            }
+        }
+        (0..self.gateways.len()).try_for_each(|gateway| self.let_speak(gateway))
+    }
+
+    /// What a gateway does whenever it can: it asks what it has to, and seals a keep-alive as soon
+    /// as it may.
+    fn let_speak(&mut self, gateway: usize) -> Result<(), Wrong> {
+        for session in 0..self.scope.sessions {
+            let key = self.key(session);
+            let it = &mut self.gateways[gateway];
+            let (Some(member), Some(held)) = (&it.member, &mut it.stakes[session]) else {
+                continue;
+            };
+            let wake = member.wake();
+            if let Some(question) = held.stake.question(wake) {
+                self.under_way.insert(Message::Question { session, question });
+            }
+            let sealed_in = Some((held.stake.holder(), wake));
+            if held.sealed_in != sealed_in
+                && let Ok(number) = held.stake.take_number(wake)
+            {
+                held.sealed_in = sealed_in;
+                self.judge.see_sealed(session, key, number, held.is_stale)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, gateway: usize, session: usize) {
+        let key = self.key(session);
+        let member = self.gateways[gateway].member.as_mut().expect("it lives");
+        let stake = Stake::open(id(session), key, TOKEN_UNTIL_S, member).expect("terms are left");
+        self.gateways[gateway].stakes[session] = Some(Held::new(stake));
+        self.opened[session] = true;
+    }
+
+    fn appoint(&mut self, from: usize, to: usize, session: usize) {
+        let holder = self.stake(from, session).and_then(Stake::delivers_as);
+        let holder = holder.expect("it owns the session");
+        if let Some(to) = &self.gateways[to].member {
+            let to = to.incarnation();
+            self.under_way.insert(Message::Record { session, to, holder });
+        }
+    }
+
+    fn arrive(&mut self, at: usize, session: usize, number: u64) {
+        if let Some(by) = self.stake(at, session).and_then(Stake::delivers_as) {
+            self.under_way.insert(Message::Payload { session, by, number });
+        }
+    }
+
+    fn claim(&mut self, gateway: usize, session: usize) {
+        let broken = self.scope.broken;
+        let it = &mut self.gateways[gateway];
+        let member = it.member.as_mut().expect("it lives");
+        let held = it.stakes[session].as_mut().expect("it is there");
+        let before = member.clone();
+        if broken == Some(Break::TermsOfOtherSessionsForgotten) {
+            *member = Member::new(member.incarnation(), 1);
+        }
+        held.stake.claim(member).expect("terms are left");
+        if broken == Some(Break::TermsMadeWhenGranted) {
+            *member = before;
+        }
+        if broken == Some(Break::TakerDoesNotWait) {
+            let question = held.stake.question(member.wake()).expect("it has to ask");
+            held.stake.handle_answer(&answer(session, question.tenure, question.wake, granted()));
+        }
+    }
+
+    fn want_end(&mut self, gateway: usize, session: usize) -> Result<(), Wrong> {
+        let held = self.gateways[gateway].stakes[session].as_mut().expect("it is there");
+        held.stake.end();
+        if self.scope.broken == Some(Break::OwnerEndsAlone) {
+            let holder = held.stake.holder().expect("it has it");
+            held.stake.handle_answer(&answer(session, holder, Wake(0), Reply::Ended));
+            self.judge.see_taken_for_ended(session)?;
+        }
+        Ok(())
+    }
+
+    fn kick(&mut self, session: usize) {
+        let answer = self.arbiter(session).end(id(session)).expect("somebody holds it");
+        self.judge.see_ended(session);
+        self.say(session, &answer);
+    }
+
+    fn die(&mut self, gateway: usize) {
+        self.gateways[gateway].member = None;
+        self.gateways[gateway].stakes.fill(None);
+    }
+
+    fn restart(&mut self, gateway: usize) {
+        let mut incarnation = self.next_incarnation;
+        self.next_incarnation += 1;
+        if self.scope.broken == Some(Break::IncarnationKept) {
+            incarnation = gateway as u16 + 1;
+        }
+        let member = Member::new(Incarnation(incarnation), self.scope.keys_max);
+        self.gateways[gateway].member = Some(member);
+    }
+
+    /// A gateway wakes, and notices.
+    fn sleep(&mut self, gateway: usize) {
+        let holders: Vec<_> = (0..self.scope.sessions)
+            .map(|session| self.standing(session).and_then(Standing::holder))
+            .collect();
+        let is_broken = self.scope.broken == Some(Break::SleepUnnoticed);
+        let it = &mut self.gateways[gateway];
+        it.now_ns += 1_000_000_000;
+        let member = it.member.as_mut().expect("it lives");
+        member.begin_turn(it.now_ns - 1_000_000_000);
+        if !is_broken {
+            member.begin_turn(it.now_ns);
+        }
+        for (held, holder) in it.stakes.iter_mut().zip(holders) {
+            let Some(held) = held else { continue };
+            held.is_stale |= held.stake.delivers_as().is_some_and(|own| Some(own) != holder);
+            if is_broken {
+                held.sealed_in = None;
+            }
+        }
+    }
+
+    fn lose_way(&mut self, gateway: usize) {
+        let member = self.gateways[gateway].member.as_mut().expect("it lives");
+        member.doubt();
+        let incarnation = member.incarnation();
+        self.arbiters.iter_mut().for_each(|arbiter| arbiter.handle_lost(incarnation));
+    }
+
+    pub(crate) fn pass_time(&mut self, by_s: u64) {
+        self.now_s += by_s;
+        let judge = &mut self.judge;
+        for arbiter in &mut self.arbiters {
+            arbiter.pass_time(self.now_s, GRACE_S, |SessionId(id)| judge.see_ended(id[0].into()));
+        }
+    }
+
+    fn deliver(&mut self, message: &Message) -> Result<(), Wrong> {
+        match *message {
+            Message::Answer { session, tenure, wake, said } => {
+                self.deliver_answer(session, tenure, wake, said)
+            }
+            Message::Game { session, to } => self.deliver_game(session, to),
+            Message::Payload { session, by, number } => self.deliver_payload(session, by, number),
+            Message::Question { session, question } => self.deliver_question(session, question),
+            Message::Record { session, to, holder } => {
+                let key = self.key(session);
+                if let Some(gateway) = self.living(to) {
+                    self.gateways[gateway].stakes[session]
+                        .get_or_insert_with(|| Held::new(Stake::stand_by(id(session), key, holder)))
+                        .stake
+                        .hear_of(holder);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn deliver_question(&mut self, session: usize, mut question: Question) -> Result<(), Wrong> {
+        let is_known = self.standing(session).is_some();
+        match (self.scope.broken, &mut question.asked) {
+            (Some(Break::OpensAtAnyTime), Asked::Open { token_until_s }) => *token_until_s = u64::MAX,
+            (Some(Break::UnknownIsNew), asked @ Asked::Claim { .. }) if !is_known => {
+                *asked = Asked::Open { token_until_s: u64::MAX };
+            }
+            _ => {}
+        }
+        let verdict = self.arbiter(session).answer(&question);
+        match verdict.seen {
+            Seen::Ended => self.judge.see_ended(session),
+            Seen::Nothing => {}
+            Seen::Opened => self.judge.see_opened(session)?,
+        }
+        match verdict.answer.reply {
+            Reply::Granted { .. } => self.judge.see_granted(session, question.tenure)?,
+            Reply::Ended => self.judge.see_ended(session),
+            Reply::Fenced { .. } | Reply::Full => {}
+        }
+        self.say(session, &verdict.answer);
+        if let Some(fenced) = &verdict.fenced {
+            self.say(session, fenced);
+        }
+        Ok(())
+    }
+
+    fn deliver_payload(&mut self, session: usize, by: Tenure, number: u64) -> Result<(), Wrong> {
+        let (mut as_whom, mut as_number) = (by, number);
+        match self.scope.broken {
+            Some(Break::LaterTermsDoNotFence) => {
+                as_whom = self.standing(session).and_then(Standing::holder).unwrap_or(by);
+            }
+            Some(Break::WindowOfEachOwner) => as_number += u64::from(by.incarnation.0) << 8,
+            _ => {}
+        }
+        match self.arbiter(session).hand_over(id(session), as_whom, as_number) {
+            Ok(()) => self.judge.see_handed(session, by, number)?,
+            Err(crate::Refused::Fenced(holder)) => {
+                let reply = Reply::Fenced { holder };
+                self.say(session, &answer(session, by, Wake(0), reply));
+            }
+            Err(crate::Refused::Ended) => {
+                self.judge.see_ended(session);
+                self.say(session, &answer(session, by, Wake(0), Reply::Ended));
+            }
+            Err(crate::Refused::Replayed(_) | crate::Refused::Unclaimed) => {}
+        }
+        Ok(())
+    }
+
+    fn deliver_answer(
+        &mut self,
+        session: usize,
+        tenure: Tenure,
+        mut wake: Wake,
+        said: Said,
+    ) -> Result<(), Wrong> {
+        let broken = self.scope.broken;
+        let Some(gateway) = self.living(tenure.incarnation) else { return Ok(()) };
+        let key = self.key(session);
+        let it = &mut self.gateways[gateway];
+        let (Some(member), Some(held)) = (&mut it.member, &mut it.stakes[session]) else {
+            return Ok(());
+        };
+        if broken == Some(Break::LateGrantsCount) {
+            wake = member.wake();
+        }
+        let reply = match said {
+            Said::Ended => Reply::Ended,
+            Said::Fenced(holder) => Reply::Fenced { holder },
+            Said::Full => Reply::Full,
+            Said::Granted => granted(),
+        };
+        match held.stake.handle_answer(&answer(session, tenure, wake, reply)) {
+            Heard::Granted(_) => {
+                held.is_stale = false;
+                while broken == Some(Break::TermsMadeWhenGranted)
+                    && member.make_term(key, Term::NONE).is_some_and(|it| it.term < tenure.term)
+                {}
+            }
+            Heard::Over(Why::Ended) => self.judge.see_taken_for_ended(session)?,
+            // What still comes here is forwarded for a while; then nothing is left of the session.
+            Heard::Over(_) => it.stakes[session] = None,
+            // The judge asks what was so when this gateway woke; the arbiter says what is since.
+            Heard::Confirmed | Heard::HeldBy(_) | Heard::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn deliver_game(&mut self, session: usize, to: Tenure) -> Result<(), Wrong> {
+        // What may be lost is not doubled: lanes have a window.
+        self.under_way.remove(&Message::Game { session, to });
+        let Some(gateway) = self.living(to.incarnation) else { return Ok(()) };
+        let key = self.key(session);
+        let it = &mut self.gateways[gateway];
+        let (Some(member), Some(held)) = (&it.member, &mut it.stakes[session]) else {
+            return Ok(());
+        };
+        match held.stake.take_number(member.wake()) {
+            Ok(number) => self.judge.see_sealed(session, key, number, held.is_stale),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn say(&mut self, session: usize, answer: &Answer) {
+        let &Answer { tenure, wake, ref reply, .. } = answer;
+        let said = match reply {
+            Reply::Ended => Said::Ended,
+            Reply::Fenced { holder } => Said::Fenced(*holder),
+            Reply::Full => Said::Full,
+            Reply::Granted { .. } => Said::Granted,
+        };
+        self.under_way.insert(Message::Answer { session, tenure, wake, said });
+    }
+
+    pub(crate) fn stake(&self, gateway: usize, session: usize) -> Option<&Stake> {
+        self.gateways[gateway].stakes[session].as_ref().map(|held| &held.stake)
+    }
+
+    pub(crate) fn standing(&self, session: usize) -> Option<&Standing> {
+        self.arbiters[session % self.arbiters.len()].standing(id(session))
+    }
+
+    pub(crate) fn living(&self, incarnation: Incarnation) -> Option<usize> {
+        let is_it = |it: &Gateway| it.member.as_ref().is_some_and(|it| it.incarnation() == incarnation);
+        self.gateways.iter().position(is_it)
+    }
+
+    fn arbiter(&mut self, session: usize) -> &mut Arbiter {
+        let index = session % self.arbiters.len();
+        &mut self.arbiters[index]
+    }
+
+    fn key(&self, session: usize) -> KeyName {
+        KeyName((session % self.scope.keys) as u64)
+    }
+}
+
+impl Held {
+    const fn new(stake: Stake) -> Self {
+        Self { stake, is_stale: false, sealed_in: None }
+    }
+}
+
+fn id(session: usize) -> SessionId {
+    let mut id = [0; 16];
+    id[0] = session as u8;
+    SessionId(id)
+}
+
+fn answer(session: usize, tenure: Tenure, wake: Wake, reply: Reply) -> Answer {
+    Answer { session: id(session), tenure, wake, reply }
+}
+
+fn granted() -> Reply {
+    Reply::Granted { handed: ringgate_core::proto::replay::Window::new() }
+}
