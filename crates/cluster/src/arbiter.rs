@@ -174,7 +174,12 @@ impl Arbiter {
 
     /// Lets time pass: says which sessions have ended because they were lost for so long and nobody
     /// has taken them, and forgets those that have ended and whose tokens have expired.
-    pub fn pass_time(&mut self, now_s: u64, takeover_grace_s: u64, mut ended: impl FnMut(SessionId)) {
+    pub fn pass_time(
+        &mut self,
+        now_s: u64,
+        takeover_grace_s: u64,
+        mut ended: impl FnMut(SessionId),
+    ) {
         self.now_s = self.now_s.max(now_s);
         for (session, standing) in &mut self.standings {
             if let Standing::Held { lost_at_s: Some(lost_at_s), .. } = standing

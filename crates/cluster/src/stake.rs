@@ -181,9 +181,7 @@ impl Stake {
                 self.state = State::StandsBy { holder };
                 Heard::HeldBy(holder)
             }
-            State::Ends { numbers } | State::Owns { numbers, .. }
-                if holder > numbers.tenure() =>
-            {
+            State::Ends { numbers } | State::Owns { numbers, .. } if holder > numbers.tenure() => {
                 self.state = State::Over(Why::Fenced(holder));
                 Heard::Over(Why::Fenced(holder))
             }

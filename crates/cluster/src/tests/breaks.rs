@@ -13,6 +13,8 @@ pub(crate) enum Break {
     LateGrantsCount,
     /// Payloads of earlier owners are taken.
     LaterTermsDoNotFence,
+    /// A number has the member before the term.
+    MembersBeforeTerms,
     /// An arbiter opens a session whatever the time is.
     OpensAtAnyTime,
     /// An owner ends a session without asking.
@@ -31,6 +33,23 @@ pub(crate) enum Break {
     WindowOfEachOwner,
 }
 
+impl Break {
+    pub(crate) const ALL: &[Self] = &[
+        Self::IncarnationKept,
+        Self::LateGrantsCount,
+        Self::LaterTermsDoNotFence,
+        Self::MembersBeforeTerms,
+        Self::OpensAtAnyTime,
+        Self::OwnerEndsAlone,
+        Self::SleepUnnoticed,
+        Self::TakerDoesNotWait,
+        Self::TermsMadeWhenGranted,
+        Self::TermsOfOtherSessionsForgotten,
+        Self::UnknownIsNew,
+        Self::WindowOfEachOwner,
+    ];
+}
+
 fn found(broken: Break, scope: super::world::Scope) -> Wrong {
     let scope = super::world::Scope { broken: Some(broken), ..scope };
     let (wrong, way) = search::search(scope).expect_err("the break is found");
@@ -43,6 +62,11 @@ fn found(broken: Break, scope: super::world::Scope) -> Wrong {
 fn an_incarnation_that_is_used_again_is_found() {
     let scope = scopes::TWO_SESSIONS_AND_A_RESTART;
     assert_eq!(found(Break::IncarnationKept, scope), Wrong::NumberTwice);
+}
+
+#[test]
+fn numbers_that_begin_with_the_member_are_found() {
+    assert_eq!(found(Break::MembersBeforeTerms, scopes::PAYLOADS), Wrong::NumberTooLow);
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::number::{PacketNumber, Tenure};
+use crate::number::Tenure;
 use crate::question::KeyName;
 
 /// What has been seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Judge {
     /// Every number of every packet to a player, by its key.
-    sealed: BTreeSet<(KeyName, PacketNumber)>,
+    sealed: BTreeSet<(KeyName, u64)>,
     sessions: Vec<Seen>,
 }
 
@@ -18,7 +18,7 @@ struct Seen {
     /// Whom the arbiter has granted the session, in that order.
     holders: Vec<Tenure>,
     /// What was sealed for the player last by who held the session at that moment.
-    highest: Option<PacketNumber>,
+    highest: Option<u64>,
     /// The player's packets that the game process has.
     handed: BTreeSet<u64>,
     /// Who brought the last of these.
@@ -101,20 +101,21 @@ impl Judge {
         &mut self,
         session: usize,
         key: KeyName,
-        number: PacketNumber,
+        by: Tenure,
+        number: u64,
         is_stale: bool,
     ) -> Result<(), Wrong> {
         let seen = &mut self.sessions[session];
         if !self.sealed.insert((key, number)) {
             return Err(Wrong::NumberTwice);
         }
-        if !seen.holders.contains(&number.tenure()) {
+        if !seen.holders.contains(&by) {
             return Err(Wrong::SealedUnasked);
         }
         if is_stale && !seen.has_ended {
             return Err(Wrong::SealedStale);
         }
-        if seen.holders.last() == Some(&number.tenure()) {
+        if seen.holders.last() == Some(&by) {
             if seen.highest >= Some(number) {
                 return Err(Wrong::NumberTooLow);
             }

@@ -11,7 +11,7 @@ use super::breaks::Break;
 use super::judge::{Judge, Wrong};
 use crate::arbiter::{Arbiter, Seen, Standing};
 use crate::member::{Member, Wake};
-use crate::number::{Incarnation, Tenure, Term};
+use crate::number::{Incarnation, PacketNumber, Tenure, Term};
 use crate::question::{Answer, Asked, KeyName, Question, Reply, SessionId};
 use crate::stake::{Heard, Stake, Why};
 
@@ -23,6 +23,9 @@ pub(crate) struct Scope {
     pub(crate) sessions: usize,
     /// Sessions of one token share a key.
     pub(crate) keys: usize,
+    /// What each player says to its game: packets that everybody has recorded, and that arrive where
+    /// and as often as anybody likes.
+    pub(crate) said: u64,
     /// Of how many keys a gateway remembers the terms one by one.
     pub(crate) keys_max: usize,
     pub(crate) limits: Limits,
@@ -40,8 +43,6 @@ pub(crate) struct Limits {
     pub(crate) losses: u16,
     /// A gateway begins anew under its name.
     pub(crate) restarts: u16,
-    /// A player says something to its game.
-    pub(crate) said: u16,
     pub(crate) sleeps: u16,
     /// A game says something to its player.
     pub(crate) told: u16,
@@ -53,10 +54,11 @@ pub(crate) struct World {
     left: Limits,
     pub(crate) gateways: Vec<Gateway>,
     pub(crate) arbiters: Vec<Arbiter>,
-    /// Which player's packets there are, recorded by everybody: each as often as one likes.
-    said: Vec<u64>,
     opened: Vec<bool>,
-    /// What is under way. Nothing is taken out here but by whoever loses it.
+    /// Who has heard that it has a session. What it has brought to the arbiter since, and whom it
+    /// has appointed to stand by, may arrive at any time, or never.
+    owners: BTreeSet<(usize, Tenure)>,
+    /// What else is under way. Nothing is taken out here but by whoever loses it.
     pub(crate) under_way: BTreeSet<Message>,
     next_incarnation: u16,
     now_s: u64,
@@ -81,16 +83,24 @@ pub(crate) struct Held {
     sealed_in: Option<(Option<Tenure>, Wake)>,
 }
 
-/// What is under way. Players' packets are not: see [`Event::Arrive`].
+/// What is under way, besides what whoever has had a session may have said at any time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Message {
-    Answer { session: usize, tenure: Tenure, wake: Wake, said: Said },
+    Answer {
+        session: usize,
+        tenure: Tenure,
+        wake: Wake,
+        said: Said,
+    },
     /// A game's payload for its player, to whoever holds the session.
-    Game { session: usize, to: Tenure },
-    Payload { session: usize, by: Tenure, number: u64 },
-    Question { session: usize, question: Question },
-    /// Somebody is to stand by.
-    Record { session: usize, to: Incarnation, holder: Tenure },
+    Game {
+        session: usize,
+        to: Tenure,
+    },
+    Question {
+        session: usize,
+        question: Question,
+    },
 }
 
 /// A [`Reply`] that has an order. What a grant says of handed packets is for the gateway's window,
@@ -105,27 +115,55 @@ pub(crate) enum Said {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A gateway that has the session gives another its record.
-    Appoint { from: usize, to: usize, session: usize },
-    /// A player's packet arrives at a gateway, new or recorded.
-    Arrive { at: usize, session: usize, number: u64 },
+    /// Somebody hears from one who has, or had, the session that it is to stand by.
+    Appoint {
+        gateway: usize,
+        session: usize,
+        holder: Tenure,
+    },
+    /// What somebody brings of its player who has, or had, the session.
+    Bring {
+        session: usize,
+        by: Tenure,
+        number: u64,
+    },
     /// A standby, or an owner that needs another term, claims.
-    Claim { gateway: usize, session: usize },
+    Claim {
+        gateway: usize,
+        session: usize,
+    },
     Deliver(Message),
-    Die { gateway: usize },
+    Die {
+        gateway: usize,
+    },
     /// A gateway wants a session to end.
-    End { gateway: usize, session: usize },
+    End {
+        gateway: usize,
+        session: usize,
+    },
     /// Tokens expire.
     Expire,
     /// The game process ends a session.
-    Kick { session: usize },
+    Kick {
+        session: usize,
+    },
     /// A gateway hears that its way to an arbiter was interrupted; so does the arbiter.
-    LoseWay { gateway: usize },
-    Open { gateway: usize, session: usize },
-    Restart { gateway: usize },
-    Say { session: usize },
-    Sleep { gateway: usize },
-    Tell { session: usize },
+    LoseWay {
+        gateway: usize,
+    },
+    Open {
+        gateway: usize,
+        session: usize,
+    },
+    Restart {
+        gateway: usize,
+    },
+    Sleep {
+        gateway: usize,
+    },
+    Tell {
+        session: usize,
+    },
 }
 
 const TOKEN_UNTIL_S: u64 = 100;
@@ -143,8 +181,8 @@ impl World {
             left: scope.limits,
             gateways: (0..scope.gateways).map(gateway).collect(),
             arbiters: vec![Arbiter::new(scope.sessions); scope.arbiters],
-            said: vec![0; scope.sessions],
             opened: vec![false; scope.sessions],
+            owners: BTreeSet::new(),
             under_way: BTreeSet::new(),
             next_incarnation: scope.gateways as u16 + 1,
             now_s: 0,
@@ -160,8 +198,8 @@ impl World {
         for session in 0..self.scope.sessions {
             self.standing(session).hash(&mut hasher);
         }
-        self.said.hash(&mut hasher);
         self.opened.hash(&mut hasher);
+        self.owners.hash(&mut hasher);
         self.under_way.hash(&mut hasher);
         self.now_s.hash(&mut hasher);
         self.judge.hash(&mut hasher);
@@ -173,9 +211,6 @@ impl World {
         let mut events = Vec::new();
         self.events_of_gateways(&mut events);
         for session in 0..self.scope.sessions {
-            if self.left.said > 0 && self.opened[session] {
-                events.push(Event::Say { session });
-            }
             if self.standing(session).and_then(Standing::holder).is_some() {
                 if self.left.told > 0 {
                     events.push(Event::Tell { session });
@@ -187,6 +222,16 @@ impl World {
         }
         if self.left.expiries > 0 {
             events.push(Event::Expire);
+        }
+        for &(session, holder) in &self.owners {
+            let numbers = 0..self.scope.said;
+            events.extend(numbers.map(|number| Event::Bring { session, by: holder, number }));
+            let hears = |it: &Gateway| {
+                it.member.as_ref().is_some_and(|it| it.incarnation() != holder.incarnation)
+                    && it.stakes[session].as_ref().is_none_or(|held| held.stake.stands_by())
+            };
+            let gateways = (0..self.gateways.len()).filter(|it| hears(&self.gateways[*it]));
+            events.extend(gateways.map(|gateway| Event::Appoint { gateway, session, holder }));
         }
         events.extend(self.under_way.iter().cloned().map(Event::Deliver));
         events
@@ -216,7 +261,8 @@ impl World {
     }
 
     fn events_of_stake(&self, gateway: usize, session: usize, events: &mut Vec<Event>) {
-        if !self.opened[session] {
+        // Of three, the one whose incarnation has a lower and a higher one beside it.
+        if !self.opened[session] && (session > 0 || gateway == self.scope.gateways / 2) {
             events.push(Event::Open { gateway, session });
         }
         let Some(stake) = self.stake(gateway, session) else { return };
@@ -224,22 +270,18 @@ impl World {
         if self.left.claims > 0 && (owns || stake.stands_by()) {
             events.push(Event::Claim { gateway, session });
         }
-        if owns {
-            if self.left.ends > 0 {
-                events.push(Event::End { gateway, session });
-            }
-            let others = (0..self.gateways.len()).filter(|to| *to != gateway);
-            events.extend(others.map(|to| Event::Appoint { from: gateway, to, session }));
-            let numbers = 0..self.said[session];
-            events.extend(numbers.map(|number| Event::Arrive { at: gateway, session, number }));
+        if owns && self.left.ends > 0 {
+            events.push(Event::End { gateway, session });
         }
     }
 
     /// Lets something happen.
     pub(crate) fn apply(&mut self, event: &Event) -> Result<(), Wrong> {
         match event {
-            Event::Appoint { from, to, session } => self.appoint(*from, *to, *session),
-            Event::Arrive { at, session, number } => self.arrive(*at, *session, *number),
+            Event::Appoint { gateway, session, holder } => {
+                self.appoint(*gateway, *session, *holder);
+            }
+            Event::Bring { session, by, number } => self.deliver_payload(*session, *by, *number)?,
             Event::Claim { gateway, session } => {
                 self.left.claims -= 1;
                 self.claim(*gateway, *session);
@@ -270,10 +312,6 @@ impl World {
                 self.left.restarts -= 1;
                 self.restart(*gateway);
             }
-            Event::Say { session } => {
-                self.left.said -= 1;
-                self.said[*session] += 1;
-            }
             Event::Sleep { gateway } => {
                 self.left.sleeps -= 1;
                 self.sleep(*gateway);
@@ -285,7 +323,90 @@ impl World {
                 self.under_way.insert(Message::Game { session: *session, to });
             }
         }
-        (0..self.gateways.len()).try_for_each(|gateway| self.let_speak(gateway))
+        (0..self.gateways.len()).try_for_each(|gateway| self.let_speak(gateway))?;
+        self.drop_idle();
+        Ok(())
+    }
+
+    /// Drops what can have no effect any more, so that worlds that differ in nothing else are one.
+    /// A gateway that is not at a tenure never comes back to it, and the arbiter's holder only
+    /// grows.
+    fn drop_idle(&mut self) {
+        let under_way = std::mem::take(&mut self.under_way);
+        let has_effect = |message: &Message| match message {
+            Message::Answer { said: Said::Ended, .. } => true,
+            Message::Answer { session, tenure, .. } | Message::Game { session, to: tenure } => {
+                self.is_at(*session, *tenure)
+            }
+            Message::Question { session, question } => {
+                let holder = self.standing(*session).and_then(Standing::holder);
+                let is_open = matches!(question.asked, Asked::Open { .. });
+                is_open
+                    || holder.is_none_or(|it| it <= question.tenure)
+                    || self.is_at(*session, question.tenure)
+            }
+        };
+        self.under_way = under_way.into_iter().filter(has_effect).collect();
+    }
+
+    /// Lets everything arrive and nobody die any more. Standbys of those who are gone claim, and
+    /// each session that goes on is served by one who is sure of it, or is nobody's and ends.
+    pub(crate) fn calm_down(&mut self) -> Result<(), Wrong> {
+        for _ in 0..4 {
+            for (gateway, session) in self.stakes() {
+                let holder = self.standing(session).and_then(Standing::holder);
+                let is_served = holder.is_some_and(|holder| self.is_at(session, holder));
+                if !is_served && self.stake(gateway, session).is_some_and(Stake::stands_by) {
+                    self.claim(gateway, session);
+                }
+                self.let_speak(gateway)?;
+                for message in std::mem::take(&mut self.under_way) {
+                    self.deliver(&message)?;
+                    self.let_speak(gateway)?;
+                }
+            }
+        }
+        for session in 0..self.scope.sessions {
+            self.look_after(session)?;
+        }
+        Ok(())
+    }
+
+    /// Every stake there is, by gateway and session.
+    fn stakes(&self) -> Vec<(usize, usize)> {
+        let pairs = (0..self.gateways.len())
+            .flat_map(|gateway| (0..self.scope.sessions).map(move |session| (gateway, session)));
+        pairs.filter(|(gateway, session)| self.stake(*gateway, *session).is_some()).collect()
+    }
+
+    fn look_after(&mut self, session: usize) -> Result<(), Wrong> {
+        let Some(holder) = self.standing(session).and_then(Standing::holder) else {
+            return Ok(());
+        };
+        let Some(gateway) = self.living(holder.incarnation) else {
+            let is_anybody_left = self.stakes().iter().any(|(_, it)| *it == session);
+            self.arbiter(session).handle_lost(holder.incarnation);
+            self.pass_time(GRACE_S);
+            let has_ended = self.judge.has_ended(session);
+            return if has_ended && !is_anybody_left { Ok(()) } else { Err(Wrong::Lost) };
+        };
+        let wake = self.gateways[gateway].member.as_ref().map(Member::wake);
+        let stake = self.stake(gateway, session).ok_or(Wrong::Lost)?;
+        let is_sure = wake.is_some_and(|wake| stake.question(wake).is_none());
+        if stake.delivers_as() != Some(holder) || !is_sure {
+            return Err(Wrong::Lost);
+        }
+        let fresh = self.scope.said;
+        self.arbiter(session).hand_over(id(session), holder, fresh).map_err(|_| Wrong::Lost)?;
+        self.judge.see_handed(session, holder, fresh)
+    }
+
+    /// Whether a gateway has a session as this tenure, or asks for it.
+    fn is_at(&self, session: usize, tenure: Tenure) -> bool {
+        let Some(gateway) = self.living(tenure.incarnation) else { return false };
+        let Some(stake) = self.stake(gateway, session) else { return false };
+        let asks_as = stake.question(Wake(u32::MAX)).map(|question| question.tenure);
+        asks_as.or(stake.delivers_as()) == Some(tenure)
     }
 
     /// What a gateway does whenever it can: it asks what it has to, and seals a keep-alive as soon
@@ -298,6 +419,9 @@ impl World {
                 continue;
             };
             let wake = member.wake();
+            if let Some(holder) = held.stake.delivers_as() {
+                self.owners.insert((session, holder));
+            }
             if let Some(question) = held.stake.question(wake) {
                 self.under_way.insert(Message::Question { session, question });
             }
@@ -306,7 +430,9 @@ impl World {
                 && let Ok(number) = held.stake.take_number(wake)
             {
                 held.sealed_in = sealed_in;
-                self.judge.see_sealed(session, key, number, held.is_stale)?;
+                let (by, is_stale) = (number.tenure(), held.is_stale);
+                let number = self.on_the_wire(number);
+                self.judge.see_sealed(session, key, by, number, is_stale)?;
             }
         }
         Ok(())
@@ -318,21 +444,6 @@ impl World {
         let stake = Stake::open(id(session), key, TOKEN_UNTIL_S, member).expect("terms are left");
         self.gateways[gateway].stakes[session] = Some(Held::new(stake));
         self.opened[session] = true;
-    }
-
-    fn appoint(&mut self, from: usize, to: usize, session: usize) {
-        let holder = self.stake(from, session).and_then(Stake::delivers_as);
-        let holder = holder.expect("it owns the session");
-        if let Some(to) = &self.gateways[to].member {
-            let to = to.incarnation();
-            self.under_way.insert(Message::Record { session, to, holder });
-        }
-    }
-
-    fn arrive(&mut self, at: usize, session: usize, number: u64) {
-        if let Some(by) = self.stake(at, session).and_then(Stake::delivers_as) {
-            self.under_way.insert(Message::Payload { session, by, number });
-        }
     }
 
     fn claim(&mut self, gateway: usize, session: usize) {
@@ -419,7 +530,10 @@ impl World {
         self.now_s += by_s;
         let judge = &mut self.judge;
         for arbiter in &mut self.arbiters {
-            arbiter.pass_time(self.now_s, GRACE_S, |SessionId(id)| judge.see_ended(id[0].into()));
+            // Clocks are set back now and then.
+            for now_s in [self.now_s, 0] {
+                arbiter.pass_time(now_s, GRACE_S, |SessionId(id)| judge.see_ended(id[0].into()));
+            }
         }
     }
 
@@ -429,27 +543,27 @@ impl World {
                 self.deliver_answer(session, tenure, wake, said)
             }
             Message::Game { session, to } => self.deliver_game(session, to),
-            Message::Payload { session, by, number } => self.deliver_payload(session, by, number),
             Message::Question { session, question } => self.deliver_question(session, question),
-            Message::Record { session, to, holder } => {
-                let key = self.key(session);
-                if let Some(gateway) = self.living(to) {
-                    self.gateways[gateway].stakes[session]
-                        .get_or_insert_with(|| Held::new(Stake::stand_by(id(session), key, holder)))
-                        .stake
-                        .hear_of(holder);
-                }
-                Ok(())
-            }
         }
+    }
+
+    fn appoint(&mut self, gateway: usize, session: usize, holder: Tenure) {
+        let key = self.key(session);
+        self.gateways[gateway].stakes[session]
+            .get_or_insert_with(|| Held::new(Stake::stand_by(id(session), key, holder)))
+            .stake
+            .hear_of(holder);
     }
 
     fn deliver_question(&mut self, session: usize, mut question: Question) -> Result<(), Wrong> {
         let is_known = self.standing(session).is_some();
+        let later = Asked::Open { token_until_s: self.now_s + 1 };
         match (self.scope.broken, &mut question.asked) {
-            (Some(Break::OpensAtAnyTime), Asked::Open { token_until_s }) => *token_until_s = u64::MAX,
-            (Some(Break::UnknownIsNew), asked @ Asked::Claim { .. }) if !is_known => {
-                *asked = Asked::Open { token_until_s: u64::MAX };
+            (Some(Break::OpensAtAnyTime), asked @ Asked::Open { .. })
+            | (Some(Break::UnknownIsNew), asked @ Asked::Claim { .. })
+                if !is_known =>
+            {
+                *asked = later;
             }
             _ => {}
         }
@@ -523,7 +637,8 @@ impl World {
                 held.is_stale = false;
                 while broken == Some(Break::TermsMadeWhenGranted)
                     && member.make_term(key, Term::NONE).is_some_and(|it| it.term < tenure.term)
-                {}
+                {
+                }
             }
             Heard::Over(Why::Ended) => self.judge.see_taken_for_ended(session)?,
             // What still comes here is forwarded for a while; then nothing is left of the session.
@@ -543,16 +658,30 @@ impl World {
         let (Some(member), Some(held)) = (&it.member, &mut it.stakes[session]) else {
             return Ok(());
         };
-        match held.stake.take_number(member.wake()) {
-            Ok(number) => self.judge.see_sealed(session, key, number, held.is_stale),
-            Err(_) => Ok(()),
+        let Ok(number) = held.stake.take_number(member.wake()) else { return Ok(()) };
+        let (by, is_stale) = (number.tenure(), held.is_stale);
+        let number = self.on_the_wire(number);
+        self.judge.see_sealed(session, key, by, number, is_stale)
+    }
+
+    /// The number that a player gets to see.
+    fn on_the_wire(&self, number: PacketNumber) -> u64 {
+        let number = number.get();
+        if self.scope.broken != Some(Break::MembersBeforeTerms) {
+            return number;
         }
+        let (term, member) = (number >> 49, number >> 33 & 0xffff);
+        member << 47 | term << 33 | number & ((1 << 33) - 1)
     }
 
     fn say(&mut self, session: usize, answer: &Answer) {
-        let &Answer { tenure, wake, ref reply, .. } = answer;
+        let &Answer { mut tenure, mut wake, ref reply, .. } = answer;
         let said = match reply {
-            Reply::Ended => Said::Ended,
+            Reply::Ended => {
+                // Nobody asks to whom of that process it was said.
+                (tenure.term, wake) = (Term::NONE, Wake(0));
+                Said::Ended
+            }
             Reply::Fenced { holder } => Said::Fenced(*holder),
             Reply::Full => Said::Full,
             Reply::Granted { .. } => Said::Granted,
@@ -569,7 +698,8 @@ impl World {
     }
 
     pub(crate) fn living(&self, incarnation: Incarnation) -> Option<usize> {
-        let is_it = |it: &Gateway| it.member.as_ref().is_some_and(|it| it.incarnation() == incarnation);
+        let is_it =
+            |it: &Gateway| it.member.as_ref().is_some_and(|it| it.incarnation() == incarnation);
         self.gateways.iter().position(is_it)
     }
 
