@@ -245,3 +245,6 @@ const fn told(session: SessionId, tenure: Tenure, reply: Reply) -> Answer {
 
 /// As wide as any listener's own window may be: what that takes is not refused here.
 const WINDOW: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+#[cfg(test)]
+mod tests;

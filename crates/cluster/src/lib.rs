@@ -8,28 +8,36 @@
 //! what others bring from then on goes no further.
 //!
 //! ```text
-//!   gateway: Member, and a Stake in each of its sessions          arbiter: a Standing of each session
-//!     Stake::open, Stake::claim ── Question (open, claim) ──────▶ Arbiter::answer
-//!     Stake::handle_answer ◀────── Answer (granted, fenced, ended) ──┘
-//!     Stake::delivers_as ───────── payload, number, tenure ─────▶ Arbiter::hand_over ─▶ game process
-//!     Stake::take_number ─▶ packet to the player
-//!     Stake::end ───────────────── Question (end) ──────────────▶ Arbiter::answer ─▶ ended, for good
+//!   gateway: a Member, and a Stake in each session      arbiter: a Standing of each session
+//!     Stake::open, claim ──── Question ───────────────▶ Arbiter::answer
+//!     Stake::handle_answer ◀─ granted, fenced, ended ─────┘
+//!     Stake::delivers_as ──── payload, tenure, number ▶ Arbiter::hand_over ─▶ game process
+//!     Stake::take_number ───▶ packet to the player
+//!     Stake::end ──────────── Question ───────────────▶ Arbiter::answer: ended, for good
 //! ```
 //!
-//! Everything here decides and touches nothing: no clock, no socket, no thread. It is judged by a
-//! search through all orders of small worlds, and by large worlds from seeds (`tests`). What holds
-//! in each of them:
+//! Everything here decides and touches nothing: no clock, no socket, no thread. No gateway asks it
+//! yet. What must hold is judged by a search through all orders of small worlds, and by larger
+//! worlds from seeds (`tests`). Each rule below is also broken on purpose there, and that is found:
 //!
 //! - No number is used twice under one key, by whatever process. A process has an [`Incarnation`]
-//!   that no other has had, and uses each [`Term`] once under a key ([`Member`]).
+//!   that no other has had, and makes each [`Term`] once under a key ([`Member`]). That alone is
+//!   enough; no arbiter and no other gateway has to be heard for it.
 //! - No packet of a player is handed to a game process twice: the arbiter has the replay window.
-//! - What has ended stays ended. An arbiter that does not know a session says that it has ended, and
-//!   a session opens only while its token is good; as long as that, it remembers which have ended.
+//! - What has ended stays ended. An arbiter that does not know a session says that it has ended. A
+//!   session opens only while its token is good, and until then its end is remembered.
 //! - A game process sees one owner at any moment, and their tenures only grow.
 //! - A player believes the one who takes over: later tenures have higher numbers.
+//! - Nobody tells a player that a session has ended which goes on: its arbiter ends it first.
 //!
-//! Out of scope: a process that is copied while it runs (a virtual machine that goes on from a
-//! snapshot) has an incarnation twice.
+//! What the rules do not need is a lease, a clock that two hosts share, or a question before each
+//! step that cannot be taken back: an end is such a step, so the arbiter takes it. A claim names
+//! whom it is over. That is for peace and not for safety: of two who claim at once, the second
+//! hears who was first, and forwards to it.
+//!
+//! A session that is between two owners waits. One whose arbiter is gone has ended, as it has with
+//! the agent today. A process that is copied while it runs (a virtual machine that goes on from a
+//! snapshot) has an incarnation twice, and nothing here helps against that.
 
 mod arbiter;
 mod member;
@@ -41,7 +49,7 @@ mod stake;
 mod tests;
 
 pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
-pub use member::{Member, Wake};
+pub use member::{KeyName, Member, Wake};
 pub use number::{AnswerNumbers, Incarnation, Numbers, PacketNumber, Tenure, Term};
-pub use question::{Answer, Asked, KeyName, Question, Reply, SessionId};
+pub use question::{Answer, Asked, Question, Reply, SessionId};
 pub use stake::{Heard, NoNumber, Stake, TermsUsedUp, Why};

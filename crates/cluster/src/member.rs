@@ -4,7 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::number::{Incarnation, Tenure, Term};
-use crate::question::KeyName;
+
+/// Whose key a session's packets are sealed with: the beginning of its token's tag. All sessions of
+/// a token share the key. Two keys of one name cost terms and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyName(pub u64);
 
 /// How often a process has slept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,8 +69,8 @@ impl Member {
     }
 
     /// Makes a term under a key, beyond one that is known and beyond all that this process has made
-    /// under it, whatever session that was for and whatever became of it. Each is made once: who has
-    /// been refused makes another.
+    /// under it, whatever session that was for and whatever became of it. Each is made once: who
+    /// has been refused makes another.
     pub fn make_term(&mut self, key: KeyName, beyond: Term) -> Option<Tenure> {
         let made = self.terms.get(&key).copied();
         let term = made.unwrap_or(self.forgotten).max(beyond).next()?;
@@ -81,6 +85,8 @@ impl Member {
         Some(Tenure { term, incarnation: self.incarnation })
     }
 }
+
+ringgate_core::carried_alone!(KeyName);
 
 /// How long a process may be without a turn and go on as if nothing had been.
 const SLEEP_NS: u64 = 500_000_000;

@@ -11,6 +11,9 @@
 //! numbers apart. Terms begin at 1, because a gateway without a cluster begins at random below
 //! 2^48. Any number below 2^63 can be read as one, so a session that was opened without a cluster
 //! goes on above whatever it has used.
+//!
+//! Where a gateway without a cluster leaves numbers out (between two sessions of a token, and after
+//! a hand-over that came to nothing), one with a cluster makes a further term.
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::limits::WORKERS_MAX;
@@ -30,6 +33,11 @@ impl Term {
     /// The term of a number, where it is one.
     pub const fn new(number: u16) -> Option<Self> {
         if number <= Self::LAST.0 { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn get(self) -> u16 {
+        self.0
     }
 
     /// The next, as long as there is one.

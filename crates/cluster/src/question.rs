@@ -12,11 +12,6 @@ use crate::number::Tenure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
-/// Whose key a session's packets are sealed with: the beginning of its token's tag. All sessions of
-/// a token share the key. Two keys of one name cost terms and nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyName(pub u64);
-
 /// A question, with what makes its answer known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Question {
@@ -79,3 +74,5 @@ pub enum Reply {
         handed: Window,
     },
 }
+
+ringgate_core::carried_alone!(SessionId);

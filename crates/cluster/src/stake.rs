@@ -14,9 +14,9 @@
 //! it, and refuses that to all but the one who has it. So a gateway that wakes after a minute
 //! cannot take a player for silent who plays elsewhere.
 
-use crate::member::{Member, Wake};
+use crate::member::{KeyName, Member, Wake};
 use crate::number::{Numbers, PacketNumber, Tenure, Term};
-use crate::question::{Answer, Asked, KeyName, Question, Reply, SessionId};
+use crate::question::{Answer, Asked, Question, Reply, SessionId};
 use ringgate_core::proto::replay::Window;
 
 /// A gateway's part in a session.
@@ -112,7 +112,7 @@ impl Stake {
 
     /// Asks to own the session, over the one who is known to have it: another gateway that does not
     /// answer, or this one, where it needs further numbers or goes on after a hand-over that came
-    /// to nothing.
+    /// to nothing. Where no term is left, an owner ends the session.
     pub fn claim(&mut self, member: &mut Member) -> Result<(), TermsUsedUp> {
         let over = match &self.state {
             State::StandsBy { holder } => *holder,
@@ -120,10 +120,11 @@ impl Stake {
             _ => return Ok(()),
         };
         let tenure = member.make_term(self.key, over.term);
-        self.state = match tenure {
-            Some(tenure) => State::Claims { tenure, over },
-            None => State::Over(Why::TermsUsedUp),
-        };
+        match tenure {
+            Some(tenure) => self.state = State::Claims { tenure, over },
+            None if self.stands_by() => self.state = State::Over(Why::TermsUsedUp),
+            None => self.end(),
+        }
         tenure.map(drop).ok_or(TermsUsedUp)
     }
 
@@ -273,3 +274,6 @@ impl Stake {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,8 +53,7 @@ impl Break {
 fn found(broken: Break, scope: super::world::Scope) -> Wrong {
     let scope = super::world::Scope { broken: Some(broken), ..scope };
     let (wrong, way) = search::search(scope).expect_err("the break is found");
-    eprintln!("{broken:?}: {wrong:?} after");
-    way.iter().for_each(|event| eprintln!("  {event:?}"));
+    eprintln!("{broken:?}: {wrong:?} after {way:#?}");
     wrong
 }
 

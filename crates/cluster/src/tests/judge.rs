@@ -1,9 +1,10 @@
-//! What must hold, whatever happens: told by what the world has seen, not by what the parts believe.
+//! What must hold, whatever happens: told by what the world has seen, not by what its parts
+//! believe.
 
 use std::collections::BTreeSet;
 
+use crate::member::KeyName;
 use crate::number::Tenure;
-use crate::question::KeyName;
 
 /// What has been seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -10,9 +10,9 @@ use std::hash::{Hash, Hasher};
 use super::breaks::Break;
 use super::judge::{Judge, Wrong};
 use crate::arbiter::{Arbiter, Seen, Standing};
-use crate::member::{Member, Wake};
+use crate::member::{KeyName, Member, Wake};
 use crate::number::{Incarnation, PacketNumber, Tenure, Term};
-use crate::question::{Answer, Asked, KeyName, Question, Reply, SessionId};
+use crate::question::{Answer, Asked, Question, Reply, SessionId};
 use crate::stake::{Heard, Stake, Why};
 
 /// What a world is made of, and how much of each thing may happen in it.
@@ -23,8 +23,8 @@ pub(crate) struct Scope {
     pub(crate) sessions: usize,
     /// Sessions of one token share a key.
     pub(crate) keys: usize,
-    /// What each player says to its game: packets that everybody has recorded, and that arrive where
-    /// and as often as anybody likes.
+    /// How much each player says to its game: packets that everybody has recorded, and that arrive
+    /// where and as often as anybody likes.
     pub(crate) said: u64,
     /// Of how many keys a gateway remembers the terms one by one.
     pub(crate) keys_max: usize,
@@ -406,7 +406,7 @@ impl World {
         let Some(gateway) = self.living(tenure.incarnation) else { return false };
         let Some(stake) = self.stake(gateway, session) else { return false };
         let asks_as = stake.question(Wake(u32::MAX)).map(|question| question.tenure);
-        asks_as.or(stake.delivers_as()) == Some(tenure)
+        asks_as.or_else(|| stake.delivers_as()) == Some(tenure)
     }
 
     /// What a gateway does whenever it can: it asks what it has to, and seals a keep-alive as soon

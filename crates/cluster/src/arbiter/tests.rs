@@ -1,0 +1,125 @@
+//! What an arbiter says, one thing at a time; the worlds have everything at once.
+
+use super::*;
+use crate::number::Term;
+
+const SESSION: SessionId = SessionId([1; 16]);
+const OTHER: SessionId = SessionId([2; 16]);
+
+fn tenure(term: u16, incarnation: u16) -> Tenure {
+    let term = Term::new(term).expect("it is one");
+    Tenure { term, incarnation: Incarnation(incarnation) }
+}
+
+fn ask(arbiter: &mut Arbiter, session: SessionId, tenure: Tenure, asked: Asked) -> Verdict {
+    arbiter.answer(&Question { session, tenure, wake: Wake(4), asked })
+}
+
+fn open(arbiter: &mut Arbiter, session: SessionId, tenure: Tenure) -> Verdict {
+    ask(arbiter, session, tenure, Asked::Open { token_until_s: 100 })
+}
+
+fn fenced(holder: Tenure) -> Reply {
+    Reply::Fenced { holder }
+}
+
+#[test]
+fn of_two_takers_the_second_hears_who_was_first_and_so_does_the_owner_before() {
+    let (a, b, c) = (tenure(1, 1), tenure(2, 2), tenure(2, 3));
+    let mut arbiter = Arbiter::new(2);
+    assert_eq!(open(&mut arbiter, SESSION, a).seen, Seen::Opened);
+    assert_eq!(arbiter.hand_over(SESSION, a, 7), Ok(()));
+    let first = ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
+    let mut handed = Window::new();
+    handed.commit(7, &WINDOW).expect("it is the first");
+    assert_eq!(first.answer.reply, Reply::Granted { handed });
+    assert_eq!(first.answer.wake, Wake(4));
+    assert_eq!(first.fenced.map(|it| (it.tenure, it.reply)), Some((a, fenced(b))));
+    let second = ask(&mut arbiter, SESSION, c, Asked::Claim { over: a });
+    assert_eq!((second.answer.reply, second.fenced), (fenced(b), None));
+    assert_eq!(arbiter.hand_over(SESSION, a, 8), Err(Refused::Fenced(b)));
+    assert_eq!(arbiter.hand_over(SESSION, c, 8), Err(Refused::Fenced(b)));
+    assert_eq!(arbiter.hand_over(SESSION, tenure(3, 1), 8), Err(Refused::Unclaimed));
+    assert_eq!(arbiter.hand_over(SESSION, b, 7), Err(Refused::Replayed(Refusal::Duplicate)));
+    assert_eq!(arbiter.hand_over(SESSION, b, 8), Ok(()));
+    let again = ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
+    assert!(matches!(again.answer.reply, Reply::Granted { .. }), "a question asked again");
+    let equal = ask(&mut arbiter, SESSION, c, Asked::Claim { over: b });
+    assert_eq!(equal.answer.reply, fenced(b), "a term that was had is over");
+}
+
+#[test]
+fn an_end_is_taken_from_the_owner_alone_and_is_for_good() {
+    let (a, b) = (tenure(1, 1), tenure(2, 2));
+    let mut arbiter = Arbiter::new(2);
+    open(&mut arbiter, SESSION, a);
+    ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
+    assert_eq!(ask(&mut arbiter, SESSION, a, Asked::End).answer.reply, fenced(b));
+    let end = ask(&mut arbiter, SESSION, b, Asked::End);
+    assert_eq!((end.answer.reply, end.seen), (Reply::Ended, Seen::Ended));
+    assert_eq!(ask(&mut arbiter, SESSION, b, Asked::End).seen, Seen::Nothing, "asked again");
+    for asked in [Asked::Claim { over: b }, Asked::Open { token_until_s: 100 }] {
+        let verdict = ask(&mut arbiter, SESSION, tenure(3, 3), asked);
+        assert_eq!((verdict.answer.reply, verdict.seen), (Reply::Ended, Seen::Nothing));
+    }
+    assert_eq!(arbiter.hand_over(SESSION, b, 1), Err(Refused::Ended));
+}
+
+#[test]
+fn a_session_ends_for_its_owner_when_its_game_ends_it() {
+    let a = tenure(1, 1);
+    let mut arbiter = Arbiter::new(2);
+    open(&mut arbiter, SESSION, a);
+    let told = arbiter.end(SESSION).expect("somebody has it");
+    assert_eq!((told.tenure, told.reply), (a, Reply::Ended));
+    assert_eq!((arbiter.end(SESSION), arbiter.end(OTHER)), (None, None));
+}
+
+/// What is remembered of ended sessions is forgotten when none of them could be opened any more, by
+/// the same clock, which does not go back here.
+#[test]
+fn a_session_opens_while_its_token_is_good_whatever_the_clock_does() {
+    let mut arbiter = Arbiter::new(2);
+    open(&mut arbiter, SESSION, tenure(1, 1));
+    arbiter.end(SESSION);
+    arbiter.pass_time(99, 30, |_| {});
+    assert_eq!(arbiter.standing(SESSION), Some(&Standing::Ended { token_until_s: 100 }));
+    for now_s in [100, 0] {
+        arbiter.pass_time(now_s, 30, |_| {});
+        assert_eq!(arbiter.standing(SESSION), None);
+        for session in [SESSION, OTHER] {
+            assert_eq!(open(&mut arbiter, session, tenure(1, 1)).answer.reply, Reply::Ended);
+        }
+    }
+}
+
+#[test]
+fn what_has_ended_needs_room_while_it_is_remembered() {
+    let mut arbiter = Arbiter::new(1);
+    open(&mut arbiter, SESSION, tenure(1, 1));
+    arbiter.end(SESSION);
+    assert_eq!(open(&mut arbiter, OTHER, tenure(1, 1)).answer.reply, Reply::Full);
+    arbiter.pass_time(100, 30, |_| {});
+    let later = ask(&mut arbiter, OTHER, tenure(1, 1), Asked::Open { token_until_s: 101 });
+    assert_eq!(later.seen, Seen::Opened);
+}
+
+#[test]
+fn a_session_whose_owner_is_lost_waits_for_a_while() {
+    let (a, b) = (tenure(1, 1), tenure(2, 2));
+    let mut arbiter = Arbiter::new(3);
+    for session in [SESSION, OTHER, SessionId([3; 16])] {
+        open(&mut arbiter, session, a);
+    }
+    arbiter.handle_lost(Incarnation(2));
+    arbiter.handle_lost(Incarnation(1));
+    let mut ended = Vec::new();
+    arbiter.pass_time(29, 30, |session| ended.push(session));
+    ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
+    ask(&mut arbiter, OTHER, a, Asked::Claim { over: a });
+    arbiter.handle_lost(Incarnation(1));
+    arbiter.pass_time(30, 30, |session| ended.push(session));
+    assert_eq!(ended, [SessionId([3; 16])], "one was taken, one is confirmed and lost again");
+    arbiter.pass_time(59, 30, |session| ended.push(session));
+    assert_eq!(ended, [SessionId([3; 16]), OTHER]);
+}
