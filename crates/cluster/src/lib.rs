@@ -43,7 +43,9 @@ mod arbiter;
 mod member;
 mod number;
 mod question;
+mod record;
 mod stake;
+mod standby;
 
 #[cfg(test)]
 mod tests;
@@ -52,4 +54,6 @@ pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
 pub use member::{KeyName, Member, Wake};
 pub use number::{AnswerNumbers, Incarnation, Numbers, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Question, Reply, SessionId};
+pub use record::{RECORD_BYTES_MAX, Record};
 pub use stake::{Heard, NoNumber, Stake, TermsUsedUp, Why};
+pub use standby::{HolderQuestions, Next, appoint};

@@ -1,0 +1,219 @@
+//! A netcode session as its standby has it, on another host and after another boot: ages in place
+//! of moments, names in place of numbers.
+//!
+//! What changes with every packet is not in it. Which packets were handed over is the arbiter's to
+//! say, and the numbers of packets to the player follow from the term that whoever takes the
+//! session over makes.
+
+use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
+use ringgate_core::proto::netcode::USER_DATA_BYTES;
+use ringgate_core::secret::Key;
+
+use crate::member::KeyName;
+use crate::number::{Tenure, Term};
+use crate::question::SessionId;
+
+/// A session that somebody else can go on with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Which.
+    pub session: SessionId,
+    /// Whose key it has.
+    pub key: KeyName,
+    /// Who had it when this was written.
+    pub holder: Tenure,
+    /// How often that one has written it anew: the latest counts.
+    pub revision: u32,
+    /// Opens what the player sends.
+    pub open_key: Key,
+    /// Seals what the player gets.
+    pub seal_key: Key,
+    /// Who the player is.
+    pub client_id: u64,
+    /// When its token expires, in seconds since 1970.
+    pub token_until_s: u64,
+    /// After how long a silence the player is given up, in milliseconds; 0 for never.
+    pub timeout_ms: u32,
+    /// How long the player had been silent.
+    pub silent_ms: u32,
+    /// Whether the player is known to know that it is connected.
+    pub is_confirmed: bool,
+    /// The highest number of a packet of the player that was opened.
+    pub newest: u64,
+    /// The player's slot at its backend.
+    pub slot: u16,
+    /// Where the player is: an address, IPv4 mapped, and a port.
+    pub player: ([u8; 16], u16),
+    /// Which of our addresses it talks to.
+    pub local: ([u8; 16], u16),
+    /// What the token says of the player to its game.
+    pub user_data: [u8; USER_DATA_BYTES],
+    /// Where it plays.
+    pub backend: String,
+}
+
+/// How long one is at most.
+pub const RECORD_BYTES_MAX: usize = 512;
+
+ringgate_core::carried!(Record {
+    session,
+    key,
+    holder,
+    revision,
+    open_key,
+    seal_key,
+    client_id,
+    token_until_s,
+    timeout_ms,
+    silent_ms,
+    is_confirmed,
+    newest,
+    slot,
+    player,
+    local,
+    user_data,
+    backend,
+});
+
+impl Record {
+    /// Writes it, and says how long it is. The bytes are the caller's to wipe.
+    pub fn write_to(&self, bytes: &mut [u8; RECORD_BYTES_MAX]) -> Result<usize, Broken> {
+        self.check()?;
+        let mut out = Writer::new(bytes);
+        VERSION.write(&mut out);
+        self.write(&mut out);
+        Ok(out.len())
+    }
+
+    /// Reads what [`write_to`](Self::write_to) has written, whoever says that it has.
+    pub fn read_from(bytes: &[u8]) -> Result<Self, Broken> {
+        let maps = Maps::default();
+        let mut from = Reader::new(bytes, &maps);
+        if u8::read(&mut from)? != VERSION {
+            return Err(Broken::Invalid("version"));
+        }
+        let record = Self::read(&mut from)?;
+        from.end()?;
+        record.check()?;
+        Ok(record)
+    }
+
+    /// What holds of every one.
+    fn check(&self) -> Result<(), Broken> {
+        if self.holder.term == Term::NONE {
+            return Err(Broken::Invalid("term"));
+        }
+        let is_inner = |byte: &u8| byte.is_ascii_graphic();
+        let name = self.backend.as_bytes();
+        let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(is_inner);
+        if is_name { Ok(()) } else { Err(Broken::Invalid("name")) }
+    }
+
+    /// Whether this is to be kept in place of another of the same session.
+    pub fn is_later_than(&self, other: &Self) -> bool {
+        (self.holder, self.revision) > (other.holder, other.revision)
+    }
+}
+
+/// Of what is written. A member that finds another has nothing to go on with, and says so.
+const VERSION: u8 = 1;
+
+/// A fleet's names are no longer.
+const NAME_BYTES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::number::Incarnation;
+
+    fn record() -> Record {
+        Record {
+            session: SessionId([7; 16]),
+            key: KeyName(u64::MAX),
+            holder: Tenure { term: Term::LAST, incarnation: Incarnation(u16::MAX) },
+            revision: 3,
+            open_key: Key::from_bytes([1; 32]),
+            seal_key: Key::from_bytes([2; 32]),
+            client_id: 5,
+            token_until_s: 1 << 40,
+            timeout_ms: 10_000,
+            silent_ms: 20,
+            is_confirmed: true,
+            newest: 1 << 60,
+            slot: 9,
+            player: ([3; 16], 40_000),
+            local: ([4; 16], 40_001),
+            user_data: [5; USER_DATA_BYTES],
+            backend: "b".repeat(NAME_BYTES_MAX),
+        }
+    }
+
+    fn written(record: &Record) -> Vec<u8> {
+        let mut bytes = [0; RECORD_BYTES_MAX];
+        let len = record.write_to(&mut bytes).expect("there is room");
+        bytes[..len].to_vec()
+    }
+
+    #[test]
+    fn the_longest_has_room_and_is_read_as_it_was() {
+        let bytes = written(&record());
+        assert!(bytes.len() <= RECORD_BYTES_MAX, "{}", bytes.len());
+        assert_eq!(Record::read_from(&bytes), Ok(record()));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_by_name() {
+        let bytes = written(&record());
+        for len in 0..bytes.len() {
+            assert_eq!(Record::read_from(&bytes[..len]), Err(Broken::Truncated), "{len}");
+        }
+        let refused = |changed: Vec<u8>| {
+            Record::read_from(&changed).map(drop).map_err(|it| match it {
+                Broken::Invalid(what) => what,
+                Broken::Foreign | Broken::Truncated => "another",
+            })
+        };
+        assert_eq!(refused([&bytes[..], &[0]].concat()), Err("length"));
+        assert_eq!(refused([&[VERSION + 1], &bytes[1..]].concat()), Err("version"));
+        let last = bytes.len() - 1;
+        assert_eq!(refused([&bytes[..last], b" "].concat()), Err("name"));
+        let term_at = 1 + 16 + 8;
+        for term in [[0, 0], [0, 64]] {
+            let changed = [&bytes[..term_at], &term, &bytes[term_at + 2..]].concat();
+            assert_eq!(refused(changed), Err("term"));
+        }
+        for backend in [String::new(), "b".repeat(NAME_BYTES_MAX + 1)] {
+            let record = Record { backend, ..record() };
+            let written = record.write_to(&mut [0; RECORD_BYTES_MAX]);
+            assert_eq!(written, Err(Broken::Invalid("name")));
+        }
+    }
+
+    #[test]
+    fn the_later_owner_counts_and_of_one_owner_the_later_record() {
+        let term = |it| Term::new(it).expect("it is one");
+        let of = |it, revision| {
+            let holder = Tenure { term: term(it), incarnation: Incarnation(1) };
+            Record { holder, revision, ..record() }
+        };
+        assert!(of(2, 1).is_later_than(&of(1, 9)) && of(2, 2).is_later_than(&of(2, 1)));
+        assert!(!of(1, 9).is_later_than(&of(2, 1)) && !of(2, 1).is_later_than(&of(2, 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_read_is_written_as_it_was(
+            at in 0..RECORD_BYTES_MAX, bytes in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let mut changed = written(&record());
+            let at = at % changed.len();
+            let end = changed.len().min(at + bytes.len());
+            changed[at..end].copy_from_slice(&bytes[..end - at]);
+            if let Ok(read) = Record::read_from(&changed) {
+                prop_assert_eq!(written(&read), changed);
+            }
+        }
+    }
+}
