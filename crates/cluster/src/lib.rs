@@ -40,7 +40,9 @@
 //! snapshot) has an incarnation twice, and nothing here helps against that.
 
 mod arbiter;
+mod directory;
 mod member;
+mod moves;
 mod number;
 mod question;
 mod record;
@@ -51,7 +53,9 @@ mod standby;
 mod tests;
 
 pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
+pub use directory::{Directory, Entry, Forwarded, Stopped, Way, way};
 pub use member::{KeyName, Member, Wake};
+pub use moves::Moves;
 pub use number::{AnswerNumbers, Incarnation, Numbers, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Question, Reply, SessionId};
 pub use record::{RECORD_BYTES_MAX, Record};
