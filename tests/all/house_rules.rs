@@ -38,6 +38,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/bots", "core link"),
     ("crates/client", "core"),
     ("crates/client-c", "client core"),
+    ("crates/cluster", "core"),
     ("crates/core", ""),
     ("crates/fleet", "core os"),
     ("crates/gate", "batch core link"),
