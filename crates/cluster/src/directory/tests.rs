@@ -111,7 +111,9 @@ proptest! {
     /// Whatever members believe, and whoever of them answers whom.
     #[test]
     fn a_datagram_ends_after_two_hops_at_most(
-        beliefs in prop::array::uniform4((any::<bool>(), 1..4_u16, 1..5_u16, prop::option::of(1..5_u16))),
+        beliefs in prop::array::uniform4(
+            (any::<bool>(), 1..4_u16, 1..5_u16, prop::option::of(1..5_u16)),
+        ),
         deaf: [[bool; 5]; 5],
         first in 1..5_u16,
     ) {
