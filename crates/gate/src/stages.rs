@@ -47,7 +47,7 @@ impl Fronts {
                     self.lose_server(turn, news.backend);
                 }
             }
-            Mail::Move(orders) => self.netcode.obey_moves(turn, &orders),
+            Mail::Move(orders) => self.obey_moves(turn, &orders),
             Mail::Oust(sessions) => self.netcode.oust(turn, &sessions),
             Mail::Rival(rivalry) => self.netcode.meet_rival(turn, rivalry),
             Mail::Setup(setup) => {

@@ -3,9 +3,10 @@
 use crate::common::Common;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
-use crate::front::rules::Answers;
+use crate::front::rules::{Answers, Rules};
 use crate::ids::BackendId;
 use crate::links::players::{PlayerOf, Players};
+use crate::moves::MoveOrder;
 use crate::roles::Role;
 use crate::sessions::entry_of;
 use crate::store::entry::Entry;
@@ -15,6 +16,7 @@ use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
     Answer, CloseAfter, CloseReason, MessagePart, Move, MoveRefusal, SessionId,
 };
+use std::sync::Arc;
 
 impl Fronts {
     /// A datagram from a game process.
@@ -53,6 +55,23 @@ impl Fronts {
         };
         let players = self.backends_of_loopback(&meta.local).find(is_from);
         players.or_else(|| backends.ids().find(is_from))
+    }
+
+    /// An operator wants players to play elsewhere.
+    pub(crate) fn obey_moves(&self, turn: &mut Turn<'_>, orders: &[Arc<MoveOrder>]) {
+        let own = turn.common.worker.id.index();
+        for order in orders.iter().filter(|order| order.session.worker() == own) {
+            let has = |it: &&Front| ask!(self, **it, .sessions().named(order.session).is_some());
+            let tried = match Front::ALL.iter().find(has) {
+                Some(Front::Netcode) => self.netcode.try_order(turn, order),
+                Some(_) => Err(MoveRefusal::Front),
+                None => Err(MoveRefusal::SessionOver),
+            };
+            if let Err(why) = tried {
+                turn.common.counters.moves_refused[why as usize] += 1;
+                order.settle(Err(why));
+            }
+        }
     }
 
     /// The kernel says that no process listens where a udp backend should.

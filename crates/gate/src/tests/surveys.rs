@@ -14,7 +14,7 @@ use crate::survey::{Found, Survey, Wanted};
 use ringgate_core::netcode::Client;
 
 /// Asks, and turns until there is an answer.
-fn ask(rig: &mut Rig, wanted: Wanted, ends: Option<Ended>, limit: usize) -> Found {
+pub(super) fn ask(rig: &mut Rig, wanted: Wanted, ends: Option<Ended>, limit: usize) -> Found {
     let survey = Arc::new(Survey::new(wanted, ends, limit, 1));
     rig.mail(Mail::Survey(Arc::clone(&survey)));
     for _ in 0..100 {

@@ -59,18 +59,12 @@ impl NetcodeFront {
         )
     }
 
-    /// An operator wants players to play elsewhere.
-    pub(crate) fn obey_moves(&self, turn: &mut Turn<'_>, orders: &[Arc<MoveOrder>]) {
-        let own = turn.common.worker.id.index();
-        for order in orders.iter().filter(|order| order.session.worker() == own) {
-            if let Err(why) = self.try_order(turn, order) {
-                turn.common.counters.moves_refused[why as usize] += 1;
-                order.settle(Err(why));
-            }
-        }
-    }
-
-    fn try_order(&self, turn: &mut Turn<'_>, order: &Arc<MoveOrder>) -> Result<(), MoveRefusal> {
+    /// An operator wants a player to play elsewhere.
+    pub(crate) fn try_order(
+        &self,
+        turn: &mut Turn<'_>,
+        order: &Arc<MoveOrder>,
+    ) -> Result<(), MoveRefusal> {
         let MoveOrder { session, to, ticket, time_ms, confirms, data, .. } = &**order;
         let index = self.sessions.named(*session).ok_or(MoveRefusal::SessionOver)?;
         let listener = self.sessions.address(index).listener;

@@ -6,7 +6,11 @@ use super::super::rig::{bundle_backend, home, netcode_rules};
 use super::*;
 use crate::counters::Ended;
 use crate::ids::ListenerId;
+use crate::survey::Wanted;
 use crate::tests::plain::plain_setup_with;
+use crate::tests::surveys::ask;
+use crate::tests::unreal;
+use crate::tests::unreal::rig::{Arena, unreal_setup};
 
 #[test]
 fn whose_port_changes_meanwhile_goes_over_all_the_same() {
@@ -85,4 +89,34 @@ fn a_player_without_netcode_stays_where_its_server_is() {
     lobby.say(&mut rig, |writer| writer.move_session(&wanted(session)));
     assert_eq!(lobby.news(&mut rig), [Heard::MoveRefused(session, 7, MoveRefusal::Front)]);
     assert_eq!((arena.news(&mut rig), refused(&rig, MoveRefusal::Front)), (vec![], 1));
+    assert_eq!(ordered(&mut rig, session, ARENA), Some(Err(MoveRefusal::Front)));
+    assert_eq!(arena.news(&mut rig), []);
+}
+
+#[test]
+fn a_player_of_an_engine_is_refused_by_its_front_and_plays_on() {
+    let mut setup = unreal_setup(2);
+    setup.backends[ARENA] = bundle_backend("arena", 4);
+    setup.listeners[ListenerId(0)].backends = vec![BackendId(0)];
+    let mut engines = Arena::new(setup, 1);
+    let arena = Game::join(engines.rig(), "arena");
+    arena.hear(engines.rig());
+    let mut player = unreal::rig::Player::connected(&mut engines, 1);
+    assert!(player.plays(&mut engines));
+    let rig = engines.rig();
+    let [(_, info)] = ask(rig, Wanted::default(), None, 2).sessions[..] else { panic!("one") };
+    let session = SessionId::from_u64(info.id).expect("its id");
+    assert_eq!(ordered(rig, session, ARENA), Some(Err(MoveRefusal::Front)));
+    assert_eq!((arena.news(rig), refused(rig, MoveRefusal::Front)), (vec![], 1));
+    let stranger = SessionId::new(0, 99);
+    assert_eq!(ordered(rig, stranger, ARENA), Some(Err(MoveRefusal::SessionOver)));
+    assert!(player.plays(&mut engines));
+}
+
+/// What has become of an operator's wish.
+fn ordered(rig: &mut Rig, session: SessionId, to: BackendId) -> Option<Result<(), MoveRefusal>> {
+    let order = Arc::new(MoveOrder::new(session, to, 500));
+    rig.mail(Mail::Move(Arc::from([Arc::clone(&order)])));
+    rig.turn();
+    order.outcome()
 }
