@@ -186,7 +186,10 @@ impl FleetPlayers {
         while taken.len() < count_max {
             let Some(player) = inner.news.pop_front() else { break };
             let Some(standing) = inner.players.get_mut(&player) else { continue };
-            standing.is_news = false;
+            // It has left since, and come again: its later word stands for both.
+            if !std::mem::replace(&mut standing.is_news, false) {
+                continue;
+            }
             let Standing { session, since_s, known, is_ousted, .. } = *standing;
             if session.is_none() && known != FleetView::Ours {
                 // It has come and gone before the fleet has heard of it.

@@ -178,3 +178,16 @@ fn who_left_before_a_hand_over_is_told_behind_it() {
     }
     assert_eq!(next.len(), 1);
 }
+
+#[test]
+fn who_comes_again_behind_a_lost_lease_is_told_once() {
+    let players = FleetPlayers::new(4);
+    players.began(&arena(), 7, session(1), at(50));
+    players.settle(&players.take_news(9)[0], PlayerClaimed::Ours);
+    players.ended(session(1));
+    // The lease has ended, and nothing has to be said of those who have left.
+    players.forget_claims();
+    players.began(&arena(), 7, session(2), at(60));
+    assert_eq!(players.take_news(9), [told(7, Some(session(2)), 60)]);
+    assert!(players.take_news(9).is_empty() && !players.has_news());
+}
