@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -94,7 +93,6 @@ LATE(ssize_t, recvfrom, (int fd, void *to, size_t len, int flags, struct sockadd
 LATE(int, recvmmsg, (int fd, struct mmsghdr *to, unsigned count, int flags, struct timespec *span), (fd, to, count, flags, span))
 LATE(ssize_t, recvmsg, (int fd, struct msghdr *to, int flags), (fd, to, flags))
 LATE(int, rename, (const char *from, const char *to), (from, to))
-LATE(int, sched_yield, (void), ())
 LATE(ssize_t, send, (int fd, const void *from, size_t len, int flags), (fd, from, len, flags))
 LATE(int, sendmmsg, (int fd, struct mmsghdr *from, unsigned count, int flags), (fd, from, count, flags))
 LATE(ssize_t, sendmsg, (int fd, const struct msghdr *from, int flags), (fd, from, flags))
