@@ -37,6 +37,8 @@ fn of_two_takers_the_second_hears_who_was_first_and_so_does_the_owner_before() {
     assert_eq!(first.fenced.map(|it| (it.tenure, it.reply)), Some((a, fenced(b))));
     let second = ask(&mut arbiter, SESSION, c, Asked::Claim { over: a });
     assert_eq!((second.answer.reply, second.fenced), (fenced(b), None));
+    let higher = ask(&mut arbiter, SESSION, tenure(5, 3), Asked::Claim { over: a });
+    assert_eq!(higher.answer.reply, fenced(b), "it does not know whom it is over");
     assert_eq!(arbiter.hand_over(SESSION, a, 8), Err(Refused::Fenced(b)));
     assert_eq!(arbiter.hand_over(SESSION, c, 8), Err(Refused::Fenced(b)));
     assert_eq!(arbiter.hand_over(SESSION, tenure(3, 1), 8), Err(Refused::Unclaimed));

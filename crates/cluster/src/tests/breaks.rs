@@ -7,6 +7,8 @@ use super::search::{self, scopes};
 /// A rule that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
+    /// An arbiter ends a session for whoever asks.
+    AnybodyEnds,
     /// A process that begins anew under its name has the incarnation of the one before.
     IncarnationKept,
     /// A grant to a question from before a sleep counts after it.
@@ -35,6 +37,7 @@ pub(crate) enum Break {
 
 impl Break {
     pub(crate) const ALL: &[Self] = &[
+        Self::AnybodyEnds,
         Self::IncarnationKept,
         Self::LateGrantsCount,
         Self::LaterTermsDoNotFence,
@@ -55,6 +58,11 @@ fn found(broken: Break, scope: super::world::Scope) -> Wrong {
     let (wrong, way) = search::search(scope).expect_err("the break is found");
     eprintln!("{broken:?}: {wrong:?} after {way:#?}");
     wrong
+}
+
+#[test]
+fn an_end_by_whoever_asks_is_found() {
+    assert_eq!(found(Break::AnybodyEnds, scopes::ENDS), Wrong::EndedByAnother);
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub(crate) enum Wrong {
     SealedStale,
     /// A gateway takes a session for ended that goes on.
     EndedAlone,
+    /// A gateway has ended a session that was another's.
+    EndedByAnother,
     /// Nobody serves a session that goes on, though gateways and arbiter live and hear each other.
     Lost,
 }
@@ -64,6 +66,13 @@ impl Judge {
 
     pub(crate) fn see_ended(&mut self, session: usize) {
         self.sessions[session].has_ended = true;
+    }
+
+    /// A gateway has ended the session.
+    pub(crate) fn see_ended_by(&mut self, session: usize, by: Tenure) -> Result<(), Wrong> {
+        self.see_ended(session);
+        let is_owner = self.sessions[session].holders.last() == Some(&by);
+        if is_owner { Ok(()) } else { Err(Wrong::EndedByAnother) }
     }
 
     pub(crate) fn see_granted(&mut self, session: usize, to: Tenure) -> Result<(), Wrong> {

@@ -328,6 +328,8 @@ impl World {
             }
         }
         (0..self.gateways.len()).try_for_each(|gateway| self.let_speak(gateway))?;
+        // Arbiters look after what they remember.
+        self.pass_time(0);
         self.drop_idle();
         Ok(())
     }

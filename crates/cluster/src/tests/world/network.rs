@@ -32,9 +32,14 @@ impl World {
             }
             _ => {}
         }
+        let holder = self.standing(session).and_then(Standing::holder);
+        let by = question.tenure;
+        if self.scope.broken == Some(Break::AnybodyEnds) && question.asked == Asked::End {
+            question.tenure = holder.unwrap_or(by);
+        }
         let verdict = self.arbiter(session).answer(&question);
         match verdict.seen {
-            Seen::Ended => self.judge.see_ended(session),
+            Seen::Ended => self.judge.see_ended_by(session, by)?,
             Seen::Nothing => {}
             Seen::Opened => self.judge.see_opened(session)?,
         }
