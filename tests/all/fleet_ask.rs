@@ -3,7 +3,8 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 use ringgate_core::netcode::State;
 use ringgate_core::secret::Key;
@@ -13,7 +14,7 @@ use ringgate_fleet::values::{Piece, Question, What};
 use ringgate_os::clock;
 use serde_json::Value;
 
-use crate::command::{Ran, ringgate, run};
+use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_browser::{shown, text_of};
 use crate::control_moves::{is_heard_by, zone};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
@@ -21,6 +22,7 @@ use crate::fleet_gateway::{Heir, backend_is_up};
 use crate::fleet_page::Service;
 use crate::fleet_rig::{FLEET_KEY, Fleet, in_fleet, key};
 use crate::folder::Folder;
+use crate::moves_agents::Zone;
 
 /// A fleet with gateways that have a game process each, and whoever has the fleet's key.
 struct Rig {
@@ -507,6 +509,61 @@ fn a_player_is_moved_wherever_it_is_in_the_fleet_and_once_by_each_note() {
     let away = service.post("/v1/moves", &whom(7, "south"));
     assert_eq!((away.status, &away.json()["error"]), (503, &"gateways_not_asked".into()));
     is_heard_by(&mut player, "north");
+}
+
+#[test]
+fn a_move_through_the_fleet_meets_another_one_an_upgrade_and_a_ban() {
+    let Some(rig) = Rig::start(&[]) else { return };
+    let daemon = Daemon::start(&in_fleet(&rig.fleet, "gate-1"));
+    let up = |name: &'static str| {
+        rig.fleet.put_backend(&daemon, name, 100, "ready");
+        let zone = Zone::start(&daemon.run_dir(), name);
+        backend_is_up(&daemon, name);
+        zone
+    };
+    let _south = up("south");
+    let mut player = Player::connected(daemon.listener, 7, &key(1));
+    is_heard_by(&mut player, "south");
+    let north = up("north");
+    let is_moving = |to: &str| {
+        let mut command = rig.command(&["move", "7", "--time", "30s", "--to", to]);
+        Ending(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it is built"))
+    };
+    // Two at once: the second is refused by name, and the first meets the next process.
+    let first = is_moving("north");
+    north.hears("offered");
+    let ran = rig.run(&["move", "7", "--to", "north"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("busy 1"), "{}", ran.stderr);
+    let _heir = Heir::of(&daemon);
+    is_heard_by(&mut player, "south");
+    north.answers.send(true).expect("it runs");
+    // It goes on there, or ends by name where that one has not heard of the server yet.
+    let ends = || {
+        let metrics = daemon.ask("/metrics");
+        let refused = metrics.sum("ringgate_move_refused_total", "reason=\"no_such_backend\"");
+        (metrics.sum("ringgate_moves_total", "").unwrap_or(0), refused.unwrap_or(0))
+    };
+    let (moved, _) = wait_for("its end", || Some(ends()).filter(|(yes, no)| yes + no == 1));
+    is_heard_by(&mut player, if moved == 1 { "north" } else { "south" });
+    // Nobody is left to tell whoever has asked the process before.
+    drop(first);
+    assert!(player.is_connected());
+
+    // Who is banned meanwhile is ended by that name, and is nowhere.
+    let east = up("east");
+    let mut second = is_moving("east");
+    east.hears("offered");
+    rig.run(&["deny", "7"]).succeeded();
+    assert_eq!(player.ended(), State::Disconnected);
+    assert_eq!(second.wait().expect("it is ours").code(), Some(1));
+    let mut said = String::new();
+    let _ = second.stderr.take().expect("piped").read_to_string(&mut said);
+    assert!(said.contains("session_over 1"), "{said}");
+    east.answers.send(true).expect("it runs");
+    east.hears("over");
+    let metrics = daemon.ask("/metrics");
+    assert_eq!(metrics.sum("ringgate_sessions_closed_total", "reason=\"denied\""), Some(1));
+    assert_eq!(metrics.sum("ringgate_moves_total", ""), Some(moved), "{}", metrics.body);
 }
 
 /// A registration of a gateway whose start hears no notes.

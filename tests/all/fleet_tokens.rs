@@ -3,13 +3,14 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use ringgate_core::netcode::ConnectToken;
 use ringgate_link::announce::Announcement;
 use ringgate_os::clock;
 
-use crate::command::{ringgate, run};
+use crate::command::{Ending, ringgate, run};
 use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_announce::{Process, has, is_gone};
 use crate::fleet_page::Service;
@@ -61,6 +62,38 @@ fn a_login_counts_once_as_soon_as_its_player_plays() {
     wait_for("nothing is promised", || (promised() == Some(0)).then_some(()));
     second.echo(b"here");
     third.echo(b"here");
+}
+
+#[test]
+fn a_slot_that_is_kept_for_a_player_who_may_move_there_is_nobody_elses() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = gateway(&fleet);
+    let service = Service::start(&fleet, &["tokens"]);
+    let start =
+        |name, slots| Process::start_at(daemon.run_dir(), name, Announcement::new("arena", slots));
+    let (_south, _north) = (start("south", 4), start("north", 1));
+    let token = wait_for("a token", || service.token(1, "south").ok());
+    let mut player = Player::holding([127, 0, 0, 1], &token);
+    wait_for("the session", || {
+        player.turn();
+        player.is_connected().then_some(())
+    });
+    player.echo(b"in the south");
+    has(&fleet, "north", "used", 0);
+    // It never answers, so the offer stands.
+    let mut command = ringgate(["move", "1", "--to", "north", "--time", "30s", "--control"]);
+    command.arg(daemon.control()).stderr(Stdio::null());
+    let _moving = Ending(command.spawn().expect("the binary was built"));
+    has(&fleet, "north", "used", 1);
+    wait_for("the refusal", || {
+        let refused = service.token(2, "north").err()?;
+        (refused == "backend_full").then_some(())
+    });
+    player.echo(b"still there");
+    // The offer ends with its session, and the slot is free again.
+    player.leave();
+    has(&fleet, "north", "used", 0);
+    wait_for("a token", || service.token(2, "north").ok());
 }
 
 /// What stands in `ringgate fleet status` of slots that services hold: for each start of one which

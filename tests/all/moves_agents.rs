@@ -18,15 +18,15 @@ use ringgate_link::bundle::{MOVE_MS_MAX, Move};
 /// A game process that answers an offer when the test says so. It sends every payload back with its
 /// name before it, and moves whoever says "to NAME" there. At "wait" it reads its link no further
 /// until the test says so.
-struct Zone {
+pub(crate) struct Zone {
     /// Goes first, so that a process which waits for it ends.
-    answers: Sender<bool>,
+    pub(crate) answers: Sender<bool>,
     heard: Receiver<String>,
     _game: Game,
 }
 
 impl Zone {
-    fn start(run_dir: &Path, name: &'static str) -> Self {
+    pub(crate) fn start(run_dir: &Path, name: &'static str) -> Self {
         let ((answers, answer), (hears, heard)) = (channel(), channel());
         let game = Game::start_at(run_dir, name, move |event, outbox| match event {
             Event::Payload { session, bytes } => {
@@ -61,7 +61,7 @@ impl Zone {
         Self { answers, heard, _game: game }
     }
 
-    fn hears(&self, what: &str) {
+    pub(crate) fn hears(&self, what: &str) {
         assert_eq!(self.heard.recv_timeout(PATIENCE).as_deref(), Ok(what));
     }
 }
