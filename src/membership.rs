@@ -25,9 +25,11 @@ mod own;
 mod players;
 mod thread;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ringgate_fleet::clocks::{self, Clocks};
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::Client;
@@ -35,10 +37,10 @@ use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::lease::Handed;
 pub use ringgate_fleet::member::COPY_FILE;
 use ringgate_fleet::member::load;
-use ringgate_fleet::mirror::Truth;
+use ringgate_fleet::mirror::{Change, Entry, Truth};
 use ringgate_fleet::seal::FleetKey;
-use ringgate_fleet::values::Reach;
 pub use ringgate_fleet::values::joined::Join;
+use ringgate_fleet::values::{Ban, Reach, Stored as _};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{self, Config};
@@ -140,6 +142,10 @@ pub struct Inherited {
     /// Players who have left and of whom the fleet does not know that yet: group and client id.
     #[serde(default)]
     pub left: Vec<(String, u64)>,
+    /// Whose bans it knew, by key, and until when: its copy may be older. `None` where it has not
+    /// said.
+    #[serde(default)]
+    pub bans: Option<Vec<(String, u64)>>,
 }
 
 impl Prepared {
@@ -187,7 +193,35 @@ impl Prepared {
     pub fn inherit(&mut self, inherited: Inherited) {
         self.settings.instance.clone_from(&inherited.instance);
         self.reading.set_instance(&inherited.instance);
+        if let Some(bans) = &inherited.bans {
+            self.inherit_bans(&bans.iter().cloned().collect());
+        }
         self.handed = Some(inherited);
+    }
+
+    /// Who was banned or is no more since the copy was written.
+    fn inherit_bans(&mut self, bans: &BTreeMap<String, u64>) {
+        let copied = self.reading.bans();
+        for key in copied.keys().filter(|key| !bans.contains_key(*key)) {
+            self.set_ban(key, None);
+        }
+        for (key, until) in bans.iter().filter(|(key, until)| copied.get(*key) != Some(*until)) {
+            self.set_ban(key, Some(*until));
+        }
+    }
+
+    fn set_ban(&mut self, key: &str, until: Option<u64>) {
+        let key = Bytes::from(key.to_owned());
+        let ban = |until| Ban { until, reason: String::new(), by: String::new() };
+        let value = until.and_then(|until| ban(until).encode().ok());
+        if let Some(value) = value.clone() {
+            // At which revision is not known: whatever etcd says of it is news.
+            let entry = Entry { value, mod_revision: 0, version: 0, lease: 0 };
+            self.truth.entries.insert(key.clone(), entry);
+        } else {
+            self.truth.entries.remove(&key);
+        }
+        self.reading.change(&Change { key, value, revision: None }, self.truth.revision);
     }
 }
 

@@ -64,6 +64,16 @@ fn the_same_seed_is_the_same_fleet() {
     assert!(first.expect("it holds").met.connected > 0);
 }
 
+#[test]
+fn a_successor_knows_the_bans_that_the_process_before_it_has_known() {
+    for is_lifted in [false, true] {
+        for after_ms in [600, 1000, 1400, 1800, 2200] {
+            let known = World::new(1).upgrade_behind_a_ban(is_lifted, after_ms);
+            assert_eq!(known, Ok([!is_lifted; 2]), "after {after_ms} ms");
+        }
+    }
+}
+
 fn run(seed: u64) -> Report {
     let replay = Replay(seed);
     match World::new(seed).run() {

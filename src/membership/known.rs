@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ringgate_core::secret::SharedKey;
 use ringgate_fleet::copy::StateFile;
-use ringgate_fleet::keyspace::{Keyspace, Name, Place};
+use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Change, Truth};
 use ringgate_fleet::values::{self, Ban, Reach, State, Stored};
 use ringgate_gate::{Intake, Prefix};
@@ -304,6 +304,16 @@ impl Reading {
             self.deny_list_until_s = 0;
         }
         ban.map(drop).map_err(|why| why.to_string())
+    }
+
+    /// Whose bans are known, by key, and until when each holds.
+    pub(super) fn bans(&self) -> BTreeMap<String, u64> {
+        let place = |whom: &Whom| match whom {
+            Whom::Client(id) => Some(Place::BanClient(*id)),
+            Whom::Prefix(prefix) => IpPrefix::parse(&prefix.to_string(), '/').map(Place::BanPrefix),
+        };
+        let key = |whom| String::from_utf8(self.keyspace.key(&place(whom)?).to_vec()).ok();
+        self.bans.iter().filter_map(|(whom, until)| Some((key(whom)?, *until))).collect()
     }
 
     /// What is known now.

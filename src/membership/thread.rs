@@ -142,7 +142,7 @@ impl Member {
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let Prepared { around, settings, truth, mut reading, handed, left } = prepared;
         let Surroundings { client, clock, random, .. } = around;
-        let (tell, known) = watch::channel(Arc::new(reading.known(clock.unix_s())));
+        let (tell, mut known) = watch::channel(Arc::new(reading.known(clock.unix_s())));
         let keyspace = settings.keyspace.clone();
         let plan = Plan {
             client,
@@ -201,6 +201,10 @@ impl Member {
             kept,
             keys_again_ms: 0,
         };
+        if handed.is_some() {
+            // What the process before has known may be later than what we have begun with.
+            known.mark_changed();
+        }
         let handed = handed.map(|it| it.handed);
         let work = part.run(plan, (truth, handed), told, ordered);
         let thread = None;
@@ -272,7 +276,12 @@ impl Member {
 
     /// What a successor goes on with.
     pub fn heirloom(&self) -> Inherited {
-        let handed = lock(&self.seat).state.handed.clone();
+        let (handed, bans) = {
+            let Seat { state, role } = &*lock(&self.seat);
+            (state.handed.clone(), role.reading.bans())
+        };
+        // So many would take longer than a hand-over may; its copy has most of them.
+        let bans = (bans.len() <= BANS_HANDED_MAX).then(|| bans.into_iter().collect());
         let (announced, owned, joined) = {
             let book = self.registry.book();
             (book.handed(), book.owned(), book.joined())
@@ -280,7 +289,7 @@ impl Member {
         let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
         let left = self.players.iter().flat_map(|players| players.left());
         let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
-        Inherited { instance, handed, announced, owned, joined, asked, left }
+        Inherited { instance, handed, announced, owned, joined, asked, left, bans }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -538,3 +547,4 @@ impl Role for Gateway {
 }
 
 const SAVE_EVERY_MS: u64 = 2_000;
+const BANS_HANDED_MAX: usize = 10_000;

@@ -143,6 +143,11 @@ impl Gateway {
         its.map(|(id, _)| alive.claims.players(id)).sum()
     }
 
+    /// Whether its worker takes a client for banned.
+    pub(crate) fn denies(&self, client: u64) -> bool {
+        self.alive.as_ref().is_some_and(|it| it.host.gate().setup().denied.holds_client(client))
+    }
+
     /// The number of what it holds back; 0 for nothing.
     pub(crate) fn doubt(&self) -> u64 {
         self.alive.as_ref().map_or(0, |it| it.member.status().member.doubt())

@@ -150,7 +150,8 @@ impl IpPrefix {
         }
     }
 
-    fn parse(text: &str, separator: char) -> Option<Self> {
+    /// Reads one whose address and length this separates; `None` if it is none.
+    pub fn parse(text: &str, separator: char) -> Option<Self> {
         let (address, len) = text.split_once(separator)?;
         let found = Self::new(address.parse().ok()?, number(len)?)?;
         // One prefix has one text, and so one key.

@@ -6,6 +6,8 @@ use ringgate_fleet::values::Stored as _;
 use ringgate_fleet::values::ban::Ban;
 
 use super::World;
+use crate::STEP_MS;
+use crate::etcd::MEMBERS;
 use crate::process::UNIX_START_S;
 use crate::service::fleet_key;
 
@@ -27,6 +29,34 @@ impl World {
                 self.etcd.lock().store.delete(&place(banned[at]));
             }
         }
+    }
+
+    /// A client is banned, or a ban is lifted, and so long afterwards etcd goes away and a gateway is
+    /// upgraded. Whether the process before took the client for banned, and whether the next does.
+    pub(crate) fn upgrade_behind_a_ban(
+        mut self,
+        is_lifted: bool,
+        after_ms: u64,
+    ) -> Result<[bool; 2], String> {
+        self.put_key();
+        self.pass(10_000)?;
+        let client = self.players[0].client_id;
+        self.ban(client, None);
+        if is_lifted {
+            self.pass(5_000)?;
+            self.lift_all();
+        }
+        self.pass(after_ms)?;
+        (0..MEMBERS).for_each(|member| self.etcd.lock().kill(member, true));
+        let before = self.gateways[0].denies(client);
+        self.upgrade(0);
+        assert_eq!(self.faults.upgraded, 1, "it could be upgraded");
+        self.pass(200)?;
+        Ok([before, self.gateways[0].denies(client)])
+    }
+
+    fn pass(&mut self, ms: u64) -> Result<(), String> {
+        (0..ms / STEP_MS).try_for_each(|_| self.step())
     }
 
     fn ban(&mut self, client: u64, lasts_s: Option<u64>) {
