@@ -442,7 +442,7 @@ fn a_wire_that_is_far_too_narrow_loses_payloads_and_nothing_else() {
         while passed_on_at.is_none_or(|at| router.turns.load(Ordering::Relaxed) < at) {
             worker.turn();
             agent.turn();
-            passed_on_at = passed_on_at.or(Some(router.turns.load(Ordering::Relaxed) + 2));
+            passed_on_at = passed_on_at.or_else(|| Some(router.turns.load(Ordering::Relaxed) + 2));
         }
         assert!(agent.trunk.over().is_none(), "{:?}", agent.trunk.over());
     }
