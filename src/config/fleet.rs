@@ -16,7 +16,7 @@ use super::keys::{self, KeyError};
 use super::schema::{DIR_BYTES_MAX, FLEET_NAME, IDS, Table, example};
 use super::section::Section;
 use super::source::{FORMS, Secret};
-use super::values::Word;
+use super::values::worded;
 use ringgate_core::secret::SharedKey;
 use ringgate_fleet::keyspace::{Keyspace, Name};
 use ringgate_fleet::seal::FleetKey;
@@ -99,19 +99,15 @@ pub(super) const FLEET: Table = Table {
     )
 };
 
-/// What becomes of a token that names other gateways as well, while etcd cannot be asked whether it
-/// was used there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenAway {
-    /// Its player has to wait.
-    Refuse,
-    /// It is taken as if it had not been used.
-    Accept,
-}
-
-impl Word for WhenAway {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("refuse", Self::Refuse), ("accept", Self::Accept)];
+worded! {
+    /// What becomes of a token that names other gateways as well, while etcd cannot be asked
+    /// whether it was used there.
+    pub enum WhenAway {
+        /// Its player has to wait.
+        Refuse = "refuse",
+        /// It is taken as if it had not been used.
+        Accept = "accept",
+    }
 }
 
 impl Fleet {

@@ -14,6 +14,7 @@ use super::source::FORMS;
 use super::values::{self, Word};
 use super::{LogFormat, Token};
 use ringgate_core::limits::WORKERS_MAX;
+pub use ringgate_io::Choice as IoChoice;
 
 declare! {
     /// The daemon as a whole.
@@ -142,17 +143,6 @@ pub enum BatchDelay {
     Auto,
     /// At most this, a millisecond or less.
     AtMost(Duration),
-}
-
-/// Which driver moves datagrams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoChoice {
-    /// `io_uring` where the kernel allows it, otherwise `mmsg`.
-    Auto,
-    /// `recvmmsg`, `sendmmsg` and epoll.
-    Mmsg,
-    /// `io_uring`, or no start at all.
-    Uring,
 }
 
 impl Word for IoChoice {

@@ -12,7 +12,7 @@ use super::mistake::Mistakes;
 use super::read::Document;
 use super::schema::{DIR_BYTES_MAX, LEVELS, Table, example};
 use super::section::Section;
-use super::values::{self, Word};
+use super::values::{self, Word, worded};
 use super::{Fleet, LoadError, LogFormat, Token};
 use ringgate_fleet::keyspace::Name;
 use ringgate_tokens::Scope;
@@ -103,18 +103,14 @@ const TOKENS: Table = Table {
     )
 };
 
-/// What becomes of requests while etcd is away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhenAway {
-    /// They are served by what was last known.
-    Serve,
-    /// They are refused once the slots that were leased are used up.
-    Refuse,
-}
-
-impl Word for WhenAway {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("serve", Self::Serve), ("refuse", Self::Refuse)];
+worded! {
+    /// What becomes of requests while etcd is away.
+    pub enum WhenAway {
+        /// They are served by what was last known.
+        Serve = "serve",
+        /// They are refused once the slots that were leased are used up.
+        Refuse = "refuse",
+    }
 }
 
 declare! {

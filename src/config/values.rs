@@ -16,6 +16,24 @@ pub trait Word: Copy + 'static {
     const WORDS: &'static [(&'static str, Self)];
 }
 
+/// Declares such enums: each value with its word, in that order.
+macro_rules! worded {
+    ($(
+        $(#[$about:meta])* $vis:vis enum $type:ident {
+            $($(#[$doc:meta])* $value:ident = $word:literal,)+
+        }
+    )+) => { $(
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $type { $($(#[$doc])* $value),+ }
+
+        impl $crate::config::values::Word for $type {
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$value)),+];
+        }
+    )+ };
+}
+pub(super) use worded;
+
 /// Switches that have a word instead of `true` and `false`.
 impl Word for bool {
     const WORDS: &'static [(&'static str, Self)] = &[("on", true), ("off", false)];

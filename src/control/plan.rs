@@ -6,17 +6,16 @@ use std::thread;
 
 use crate::config::{self, Config};
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX, WORKERS_MAX};
-use ringgate_core::proto::plain::{Field, Order, Width};
+use ringgate_core::proto::plain::{Field, Width};
 use ringgate_core::proto::replay::Policy;
 use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
     Allowed, Backend, BackendId, Credit, Duplicates, Echo, FleetPlayers, FleetTokens, Front,
-    Limits, LinkKind, Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token,
-    TokenPlace, TokenReuse, Unreal,
+    Limits, LinkKind, Listener, Netcode, Phase, Plain, Protocol, Sequence, Setup, Token, Unreal,
 };
-use ringgate_io::{CardChoice, CardMode, Choice};
+use ringgate_io::CardChoice;
 use ringgate_os::process;
 use ringgate_process::confine;
 use ringgate_worker::{CardPlan, Plan};
@@ -52,11 +51,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
         expects_udp: links.udp,
         workers: worker_count(config.gateway.workers),
         pin: config.gateway.pin,
-        io: match config.gateway.io {
-            config::IoChoice::Auto => Choice::Auto,
-            config::IoChoice::Mmsg => Choice::Mmsg,
-            config::IoChoice::Uring => Choice::Uring,
-        },
+        io: config.gateway.io,
         spin: config.gateway.spin,
         card: card(config),
         spent: Vec::new(),
@@ -73,16 +68,7 @@ fn card(config: &Config) -> Option<CardPlan> {
 
 /// Which interface a listener asks for.
 pub(super) fn card_choice(xdp: &config::Xdp) -> CardChoice {
-    CardChoice {
-        interface: xdp.interface.clone(),
-        queues: xdp.queues,
-        mode: match xdp.mode {
-            config::XdpMode::Auto => CardMode::Auto,
-            config::XdpMode::ZeroCopy => CardMode::ZeroCopy,
-            config::XdpMode::Copy => CardMode::Copy,
-            config::XdpMode::Generic => CardMode::Generic,
-        },
-    }
+    CardChoice { interface: xdp.interface.clone(), queues: xdp.queues, mode: xdp.mode }
 }
 
 /// What workers agree on about tokens that name other gateways as well.
@@ -162,13 +148,7 @@ pub(super) fn listener(
         protocol,
         public: listener.public.clone(),
         backends,
-        route: match listener.route {
-            config::Route::Hash => Route::Hash,
-            config::Route::LeastPlayers => Route::LeastPlayers,
-            config::Route::Single => Route::Single,
-            config::Route::Token => Route::Token,
-            config::Route::UserData => Route::UserData,
-        },
+        route: listener.route,
         sessions_max: listener.max_sessions as u32,
         follow_port_switch: listener.port_switch == config::PortSwitch::Follow,
         limits: limits(&listener.limits),
@@ -198,10 +178,7 @@ fn netcode(rules: &config::Netcode, group: Option<&Name>, moves: Vec<BackendId>)
         replay: Policy::new(u32::from(rules.replay_window), gap_limit)
             .expect("the config has checked the window's size"),
         keep_alive_ns: rules.keep_alive.as_nanos() as u64,
-        token_reuse: match rules.token_reuse {
-            config::TokenReuse::Allow => TokenReuse::Allow,
-            config::TokenReuse::Deny => TokenReuse::Deny,
-        },
+        token_reuse: rules.token_reuse,
         delivers: rules.delivery == config::Delivery::Gateway,
         unique_in: shared.map(|group| Arc::from(group.as_str())),
         moves,
@@ -253,10 +230,7 @@ fn plain(
         .expect("the config has checked the window's size");
     Plain {
         token: rules.token.map(|token| Token {
-            at: match token.at {
-                config::TokenPlace::End => TokenPlace::End,
-                config::TokenPlace::Start => TokenPlace::Start,
-            },
+            at: token.at,
             bytes: token.bytes,
             strip: token.strip,
             backends: Arc::new(tokens()),
@@ -288,10 +262,7 @@ fn field(sequence: config::Sequence) -> Field {
     Field {
         offset: sequence.offset,
         width: Width::of_bits(sequence.bits.into()).expect("the config has checked the bits"),
-        order: match sequence.order {
-            config::NumberOrder::Big => Order::Big,
-            config::NumberOrder::Little => Order::Little,
-        },
+        order: sequence.order,
     }
 }
 
