@@ -18,29 +18,15 @@ pub const KEYS_FILE: &str = "keys";
 /// What stood at a place in etcd: the place and the value.
 pub(super) type Stood = (Bytes, Bytes);
 
-/// Why something in the file is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+ringgate_core::named! {
+    /// Why something in the file is left out.
+    pub(super) enum Refusal;
     /// It is no place of a listener's key with a sealed key behind it.
-    Malformed,
+    Malformed = "malformed",
     /// It does not open with this fleet's key.
-    NotOurs,
+    NotOurs = "not_ours",
     /// The whole file, which is too large, no file, or cannot be read.
-    Unreadable,
-}
-
-impl Refusal {
-    /// All of them, in order.
-    const ALL: [Self; 3] = [Self::Malformed, Self::NotOurs, Self::Unreadable];
-
-    /// Its name in metrics.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::NotOurs => "not_ours",
-            Self::Unreadable => "unreadable",
-        }
-    }
+    Unreadable = "unreadable",
 }
 
 /// How often something was left out.

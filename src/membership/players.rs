@@ -25,27 +25,17 @@ use tokio::time::Instant;
 
 use super::Settings;
 
-/// What is counted of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PlayerCounts {
+ringgate_core::numbered! {
+    /// What is counted of it.
+    pub struct PlayerCounts;
     /// Players that etcd was told of.
-    pub claims: u64,
+    claims,
     /// Times it did not answer.
-    pub failures: u64,
+    failures,
     /// Sessions elsewhere that a login here has ended.
-    pub ousted_there: u64,
+    ousted_there,
     /// Sessions here that a login elsewhere has ended.
-    pub ousted_here: u64,
-}
-
-impl std::ops::AddAssign for PlayerCounts {
-    fn add_assign(&mut self, other: Self) {
-        let Self { claims, failures, ousted_there, ousted_here } = other;
-        self.claims += claims;
-        self.failures += failures;
-        self.ousted_there += ousted_there;
-        self.ousted_here += ousted_here;
-    }
+    ousted_here,
 }
 
 /// What it shares with the thread that it runs on.

@@ -510,7 +510,7 @@ impl Host for PlayerHost {
     }
 
     fn count(&self, counts: PlayerCounts) {
-        lock(&self.0).role.status.players += counts;
+        lock(&self.0).role.status.players.merge(&counts);
     }
 }
 

@@ -139,41 +139,42 @@ pub enum Wait {
     GatherAnswers(Duration),
 }
 
-/// What a driver has counted since it started. All counters only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoStats {
+ringgate_core::numbered! {
+    /// What a driver has counted since it started. All counters only grow.
+    pub struct IoStats;
     /// Times the driver waited in the kernel for something to arrive.
-    pub waits: u64,
+    waits,
     /// System calls made.
-    pub syscalls: u64,
+    syscalls,
     /// Datagrams received.
-    pub rx_datagrams: u64,
+    rx_datagrams,
     /// Bytes received.
-    pub rx_bytes: u64,
+    rx_bytes,
     /// Datagrams sent (each segment of a GSO send counts).
-    pub tx_datagrams: u64,
+    tx_datagrams,
     /// Bytes sent.
-    pub tx_bytes: u64,
+    tx_bytes,
     /// GSO sends, each of two or more datagrams.
-    pub tx_gso_sends: u64,
+    tx_gso_sends,
     /// Datagrams that could not be sent.
-    pub tx_failures: u64,
+    tx_failures,
     /// A socket went from being drained to being armed.
-    pub rx_arms: u64,
+    rx_arms,
     /// A receive ended before its socket was empty, and was started again.
-    pub rx_restarts: u64,
+    rx_restarts,
     /// The receive slots ran out; the rest stayed in the sockets until the next turn.
-    pub rx_no_buffers: u64,
+    rx_no_buffers,
     /// Times the completion queue overflowed, or the kernel asked to reap first (EBUSY).
-    pub cq_overflows: u64,
+    cq_overflows,
     /// Datagrams the kernel dropped at a socket, as told by those that came after them
     /// (`SO_RXQ_OVFL`): its receive queue was full, or its filter refused them.
     /// [`Driver::dropped_at`] knows the number of a socket at any time.
-    pub kernel_drops: u64,
+    kernel_drops,
     /// Receive errors that carried no datagram, and processes turned away for want of a descriptor.
-    pub rx_errors: u64,
+    rx_errors,
+    // Behind what a process gives the next: what a sleep costs is measured anew by each.
     /// Waits on purpose ([`Wait::Gather`]) whose cost was measured.
-    pub sleeps_measured: u64,
+    sleeps_measured,
     /// What those cost of the thread's processor time, with the wake-up.
-    pub sleeps_cpu_ns: u64,
+    sleeps_cpu_ns,
 }

@@ -12,6 +12,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 /// Memory that state is written into. Keys are written there and nowhere else.
 pub struct Writer<'a> {
@@ -227,11 +228,33 @@ pub mod maybe_time {
     }
 }
 
+/// What does not go along, and begins anew.
+pub mod anew {
+    use super::{Broken, Reader, Writer};
+
+    /// Writes nothing.
+    pub const fn write<T>(_: &T, _: &mut Writer<'_>) {}
+
+    /// Reads nothing.
+    pub fn read<T: Default>(_: &mut Reader<'_>) -> Result<T, Broken> {
+        Ok(T::default())
+    }
+}
+
+/// Takes a value that is what it must be.
+pub fn checked<T>(it: T, is_one: impl FnOnce(&T) -> bool, what: &'static str) -> Result<T, Broken> {
+    if is_one(&it) { Ok(it) } else { Err(Broken::Invalid(what)) }
+}
+
 /// Says what a struct is made of, so that it can be [carried](crate::carry::Carry). A moment is
-/// told from other numbers by `as time` or `as maybe_time`. All fields have to be there.
+/// told from other numbers by `as time` or `as maybe_time`, and what does not go along by `as
+/// anew`. All fields have to be there. Behind `if` stands what has to hold of them, and what else
+/// is broken.
 #[macro_export]
 macro_rules! carried {
-    ($type:ty { $( $field:ident $(as $codec:ident)? ),+ $(,)? }) => {
+    (
+        $type:ty { $( $field:ident $(as $codec:ident)? ),+ $(,)? } $(if $is_one:expr, $what:literal)?
+    ) => {
         impl $crate::carry::Carry for $type {
             #[inline]
             fn write(&self, out: &mut $crate::carry::Writer<'_>) {
@@ -243,27 +266,23 @@ macro_rules! carried {
             fn read(
                 from: &mut $crate::carry::Reader<'_>,
             ) -> Result<Self, $crate::carry::Broken> {
-                Ok(Self { $( $field: $crate::carried!(@read from $($codec)?) ),+ })
+                let it = Self { $( $field: $crate::carried!(@read from $($codec)?) ),+ };
+                $( let it = $crate::carry::checked(it, $is_one, $what)?; )?
+                Ok(it)
             }
         }
     };
     (@write $out:ident $field:ident) => {
         $crate::carry::Carry::write($field, $out)
     };
-    (@write $out:ident $field:ident time) => {
-        $crate::carry::time::write($field, $out)
-    };
-    (@write $out:ident $field:ident maybe_time) => {
-        $crate::carry::maybe_time::write($field, $out)
+    (@write $out:ident $field:ident $codec:ident) => {
+        $crate::carry::$codec::write($field, $out)
     };
     (@read $from:ident) => {
         $crate::carry::Carry::read($from)?
     };
-    (@read $from:ident time) => {
-        $crate::carry::time::read($from)?
-    };
-    (@read $from:ident maybe_time) => {
-        $crate::carry::maybe_time::read($from)?
+    (@read $from:ident $codec:ident) => {
+        $crate::carry::$codec::read($from)?
     };
 }
 
@@ -448,6 +467,16 @@ impl Carry for String {
         let len = from.count()?;
         let text = std::str::from_utf8(from.bytes(len)?);
         text.map(str::to_owned).map_err(|_| Broken::Invalid("text"))
+    }
+}
+
+impl Carry for Arc<str> {
+    fn write(&self, out: &mut Writer<'_>) {
+        (**self).to_owned().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        String::read(from).map(Self::from)
     }
 }
 

@@ -5,32 +5,11 @@
 //! the same name in code, metrics and documents, and so that the conservation check can sum over
 //! it.
 
-macro_rules! drop_reasons {
-    ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {
-        /// Why something was dropped. Grouped by the stage that decides it, in the order in which
-        /// the checks run.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum DropReason { $( $(#[$doc])* $variant ),+ }
-
-        impl DropReason {
-            /// Every reason, in declaration order.
-            pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
-
-            /// The name used in metrics, tables and documents.
-            pub const fn name(self) -> &'static str {
-                match self { $( Self::$variant => $name ),+ }
-            }
-
-            /// The reason of this name.
-            pub fn named(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|reason| reason.name() == name)
-            }
-        }
-    };
-}
-
-drop_reasons! {
+crate::named! {
+    /// Why something was dropped. Grouped by the stage that decides it, in the order in which the
+    /// checks run.
+    #[derive(PartialOrd, Ord)]
+    pub enum DropReason;
     // classify: any datagram
     /// Too short to be anything: no byte, or one byte of netcode.
     Empty = "empty",
@@ -301,11 +280,6 @@ drop_reasons! {
     SendBufferFull = "send_buffer_full",
     /// The kernel refused to send to that address.
     SendRefused = "send_refused",
-}
-
-impl DropReason {
-    /// How many reasons there are: the length of every counter array.
-    pub const COUNT: usize = Self::ALL.len();
 }
 
 /// One counter for each reason.

@@ -13,6 +13,7 @@ pub mod delivery;
 pub mod drops;
 pub mod endpoint;
 pub mod limits;
+mod lists;
 pub mod netcode;
 pub mod proto;
 pub mod secret;

@@ -75,40 +75,21 @@ pub trait Surroundings {
     fn record(&mut self, of: (Party, Stage), durations: impl Iterator<Item = (u64, u64)>);
 }
 
-/// What is measured of a turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Stage {
+ringgate_core::named! {
+    /// What is measured of a turn.
+    pub enum Stage;
     /// From the first request we took to the session.
-    Handshake,
+    Handshake = "handshake",
     /// From the kernel's receive to the payload's handing over to a link.
-    Uplink,
+    Uplink = "uplink",
     /// From the kernel's receive to the reap: time in the socket's queue, without that of `Gather`.
-    Queue,
+    Queue = "queue",
     /// From the reap to the end of the submit.
-    Turn,
+    Turn = "turn",
     /// From the receive on a link to the end of the submit.
-    Downlink,
+    Downlink = "downlink",
     /// Of the time in the socket's queue, what the worker has waited on purpose, for more.
-    Gather,
-}
-
-impl Stage {
-    /// Every stage, in declaration order.
-    pub const ALL: [Self; 6] =
-        [Self::Handshake, Self::Uplink, Self::Queue, Self::Turn, Self::Downlink, Self::Gather];
-
-    /// The name used as tag in logs and as label in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Handshake => "handshake",
-            Self::Uplink => "uplink",
-            Self::Queue => "queue",
-            Self::Turn => "turn",
-            Self::Downlink => "downlink",
-            Self::Gather => "gather",
-        }
-    }
+    Gather = "gather",
 }
 
 impl Body {

@@ -12,36 +12,6 @@ use crate::party::Party;
 use ringgate_core::drops::{DropCounts, DropReason};
 use ringgate_link::bundle::{CloseReason, GoodbyeReason, MoveRefusal};
 
-/// An enum whose variants have names and places in a list of counters.
-macro_rules! named_list {
-    (
-        $(#[$type_doc:meta])* $type:ident {
-            $( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?
-        }
-    ) => {
-        $(#[$type_doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $type { $( $(#[$doc])* $variant ),+ }
-
-        impl $type {
-            /// Every variant, in declaration order.
-            pub const ALL: [Self; Self::COUNT] = [ $( Self::$variant ),+ ];
-
-            /// The names of all, in the same order.
-            pub const NAMES: [&str; Self::COUNT] = [ $( $name ),+ ];
-
-            /// How many there are.
-            pub const COUNT: usize = [ $( $name ),+ ].len();
-
-            /// The name used in metrics, logs and documents.
-            pub const fn name(self) -> &'static str {
-                Self::NAMES[self as usize]
-            }
-        }
-    };
-}
-
 /// One table for everything that is counted: field, ledger, metric and what the metric means.
 macro_rules! counters {
     (
@@ -338,74 +308,72 @@ impl Stamps {
     }
 }
 
-named_list! {
+ringgate_core::named! {
     /// Why a session ended.
-    Ended {
-        /// The backend was gone for longer than its grace time.
-        BackendGone = "backend_gone",
-        /// The game process closed it.
-        ByBackend = "by_backend",
-        /// An operator ended it.
-        ByOperator = "by_operator",
-        /// The player left.
-        ByPlayer = "by_player",
-        /// The player acknowledged what was not sent, or took an acknowledgement back.
-        DeliveryAcknowledgement = "delivery_acknowledgement",
-        /// A packet or a frame that nobody writes.
-        DeliveryMalformed = "delivery_malformed",
-        /// A message began in the middle of another, or went on without a beginning.
-        DeliveryMarks = "delivery_marks",
-        /// More waited than a receiver holds.
-        DeliveryMemory = "delivery_memory",
-        /// A message grew over 64 KiB.
-        DeliveryMessageLength = "delivery_message_length",
-        /// The game process sent more on reliable channels than is kept for a player.
-        DeliveryOverflow = "delivery_overflow",
-        /// A message on a channel that is not reliable was longer than 1159 bytes.
-        DeliveryOversize = "delivery_oversize",
-        /// A packet's number was further ahead than packets can be in flight.
-        DeliverySequence = "delivery_sequence",
-        /// The player acknowledged nothing as arrived for 30 seconds.
-        DeliverySilence = "delivery_silence",
-        /// A part of a message was further ahead than its channel's window.
-        DeliveryWindow = "delivery_window",
-        /// The player's address is denied, or its id.
-        Denied = "denied",
-        /// The game process closed it after delivery, and not everything had arrived in time.
-        LingerExpired = "linger_expired",
-        /// The player has logged in again, here or at another gateway.
-        NewerLogin = "newer_login",
-        /// It could not be carried into the process that has taken the gateway over.
-        NotCarried = "not_carried",
-        /// A second handshake from the player's address took its place.
-        Replaced = "replaced",
-        /// The gateway stops.
-        Shutdown = "shutdown",
-        /// The sequence jumped further than the listener allows.
-        SequenceGap = "sequence_gap",
-        /// Nothing was heard from the player for the token's timeout.
-        TimedOut = "timed_out",
-    }
+    pub enum Ended;
+    /// The backend was gone for longer than its grace time.
+    BackendGone = "backend_gone",
+    /// The game process closed it.
+    ByBackend = "by_backend",
+    /// An operator ended it.
+    ByOperator = "by_operator",
+    /// The player left.
+    ByPlayer = "by_player",
+    /// The player acknowledged what was not sent, or took an acknowledgement back.
+    DeliveryAcknowledgement = "delivery_acknowledgement",
+    /// A packet or a frame that nobody writes.
+    DeliveryMalformed = "delivery_malformed",
+    /// A message began in the middle of another, or went on without a beginning.
+    DeliveryMarks = "delivery_marks",
+    /// More waited than a receiver holds.
+    DeliveryMemory = "delivery_memory",
+    /// A message grew over 64 KiB.
+    DeliveryMessageLength = "delivery_message_length",
+    /// The game process sent more on reliable channels than is kept for a player.
+    DeliveryOverflow = "delivery_overflow",
+    /// A message on a channel that is not reliable was longer than 1159 bytes.
+    DeliveryOversize = "delivery_oversize",
+    /// A packet's number was further ahead than packets can be in flight.
+    DeliverySequence = "delivery_sequence",
+    /// The player acknowledged nothing as arrived for 30 seconds.
+    DeliverySilence = "delivery_silence",
+    /// A part of a message was further ahead than its channel's window.
+    DeliveryWindow = "delivery_window",
+    /// The player's address is denied, or its id.
+    Denied = "denied",
+    /// The game process closed it after delivery, and not everything had arrived in time.
+    LingerExpired = "linger_expired",
+    /// The player has logged in again, here or at another gateway.
+    NewerLogin = "newer_login",
+    /// It could not be carried into the process that has taken the gateway over.
+    NotCarried = "not_carried",
+    /// A second handshake from the player's address took its place.
+    Replaced = "replaced",
+    /// The gateway stops.
+    Shutdown = "shutdown",
+    /// The sequence jumped further than the listener allows.
+    SequenceGap = "sequence_gap",
+    /// Nothing was heard from the player for the token's timeout.
+    TimedOut = "timed_out",
 }
 
-named_list! {
+ringgate_core::named! {
     /// Why the gateway closed a link, or did not keep one.
-    LinkRefusal {
-        /// The process did not say hello first, or once, or in time.
-        HelloExpected = "hello_expected",
-        /// Another process is this backend already.
-        NameTaken = "name_taken",
-        /// No bundle backend has this name.
-        NameUnknown = "name_unknown",
-        /// A record broke the format.
-        RecordInvalid = "record_invalid",
-        /// Too many processes of this user wait without having said hello.
-        TooManyNameless = "too_many_nameless",
-        /// The process's user may not be this backend, or none at all, or may not any more.
-        Unauthorised = "unauthorised",
-        /// The process speaks another version.
-        VersionUnsupported = "version_unsupported",
-    }
+    pub enum LinkRefusal;
+    /// The process did not say hello first, or once, or in time.
+    HelloExpected = "hello_expected",
+    /// Another process is this backend already.
+    NameTaken = "name_taken",
+    /// No bundle backend has this name.
+    NameUnknown = "name_unknown",
+    /// A record broke the format.
+    RecordInvalid = "record_invalid",
+    /// Too many processes of this user wait without having said hello.
+    TooManyNameless = "too_many_nameless",
+    /// The process's user may not be this backend, or none at all, or may not any more.
+    Unauthorised = "unauthorised",
+    /// The process speaks another version.
+    VersionUnsupported = "version_unsupported",
 }
 
 /// How a session ends: what is counted, and what a game process on a bundle link is told.

@@ -183,24 +183,14 @@ impl Moves {
     }
 }
 
-/// What was moved away from a backend and to it. Starts anew with the backend's number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendMoves {
+ringgate_core::numbered! {
+    /// What was moved away from a backend and to it. Starts anew with the backend's number.
+    pub struct BackendMoves;
     /// Players who have come from another game process.
-    pub moved_in: u64,
+    moved_in,
     /// Players who have gone to another.
-    pub moved_out: u64,
+    moved_out,
 }
-
-impl BackendMoves {
-    /// Adds another worker's.
-    pub const fn merge(&mut self, other: &Self) {
-        self.moved_in += other.moved_in;
-        self.moved_out += other.moved_out;
-    }
-}
-
-ringgate_core::carried!(BackendMoves { moved_in, moved_out });
 
 impl Moves {
     /// The sessions of all.

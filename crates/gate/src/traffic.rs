@@ -5,82 +5,60 @@
 
 use ringgate_core::delivery::Counts;
 
-/// What has come in and gone out at a listener. All only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ListenerTraffic {
+ringgate_core::numbered! {
+    /// What has come in and gone out at a listener. All only grow.
+    pub struct ListenerTraffic;
     /// Datagrams from its sockets.
-    pub datagrams_in: u64,
+    datagrams_in,
     /// Bytes in them.
-    pub bytes_in: u64,
+    bytes_in,
     /// Packets for its players.
-    pub packets_out: u64,
+    packets_out,
     /// Bytes in them.
-    pub bytes_out: u64,
+    bytes_out,
     /// Handshakes completed.
-    pub sessions_opened: u64,
+    sessions_opened,
     /// Datagrams from its sockets that went no further, as releases read it that do not read their
     /// reasons. In a gate 0: there they are counted by their reasons.
-    pub drops: u64,
+    drops,
 }
 
-/// What has been said in messages at a listener that delivers them. All only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DeliveryTraffic {
+ringgate_core::numbered! {
+    /// What has been said in messages at a listener that delivers them. All only grow.
+    pub struct DeliveryTraffic;
     /// Whole messages from its players.
-    pub messages_in: u64,
+    messages_in,
     /// Whole messages queued for its players.
-    pub messages_out: u64,
+    messages_out,
     /// Packets of messages and acknowledgements that were sent to its players.
-    pub packets_sent: u64,
+    packets_sent,
     /// Packets with messages that did not reach their player, as far as is known.
-    pub packets_lost: u64,
+    packets_lost,
     /// Parts of reliable messages that were sent again.
-    pub parts_repeated: u64,
+    parts_repeated,
     /// Messages on other channels that made room for newer ones before they were sent.
-    pub messages_displaced: u64,
+    messages_displaced,
 }
 
-/// What has been said between a backend and its players. Starts anew when its number is given to
-/// another backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackendTraffic {
+ringgate_core::numbered! {
+    /// What has been said between a backend and its players. Starts anew when its number is given
+    /// to another backend.
+    pub struct BackendTraffic;
     /// Payloads handed over to it.
-    pub payloads_up: u64,
+    payloads_up,
     /// Bytes in them.
-    pub bytes_up: u64,
+    bytes_up,
     /// Payloads of its that were sent to players.
-    pub payloads_down: u64,
+    payloads_down,
     /// Bytes in them.
-    pub bytes_down: u64,
+    bytes_down,
     /// Players that were sent there.
-    pub sessions_opened: u64,
+    sessions_opened,
     /// Payloads to it or from it that went no further.
-    pub drops: u64,
-}
-
-impl ListenerTraffic {
-    /// Adds another worker's.
-    pub const fn merge(&mut self, other: &Self) {
-        self.datagrams_in += other.datagrams_in;
-        self.bytes_in += other.bytes_in;
-        self.packets_out += other.packets_out;
-        self.bytes_out += other.bytes_out;
-        self.sessions_opened += other.sessions_opened;
-        self.drops += other.drops;
-    }
+    drops,
 }
 
 impl DeliveryTraffic {
-    /// Adds another worker's.
-    pub const fn merge(&mut self, other: &Self) {
-        self.messages_in += other.messages_in;
-        self.messages_out += other.messages_out;
-        self.packets_sent += other.packets_sent;
-        self.packets_lost += other.packets_lost;
-        self.parts_repeated += other.parts_repeated;
-        self.messages_displaced += other.messages_displaced;
-    }
-
     /// Adds what an end has done since.
     pub(crate) const fn note(&mut self, before: &Counts, now: &Counts) {
         self.packets_sent += now.packets_sent - before.packets_sent;
@@ -91,16 +69,6 @@ impl DeliveryTraffic {
 }
 
 impl BackendTraffic {
-    /// Adds another worker's.
-    pub const fn merge(&mut self, other: &Self) {
-        self.payloads_up += other.payloads_up;
-        self.bytes_up += other.bytes_up;
-        self.payloads_down += other.payloads_down;
-        self.bytes_down += other.bytes_down;
-        self.sessions_opened += other.sessions_opened;
-        self.drops += other.drops;
-    }
-
     /// A payload was handed over.
     #[inline]
     pub(crate) const fn note_up(&mut self, len: usize) {
@@ -115,28 +83,3 @@ impl BackendTraffic {
         self.bytes_down += len as u64;
     }
 }
-
-ringgate_core::carried!(ListenerTraffic {
-    datagrams_in,
-    bytes_in,
-    packets_out,
-    bytes_out,
-    sessions_opened,
-    drops,
-});
-ringgate_core::carried!(DeliveryTraffic {
-    messages_in,
-    messages_out,
-    packets_sent,
-    packets_lost,
-    parts_repeated,
-    messages_displaced,
-});
-ringgate_core::carried!(BackendTraffic {
-    payloads_up,
-    bytes_up,
-    payloads_down,
-    bytes_down,
-    sessions_opened,
-    drops,
-});

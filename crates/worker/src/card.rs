@@ -197,17 +197,9 @@ fn adopt_card(
 
 /// What an interface was asked for.
 fn choice_of(row: &CardRow) -> Option<CardChoice> {
-    let mode = MODES.iter().find(|(word, _)| *word == row.wanted_mode)?.1;
+    let mode = CardMode::named(&row.wanted_mode)?;
     Some(CardChoice { interface: row.interface.clone(), queues: row.wanted_queues, mode })
 }
-
-/// As one process tells the next.
-const MODES: [(&str, CardMode); 4] = [
-    ("auto", CardMode::Auto),
-    ("zerocopy", CardMode::ZeroCopy),
-    ("copy", CardMode::Copy),
-    ("generic", CardMode::Generic),
-];
 
 /// What holds the program, and its tables.
 const FIRST_FDS: usize = 4;
@@ -282,11 +274,10 @@ impl FleetCard {
     pub fn given(&self) -> std::io::Result<(CardRow, Vec<OwnedFd>)> {
         let GivenBase { attached, tables, queues, is_generic, sizes } = self.base.given()?;
         let CardChoice { interface, queues: wanted_queues, mode } = self.base.choice();
-        let word = MODES.iter().find(|(_, known)| known == mode).map_or("auto", |(word, _)| word);
         let row = CardRow {
             interface: interface.clone(),
             wanted_queues: *wanted_queues,
-            wanted_mode: word.to_owned(),
+            wanted_mode: mode.name().to_owned(),
             queues,
             is_generic,
             sizes,

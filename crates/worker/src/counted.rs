@@ -31,71 +31,18 @@ impl Counted {
 
     /// In an order that does not change: new ones come last.
     pub(super) fn numbers(&self) -> [u64; COUNT] {
-        let IoStats {
-            waits,
-            syscalls,
-            rx_datagrams,
-            rx_bytes,
-            tx_datagrams,
-            tx_bytes,
-            tx_gso_sends,
-            tx_failures,
-            rx_arms,
-            rx_restarts,
-            rx_no_buffers,
-            cq_overflows,
-            kernel_drops,
-            rx_errors,
-            // Of this process: what a sleep costs is measured anew.
-            sleeps_measured: _,
-            sleeps_cpu_ns: _,
-        } = self.io;
-        let Gathers { delay_ns: _, count, waited_ns, sleep_cost_ns: _ } = self.gathers;
-        let first = [
-            waits,
-            syscalls,
-            rx_datagrams,
-            rx_bytes,
-            tx_datagrams,
-            tx_bytes,
-            tx_gso_sends,
-            tx_failures,
-            rx_arms,
-            rx_restarts,
-            rx_no_buffers,
-            cq_overflows,
-            kernel_drops,
-            rx_errors,
-            self.turns,
-            count,
-            waited_ns,
-            self.dropped,
-        ];
-        let card = self.card.numbers();
-        std::array::from_fn(|at| if at < FIRST { first[at] } else { card[at - FIRST] })
+        let Gathers { count, waited_ns, .. } = self.gathers;
+        let of_loop = [self.turns, count, waited_ns, self.dropped];
+        let all = self.io.numbers().into_iter().take(OF_DRIVER).chain(of_loop);
+        let mut all = all.chain(self.card.numbers());
+        std::array::from_fn(|_| all.next().unwrap_or_default())
     }
 
     /// From numbers of this release or another: what is missing is 0.
     pub(super) fn of(numbers: &[u64]) -> Self {
         let mut numbers = numbers.iter().copied();
         let mut next = || numbers.next().unwrap_or_default();
-        let io = IoStats {
-            waits: next(),
-            syscalls: next(),
-            rx_datagrams: next(),
-            rx_bytes: next(),
-            tx_datagrams: next(),
-            tx_bytes: next(),
-            tx_gso_sends: next(),
-            tx_failures: next(),
-            rx_arms: next(),
-            rx_restarts: next(),
-            rx_no_buffers: next(),
-            cq_overflows: next(),
-            kernel_drops: next(),
-            rx_errors: next(),
-            ..IoStats::default()
-        };
+        let io = IoStats::of(std::array::from_fn(|at| if at < OF_DRIVER { next() } else { 0 }));
         let turns = next();
         let gathers = Gathers { count: next(), waited_ns: next(), ..Gathers::default() };
         let dropped = next();
@@ -104,8 +51,9 @@ impl Counted {
     }
 }
 
-const FIRST: usize = 18;
-const COUNT: usize = FIRST + CardCounts::COUNT;
+/// What a sleep costs is measured anew by each process: the last two of a driver's.
+const OF_DRIVER: usize = IoStats::COUNT - 2;
+const COUNT: usize = OF_DRIVER + 4 + CardCounts::COUNT;
 
 #[cfg(test)]
 mod tests {

@@ -64,55 +64,28 @@ impl From<OwnedName> for (String, u32, bool) {
     }
 }
 
-/// Why a process is not registered, or not yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Refusal {
+ringgate_core::named! {
+    /// Why a process is not registered, or not yet.
+    pub(crate) enum Refusal;
     /// Another process has the name at this gateway.
-    NameTaken,
+    NameTaken = "name_taken",
     /// A backend of the config file has it.
-    NameInConfig,
+    NameInConfig = "name_in_config",
     /// There are as many as there may be.
-    TooMany,
+    TooMany = "too_many",
     /// Its user may not.
-    Unauthorised,
+    Unauthorised = "unauthorised",
     /// It has said something that is no announcement.
-    Invalid,
+    Invalid = "invalid",
     /// It has connected, and said nothing.
-    Silent,
+    Silent = "silent",
     /// It has as many connections as a process may have.
-    ProcessQuota,
+    ProcessQuota = "process_quota",
     /// Its user has as many processes as a user may have.
-    UserQuota,
+    UserQuota = "user_quota",
 }
 
 impl Refusal {
-    /// All of them, in order.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::NameTaken,
-        Self::NameInConfig,
-        Self::TooMany,
-        Self::Unauthorised,
-        Self::Invalid,
-        Self::Silent,
-        Self::ProcessQuota,
-        Self::UserQuota,
-    ];
-
-    /// Its name in metrics.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::NameTaken => "name_taken",
-            Self::NameInConfig => "name_in_config",
-            Self::TooMany => "too_many",
-            Self::Unauthorised => "unauthorised",
-            Self::Invalid => "invalid",
-            Self::Silent => "silent",
-            Self::ProcessQuota => "process_quota",
-            Self::UserQuota => "user_quota",
-        }
-    }
-
     /// What the process is told.
     pub(super) const fn standing(self) -> Standing {
         match self {

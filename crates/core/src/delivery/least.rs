@@ -1,7 +1,5 @@
 //! The least of what was seen lately: what a network does by itself, without what we add to it.
 
-use crate::carry::{Broken, Carry, Reader, Writer, time};
-
 /// The least value of the last one or two periods.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Least {
@@ -26,22 +24,11 @@ impl Least {
     }
 }
 
-impl Carry for Least {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { current, previous, since_ns } = self;
-        current.write(out);
-        previous.write(out);
-        since_ns.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (current, previous) = <(u64, u64)>::read(from)?;
-        if [current, previous].iter().any(|value| (VALUE_MAX..u64::MAX).contains(value)) {
-            return Err(Broken::Invalid("least value"));
-        }
-        Ok(Self { current, previous, since_ns: time::read(from)? })
-    }
-}
+crate::carried!(
+    Least { current, previous, since_ns as time }
+    if |it| [it.current, it.previous].iter().all(|it| !(VALUE_MAX..u64::MAX).contains(it)),
+    "least value"
+);
 
 /// No value that is seen is larger: it is far more than the longest round trip that is waited for.
 const VALUE_MAX: u64 = 1 << 40;

@@ -1,7 +1,5 @@
 //! How long a packet and its acknowledgement take: smoothed as TCP does (RFC 6298).
 
-use crate::carry::{Broken, Carry, Reader, Writer};
-
 /// The estimate.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_field_names, reason = "the unit stands last")]
@@ -54,21 +52,13 @@ impl RoundTrip {
     }
 }
 
-impl Carry for RoundTrip {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { smoothed_ns, variation_ns, latest_ns, jitter_ns } = self;
-        [*smoothed_ns, *variation_ns, *latest_ns, *jitter_ns].write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let all = <[u64; 4]>::read(from)?;
-        if all.iter().any(|ns| *ns > NS_MAX) {
-            return Err(Broken::Invalid("round trip"));
-        }
-        let [smoothed_ns, variation_ns, latest_ns, jitter_ns] = all;
-        Ok(Self { smoothed_ns, variation_ns, latest_ns, jitter_ns })
-    }
-}
+crate::carried!(
+    RoundTrip { smoothed_ns, variation_ns, latest_ns, jitter_ns }
+    if |it| {
+        let Self { smoothed_ns, variation_ns, latest_ns, jitter_ns } = *it;
+        [smoothed_ns, variation_ns, latest_ns, jitter_ns].iter().all(|ns| *ns <= NS_MAX)
+    }, "round trip"
+);
 
 /// Far more than an end waits for.
 const NS_MAX: u64 = 1 << 40;

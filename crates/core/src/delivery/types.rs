@@ -168,27 +168,10 @@ impl Carry for Channel {
 
 crate::carried!(Report { token, is_delivered });
 
-macro_rules! faults {
-    ($( $(#[$doc:meta])* $variant:ident = $name:literal ),+ $(,)?) => {
-        /// Why a connection is over: the other end does what no honest one does.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum Fault { $( $(#[$doc])* $variant ),+ }
-
-        impl Fault {
-            /// Every fault, in declaration order. Their places are numbers of the C interface: a
-            /// new one stands last.
-            pub const ALL: &'static [Self] = &[ $( Self::$variant ),+ ];
-
-            /// The name for metrics, tables and documents.
-            pub const fn name(self) -> &'static str {
-                match self { $( Self::$variant => $name ),+ }
-            }
-        }
-    };
-}
-
-faults! {
+crate::named! {
+    /// Why a connection is over: the other end does what no honest one does. Their places are
+    /// numbers of the C interface: a new one stands last.
+    pub enum Fault;
     /// A packet that is too short or too long, or a frame that nobody writes.
     Malformed = "delivery_malformed",
     /// A packet's number is further ahead than packets can be in flight.

@@ -81,7 +81,7 @@ fn write_listener(listener: &Listener, out: &mut Writer<'_>) {
     match protocol {
         Protocol::Netcode(rules) => {
             Spoken::Netcode.write(out);
-            write_netcode(rules, out);
+            rules.write(out);
         }
         Protocol::Unreal(rules) => {
             Spoken::Unreal.write(out);
@@ -103,7 +103,7 @@ fn read_listener(from: &mut Reader<'_>) -> Result<Listener, Broken> {
     let (route, sessions_max) = (Route::read(from)?, u32::read(from)?);
     let (follow_port_switch, limits) = (bool::read(from)?, Limits::read(from)?);
     let protocol = match Spoken::read(from)? {
-        Spoken::Netcode => Protocol::Netcode(read_netcode(from)?),
+        Spoken::Netcode => Protocol::Netcode(Carry::read(from)?),
         Spoken::Unreal => Protocol::Unreal(read_unreal(from)?),
         Spoken::Plain => Protocol::Plain(read_plain(from)?),
     };
@@ -131,42 +131,6 @@ fn read_backends(from: &mut Reader<'_>) -> Result<Vec<BackendId>, Broken> {
         }
     }
     Ok(backends)
-}
-
-fn write_netcode(rules: &Netcode, out: &mut Writer<'_>) {
-    let Netcode {
-        protocol_id,
-        keys: _,
-        replay,
-        keep_alive_ns,
-        token_reuse,
-        delivers,
-        unique_in,
-        // Nobody says any more where its players may be moved.
-        moves: _,
-        replace_after_ns,
-    } = rules;
-    protocol_id.write(out);
-    replay.write(out);
-    keep_alive_ns.write(out);
-    token_reuse.write(out);
-    delivers.write(out);
-    unique_in.as_deref().map(str::to_owned).write(out);
-    replace_after_ns.write(out);
-}
-
-fn read_netcode(from: &mut Reader<'_>) -> Result<Netcode, Broken> {
-    Ok(Netcode {
-        protocol_id: Carry::read(from)?,
-        keys: Vec::new(),
-        replay: Carry::read(from)?,
-        keep_alive_ns: time::read(from)?,
-        token_reuse: Carry::read(from)?,
-        delivers: Carry::read(from)?,
-        unique_in: Option::<String>::read(from)?.map(Arc::from),
-        moves: Vec::new(),
-        replace_after_ns: time::read(from)?,
-    })
 }
 
 fn write_unreal(rules: &Unreal, out: &mut Writer<'_>) {
@@ -281,6 +245,18 @@ enum Spoken {
     Plain,
 }
 
+// Nobody says any more where its players may be moved.
+ringgate_core::carried!(Netcode {
+    protocol_id,
+    keys as anew,
+    replay,
+    keep_alive_ns as time,
+    token_reuse,
+    delivers,
+    unique_in,
+    moves as anew,
+    replace_after_ns as time,
+});
 ringgate_core::carried_by_number!(Spoken { Netcode = 0, Unreal = 1, Plain = 2 });
 ringgate_core::carried_by_number!(Route {
     Hash = 0,

@@ -80,28 +80,15 @@ impl Carry for Reached {
     }
 }
 
-impl Carry for Backlog {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { bytes, ends, reached } = self;
-        bytes.write(out);
-        ends.write(out);
-        reached.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (bytes, ends) = (Vec::read(from)?, VecDeque::<usize>::read(from)?);
-        let reached = Reached::read(from)?;
-        let first = ends.front().copied().unwrap_or(0);
+ringgate_core::carried!(
+    Backlog { bytes, ends, reached }
+    if |Self { bytes, ends, reached }| {
         let is_ordered = ends.iter().is_sorted() && ends.back().copied() == bytes.len().into();
-        if !ends.is_empty() && !is_ordered
-            || reached.at > first
-            || ends.is_empty() != bytes.is_empty()
-        {
-            return Err(Broken::Invalid("backlog"));
-        }
-        Ok(Self { bytes, ends, reached })
-    }
-}
+        (ends.is_empty() || is_ordered)
+            && reached.at <= ends.front().copied().unwrap_or(0)
+            && ends.is_empty() == bytes.is_empty()
+    }, "backlog"
+);
 
 /// How far a turn has come with what a link says.
 pub(crate) struct Progress {

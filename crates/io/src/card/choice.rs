@@ -4,17 +4,17 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// How frames are to come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CardMode {
+ringgate_core::named! {
+    /// How frames are to come and go.
+    pub enum CardMode;
     /// As well as the interface can.
-    Auto,
+    Auto = "auto",
     /// The card reads and writes our memory itself, or an error.
-    ZeroCopy,
+    ZeroCopy = "zerocopy",
     /// The driver runs the program, and the kernel copies.
-    Copy,
+    Copy = "copy",
     /// The kernel runs the program in front of its network stack, and copies.
-    Generic,
+    Generic = "generic",
 }
 
 /// Which interface, and how.

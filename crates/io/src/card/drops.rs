@@ -1,105 +1,53 @@
 //! What became of every frame that the program has taken for ours, by name: what was received, and
 //! why the rest was not.
 
-/// Declares numbers that have an order: new ones come last.
-macro_rules! numbers {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name {
-            $($(#[$doc])* pub $field: u64,)*
-        }
-
-        impl $name {
-            /// How many numbers there are.
-            pub const COUNT: usize = [$(stringify!($field)),*].len();
-
-            /// In an order that does not change.
-            pub const fn numbers(&self) -> [u64; Self::COUNT] {
-                [$(self.$field),*]
-            }
-
-            /// Those numbers again.
-            pub const fn of(numbers: [u64; Self::COUNT]) -> Self {
-                let [$($field),*] = numbers;
-                Self { $($field),* }
-            }
-        }
-    };
-}
-
-numbers! {
+ringgate_core::numbered! {
     /// Everything that is counted about one worker's frames.
-    CardCounts {
-        /// Frames that the program has given to the queue's AF_XDP socket.
-        taken,
-        /// Frames that it has given to the kernel, because the queue has no AF_XDP socket.
-        unserved,
-        /// Datagrams that have come in frames.
-        received,
-        /// Datagrams that have left in frames.
-        sent,
-        /// Datagrams for players that have left by their sockets: the card could not take them.
-        left_by_socket,
-        /// Frames that were no datagram for one of our sockets, or not as the program lets them
-        /// pass.
-        refused_shape,
-        /// Frames from an address that is our own, or no host's.
-        refused_source,
-        /// Frames whose checksum was wrong.
-        refused_checksum,
-        /// Times the kernel would not send.
-        kicks_failed,
-        /// Frames for which the receive ring had no room, as the kernel says.
-        receive_full,
-        /// Frames for which the fill ring had no memory.
-        fill_empty,
-        /// Frames that were too long, or that could not be taken for another reason.
-        dropped,
-        /// Memory that we gave and the kernel did not take: a mistake of ours.
-        invalid,
-    }
+    pub struct CardCounts;
+    /// Frames that the program has given to the queue's AF_XDP socket.
+    taken,
+    /// Frames that it has given to the kernel, because the queue has no AF_XDP socket.
+    unserved,
+    /// Datagrams that have come in frames.
+    received,
+    /// Datagrams that have left in frames.
+    sent,
+    /// Datagrams for players that have left by their sockets: the card could not take them.
+    left_by_socket,
+    /// Frames that were no datagram for one of our sockets, or not as the program lets them
+    /// pass.
+    refused_shape,
+    /// Frames from an address that is our own, or no host's.
+    refused_source,
+    /// Frames whose checksum was wrong.
+    refused_checksum,
+    /// Times the kernel would not send.
+    kicks_failed,
+    /// Frames for which the receive ring had no room, as the kernel says.
+    receive_full,
+    /// Frames for which the fill ring had no memory.
+    fill_empty,
+    /// Frames that were too long, or that could not be taken for another reason.
+    dropped,
+    /// Memory that we gave and the kernel did not take: a mistake of ours.
+    invalid,
 }
 
-/// Why a frame that the program had taken for ours went no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CardDrop {
+ringgate_core::named! {
+    /// Why a frame that the program had taken for ours went no further.
+    pub enum CardDrop;
     /// No datagram for one of our sockets, or not as the program lets them pass.
-    Malformed,
+    Malformed = "frame_malformed",
     /// From an address that is our own, or that no host can have.
-    Source,
+    Source = "frame_source",
     /// The header's checksum or the datagram's was wrong.
-    Checksum,
+    Checksum = "frame_checksum",
     /// The worker was behind: the receive ring had no room.
-    RingFull,
+    RingFull = "frame_ring_full",
     /// The worker was behind: there was no memory to receive into.
-    NoMemory,
+    NoMemory = "frame_no_memory",
     /// Longer than a frame, or not taken by the kernel for another reason.
-    Unfit,
-}
-
-impl CardDrop {
-    /// Every reason.
-    pub const ALL: &'static [Self] = &[
-        Self::Malformed,
-        Self::Source,
-        Self::Checksum,
-        Self::RingFull,
-        Self::NoMemory,
-        Self::Unfit,
-    ];
-
-    /// The name used in metrics and documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Malformed => "frame_malformed",
-            Self::Source => "frame_source",
-            Self::Checksum => "frame_checksum",
-            Self::RingFull => "frame_ring_full",
-            Self::NoMemory => "frame_no_memory",
-            Self::Unfit => "frame_unfit",
-        }
-    }
+    Unfit = "frame_unfit",
 }
 
 impl CardCounts {

@@ -66,88 +66,45 @@ impl Counts {
     }
 }
 
-/// Why something went no further, or a process was not let in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Drop {
+ringgate_core::named! {
+    /// Why something went no further, or a process was not let in.
+    pub enum Drop;
     /// Payloads while the lane of their worker was down.
-    LaneDown,
+    LaneDown = "lane_down",
     /// Payloads for sessions of another worker.
-    SessionUnknown,
+    SessionUnknown = "session_unknown",
     /// Records for a link that its process has left.
-    LinkGone,
+    LinkGone = "link_gone",
     /// Payloads for a game process that reads too slowly.
-    LinkFull,
+    LinkFull = "link_full",
     /// Payloads for a server's player who is not there.
-    PlayerUnknown,
+    PlayerUnknown = "player_unknown",
     /// Payloads that the kernel did not take for a server.
-    ServerFull,
+    ServerFull = "server_full",
     /// Datagrams to a player's address from elsewhere than the server.
-    ServerStranger,
+    ServerStranger = "server_stranger",
     /// Answers of a server that no player may be sent: empty, or too long.
-    PayloadLength,
+    PayloadLength = "payload_length",
     /// Players of servers for whom there was no address left.
-    AddressesTaken,
+    AddressesTaken = "addresses_taken",
     /// Processes whose user may not connect under the name that they said.
-    Unauthorised,
+    Unauthorised = "unauthorised",
     /// Processes that said nothing for too long, or of which there were too many at a time.
-    Nameless,
+    Nameless = "nameless",
     /// Processes that did not read what must arrive.
-    Unresponsive,
+    Unresponsive = "unresponsive",
     /// Processes turned away because one worker has no more places.
-    LinksFull,
+    LinksFull = "links_full",
     /// Lanes for which there was no number.
-    WorkersFull,
+    WorkersFull = "workers_full",
     /// Players for whom a game process had no slot.
-    SlotsTaken,
+    SlotsTaken = "slots_taken",
     /// Payloads of such players.
-    PlayerRefused,
+    PlayerRefused = "player_refused",
 }
 
 impl Drop {
-    /// All of them, in order.
-    pub const ALL: [Self; 16] = [
-        Self::LaneDown,
-        Self::SessionUnknown,
-        Self::LinkGone,
-        Self::LinkFull,
-        Self::PlayerUnknown,
-        Self::ServerFull,
-        Self::ServerStranger,
-        Self::PayloadLength,
-        Self::AddressesTaken,
-        Self::Unauthorised,
-        Self::Nameless,
-        Self::Unresponsive,
-        Self::LinksFull,
-        Self::WorkersFull,
-        Self::SlotsTaken,
-        Self::PlayerRefused,
-    ];
-
     /// Those that each thread counts for itself, and hands over. Players are counted together
     /// ([`Rolls`](crate::protocol::rolls::Rolls)).
     const BY_THREADS: usize = Self::SlotsTaken as usize;
-
-    /// Its name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LaneDown => "lane_down",
-            Self::SessionUnknown => "session_unknown",
-            Self::LinkGone => "link_gone",
-            Self::LinkFull => "link_full",
-            Self::PlayerUnknown => "player_unknown",
-            Self::ServerFull => "server_full",
-            Self::ServerStranger => "server_stranger",
-            Self::PayloadLength => "payload_length",
-            Self::AddressesTaken => "addresses_taken",
-            Self::Unauthorised => "unauthorised",
-            Self::Nameless => "nameless",
-            Self::Unresponsive => "unresponsive",
-            Self::LinksFull => "links_full",
-            Self::WorkersFull => "workers_full",
-            Self::SlotsTaken => "slots_taken",
-            Self::PlayerRefused => "player_refused",
-        }
-    }
 }

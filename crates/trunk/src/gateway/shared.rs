@@ -141,7 +141,7 @@ impl Shared {
         let mut state = self.state();
         let shown = state.agents.entry(agent.to_owned()).or_default();
         agent.clone_into(&mut shown.name);
-        shown.links.add(links);
+        shown.links.merge(links);
         shown.trunk = Some(trunk);
     }
 

@@ -62,19 +62,19 @@ pub struct TrunkShown {
     pub backends: BTreeMap<String, usize>,
 }
 
-/// What links to workers did not take, or what no link was made for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounts {
+ringgate_core::numbered! {
+    /// What links to workers did not take, or what no link was made for.
+    pub struct LinkCounts;
     /// Links that were begun for a backend that the agent may not serve.
-    pub name_refused: u64,
+    name_refused,
     /// Links that could not be made: the worker did not take them, or there are too many.
-    pub failed: u64,
+    failed,
     /// Payloads that a worker's link had no room for.
-    pub full: u64,
+    full,
     /// Records for links that are over.
-    pub gone: u64,
+    gone,
     /// Links that a worker read too slowly for what must arrive.
-    pub over_full: u64,
+    over_full,
 }
 
 impl LinkCounts {
@@ -89,17 +89,7 @@ impl LinkCounts {
             ("link_over_full", over_full),
         ]
     }
-
-    pub(crate) const fn add(&mut self, other: &Self) {
-        self.name_refused += other.name_refused;
-        self.failed += other.failed;
-        self.full += other.full;
-        self.gone += other.gone;
-        self.over_full += other.over_full;
-    }
 }
-
-ringgate_core::carried!(LinkCounts { name_refused, failed, full, gone, over_full });
 
 /// What there is to say of a lane. Counts of several trunks may be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

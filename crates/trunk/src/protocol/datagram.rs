@@ -56,61 +56,29 @@ impl Header {
     }
 }
 
-/// Why a datagram, or something in one, went no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+ringgate_core::named! {
+    /// Why a datagram, or something in one, went no further.
+    pub enum Refusal;
     /// It is no datagram of a trunk.
-    Foreign,
+    Foreign = "foreign",
     /// It is of another trunk or another lane.
-    Elsewhere,
+    Elsewhere = "elsewhere",
     /// Its key is not one that is in use.
-    Epoch,
+    Epoch = "epoch",
     /// It was accepted before.
-    Duplicate,
+    Duplicate = "duplicate",
     /// It is older than the replay window reaches.
-    TooOld,
+    TooOld = "too_old",
     /// Its tag does not verify.
-    Forged,
+    Forged = "forged",
     /// It is authentic, and what is in it breaks the format.
-    Malformed,
+    Malformed = "malformed",
     /// A record that came before what announces it, and too many others wait already.
-    Early,
+    Early = "early",
     /// A record of a session or a link that is over, or was never announced.
-    Over,
+    Over = "over",
     /// A record that lacked a piece when a later one needed its place.
-    Incomplete,
-}
-
-impl Refusal {
-    /// All of them, in the order in which the checks run.
-    pub const ALL: [Self; 10] = [
-        Self::Foreign,
-        Self::Elsewhere,
-        Self::Epoch,
-        Self::Duplicate,
-        Self::TooOld,
-        Self::Forged,
-        Self::Malformed,
-        Self::Early,
-        Self::Over,
-        Self::Incomplete,
-    ];
-
-    /// Its name in metrics and documents.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Foreign => "foreign",
-            Self::Elsewhere => "elsewhere",
-            Self::Epoch => "epoch",
-            Self::Duplicate => "duplicate",
-            Self::TooOld => "too_old",
-            Self::Forged => "forged",
-            Self::Malformed => "malformed",
-            Self::Early => "early",
-            Self::Over => "over",
-            Self::Incomplete => "incomplete",
-        }
-    }
+    Incomplete = "incomplete",
 }
 
 impl fmt::Display for Refusal {

@@ -9,7 +9,6 @@
 //! ([`Lane::begin_link`]), no more.
 
 use arrayvec::ArrayVec;
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Key};
 use ringgate_link::bundle::{Frame, Run};
 
@@ -90,26 +89,8 @@ pub struct Lane {
     answers: ArrayVec<u64, ANSWERS_MAX>,
 }
 
-/// What was pushed and is not sealed does not go along: seal before. Nor does what was asked.
-impl Carry for Lane {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { sender, receiver, path, pulse, answers: _ } = self;
-        sender.write(out);
-        receiver.write(out);
-        path.write(out);
-        pulse.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        Ok(Self {
-            sender: Carry::read(from)?,
-            receiver: Carry::read(from)?,
-            path: Carry::read(from)?,
-            pulse: Carry::read(from)?,
-            answers: ArrayVec::new(),
-        })
-    }
-}
+// What was pushed and is not sealed does not go along: seal before. Nor does what was asked.
+ringgate_core::carried!(Lane { sender, receiver, path, pulse, answers as anew });
 
 /// Two are asked at a time, and each perhaps several times.
 const ANSWERS_MAX: usize = 8;

@@ -6,7 +6,7 @@
 //! side misses something, because a way may become narrower and then swallows long datagrams
 //! without a word. It may become wider too, so that everything is asked anew after ten minutes.
 
-use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 use crate::protocol::datagram::{PATH_BYTES_MAX, PATH_BYTES_MIN};
 
@@ -55,8 +55,9 @@ impl Carry for State {
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         match u8::read(from)? {
             0 => {
-                let (bytes, tries) = (size(from)?, Carry::read(from)?);
-                Ok(Self::Searching { bytes, tries })
+                let (bytes, tries) = Carry::read(from)?;
+                let is_one = is_size(bytes).then_some(Self::Searching { bytes, tries });
+                is_one.ok_or(Broken::Invalid("size of a datagram"))
             }
             1 => Ok(Self::Verifying { tries: Carry::read(from)? }),
             2 => Ok(Self::Settled),
@@ -66,10 +67,8 @@ impl Carry for State {
 }
 
 /// How long a datagram may be: within what any way carries.
-fn size(from: &mut Reader<'_>) -> Result<usize, Broken> {
-    let bytes = usize::read(from)?;
-    let is_one = (PATH_BYTES_MIN..=PATH_BYTES_MAX).contains(&bytes);
-    is_one.then_some(bytes).ok_or(Broken::Invalid("size of a datagram"))
+fn is_size(bytes: usize) -> bool {
+    (PATH_BYTES_MIN..=PATH_BYTES_MAX).contains(&bytes)
 }
 
 /// What is known of one lane's way to the other side.
@@ -86,24 +85,12 @@ pub struct Path {
     narrowed: u64,
 }
 
-impl Carry for Path {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { bytes, too_long, state, due_ns, raise_ns, narrowed } = self;
-        (*bytes, *too_long).write(out);
-        state.write(out);
-        [*due_ns, *raise_ns, *narrowed].write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (bytes, too_long) = (size(from)?, usize::read(from)?);
-        if !(bytes + 1..=PATH_BYTES_MAX + 1).contains(&too_long) {
-            return Err(Broken::Invalid("size of a datagram"));
-        }
-        let state = State::read(from)?;
-        let (due_ns, raise_ns) = (time::read(from)?, time::read(from)?);
-        Ok(Self { bytes, too_long, state, due_ns, raise_ns, narrowed: Carry::read(from)? })
-    }
-}
+ringgate_core::carried!(
+    Path { bytes, too_long, state, due_ns as time, raise_ns as time, narrowed }
+    if |it| {
+        is_size(it.bytes) && (it.bytes + 1..=PATH_BYTES_MAX + 1).contains(&it.too_long)
+    }, "size of a datagram"
+);
 
 impl Path {
     /// A way of which nothing is known.

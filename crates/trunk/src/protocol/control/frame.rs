@@ -89,66 +89,35 @@ pub struct Welcome {
 
 ringgate_core::carried!(Welcome { version, lanes, trunk, incarnation });
 
-/// Why a trunk ends, or is not begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Reason {
+ringgate_core::named! {
+    /// Why a trunk ends, or is not begun.
+    pub enum Reason;
     /// Another one, of a later version.
-    Other = 0,
+    Other = "other",
     /// The process shuts down.
-    ShuttingDown = 1,
+    ShuttingDown = "shutting_down",
     /// There is no version that both speak.
-    Version = 2,
+    Version = "version",
     /// The config has no agent of that name.
-    UnknownAgent = 3,
+    UnknownAgent = "unknown_agent",
     /// The certificate is not for that name.
-    ForeignName = 4,
+    ForeignName = "foreign_name",
     /// The same agent has come again, and the newer one is kept.
-    Replaced = 5,
+    Replaced = "replaced",
     /// The other side broke the format, or the order.
-    Format = 6,
+    Format = "format",
     /// The other side was not heard for too long.
-    Silence = 7,
+    Silence = "silence",
     /// The other side reads too slowly, or has trunks enough that are not gone yet.
-    OverFull = 8,
+    OverFull = "over_full",
     /// The certificate is not one that the other side's authorities have signed, who are others
     /// than when the trunk began.
-    CertificateUnknown = 9,
+    CertificateUnknown = "certificate_unknown",
 }
 
 impl Reason {
-    /// All of them, in order.
-    pub const ALL: [Self; 10] = [
-        Self::Other,
-        Self::ShuttingDown,
-        Self::Version,
-        Self::UnknownAgent,
-        Self::ForeignName,
-        Self::Replaced,
-        Self::Format,
-        Self::Silence,
-        Self::OverFull,
-        Self::CertificateUnknown,
-    ];
-
     pub(super) fn from_u8(code: u8) -> Self {
         Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Other)
-    }
-
-    /// Its name in metrics and events.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Other => "other",
-            Self::ShuttingDown => "shutting_down",
-            Self::Version => "version",
-            Self::UnknownAgent => "unknown_agent",
-            Self::ForeignName => "foreign_name",
-            Self::Replaced => "replaced",
-            Self::Format => "format",
-            Self::Silence => "silence",
-            Self::OverFull => "over_full",
-            Self::CertificateUnknown => "certificate_unknown",
-        }
     }
 }
 

@@ -1,0 +1,75 @@
+//! Enums whose values have names, and numbers that stand in an order: each is a row of one list, so
+//! that nothing has to be said of it twice.
+
+/// Declares an enum: each value with its name in metrics, logs and documents.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$about:meta])* $vis:vis enum $type:ident;
+        $( $(#[$doc:meta])* $value:ident = $name:literal ),+ $(,)?
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        $vis enum $type { $( $(#[$doc])* $value ),+ }
+
+        #[allow(dead_code, reason = "few need all of it")]
+        impl $type {
+            /// How many there are.
+            $vis const COUNT: usize = Self::NAMES.len();
+
+            /// All of them, in the order of the list.
+            $vis const ALL: [Self; Self::COUNT] = [ $( Self::$value ),+ ];
+
+            /// The names of all, in the same order.
+            $vis const NAMES: [&'static str; [$( $name ),+].len()] = [ $( $name ),+ ];
+
+            /// The name in metrics, logs and documents.
+            $vis const fn name(self) -> &'static str {
+                Self::NAMES[self as usize]
+            }
+
+            /// The one of this name.
+            $vis fn named(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|it| it.name() == name)
+            }
+        }
+    };
+}
+
+/// Declares a struct of numbers that are counted, which come and go as an array in the order of the
+/// list.
+#[macro_export]
+macro_rules! numbered {
+    (
+        $(#[$about:meta])* $vis:vis struct $type:ident;
+        $( $(#[$doc:meta])* $field:ident ),+ $(,)?
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        $vis struct $type { $( $(#[$doc])* pub $field: u64 ),+ }
+
+        impl $type {
+            /// How many numbers there are.
+            pub const COUNT: usize = [$( stringify!($field) ),+].len();
+
+            /// All of them.
+            pub const fn numbers(&self) -> [u64; Self::COUNT] {
+                [$( self.$field ),+]
+            }
+
+            /// Those numbers again.
+            pub const fn of(numbers: [u64; Self::COUNT]) -> Self {
+                let [$( $field ),+] = numbers;
+                Self { $( $field ),+ }
+            }
+
+            /// Adds what another has counted.
+            pub const fn merge(&mut self, other: &Self) {
+                $( self.$field += other.$field; )+
+            }
+        }
+
+        $crate::carried!($type { $( $field ),+ });
+    };
+}
