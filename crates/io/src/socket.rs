@@ -395,6 +395,8 @@ fn remove_stale(path: &Path, kind: Type) -> io::Result<Option<i32>> {
             Some(libc::ECONNREFUSED) => fs::remove_file(path).map(|()| None),
             // A socket of another kind.
             Some(libc::EPROTOTYPE) => Ok(None),
+            // Whoever listens has no room for one more who knocks.
+            Some(libc::EAGAIN) => Err(io::Error::from_raw_os_error(libc::EADDRINUSE)),
             _ => Err(e),
         },
         None => Ok(None),
@@ -468,7 +470,8 @@ fn check(result: i32) -> io::Result<i32> {
 /// Room for about 60 full bundles each way before a link counts as full.
 const LINK_BUFFER_BYTES: usize = 1 << 20;
 
-const LISTEN_BACKLOG: i32 = 128;
+/// So many who connect may wait at a listening socket of ours.
+pub const LISTEN_BACKLOG: i32 = 128;
 
 /// For its owner; root comes in anyway.
 const CONTROL_MODE: u32 = 0o600;

@@ -243,4 +243,9 @@ const ORPHAN_PATIENCE: Duration = Duration::from_secs(5);
 /// For sockets of which we may not know whose they are.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(2);
 
-const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
+/// Each try knocks at the sockets of links, and a dead process's keep all who knock in their
+/// queues: one that is full would be taken for one that nobody has.
+const TRY_AGAIN_AFTER: Duration = Duration::from_millis(50);
+const _: () = assert!(
+    ORPHAN_PATIENCE.as_millis() / TRY_AGAIN_AFTER.as_millis() < socket::LISTEN_BACKLOG as u128
+);
