@@ -173,8 +173,10 @@ fn a_port_stays_open_over_a_crash_and_what_is_not_used_any_more_does_not() {
     assert!(second.log().contains("sockets_kept") || second.log().contains("1 sockets go on"));
     // The first listener has another port now, so nobody would read what comes to the old one.
     assert_ne!(second.listener, other);
-    wait_for("its new socket", || (manager.kept().len() == 2).then_some(()));
-    assert!(manager.look(|store| store.removed.contains(&before[at(other)].0)));
+    let old = &before[at(other)].0;
+    wait_for("its new socket for the old one", || {
+        manager.look(|it| it.removed.contains(old) && it.kept.len() == 2).then_some(())
+    });
     // Another test may have been given the port meanwhile.
     wait_for("nobody at its old port", || is_closed(other).then_some(()));
     let kept = manager.kept();

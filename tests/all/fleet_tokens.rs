@@ -120,12 +120,15 @@ fn slots_of_a_service_that_was_killed_are_shown_and_promised_by_no_other() {
     fleet.revoke("/f/truth/service/tokens-1");
     let next = Service::start(&fleet, &["tokens"]);
     wait_for("the next start", || next.token(11, "arena-1").ok());
-    let others = (12..30).filter(|client_id| next.token(*client_id, "arena-1").is_ok()).count();
-    let gone = wait_for("its block", || {
+    let (mut others, mut client_ids) = (0, 12..);
+    let gone = wait_for("each slot is promised, or gone with the killed one", || {
+        let client_id = client_ids.next().expect("there is no end");
+        others += usize::from(next.token(client_id, "arena-1").is_ok());
         let blocks = blocks(&fleet);
-        blocks.iter().find(|(is, _)| is == "gone").map(|(_, slots)| *slots as usize)
+        let gone = blocks.iter().find(|(is, _)| is == "gone")?.1 as usize;
+        assert!(gone >= 3 && 1 + others + gone <= 8, "{others} of 8 beside {gone}");
+        (1 + others + gone == 8).then_some(gone)
     });
-    assert!(gone >= 3 && 1 + others + gone == 8, "{others} of 8 beside {gone}");
     // One that is told to end leaves its promises, and the next start has them in its own block.
     next.end();
     let third = Service::start(&fleet, &["tokens"]);
@@ -167,7 +170,7 @@ fn a_service_that_was_killed_leaves_its_next_start_what_it_has_promised_and_hold
     let other = Service::start(&fleet, &["tokens"]);
     wait_for("the other service", || other.token(11, "arena-1").ok());
     for client_id in 12..=15 {
-        assert!(other.token(client_id, "arena-1").is_ok(), "{client_id}");
+        wait_for("one more", || other.token(client_id, "arena-1").ok());
     }
     for service in [&other, &next] {
         let refused = || service.token(16, "arena-1").expect_err("all slots are promised");

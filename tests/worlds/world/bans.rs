@@ -31,8 +31,9 @@ impl World {
         }
     }
 
-    /// A client is banned, or a ban is lifted, and so long afterwards etcd goes away and a gateway is
-    /// upgraded. Whether the process before took the client for banned, and whether the next does.
+    /// A client is banned, or a ban is lifted, and so long afterwards etcd goes away and a gateway
+    /// is upgraded. Whether the process before took the client for banned, and whether the next
+    /// does.
     pub(crate) fn upgrade_behind_a_ban(
         mut self,
         is_lifted: bool,
