@@ -59,6 +59,8 @@ pub(crate) struct World {
     udp_away_ms: Vec<u64>,
     /// When each client was last let in anywhere.
     came_ms: BTreeMap<u64, u64>,
+    /// Until when a gateway may know a player of a client who has gone.
+    known_ms: BTreeMap<u64, u64>,
     epoch: u32,
     /// A client id may be in one place only.
     is_unique: bool,
@@ -161,6 +163,7 @@ impl World {
             tokens: Vec::new(),
             asked_ms: Vec::new(),
             came_ms: BTreeMap::new(),
+            known_ms: BTreeMap::new(),
             epoch: 0,
             is_unique: unique,
             well_since_ms: None,

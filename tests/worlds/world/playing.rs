@@ -145,8 +145,14 @@ impl World {
         }
         let (token, since_ms, home) = (play.token, play.since_ms, play.home);
         let (connected, is_thief) = (play.connected, play.is_thief);
+        // One that goes without a word is there until its gateway gives it up.
+        let known_ms = if play.vanishes { now_ms + TIMEOUT_MS } else { now_ms };
         let bytes = std::mem::take(&mut play.bytes);
         self.homes.remove(&home);
+        if connected.is_some() {
+            let known = self.known_ms.entry(self.tokens[token as usize].0).or_default();
+            *known = known_ms.max(*known);
+        }
         if let Became::Over(Some(state)) = became {
             match connected {
                 Some((_, gateway)) => {
@@ -186,7 +192,9 @@ impl World {
         let plays = |other: &Player| {
             other.client_id == *client_id && matches!(other.doing, Doing::Playing(_))
         };
-        let others = self.players.iter().filter(|it| plays(it)).count();
+        // Another of the client may have gone in this very moment.
+        let has_played = self.known_ms.get(client_id).is_some_and(|until| *until >= since_ms);
+        let others = self.players.iter().filter(|it| plays(it)).count() + usize::from(has_played);
         let server = self.servers.iter().find(|it| backend.as_deref() == Some(&*it.name));
         // Of an unmodified server nobody outside knows how many it has.
         let is_full = server.is_none_or(|it| it.sessions.len() >= it.slots as usize);
@@ -226,3 +234,5 @@ impl World {
 const FULL: &[&str] = &["no_slot", "promised_elsewhere", "backend_full", "busy"];
 /// A player says something twice a second, and game processes send it back.
 const SILENT_MS_MAX: u64 = 3_000;
+/// As tokens have it (`Service`).
+const TIMEOUT_MS: u64 = 10_000;
