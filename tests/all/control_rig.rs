@@ -1,14 +1,15 @@
 //! A daemon that one test owns, the players and the game process around it, and a look at its admin
 //! address.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -391,6 +392,21 @@ pub(crate) struct Player {
     clock: Clock,
 }
 
+/// A port that no player has had before: a gateway may know one who has gone, and lets nobody else in
+/// from there meanwhile.
+fn port_of_its_own(ip: [u8; 4]) -> UdpSocket {
+    static HAD: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
+    let mut others = Vec::new();
+    loop {
+        let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).expect("a port");
+        let address = socket.local_addr().expect("bound");
+        if HAD.lock().expect("nobody panics with it").insert(address) {
+            return socket;
+        }
+        others.push(socket);
+    }
+}
+
 impl Player {
     /// One who asks to be let in, with a token under the listener's key.
     pub(crate) fn new(server: SocketAddr, client_id: u64, key: &str) -> Self {
@@ -404,7 +420,7 @@ impl Player {
 
     /// One with this token, which it may not be the first to have.
     pub(crate) fn holding(ip: [u8; 4], token: &ConnectToken) -> Self {
-        let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).expect("a port");
+        let socket = port_of_its_own(ip);
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
         let clock = Clock::start();
         Self { client: Client::new(token, clock.now_ns()).expect("random bytes"), socket, clock }
@@ -420,6 +436,8 @@ impl Player {
     pub(crate) fn connect(&mut self) {
         wait_for("the handshake", || {
             self.turn();
+            let state = self.client.state();
+            assert!(!state.is_closed(), "the handshake came to its end: {state:?}");
             self.client.is_connected().then_some(())
         });
     }
