@@ -392,8 +392,8 @@ pub(crate) struct Player {
     clock: Clock,
 }
 
-/// A port that no player has had before: a gateway may know one who has gone, and lets nobody else in
-/// from there meanwhile.
+/// A port that no player has had before: a gateway may know one who has gone, and lets nobody else
+/// in from there meanwhile.
 fn port_of_its_own(ip: [u8; 4]) -> UdpSocket {
     static HAD: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let mut others = Vec::new();
