@@ -123,7 +123,7 @@ fn an_unmodified_server_behind_an_agent_is_found_by_a_gateway_elsewhere() {
     let mut player = Player::connected(gateway.listener, 1, &key(1));
     player.echo(b"over the trunk");
     has(&rig.fleet, "arena-1", "used", 1);
-    let agents = rig.fleet.ctl(&["get", "--print-value-only", "/f/truth/agent/host-7"]);
+    let agents = rig.fleet.text("/f/truth/agent/host-7");
     assert!(agents.contains("\"gateways\":[\"gate-1\"]"), "{agents}");
 
     // The server is gone for a moment: nobody new is sent there, and its player waits.

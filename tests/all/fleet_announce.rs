@@ -96,8 +96,7 @@ fn serve(
 
 /// What stands in etcd of a game process.
 pub(crate) fn value(fleet: &Fleet, name: &str) -> Option<serde_json::Value> {
-    let value = fleet.ctl(&["get", "--print-value-only", &format!("/f/truth/backend/{name}")]);
-    serde_json::from_str(value.trim()).ok()
+    fleet.value(&format!("/f/truth/backend/{name}"))
 }
 
 pub(crate) fn has(fleet: &Fleet, name: &str, field: &str, wanted: impl Into<serde_json::Value>) {

@@ -198,8 +198,7 @@ fn a_question_that_was_forged_or_put_back_is_not_obeyed() {
     rig.put_question(&first, "b1", &old);
     let at = format!("/f/claim/answer/b1/{first}/00000000");
     let answer = wait_for("its answer", || {
-        let value = rig.fleet.ctl(&["get", "--print-value-only", &at]);
-        let value = value.trim();
+        let value = rig.fleet.text(&at);
         opened::<Piece>(&fleet_key(), at.as_bytes(), value.as_bytes())?.ok()
     });
     assert_eq!((answer.status, answer.last), (403, true));

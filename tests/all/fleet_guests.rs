@@ -245,7 +245,7 @@ fn a_name_is_its_users_at_all_gateways_of_a_host() {
     let first = Guest::start(&one, "arena-1", Some(STRANGER));
     first.says("stands Registered");
     has(&fleet, "arena-1", "state", "ready");
-    let owner = || fleet.ctl(&["get", "--print-value-only", "/f/claim/name/here/arena-1"]);
+    let owner = || fleet.text("/f/claim/name/here/arena-1");
     let thief = Process::start_at(two.run_dir(), "arena-1", Announcement::new("arena", 99));
     thief.stands(Standing::NameTaken);
     wait_for("whose name it is", || owner().contains(&STRANGER.to_string()).then_some(()));
@@ -354,7 +354,7 @@ fn an_agent_knows_whose_names_are_whose_over_a_crash_and_goes_by_its_file() {
     reload(&rig.folder, &[]).succeeded();
     next.says("stands Unauthorised");
     is_gone(&rig.fleet, "arena-1");
-    let owner = rig.fleet.ctl(&["get", "--print-value-only", "/f/claim/name/there/arena-1"]);
+    let owner = rig.fleet.text("/f/claim/name/there/arena-1");
     assert!(owner.contains(&STRANGER.to_string()), "{owner}");
     assert!(!beside.heard().contains(&Standing::Registered));
 }

@@ -23,9 +23,7 @@ fn unique(fleet: &Fleet, name: &str) -> (Daemon, Game) {
 
 /// Where a player is, as etcd has it.
 fn place_of(fleet: &Fleet, client_id: u64) -> Option<String> {
-    let key = format!("/f/claim/player/arena/{client_id}");
-    let value = fleet.ctl(&["get", "--print-value-only", &key]);
-    let value: serde_json::Value = serde_json::from_str(value.trim()).ok()?;
+    let value = fleet.value(&format!("/f/claim/player/arena/{client_id}"))?;
     value["gateway"].as_str().map(str::to_owned)
 }
 

@@ -61,6 +61,12 @@ pub(crate) struct Entry {
     pub(crate) created: i64,
 }
 
+/// That with its value.
+struct Found {
+    value: String,
+    entry: Entry,
+}
+
 /// A fleet of one etcd.
 pub(crate) struct Fleet {
     etcd: Etcd,
@@ -107,7 +113,42 @@ impl Fleet {
     }
 
     fn answers(&self) {
-        wait_for("etcd", || self.etcd.try_ctl(&["get", "/"]).ok());
+        wait_for("etcd", || self.ask("range", &serde_json::json!({ "key": STANDARD.encode("/") })));
+    }
+
+    /// What etcd answers to a question in JSON: without a process for each, because questions are
+    /// asked until the answer is another.
+    fn ask(&self, what: &str, question: &serde_json::Value) -> Option<serde_json::Value> {
+        let address = self.endpoint();
+        let address = address.strip_prefix("http://").expect("no TLS").parse().expect("an address");
+        let body = question.to_string();
+        // A line's end comes behind it, and what is left unread resets the connection.
+        let headers = format!("Content-Length: {}\r\n\r\n{body}", body.len() + 2);
+        let answer = request(address, "POST", &format!("/v3/kv/{what}"), &headers).ok()?;
+        serde_json::from_str(&answer.body).ok().filter(|_| answer.status == 200)
+    }
+
+    /// What stands there.
+    fn found(&self, key: &str) -> Option<Found> {
+        let question = serde_json::json!({ "key": STANDARD.encode(key) });
+        let answer = self.ask("range", &question)?;
+        let kv = answer["kvs"].get(0)?;
+        let number = |field: &str| kv[field].as_str().map_or(0, |it| it.parse().expect("a number"));
+        let value = STANDARD.decode(kv["value"].as_str().unwrap_or_default()).expect("base64");
+        Some(Found {
+            value: String::from_utf8(value).expect("text"),
+            entry: Entry { lease: number("lease"), created: number("create_revision") },
+        })
+    }
+
+    /// The same where it is JSON.
+    pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
+        serde_json::from_str(&self.text(key)).ok()
+    }
+
+    /// The same as text, which is empty where nothing stands.
+    pub(crate) fn text(&self, key: &str) -> String {
+        self.found(key).map(|it| it.value).unwrap_or_default()
     }
 
     pub(crate) fn ctl(&self, arguments: &[&str]) -> String {
@@ -196,9 +237,7 @@ impl Fleet {
 
     /// What a gateway says of itself; `None` while it is not registered.
     pub(crate) fn gateway(&self, name: &str) -> Option<serde_json::Value> {
-        let key = format!("/f/truth/gateway/{name}");
-        let value = self.ctl(&["get", "--print-value-only", &key]);
-        serde_json::from_str(value.trim()).ok()
+        self.value(&format!("/f/truth/gateway/{name}"))
     }
 
     /// Under which lease that stands, and since which revision.
@@ -208,9 +247,9 @@ impl Fleet {
 
     /// The revision that etcd is at.
     pub(crate) fn revision(&self) -> i64 {
-        let json = self.ctl(&["get", "--write-out", "json", "/"]);
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        json["header"]["revision"].as_i64().expect("a number")
+        let answer = self.ask("range", &serde_json::json!({ "key": STANDARD.encode("/") }));
+        let answer = answer.expect("etcd answers");
+        answer["header"]["revision"].as_str().and_then(|it| it.parse().ok()).expect("a number")
     }
 
     /// Waits until a gateway has heard all that has been written so far.
@@ -250,25 +289,17 @@ impl Fleet {
 
     /// Under which lease something stands, and since which revision.
     pub(crate) fn entry_at(&self, key: &str) -> Option<Entry> {
-        let json = self.ctl(&["get", "--write-out", "json", key]);
-        let json: serde_json::Value = serde_json::from_str(&json).ok()?;
-        let kv = json["kvs"].get(0)?;
-        let number = |field: &str| kv[field].as_i64();
-        Some(Entry { lease: number("lease")?, created: number("create_revision")? })
+        self.found(key).map(|it| it.entry)
     }
 
     /// Since which revision something stands there.
     pub(crate) fn created(&self, key: &str) -> Option<i64> {
-        let json = self.ctl(&["get", "--write-out", "json", key]);
-        let json: serde_json::Value = serde_json::from_str(&json).ok()?;
-        json["kvs"].get(0)?["create_revision"].as_i64()
+        self.entry_at(key).map(|it| it.created)
     }
 
     /// Ends the lease that something stands under.
     pub(crate) fn revoke(&self, key: &str) {
-        let json = self.ctl(&["get", "--write-out", "json", key]);
-        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
-        let lease = json["kvs"][0]["lease"].as_i64().expect("it stands there, under a lease");
+        let lease = self.entry_at(key).expect("it stands there").lease;
         self.ctl(&["lease", "revoke", &format!("{lease:x}")]);
     }
 
@@ -280,15 +311,10 @@ impl Fleet {
     /// A history longer than what processes write in the first moments after [`wipe`](Self::wipe):
     /// to be had before they know it. One that is as short again is the same to all who look late.
     pub(crate) fn ages(&self) {
-        let address = self.endpoint();
-        let address = address.strip_prefix("http://").expect("no TLS").parse().expect("an address");
         let (key, value) = (STANDARD.encode("/elsewhere"), STANDARD.encode("x"));
-        let body = format!(r#"{{"key":"{key}","value":"{value}"}}"#);
-        // A line's end comes behind it, and what is left unread resets the connection.
-        let put = format!("Content-Length: {}\r\n\r\n{body}", body.len() + 2);
+        let question = serde_json::json!({ "key": key, "value": value });
         for _ in 0..64 {
-            let answer = request(address, "POST", "/v3/kv/put", &put).expect("it answers");
-            assert_eq!(answer.status, 200, "{}", answer.body);
+            self.ask("put", &question).expect("it answers");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -15,15 +16,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Whether etcd is there. Says so if it is not.
 pub(crate) fn is_installed() -> bool {
-    let mut found = true;
-    for program in ["etcd", "etcdctl"] {
-        let asked = Command::new(program).arg("--help").stdout(Stdio::null()).output();
-        found &= asked.is_ok();
-    }
-    if !found {
+    static IS_INSTALLED: LazyLock<bool> = LazyLock::new(|| {
+        let is_there = |it: &&str| Command::new(it).arg("--help").output().is_ok();
+        ["etcd", "etcdctl"].iter().all(is_there)
+    });
+    if !*IS_INSTALLED {
         skip("etcd or etcdctl is not there (Debian has them in etcd-server and etcd-client)");
     }
-    found
+    *IS_INSTALLED
 }
 
 /// Says aloud that a test does not run.
