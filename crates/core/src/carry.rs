@@ -122,6 +122,11 @@ impl<'a> Writer<'a> {
         }
         self.len = end;
     }
+
+    fn text(&mut self, text: &str) {
+        (text.len() as u32).write(self);
+        self.bytes(text.as_bytes());
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -459,8 +464,7 @@ impl<T: Carry> Carry for VecDeque<T> {
 
 impl Carry for String {
     fn write(&self, out: &mut Writer<'_>) {
-        (self.len() as u32).write(out);
-        out.bytes(self.as_bytes());
+        out.text(self);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
@@ -472,7 +476,7 @@ impl Carry for String {
 
 impl Carry for Arc<str> {
     fn write(&self, out: &mut Writer<'_>) {
-        (**self).to_owned().write(out);
+        out.text(self);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
