@@ -16,8 +16,10 @@ use super::view::{Snapshot, is_up};
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Counters, Phase};
 use ringgate_io::CardDrop;
+use ringgate_os::usage::Used;
 use ringgate_process::reloads::Reloads;
 use ringgate_report::metrics::{Family, Kind, Label, Text};
+use ringgate_report::{families, numbers};
 use ringgate_state::Counts;
 use ringgate_worker::{CardShown, Report, Stage};
 
@@ -31,10 +33,12 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
         text.family(name, kind, help)
             .by("worker", each_worker(snapshot, |report| (number.of)(&report.counters)));
     }
-    for PerWorker { name, help, of } in PER_WORKER {
-        text.family(name, Kind::Counter, help).by("worker", each_worker(snapshot, of));
+    for row in PER_WORKER {
+        text.row(row).by("worker", each_worker(snapshot, row.of));
     }
-    gathers(&mut text, snapshot);
+    for row in WAITED {
+        text.row(row).by("worker", each_worker(snapshot, row.of));
+    }
     card(&mut text, snapshot);
     by_reason(&mut text, snapshot);
     health(&mut text, snapshot);
@@ -51,76 +55,82 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
     text.into_string()
 }
 
-/// A counter that every worker has beside its gate.
-struct PerWorker {
-    name: &'static str,
-    help: &'static str,
-    of: fn(&Report) -> u64,
-}
+families! {
+    /// What the kernel says that the process uses.
+    USED: Used => Option<f64> {
+        Counter "process_cpu_seconds_total",
+            "Time on a CPU, in user and kernel mode, in seconds.", |it| it.cpu_seconds;
+        Gauge "process_resident_memory_bytes",
+            "Memory that the process has, in bytes.", |it| it.resident_bytes.map(whole);
+        Gauge "process_virtual_memory_bytes",
+            "Address space that the process has, in bytes.", |it| it.virtual_bytes.map(whole);
+        Gauge "process_open_fds", "Descriptors that are open.", |it| it.open_files.map(whole);
+        Gauge "process_max_fds",
+            "Descriptors that may be open.", |it| it.open_files_max.map(whole);
+    }
 
-const fn counter(name: &'static str, help: &'static str, of: fn(&Report) -> u64) -> PerWorker {
-    PerWorker { name, help, of }
-}
+    /// What every worker counts beside its gate.
+    PER_WORKER: Report => u64 {
+        Counter "ringgate_socket_drops_total",
+            "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full. Exact.",
+            |it| it.socket_drops;
+        Counter "ringgate_turns_total", "Turns taken.", |it| it.turns;
+        Counter "ringgate_io_waits_total",
+            "Times the driver waited for arrivals.", |it| it.io.waits;
+        Counter "ringgate_io_syscalls_total", "System calls of the driver.", |it| it.io.syscalls;
+        Counter "ringgate_io_rx_datagrams_total",
+            "Datagrams received, links included.", |it| it.io.rx_datagrams;
+        Counter "ringgate_io_rx_bytes_total",
+            "Bytes received, links included.", |it| it.io.rx_bytes;
+        Counter "ringgate_io_tx_datagrams_total",
+            "Datagrams sent, links included.", |it| it.io.tx_datagrams;
+        Counter "ringgate_io_tx_bytes_total", "Bytes sent, links included.", |it| it.io.tx_bytes;
+        Counter "ringgate_io_tx_gso_sends_total",
+            "Sends of several datagrams at once.", |it| it.io.tx_gso_sends;
+        Counter "ringgate_io_tx_failures_total",
+            "Datagrams that could not be sent.", |it| it.io.tx_failures;
+        Counter "ringgate_io_rx_arms_total",
+            "Sockets armed to wait for datagrams.", |it| it.io.rx_arms;
+        Counter "ringgate_io_rx_restarts_total",
+            "Receives that ended early and went on.", |it| it.io.rx_restarts;
+        Counter "ringgate_io_rx_no_buffers_total",
+            "Times the receive slots ran out.", |it| it.io.rx_no_buffers;
+        Counter "ringgate_io_cq_overflows_total",
+            "Times the completion queue was full.", |it| it.io.cq_overflows;
+        Counter "ringgate_io_rx_errors_total",
+            "Receive errors that carried no datagram.", |it| it.io.rx_errors;
+        Counter "ringgate_frames_taken_total",
+            "Frames that the program on the interface has taken from the kernel for this worker (io = \"xdp\").",
+            |it| it.card.taken;
+        Counter "ringgate_frames_unserved_total",
+            "Frames for players' addresses that came while their queue had no worker, and went to the sockets.",
+            |it| it.card.unserved;
+        Counter "ringgate_frames_received_total",
+            "Datagrams received in frames.", |it| it.card.received;
+        Counter "ringgate_frames_sent_total", "Datagrams sent in frames.", |it| it.card.sent;
+        Counter "ringgate_frames_left_by_socket_total",
+            "Datagrams of listeners with io = \"xdp\" that left by the socket: a way that only the kernel knows, too long, or no frame free.",
+            |it| it.card.left_by_socket;
+        Counter "ringgate_frames_kicks_failed_total",
+            "Times the kernel would not send what lay in frames, such as while the interface was down.",
+            |it| it.card.kicks_failed;
+        Counter "ringgate_gathers_total",
+            "Times a worker has waited on purpose for more.", |it| it.gathers.count;
+    }
 
-const PER_WORKER: &[PerWorker] = &[
-    counter(
-        "ringgate_socket_drops_total",
-        "Datagrams the kernel dropped at players' sockets: refused by the socket filter, or the receive buffer was full. Exact.",
-        |r| r.socket_drops,
-    ),
-    counter("ringgate_turns_total", "Turns taken.", |r| r.turns),
-    counter("ringgate_io_waits_total", "Times the driver waited for arrivals.", |r| r.io.waits),
-    counter("ringgate_io_syscalls_total", "System calls of the driver.", |r| r.io.syscalls),
-    counter("ringgate_io_rx_datagrams_total", "Datagrams received, links included.", |r| {
-        r.io.rx_datagrams
-    }),
-    counter("ringgate_io_rx_bytes_total", "Bytes received, links included.", |r| r.io.rx_bytes),
-    counter("ringgate_io_tx_datagrams_total", "Datagrams sent, links included.", |r| {
-        r.io.tx_datagrams
-    }),
-    counter("ringgate_io_tx_bytes_total", "Bytes sent, links included.", |r| r.io.tx_bytes),
-    counter("ringgate_io_tx_gso_sends_total", "Sends of several datagrams at once.", |r| {
-        r.io.tx_gso_sends
-    }),
-    counter("ringgate_io_tx_failures_total", "Datagrams that could not be sent.", |r| {
-        r.io.tx_failures
-    }),
-    counter("ringgate_io_rx_arms_total", "Sockets armed to wait for datagrams.", |r| r.io.rx_arms),
-    counter("ringgate_io_rx_restarts_total", "Receives that ended early and went on.", |r| {
-        r.io.rx_restarts
-    }),
-    counter("ringgate_io_rx_no_buffers_total", "Times the receive slots ran out.", |r| {
-        r.io.rx_no_buffers
-    }),
-    counter("ringgate_io_cq_overflows_total", "Times the completion queue was full.", |r| {
-        r.io.cq_overflows
-    }),
-    counter("ringgate_io_rx_errors_total", "Receive errors that carried no datagram.", |r| {
-        r.io.rx_errors
-    }),
-    counter(
-        "ringgate_frames_taken_total",
-        "Frames that the program on the interface has taken from the kernel for this worker (io = \"xdp\").",
-        |r| r.card.taken,
-    ),
-    counter(
-        "ringgate_frames_unserved_total",
-        "Frames for players' addresses that came while their queue had no worker, and went to the sockets.",
-        |r| r.card.unserved,
-    ),
-    counter("ringgate_frames_received_total", "Datagrams received in frames.", |r| r.card.received),
-    counter("ringgate_frames_sent_total", "Datagrams sent in frames.", |r| r.card.sent),
-    counter(
-        "ringgate_frames_left_by_socket_total",
-        "Datagrams of listeners with io = \"xdp\" that left by the socket: a way that only the kernel knows, too long, or no frame free.",
-        |r| r.card.left_by_socket,
-    ),
-    counter(
-        "ringgate_frames_kicks_failed_total",
-        "Times the kernel would not send what lay in frames, such as while the interface was down.",
-        |r| r.card.kicks_failed,
-    ),
-];
+    /// What is waited on purpose (`batch_delay`).
+    WAITED: Report => f64 {
+        Gauge "ringgate_gather_delay_seconds",
+            "From one look to the next while a worker waits for more, as it is chosen now; 0 while it does not.",
+            |it| seconds(it.gathers.delay_ns);
+        Gauge "ringgate_worker_sleep_cost_seconds",
+            "What a wait on purpose costs a worker of its processor time, as it was of late; 0 until one was measured.",
+            |it| seconds(it.gathers.sleep_cost_ns);
+        Counter "ringgate_gather_seconds_total",
+            "How long a worker has waited on purpose, all together.",
+            |it| seconds(it.gathers.waited_ns);
+    }
+}
 
 fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
     let facts = snapshot.facts;
@@ -130,70 +140,48 @@ fn daemon(text: &mut Text, snapshot: &Snapshot<'_>) {
         ("driver", facts.driver),
         ("cipher", facts.cipher),
     ];
-    let mut one = |name, kind, help, value: u64| text.family(name, kind, help).sample(&[], value);
-    one(
-        "ringgate_start_time_seconds",
-        Kind::Gauge,
-        "When the daemon started, in seconds since 1970.",
-        facts.started_unix_s,
-    );
-    one(
-        "ringgate_draining",
-        Kind::Gauge,
-        "1 while no new players are taken in.",
-        snapshot.live.drain.is_some().into(),
-    );
-    if let Some(split) = snapshot.socket_drops {
-        one(
-            "ringgate_socket_overflows_total",
-            Kind::Counter,
-            "Of ringgate_socket_drops_total, those that found the receive buffer full. Derived: as many of its drops as the \
-             network namespace counted as overflows meanwhile.",
-            split.overflows(),
-        );
-        one(
-            "ringgate_filter_refusals_total",
-            Kind::Counter,
-            "Of ringgate_socket_drops_total, those that the socket filter refused. Derived: the rest.",
-            split.refusals(),
-        );
+    numbers! { text, "ringgate_";
+        Gauge "start_time_seconds",
+            "When the daemon started, in seconds since 1970.", facts.started_unix_s;
+        Gauge "draining",
+            "1 while no new players are taken in.", u8::from(snapshot.live.drain.is_some());
+        Gauge "tokens_remembered",
+            "Used connect tokens that have not expired.", snapshot.tokens;
+        Counter "interval_write_failures_total",
+            "Intervals that could not be written to the histogram file.",
+            snapshot.live.log_failures;
     }
-    one(
-        "ringgate_tokens_remembered",
-        Kind::Gauge,
-        "Used connect tokens that have not expired.",
-        snapshot.tokens as u64,
-    );
-    one(
-        "ringgate_interval_write_failures_total",
-        Kind::Counter,
-        "Intervals that could not be written to the histogram file.",
-        snapshot.live.log_failures,
-    );
+    if let Some(split) = snapshot.socket_drops {
+        numbers! { text, "ringgate_";
+            Counter "socket_overflows_total",
+                "Of ringgate_socket_drops_total, those that found the receive buffer full. Derived: as many of its drops as the \
+                 network namespace counted as overflows meanwhile.",
+                split.overflows();
+            Counter "filter_refusals_total",
+                "Of ringgate_socket_drops_total, those that the socket filter refused. Derived: the rest.",
+                split.refusals();
+        }
+    }
     reloads(text, snapshot.live.reloads);
-    text.family("ringgate_build_info", Kind::Gauge, "What runs here; always 1.").sample(&build, 1);
+    text.gauge("ringgate_build_info", "What runs here; always 1.").sample(&build, 1);
     let incarnation = incarnation(snapshot);
-    text.family("ringgate_instance_info", Kind::Gauge, "Which start of the daemon; always 1.")
+    text.gauge("ringgate_instance_info", "Which start of the daemon; always 1.")
         .sample(&[("incarnation", incarnation.as_str())], 1);
 }
 
 /// What has become of the config, the same of a gateway and of an agent.
 pub(super) fn reloads(text: &mut Text, reloads: Reloads) {
-    let mut gauge = |name, help, value: u64| {
-        text.family(name, Kind::Gauge, help).sample(&[], value);
-    };
-    let is_in_force = u64::from(!reloads.last_refused);
-    let last = "0 when the config was read again and refused, and the earlier one still runs.";
-    gauge("ringgate_config_last_reload_success", last, is_in_force);
-    gauge("ringgate_config_last_reload_ok", "The same, by its name before 0.2.", is_in_force);
-    let read = "When the running config was read, in seconds since 1970.";
-    gauge("ringgate_config_timestamp_seconds", read, reloads.config_unix_s);
-    gauge(
-        "ringgate_config_time_seconds",
-        "The same, by its name before 0.2.",
-        reloads.config_unix_s,
-    );
-    text.family("ringgate_config_reloads_total", Kind::Counter, "Times the config was read again.")
+    let is_in_force = u8::from(!reloads.last_refused);
+    numbers! { text, "ringgate_config_";
+        Gauge "last_reload_success",
+            "0 when the config was read again and refused, and the earlier one still runs.",
+            is_in_force;
+        Gauge "last_reload_ok", "The same, by its name before 0.2.", is_in_force;
+        Gauge "timestamp_seconds",
+            "When the running config was read, in seconds since 1970.", reloads.config_unix_s;
+        Gauge "time_seconds", "The same, by its name before 0.2.", reloads.config_unix_s;
+    }
+    text.counter("ringgate_config_reloads_total", "Times the config was read again.")
         .by("result", [("done", reloads.done), ("refused", reloads.refused)]);
 }
 
@@ -202,40 +190,11 @@ pub(super) fn incarnation(snapshot: &Snapshot<'_>) -> String {
     format!("{:016x}", snapshot.live.setup.incarnation)
 }
 
-/// What is waited on purpose (`batch_delay`).
-fn gathers(text: &mut Text, snapshot: &Snapshot<'_>) {
-    text.family(
-        "ringgate_gather_delay_seconds",
-        Kind::Gauge,
-        "From one look to the next while a worker waits for more, as it is chosen now; 0 while it does not.",
-    )
-    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.delay_ns)));
-    text.family(
-        "ringgate_worker_sleep_cost_seconds",
-        Kind::Gauge,
-        "What a wait on purpose costs a worker of its processor time, as it was of late; 0 until one was measured.",
-    )
-    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.sleep_cost_ns)));
-    text.family(
-        "ringgate_gathers_total",
-        Kind::Counter,
-        "Times a worker has waited on purpose for more.",
-    )
-    .by("worker", each_worker(snapshot, |report| report.gathers.count));
-    text.family(
-        "ringgate_gather_seconds_total",
-        Kind::Counter,
-        "How long a worker has waited on purpose, all together.",
-    )
-    .by("worker", each_worker(snapshot, |report| seconds(report.gathers.waited_ns)));
-}
-
 /// The interface that players' packets come by past the kernel's sockets, where there is one.
 fn card(text: &mut Text, snapshot: &Snapshot<'_>) {
     let shown = snapshot.facts.card.as_ref().map(|card| card.shown());
-    let mut attached = text.family(
+    let mut attached = text.gauge(
         "ringgate_xdp_attached",
-        Kind::Gauge,
         "1 while the gateway's program is on the interface (io = \"xdp\"); 0: players are served by sockets.",
     );
     if let Some(CardShown { interface, mode, is_attached, .. }) = shown {
@@ -247,16 +206,15 @@ fn card(text: &mut Text, snapshot: &Snapshot<'_>) {
 fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
     for list in Counters::LISTS {
         let (name, help) = list.metric;
-        let mut family = text.family(name, Kind::Counter, help);
+        let mut family = text.counter(name, help);
         for (worker, report) in workers(snapshot) {
             for (name, count) in list.names.iter().zip((list.of)(&report.counters)) {
                 family.sample(&[("worker", &worker), (list.label, name)], count);
             }
         }
     }
-    let mut drops = text.family(
+    let mut drops = text.counter(
         "ringgate_drops_total",
-        Kind::Counter,
         "What went no further, by reason (the handbook explains each).",
     );
     for (worker, report) in workers(snapshot) {
@@ -271,16 +229,14 @@ fn by_reason(text: &mut Text, snapshot: &Snapshot<'_>) {
 
 fn health(text: &mut Text, snapshot: &Snapshot<'_>) {
     let age_s = |report: &Report| seconds(snapshot.now_ns.saturating_sub(report.at_ns));
-    text.family(
+    text.gauge(
         "ringgate_worker_report_age_seconds",
-        Kind::Gauge,
         "How old a worker's last report is; it leaves 20 a second.",
     )
     .by("worker", each_worker(snapshot, age_s));
     let holds = |report: &Report| u8::from(report.counters.check_conservation().is_ok());
-    text.family(
+    text.gauge(
         "ringgate_conserved",
-        Kind::Gauge,
         "1 while everything that came in is accounted for: handled, forwarded or dropped by name.",
     )
     .by("worker", each_worker(snapshot, holds));
@@ -290,21 +246,12 @@ fn denied(text: &mut Text, snapshot: &Snapshot<'_>) {
     let shown = &snapshot.live.denied;
     let Counts { ipv4, ipv6, exceptions, clients } = shown.counts;
     let rules = [("ipv4", ipv4), ("ipv6", ipv6), ("exception", exceptions), ("client", clients)];
-    text.family(
-        "ringgate_denied_rules",
-        Kind::Gauge,
-        "Rules about who may not play, by what they are about.",
-    )
-    .by("kind", rules);
-    text.family(
-        "ringgate_denied_kept",
-        Kind::Gauge,
-        "1 while a restart would forget none of these rules.",
-    )
-    .sample(&[], u8::from(shown.why_not_kept().is_none()));
-    text.family(
+    text.gauge("ringgate_denied_rules", "Rules about who may not play, by what they are about.")
+        .by("kind", rules);
+    text.gauge("ringgate_denied_kept", "1 while a restart would forget none of these rules.")
+        .sample(&[], u8::from(shown.why_not_kept().is_none()));
+    text.gauge(
         "ringgate_spent_tokens_kept",
-        Kind::Gauge,
         "1 while used tokens are written down, so that a restart makes none good again.",
     )
     .sample(&[], u8::from(snapshot.live.why_not_spent.get().is_none()));
@@ -318,18 +265,16 @@ fn listeners(text: &mut Text, snapshot: &Snapshot<'_>) {
         all.filter(move |(listener, _)| listener.phase == phase)
     };
     let serving = || in_phase(Phase::Serving);
-    text.family("ringgate_listener_sessions", Kind::Gauge, "Sessions of a listener now.")
+    text.gauge("ringgate_listener_sessions", "Sessions of a listener now.")
         .by("listener", serving().map(|(listener, count)| (&listener.name, count)));
-    text.family(
+    text.gauge(
         "ringgate_listener_sessions_max",
-        Kind::Gauge,
         "Sessions beyond which a listener denies players.",
     )
     .by("listener", serving().map(|(listener, _)| (&listener.name, listener.sessions_max)));
     let leaving: u32 = in_phase(Phase::Draining).map(|(_, sessions)| sessions).sum();
-    text.family(
+    text.gauge(
         "ringgate_removed_listener_sessions",
-        Kind::Gauge,
         "Sessions of listeners that the config no longer has, and which drain.",
     )
     .sample(&[], leaving);
@@ -342,26 +287,21 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
         let all = snapshot.live.setup.backends.pairs();
         all.filter(|(_, backend)| !backend.retired)
     };
-    let mut up = text.family(
-        "ringgate_backend_up",
-        Kind::Gauge,
-        "1 while a worker can send players to a backend.",
-    );
+    let mut up =
+        text.gauge("ringgate_backend_up", "1 while a worker can send players to a backend.");
     for (worker, report) in workers(snapshot) {
         for (id, backend) in active() {
             let labels = [("worker", worker.as_str()), ("backend", &backend.name)];
             up.sample(&labels, u8::from(is_up(report, id)));
         }
     }
-    text.family(
+    text.gauge(
         "ringgate_backend_drained",
-        Kind::Gauge,
         "1 while an operator sends no new players to a backend.",
     )
     .by("backend", active().map(|(_, backend)| (&backend.name, u8::from(backend.drained))));
-    let mut arrivals = text.family(
+    let mut arrivals = text.counter(
         "ringgate_backend_arrivals_total",
-        Kind::Counter,
         "Times a backend has become reachable for a worker.",
     );
     for (worker, report) in workers(snapshot) {
@@ -371,17 +311,12 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
             arrivals.sample(&labels, count);
         }
     }
-    text.family("ringgate_backend_players", Kind::Gauge, "Players of a backend now.")
+    text.gauge("ringgate_backend_players", "Players of a backend now.")
         .by("backend", active().map(|(id, it)| (&it.name, snapshot.players[id.index()])));
-    text.family(
-        "ringgate_backend_slots",
-        Kind::Gauge,
-        "Players beyond which a backend's are denied.",
-    )
-    .by("backend", active().map(|(_, backend)| (&backend.name, backend.slots)));
-    let mut servers = text.family(
+    text.gauge("ringgate_backend_slots", "Players beyond which a backend's are denied.")
+        .by("backend", active().map(|(_, backend)| (&backend.name, backend.slots)));
+    let mut servers = text.gauge(
         "ringgate_backend_unreal_info",
-        Kind::Gauge,
         "What the server of an Unreal game says about itself; always 1.",
     );
     for (id, backend) in active() {
@@ -397,9 +332,8 @@ fn backends(text: &mut Text, snapshot: &Snapshot<'_>) {
     let retired = snapshot.live.setup.backends.iter().zip(&snapshot.players);
     let retired_players: u32 =
         retired.filter(|(backend, _)| backend.retired).map(|(_, players)| players).sum();
-    text.family(
+    text.gauge(
         "ringgate_retired_backend_players",
-        Kind::Gauge,
         "Players of backends that the config no longer has.",
     )
     .sample(&[], retired_players);
@@ -444,12 +378,8 @@ fn latencies(text: &mut Text, snapshot: &Snapshot<'_>) {
         quantiles.part("_sum", &[label], seconds(sums.total_ns));
         quantiles.part("_count", &[label], sums.count());
     }
-    text.family(
-        "ringgate_stage_interval_samples",
-        Kind::Gauge,
-        "Latencies recorded in the last interval.",
-    )
-    .by("stage", Stage::ALL.map(|it| (it.name(), latencies.interval[it as usize].count)));
+    text.gauge("ringgate_stage_interval_samples", "Latencies recorded in the last interval.")
+        .by("stage", Stage::ALL.map(|it| (it.name(), latencies.interval[it as usize].count)));
 }
 
 /// The samples of a histogram.
@@ -468,44 +398,17 @@ fn histogram(family: &mut Family<'_>, labels: &[Label<'_>], sums: &Sums) {
 /// By the names that every Prometheus client library has for them; what the kernel does not tell is
 /// left out.
 fn process(text: &mut Text, snapshot: &Snapshot<'_>) {
-    let used = &snapshot.used;
-    let mut one = |name, kind, help, value: Option<f64>| {
-        if let Some(value) = value {
-            text.family(name, kind, help).sample(&[], value);
+    for row in USED {
+        if let Some(value) = (row.of)(&snapshot.used) {
+            text.row(row).sample(&[], value);
         }
-    };
-    let whole = |value: Option<u64>| value.map(|value| value as f64);
-    one(
-        "process_cpu_seconds_total",
-        Kind::Counter,
-        "Time on a CPU, in user and kernel mode, in seconds.",
-        used.cpu_seconds,
-    );
-    one(
-        "process_resident_memory_bytes",
-        Kind::Gauge,
-        "Memory that the process has, in bytes.",
-        whole(used.resident_bytes),
-    );
-    one(
-        "process_virtual_memory_bytes",
-        Kind::Gauge,
-        "Address space that the process has, in bytes.",
-        whole(used.virtual_bytes),
-    );
-    one("process_open_fds", Kind::Gauge, "Descriptors that are open.", whole(used.open_files));
-    one(
-        "process_max_fds",
-        Kind::Gauge,
-        "Descriptors that may be open.",
-        whole(used.open_files_max),
-    );
-    one(
-        "process_start_time_seconds",
-        Kind::Gauge,
-        "When the process started, in seconds since 1970.",
-        Some(snapshot.facts.started_unix_s as f64),
-    );
+    }
+    text.gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")
+        .sample(&[], snapshot.facts.started_unix_s);
+}
+
+const fn whole(value: u64) -> f64 {
+    value as f64
 }
 
 /// Workers by number, each with its last report.

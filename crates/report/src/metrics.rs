@@ -31,17 +31,45 @@ pub enum Kind {
     Summary,
 }
 
-/// What a name goes on with, what its number means, and the number.
-pub type Number<'a> = (&'a str, Kind, &'a str, u64);
-
-/// A number that only grows.
-pub const fn counter<'a>(name: &'a str, help: &'a str, value: u64) -> Number<'a> {
-    (name, Kind::Counter, help, value)
+/// One of several families that are alike: where its number is found in what it is about.
+pub struct Row<T: ?Sized, N = u64> {
+    /// Its name, whole.
+    pub name: &'static str,
+    /// What its numbers mean, as a type.
+    pub kind: Kind,
+    /// What they mean.
+    pub help: &'static str,
+    /// Its number.
+    pub of: fn(&T) -> N,
 }
 
-/// One that goes up and down.
-pub const fn gauge<'a>(name: &'a str, help: &'a str, value: u64) -> Number<'a> {
-    (name, Kind::Gauge, help, value)
+/// Declares families that are alike: of each its type, its name, its meaning and where in what they
+/// are about its number is found.
+#[macro_export]
+macro_rules! families {
+    ($(
+        $(#[$about:meta])* $table:ident: $of:ty => $number:ty {
+            $( $kind:ident $name:literal, $help:literal, $find:expr; )+
+        }
+    )+) => { $(
+        $(#[$about])*
+        const $table: &[$crate::metrics::Row<$of, $number>] = &[ $( $crate::metrics::Row {
+            name: $name,
+            kind: $crate::metrics::Kind::$kind,
+            help: $help,
+            of: $find,
+        } ),+ ];
+    )+ };
+}
+
+/// Writes families of one number each: of each its type, what its name goes on with behind the
+/// common beginning, its meaning and its number.
+#[macro_export]
+macro_rules! numbers {
+    ($text:expr, $begin:expr; $( $kind:ident $name:literal, $help:literal, $value:expr; )+) => { $(
+        $text.family(&format!("{}{}", $begin, $name), $crate::metrics::Kind::$kind, $help)
+            .sample(&[], $value);
+    )+ };
 }
 
 /// A label's name and value.
@@ -60,11 +88,19 @@ impl Text {
         Family { text: &mut self.0, name }
     }
 
-    /// Families of one number each, whose names begin like this.
-    pub fn numbers(&mut self, begin: &str, all: &[Number<'_>]) {
-        for (name, kind, help, value) in all {
-            self.family(&format!("{begin}{name}"), *kind, help).sample(&[], value);
-        }
+    /// Begins a family of numbers that only grow.
+    pub fn counter<'t>(&'t mut self, name: &'t str, help: &str) -> Family<'t> {
+        self.family(name, Kind::Counter, help)
+    }
+
+    /// Begins a family of numbers that go up and down.
+    pub fn gauge<'t>(&'t mut self, name: &'t str, help: &str) -> Family<'t> {
+        self.family(name, Kind::Gauge, help)
+    }
+
+    /// Begins a family of a table.
+    pub fn row<'t, T, N>(&'t mut self, row: &Row<T, N>) -> Family<'t> {
+        self.family(row.name, row.kind, row.help)
     }
 
     /// The page, whole.

@@ -7,6 +7,7 @@ use ringgate_fleet::epochs::Epoch;
 use ringgate_fleet::member::MemberStatus;
 use ringgate_process::doors;
 use ringgate_report::metrics::{Kind, Text};
+use ringgate_report::numbers;
 
 use crate::desk::Desk;
 use crate::refusal::Refusal;
@@ -103,50 +104,43 @@ impl Counters {
     /// The page.
     pub fn page(&self, desk: &Desk, standing: &Standing) -> String {
         let (mut text, door) = (Text::default(), &self.door);
-        for (name, help, counter) in [
-            ("tokens_total", "Tokens that were made.", &self.tokens),
-            ("places_total", "Places that were given without a token.", &self.places),
-            ("repeats_total", "Requests that were answered from the memory.", &self.repeats),
-            ("connections_total", "Connections that were taken.", &door.connections),
-            ("connections_evicted_total", "Connections that made room for others.", &door.evicted),
-            (
-                "connections_refused_total",
+        numbers! { text, TOKENS;
+            Counter "tokens_total", "Tokens that were made.", read(&self.tokens);
+            Counter "places_total", "Places that were given without a token.", read(&self.places);
+            Counter "repeats_total",
+                "Requests that were answered from the memory.", read(&self.repeats);
+            Counter "connections_total", "Connections that were taken.", read(&door.connections);
+            Counter "connections_evicted_total",
+                "Connections that made room for others.", read(&door.evicted);
+            Counter "connections_refused_total",
                 "Connections that found every place taken by a request that was being served.",
-                &door.crowded_out,
-            ),
-            ("handshakes_failed_total", "TLS handshakes that failed.", &self.handshakes_failed),
-            ("slot_decisions_total", "Decisions about slots that were written.", &self.decisions),
-            (
-                "slot_decisions_lost_total",
+                read(&door.crowded_out);
+            Counter "handshakes_failed_total",
+                "TLS handshakes that failed.", read(&self.handshakes_failed);
+            Counter "slot_decisions_total",
+                "Decisions about slots that were written.", read(&self.decisions);
+            Counter "slot_decisions_lost_total",
                 "Decisions about slots that another service was faster than.",
-                &self.decisions_lost,
-            ),
-            (
-                "slot_decisions_failed_total",
-                "Decisions about slots that etcd did not answer.",
-                &self.decisions_failed,
-            ),
-            (
-                "slot_leases_lost_total",
+                read(&self.decisions_lost);
+            Counter "slot_decisions_failed_total",
+                "Decisions about slots that etcd did not answer.", read(&self.decisions_failed);
+            Counter "slot_leases_lost_total",
                 "Times when the lease of all blocks ended while the process lived.",
-                &self.leases_lost,
-            ),
-        ] {
-            text.numbers(TOKENS, &[(name, Kind::Counter, help, read(counter))]);
+                read(&self.leases_lost);
         }
         self.put_refusals(&mut text);
         self.put_times(&mut text);
         put_gauges(&mut text, desk, standing);
         let name = "ringgate_tokens_key_minted_until_timestamp_seconds";
         let help = "When no token is made with a key of a listener any more.";
-        let mut until = text.family(name, Kind::Gauge, help);
+        let mut until = text.gauge(name, help);
         for (listener, Epoch { number, validity }) in desk.known().epochs() {
             let number = number.to_string();
             let labels = [("listener", listener.as_str()), ("epoch", &number)];
             until.sample(&labels, validity.mint_until);
         }
         let help = "Keys that are held back, by class.";
-        text.family("ringgate_fleet_held_back", Kind::Gauge, help)
+        text.gauge("ringgate_fleet_held_back", help)
             .by("class", standing.member.mirror.held_back());
         text.into_string()
     }
@@ -154,7 +148,7 @@ impl Counters {
     fn put_refusals(&self, text: &mut Text) {
         let help = "Requests that were not served, by reason.";
         let refusals = Refusal::ALL.iter().zip(&self.refusals);
-        text.family("ringgate_tokens_refusals_total", Kind::Counter, help)
+        text.counter("ringgate_tokens_refusals_total", help)
             .by("reason", refusals.map(|(why, counter)| (why.word(), read(counter))));
     }
 
@@ -178,28 +172,25 @@ fn put_gauges(text: &mut Text, desk: &Desk, standing: &Standing) {
     let member = &standing.member;
     let [gateways, backends, denied, unreadable] = desk.known().counts();
     let [granted, pending, elsewhere] = desk.book().sums();
-    for (name, help, value) in [
-        ("gateways", "Gateways that are known.", gateways as u64),
-        ("backends", "Backends that are known.", backends as u64),
-        ("services", "Token services that are known.", desk.known().services().len() as u64),
-        ("denied_clients", "Clients that are denied in the fleet.", denied as u64),
-        ("unreadable_values", "Values in etcd that cannot be read.", unreadable as u64),
-        ("slots_leased", "Slots that this service may promise.", granted),
-        ("slots_promised", "Slots that it has promised, and not forgotten yet.", pending),
-        ("slots_elsewhere", "Slots that others held, where this service looked last.", elsewhere),
-        ("memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes as u64),
-        ("mirror_current", "Whether what is known is up to date.", member.is_current().into()),
-        ("mirror_held_back", "Whether news is held back.", (member.doubt() != 0).into()),
-        ("no_space", "Whether etcd takes no writes.", member.lacks_space.into()),
-        ("bans_left_out", "Bans that are not obeyed.", member.mirror.bans_left_out as u64),
-        ("ready", "Whether requests are served.", standing.is_ready.into()),
-        (
-            "promises_kept",
-            "Whether promises are written down for the next start.",
-            standing.keeps_promises.into(),
-        ),
-    ] {
-        text.numbers(TOKENS, &[(name, Kind::Gauge, help, value)]);
+    numbers! { text, TOKENS;
+        Gauge "gateways", "Gateways that are known.", gateways;
+        Gauge "backends", "Backends that are known.", backends;
+        Gauge "services", "Token services that are known.", desk.known().services().len();
+        Gauge "denied_clients", "Clients that are denied in the fleet.", denied;
+        Gauge "unreadable_values", "Values in etcd that cannot be read.", unreadable;
+        Gauge "slots_leased", "Slots that this service may promise.", granted;
+        Gauge "slots_promised", "Slots that it has promised, and not forgotten yet.", pending;
+        Gauge "slots_elsewhere",
+            "Slots that others held, where this service looked last.", elsewhere;
+        Gauge "memory_bytes", "Bytes of answers that are kept.", standing.memory_bytes;
+        Gauge "mirror_current",
+            "Whether what is known is up to date.", u8::from(member.is_current());
+        Gauge "mirror_held_back", "Whether news is held back.", u8::from(member.doubt() != 0);
+        Gauge "no_space", "Whether etcd takes no writes.", u8::from(member.lacks_space);
+        Gauge "bans_left_out", "Bans that are not obeyed.", member.mirror.bans_left_out;
+        Gauge "ready", "Whether requests are served.", u8::from(standing.is_ready);
+        Gauge "promises_kept",
+            "Whether promises are written down for the next start.", u8::from(standing.keeps_promises);
     }
 }
 

@@ -7,7 +7,8 @@ use crate::control::metrics::{fleet, reloads as config};
 use crate::hosting::{Shown, Status};
 use ringgate_link::announce::Standing;
 use ringgate_process::reloads::Reloads;
-use ringgate_report::metrics::{Kind, Text, counter, gauge};
+use ringgate_report::metrics::{Label, Text};
+use ringgate_report::{families, numbers};
 use ringgate_trunk::agent::counts::Drop;
 use ringgate_trunk::agent::service::Agent;
 use ringgate_trunk::agent::view::{DeskView, LaneView, Refusal, Seen, State, View};
@@ -139,39 +140,25 @@ pub(super) fn metrics(
     let view = agent.view();
     let mut text = Text::default();
     let name = agent.options().name.as_str();
-    text.family("ringgate_agent_info", Kind::Gauge, "The agent and its version.")
+    text.gauge("ringgate_agent_info", "The agent and its version.")
         .sample(&[("agent", name), ("version", env!("CARGO_PKG_VERSION"))], 1);
     let counts = &view.counts;
-    let numbers = [
-        gauge("uptime_seconds", "Since it was started.", uptime_s),
-        gauge("draining", "1 while it waits for its end.", is_draining.into()),
-        gauge("workers", "Local workers, its own included.", view.workers as u64),
-        counter("links_total", "Local links that were let in.", counts.links),
-        counter("bundles_total", "Bundles of game processes.", counts.bundles_in),
-        counter(
-            "payloads_to_games_total",
-            "Payloads that local links were handed.",
-            counts.payloads_to_games,
-        ),
-        counter(
-            "datagrams_to_servers_total",
-            "Datagrams to servers that speak plain UDP.",
-            counts.datagrams_to_servers,
-        ),
-        counter(
-            "datagrams_from_servers_total",
-            "Datagrams of such servers for players.",
-            counts.datagrams_from_servers,
-        ),
-    ];
-    text.numbers("ringgate_agent_", &numbers);
+    numbers! { text, "ringgate_agent_";
+        Gauge "uptime_seconds", "Since it was started.", uptime_s;
+        Gauge "draining", "1 while it waits for its end.", u8::from(is_draining);
+        Gauge "workers", "Local workers, its own included.", view.workers;
+        Counter "links_total", "Local links that were let in.", counts.links;
+        Counter "bundles_total", "Bundles of game processes.", counts.bundles_in;
+        Counter "payloads_to_games_total",
+            "Payloads that local links were handed.", counts.payloads_to_games;
+        Counter "datagrams_to_servers_total",
+            "Datagrams to servers that speak plain UDP.", counts.datagrams_to_servers;
+        Counter "datagrams_from_servers_total",
+            "Datagrams of such servers for players.", counts.datagrams_from_servers;
+    }
     config(&mut text, reloads);
-    text.family(
-        "ringgate_agent_dropped_total",
-        Kind::Counter,
-        "What went no further at this agent, by reason.",
-    )
-    .by("reason", Drop::ALL.map(|why| (why.name(), counts.dropped[why as usize])));
+    text.counter("ringgate_agent_dropped_total", "What went no further at this agent, by reason.")
+        .by("reason", Drop::ALL.map(|why| (why.name(), counts.dropped[why as usize])));
     backends(&mut text, &view);
     gateways(&mut text, &view);
     lanes(&mut text, &view);
@@ -183,16 +170,14 @@ pub(super) fn metrics(
 
 fn metrics_of_fleet(text: &mut Text, status: &Status) {
     fleet::member(text, &status.member);
-    let numbers = [
-        gauge("gateways", "Gateways that are known.", status.known[0] as u64),
-        gauge("unreadable", "Keys that cannot be read.", status.known[1] as u64),
-        gauge("announced", "Processes that came themselves.", status.announced as u64),
-    ];
-    text.numbers(fleet::FLEET, &numbers);
+    numbers! { text, fleet::FLEET;
+        Gauge "gateways", "Gateways that are known.", status.known[0];
+        Gauge "unreadable", "Keys that cannot be read.", status.known[1];
+        Gauge "announced", "Processes that came themselves.", status.announced;
+    }
     fleet::refused_and_copied(text, &status.announcements_refused, status.member.copies);
-    let mut states = text.family(
+    let mut states = text.gauge(
         "ringgate_agent_backend_state",
-        Kind::Gauge,
         "1 for the state that the fleet is told of a game process.",
     );
     for backend in &status.backends {
@@ -202,89 +187,82 @@ fn metrics_of_fleet(text: &mut Text, status: &Status) {
 
 fn backends(text: &mut Text, view: &View) {
     let all = view.backends.iter().chain(&view.retired);
-    text.family("ringgate_agent_backend_up", Kind::Gauge, "1 while the game process is there.")
+    text.gauge("ringgate_agent_backend_up", "1 while the game process is there.")
         .by("backend", view.backends.iter().map(|(name, seen)| (name, u8::from(seen.is_there))));
-    text.family("ringgate_agent_players", Kind::Gauge, "Players of a game process.")
+    text.gauge("ringgate_agent_players", "Players of a game process.")
         .by("backend", all.map(|(name, seen)| (name, seen.players)));
 }
 
 fn gateways(text: &mut Text, view: &View) {
     let is_up = |desk: &DeskView| u8::from(desk.state == State::Up);
-    text.family("ringgate_agent_trunk_up", Kind::Gauge, "1 while the gateway is connected.")
+    text.gauge("ringgate_agent_trunk_up", "1 while the gateway is connected.")
         .by("gateway", view.gateways.iter().map(|desk| (&desk.gateway, is_up(desk))));
-    text.family(
-        "ringgate_agent_trunk_begun_total",
-        Kind::Counter,
-        "Times the gateway has let it in.",
-    )
-    .by("gateway", view.gateways.iter().map(|desk| (&desk.gateway, desk.begun)));
+    text.counter("ringgate_agent_trunk_begun_total", "Times the gateway has let it in.")
+        .by("gateway", view.gateways.iter().map(|desk| (&desk.gateway, desk.begun)));
 }
 
 fn lanes(text: &mut Text, view: &View) {
-    let mut each = |name: &str, kind, help, value: &dyn Fn(&LaneView) -> u64| {
-        let name = format!("ringgate_agent_lane_{name}");
-        let mut family = text.family(&name, kind, help);
-        for desk in &view.gateways {
-            for lane in &desk.lanes {
-                let number = lane.lane.to_string();
-                family.sample(&[("gateway", &desk.gateway), ("lane", &number)], value(lane));
-            }
-        }
-    };
-    let (counter, gauge) = (Kind::Counter, Kind::Gauge);
-    each("up", gauge, "1 while datagrams come.", &|lane| lane.is_up.into());
-    each("path_bytes", gauge, "The longest datagram that passes.", &|lane| lane.path_bytes as u64);
-    each("datagrams_sent_total", counter, "Datagrams to the gateway.", &|lane| lane.sent[0]);
-    each("datagrams_received_total", counter, "Datagrams of the gateway.", &|lane| {
-        lane.received_here[0]
-    });
-    each(
-        "lost_there",
-        gauge,
-        "Datagrams that did not reach the gateway, as far as it has said.",
-        &|lane| lane.received_there[1],
-    );
-    each("lost_here", gauge, "Datagrams of the gateway that did not come.", &|lane| {
-        lane.received_here[1]
-    });
-    each("payloads_sent_total", counter, "Payloads to the gateway.", &|lane| lane.sent[2]);
-    each("payloads_received_total", counter, "Payloads of the gateway.", &|lane| {
-        lane.payloads_received
-    });
-    each("split_total", counter, "Records that took several datagrams.", &|lane| lane.sent[3]);
-    each("full_total", counter, "Payloads for which there was no room.", &|lane| lane.full);
-    each("keys_total", counter, "Times the own key has changed.", &|lane| lane.epochs[0]);
+    for row in OF_LANES {
+        let mut family = text.row(row);
+        each_lane(view, |labels, lane| family.sample(&labels, (row.of)(lane)));
+    }
     round_trips(text, view);
     refusals(text, view);
 }
 
 fn round_trips(text: &mut Text, view: &View) {
-    let mut family =
-        text.family("ringgate_agent_lane_round_trip_seconds", Kind::Gauge, "There and back.");
+    let mut family = text.gauge("ringgate_agent_lane_round_trip_seconds", "There and back.");
+    each_lane(view, |labels, lane| {
+        let us = lane.round_trip_us;
+        family.sample(&labels, format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000));
+    });
+}
+
+fn refusals(text: &mut Text, view: &View) {
+    let mut family = text.counter(
+        "ringgate_agent_lane_refused_total",
+        "Datagrams and records of the gateway that were refused, by reason.",
+    );
+    each_lane(view, |[gateway, number], lane| {
+        for why in Refusal::ALL {
+            family.sample(&[gateway, number, ("reason", why.name())], lane.refusals.of(why));
+        }
+    });
+}
+
+/// Each lane, with the labels that tell it from others.
+fn each_lane(view: &View, mut show: impl FnMut([Label<'_>; 2], &LaneView)) {
     for desk in &view.gateways {
         for lane in &desk.lanes {
-            let (number, us) = (lane.lane.to_string(), lane.round_trip_us);
-            let labels = [("gateway", desk.gateway.as_str()), ("lane", &number)];
-            let seconds = format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000);
-            family.sample(&labels, seconds);
+            show([("gateway", &desk.gateway), ("lane", &lane.lane.to_string())], lane);
         }
     }
 }
 
-fn refusals(text: &mut Text, view: &View) {
-    let mut family = text.family(
-        "ringgate_agent_lane_refused_total",
-        Kind::Counter,
-        "Datagrams and records of the gateway that were refused, by reason.",
-    );
-    for desk in &view.gateways {
-        for lane in &desk.lanes {
-            let number = lane.lane.to_string();
-            for why in Refusal::ALL {
-                let labels =
-                    [("gateway", desk.gateway.as_str()), ("lane", &number), ("reason", why.name())];
-                family.sample(&labels, lane.refusals.of(why));
-            }
-        }
+families! {
+    /// Numbers of a lane.
+    OF_LANES: LaneView => u64 {
+        Gauge "ringgate_agent_lane_up", "1 while datagrams come.", |it| it.is_up.into();
+        Gauge "ringgate_agent_lane_path_bytes",
+            "The longest datagram that passes.", |it| it.path_bytes as u64;
+        Counter "ringgate_agent_lane_datagrams_sent_total",
+            "Datagrams to the gateway.", |it| it.sent[0];
+        Counter "ringgate_agent_lane_datagrams_received_total",
+            "Datagrams of the gateway.", |it| it.received_here[0];
+        Gauge "ringgate_agent_lane_lost_there",
+            "Datagrams that did not reach the gateway, as far as it has said.",
+            |it| it.received_there[1];
+        Gauge "ringgate_agent_lane_lost_here",
+            "Datagrams of the gateway that did not come.", |it| it.received_here[1];
+        Counter "ringgate_agent_lane_payloads_sent_total",
+            "Payloads to the gateway.", |it| it.sent[2];
+        Counter "ringgate_agent_lane_payloads_received_total",
+            "Payloads of the gateway.", |it| it.payloads_received;
+        Counter "ringgate_agent_lane_split_total",
+            "Records that took several datagrams.", |it| it.sent[3];
+        Counter "ringgate_agent_lane_full_total",
+            "Payloads for which there was no room.", |it| it.full;
+        Counter "ringgate_agent_lane_keys_total",
+            "Times the own key has changed.", |it| it.epochs[0];
     }
 }

@@ -2,7 +2,8 @@
 
 use super::super::agents::is_up;
 use super::seconds;
-use ringgate_report::metrics::{Kind, Text};
+use ringgate_report::families;
+use ringgate_report::metrics::Text;
 use ringgate_trunk::gateway::{AgentShown, LaneShown, Refusal, Shown};
 
 /// All of them.
@@ -13,24 +14,23 @@ pub(super) fn render(text: &mut Text, shown: &Shown) {
     doors(text, shown);
     agents(text, &shown.agents);
     let lanes: Vec<_> = shown.agents.iter().map(|agent| (&*agent.name, agent.lanes())).collect();
-    for (name, help, of) in BOTH_WAYS {
-        let mut family = text.family(name, Kind::Counter, help);
+    for row in BOTH_WAYS {
+        let mut family = text.row(row);
         each_lane(&lanes, |agent, worker, lane| {
-            for (direction, value) in ["to_agent", "from_agent"].into_iter().zip(of(lane)) {
+            for (direction, value) in ["to_agent", "from_agent"].into_iter().zip((row.of)(lane)) {
                 let labels = [("agent", agent), ("worker", worker), ("direction", direction)];
                 family.sample(&labels, value);
             }
         });
     }
-    for (name, kind, help, of) in EACH_LANE {
-        let mut family = text.family(name, *kind, help);
+    for row in EACH_LANE {
+        let mut family = text.row(row);
         each_lane(&lanes, |agent, worker, lane| {
-            family.sample(&[("agent", agent), ("worker", worker)], of(lane));
+            family.sample(&[("agent", agent), ("worker", worker)], (row.of)(lane));
         });
     }
-    let mut round_trip = text.family(
+    let mut round_trip = text.gauge(
         "ringgate_trunk_round_trip_seconds",
-        Kind::Gauge,
         "There and back on a lane, as the last beat has measured it.",
     );
     each_lane(&lanes, |agent, worker, lane| {
@@ -38,9 +38,8 @@ pub(super) fn render(text: &mut Text, shown: &Shown) {
             round_trip.sample(&[("agent", agent), ("worker", worker)], seconds(ns));
         }
     });
-    let mut drops = text.family(
+    let mut drops = text.counter(
         "ringgate_trunk_drops_total",
-        Kind::Counter,
         "Datagrams and records of a lane that went no further, by reason (PROTOCOLS.md, the trunk).",
     );
     each_lane(&lanes, |agent, worker, lane| {
@@ -52,9 +51,8 @@ pub(super) fn render(text: &mut Text, shown: &Shown) {
 }
 
 fn doors(text: &mut Text, shown: &Shown) {
-    let mut refused = text.family(
+    let mut refused = text.counter(
         "ringgate_agent_refused_total",
-        Kind::Counter,
         "Connections to an address for agents that became no trunk, by reason.",
     );
     let address = |door: &ringgate_trunk::gateway::DoorShown| {
@@ -65,9 +63,8 @@ fn doors(text: &mut Text, shown: &Shown) {
             refused.sample(&[("address", &address(door)), ("reason", reason)], count);
         }
     }
-    let mut dropped = text.family(
+    let mut dropped = text.counter(
         "ringgate_agent_datagrams_dropped_total",
-        Kind::Counter,
         "Datagrams to an address for agents that are of no trunk, by reason.",
     );
     for door in &shown.doors {
@@ -78,27 +75,19 @@ fn doors(text: &mut Text, shown: &Shown) {
 }
 
 fn agents(text: &mut Text, agents: &[AgentShown]) {
-    text.family(
-        "ringgate_agent_up",
-        Kind::Gauge,
-        "1 while an agent is connected and each lane has been heard.",
-    )
-    .by("agent", agents.iter().map(|agent| (&agent.name, u8::from(is_up(agent)))));
-    text.family("ringgate_agent_trunks_total", Kind::Counter, "Times that an agent has connected.")
+    text.gauge("ringgate_agent_up", "1 while an agent is connected and each lane has been heard.")
+        .by("agent", agents.iter().map(|agent| (&agent.name, u8::from(is_up(agent)))));
+    text.counter("ringgate_agent_trunks_total", "Times that an agent has connected.")
         .by("agent", agents.iter().map(|agent| (&agent.name, agent.trunks)));
-    let mut ended = text.family(
-        "ringgate_agent_ended_total",
-        Kind::Counter,
-        "Trunks of an agent that have ended, by reason.",
-    );
+    let mut ended = text
+        .counter("ringgate_agent_ended_total", "Trunks of an agent that have ended, by reason.");
     for agent in agents {
         for (reason, count) in &agent.ended {
             ended.sample(&[("agent", &agent.name), ("reason", reason)], count);
         }
     }
-    let mut links = text.family(
+    let mut links = text.counter(
         "ringgate_agent_drops_total",
-        Kind::Counter,
         "Links of an agent that were not made, and payloads and records that its links did not take, by reason.",
     );
     for agent in agents {
@@ -118,55 +107,31 @@ fn each_lane(lanes: &Lanes<'_>, mut show: impl FnMut(&str, &str, &LaneShown)) {
     }
 }
 
-/// A counter of each direction.
-type BothWays = (&'static str, &'static str, fn(&LaneShown) -> [u64; 2]);
+families! {
+    /// Counters of each direction.
+    BOTH_WAYS: LaneShown => [u64; 2] {
+        Counter "ringgate_trunk_datagrams_total",
+            "Datagrams of a lane that were sent, or came.", |it| it.datagrams;
+        Counter "ringgate_trunk_payloads_total",
+            "Payloads of a lane that were sent, or came.", |it| it.payloads;
+        Counter "ringgate_trunk_gaps_total",
+            "Datagrams of a lane that had not come when a later one did.", |it| it.gaps;
+        Counter "ringgate_trunk_late_total",
+            "Of ringgate_trunk_gaps_total, those that came after all. The difference is lost.",
+            |it| it.late;
+        Counter "ringgate_trunk_rekeys_total", "Changes of a lane's key.", |it| it.rekeys;
+    }
 
-const BOTH_WAYS: &[BothWays] = &[
-    ("ringgate_trunk_datagrams_total", "Datagrams of a lane that were sent, or came.", |lane| {
-        lane.datagrams
-    }),
-    ("ringgate_trunk_payloads_total", "Payloads of a lane that were sent, or came.", |lane| {
-        lane.payloads
-    }),
-    (
-        "ringgate_trunk_gaps_total",
-        "Datagrams of a lane that had not come when a later one did.",
-        |lane| lane.gaps,
-    ),
-    (
-        "ringgate_trunk_late_total",
-        "Of ringgate_trunk_gaps_total, those that came after all. The difference is lost.",
-        |lane| lane.late,
-    ),
-    ("ringgate_trunk_rekeys_total", "Changes of a lane's key.", |lane| lane.rekeys),
-];
-
-/// A number of a lane.
-type EachLane = (&'static str, Kind, &'static str, fn(&LaneShown) -> u64);
-
-const EACH_LANE: &[EachLane] = &[
-    (
-        "ringgate_trunk_split_total",
-        Kind::Counter,
-        "Records that did not fit one datagram of the path, and were sent in pieces.",
-        |lane| lane.split,
-    ),
-    (
-        "ringgate_trunk_path_bytes",
-        Kind::Gauge,
-        "How long a datagram may be on a lane's path.",
-        |lane| lane.path_bytes as u64,
-    ),
-    (
-        "ringgate_trunk_path_narrowed_total",
-        Kind::Counter,
-        "Times that a lane's path became narrower.",
-        |lane| lane.narrowed,
-    ),
-    (
-        "ringgate_trunk_moved_total",
-        Kind::Counter,
-        "Times that a lane's datagrams came from another address.",
-        |lane| lane.moved,
-    ),
-];
+    /// Numbers of a lane.
+    EACH_LANE: LaneShown => u64 {
+        Counter "ringgate_trunk_split_total",
+            "Records that did not fit one datagram of the path, and were sent in pieces.",
+            |it| it.split;
+        Gauge "ringgate_trunk_path_bytes",
+            "How long a datagram may be on a lane's path.", |it| it.path_bytes as u64;
+        Counter "ringgate_trunk_path_narrowed_total",
+            "Times that a lane's path became narrower.", |it| it.narrowed;
+        Counter "ringgate_trunk_moved_total",
+            "Times that a lane's datagrams came from another address.", |it| it.moved;
+    }
+}
