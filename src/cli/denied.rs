@@ -6,7 +6,7 @@ use super::Failure;
 use super::admin::{self, Place};
 use super::exit::print;
 use ringgate_os::utc;
-use ringgate_report::text::{Side, Table, count, put};
+use ringgate_report::text::{Table, count, put};
 
 /// Show who is denied at a running gateway, or why an address is
 #[derive(Debug, clap::Args)]
@@ -69,12 +69,7 @@ fn render(page: &Page, asked: Option<&str>) -> String {
         text.push_str(&verdict(page, asked));
     }
     if !page.rules.is_empty() {
-        let mut table = Table::new(&[
-            ("who", Side::Left),
-            ("may", Side::Left),
-            ("until", Side::Left),
-            ("left", Side::Right),
-        ]);
+        let mut table = Table::new("who, may, until, left:");
         for row in &page.rules {
             let word = match (row.denied, row.fleet) {
                 (true, true) => "not play: the fleet",

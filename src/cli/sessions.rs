@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::Failure;
 use super::admin::{self, Place};
 use super::exit::print;
-use ringgate_report::text::{Side, Table, count, put};
+use ringgate_report::text::{Table, count, put};
 
 /// Show the sessions of a running gateway
 #[derive(Debug, clap::Args)]
@@ -86,19 +86,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Pages as one table, of the whole fleet each with the gateway that it is of.
 pub(super) fn render(pages: &[(Option<&str>, Page)]) -> String {
-    let gateway = pages.iter().any(|(gateway, _)| gateway.is_some());
-    let head = [("gateway", Side::Left)];
-    let rest = [
-        ("session", Side::Left),
-        ("client", Side::Right),
-        ("listener", Side::Left),
-        ("backend", Side::Left),
-        ("slot", Side::Right),
-        ("address", Side::Left),
-        ("at the server", Side::Left),
-        ("silent", Side::Right),
-    ];
-    let mut table = Table::new(&[&head[..usize::from(gateway)], &rest].concat());
+    let gateway = if pages.iter().any(|(gateway, _)| gateway.is_some()) { "gateway, " } else { "" };
+    let mut table = Table::new(&format!(
+        "{gateway}session, client:, listener, backend, slot:, address, at the server, silent:"
+    ));
     let (mut sessions, mut shown, mut complete) = (0, 0, true);
     for (gateway, page) in pages {
         for it in &page.sessions {

@@ -8,7 +8,7 @@ use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
 use agent::AgentPage;
 use ringgate_os::utc;
-use ringgate_report::text::{Side, Table, bytes, count, put, time};
+use ringgate_report::text::{Table, bytes, count, put, time};
 
 /// Show what a running gateway says of itself
 #[derive(Debug, clap::Args)]
@@ -74,13 +74,7 @@ pub(super) fn head(status: &Status) -> String {
 
 /// Listeners with their fill; `top` has the same.
 pub(super) fn listeners(status: &Status) -> Table {
-    let mut table = Table::new(&[
-        ("listener", Side::Left),
-        ("sessions", Side::Right),
-        ("of", Side::Right),
-        ("state", Side::Left),
-        ("addresses", Side::Left),
-    ]);
+    let mut table = Table::new("listener, sessions:, of:, state, addresses");
     for listener in &status.listeners {
         let (sessions, max) = (count(listener.sessions), count(listener.sessions_max));
         let state = match (listener.drain_left_ms, &listener.closed_because) {
@@ -95,13 +89,7 @@ pub(super) fn listeners(status: &Status) -> Table {
 
 /// Backends with their fill; `top` has the same.
 pub(super) fn backends(status: &Status) -> Table {
-    let mut table = Table::new(&[
-        ("backend", Side::Left),
-        ("players", Side::Right),
-        ("slots", Side::Right),
-        ("link", Side::Left),
-        ("state", Side::Left),
-    ]);
+    let mut table = Table::new("backend, players:, slots:, link, state");
     for backend in &status.backends {
         table.row([
             backend.name.clone(),
@@ -129,10 +117,8 @@ fn state(backend: &Backend, workers: usize) -> String {
 
 /// Agents on other hosts, their lanes added up.
 fn agents(status: &Status) -> Table {
-    let numbers = ["up for", "round trip", "path", "lost to", "lost from", "split", "drops"];
-    let numbers = numbers.map(|name| (name, Side::Right));
-    let names = [("agent", Side::Left), ("at", Side::Left)];
-    let mut table = Table::new(&[&names[..], &numbers[..]].concat());
+    let mut table =
+        Table::new("agent, at, up for:, round trip:, path:, lost to:, lost from:, split:, drops:");
     for agent in &status.agents {
         let sum = |of: fn(&Lane) -> u64| count(agent.lanes.iter().map(of).sum());
         let slowest = agent.lanes.iter().filter_map(|lane| lane.round_trip_us).max();
@@ -154,10 +140,9 @@ fn agents(status: &Status) -> Table {
 }
 
 fn workers(status: &Status) -> Table {
-    let numbers =
-        ["sessions", "handshakes", "datagrams in", "packets out", "drops", "kernel drops"];
-    let numbers = numbers.map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("worker", Side::Left)], &numbers[..]].concat());
+    let mut table = Table::new(
+        "worker, sessions:, handshakes:, datagrams in:, packets out:, drops:, kernel drops:",
+    );
     for worker in &status.workers {
         let numbers = [
             worker.sessions,
@@ -210,8 +195,7 @@ fn denied(text: &mut String, denied: &Denied) {
 
 /// Latencies of the last interval; `top` has the same.
 pub(super) fn stages(status: &Status) -> Table {
-    let names = ["count", "p50", "p90", "p99", "p99.9", "max"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("stage", Side::Left)], &names[..]].concat());
+    let mut table = Table::new("stage, count:, p50:, p90:, p99:, p99.9:, max:");
     for stage in &status.stages {
         let times =
             [stage.p50_ns, stage.p90_ns, stage.p99_ns, stage.p999_ns, stage.max_ns].map(time);

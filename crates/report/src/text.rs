@@ -65,30 +65,24 @@ pub fn put(text: &mut String, arguments: fmt::Arguments<'_>) {
 /// Rows whose columns line up.
 #[derive(Clone, Debug)]
 pub struct Table {
-    sides: Vec<Side>,
+    /// Of each column, whether its cells are numbers, which stand to the right.
+    numeric: Vec<bool>,
     rows: Vec<Vec<String>>,
 }
 
-/// Where the cells of a column stand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Words.
-    Left,
-    /// Numbers.
-    Right,
-}
-
 impl Table {
-    /// A table with these headings.
-    pub fn new(head: &[(&str, Side)]) -> Self {
-        let names = head.iter().map(|(name, _)| (*name).to_owned()).collect();
-        Self { sides: head.iter().map(|(_, side)| *side).collect(), rows: vec![names] }
+    /// A table with these headings. One that ends in a colon, which is not shown, stands above
+    /// numbers: `listener, sessions:, state`.
+    pub fn new(head: &str) -> Self {
+        let names = head.split(", ").map(|name| name.trim_end_matches(':').to_owned()).collect();
+        let numeric = head.split(", ").map(|name| name.ends_with(':')).collect();
+        Self { numeric, rows: vec![names] }
     }
 
     /// Appends a row, which has a cell for each column.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
-        debug_assert_eq!(cells.len(), self.sides.len(), "a cell for each column");
+        debug_assert_eq!(cells.len(), self.numeric.len(), "a cell for each column");
         self.rows.push(cells);
     }
 }
@@ -99,14 +93,15 @@ impl fmt::Display for Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.numeric.len()).map(width).collect();
         for row in &self.rows {
             let mut line = String::new();
-            for ((cell, side), width) in row.iter().zip(&self.sides).zip(&widths) {
+            for ((cell, is_number), width) in row.iter().zip(&self.numeric).zip(&widths) {
                 let gap = if line.is_empty() { "" } else { "  " };
-                match side {
-                    Side::Left => put(&mut line, format_args!("{gap}{cell:<width$}")),
-                    Side::Right => put(&mut line, format_args!("{gap}{cell:>width$}")),
+                if *is_number {
+                    put(&mut line, format_args!("{gap}{cell:>width$}"));
+                } else {
+                    put(&mut line, format_args!("{gap}{cell:<width$}"));
                 }
             }
             writeln!(f, "{}", line.trim_end())?;
@@ -130,8 +125,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_lines_have_no_tail() {
-        let mut table =
-            Table::new(&[("name", Side::Left), ("µs", Side::Right), ("note", Side::Left)]);
+        let mut table = Table::new("name, µs:, note");
         table.row(["queue".into(), "1000".into(), "é".into()]);
         table.row(["up".into(), "7".into(), String::new()]);
         assert_eq!(table.to_string(), "name     µs  note\nqueue  1000  é\nup        7\n");

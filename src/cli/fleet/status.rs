@@ -3,7 +3,7 @@
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Gateway, Reach, State};
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Side, Table, count, put};
+use ringgate_report::text::{Table, count, put};
 use serde_json::{Value, json};
 
 use super::super::Failure;
@@ -77,16 +77,7 @@ fn put_gateways(text: &mut String, survey: &Survey, now_s: u64) {
         text.push_str("no gateway\n\n");
         return;
     }
-    let mut table = Table::new(&[
-        ("gateway", Side::Left),
-        ("region", Side::Left),
-        ("host", Side::Left),
-        ("is", Side::Left),
-        ("sessions", Side::Right),
-        ("of", Side::Right),
-        ("version", Side::Left),
-        ("listeners", Side::Left),
-    ]);
+    let mut table = Table::new("gateway, region, host, is, sessions:, of:, version, listeners");
     for (name, gateway) in &survey.gateways {
         let Gateway { region, host, version, .. } = gateway;
         let listeners: Vec<_> = gateway.listeners.iter().map(|it| it.name.as_str()).collect();
@@ -109,10 +100,7 @@ fn put_agents(text: &mut String, survey: &Survey, now_s: u64) {
     if survey.agents.is_empty() {
         return;
     }
-    let head = ["agent", "region", "host", "is"].map(|name| (name, Side::Left));
-    let counts = [("backends", Side::Right), ("players", Side::Right)];
-    let rest = ["version", "gateways"].map(|name| (name, Side::Left));
-    let mut table = Table::new(&[&head[..], &counts, &rest].concat());
+    let mut table = Table::new("agent, region, host, is, backends:, players:, version, gateways");
     for (name, agent) in &survey.agents {
         let behind = |it: &&Backend| matches!(&it.reach, Reach::Agent(own) if own == name.as_str());
         let backends = || survey.backends.values().filter(behind);
@@ -158,16 +146,8 @@ fn put_groups(text: &mut String, survey: &Survey) {
         text.push_str("no backend\n\n");
         return;
     }
-    let mut table = Table::new(&[
-        ("group", Side::Left),
-        ("backends", Side::Right),
-        ("starting", Side::Right),
-        ("ready", Side::Right),
-        ("allocated", Side::Right),
-        ("draining", Side::Right),
-        ("players", Side::Right),
-        ("slots", Side::Right),
-    ]);
+    let mut table =
+        Table::new("group, backends:, starting:, ready:, allocated:, draining:, players:, slots:");
     for (name, backends) in survey.groups() {
         let Sum { states, slots, used } = Sum::of(&backends);
         let states = states.map(|it| count(it as u64));
@@ -180,15 +160,7 @@ fn put_groups(text: &mut String, survey: &Survey) {
 }
 
 fn put_backends(text: &mut String, survey: &Survey) {
-    let mut table = Table::new(&[
-        ("backend", Side::Left),
-        ("group", Side::Left),
-        ("host", Side::Left),
-        ("is", Side::Left),
-        ("players", Side::Right),
-        ("slots", Side::Right),
-        ("labels", Side::Left),
-    ]);
+    let mut table = Table::new("backend, group, host, is, players:, slots:, labels");
     for (name, backend) in &survey.backends {
         let labels: Vec<_> =
             backend.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -243,9 +215,7 @@ fn put_blocks(text: &mut String, survey: &Survey, now_s: u64) {
     if holdings.is_empty() {
         return;
     }
-    let head = ["slots leased by", "which is"].map(|name| (name, Side::Left));
-    let counts = ["backends", "slots"].map(|name| (name, Side::Right));
-    let mut table = Table::new(&[head, counts].concat());
+    let mut table = Table::new("slots leased by, which is, backends:, slots:");
     for Holding { by, is, backends, slots } in holdings {
         table.row([by.to_string(), is.to_owned(), count(backends as u64), count(slots)]);
     }

@@ -12,7 +12,7 @@ use super::super::exit::print;
 use super::files::{Loaded, by_tag, load, named};
 use blocks::{Verdict, compare};
 use ringgate_report::hlog::Interval;
-use ringgate_report::text::{Side, Table, count, put, time};
+use ringgate_report::text::{Table, count, put, time};
 
 /// Compare two files: percentiles side by side, and which differ by more than chance
 #[derive(Debug, clap::Args)]
@@ -31,15 +31,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn render(one: &Loaded, other: &Loaded) -> String {
     let mut text = format!("A: {}\nB: {}\n\n", one.origin(), other.origin());
-    let heads = [
-        ("tag", Side::Left),
-        ("", Side::Left),
-        ("A", Side::Right),
-        ("B", Side::Right),
-        ("change", Side::Right),
-        ("", Side::Left),
-    ];
-    let mut table = Table::new(&heads);
+    let mut table = Table::new("tag, , A:, B:, change:, ");
     for tag in tags(one, other) {
         rows(&mut table, tag, &of(one, tag), &of(other, tag));
     }

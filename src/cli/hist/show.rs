@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::exit::print;
 use super::files::{Files, Loaded, by_tag, named};
-use ringgate_report::text::{Side, Table, count, put, time};
+use ringgate_report::text::{Table, count, put, time};
 
 /// Print the percentiles of each tag over all files
 #[derive(Debug, clap::Args)]
@@ -21,15 +21,8 @@ pub(super) fn render(logs: &[Loaded]) -> String {
     for loaded in logs {
         put(&mut text, format_args!("{}\n", loaded.origin()));
     }
-    let quantiles = QUANTILES.map(|(name, _)| (name, Side::Right));
-    let mut table = Table::new(
-        &[
-            &[("tag", Side::Left), ("count", Side::Right), ("min", Side::Right)][..],
-            &quantiles,
-            &[("max", Side::Right), ("mean", Side::Right)],
-        ]
-        .concat(),
-    );
+    let quantiles = QUANTILES.map(|(name, _)| name).join(":, ");
+    let mut table = Table::new(&format!("tag, count:, min:, {quantiles}:, max:, mean:"));
     for (tag, sum) in by_tag(logs.iter().flat_map(|loaded| &loaded.log.intervals)) {
         let cells = [named(tag).to_owned(), count(sum.len()), time(sum.min())].into_iter();
         let quantiles = QUANTILES.map(|(_, quantile)| time(sum.value_at_quantile(quantile)));

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use ringgate_os::utc;
-use ringgate_report::text::{Side, Table, count, put};
+use ringgate_report::text::{Table, count, put};
 
 /// What of an agent's page is shown.
 #[derive(Debug, Deserialize)]
@@ -86,11 +86,9 @@ impl AgentPage {
     }
 
     fn gateways(&self) -> Table {
-        let numbers =
-            ["worker", "path", "round trip", "up", "lost up", "down", "lost down", "connected"];
-        let numbers = numbers.map(|name| (name, Side::Right));
-        let words = [("gateway", Side::Left), ("state", Side::Left), ("lane", Side::Left)];
-        let mut table = Table::new(&[&words[..], &numbers[..]].concat());
+        let mut table = Table::new(
+            "gateway, state, lane, worker:, path:, round trip:, up:, lost up:, down:, lost down:, connected:",
+        );
         for gateway in &self.gateways {
             let (name, connected) = (&gateway.name, count(gateway.connected));
             if gateway.lanes.is_empty() {
@@ -118,9 +116,7 @@ impl AgentPage {
     }
 
     fn backends(&self) -> Table {
-        let head = [("backend", Side::Left), ("state", Side::Left)];
-        let numbers = [("links", Side::Right), ("players", Side::Right)];
-        let mut table = Table::new(&[head, numbers].concat());
+        let mut table = Table::new("backend, state, links:, players:");
         for backend in &self.backends {
             let state = if backend.is_there { "there" } else { "GONE" };
             table.row([

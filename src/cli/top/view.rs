@@ -3,7 +3,7 @@
 use super::super::status::{backends, head, listeners, stages};
 use super::change::Change;
 use ringgate_os::utc;
-use ringgate_report::text::{Side, Table, bytes, count, put, time};
+use ringgate_report::text::{Table, bytes, count, put, time};
 
 /// All of it, where lines do not scroll.
 pub(super) fn screen(change: &Change<'_>) -> String {
@@ -44,9 +44,8 @@ pub(super) fn body(change: &Change<'_>) -> String {
 }
 
 fn workers(change: &Change<'_>) -> Table {
-    let numbers = ["sessions", "turns/s", "in/s", "out/s", "drops/s", "kernel drops/s"];
-    let numbers = numbers.map(|name| (name, Side::Right));
-    let mut table = Table::new(&[&[("worker", Side::Left)], &numbers[..]].concat());
+    let mut table =
+        Table::new("worker, sessions:, turns/s:, in/s:, out/s:, drops/s:, kernel drops/s:");
     for (at, worker) in change.now.status.workers.iter().enumerate() {
         let numbers = [
             worker.sessions,
