@@ -54,8 +54,7 @@ pub(super) struct Args {
 }
 
 fn lasts(text: &str) -> Result<Duration, String> {
-    let span = values::duration(text).filter(|it| (MS..=HOUR).contains(it));
-    span.ok_or_else(|| format!("found {text:?}, expected a time such as 30s or 5m, 1h at most"))
+    values::time_within(text, MS..=HOUR, "a time such as 30s or 5m, 1h at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

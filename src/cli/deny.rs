@@ -62,15 +62,13 @@ fn whom(text: &str) -> Result<Whom, String> {
     player.map_or_else(prefix, Ok)
 }
 
-fn client(text: &str) -> Result<u64, String> {
+/// A client id, as an argument gives it.
+pub(super) fn client(text: &str) -> Result<u64, String> {
     client_id(text).ok_or_else(|| format!("found {text:?}, expected a client id"))
 }
 
 fn lasts(text: &str) -> Result<Duration, String> {
-    let fits = |span: &Duration| (MS..=TEN_YEARS).contains(span);
-    values::duration(text).filter(fits).ok_or_else(|| {
-        format!("found {text:?}, expected a time such as 30m or 12h, ten years at most")
-    })
+    values::time_within(text, MS..=TEN_YEARS, "a time such as 30m or 12h, ten years at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -177,7 +175,7 @@ pub(super) const fn unfinished(complete: bool) -> &'static str {
 }
 
 /// `203.0.113.0/24`, or how many they are.
-pub(super) fn named(whom: &[Whom]) -> String {
+pub(super) fn named(whom: &[impl ToString]) -> String {
     match whom {
         [one] => one.to_string(),
         many => format!("{} prefixes and players", count(many.len() as u64)),

@@ -49,10 +49,7 @@ pub(super) struct DrainingBackend {
 }
 
 pub(super) fn deadline(text: &str) -> Result<Duration, String> {
-    let span = values::duration(text).filter(|span| *span <= DEADLINE_MAX);
-    span.ok_or_else(|| {
-        format!("found {text:?}, expected a time such as 30s, 5m or 2h, 24h at most")
-    })
+    values::time_within(text, ..=DEADLINE_MAX, "a time such as 30s, 5m or 2h, 24h at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -57,8 +57,7 @@ fn run_dir(path: &Path) -> &Path {
 }
 
 fn tick(text: &str) -> Result<Duration, String> {
-    let tick = values::duration(text).filter(|tick| !tick.is_zero());
-    tick.ok_or_else(|| format!("found {text:?}, expected a duration such as 16ms"))
+    values::time_within(text, values::LASTING, "a duration such as 16ms")
 }
 
 fn echo_bundles(run_dir: &Path, name: &str, tick: Option<Duration>) -> Result<(), Failure> {

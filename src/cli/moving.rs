@@ -90,9 +90,8 @@ impl MoveAnswer {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let times_ms = 1..=u128::from(MOVE_MS_MAX);
-    let span = values::duration(text).filter(|it| times_ms.contains(&it.as_millis()));
-    span.ok_or_else(|| format!("found {text:?}, expected a time such as 500ms, 30s at most"))
+    let bounds = Duration::from_millis(1)..=Duration::from_millis(MOVE_MS_MAX.into());
+    values::time_within(text, bounds, "a time such as 500ms, 30s at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

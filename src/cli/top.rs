@@ -35,8 +35,7 @@ pub(super) struct Args {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = values::duration(text).filter(|interval| !interval.is_zero());
-    interval.ok_or_else(|| format!("found {text:?}, expected a duration such as 1s or 500ms"))
+    values::time_within(text, values::LASTING, "a duration such as 1s or 500ms")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

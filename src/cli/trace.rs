@@ -110,8 +110,7 @@ fn prefix(text: &str) -> Result<String, String> {
 }
 
 fn lasts(text: &str) -> Result<Duration, String> {
-    let span = values::duration(text).filter(|it| (LASTS_MIN..=LASTS_MAX).contains(it));
-    span.ok_or_else(|| format!("found {text:?}, expected a time such as 30s or 5m, 1h at most"))
+    values::time_within(text, LASTS_MIN..=LASTS_MAX, "a time such as 30s or 5m, 1h at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

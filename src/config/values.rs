@@ -5,6 +5,7 @@
 //! the packet path.
 
 use std::net::SocketAddr;
+use std::ops::{RangeBounds, RangeFrom};
 use std::time::Duration;
 
 use super::NAME_BYTES_MAX;
@@ -68,6 +69,20 @@ pub fn duration(text: &str) -> Option<Duration> {
         _ => None,
     }
 }
+
+/// A time that an argument gives, where it lies within these bounds; what is expected stands behind
+/// `expected` in the sentence for one that does not.
+pub fn time_within(
+    text: &str,
+    bounds: impl RangeBounds<Duration>,
+    expected: &str,
+) -> Result<Duration, String> {
+    let found = duration(text).filter(|it| bounds.contains(it));
+    found.ok_or_else(|| format!("found {text:?}, expected {expected}"))
+}
+
+/// A time that takes a while.
+pub const LASTING: RangeFrom<Duration> = Duration::from_nanos(1)..;
 
 /// The name of a user of this system.
 pub fn user(text: &str) -> Option<String> {

@@ -228,8 +228,7 @@ fn network_version(text: &str) -> Result<u32, String> {
 }
 
 fn idle_timeout(text: &str) -> Result<Duration, String> {
-    let found = values::duration(text).filter(|found| !found.is_zero());
-    found.ok_or_else(|| format!("found {text:?}, expected a time like 30s"))
+    values::time_within(text, values::LASTING, "a time like 30s")
 }
 
 /// An engine's server does these things once per frame.

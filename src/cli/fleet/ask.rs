@@ -106,10 +106,8 @@ struct Ask {
 }
 
 fn within(text: &str) -> Result<Duration, String> {
-    let fits = |it: &Duration| (Duration::from_millis(100)..=Duration::from_mins(1)).contains(it);
-    values::duration(text)
-        .filter(fits)
-        .ok_or_else(|| format!("found {text:?}, expected a time such as 5s, from 100ms to 60s"))
+    let bounds = Duration::from_millis(100)..=Duration::from_mins(1);
+    values::time_within(text, bounds, "a time such as 5s, from 100ms to 60s")
 }
 
 pub(super) fn sessions(args: &SessionsArgs) -> Result<(), Failure> {

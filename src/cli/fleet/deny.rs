@@ -11,11 +11,12 @@ use ringgate_fleet::mirror::face::{BAN_BYTES_MAX, BANS_MAX};
 use ringgate_fleet::values::{Ban, Stored, VALUE_BYTES_MAX};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Side, Table, count, put};
+use ringgate_report::text::{Table, count, put};
 use ringgate_state::denylist::client_id;
 use serde_json::json;
 
 use super::super::Failure;
+use super::super::deny::{client, named};
 use super::super::exit::print;
 use super::survey::{PAGE_KEYS, SCHEMA, Survey, Whom};
 use super::target::{Fleet, Target, away};
@@ -100,15 +101,12 @@ fn prefix(text: &str) -> Result<IpPrefix, String> {
     parts.ok_or_else(|| format!("found {text:?}, expected an address or a prefix"))
 }
 
-fn client(text: &str) -> Result<u64, String> {
-    client_id(text).ok_or_else(|| format!("found {text:?}, expected a client id"))
-}
-
 fn lasts(text: &str) -> Result<Duration, String> {
-    let fits = |it: &Duration| (SECOND..=TEN_YEARS).contains(it);
-    values::duration(text).filter(fits).ok_or_else(|| {
-        format!("found {text:?}, expected a time such as 30m or 24h, from a second to ten years")
-    })
+    values::time_within(
+        text,
+        SECOND..=TEN_YEARS,
+        "a time such as 30m or 24h, from a second to ten years",
+    )
 }
 
 fn place(whom: Whom) -> Place {
@@ -227,13 +225,6 @@ pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
     })
 }
 
-fn named(whom: &[Whom]) -> String {
-    match whom {
-        [one] => one.to_string(),
-        many => format!("{} prefixes and players", count(many.len() as u64)),
-    }
-}
-
 pub(super) fn denied(args: &DeniedArgs) -> Result<(), Failure> {
     let fleet: Fleet = args.target.find()?;
     let survey = fleet.ask(async |client| Survey::of_some(client, &fleet.keyspace).await)?;
@@ -242,13 +233,7 @@ pub(super) fn denied(args: &DeniedArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn render(survey: &Survey, now_s: u64) -> String {
-    let mut table = Table::new(&[
-        ("who", Side::Left),
-        ("until", Side::Left),
-        ("left", Side::Right),
-        ("by", Side::Left),
-        ("reason", Side::Left),
-    ]);
+    let mut table = Table::new("who, until, left:, by, reason");
     let mut rows = 0;
     for (whom, ban) in survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)) {
         let ends = ban.until != u64::MAX;

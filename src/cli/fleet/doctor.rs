@@ -40,8 +40,7 @@ pub(super) struct Args {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let watch = values::duration(text).filter(|it| *it <= WATCH_MAX);
-    watch.ok_or_else(|| format!("found {text:?}, expected a duration such as 12s, 10m at most"))
+    values::time_within(text, ..=WATCH_MAX, "a duration such as 12s, 10m at most")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::Stored;
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Side, Table, put};
+use ringgate_report::text::{Table, put};
 use serde_json::json;
 
 use super::super::Failure;
@@ -80,10 +80,7 @@ fn listener(text: &str) -> Result<Name, String> {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let fits = |it: &Duration| (MINUTE..=TEN_YEARS).contains(it);
-    values::duration(text).filter(fits).ok_or_else(|| {
-        format!("found {text:?}, expected a time such as 1h or 720h, a minute at least")
-    })
+    values::time_within(text, MINUTE..=TEN_YEARS, "a time such as 1h or 720h, a minute at least")
 }
 
 pub(super) fn init(args: &InitArgs) -> Result<(), Failure> {
@@ -307,14 +304,7 @@ fn text_list(survey: &Survey, now_s: u64) -> String {
         return "no listener has a key (`ringgate fleet init LISTENER` makes the first)\n"
             .to_owned();
     }
-    let mut table = Table::new(&[
-        ("listener", Side::Left),
-        ("key", Side::Right),
-        ("is", Side::Left),
-        ("minted until", Side::Left),
-        ("accepted until", Side::Left),
-        ("confirmed by", Side::Right),
-    ]);
+    let mut table = Table::new("listener, key:, is, minted until, accepted until, confirmed by:");
     for Row { listener, epoch, role, confirmed, gateways } in rows {
         table.row([
             listener.to_string(),

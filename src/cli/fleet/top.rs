@@ -32,9 +32,7 @@ pub(super) struct Args {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = values::duration(text).filter(|it| *it >= INTERVAL_MIN);
-    interval
-        .ok_or_else(|| format!("found {text:?}, expected a duration such as 2s, 100ms at least"))
+    values::time_within(text, INTERVAL_MIN.., "a duration such as 2s, 100ms at least")
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {

@@ -22,10 +22,7 @@ pub(super) struct WaitArgs {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let fits = |it: &Duration| (SECOND..=DAY).contains(it);
-    values::duration(text)
-        .filter(fits)
-        .ok_or_else(|| format!("found {text:?}, expected a time such as 30s, from a second to 24h"))
+    values::time_within(text, SECOND..=DAY, "a time such as 30s, from a second to 24h")
 }
 
 impl WaitArgs {

@@ -103,8 +103,7 @@ fn hex(text: &str) -> Result<Payload, String> {
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
-    let span = values::duration(text).filter(|it| (TIMEOUT_MIN..=TIMEOUT_MAX).contains(it));
-    span.ok_or_else(|| format!("found {text:?}, expected a time such as 5s, from 100ms to 1m"))
+    values::time_within(text, TIMEOUT_MIN..=TIMEOUT_MAX, "a time such as 5s, from 100ms to 1m")
 }
 
 const PAYLOAD_MAX: usize = 1200;
