@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::listener::{Netcode, Plain, Unreal};
-use super::values::{Word, worded};
+use super::values::{Word, paired, worded};
 pub use ringgate_core::proto::plain::Order as NumberOrder;
 use ringgate_gate::Front;
 pub use ringgate_gate::{Route, TokenPlace, TokenReuse};
@@ -152,10 +152,5 @@ impl Word for NumberOrder {
 }
 
 impl Word for XdpMode {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("zerocopy", Self::ZeroCopy),
-        ("copy", Self::Copy),
-        ("generic", Self::Generic),
-    ];
+    const WORDS: &'static [(&'static str, Self)] = &paired(Self::NAMES, Self::ALL);
 }

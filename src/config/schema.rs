@@ -16,7 +16,7 @@ use super::backend::BACKEND;
 use super::fleet::FLEET;
 use super::gateway::{ADMIN, GATEWAY, HISTOGRAMS};
 use super::listener::{LIMITS, LISTENER, XDP};
-use super::values::Word;
+use super::values::{Word, worded};
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_gate::Front;
 
@@ -212,15 +212,12 @@ impl Word for Front {
     };
 }
 
-/// How a backend may be reached. The words select the variant of its table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkWord {
-    Bundle,
-    Udp,
-}
-
-impl Word for LinkWord {
-    const WORDS: &'static [(&'static str, Self)] = &[("udp", Self::Udp), ("bundle", Self::Bundle)];
+worded! {
+    /// How a backend may be reached. The words select the variant of its table.
+    pub(super) enum LinkWord {
+        Udp = "udp",
+        Bundle = "bundle",
+    }
 }
 
 /// What is told by a log.

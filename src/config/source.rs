@@ -102,22 +102,14 @@ fn source<'v>(
     sources.pop()
 }
 
-/// Where one secret comes from.
-#[derive(Clone, Copy)]
-enum Source {
-    Credential,
-    Env,
-    File,
-    Hex,
-}
-
-impl values::Word for Source {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("file", Self::File),
-        ("env", Self::Env),
-        ("hex", Self::Hex),
-        ("credential", Self::Credential),
-    ];
+values::worded! {
+    /// Where one secret comes from.
+    enum Source {
+        File = "file",
+        Env = "env",
+        Hex = "hex",
+        Credential = "credential",
+    }
 }
 
 /// What such a field accepts.

@@ -35,6 +35,20 @@ macro_rules! worded {
 }
 pub(super) use worded;
 
+/// The words of an enum that has a name for each of its values.
+pub(super) const fn paired<T: Copy, const N: usize>(
+    names: [&'static str; N],
+    all: [T; N],
+) -> [(&'static str, T); N] {
+    let mut words = [("", all[0]); N];
+    let mut at = 0;
+    while at < N {
+        words[at] = (names[at], all[at]);
+        at += 1;
+    }
+    words
+}
+
 /// Switches that have a word instead of `true` and `false`.
 impl Word for bool {
     const WORDS: &'static [(&'static str, Self)] = &[("on", true), ("off", false)];

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 
 use super::super::Failure;
 use super::super::exit::show;
-use super::status::state;
 use super::target::{Target, runtime};
+use crate::config::values::word_of;
 
 /// Show what changes in a fleet, until interrupted
 #[derive(Debug, clap::Args)]
@@ -243,14 +243,14 @@ fn backend(before: Option<&Bytes>, after: Option<&Bytes>, all: bool) -> Option<S
         (_, Some(Err(why))) => Some(format!("cannot be read: {why}")),
         (None | Some(Err(_)), Some(Ok(now))) => {
             let Backend { host, group, slots, state: is, .. } = now;
-            Some(format!("has come, {}, {slots} slots of group {group} on {host}", state(is)))
+            Some(format!("has come, {}, {slots} slots of group {group} on {host}", word_of(is)))
         }
         (Some(Ok(was)), Some(Ok(now))) => {
             if was.instance != now.instance {
                 return Some("was started anew".to_owned());
             }
             if was.state != now.state {
-                return Some(format!("{} -> {}", state(was.state), state(now.state)));
+                return Some(format!("{} -> {}", word_of(was.state), word_of(now.state)));
             }
             all.then(|| format!("{} players", now.used))
         }

@@ -1,7 +1,7 @@
 //! `ringgate fleet status`: every gateway, group, key and service of a fleet at a glance.
 
 use ringgate_fleet::keyspace::Name;
-use ringgate_fleet::values::{Backend, Gateway, Reach, State};
+use ringgate_fleet::values::{Backend, Gateway, Reach};
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Table, count, put};
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::super::exit::print;
 use super::keys::{Row, rows, word};
 use super::survey::{SCHEMA, Survey};
 use super::target::Target;
+use crate::config::values::word_of;
 
 /// Show every gateway, group of backends, key and token service of a fleet
 #[derive(Debug, clap::Args)]
@@ -168,7 +169,7 @@ fn put_backends(text: &mut String, survey: &Survey) {
             name.to_string(),
             backend.group.clone(),
             backend.host.clone(),
-            state(backend.state).to_owned(),
+            word_of(backend.state).to_owned(),
             count(backend.used.into()),
             count(backend.slots.into()),
             labels.join(" "),
@@ -233,16 +234,6 @@ fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
                 word(role)
             ),
         );
-    }
-}
-
-/// A state as etcd has it.
-pub(super) const fn state(state: State) -> &'static str {
-    match state {
-        State::Starting => "starting",
-        State::Ready => "ready",
-        State::Allocated => "allocated",
-        State::Draining => "draining",
     }
 }
 
