@@ -11,7 +11,6 @@
 //! length that is not there.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 /// Memory that state is written into. Keys are written there and nowhere else.
@@ -38,28 +37,17 @@ pub struct Maps {
     pub sockets: HashMap<u32, u32>,
 }
 
-/// Why something cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+crate::told! {
+    /// Why something cannot be read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Broken;
     /// It ends too soon.
-    Truncated,
+    Truncated = "it ends too soon",
     /// It is what this never is.
-    Invalid(&'static str),
+    Invalid(what: &'static str) = "it has an impossible {what}",
     /// It names a listener, a backend or a socket that this process does not have.
-    Foreign,
+    Foreign = "it names what this process does not have",
 }
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("it ends too soon"),
-            Self::Invalid(what) => write!(f, "it has an impossible {what}"),
-            Self::Foreign => f.write_str("it names what this process does not have"),
-        }
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// What can be carried from one process to the next.
 pub trait Carry: Sized {

@@ -1,5 +1,5 @@
-//! Enums whose values have names, and numbers that stand in an order: each is a row of one list, so
-//! that nothing has to be said of it twice.
+//! Enums whose values have names or sentences, and numbers that stand in an order: each is a row of
+//! one list, so that nothing has to be said of it twice.
 
 /// Declares an enum: each value with its name in metrics, logs and documents.
 #[macro_export]
@@ -34,6 +34,29 @@ macro_rules! named {
                 Self::ALL.into_iter().find(|it| it.name() == name)
             }
         }
+    };
+}
+
+/// Declares an error: each of its reasons with the sentence that people are told. What a reason
+/// carries has a name, by which the sentence may say it.
+#[macro_export]
+macro_rules! told {
+    (
+        $(#[$about:meta])* $vis:vis enum $type:ident;
+        $(
+            $(#[$doc:meta])* $reason:ident $(( $($part:ident: $of:ty),+ ))? = $sentence:literal
+        ),+ $(,)?
+    ) => {
+        $(#[$about])*
+        $vis enum $type { $( $(#[$doc])* $reason $(( $($of),+ ))? ),+ }
+
+        impl ::std::fmt::Display for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self { $( Self::$reason $(( $($part),+ ))? => write!(f, $sentence) ),+ }
+            }
+        }
+
+        impl ::std::error::Error for $type {}
     };
 }
 

@@ -17,7 +17,6 @@ pub mod service;
 pub mod slots;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -42,31 +41,19 @@ pub const TEXT_BYTES_MAX: usize = 256;
 /// The most elements of a list within a value.
 pub const LIST_MAX: usize = 64;
 
-/// Why a value is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+ringgate_core::told! {
+    /// Why a value is not taken.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub enum Refused;
     /// It is larger than any of ours.
-    TooLarge,
+    TooLarge = "the value is too large",
     /// It is no JSON, or a field is missing or of another type.
-    Malformed(String),
+    Malformed(why: String) = "the value is malformed: {why}",
     /// A later version has written it.
-    Newer(u32),
+    Newer(version: u32) = "the value has version {version}, which is newer",
     /// A field holds what cannot be.
-    Impossible(&'static str),
+    Impossible(why: &'static str) = "{why}",
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => f.write_str("the value is too large"),
-            Self::Malformed(why) => write!(f, "the value is malformed: {why}"),
-            Self::Newer(version) => write!(f, "the value has version {version}, which is newer"),
-            Self::Impossible(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// What can stand at a key.
 pub trait Stored: Serialize + DeserializeOwned {

@@ -1,7 +1,5 @@
 //! What callers of an [`End`](super::End) say and hear.
 
-use std::fmt;
-
 use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::limits::PAYLOAD_BYTES_MAX;
@@ -109,31 +107,19 @@ pub struct Counts {
 
 crate::carried!(Counts { packets_sent, packets_lost, parts_repeated, messages_displaced });
 
-/// Why a message was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendError {
+crate::told! {
+    /// Why a message was not taken.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SendError;
     /// The connection is over.
-    Closed,
+    Closed = "there is no connection",
     /// A message has a byte at least.
-    Empty,
+    Empty = "a message has a byte at least",
     /// There is no room: it can be sent when others have been acknowledged.
-    Full,
+    Full = "the queue is full until messages have been acknowledged",
     /// It is longer than a message of its kind may be.
-    TooLong,
+    TooLong = "the message is longer than its channel takes",
 }
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed => "there is no connection",
-            Self::Empty => "a message has a byte at least",
-            Self::Full => "the queue is full until messages have been acknowledged",
-            Self::TooLong => "the message is longer than its channel takes",
-        })
-    }
-}
-
-impl std::error::Error for SendError {}
 
 /// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

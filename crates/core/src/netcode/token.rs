@@ -1,7 +1,5 @@
 //! Making connect tokens, and reading what is private in them.
 
-use std::fmt;
-
 use zeroize::Zeroizing;
 
 use crate::crypto::{Aead, Job, Verdict, token};
@@ -144,26 +142,16 @@ pub fn open_private(token: &ConnectToken, key: &Key) -> Result<PrivateToken, Ope
     PrivateToken::decode(&plain).map_err(|_| OpenError::Unreadable)
 }
 
-/// Why the private part of a token cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenError {
+crate::told! {
+    /// Why the private part of a token cannot be read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum OpenError;
     /// It opened, but its address list is not valid: a faulty token service has made it.
-    Unreadable,
+    Unreadable = "the private part of the connect token is not valid",
     /// It was sealed under another key, or protocol id, expiry, nonce or the part itself were
     /// changed.
-    WrongKey,
+    WrongKey = "the connect token was made under another key, or was changed",
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unreadable => "the private part of the connect token is not valid",
-            Self::WrongKey => "the connect token was made under another key, or was changed",
-        })
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 #[cfg(test)]
 mod tests {

@@ -4,52 +4,33 @@
 //! successor that does not know them; one that it does not know without that bit refuses the
 //! stream. A stream begins with a magic, the version of the format, and whose it is.
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::handover::fingerprint::Fingerprints;
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 
-/// Why a hand-over cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+ringgate_core::told! {
+    /// Why a hand-over cannot go on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Refused;
     /// A record cannot be read.
-    Broken(Broken, &'static str),
+    Broken(why: Broken, what: &'static str) = "the record of {what} cannot be read: {why}",
     /// The gate has mail or requests to give, or is in a turn.
-    Busy,
+    Busy = "the worker has not come to rest",
     /// The memory for the stream is too small.
-    Full,
+    Full = "the memory for the state is too small",
     /// A reload has come since the stream was begun: it has to be begun anew.
-    Reloaded,
+    Reloaded = "a reload has come in between",
     /// The stream is another worker's.
-    Misplaced,
+    Misplaced = "the state is another worker's",
     /// What begins there is no stream of a gateway's.
-    Stranger,
+    Stranger = "what should be the state is none",
     /// A kind of record that may not be passed over.
-    Unknown(u16),
+    Unknown(kind: u16) = "the state has records of an unknown kind, {kind}",
     /// The stream has this version of the format, which is not read here.
-    Version(u16),
+    Version(theirs: u16) =
+        "the state is in version {theirs} of its format, and this release reads version {VERSION}",
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Broken(why, what) => write!(f, "the record of {what} cannot be read: {why}"),
-            Self::Busy => f.write_str("the worker has not come to rest"),
-            Self::Full => f.write_str("the memory for the state is too small"),
-            Self::Reloaded => f.write_str("a reload has come in between"),
-            Self::Misplaced => f.write_str("the state is another worker's"),
-            Self::Stranger => f.write_str("what should be the state is none"),
-            Self::Unknown(kind) => write!(f, "the state has records of an unknown kind, {kind}"),
-            Self::Version(theirs) => write!(
-                f,
-                "the state is in version {theirs} of its format, and this release reads version {VERSION}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
 
 /// Memory that a stream is written into, one record behind the other.
 pub struct Sink<'a> {

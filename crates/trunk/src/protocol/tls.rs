@@ -16,7 +16,6 @@ mod residue;
 mod tests;
 mod whole;
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -53,31 +52,19 @@ pub struct Identity<'a> {
     pub key: &'a [u8],
 }
 
-/// What is wrong with an [`Identity`].
-#[derive(Debug)]
-pub enum Mistake {
+ringgate_core::told! {
+    /// What is wrong with an [`Identity`].
+    #[derive(Debug)]
+    pub enum Mistake;
     /// In the authority's certificates.
-    Authority(String),
+    Authority(why: String) = "the authority's certificate: {why}",
     /// In the own certificate.
-    Certificate(String),
+    Certificate(why: String) = "the certificate: {why}",
     /// In the key.
-    Key(String),
+    Key(why: String) = "the key: {why}",
     /// In all of it together.
-    Tls(Error),
+    Tls(why: Error) = "certificate and key: {why}",
 }
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Authority(why) => write!(f, "the authority's certificate: {why}"),
-            Self::Certificate(why) => write!(f, "the certificate: {why}"),
-            Self::Key(why) => write!(f, "the key: {why}"),
-            Self::Tls(why) => write!(f, "certificate and key: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Mistake {}
 
 /// A gateway's side, for all agents that connect.
 #[derive(Clone, Debug)]

@@ -89,34 +89,21 @@ impl fmt::Display for ServerAddresses {
     }
 }
 
-/// Why an address cannot be put into a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressError {
+crate::told! {
+    /// Why an address cannot be put into a token.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum AddressError;
     /// No address at all.
-    Missing,
+    Missing = "a token names at least one server address",
     /// Port 0 cannot be dialled.
-    PortZero,
+    PortZero = "a server address needs a port other than 0",
     /// A link-local IPv6 address with a scope, which means something on one host only.
-    Scoped,
+    Scoped = "a server address cannot carry an IPv6 scope (%...)",
     /// Not an address and a port.
-    Syntax,
+    Syntax = "a server address is written 203.0.113.9:40000 or [2001:db8::2]:40000",
     /// More than [`SERVERS_MAX`].
-    TooMany,
+    TooMany = "a token names at most 32 server addresses",
 }
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Missing => "a token names at least one server address",
-            Self::PortZero => "a server address needs a port other than 0",
-            Self::Scoped => "a server address cannot carry an IPv6 scope (%...)",
-            Self::Syntax => "a server address is written 203.0.113.9:40000 or [2001:db8::2]:40000",
-            Self::TooMany => "a token names at most 32 server addresses",
-        })
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 /// Reads one address with its port, white space around it allowed.
 pub fn parse(text: &str) -> Result<SocketAddr, AddressError> {

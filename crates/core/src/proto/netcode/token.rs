@@ -9,8 +9,6 @@
 //! The codecs write plain text; sealing is the caller's, with the nonce and associated data given
 //! here.
 
-use std::fmt;
-
 use super::address::ServerAddresses;
 use super::wire::{Reader, Writer};
 use super::{USER_DATA_BYTES, UserData, VERSION_INFO};
@@ -184,32 +182,20 @@ impl ConnectToken {
     }
 }
 
-/// Why a connect token cannot be used. Tokens come from files and web services, not off the wire,
-/// so this is not a [`DropReason`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenError {
+crate::told! {
+    /// Why a connect token cannot be used. Tokens come from files and web services, not off the wire,
+    /// so this is not a [`DropReason`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TokenError;
     /// The address list has 0 or more than 32 entries, or an address of an unknown type.
-    Addresses,
+    Addresses = "the connect token's list of server addresses is damaged",
     /// It expires before it was made.
-    Dates,
+    Dates = "the connect token expires before it was created",
     /// Not 2048 bytes.
-    Length,
+    Length = "a connect token has exactly 2048 bytes",
     /// Not a netcode 1.02 token at all.
-    Version,
+    Version = "this is not a netcode 1.02 connect token",
 }
-
-impl fmt::Display for TokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Addresses => "the connect token's list of server addresses is damaged",
-            Self::Dates => "the connect token expires before it was created",
-            Self::Length => "a connect token has exactly 2048 bytes",
-            Self::Version => "this is not a netcode 1.02 connect token",
-        })
-    }
-}
-
-impl std::error::Error for TokenError {}
 
 /// What both parts of a token say, in the same layout.
 struct Terms {
