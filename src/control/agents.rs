@@ -12,6 +12,8 @@ use super::view::Snapshot;
 use super::{ControlLoop, NS_PER_MS};
 use crate::config::{self, ANY_AGENT, Compared, Config, Identity};
 use ringgate_os::clock::Clock;
+use ringgate_process::object;
+use ringgate_process::pages::Maybe;
 use ringgate_trunk::gateway::{
     AgentShown, AtRest, LaneShown, NO_AGENT, Opened, Rekey, Rule, Settings, TrunkShown, Trunks,
     Window,
@@ -236,69 +238,30 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<String> {
     changes
 }
 
-/// An agent as `/status` shows it.
-#[derive(Serialize)]
-pub(super) struct AgentStatus<'a> {
-    name: &'a str,
-    up: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    peer: Option<String>,
-    up_s: u64,
-    trunks: u64,
-    backends: Vec<AgentBackend<'a>>,
-    lanes: Vec<LaneStatus>,
-    drops: u64,
+/// Agents as `/status` shows them.
+pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Vec<impl Serialize + use<'a>> {
+    snapshot.agents.agents.iter().map(|agent| shown(agent, snapshot.now_ns)).collect()
 }
 
-/// A backend that an agent may serve, and how many links of its processes there are.
-#[derive(Serialize)]
-struct AgentBackend<'a> {
-    name: &'a str,
-    links: usize,
-}
-
-/// A lane as `/status` shows it: pairs are what goes to the agent, and what comes from it.
-#[derive(Serialize)]
-struct LaneStatus {
-    worker: usize,
-    up: bool,
-    /// Its worker carries payloads itself; otherwise the trunk's thread does.
-    by_worker: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    round_trip_us: Option<u64>,
-    path_bytes: usize,
-    datagrams: [u64; 2],
-    payloads: [u64; 2],
-    lost: [u64; 2],
-    split: u64,
-    rekeys: [u64; 2],
-    drops: u64,
-}
-
-impl<'a> AgentStatus<'a> {
-    pub(super) fn all(snapshot: &'a Snapshot<'_>) -> Vec<Self> {
-        snapshot.agents.agents.iter().map(|agent| Self::of(agent, snapshot.now_ns)).collect()
-    }
-
-    fn of(agent: &'a AgentShown, now_ns: u64) -> Self {
-        let trunk = agent.trunk.as_ref();
-        let up_ns = trunk.map_or(0, |trunk| now_ns.saturating_sub(trunk.since_ns));
-        let links = |name: &str| {
-            trunk.and_then(|trunk| trunk.backends.get(name)).copied().unwrap_or_default()
-        };
-        let allowed = agent.allowed.iter().map(|name| AgentBackend { name, links: links(name) });
-        let lanes = agent.lanes();
-        let dropped: u64 = lanes.iter().map(dropped).sum();
-        Self {
-            name: &agent.name,
-            up: is_up(agent),
-            peer: trunk.map(|trunk: &TrunkShown| trunk.peer.to_string()),
-            up_s: up_ns / (1000 * NS_PER_MS),
-            trunks: agent.trunks,
-            backends: allowed.collect(),
-            lanes: (0..).zip(&lanes).map(|lane| lane_status(trunk, lane)).collect(),
-            drops: dropped + agent.links.named().iter().map(|(_, count)| count).sum::<u64>(),
-        }
+fn shown(agent: &AgentShown, now_ns: u64) -> impl Serialize + '_ {
+    let trunk = agent.trunk.as_ref();
+    let up_ns = trunk.map_or(0, |trunk| now_ns.saturating_sub(trunk.since_ns));
+    let backend = |name: &'_ str| {
+        let links = trunk.and_then(|trunk| trunk.backends.get(name)).copied().unwrap_or_default();
+        object! { name: name.to_owned(), links }
+    };
+    let lanes = agent.lanes();
+    let dropped: u64 = lanes.iter().map(dropped).sum();
+    object! {
+        name: &agent.name,
+        up: is_up(agent),
+        peer: Maybe(trunk.map(|trunk: &TrunkShown| trunk.peer.to_string())),
+        up_s: up_ns / (1000 * NS_PER_MS),
+        trunks: agent.trunks,
+        // Those that it may serve, and how many links of their processes there are.
+        backends: agent.allowed.iter().map(|name| backend(name)).collect::<Vec<_>>(),
+        lanes: (0..).zip(&lanes).map(|lane| on_lane(trunk, lane)).collect::<Vec<_>>(),
+        drops: dropped + agent.links.named().iter().map(|(_, count)| count).sum::<u64>(),
     }
 }
 
@@ -307,24 +270,26 @@ pub(super) fn is_up(agent: &AgentShown) -> bool {
     agent.trunk.as_ref().is_some_and(|trunk| trunk.lanes.iter().all(|lane| lane.is_up))
 }
 
-fn lane_status(trunk: Option<&TrunkShown>, (worker, lane): (usize, &LaneShown)) -> LaneStatus {
-    let by_worker = trunk.and_then(|trunk| trunk.lent.get(worker)).copied().unwrap_or_default();
+/// A lane: pairs are what goes to the agent, and what comes from it.
+fn on_lane(
+    trunk: Option<&TrunkShown>,
+    (worker, lane): (usize, &LaneShown),
+) -> impl Serialize + use<> {
     let LaneShown { is_up, round_trip_ns, path_bytes, datagrams, payloads, split, rekeys, .. } =
         *lane;
-    let round_trip_us = round_trip_ns.map(|ns| ns / 1000);
-    let (lost, drops, up) = (lane.lost(), dropped(lane), is_up);
-    LaneStatus {
+    object! {
         worker,
-        up,
-        by_worker,
-        round_trip_us,
+        up: is_up,
+        // Its worker carries payloads itself; otherwise the trunk's thread does.
+        by_worker: trunk.and_then(|trunk| trunk.lent.get(worker)).copied().unwrap_or_default(),
+        round_trip_us: Maybe(round_trip_ns.map(|ns| ns / 1000)),
         path_bytes,
         datagrams,
         payloads,
-        lost,
+        lost: lane.lost(),
         split,
         rekeys,
-        drops,
+        drops: dropped(lane),
     }
 }
 

@@ -48,11 +48,9 @@ impl Membership {
 #[derive(Clone, Debug, Serialize)]
 pub(super) enum FleetShown {}
 
-/// The same for `/status`.
-pub(super) type FleetStatus<'a> = &'a FleetShown;
-
 impl FleetShown {
-    pub(super) const fn on_status(&self) -> FleetStatus<'_> {
+    /// The same for `/status`.
+    pub(super) const fn on_status(&self) -> &Self {
         self
     }
 

@@ -27,7 +27,8 @@ use ringgate_fleet::values::Question;
 use ringgate_gate::{Backend, BackendId, ListenerId, Mail, SessionId, Setup};
 use ringgate_os::publishing::{self, Roll};
 use ringgate_os::{clock, process};
-use ringgate_process::pages::{Pages, Visitor, text};
+use ringgate_process::object;
+use ringgate_process::pages::{Maybe, Pages, Visitor, text};
 use ringgate_state::DenyList;
 use ringgate_worker::Fleet;
 
@@ -421,74 +422,37 @@ impl Membership {
     }
 }
 
-/// The same for `/status`.
-#[derive(Serialize)]
-pub(super) struct FleetStatus<'a> {
-    name: &'a str,
-    region: &'a str,
-    host: &'a str,
-    /// Whether what is known is up to date.
-    current: bool,
-    away_s: u64,
-    registered: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<&'a str>,
-    /// What is held back, until an operator confirms its number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    doubt: Option<DoubtStatus>,
-    revision: i64,
-    keys: usize,
-    gateways: usize,
-    bans: usize,
-    unreadable: usize,
-    backends_taken: usize,
-    backends_refused: Vec<RefusedStatus<'a>>,
-    /// Game processes that have registered themselves here.
-    announced: usize,
-    /// The epochs of each listener's keys that every worker accepts.
-    epochs: BTreeMap<&'a str, &'a [u32]>,
-    /// Workers have not been told yet what is known.
-    pending: bool,
-}
-
-#[derive(Serialize)]
-struct DoubtStatus {
-    number: u64,
-    why: String,
-}
-
-#[derive(Serialize)]
-struct RefusedStatus<'a> {
-    backend: &'a str,
-    why: &'static str,
-}
-
 impl FleetShown {
-    pub(super) fn on_status(&self) -> FleetStatus<'_> {
+    /// The same for `/status`.
+    pub(super) fn on_status(&self) -> impl Serialize {
         let (shown, status, member) = (self, &self.status, &self.status.member);
         let doubt = member.mirror.doubt.as_ref();
-        FleetStatus {
+        let doubt = doubt.map(|(number, why)| object! { number, why: why.to_string() });
+        let refused = shown.refused.iter().map(|it| object! { backend: &it.backend, why: it.why });
+        let epochs = shown.confirmed.iter().map(|(it, list)| (&**it, &**list));
+        object! {
             name: &member.name,
             region: &status.region,
             host: &status.host,
+            // Whether what is known is up to date.
             current: member.is_current(),
             away_s: member.away_s().unwrap_or_default(),
             registered: member.is_registered,
-            last_error: member.last_error(),
-            doubt: doubt.map(|(number, why)| DoubtStatus { number: *number, why: why.to_string() }),
+            last_error: Maybe(member.last_error()),
+            // What is held back, until an operator confirms its number.
+            doubt: Maybe(doubt),
             revision: member.known.revision,
             keys: member.keys,
             gateways: shown.gateways,
             bans: shown.bans,
             unreadable: shown.unreadable,
             backends_taken: shown.backends[0],
+            backends_refused: refused.collect::<Vec<_>>(),
+            // Game processes that have registered themselves here.
             announced: status.announced,
-            backends_refused: shown
-                .refused
-                .iter()
-                .map(|it| RefusedStatus { backend: &it.backend, why: it.why })
-                .collect(),
-            epochs: shown.confirmed.iter().map(|(it, list)| (&**it, &**list)).collect(),
+            // The epochs of each listener's keys that every worker accepts.
+            epochs: epochs.collect::<BTreeMap<&str, &[u32]>>(),
+            // Workers have not been told yet what is known.
             pending: shown.is_pending,
         }
     }
