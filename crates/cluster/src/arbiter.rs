@@ -2,10 +2,10 @@
 //! agent in front of its game process, or the library in that process.
 //!
 //! It grants a session to one gateway at a time, over the one before and to a higher term only.
-//! What any other brings goes no further. It hands each packet of a player over once, whoever
-//! brings it. And it alone ends sessions; what it does not know has ended. An arbiter that begins
-//! anew knows none: its sessions end with it, and as its connections are new too, nothing that was
-//! said to the one before reaches it.
+//! What any other gateway brings goes no further. The arbiter hands each packet of a player over
+//! once, by whichever gateway it comes. And the arbiter alone ends sessions; what it does not know
+//! has ended. An arbiter that begins anew knows none: its sessions end with it, and as its
+//! connections are new too, nothing that was said to the arbiter before reaches it.
 //!
 //! Only the opening of a session that has ended could bring it back, doubled and late. A session
 //! opens while its token is good by the arbiter's clock, which here never goes back; until then the
@@ -39,9 +39,9 @@ pub enum Standing {
         /// Until when it could be opened again, if that were forgotten.
         token_until_s: u64,
     },
-    /// Somebody has it.
+    /// A gateway has it.
     Held {
-        /// Who.
+        /// Which gateway, and in which term.
         holder: Tenure,
         /// Which packets of the player were handed over.
         handed: Window,
@@ -55,9 +55,9 @@ pub enum Standing {
 /// What comes of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// For whoever has asked.
+    /// For the gateway that has asked.
     pub answer: Answer,
-    /// For whoever had the session until now: it may not know.
+    /// For the gateway that had the session until now: it may not know.
     pub fenced: Option<Answer>,
     /// What the game process sees of it.
     pub seen: Seen,
@@ -77,13 +77,13 @@ pub enum Seen {
 /// Why a packet of a player is not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The session has ended, and whoever brings it is told so.
+    /// The session has ended, and the gateway that brings the packet is told so.
     Ended,
-    /// Somebody else has the session, and whoever brings it is told who.
+    /// Another gateway has the session, and the gateway that brings the packet is told which.
     Fenced(Tenure),
     /// It was handed over before, or is too old to tell.
     Replayed(Refusal),
-    /// It comes from a tenure that was never granted. No gateway of ours does that.
+    /// The packet comes from a tenure that was never granted. No gateway of ours does that.
     Unclaimed,
 }
 
@@ -155,13 +155,13 @@ impl Arbiter {
         Some(told(session, tenure, Reply::Ended))
     }
 
-    /// How it stands with a session. What the game process says goes to the one who holds it.
+    /// How it stands with a session. What the game process says goes to the session's holder.
     pub fn standing(&self, session: SessionId) -> Option<&Standing> {
         self.standings.get(&session)
     }
 
-    /// The connection of a gateway is lost: its sessions wait for somebody who takes them, or for
-    /// that gateway to confirm them.
+    /// The connection of a gateway is lost: its sessions wait for another gateway to take them, or
+    /// for that gateway to confirm them.
     pub fn handle_lost(&mut self, gateway: Incarnation) {
         for standing in self.standings.values_mut() {
             if let Standing::Held { holder, lost_at_s, .. } = standing
@@ -172,8 +172,8 @@ impl Arbiter {
         }
     }
 
-    /// Lets time pass: says which sessions have ended because they were lost for so long and nobody
-    /// has taken them, and forgets those that have ended and whose tokens have expired.
+    /// Lets time pass: says which sessions have ended because they were lost for so long and no
+    /// gateway has taken them, and forgets those that have ended and whose tokens have expired.
     pub fn pass_time(
         &mut self,
         now_s: u64,
@@ -202,7 +202,7 @@ impl Standing {
         Self::Held { holder, handed: Window::new(), token_until_s, lost_at_s: None }
     }
 
-    /// Who has the session.
+    /// The tenure that has the session.
     pub const fn holder(&self) -> Option<Tenure> {
         match self {
             Self::Ended { .. } => None,
@@ -212,7 +212,7 @@ impl Standing {
 
     fn answer(&mut self, tenure: Tenure, asked: Asked) -> Reply {
         let Self::Held { holder, handed, lost_at_s, .. } = self else { return Reply::Ended };
-        // A term that has been had is over, whoever has it: the player takes no number below.
+        // A term that has been had is over, for each gateway: the player takes no number below.
         let may_take = match asked {
             Asked::Claim { over } => over == *holder && tenure.term > holder.term,
             Asked::End | Asked::Open { .. } => false,
@@ -238,7 +238,7 @@ impl Standing {
     }
 }
 
-/// What somebody hears who has not asked.
+/// What a gateway hears that has not asked.
 const fn told(session: SessionId, tenure: Tenure, reply: Reply) -> Answer {
     Answer { session, tenure, wake: Wake(0), reply }
 }

@@ -1,9 +1,9 @@
 //! Where a player's datagram goes that has come to a gateway.
 //!
 //! A router may send a player to any member, so each tells the others whose addresses it has. What
-//! they know may be old: a datagram that was forwarded is forwarded once more, to somebody who had
-//! the session later than the forwarder knew, or by the standby that was to be asked. It never goes
-//! beyond two hops, whatever anybody believes.
+//! they know may be old: a datagram that was forwarded is forwarded once more, to a member that had
+//! the session later than the forwarder knew, or by the standby that was to be asked. The datagram
+//! never goes beyond two hops, whatever each member believes.
 
 use std::collections::HashMap;
 
@@ -17,9 +17,9 @@ use crate::stake::{Stake, Why};
 pub struct Entry {
     /// A keyed hash of the player's address and of the address it talks to.
     pub fingerprint: u64,
-    /// Who has the session.
+    /// The tenure that has the session.
     pub holder: Tenure,
-    /// Who stands by for it.
+    /// The member that stands by for it.
     pub standby: Option<Incarnation>,
 }
 
@@ -32,7 +32,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Takes an entry in, unless somebody has had the session later.
+    /// Takes an entry in, unless a later tenure of the session is known.
     pub fn learn(&mut self, entry: Entry) {
         let known = self.entries.entry(entry.fingerprint).or_insert(entry);
         if entry.holder >= known.holder {
@@ -162,7 +162,7 @@ impl Entry {
     }
 }
 
-/// To whoever is believed to have the session, and from there to whoever has.
+/// To the member that is believed to have the session, and from there to the one that has it.
 const HOPS_MAX: u8 = 2;
 
 #[cfg(test)]

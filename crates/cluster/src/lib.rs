@@ -4,8 +4,8 @@
 //! Gateways die, sleep, are cut off from each other and come back, and no clock and no lease tells
 //! them apart from those that live. So a session has an [`Arbiter`] at the end that every gateway
 //! must reach anyway to be of use to it: the agent in front of the game process, or that process's
-//! library. Whoever wants to own a session claims it there, over the one who has had it so far;
-//! what others bring from then on goes no further.
+//! library. A gateway that wants to own a session claims it there, over the gateway that has had it
+//! so far; what other gateways bring from then on goes no further.
 //!
 //! ```text
 //!   gateway: a Member, and a Stake in each session      arbiter: a Standing of each session
@@ -27,13 +27,13 @@
 //! - What has ended stays ended. An arbiter that does not know a session says that it has ended. A
 //!   session opens only while its token is good, and until then its end is remembered.
 //! - A game process sees one owner at any moment, and their tenures only grow.
-//! - A player believes the one who takes over: later tenures have higher numbers.
-//! - Nobody tells a player that a session has ended which goes on: its arbiter ends it first.
+//! - A player believes the gateway that takes over: later tenures have higher numbers.
+//! - No gateway tells a player that a session has ended which goes on: its arbiter ends it first.
 //!
 //! What the rules do not need is a lease, a clock that two hosts share, or a question before each
 //! step that cannot be taken back: an end is such a step, so the arbiter takes it. A claim names
-//! whom it is over. That is for peace and not for safety: of two who claim at once, the second
-//! hears who was first, and forwards to it.
+//! the tenure that it is over. That is for peace and not for safety: of two gateways that claim at
+//! once, the second hears which was first, and forwards to it.
 //!
 //! A session that is between two owners waits. One whose arbiter is gone has ended, as it has with
 //! the agent today. A process that is copied while it runs (a virtual machine that goes on from a

@@ -1,5 +1,5 @@
-//! What one process of a cluster has to remember over all of its sessions: who it is, which terms
-//! it has used under which key, and whether it has slept.
+//! What one process of a cluster has to remember over all of its sessions: its incarnation, which
+//! terms it has used under which key, and whether it has slept.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +43,7 @@ impl Member {
         }
     }
 
-    /// Who it is.
+    /// Which process it is.
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
@@ -53,7 +53,7 @@ impl Member {
         self.wake
     }
 
-    /// Begins a turn. Who has had none for long may have been given up by others meanwhile: each
+    /// Begins a turn. The others may have given a process up that has had no turn for long: each
     /// session has to be confirmed by its arbiter before anything more is said in it.
     pub fn begin_turn(&mut self, now_ns: u64) {
         let gap_ns = self.last_turn_ns.map_or(0, |last_ns| now_ns.saturating_sub(last_ns));

@@ -5,12 +5,12 @@
 //!   0 | term (14 bits) | incarnation (16) | count (33)
 //! ```
 //!
-//! A player takes what is not older than its window, so whoever takes a session over needs numbers
-//! above all before it: the term comes first, and the one who takes over makes the next. Two who
-//! take over at once, cut off from each other, may make the same term; the incarnation keeps their
-//! numbers apart. Terms begin at 1, because a gateway without a cluster begins at random below
-//! 2^48. Any number below 2^63 can be read as one, so a session that was opened without a cluster
-//! goes on above whatever it has used.
+//! A player takes what is not older than its window, so a gateway that takes a session over needs
+//! numbers above all before it: the term comes first, and that gateway makes the next. Two gateways
+//! that take over at once, cut off from each other, may make the same term; the incarnation keeps
+//! their numbers apart. Terms begin at 1, because a gateway without a cluster begins at random
+//! below 2^48. Any number below 2^63 can be read as one, so a session that was opened without a
+//! cluster goes on above whatever it has used.
 //!
 //! Where a gateway without a cluster leaves numbers out (between two sessions of a token, and after
 //! a hand-over that came to nothing), one with a cluster makes a further term.
@@ -27,7 +27,7 @@ impl Term {
     /// Before the first.
     pub const NONE: Self = Self(0);
 
-    /// The last: whoever needs one more ends the session.
+    /// The last: an owner that needs one more ends the session.
     pub const LAST: Self = Self((1 << TERM_BITS) - 1);
 
     /// The term of a number, where it is one.
@@ -52,13 +52,13 @@ impl Term {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u16);
 
-/// A term as one process has it: the right to own a session that nobody else ever gets. A later one
-/// is larger.
+/// A term as one process has it: the right to own a session that no other process ever gets. A
+/// later tenure is larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenure {
     /// Made by the owner, beyond all that it knows of.
     pub term: Term,
-    /// Who the owner is.
+    /// Which process the owner is.
     pub incarnation: Incarnation,
 }
 

@@ -1,7 +1,7 @@
 //! What a gateway asks the arbiter of a session, and what it hears.
 //!
-//! A question may be lost, doubled and late; whoever has asked asks again until it is answered. The
-//! same question has the same effect however often it arrives.
+//! A question may be lost, doubled and late; the gateway that has asked asks again until there is
+//! an answer. The same question has the same effect however often it arrives.
 
 use ringgate_core::proto::replay::Window;
 
@@ -28,10 +28,10 @@ pub struct Question {
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Asked {
-    /// To own a session that is over for whoever has had it: it is taken if that is still the one
-    /// who has it. A gateway that claims what it has asks whether it still does.
+    /// To own a session that another tenure has: the session is taken if that tenure still has it.
+    /// A gateway that claims what it has asks whether it still does.
     Claim {
-        /// Who had it.
+        /// The tenure that had it.
         over: Tenure,
     },
     /// To end the session, for good.
@@ -48,7 +48,7 @@ pub enum Asked {
 pub struct Answer {
     /// About which session.
     pub session: SessionId,
-    /// Who has asked, or is told without.
+    /// The tenure that has asked, or is told without.
     pub tenure: Tenure,
     /// Since when that gateway had not slept when it asked.
     pub wake: Wake,
@@ -61,9 +61,9 @@ pub struct Answer {
 pub enum Reply {
     /// The session is over, for everybody and for good.
     Ended,
-    /// Somebody else has the session.
+    /// Another tenure has the session.
     Fenced {
-        /// Who.
+        /// Which.
         holder: Tenure,
     },
     /// There is no room for another session.

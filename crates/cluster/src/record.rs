@@ -2,8 +2,8 @@
 //! of moments, names in place of numbers.
 //!
 //! What changes with every packet is not in it. Which packets were handed over is the arbiter's to
-//! say, and the numbers of packets to the player follow from the term that whoever takes the
-//! session over makes.
+//! say, and the numbers of packets to the player follow from the term that the gateway makes which
+//! takes the session over.
 
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::proto::netcode::USER_DATA_BYTES;
@@ -13,22 +13,22 @@ use crate::member::KeyName;
 use crate::number::{Tenure, Term};
 use crate::question::SessionId;
 
-/// A session that somebody else can go on with.
+/// A session that another gateway can go on with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Which.
     pub session: SessionId,
     /// Whose key it has.
     pub key: KeyName,
-    /// Who had it when this was written.
+    /// The tenure that had it when this was written.
     pub holder: Tenure,
-    /// How often that one has written it anew: the latest counts.
+    /// How often that gateway has written it anew: the latest counts.
     pub revision: u32,
     /// Opens what the player sends.
     pub open_key: Key,
     /// Seals what the player gets.
     pub seal_key: Key,
-    /// Who the player is.
+    /// Which client the player is.
     pub client_id: u64,
     /// When its token expires, in seconds since 1970.
     pub token_until_s: u64,
@@ -85,7 +85,7 @@ impl Record {
         Ok(out.len())
     }
 
-    /// Reads what [`write_to`](Self::write_to) has written, whoever says that it has.
+    /// Reads what [`write_to`](Self::write_to) has written; the bytes may be hostile.
     pub fn read_from(bytes: &[u8]) -> Result<Self, Broken> {
         let maps = Maps::default();
         let mut from = Reader::new(bytes, &maps);

@@ -3,16 +3,16 @@
 //! ```text
 //!   open ─▶ Opens ──granted─▶ Owns ──end─▶ Ends ──ended─▶ Leaves      a last word to the player
 //!                      granted ▲ │ claim (numbers or a hand-over are at an end)      ▲
-//!   stand_by ─▶ StandsBy ─claim─▶ Claims                 ended, for whoever owns ────┘
+//!   stand_by ─▶ StandsBy ─claim─▶ Claims                 ended, for any that owns ────┘
 //!                  ▲    fenced     │
-//!                  └───────────────┘                     fenced, for whoever owns ─▶ Over
+//!                  └───────────────┘                     fenced, for any that owns ─▶ Over
 //! ```
 //!
-//! Who asks for a session delivers nothing and seals nothing before the answer. An owner that has
-//! slept seals nothing before it is confirmed. What it delivers meanwhile does no harm, because the
-//! arbiter refuses it. And no owner ends a session by itself, for whatever reason: the arbiter ends
-//! it, and refuses that to all but the one who has it. So a gateway that wakes after a minute
-//! cannot take a player for silent who plays elsewhere.
+//! A gateway that asks for a session delivers nothing and seals nothing before the answer. An owner
+//! that has slept seals nothing before it is confirmed. What it delivers meanwhile does no harm,
+//! because the arbiter refuses it. And no owner ends a session by itself, for whatever reason: the
+//! arbiter ends it, and refuses that to all gateways but the owner. So a gateway that wakes after a
+//! minute cannot take a player for silent who plays elsewhere.
 
 use crate::member::{KeyName, Member, Wake};
 use crate::number::{Numbers, PacketNumber, Tenure, Term};
@@ -29,7 +29,7 @@ pub struct Stake {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// Has asked for it over somebody who does not answer, or over its own tenure.
+    /// Has asked for it over a gateway that does not answer, or over its own tenure.
     Claims { tenure: Tenure, over: Tenure },
     /// Has asked to end it.
     Ends { numbers: Numbers },
@@ -41,7 +41,7 @@ enum State {
     Over(Why),
     /// Has it. Invariant: nothing is sealed but in the wake in which that was last granted.
     Owns { numbers: Numbers, sure_in: Wake },
-    /// Knows of somebody who has it, and could go on with it.
+    /// Knows of a gateway that has it, and could go on with it.
     StandsBy { holder: Tenure },
 }
 
@@ -52,9 +52,9 @@ pub enum Why {
     ArbiterFull,
     /// It has ended for everybody.
     Ended,
-    /// Somebody else has it: what still comes here is forwarded.
+    /// Another gateway has it: what still comes here is forwarded.
     Fenced(Tenure),
-    /// No further term is left for whoever would own it next, so it ends.
+    /// No further term is left for a next owner, so the session ends.
     TermsUsedUp,
 }
 
@@ -69,7 +69,7 @@ pub enum Heard {
     Confirmed,
     /// It has the session now: a keep-alive goes to the player at once.
     Granted(Window),
-    /// Somebody else has it. Whoever finds that one silent may [claim](Stake::claim) again.
+    /// Another gateway has it. If that gateway is silent, this one may [claim](Stake::claim) again.
     HeldBy(Tenure),
     /// Nothing.
     Nothing,
@@ -98,21 +98,21 @@ impl Stake {
         Ok(Self { session, key, state: State::Opens { tenure, token_until_s } })
     }
 
-    /// Stands by for a session of which somebody has given us the record.
+    /// Stands by for a session of which its owner has given us the record.
     pub const fn stand_by(session: SessionId, key: KeyName, holder: Tenure) -> Self {
         Self { session, key, state: State::StandsBy { holder } }
     }
 
-    /// Somebody says who has the session: whoever has had it later counts.
+    /// Another member says which tenure has the session: the later tenure counts.
     pub fn hear_of(&mut self, later: Tenure) {
         if let State::StandsBy { holder } = &mut self.state {
             *holder = later.max(*holder);
         }
     }
 
-    /// Asks to own the session, over the one who is known to have it: another gateway that does not
-    /// answer, or this one, where it needs further numbers or goes on after a hand-over that came
-    /// to nothing. Where no term is left, an owner ends the session.
+    /// Asks to own the session, over the gateway that is known to have it: another one that does
+    /// not answer, or this one, where it needs further numbers or goes on after a hand-over that
+    /// came to nothing. Where no term is left, an owner ends the session.
     pub fn claim(&mut self, member: &mut Member) -> Result<(), TermsUsedUp> {
         let over = match &self.state {
             State::StandsBy { holder } => *holder,
@@ -244,7 +244,7 @@ impl Stake {
         .ok_or(NoNumber::Exhausted)
     }
 
-    /// Who has the session as far as is known here: this gateway where it owns it.
+    /// The tenure that has the session as far as is known here: this gateway's where it owns it.
     pub const fn holder(&self) -> Option<Tenure> {
         match &self.state {
             State::Ends { numbers } | State::Owns { numbers, .. } => Some(numbers.tenure()),

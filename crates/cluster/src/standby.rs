@@ -1,4 +1,4 @@
-//! Who stands by for a session, and how long it asks the session's owner before it claims.
+//! Which member stands by for a session, and how long it asks the session's owner before it claims.
 
 use ringgate_core::splitmix;
 
@@ -7,7 +7,7 @@ use crate::number::Incarnation;
 use crate::question::SessionId;
 
 /// The member that stands by for a session: the one with the largest number that follows from both.
-/// So members that come and go change little, and nobody has to remember whom it has appointed.
+/// So members that come and go change little, and no owner has to remember its standby.
 pub fn appoint(
     session: SessionId,
     owner: Incarnation,
@@ -23,8 +23,8 @@ fn weight(SessionId(session): SessionId, Incarnation(member): Incarnation) -> u6
     splitmix::mixed(session ^ splitmix::mixed(member.into()))
 }
 
-/// A standby that has a packet of a session's player asks the session's owner. Who does not answer
-/// may be claimed over; that it was alive after all does no harm, and costs a move.
+/// A standby that has a packet of a session's player asks the session's owner. An owner that does
+/// not answer may be claimed over; that it was alive after all does no harm, and costs a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HolderQuestions {
     asked: u32,
@@ -49,7 +49,8 @@ impl HolderQuestions {
         Self { asked: 0, next_ns: now_ns, wake }
     }
 
-    /// What is to be done now. Who has slept begins anew: the answers may lie in its sockets.
+    /// What is to be done now. A standby that has slept begins anew: the answers may lie in its
+    /// sockets.
     pub fn poll(&mut self, now_ns: u64, wake: Wake) -> Next {
         if wake != self.wake {
             *self = Self::new(now_ns, wake);
