@@ -18,7 +18,7 @@ pub use access::{AccessRefusal, IsToken, Right, Rules, Several, Visitor, bearer,
 pub use answer::{
     Answer, Content, JSON, NotDone, Reply, SCHEMA, as_json, document, text, typed, verdict,
 };
-pub use object::{Field, Maybe};
+pub use object::{Maybe, PageField};
 pub use query::{Query, wrong};
 pub use rounds::{Rounds, hear, left};
 pub use site::{For, Making, Page, Pages, Site, Visit, pages};

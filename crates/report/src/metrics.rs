@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 /// One of several families that are alike: where its number is found in what it is about.
-pub struct Row<T: ?Sized, N = u64> {
+pub struct FamilyRow<T: ?Sized, N = u64> {
     /// Its name, whole.
     pub name: &'static str,
     /// What its numbers mean, as a type.
@@ -53,7 +53,7 @@ macro_rules! families {
         }
     )+) => { $(
         $(#[$about])*
-        const $table: &[$crate::metrics::Row<$of, $number>] = &[ $( $crate::metrics::Row {
+        const $table: &[$crate::metrics::FamilyRow<$of, $number>] = &[ $( $crate::metrics::FamilyRow {
             name: $name,
             kind: $crate::metrics::Kind::$kind,
             help: $help,
@@ -99,7 +99,7 @@ impl Text {
     }
 
     /// Begins a family of a table.
-    pub fn row<'t, T, N>(&'t mut self, row: &Row<T, N>) -> Family<'t> {
+    pub fn row<'t, T, N>(&'t mut self, row: &FamilyRow<T, N>) -> Family<'t> {
         self.family(row.name, row.kind, row.help)
     }
 

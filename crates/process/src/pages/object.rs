@@ -12,10 +12,10 @@ macro_rules! object {
         struct Object<$($field),+> { $($field: $field),+ }
 
         #[allow(non_camel_case_types, reason = "as above")]
-        impl<$($field: $crate::pages::Field),+> ::serde::Serialize for Object<$($field),+> {
+        impl<$($field: $crate::pages::PageField),+> ::serde::Serialize for Object<$($field),+> {
             fn serialize<S: ::serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
                 let mut map = out.serialize_map(None)?;
-                $( $crate::pages::Field::put(&self.$field, stringify!($field), &mut map)?; )+
+                $( $crate::pages::PageField::put(&self.$field, stringify!($field), &mut map)?; )+
                 ::serde::ser::SerializeMap::end(map)
             }
         }
@@ -28,18 +28,18 @@ macro_rules! object {
 pub struct Maybe<T>(pub Option<T>);
 
 /// What can be a field of an object.
-pub trait Field {
+pub trait PageField {
     /// Writes it, unless it is left out.
     fn put<M: SerializeMap>(&self, name: &'static str, map: &mut M) -> Result<(), M::Error>;
 }
 
-impl<T: Serialize> Field for T {
+impl<T: Serialize> PageField for T {
     fn put<M: SerializeMap>(&self, name: &'static str, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry(name, self)
     }
 }
 
-impl<T: Serialize> Field for Maybe<T> {
+impl<T: Serialize> PageField for Maybe<T> {
     fn put<M: SerializeMap>(&self, name: &'static str, map: &mut M) -> Result<(), M::Error> {
         self.0.iter().try_for_each(|it| map.serialize_entry(name, it))
     }
