@@ -189,7 +189,8 @@ impl Following {
         self.keep_to_owners(&mut with.config, owner);
         keep_served(&mut with.config, running);
         let Running { config, setup, is_free, .. } = *running;
-        let next = reload::next(config, setup, &with.config, is_free, listeners)?;
+        let mut next = reload::next(config, setup, &with.config, is_free, listeners)?;
+        next.setup.awaits_fleet &= !self.known.is_listed;
         Ok((next, with.config))
     }
 

@@ -295,7 +295,8 @@ impl ControlLoop {
 
     fn drained(&self) -> Vec<(String, Option<u64>)> {
         let backends = self.setup.backends.pairs();
-        let drained = backends.filter(|(_, it)| it.drained && !it.retired);
+        let may_be_known = |it: &Backend| !it.retired || self.setup.awaits_fleet;
+        let drained = backends.filter(|(_, it)| it.drained && may_be_known(it));
         drained.map(|(id, it)| (it.name.clone(), self.deadlines.get(&id).copied())).collect()
     }
 

@@ -257,8 +257,10 @@ impl ControlLoop {
     pub(super) fn inherit(&mut self, fleet: &Fleet, inherited: &Inherited) {
         let mut setup = Setup::clone(&self.setup);
         for (name, until_ns) in &inherited.drained {
-            let is_meant = |it: &Backend| it.name == *name && !it.retired;
-            let found = setup.backends.pairs().find(|(_, it)| is_meant(it)).map(|(id, _)| id);
+            // One that is not known yet comes back as it was.
+            let is_meant = |it: &Backend| it.name == *name && (!it.retired || setup.awaits_fleet);
+            let meant = setup.backends.pairs().filter(|(_, it)| is_meant(it));
+            let found = meant.min_by_key(|(_, it)| it.retired).map(|(id, _)| id);
             let Some(id) = found else { continue };
             setup.backends[id].drained = true;
             if let Some(until_ns) = until_ns {

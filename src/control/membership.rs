@@ -282,10 +282,12 @@ impl ControlLoop {
     }
 
     fn adopt_next(&mut self, fleet: &Fleet, next: &Next, config: Config) {
-        if !next.changes.is_empty() {
+        if !next.changes.is_empty() || next.setup.awaits_fleet != self.setup.awaits_fleet {
             self.setup = fleet.adopt(&next.setup, Vec::new());
             self.note_retired();
             self.view.live().setup = Arc::clone(&self.setup);
+        }
+        if !next.changes.is_empty() {
             let changes = next.changes.join("; ");
             tracing::info!(event = "fleet_change", changes, "the fleet has changed: {changes}");
         }

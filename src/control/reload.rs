@@ -163,7 +163,7 @@ fn number_backends(
         if let Some(number) = *number {
             let known = &setup.backends[number];
             // A reload is no reason to send players where an operator wants none.
-            let drained = known.drained && !known.retired;
+            let drained = known.drained && (!known.retired || setup.awaits_fleet);
             backends[number] = Backend { drained, ..fresh.clone() };
         }
     }

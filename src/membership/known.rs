@@ -40,6 +40,8 @@ pub struct Known {
     pub heard: i64,
     /// The revision up to which the bans are known.
     pub denied: i64,
+    /// Whether this process has heard of it in etcd, and not only from the one before.
+    pub is_listed: bool,
 }
 
 /// A game process that this gateway may reach.
@@ -86,6 +88,8 @@ pub(super) struct Reading {
     heard: i64,
     /// The same of bans.
     denied: i64,
+    /// Whether there was a list.
+    is_listed: bool,
 }
 
 impl Reading {
@@ -111,6 +115,7 @@ impl Reading {
             has_bans: false,
             heard: truth.revision,
             denied: truth.revision,
+            is_listed: false,
         };
         for (key, entry) in &truth.entries {
             reading.take(key, Some(&entry.value));
@@ -161,7 +166,7 @@ impl Reading {
 
     /// Everything was listed: it is known up to this revision.
     pub(super) const fn see_list(&mut self, revision: i64) {
-        (self.heard, self.denied) = (revision, revision);
+        (self.heard, self.denied, self.is_listed) = (revision, revision, true);
     }
 
     /// The fleet's key, where there is one.
@@ -338,6 +343,7 @@ impl Reading {
             unreadable: self.unreadable.len(),
             heard: self.heard,
             denied: self.denied,
+            is_listed: self.is_listed,
         }
     }
 

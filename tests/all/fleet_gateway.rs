@@ -280,6 +280,18 @@ fn a_successor_has_the_lease_and_nobody_sees_the_change() {
                 .is_some_and(|it| it["listeners"][0]["epochs"] != serde_json::json!(null))
         })
     });
+    // What the copy in `state_dir` may not have yet.
+    fleet.put_backend(&daemon, "late", 4, "ready");
+    let is_drained = |it: &serde_json::Value| it["name"] == "late" && it["drained"] == true;
+    let has_drained = |daemon: &Daemon| {
+        let status = daemon.ask("/status").json();
+        status["backends"].as_array().expect("a list").iter().any(is_drained)
+    };
+    wait_for("a drained backend", || {
+        let mut command = ringgate(["drain", "--backend", "late", "--control"]);
+        command.arg(daemon.control());
+        (run(command).code == Some(0)).then_some(())
+    });
     let heir = Heir::of(&daemon);
     player.echo(b"still here");
     wait_for("the successor is registered", || {
@@ -292,6 +304,7 @@ fn a_successor_has_the_lease_and_nobody_sees_the_change() {
         let status = daemon.ask("/status").json();
         (status["backends"][0]["slots"] == 8).then_some(())
     });
+    wait_for("it knows the late one", || has_drained(&daemon).then_some(()));
     drop(heir);
 }
 

@@ -18,7 +18,7 @@ use ringgate_core::secret::Key;
 use ringgate_fleet::copy::StateFile;
 use ringgate_gate::{
     BackendId, BindId, Claims, Credentials, Ended, FleetPlayers, FleetTokens, Gate, ListenerId,
-    Mail, MoveOrder, Now, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId,
+    Mail, MoveOrder, Now, Protocol, Seed, SessionId, Setup, SpentToken, Survey, Wanted, WorkerId,
     WorkerIndex,
 };
 use ringgate_link::announce::{Announced, Announcement};
@@ -284,7 +284,8 @@ impl Gateway {
         alive.count();
         prepared.inherit(alive.member.heirloom());
         let known = prepared.known(process.clock().unix_s());
-        let before = Setup::clone(&alive.setup);
+        let config = ringgate::membership::merged(&self.file, &known).config;
+        let before = unheard(&alive.setup, &config);
         let sessions_max = before.claim_limits().sessions_max;
         let setup = Arc::new(Setup {
             fleet_tokens: Some(Arc::new(FleetTokens::new(1000))),
@@ -301,7 +302,7 @@ impl Gateway {
         let host = Host::new(gates.pop().expect("one"));
         alive.member.order(Order::Part);
         alive.questions.end();
-        let (following, config) = (Following::new(self.file.clone(), known), alive.config);
+        let following = Following::new(self.file.clone(), known);
         let inbox = alive.inbox;
         self.parting = Some((alive.process, alive.work));
         let links = alive.links;
@@ -571,6 +572,22 @@ impl Wire for Sockets<'_> {
     fn close(&mut self, socket: SocketId) {
         self.closed.push(socket);
     }
+}
+
+/// What a successor begins with, whose config knows no more of the fleet than that.
+fn unheard(before: &Setup, config: &Config) -> Setup {
+    let mut setup = before.clone();
+    for it in &mut setup.backends {
+        it.retired |= !config.backends.iter().any(|known| known.name == it.name);
+    }
+    let Setup { backends, listeners, .. } = &mut setup;
+    for listener in listeners {
+        listener.backends.retain(|it| !backends[*it].retired);
+        if let Protocol::Netcode(rules) = &mut listener.protocol {
+            rules.moves.retain(|it| !backends[*it].retired);
+        }
+    }
+    Setup { awaits_fleet: true, ..setup }
 }
 
 /// A gate's time is the host's, whichever process has it.

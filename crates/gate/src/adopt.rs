@@ -60,6 +60,7 @@ impl Common {
                 in_turn: false,
                 turned_ns: now_ns,
                 started_ns: now_ns,
+                begun_ns: now_ns,
                 draining_until_ns: None,
                 taken_over: None,
                 stopped: false,

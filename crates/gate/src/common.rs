@@ -87,6 +87,8 @@ pub(crate) struct Life {
     /// When the last turn was.
     pub(crate) turned_ns: u64,
     pub(crate) started_ns: u64,
+    /// When this process began to have the gateway.
+    pub(crate) begun_ns: u64,
     /// Until when players may stay, once no new ones are taken in.
     pub(crate) draining_until_ns: Option<u64>,
     /// The generation of a process that has just taken the gateway over: game processes are told.

@@ -55,7 +55,12 @@ impl Common {
             return Ok(found);
         }
         let exists = backends.ids().any(|id| is_it(&id));
-        Err(if exists { MoveRefusal::NotAllowed } else { MoveRefusal::NoSuchBackend })
+        Err(match exists {
+            true => MoveRefusal::NotAllowed,
+            // It may be the fleet's: who asks again soon hears how it is.
+            false if self.setup.awaits_fleet => MoveRefusal::Closed,
+            false => MoveRefusal::NoSuchBackend,
+        })
     }
 
     /// Whether a player may be moved from one backend to another now.
@@ -72,23 +77,27 @@ impl Common {
         let is_bundle = |backend: BackendId| {
             matches!(self.setup.backends[backend].link, LinkKind::Bundle { .. })
         };
-        let target = self.setup.backends.get(to).filter(|it| !it.retired);
-        let target = target.ok_or(MoveRefusal::NoSuchBackend)?;
+        let target = self.setup.backends.get(to).ok_or(MoveRefusal::NoSuchBackend)?;
+        // What was decided of it by the process before holds until the fleet is heard of.
+        let is_unheard = target.retired && self.setup.awaits_fleet;
+        if target.retired && !is_unheard {
+            return Err(MoveRefusal::NoSuchBackend);
+        }
         if from == to {
             return Err(MoveRefusal::Itself);
         }
-        if !is_bundle(from) || !is_bundle(to) || self.server_front(to) != Front::Netcode {
+        let speaks_netcode = is_unheard || self.server_front(to) == Front::Netcode;
+        if !is_bundle(from) || !is_bundle(to) || !speaks_netcode {
             return Err(MoveRefusal::Front);
         }
-        if !is_order && !rules.moves.contains(&to) {
+        if !is_order && !is_unheard && !rules.moves.contains(&to) {
             return Err(MoveRefusal::NotAllowed);
         }
         let link = self.links.live(to).ok_or(MoveRefusal::NotLinked)?;
         if !self.links.speaks(link, VERSION_MOVES) {
             return Err(MoveRefusal::Version);
         }
-        let is_open = !target.drained && target.intake.is_open();
-        if self.life.draining_until_ns.is_some() || !is_open || !self.takes_players(to) {
+        if self.life.draining_until_ns.is_some() || !self.is_open(to) {
             return Err(MoveRefusal::Closed);
         }
         Ok(link)

@@ -82,7 +82,7 @@ impl Common {
             is_wanted(backend) && (is_sent || self.setup.backends[backend].intake != Intake::Sent)
         };
         let may_come = rules.backends.iter().any(|it| is_for(*it) && self.is_awaited(*it));
-        if may_come {
+        if may_come || self.awaits_fleet() {
             return NoRoom::BackendStarting;
         }
         let wanted = rules.backends.iter().copied().filter(|it| is_wanted(*it));
@@ -105,9 +105,13 @@ impl Common {
 
     /// Whether a backend is there for new players.
     pub(crate) fn takes_players(&self, backend: BackendId) -> bool {
+        !self.setup.backends[backend].retired && self.is_open(backend)
+    }
+
+    /// The same, whether it is in the config or not.
+    pub(crate) fn is_open(&self, backend: BackendId) -> bool {
         let (rules, state) = (&self.setup.backends[backend], &self.links.backends[backend]);
-        let is_open = !rules.retired && !rules.drained && rules.intake.is_open();
-        state.is_up() && is_open && !state.is_closed
+        state.is_up() && !rules.drained && rules.intake.is_open() && !state.is_closed
     }
 
     /// Chooses among the listener's backends that are up.

@@ -104,6 +104,7 @@ impl<'a> Heir<'a> {
         let mut setup = with_ports(&plan.setup, &addresses);
         setup.incarnation = predecessor.incarnation;
         keep_backends(&mut setup, facts)?;
+        setup.awaits_fleet = setup.fleet_tokens.is_some();
         let maps = Format::of(&setup, plan.workers, clock::boot_id()).map_backends(&predecessor);
         let rules = Leaving::read_all(&layout[len..], &maps).map_err(|why| why.to_string())?;
         let leaving = leaving.into_iter().map(|(row, bound)| {

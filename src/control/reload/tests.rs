@@ -400,6 +400,21 @@ fn a_udp_backend_is_its_address_and_a_bundle_backend_its_name() {
 }
 
 #[test]
+fn a_backend_is_drained_when_it_is_back_only_where_it_was_but_unknown() {
+    for awaits_fleet in [false, true] {
+        let mut running = Running::start(&text());
+        let mut setup = Setup::clone(&running.setup);
+        setup.awaits_fleet = awaits_fleet;
+        let b = &mut setup.backends[BackendId(1)];
+        (b.retired, b.drained) = (true, true);
+        running.setup = Arc::new(setup);
+        running.reload(&text()).expect("fine");
+        let b = &running.setup.backends[BackendId(1)];
+        assert_eq!((b.retired, b.drained), (false, awaits_fleet));
+    }
+}
+
+#[test]
 fn the_first_backend_of_a_kind_needs_its_sockets() {
     let only_udp = text().replace("[\"a\", \"b\"]", "[\"a\"]").replace(
         "[[backend]]\n        name = \"b\"\n        link = \"bundle\"\n        slots = 8",

@@ -172,7 +172,7 @@ impl Import {
         fronts.netcode.pending.check_whole().map_err(refused)?;
         common.settle_links(now);
         fronts.netcode.settle_moving(common);
-        common.life.turned_ns = now.mono_ns;
+        (common.life.turned_ns, common.life.begun_ns) = (now.mono_ns, now.mono_ns);
         common.counters.sessions_closed[Ended::NotCarried as usize] += not_carried;
         let sessions = self.gate.session_count();
         Ok((self.gate, Arrived { sessions, not_carried }))

@@ -48,6 +48,11 @@ impl Common {
         is_meant && self.life.turned_ns < state.awaited_since_ns.saturating_add(AWAITED_NS)
     }
 
+    /// The same for backends of a fleet that this process has not heard of yet.
+    pub(crate) fn awaits_fleet(&self) -> bool {
+        self.setup.awaits_fleet && self.life.turned_ns < self.life.begun_ns + AWAITED_NS
+    }
+
     /// Waits for the backends that a new setup names anew, or says something else of.
     pub(crate) fn await_named(&mut self, next: &Setup, now_ns: u64) {
         for (backend, after) in next.backends.pairs() {

@@ -11,7 +11,7 @@ mod fixture;
 mod fronts;
 mod hostile;
 mod leaving;
-mod mapping;
+pub(super) mod mapping;
 mod room;
 
 use std::sync::{Arc, LazyLock};

@@ -3,6 +3,7 @@
 mod delivery;
 mod meetings;
 mod orders;
+mod unheard;
 
 use super::clients::{Player, Scribe};
 use super::games::{Game, Heard, Offer};

@@ -26,7 +26,7 @@ fn playing() -> (Rig, Game, Player<ringgate_core::netcode::Client>) {
     (rig, game, player)
 }
 
-fn hand_over_to(rig: &mut Rig, setup: Setup) -> u64 {
+pub(in crate::tests) fn hand_over_to(rig: &mut Rig, setup: Setup) -> u64 {
     let rehearsal = Rehearsal::new(1, STREAM_BYTES);
     let succession = rehearsal.finish(&[rig.host.gate()], &Arc::new(setup), rig.now);
     let succession = succession.expect("it can be read");
@@ -124,4 +124,24 @@ fn a_successor_waits_for_backends_that_its_own_setup_names_anew() {
         rig.pass(5_000);
         meets(&mut rig, 3, RequestBackendDown);
     }
+}
+
+#[test]
+fn a_player_is_not_denied_while_a_successor_has_not_heard_of_its_fleet_yet() {
+    use DropReason::{BackendStarting, RequestBackendDown};
+    let (mut rig, game, _player) = playing();
+    rig.pass(10_000);
+    let arena = Backend { retired: true, ..bundle_backend("arena", 4) };
+    let mut unheard = Setup { awaits_fleet: true, ..setup(&["eu"], &[arena]) };
+    unheard.listeners[ListenerId(0)].backends.clear();
+    let heard = Setup { awaits_fleet: false, ..unheard.clone() };
+    assert_eq!(hand_over_to(&mut rig, unheard), 0);
+    meets(&mut rig, 2, BackendStarting);
+    rig.pass(4_900);
+    meets(&mut rig, 3, BackendStarting);
+    rig.pass(200);
+    meets(&mut rig, 4, RequestBackendDown);
+    assert_eq!(hand_over_to(&mut rig, heard), 0);
+    meets(&mut rig, 5, RequestBackendDown);
+    drop(game);
 }
