@@ -103,6 +103,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) struct Admin {
     target: Target,
     token: Option<Token>,
+    /// How long what it is asked for takes.
+    takes: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -143,7 +145,8 @@ impl Place {
             let bad = |why| Failure::bad_input(format_args!("--admin-token: {why}"));
             Token::file(path).map_err(bad)
         };
-        Ok(Admin { target, token: self.admin_token.as_ref().map(read).transpose()? })
+        let token = self.admin_token.as_ref().map(read).transpose()?;
+        Ok(Admin { target, token, takes: Duration::ZERO })
     }
 }
 
@@ -175,7 +178,13 @@ pub(super) struct Answer {
 impl Admin {
     /// The gateway that has this `run_dir`.
     pub(super) fn of_run_dir(run_dir: &Path) -> Self {
-        Self { target: Target::Socket(run_dir.join(CONTROL_SOCKET)), token: None }
+        let target = Target::Socket(run_dir.join(CONTROL_SOCKET));
+        Self { target, token: None, takes: Duration::ZERO }
+    }
+
+    /// The same, to be asked for what takes so long.
+    pub(super) fn taking(&self, takes: Duration) -> Self {
+        Self { takes, ..self.clone() }
     }
 
     /// Reads a page.
@@ -340,12 +349,13 @@ impl Admin {
                     _ => why,
                 })?;
                 socket.set_nonblocking(true)?;
-                let patience = patience::with(&place, patience::holder(socket.as_fd()));
+                let holder = patience::holder(socket.as_fd());
+                let patience = patience::with(&place, holder, self.takes);
                 let stream = UnixStream::from(socket);
                 BlockingClient::open(patience, async || net::UnixStream::from_std(stream))
             }
             Target::Tcp(address) => {
-                BlockingClient::open(patience::with(&place, None), async || {
+                BlockingClient::open(patience::with(&place, None, self.takes), async || {
                     let connecting = net::TcpStream::connect(address);
                     tokio::time::timeout(CONNECT_TIMEOUT, connecting).await?
                 })

@@ -61,9 +61,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(name) = args.backend.name() {
         put(&mut path, format_args!("backend={name}"));
         let DrainingBackend { players } = admin.change(&path, &[400, 404])?;
-        let players = count(players);
-        print(&format!("backend {name} takes no new players; {players} are there\n"))?;
-        return args.move_to.as_ref().map_or(Ok(()), |to| move_players(&admin, name, to));
+        print(&format!("backend {name} takes no new players; {} are there\n", count(players)))?;
+        // Its players play elsewhere, as far as there is room.
+        let Some(to) = &args.move_to else { return Ok(()) };
+        return moving::ask_for_all(&admin, (name, players), to)?.say(to);
     }
     if args.move_to.is_some() {
         return Err(Failure::bad_input("--move-to is for one backend: expected --backend NAME"));
@@ -75,11 +76,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         wait(&admin);
     }
     Ok(())
-}
-
-/// Has the players of a backend play elsewhere, as far as there is room.
-fn move_players(admin: &Admin, name: &str, to: &str) -> Result<(), Failure> {
-    moving::ask(admin, &format!("backend={name}&to={to}"))?.say(to)
 }
 
 /// The gateway answers until it has ended. Who waits hears each few seconds how far it is.

@@ -10,6 +10,7 @@ use super::admin::{self, Admin, Place};
 use super::exit::print;
 use super::kick::Whom;
 use crate::config::values;
+use crate::control::moving::OFFERS_MAX;
 use ringgate_fleet::values::question::{MOVE_MS, MOVE_MS_MAX, MOVE_TRIES};
 use ringgate_report::text::{count, put};
 
@@ -56,8 +57,15 @@ impl How {
 
     /// How long game processes may take to answer, as often as a gateway asks them.
     pub(super) fn takes(&self) -> Duration {
-        self.time.unwrap_or_else(|| Duration::from_millis(MOVE_MS.into())) * MOVE_TRIES
+        takes(self.time, 1)
     }
+}
+
+/// How long a gateway may wait for so many players. It offers a few of them at a time.
+fn takes(time: Option<Duration>, players: u64) -> Duration {
+    let offers = players.div_ceil(OFFERS_MAX as u64).min(u32::MAX.into()) as u32;
+    let once = time.unwrap_or_else(|| Duration::from_millis(MOVE_MS.into()));
+    (once * MOVE_TRIES).saturating_mul(offers)
 }
 
 /// What has become of it.
@@ -97,7 +105,7 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let gateway = args.place.find()?;
     let query = args.whom.query() + &args.how.query();
-    let moved = ask(&gateway, &query)?;
+    let moved = ask(&gateway.taking(args.how.takes()), &query)?;
     let (name, whom) = args.whom.named();
     match (moved.moved, moved.left()) {
         (0, None) => Err(Failure::failed(format_args!("{name} {whom} has no session here"))),
@@ -106,14 +114,30 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-/// Asks a gateway for a move.
-pub(super) fn ask(gateway: &Admin, query: &str) -> Result<MoveAnswer, Failure> {
+/// Asks a gateway to move all players of a backend, who were so many.
+pub(super) fn ask_for_all(
+    gateway: &Admin,
+    (backend, players): (&str, u64),
+    to: &str,
+) -> Result<MoveAnswer, Failure> {
+    ask(&gateway.taking(takes(None, players)), &format!("backend={backend}&to={to}"))
+}
+
+fn ask(gateway: &Admin, query: &str) -> Result<MoveAnswer, Failure> {
     gateway.change(&format!("/sessions/move?{query}"), &[400, 404])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_waits_for_as_long_as_a_gateway_may_take() {
+        let seconds = Duration::from_secs;
+        assert_eq!(takes(Some(seconds(30)), 1), seconds(90));
+        assert_eq!([0, 1, 48, 49, 1000].map(|it| takes(None, it).as_secs()), [0, 6, 6, 12, 126]);
+        assert!(takes(Some(seconds(30)), u64::MAX) > seconds(1 << 32));
+    }
 
     #[test]
     fn who_was_not_asked_is_said_and_all_is_done_only_without_such() {

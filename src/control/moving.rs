@@ -258,7 +258,7 @@ const fn may_be_tried_again(why: MoveRefusal) -> bool {
 }
 
 /// Players whom a backend is offered at a time: some are left for its own game.
-const OFFERS_MAX: usize = 48;
+pub const OFFERS_MAX: usize = 48;
 
 /// Whoever asks a fleet waits by what a fleet says of moves.
 const _: () = assert!(question::MOVE_MS == MOVE_MS && question::MOVE_MS_MAX == MOVE_MS_MAX);

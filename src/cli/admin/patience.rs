@@ -16,21 +16,22 @@ pub(super) fn holder(stream: BorrowedFd<'_>) -> Option<u32> {
     pid.filter(|pid| owners::living(*pid).is_some())
 }
 
-/// Patience with what listens at a place, and with the process where it is known. Its end is a
-/// sentence.
-pub(super) fn with(place: &str, holder: Option<u32>) -> Patience {
+/// Patience with what listens at a place, and with the process where it is known, beyond how long
+/// what is asked for takes. Its end is a sentence.
+pub(super) fn with(place: &str, holder: Option<u32>, takes: Duration) -> Patience {
     let who = match holder {
         Some(pid) => format!("process {pid} holds {place} and"),
         None => format!("the process that holds {place}"),
     };
     let mut has_spoken = false;
-    let waits = ANSWER_WITHIN.as_secs();
+    let within = ANSWER_WITHIN + takes;
+    let waits = within.as_secs();
     let judge = move |silent| {
         let trouble = |why| Err(io::Error::new(io::ErrorKind::TimedOut, Silence(why)));
         if holder.is_some_and(owners::is_stopped) {
             return trouble(format!("{who} does not answer (stopped)"));
         }
-        if silent >= ANSWER_WITHIN {
+        if silent >= within {
             return trouble(format!("{who} has not answered for {waits} s"));
         }
         if !std::mem::replace(&mut has_spoken, true) && io::stderr().is_terminal() {
@@ -59,3 +60,19 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// A reload reads files, and a busy machine may keep the control thread waiting.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_waited_for_that_much_longer() {
+        let seconds = Duration::from_secs;
+        for (takes, waits) in [(seconds(0), seconds(30)), (seconds(90), seconds(120))] {
+            let Patience { mut judge, .. } = with("/run/control.sock", None, takes);
+            assert!(judge(waits - seconds(3)).is_ok());
+            let why = judge(waits).expect_err("it is over").to_string();
+            assert!(why.ends_with(&format!("has not answered for {} s", waits.as_secs())), "{why}");
+        }
+    }
+}

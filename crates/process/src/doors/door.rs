@@ -134,12 +134,19 @@ impl HttpConnection {
         let (ends_at, end) = watch::channel(whole_within.map(|it| Instant::now() + it));
         let service = service_fn(|request| {
             has_begun.notify_one();
+            // What changes something ends by itself: only its answer has to be taken in time.
+            let change_within = whole_within.filter(|_| !request.method().is_safe());
+            if change_within.is_some() {
+                ends_at.send_replace(None);
+            }
             let answering = answer(request, Arc::clone(&self.seat));
-            async {
+            let (seated, ends_at) = (&self, &ends_at);
+            async move {
                 let answer = answering.await;
-                self.answered(&answer);
-                if let Some(Lasts(lasts)) = answer.extensions().get() {
-                    ends_at.send_replace(Some(Instant::now() + *lasts));
+                seated.answered(&answer);
+                let lasts = answer.extensions().get().map(|Lasts(lasts)| *lasts);
+                if let Some(lasts) = lasts.or(change_within) {
+                    ends_at.send_replace(Some(Instant::now() + lasts));
                 }
                 Ok::<_, Infallible>(answer)
             }
@@ -228,7 +235,7 @@ mod tests {
     }
 
     /// The far end of a connection whose requests are answered by their path: `/now`, `/long`
-    /// (with an answer that may go on for a minute and is not read), or never.
+    /// (with an answer that may go on for a minute and is not read), `/slow` (45 s later), or never.
     fn come(door: &Arc<HttpDoor>) -> DuplexStream {
         let (near, far) = duplex(256);
         door.admit(|connection| connection.talk(near, answer));
@@ -243,6 +250,10 @@ mod tests {
                 let mut response = Response::new(vec![b'x'; 4096].into());
                 response.extensions_mut().insert(Lasts(Duration::from_mins(1)));
                 response
+            }
+            "/slow" => {
+                sleep(Duration::from_secs(45)).await;
+                Response::new(vec![b'x'; 4096].into())
             }
             _ => std::future::pending().await,
         }
@@ -291,14 +302,19 @@ mod tests {
         let mut far = come(&door);
         assert!(ask(&mut far).await.expect("answered").contains("connection: close"));
         assert_eq!(stays(&mut far).await, Duration::ZERO);
-        for (path, open_for_ms) in [("/never", 29_999), ("/long", 59_999)] {
+        for (ask, open_for_ms) in [
+            ("GET /never", 29_999),
+            ("GET /long", 59_999),
+            ("GET /slow", 29_999),
+            ("POST /slow", 74_999),
+        ] {
             let mut far = come(&door);
-            let ask = format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
-            far.write_all(ask.as_bytes()).await.expect("it is open");
+            let head = format!("{ask} HTTP/1.1\r\nHost: t\r\n\r\n");
+            far.write_all(head.as_bytes()).await.expect("it is open");
             sleep(Duration::from_millis(open_for_ms)).await;
-            assert!(!door.is_empty(), "{path}");
+            assert!(!door.is_empty(), "{ask}");
             sleep(Duration::from_millis(2)).await;
-            assert!(door.is_empty(), "{path}");
+            assert!(door.is_empty(), "{ask}");
         }
     }
 
