@@ -179,7 +179,13 @@ impl Game {
 
     /// The process dies.
     pub(super) fn crash(self, rig: &mut Rig) {
-        rig.event(IoEvent::Closed { socket: self.link });
+        self.crash_unseen(rig);
+        rig.turn();
+    }
+
+    /// The same, before the gate has looked.
+    pub(super) fn crash_unseen(self, rig: &mut Rig) {
+        rig.host.notice(IoEvent::Closed { socket: self.link });
     }
 }
 

@@ -20,7 +20,12 @@ enum Step {
     Time,
     LobbyDies,
     ArenaDies,
-    Close,
+    /// That of an agent which has both, or of both agents.
+    BothDie,
+    /// Whoever is gone has come again, as behind an agent that was started anew.
+    Return,
+    LobbyCloses,
+    ArenaCloses,
     Kick,
     Leave,
     Drain,
@@ -28,7 +33,7 @@ enum Step {
     HandOver,
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 19] = [
     Step::Ask,
     Step::AskToBeHeard,
     Step::Order,
@@ -39,7 +44,10 @@ const STEPS: [Step; 16] = [
     Step::Time,
     Step::LobbyDies,
     Step::ArenaDies,
-    Step::Close,
+    Step::BothDie,
+    Step::Return,
+    Step::LobbyCloses,
+    Step::ArenaCloses,
     Step::Kick,
     Step::Leave,
     Step::Drain,
@@ -69,6 +77,8 @@ struct World {
     offers: Vec<u64>,
     /// The arena takes nobody any more.
     is_shut: bool,
+    /// It is not in the config any more.
+    is_taken_away: bool,
     order: Option<Arc<MoveOrder>>,
     /// What each process believes: it has the player.
     believes: [bool; 2],
@@ -86,6 +96,7 @@ impl World {
             at: At::Lobby,
             offers: Vec::new(),
             is_shut: false,
+            is_taken_away: false,
             order: None,
             believes: [true, false],
         }
@@ -141,26 +152,19 @@ impl World {
                 self.end_offer();
                 self.open();
             }
-            Step::LobbyDies => {
-                if let Some(lobby) = self.lobby.take() {
-                    lobby.crash(&mut self.rig);
-                    self.believes[0] = false;
-                    self.end_offer();
-                    self.open();
-                }
-            }
-            Step::ArenaDies => {
-                if let Some(arena) = self.arena.take() {
-                    arena.crash(&mut self.rig);
-                    self.believes[1] = false;
-                    self.end_offer();
-                }
-            }
-            Step::Close => {
-                let game = if self.at == At::Arena { &self.arena } else { &self.lobby };
+            Step::LobbyDies => self.die([true, false]),
+            Step::ArenaDies => self.die([false, true]),
+            Step::BothDie => self.die([true, true]),
+            Step::Return => self.come_again(),
+            Step::LobbyCloses | Step::ArenaCloses => {
+                let is_its = match step {
+                    Step::ArenaCloses => self.at == At::Arena,
+                    _ => matches!(self.at, At::Lobby | At::Offered(_)),
+                };
+                let game = if step == Step::ArenaCloses { &self.arena } else { &self.lobby };
                 if let Some(game) = game {
                     game.say(&mut self.rig, |w| w.close(session, CloseReason::Kicked));
-                    if !matches!(self.at, At::Unheard) {
+                    if is_its {
                         self.at = At::Nowhere;
                     }
                 }
@@ -182,6 +186,7 @@ impl World {
                 let mut setup = (*self.rig.host.gate().common.setup).clone();
                 let arena = &mut setup.backends[ARENA];
                 *if step == Step::Drain { &mut arena.drained } else { &mut arena.retired } = true;
+                self.is_taken_away |= step == Step::TakeAway;
                 self.rig.mail(Mail::Setup(Arc::new(setup)));
                 self.rig.turn();
                 self.is_shut = true;
@@ -190,6 +195,39 @@ impl World {
             Step::HandOver => self.rig.hand_over(),
         }
         self.rig.turn();
+    }
+
+    /// Whose links are lost before the gateway has looked at any of them.
+    fn die(&mut self, who: [bool; 2]) {
+        let games = [&mut self.lobby, &mut self.arena].into_iter().zip(who);
+        let gone: Vec<_> = games.filter_map(|(it, dies)| it.take_if(|_| dies)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        for game in gone {
+            game.crash_unseen(&mut self.rig);
+        }
+        self.rig.turn();
+        let is_gone = self.lobby.is_none();
+        self.believes = [0, 1].map(|it| self.believes[it] && !who[it]);
+        self.end_offer();
+        if is_gone {
+            self.open();
+        }
+    }
+
+    /// Whoever is gone comes again, and hears of the player that it has a moment later.
+    fn come_again(&mut self) {
+        let is_whole = self.lobby.is_some() && (self.arena.is_some() || self.is_taken_away);
+        if self.lobby.is_none() {
+            self.lobby = Some(Game::join(&mut self.rig, "lobby"));
+        }
+        if self.arena.is_none() && !self.is_taken_away {
+            self.arena = Some(Game::join(&mut self.rig, "arena"));
+        }
+        if !is_whole {
+            self.player.live(&mut self.rig, 200);
+        }
     }
 
     fn expect_offer(&mut self, is_heard: bool) {
@@ -252,7 +290,7 @@ impl World {
                 match heard {
                     Heard::Opened(guest) => {
                         assert!(!self.believes[which], "opened once");
-                        assert_eq!((guest.session, which), (session, 1));
+                        assert_eq!(guest.session, session);
                         self.believes[which] = true;
                     }
                     Heard::Moved(..) | Heard::Closed(..) => {
@@ -307,6 +345,7 @@ fn in_every_order_the_player_is_with_one_or_nowhere() {
         &[Step::AskToBeHeard, Step::Yes],
         &[Step::AskToBeHeard, Step::HandOver, Step::Yes, Step::HandOver],
         &[Step::Ask, Step::No, Step::AskToBeHeard],
+        &[Step::Ask, Step::BothDie, Step::Return],
     ] {
         for first in STEPS {
             for second in STEPS {
