@@ -111,6 +111,29 @@ fn limits_are_read_as_strictly_as_everything_else() {
 }
 
 #[test]
+fn where_players_may_be_moved() {
+    let line = "backends = [\"arena\"]";
+    let old =
+        "[[backend]]\nname = \"old\"\nlink = \"udp\"\naddress = \"127.0.0.1:7777\"\nslots = 4\n";
+    let good = GOOD.to_owned() + old;
+    let with = |moves: &str| good.replacen(line, &format!("{line}\nmoves = [{moves}]"), 1);
+    check(&with("\"arena\""), &[]);
+    for (moves, expected) in [
+        (
+            "\"aren\"",
+            "moves[0]: found \"aren\", expected the name of a [[backend]], did you mean \"arena\"?",
+        ),
+        (
+            "\"arena\", \"old\"",
+            "moves[1]: found \"old\", which has link = \"udp\", expected a backend with link = \"bundle\"",
+        ),
+        ("\"arena\", \"arena\"", "moves[1]: found \"arena\" a second time"),
+    ] {
+        check(&with(moves), &[&format!("gate.toml:8: listener[0].{expected}")]);
+    }
+}
+
+#[test]
 fn listener_fields() {
     for (line, by, expected) in [
         (

@@ -23,7 +23,7 @@ fn playing() -> (Rig, Game, Scribe) {
     (rig, game, scribe)
 }
 
-fn of_client(client_id: u64) -> Meant {
+pub(super) fn of_client(client_id: u64) -> Meant {
     Meant { client_id: Some(client_id), ..Meant::default() }
 }
 

@@ -29,7 +29,7 @@ fn watch_with(rig: &mut Rig, watched: Watched, room: usize) -> (Arc<Trace>, Rece
     (trace, records)
 }
 
-fn watch(rig: &mut Rig, watched: Watched) -> (Arc<Trace>, Receiver<Record>) {
+pub(super) fn watch(rig: &mut Rig, watched: Watched) -> (Arc<Trace>, Receiver<Record>) {
     watch_with(rig, watched, 1000)
 }
 
