@@ -189,22 +189,27 @@ impl World {
     }
 }
 
-#[test]
-fn a_player_walks_from_host_to_host_while_the_gateway_is_upgraded() {
-    let Some(mut world) = World::start() else { return };
-    let mut here = 0;
-    // From one agent to the other, to the gateway's host, and from there.
-    for there in [1, 2, 0] {
+/// From one agent to the other, to the gateway's host, and from there, with something that happens
+/// behind each offer, which is told where from and where to.
+fn walk(world: &mut World, meanwhile: impl Fn(&mut World, [usize; 2])) {
+    for [here, there] in [[0, 1], [1, 2], [2, 0]] {
         world.offered(there);
         world.is_heard_by(here);
-        let (code, said) = world.line.upgrade();
-        assert_eq!(code, Some(0), "{said}");
+        meanwhile(world, [here, there]);
         world.is_heard_by(here);
         world.answer(there);
         world.is_heard_by(there);
-        here = there;
     }
     world.has_one_session();
+}
+
+#[test]
+fn a_player_walks_from_host_to_host_while_the_gateway_is_upgraded() {
+    let Some(mut world) = World::start() else { return };
+    walk(&mut world, |world, _| {
+        let (code, said) = world.line.upgrade();
+        assert_eq!(code, Some(0), "{said}");
+    });
 }
 
 #[test]
@@ -239,21 +244,11 @@ fn a_player_is_with_one_zone_whichever_agent_dies_in_the_middle_of_a_move() {
 #[test]
 fn a_player_walks_from_host_to_host_while_both_agents_are_upgraded() {
     let Some(mut world) = World::start() else { return };
-    let mut here = 0;
-    for there in [1, 2, 0] {
-        world.offered(there);
-        world.is_heard_by(here);
-        for of in [here, there] {
-            if of < world.agents.len() {
-                world.upgrade_agent(of);
-            }
+    walk(&mut world, |world, ways| {
+        for of in ways.into_iter().filter(|of| *of < world.agents.len()) {
+            world.upgrade_agent(of);
         }
-        world.is_heard_by(here);
-        world.answer(there);
-        world.is_heard_by(there);
-        here = there;
-    }
-    world.has_one_session();
+    });
 }
 
 #[test]
