@@ -286,7 +286,7 @@ impl Site {
             return self.take_mail(now_ns);
         }
         if let Some(lane) = self.trunk.lane_of_pipe(ready.token) {
-            return self.trunk.drain(lane, |serial| self.links.by_serial(serial));
+            return self.trunk.drain_next(lane, |serial| self.links.by_serial(serial));
         }
         if !self.trunk.is_own(ready.token) {
             // A link that ends has said before what its worker had for it.

@@ -9,7 +9,7 @@ use crate::protocol::datagram::{Header, Refusal};
 use crate::protocol::keys::Rekey;
 use ringgate_link::bundle::{CloseReason, Hello, Opened, SessionId};
 
-use crate::socket::trunk::{End, READS_MAX};
+use crate::socket::trunk::{End, LaneReport, READS_MAX};
 use rig::{AGENT, GATEWAY, Heard, Rig};
 
 /// Payloads each way.
@@ -285,4 +285,38 @@ fn an_agent_that_never_pauses_does_not_have_the_thread_to_itself() {
         assert!(rig.trunk(GATEWAY).over().is_none() && rig.trunk(AGENT).over().is_none());
     }
     rig.until("it looks at the rest", |rig| !rig.trunk(GATEWAY).has_more());
+}
+
+#[test]
+fn links_of_a_lane_that_is_lent_do_not_have_the_thread_to_themselves() {
+    let Some(mut rig) = Rig::with(Rekey::default()) else { return };
+    let lease = rig.lend(0);
+    // All that was said before is read, however small each piece of it is.
+    let said = std::iter::repeat_with(|| lease.tell(1, &[])).take_while(Result::is_ok).count();
+    let mut read = 0;
+    rig.trunk_mut(GATEWAY).drain(0, |_| {
+        read += 1;
+        None
+    });
+    assert_eq!(read, said);
+    // Who says more for each piece that is read is never read to the end.
+    lease.tell(1, &[]).expect("there is room");
+    let mut read = 0;
+    let mut says_more = |_| {
+        read += 1;
+        assert!(read < 1_000_000, "it does not end");
+        lease.tell(1, &[]).expect("there is room");
+        None
+    };
+    rig.trunk_mut(GATEWAY).drain(0, &mut says_more);
+    rig.trunk_mut(GATEWAY).drain_next(0, &mut says_more);
+    // Nor is who says more of the lane for each word of it that is heard.
+    let says = || lease.say(LaneReport::Caught(vec![1])).expect("there is room");
+    says();
+    let mut heard = 0;
+    rig.trunk_mut(GATEWAY).listen(|_| {
+        heard += 1;
+        assert!(heard < 1_000_000, "it does not end");
+        says();
+    });
 }

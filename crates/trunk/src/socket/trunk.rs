@@ -457,10 +457,27 @@ impl Trunk {
         self.drain(lane, link_of);
     }
 
-    /// Gives the stream what links of a lane that is lent have said for it.
-    pub fn drain(&mut self, lane: u8, mut link_of: impl FnMut(u32) -> Option<u16>) {
+    /// Gives the stream all that links of a lane that is lent have said for it up to now.
+    pub fn drain(&mut self, lane: u8, link_of: impl FnMut(u32) -> Option<u16>) {
+        self.read_pipe(lane, lent::PIPE_PIECES_MAX, link_of);
+    }
+
+    /// Gives it the next of that: links that never pause do not have the thread to themselves.
+    pub fn drain_next(&mut self, lane: u8, link_of: impl FnMut(u32) -> Option<u16>) {
+        self.read_pipe(lane, READS_MAX, link_of);
+    }
+
+    fn read_pipe(
+        &mut self,
+        lane: u8,
+        pieces_max: usize,
+        mut link_of: impl FnMut(u32) -> Option<u16>,
+    ) {
         let mut piece = std::mem::take(&mut self.piece);
-        while let Some(Seat { lender: Some(lender), .. }) = self.seats.get(usize::from(lane)) {
+        for _ in 0..pieces_max {
+            let Some(Seat { lender: Some(lender), .. }) = self.seats.get(usize::from(lane)) else {
+                break;
+            };
             let Some((serial, records)) = lender.read(&mut piece) else { break };
             let link = link_of(serial);
             for frame in Frames::new(records).map_while(Result::ok) {
@@ -485,7 +502,7 @@ impl Trunk {
     }
 
     /// The lane whose links have something for the stream, where a member of the caller's set says
-    /// so: then it is to be [drained](Self::drain).
+    /// so: then it is to be [drained](Self::drain_next).
     pub fn lane_of_pipe(&self, token: u64) -> Option<u8> {
         let lane = token.checked_sub(self.settings.token + PIPES)?;
         u8::try_from(lane).ok().filter(|lane| self.is_lent(*lane))
@@ -555,7 +572,8 @@ impl Trunk {
     pub fn listen(&mut self, mut handle: impl FnMut(Event<'_>)) {
         let mut over = None;
         for lender in self.seats.iter().filter_map(|seat| seat.lender.as_ref()) {
-            while let Some(word) = lender.next() {
+            // No more than may wait: strangers who never pause do not have the thread for them.
+            for word in std::iter::from_fn(|| lender.next()).take(lent::WORDS_MAX) {
                 match word {
                     LaneReport::Stray(from, datagram) => {
                         handle(Event::Stray { from, datagram: &datagram });
@@ -718,5 +736,5 @@ fn hand_on(
     Ok(())
 }
 
-/// Reads of the stream before anything else has its turn: 256 KiB.
+/// Reads of the stream, or of a lane's pipe, before anything else has its turn: 256 KiB.
 pub(crate) const READS_MAX: usize = 16;

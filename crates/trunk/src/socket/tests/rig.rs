@@ -13,7 +13,7 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::{self, Epoll, Ready};
 use rustls::pki_types::ServerName;
 
-use crate::socket::trunk::{Event, Settings, Trunk};
+use crate::socket::trunk::{Event, Lease, Settings, Trunk};
 use crate::socket::{Door, Guest, port::Port};
 
 pub(super) const AGENT: usize = 0;
@@ -125,6 +125,14 @@ impl Rig {
 
     pub(super) fn trunk_mut(&mut self, which: usize) -> &mut Trunk {
         self.ends[which].trunk.as_mut().expect("it is there")
+    }
+
+    /// What the gateway tells who has one of its lanes. Nobody has it.
+    pub(super) fn lend(&mut self, lane: u8) -> Lease {
+        let End { trunk, epoll, .. } = &mut self.ends[GATEWAY];
+        let bell = notify::event_counter().expect("a descriptor");
+        let lent = trunk.as_mut().expect("it is there").lend(lane, bell, epoll);
+        lent.expect("it is up").1
     }
 
     pub(super) fn heard(&self, which: usize) -> &[Heard] {

@@ -189,5 +189,9 @@ pub(super) const PIECE_BYTES: usize = 4 + BUNDLE_BYTES_MAX;
 /// As much as a link of its own would have.
 const PIPE_BYTES: i32 = 1 << 20;
 
+/// And no more pieces than this: the kernel doubles what it is asked for, and each piece takes more
+/// than 256 bytes of it.
+pub(super) const PIPE_PIECES_MAX: usize = 2 * PIPE_BYTES as usize / 256;
+
 /// What waits for a trunk's thread at most: strangers' datagrams are among it.
-const WORDS_MAX: usize = 64;
+pub(super) const WORDS_MAX: usize = 64;
