@@ -119,15 +119,15 @@ fn where_players_may_be_moved() {
     let with = |moves: &str| good.replacen(line, &format!("{line}\nmoves = [{moves}]"), 1);
     check(&with("\"arena\""), &[]);
     for (moves, expected) in [
-        (
-            "\"aren\"",
-            "moves[0]: found \"aren\", expected the name of a [[backend]], did you mean \"arena\"?",
-        ),
+        ("\"aren\"", "moves[0]: found no [[backend]] named \"aren\", did you mean \"arena\"?"),
         (
             "\"arena\", \"old\"",
             "moves[1]: found \"old\", which has link = \"udp\", expected a backend with link = \"bundle\"",
         ),
-        ("\"arena\", \"arena\"", "moves[1]: found \"arena\" a second time"),
+        (
+            "\"arena\", \"arena\"",
+            "moves[1]: found \"arena\" again, expected it once (line 8 has it)",
+        ),
     ] {
         check(&with(moves), &[&format!("gate.toml:8: listener[0].{expected}")]);
     }

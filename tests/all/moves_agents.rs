@@ -245,7 +245,8 @@ fn a_player_is_with_one_zone_whichever_agent_dies_in_the_middle_of_a_move() {
 fn a_player_walks_from_host_to_host_while_both_agents_are_upgraded() {
     let Some(mut world) = World::start() else { return };
     walk(&mut world, |world, ways| {
-        for of in ways.into_iter().filter(|of| *of < world.agents.len()) {
+        let agents = world.agents.len();
+        for of in ways.into_iter().filter(|of| *of < agents) {
             world.upgrade_agent(of);
         }
     });

@@ -50,8 +50,8 @@ pub struct Setup {
     pub fleet_tokens: Option<Arc<FleetTokens>>,
     /// Who is here of those who may be in one place of the fleet only; `None` likewise.
     pub fleet_players: Option<Arc<FleetPlayers>>,
-    /// This process has not heard of its fleet yet, as the one before had: a backend that is retired
-    /// may only be unknown.
+    /// This process has not heard of its fleet yet, as the one before had: a backend that is
+    /// retired may only be unknown.
     pub awaits_fleet: bool,
 }
 

@@ -93,7 +93,7 @@ fn backends_come_behind_the_listeners_of_their_group() {
 #[test]
 fn players_may_be_moved_to_backends_and_groups_that_a_listener_names_and_nowhere_else() {
     let moved_to = |moves: &str| {
-        let rule = format!("protocol_id = 1\nmoves = [{moves}]");
+        let rule = format!("protocol_id = 1\n{moves}");
         let text = TEXT.replacen("protocol_id = 1", &rule, 1);
         let file = parse(&text, Path::new("gate.toml"), &KeySources::new(&|_| None, None));
         let backends = vec![bundle("a", "arena", "/run/gate"), bundle("b", "night", "/run/gate")];
@@ -103,11 +103,11 @@ fn players_may_be_moved_to_backends_and_groups_that_a_listener_names_and_nowhere
         let names = rules.moves_to.iter().map(|it| config.backends[*it].name.clone());
         names.collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(moved_to(""), "", "as without it");
-    assert_eq!(moved_to("\"arena\""), "a");
-    assert_eq!(moved_to("\"night\""), "b", "a group that no listener leads to");
-    assert_eq!(moved_to("\"b\", \"nobody-yet\""), "b");
-    assert_eq!(moved_to("\"arena\", \"night\""), "a b");
+    assert_eq!(moved_to(""), "", "nowhere");
+    assert_eq!(moved_to("moves = [\"arena\"]"), "a");
+    assert_eq!(moved_to("moves = [\"night\"]"), "b", "a group that no listener leads to");
+    assert_eq!(moved_to("moves = [\"b\", \"nobody-yet\"]"), "b");
+    assert_eq!(moved_to("moves = [\"arena\", \"night\"]"), "a b");
 }
 
 #[test]

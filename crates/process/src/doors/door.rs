@@ -235,7 +235,8 @@ mod tests {
     }
 
     /// The far end of a connection whose requests are answered by their path: `/now`, `/long`
-    /// (with an answer that may go on for a minute and is not read), `/slow` (45 s later), or never.
+    /// (with an answer that may go on for a minute and is not read), `/slow` (45 s later, not read
+    /// either), or never.
     fn come(door: &Arc<HttpDoor>) -> DuplexStream {
         let (near, far) = duplex(256);
         door.admit(|connection| connection.talk(near, answer));
