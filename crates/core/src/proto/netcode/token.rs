@@ -183,8 +183,8 @@ impl ConnectToken {
 }
 
 crate::told! {
-    /// Why a connect token cannot be used. Tokens come from files and web services, not off the wire,
-    /// so this is not a [`DropReason`].
+    /// Why a connect token cannot be used. Tokens come from files and web services, not off the
+    /// wire, so this is not a [`DropReason`].
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum TokenError;
     /// The address list has 0 or more than 32 entries, or an address of an unknown type.
