@@ -237,10 +237,11 @@ fn what_changes_in_a_fleet_is_told_as_it_changes() {
     let mut events = events.stdout(Stdio::piped()).spawn().expect("the binary was built");
     // What is there when it begins has not happened now, so something has to happen until then.
     let mut denied = 0;
-    while events.try_wait().expect("our child").is_none() {
+    wait_for("two events", || {
         denied += 1;
         etcd.fleet(&["deny", "--client", &denied.to_string(), "--reason", "aimbot"]).succeeded();
-    }
+        events.try_wait().expect("our child")
+    });
     let said = events.wait_with_output().expect("it has ended");
     let said = String::from_utf8(said.stdout).expect("JSON");
     let said: Vec<_> = said.lines().map(json).collect();

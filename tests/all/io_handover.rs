@@ -88,10 +88,11 @@ fn nothing_is_lost_when_sockets_change_hands_under_traffic(rig: &mut Rig) {
     std::mem::swap(&mut owner.driver, &mut rig.driver);
     for hand in 0..HANDS {
         let wanted = seen.datagrams.len() + 300;
-        while seen.datagrams.len() < wanted {
+        until("more have come", || {
             owner.turn_once(Wait::AtMost(Duration::from_millis(20)), &mut seen);
             taken.store(seen.datagrams.len() as u32, Ordering::Relaxed);
-        }
+            seen.datagrams.len() >= wanted
+        });
         if hand % 2 == 1 {
             // Asleep, with a receive that waits, as far as that can be had.
             owner.turn_once(Wait::AtMost(Duration::from_millis(1)), &mut seen);

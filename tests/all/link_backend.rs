@@ -13,6 +13,7 @@ use ringgate_link::bundle::{
 };
 use ringgate_os::notify;
 
+use crate::control_rig::{PATIENCE, wait_for};
 use crate::folder::Folder;
 use crate::link_gateway::{Gateway, GatewayLink, opened, opened_plain};
 
@@ -458,17 +459,18 @@ fn payloads_that_go_down_with_their_link_are_counted() {
         backend.outbox().send(session, b"too late").expect("the link is up");
     }
     links.clear();
-    let mut seen = None;
     // No flush before the loss is noticed: `wait` would flush.
-    while seen.is_none() {
+    let seen = wait_for("the loss", || {
+        let mut seen = None;
         let mut events = backend.poll().expect("epoll works");
         while let Some((event, _)) = events.next() {
             if let Event::LinkLost { loss, payloads_unsent, .. } = event {
                 seen = Some((loss, payloads_unsent));
             }
         }
-    }
-    assert_eq!(seen, Some((LinkLoss::HungUp, 5)));
+        seen
+    });
+    assert_eq!(seen, (LinkLoss::HungUp, 5));
     let stats = backend.outbox().stats();
     assert_eq!((stats.payloads_taken, stats.payloads_sent, stats.payloads_lost), (5, 0, 5));
 }
@@ -614,7 +616,7 @@ fn events_that_were_not_taken_come_with_the_next_poll() {
     let mut seen = Vec::new();
     while seen.len() < 3 {
         // One event from each poll; what is left is a reason not to sleep.
-        assert!(backend.wait(None).expect("epoll works"));
+        assert!(backend.wait(Some(PATIENCE)).expect("epoll works"));
         if let Some((event, _)) = backend.poll().expect("epoll works").next() {
             seen.push(match event {
                 Event::Opened(player) => player.listener.as_bytes().to_vec(),

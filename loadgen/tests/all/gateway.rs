@@ -213,6 +213,16 @@ impl Gateway {
         let gateway = gateway::Gateway { pid: None, admin: Some(Admin::Control(self.control())) };
         gateway.look().metrics.get(name).copied().unwrap_or_default() as u64
     }
+
+    /// Waits until a metric is at least this, as long as the run goes on that brings it about.
+    #[track_caller]
+    pub(crate) fn until(&self, run: &mut Child, name: &str, least: u64) {
+        while self.metric(name) < least {
+            let ended = run.try_wait().expect("our child");
+            assert!(ended.is_none(), "it ended before {name} was {least}");
+            ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
+        }
+    }
 }
 
 fn end(child: &mut Option<Child>) {

@@ -59,7 +59,6 @@ fn stdout(output: &Output) -> String {
 fn assert_all_said_goodbye(gateway: &Gateway) {
     let closed = |why: &str| gateway.metric(&format!("ringgate_sessions_closed_total{{{why}}}"));
     let opened = gateway.metric("ringgate_sessions_opened_total");
-    // The gateway publishes its counters twenty times a second.
     let is_over = (0..1200).any(|_| {
         ringgate_os::clock::sleep(std::time::Duration::from_millis(25));
         closed("by_player") == opened
@@ -111,9 +110,7 @@ fn a_run_that_is_interrupted_while_players_connect_says_goodbye_for_those_who_ar
     assert_all_said_goodbye(&gateway);
     let mut run = Running::start(gateway.command("run", &few).stdin(Stdio::null()));
     // With --json nothing is told meanwhile.
-    while gateway.metric("ringgate_sessions") == 0 {
-        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
-    }
+    gateway.until(&mut run.child, "ringgate_sessions", 1);
     run.signal("TERM");
     run.seen.clear();
     let output = run.end();
@@ -130,11 +127,9 @@ fn a_ladder_that_is_interrupted_shows_its_steps_and_names_no_knee() {
     let bounds = ["--from", "100", "--factor", "1.1", "--loss", "100", "--p99", "60s"];
     let few = ["--sessions", "5", "--ramp", "200ms", "--hold", "1s", "--csv", text(&csv)];
     let mut command = gateway.command("ladder", &[&bounds[..], &few].concat());
-    let ladder = Running::start(&mut command);
+    let mut ladder = Running::start(&mut command);
     // Two steps have been opened, so one is over.
-    while gateway.metric("ringgate_sessions_opened_total") < 8 {
-        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
-    }
+    gateway.until(&mut ladder.child, "ringgate_sessions_opened_total", 8);
     ladder.signal("INT");
     let output = ladder.end();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
@@ -152,10 +147,8 @@ fn an_attack_that_is_interrupted_holds_its_fire_and_shows_what_there_is() {
     let attack = ["--kind", "junk,forged-request", "--rate", "500", "--each", "60s"];
     let few = ["--sessions", "5", "--hz", "10", "--ramp", "1s", "--csv", text(&csv)];
     let mut command = gateway.command("attack", &[&attack[..], &few].concat());
-    let attack = Running::start(&mut command);
-    while gateway.metric("ringgate_payloads_up_total") < 20 {
-        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
-    }
+    let mut attack = Running::start(&mut command);
+    gateway.until(&mut attack.child, "ringgate_payloads_up_total", 20);
     attack.signal("INT");
     let output = attack.end();
     assert_eq!(output.status.code(), Some(130), "{output:?}");

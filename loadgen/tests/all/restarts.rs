@@ -18,10 +18,8 @@ fn disturbed(
 ) -> Output {
     let mut command: Command = gateway.command(command, more);
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = piped.spawn().expect("the binary runs");
-    while gateway.metric("ringgate_payloads_up_total") < 200 {
-        ringgate_os::clock::sleep(std::time::Duration::from_millis(20));
-    }
+    let mut child = piped.spawn().expect("the binary runs");
+    gateway.until(&mut child, "ringgate_payloads_up_total", 200);
     disturb(gateway);
     child.wait_with_output().expect("it ends")
 }
