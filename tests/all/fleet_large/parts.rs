@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use ringgate_core::netcode::ConnectToken;
 use ringgate_loadgen::measure::gateway::{Admin, Gateway, Glimpse};
-use ringgate_os::clock;
 use ringgate_report::text::put;
 use serde_json::Value;
 
@@ -24,6 +23,11 @@ pub(super) const HOST: &str = "big";
 pub(super) const SECRET: &str = "a-matchmaker-of-a-test";
 /// From when on a player who says nothing is gone.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
+/// How long a token lives. A client gives up in the midst of a handshake when its token ends, and
+/// says nothing: where etcd was away just as long, its gateway challenged it at the last moment, and
+/// began a session for it when it had gone. With this it goes on to the next gateway long before,
+/// after a silence of the gateway, which has challenged nobody then.
+pub(super) const LIFE_S: u64 = 60;
 /// Game servers of the small group, which more players want to than there are slots.
 pub(super) const DUELS: u32 = 2;
 pub(super) const DUEL_SLOTS: u32 = 10;
@@ -91,10 +95,10 @@ impl Part {
 
     /// Asks it to end, and waits until it has.
     pub(super) fn end(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
+        let Some(child) = &mut self.child else { return };
         let id = child.id().to_string();
         let _ = Command::new("kill").args(["-s", "INT", &id]).status();
-        child.wait().expect("our child");
+        super::until("it has ended", || child.try_wait().expect("our child").is_some());
     }
 
     pub(super) fn log(&self) -> String {
@@ -202,10 +206,11 @@ pub(super) fn control_of(gate: usize) -> PathBuf {
 /// One that is dead shows nothing. One that lives and has no time to answer is asked again.
 fn glimpse_of(control: &Path) -> Glimpse {
     let gateway = Gateway { pid: None, admin: Some(Admin::Control(control.to_owned())) };
-    let mut glimpse = gateway.look();
-    while !glimpse.is_seen && UnixStream::connect(control).is_ok() {
+    let mut glimpse = Glimpse::default();
+    super::until("one that listens answers", || {
         glimpse = gateway.look();
-    }
+        glimpse.is_seen || UnixStream::connect(control).is_err()
+    });
     glimpse
 }
 
@@ -354,7 +359,7 @@ pub(super) fn start_players(parts: &Parts, group: &str, at: &str, scenario: &str
     let (secret, out) = (parts.folder.join("secret"), parts.folder.join(group));
     // The players' sessions end as soon as their game server has forgotten them.
     let request =
-        format!("{{\"group\":\"{group}\",\"expire\":10,\"timeout\":{}}}", SILENCE.as_secs());
+        format!("{{\"group\":\"{group}\",\"expire\":{LIFE_S},\"timeout\":{}}}", SILENCE.as_secs());
     let words = format!(
         "run --token-service {services} --token-secret {} --token-request {request} --come-back \
          --scenario {} --players-at {at} --out {} --json --arrivals ticks --keep-alive 1s",
@@ -387,17 +392,19 @@ pub(super) fn ask(service: usize, body: &str) -> std::io::Result<(u16, Value)> {
 
 /// A token, asked for until there is one.
 pub(super) fn token(body: &str) -> ConnectToken {
-    for attempt in 0_usize.. {
-        match ask(attempt % 2, body) {
+    let (mut services, mut token) = ((0..2).cycle(), None);
+    super::until("a service gives a token", || {
+        match ask(services.next().expect("it is endless"), body) {
             Ok((200, answer)) => {
                 use base64::Engine as _;
                 let text = answer["token"].as_str().expect("a token");
                 let bytes = base64::engine::general_purpose::STANDARD.decode(text);
-                return ConnectToken::decode(&bytes.expect("base64")).expect("a token");
+                token = Some(ConnectToken::decode(&bytes.expect("base64")).expect("a token"));
             }
-            Ok((503 | 429, _)) | Err(_) => clock::sleep(Duration::from_millis(100)),
+            Ok((503 | 429, _)) | Err(_) => {}
             Ok(other) => panic!("{body}: {other:?}"),
         }
-    }
-    unreachable!("it asks until there is one")
+        token.is_some()
+    });
+    token.expect("it was waited for")
 }
