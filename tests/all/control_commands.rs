@@ -1,14 +1,15 @@
 //! The commands that talk to a running gateway.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
 use libc::{SIGCONT, SIGSTOP};
-use ringgate_os::clock::Clock;
 use ringgate_os::process;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
+use crate::folder::Folder;
 use crate::oncall::row;
 use crate::own::own_address;
 use crate::upgrade_rig::Line;
@@ -49,10 +50,10 @@ fn status_and_top_show_the_gateway_on_a_screen() {
 #[test]
 fn a_process_that_was_stopped_is_named_by_commands_that_ask_it() {
     let mut line = Line::start(&Text::new());
-    let stopped = |line: &Line| {
+    let stopped = |line: &Line, command| {
         let pid = line.pid();
         process::signal(pid, SIGSTOP).expect("our process");
-        let said = ask(&line.daemon, &["status"]);
+        let said = ask(&line.daemon, &[command]);
         process::signal(pid, SIGCONT).expect("our process");
         let control = line.daemon.control();
         let expected =
@@ -60,11 +61,11 @@ fn a_process_that_was_stopped_is_named_by_commands_that_ask_it() {
         assert!(said.code == Some(1) && said.stderr.contains(&expected), "{}", said.stderr);
         ask(&line.daemon, &["status"]).succeeded();
     };
-    stopped(&line);
+    stopped(&line, "status");
     // The kernel remembers who began to listen at a socket, and successors are given theirs.
     let (code, said) = line.upgrade();
     assert_eq!(code, Some(0), "{said}");
-    stopped(&line);
+    stopped(&line, "upgrade");
 }
 
 #[test]
@@ -124,18 +125,20 @@ fn drain_waits_for_the_end_if_it_is_asked_to() {
     assert_eq!(daemon.ended(), Some(0));
 }
 
-/// One that is stopped answers nothing, and whoever asks it hears so after one wait.
+/// One that has not answered what it was asked first is asked for nothing more.
 #[test]
-fn an_upgrade_of_a_stopped_process_is_refused_before_it_is_asked_for() {
-    let daemon = Daemon::start(&Text::new());
-    daemon.signal("STOP");
-    let clock = Clock::start();
-    let said = ask(&daemon, &["upgrade"]).stderr;
-    assert!(said.contains("and does not answer (stopped)"), "{said}");
-    daemon.signal("CONT");
-    // It is asked for nothing else, and one wait is three seconds.
-    assert!(!daemon.log().contains("asks for an upgrade"), "{}", daemon.log());
-    assert!(clock.now_ns() < 2 * 3_000_000_000, "it has waited twice");
+fn an_upgrade_of_a_process_that_does_not_answer_is_not_asked_for() {
+    let folder = Folder::new();
+    let control = folder.join("control.sock");
+    let listener = UnixListener::bind(&control).expect("a new folder");
+    listener.set_nonblocking(true).expect("it is ours");
+    let mut command = ringgate(["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()]);
+    let upgrade = command.stderr(Stdio::piped()).spawn().expect("the binary was built");
+    drop(wait_for("a question", || listener.accept().ok()));
+    let ended = upgrade.wait_with_output().expect("our child");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("no gateway answers at"), "{said}");
+    assert!(listener.accept().is_err(), "it has asked again: {said}");
 }
 
 #[test]
