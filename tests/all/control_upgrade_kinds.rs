@@ -373,9 +373,9 @@ fn what_is_watched_ends_with_a_word(io: Choice) {
     let _game = Game::start(&line.daemon, "arena");
     line.daemon.ready();
     let mut player = Player::connected(line.daemon.listener, 7, KEY_HEX);
-    let mut tracing = Tracing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    let mut tracing = Tracing::start(&line.daemon, &["--client", "7"]);
     tracing.told("has session ");
-    let capturing = Capturing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    let capturing = Capturing::start(&line.daemon, &["--client", "7"]);
     player.echo(b"watched");
     let (code, said) = line.upgrade();
     assert_eq!(code, Some(0), "{said}");
@@ -384,7 +384,7 @@ fn what_is_watched_ends_with_a_word(io: Choice) {
     let (ran, _folder) = capturing.ended();
     assert!(ran.stderr.contains("handed over"), "{}", ran.stderr);
     player.echo(b"and not watched");
-    let mut again = Tracing::start(&line.daemon, &["--client", "7", "--for", "10m"]);
+    let mut again = Tracing::start(&line.daemon, &["--client", "7"]);
     again.told("has session ");
 }
 
