@@ -1,6 +1,7 @@
 //! A folder that one test uses and that is gone afterwards.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,11 +32,17 @@ impl Folder {
     /// A new folder. No two of one run, and no two runs at the same time, share one.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            std::env::temp_dir().join(format!("ringgate-test-{}-{count}", std::process::id()));
-        fs::create_dir(&path).expect("temporary folders can be made");
-        Self(path)
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("ringgate-test-{}-{count}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Self(path),
+                // A process that was killed had our number, and has left this one.
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+                Err(why) => panic!("temporary folders can be made: {why}"),
+            }
+        }
     }
 
     /// The folder.

@@ -39,11 +39,17 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 impl Folder {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ringgate-fleet-{}-{count}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        Self(folder)
+        loop {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("ringgate-fleet-{}-{count}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Self(folder),
+                // A process that was killed had our number, and has left this one.
+                Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(why) => panic!("temporary folders can be made: {why}"),
+            }
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -154,10 +154,17 @@ impl Rig {
         if !is_possible() {
             return None;
         }
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("ringgate-trunk-{}-{number}", std::process::id());
-        let run_dir = std::env::temp_dir().join(name);
-        std::fs::create_dir(&run_dir).expect("temporary folders can be made");
+        let run_dir = loop {
+            let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let name = format!("ringgate-trunk-{}-{number}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&path) {
+                Ok(()) => break path,
+                // A process that was killed had our number, and has left this one.
+                Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(why) => panic!("temporary folders can be made: {why}"),
+            }
+        };
         let listeners = (0..2).map(|worker| {
             let path = run_dir.join(format!("worker-{worker}.sock"));
             let kind = Type::SEQPACKET.nonblocking().cloexec();
