@@ -142,6 +142,9 @@ pub struct Inherited {
     /// Players who have left and of whom the fleet does not know that yet: group and client id.
     #[serde(default)]
     pub left: Vec<(String, u64)>,
+    /// Tokens that it had claimed, by their tags, and when each expires.
+    #[serde(default)]
+    pub tokens: Vec<([u8; 16], u64)>,
     /// Whose bans it knew, by key, and until when: its copy may be older. `None` where it has not
     /// said.
     #[serde(default)]

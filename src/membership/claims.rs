@@ -3,6 +3,9 @@
 //! Workers leave questions (`FleetTokens`), of which some dozens are asked side by side. A key ends
 //! with its token: tokens that expire in the same half minute share a lease, so a burst of them
 //! costs few. Whoever finds its own value there has asked before and has not heard the answer.
+//!
+//! An etcd that was emptied or restored may have forgotten all of it, so a gateway that sees another
+//! history claims its tokens there again, before any gateway believes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +37,9 @@ pub(super) struct Claimer {
     value: Bytes,
     /// By the end of the half minute in which tokens expire.
     leases: BTreeMap<u64, i64>,
+    /// When etcd's history was last another one, and what is to be claimed there again.
+    rewritten_at_ms: Option<u64>,
+    again: Vec<TokenQuestion>,
 }
 
 impl Claimer {
@@ -48,17 +54,40 @@ impl Claimer {
             TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
         let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
         let value = own.encode().ok()?;
-        Some(Self { client, clock, keyspace, tokens, own, former, value, leases })
+        let (rewritten_at_ms, again) = (None, Vec::new());
+        Some(Self {
+            client,
+            clock,
+            keyspace,
+            tokens,
+            own,
+            former,
+            value,
+            leases,
+            rewritten_at_ms,
+            again,
+        })
     }
 
     /// Goes on until it is dropped. `tell` hears how many were asked about, and had no answer.
-    /// `trusts` says whether etcd may answer, and whether it may have answered under a header.
+    /// `trusts` says whether etcd may answer, and whether it may have answered under a header;
+    /// `rewritten`, when another history was last seen.
     pub(super) async fn run(
         mut self,
         tell: impl Fn(u64, u64) + Send,
         trusts: impl Fn(Option<&Header>) -> bool + Send + Sync,
+        rewritten: impl Fn() -> Option<u64> + Send,
     ) {
         loop {
+            let rewritten_at_ms = rewritten();
+            if std::mem::replace(&mut self.rewritten_at_ms, rewritten_at_ms) != rewritten_at_ms {
+                // Its leases are others.
+                self.leases.clear();
+                self.again = self.tokens.claimed();
+            }
+            if !self.again.is_empty() && !self.claim_again().await {
+                tokio::time::sleep(AGAIN_AFTER).await;
+            }
             if !self.tokens.is_asked() {
                 tokio::time::sleep(LOOK_EVERY).await;
                 continue;
@@ -71,6 +100,39 @@ impl Claimer {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         }
+    }
+
+    /// Claims some of our tokens in another history, whether that is believed or not. False where
+    /// one of them had no answer.
+    async fn claim_again(&mut self) -> bool {
+        let now_s = self.clock.unix_s();
+        self.again.retain(|it| it.expire_s > now_s);
+        let mut is_answered = true;
+        let mut asking = JoinSet::new();
+        while let Some(question) = self.again.pop_if(|_| asking.len() < AT_A_TIME) {
+            let Ok(lease) = self.lease(question.expire_s, now_s).await else {
+                is_answered = false;
+                self.again.push(question);
+                break;
+            };
+            drop(asking.spawn(self.claim(question, lease)));
+        }
+        while let Some(Ok((question, answer))) = asking.join_next().await {
+            match answer {
+                Ok((_, found)) if self.whose(found.as_ref()) == Whose::Others => {
+                    self.tokens.lose(&question.mac);
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    if why.is_lease_gone() {
+                        self.leases.remove(&end_of(question.expire_s));
+                    }
+                    is_answered = false;
+                    self.again.push(question);
+                }
+            }
+        }
+        is_answered
     }
 
     /// Returns how many had no answer.

@@ -20,7 +20,7 @@ use ringgate_fleet::member::{
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values;
 use ringgate_fleet::values::Stored;
-use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens};
+use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens, TokenQuestion};
 use ringgate_link::announce::Announced;
 use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
@@ -48,6 +48,7 @@ pub struct Member {
     counted: watch::Sender<Counted>,
     used: Arc<Mutex<Used>>,
     players: Option<Arc<FleetPlayers>>,
+    tokens: Option<Arc<FleetTokens>>,
     instance: String,
     /// None where somebody else has its work done.
     thread: Option<JoinHandle<()>>,
@@ -186,6 +187,12 @@ impl Member {
         if let Some(players) = &players {
             players.go_on_with_left(gone.map(player));
         }
+        let tokens = shelf.tokens.clone();
+        if let Some(tokens) = &tokens {
+            let claimed = handed.iter().flat_map(|it| &it.tokens);
+            let claimed = claimed.map(|(mac, at_s)| TokenQuestion { mac: *mac, expire_s: *at_s });
+            tokens.go_on_with_claimed(claimed);
+        }
         let mut used = Used::default();
         used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
         let used = Arc::new(Mutex::new(used));
@@ -208,8 +215,19 @@ impl Member {
         let handed = handed.map(|it| it.handed);
         let work = part.run(plan, (truth, handed), told, ordered);
         let thread = None;
-        let member =
-            Self { facts, orders, known, seat, registry, counted, used, players, instance, thread };
+        let member = Self {
+            facts,
+            orders,
+            known,
+            seat,
+            registry,
+            counted,
+            used,
+            players,
+            tokens,
+            instance,
+            thread,
+        };
         (member, work)
     }
 
@@ -289,7 +307,9 @@ impl Member {
         let (instance, asked) = (self.instance.clone(), lock(&self.used).handed());
         let left = self.players.iter().flat_map(|players| players.left());
         let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
-        Inherited { instance, handed, announced, owned, joined, asked, left, bans }
+        let tokens = self.tokens.iter().flat_map(|it| it.claimed()).take(TOKENS_HANDED_MAX);
+        let tokens = tokens.map(|it| (it.mac, it.expire_s)).collect();
+        Inherited { instance, handed, announced, owned, joined, asked, left, tokens, bans }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -413,7 +433,9 @@ impl Part {
         let claimer = Claimer::new(around, &settings, tokens, former);
         let seat = Arc::clone(&self.seat);
         let trusts = move |header: Option<&Header>| lock(&seat).state.status.trusts(header);
-        Some(tokio::spawn(claimer?.run(tell, trusts)))
+        let seat = Arc::clone(&self.seat);
+        let rewritten = move || lock(&seat).state.status.mirror.rewritten_at_ms;
+        Some(tokio::spawn(claimer?.run(tell, trusts, rewritten)))
     }
 
     fn start_players(&self, plan: &Plan, lease: i64, ends: &Arc<AtomicBool>) -> Option<Task<()>> {
@@ -548,3 +570,4 @@ impl Role for Gateway {
 
 const SAVE_EVERY_MS: u64 = 2_000;
 const BANS_HANDED_MAX: usize = 10_000;
+const TOKENS_HANDED_MAX: usize = 10_000;

@@ -65,8 +65,11 @@ impl MemberStatus {
     }
 
     /// Whether etcd may say whose something is, by an answer with this header where there is one.
+    /// Of another history that is believed the others have first to claim again what is theirs.
     pub fn trusts(&self, told: Option<&Header>) -> bool {
-        self.mirror.trusts(&self.known, told)
+        let seen_ms = self.mirror.rewritten_at_ms;
+        let is_claimed = seen_ms.is_none_or(|it| self.now_ms >= it + CLAIMED_AGAIN_MS);
+        is_claimed && self.mirror.trusts(&self.known, told)
     }
 
     /// What is held back, and what etcd or the process has no room for: a line for each.
@@ -239,6 +242,9 @@ fn tell_doubt(before: &mirror::Status, now: &mirror::Status) {
         _ => {}
     }
 }
+
+/// How long gateways have to see another history and to claim there what is theirs.
+const CLAIMED_AGAIN_MS: u64 = 10_000;
 
 #[cfg(test)]
 mod tests {

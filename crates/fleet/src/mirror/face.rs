@@ -102,6 +102,8 @@ pub struct Status {
     pub agreed_at_ms: Option<u64>,
     /// What is held back, under a number that a confirmation names.
     pub doubt: Option<(u64, Doubt)>,
+    /// When another history than the one that was known was last seen for the first time.
+    pub rewritten_at_ms: Option<u64>,
     /// What went wrong last.
     pub last_error: Option<String>,
     /// How often everything was listed.

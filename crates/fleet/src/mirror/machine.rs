@@ -61,6 +61,8 @@ pub struct Machine {
     doubts: u64,
     /// Keys that are missed: they are not there, and known on. With the revision without them.
     held: BTreeMap<Bytes, i64>,
+    /// Up to where a history is seen that is held back.
+    seen: Option<Header>,
     /// An operator believes what this doubt is about.
     confirmed: Option<Doubt>,
     /// Things to do at the next poll, before anything else.
@@ -108,6 +110,7 @@ impl Machine {
             differing: None,
             doubts: 0,
             held: BTreeMap::new(),
+            seen: None,
             confirmed: None,
             close: false,
             leave: false,
@@ -290,7 +293,7 @@ impl Machine {
     /// A whole list has been read: believe it, or hold it back.
     fn adopt(&mut self, now_ms: u64, mut next: Truth, left_out: usize) {
         self.status.lists += 1;
-        let (word, doubt) = (self.word_in(&next), self.doubt_in(&next));
+        let (word, doubt) = (self.word_in(&next), self.see_history(now_ms, &next));
         let is_another = doubt.is_some();
         if let Some(doubt) = doubt
             && word.is_none()
@@ -317,7 +320,7 @@ impl Machine {
 
     /// More is there than may be copied: who is banned holds as of now, the rest as it was.
     fn adopt_bans(&mut self, now_ms: u64, next: Truth, left_out: usize) {
-        if let Some(doubt) = self.doubt_in(&next)
+        if let Some(doubt) = self.see_history(now_ms, &next)
             && !judge::is_believed(self.confirmed.as_ref(), &doubt)
         {
             return self.hold(now_ms, doubt, &next);
@@ -357,6 +360,17 @@ impl Machine {
         }
         judge::doubt_header(&self.truth.header(), &next.header())
             .or_else(|| judge::doubt_entries(&self.truth.entries, &next.entries))
+    }
+
+    /// The same, and notes when it is another history than before.
+    fn see_history(&mut self, now_ms: u64, next: &Truth) -> Option<Doubt> {
+        let (doubt, told) = (self.doubt_in(next), next.header());
+        let seen = std::mem::replace(&mut self.seen, doubt.as_ref().map(|_| told));
+        let is_seen = seen.is_some_and(|seen| judge::doubt_header(&seen, &told).is_none());
+        if doubt.is_some() && !is_seen {
+            self.status.rewritten_at_ms = Some(now_ms);
+        }
+        doubt
     }
 
     /// Nothing of this history is believed, but for what the fleet's key vouches for.

@@ -294,6 +294,31 @@ fn a_restored_etcd_is_not_believed_even_when_its_revisions_have_grown() {
 }
 
 #[test]
+fn each_other_history_is_noted_when_it_is_first_seen() {
+    let mut pair = Pair::new(store_of(5));
+    let at = |pair: &Pair| pair.machine.status().rewritten_at_ms;
+    pair.wait(60_000);
+    assert_eq!(at(&pair), None);
+    let mut seen = Vec::new();
+    for cluster in [8, 9] {
+        pair.store = Store::new(cluster);
+        pair.lose_stream();
+        pair.wait(60_000);
+        let first = at(&pair).expect("it was seen");
+        pair.store.put(&backend(0), "ready");
+        pair.wait(60_000);
+        assert_eq!(at(&pair), Some(first), "it is the same one");
+        seen.push(first);
+    }
+    assert!(seen[0] < seen[1]);
+    let (number, _) = pair.doubt().expect("it stands");
+    assert!(pair.machine.confirm(pair.now_ms, number));
+    pair.settle();
+    pair.assert_same();
+    assert_eq!(at(&pair), Some(seen[1]), "an operator believes it");
+}
+
+#[test]
 fn an_etcd_whose_new_history_is_the_longer_one_is_known_by_what_it_says_of_old_keys() {
     for (is_same_revision, told) in [(true, "draining"), (false, "ready")] {
         let mut pair = Pair::new(store_of(5));

@@ -139,6 +139,35 @@ impl FleetTokens {
         }
     }
 
+    /// Those that are this gateway's.
+    pub fn claimed(&self) -> Vec<TokenQuestion> {
+        let inner = self.lock();
+        let of = |mac: &TokenMac| {
+            let known = inner.known.get(mac).filter(|it| it.whose == Some(Whose::Ours))?;
+            Some(TokenQuestion { mac: *mac, expire_s: known.expire_s })
+        };
+        inner.all.iter().filter_map(of).collect()
+    }
+
+    /// These were the process's before this one, as far as there is room.
+    pub fn go_on_with_claimed(&self, claimed: impl IntoIterator<Item = TokenQuestion>) {
+        let mut inner = self.lock();
+        let room = self.tokens_max.saturating_sub(inner.known.len());
+        for TokenQuestion { mac, expire_s } in claimed.into_iter().take(room) {
+            let known = KnownToken { whose: Some(Whose::Ours), expire_s };
+            if inner.known.insert(mac, known).is_none() {
+                inner.all.push_back(mac);
+            }
+        }
+    }
+
+    /// Another gateway has one of this one's in a history that has forgotten that.
+    pub fn lose(&self, mac: &[u8; 16]) {
+        if let Some(known) = self.lock().known.get_mut(mac) {
+            known.whose = Some(Whose::Others);
+        }
+    }
+
     /// What becomes of tokens while there are no answers.
     pub fn accept_when_away(&self, accepts: bool) {
         self.accepts_when_away.store(accepts, Ordering::Relaxed);
@@ -228,6 +257,28 @@ mod tests {
         assert_eq!(tokens.take_questions(9).len(), 1, "it is asked on");
         tokens.answer(&mac, Whose::Others);
         assert_eq!(tokens.check(&mac, 50, at(1)), Err(DropReason::TokenClaimed));
+    }
+
+    #[test]
+    fn a_successor_goes_on_with_what_was_claimed_and_loses_what_another_has() {
+        let tokens = FleetTokens::new(4);
+        let [ours, others, open] = [7, 8, 9].map(|byte| [byte; 16]);
+        for mac in [ours, others, open] {
+            let _ = tokens.check(&mac, 50, at(1));
+        }
+        tokens.answer(&ours, Whose::Ours);
+        tokens.answer(&others, Whose::Others);
+        let claimed = tokens.claimed();
+        assert_eq!(claimed, [TokenQuestion { mac: ours, expire_s: 50 }]);
+        let next = FleetTokens::new(4);
+        next.go_on_with_claimed(claimed.clone());
+        assert_eq!(next.check(&ours, 50, at(1)), Ok(()));
+        assert_eq!(next.claimed(), claimed);
+        next.lose(&ours);
+        assert_eq!(next.check(&ours, 50, at(1)), Err(DropReason::TokenClaimed));
+        let small = FleetTokens::new(1);
+        small.go_on_with_claimed([ours, others].map(|mac| TokenQuestion { mac, expire_s: 50 }));
+        assert_eq!(small.len(), 1, "there is no room for more");
     }
 
     #[test]
