@@ -10,6 +10,8 @@
 
 #[path = "worlds/bans.rs"]
 mod bans;
+#[path = "worlds/breaks.rs"]
+mod breaks;
 #[path = "worlds/etcd.rs"]
 mod etcd;
 #[path = "worlds/gateway.rs"]

@@ -42,6 +42,8 @@ pub(crate) struct Cluster {
     members: [Member; MEMBERS],
     /// Processes that cannot reach a member: by process, a bit for each member.
     cut: BTreeMap<usize, u8>,
+    /// Leases do not end.
+    pub(crate) keeps_leases: bool,
     /// How long a message takes, at most.
     pub(crate) delay_ms_max: u64,
     /// Out of a thousand answers so many are lost.
@@ -110,6 +112,7 @@ impl Etcd {
             histories: 0,
             members: [Member::default(); MEMBERS],
             cut: BTreeMap::new(),
+            keeps_leases: false,
             delay_ms_max: 6,
             lost_per_mille: 0,
             random: Random::new(seed ^ 0x6574_6364),
@@ -130,7 +133,7 @@ impl Cluster {
     /// Everything that is due by now happens.
     pub(crate) fn pass(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        if self.has_leader() {
+        if self.has_leader() && !self.keeps_leases {
             self.store.expire(now_ms);
         }
         while let Some(first) = self.under_way.first_entry()

@@ -57,6 +57,8 @@ pub(crate) struct Gateway {
     pub(crate) closed: Vec<SocketId>,
     /// What is wrong with its books.
     pub(crate) unbalanced: Option<String>,
+    /// Its successors do not know which questions were answered.
+    pub(crate) forgets_questions: bool,
 }
 
 struct Alive {
@@ -114,6 +116,7 @@ impl Gateway {
             to_udp: Vec::new(),
             closed: Vec::new(),
             unbalanced: None,
+            forgets_questions: false,
         }
     }
 
@@ -282,7 +285,11 @@ impl Gateway {
         let process = Process::start(now_ms, random.within(0..1500));
         let mut prepared = self.prepared(etcd, &process, random.word());
         alive.count();
-        prepared.inherit(alive.member.heirloom());
+        let mut heirloom = alive.member.heirloom();
+        if self.forgets_questions {
+            heirloom.asked.clear();
+        }
+        prepared.inherit(heirloom);
         let known = prepared.known(process.clock().unix_s());
         let config = ringgate::membership::merged(&self.file, &known).config;
         let before = unheard(&alive.setup, &config);

@@ -14,8 +14,9 @@ pub(crate) struct Judge {
     now_ms: u64,
     pub(crate) violation: Option<String>,
     tokens: BTreeMap<u64, Token>,
-    /// Since when everything that a client's places have to agree by was well, by gateway.
-    well_since_ms: Vec<Option<u64>>,
+    gateways: Vec<Seen>,
+    /// When etcd's history was last another one.
+    rewritten_ms: Option<u64>,
     /// Since when a client plays at these two places.
     twice: BTreeMap<u64, u64>,
     /// What players have met.
@@ -30,7 +31,28 @@ struct Token {
     session: Option<(usize, u64, SessionId)>,
     has_said: bool,
     /// By which gateway something was heard that was said under it.
-    heard_by: Option<usize>,
+    heard_by: Option<HeardBy>,
+}
+
+/// Where a token was used.
+#[derive(Clone, Copy, Debug)]
+struct HeardBy {
+    gateway: usize,
+    /// Which start of it.
+    start: usize,
+    since_ms: u64,
+}
+
+/// How a gateway is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// Which start of it.
+    start: usize,
+    /// Since when it serves and hears an etcd, since when it believes it besides, and since when
+    /// nothing at all is wrong with that etcd.
+    hears_ms: Option<u64>,
+    well_ms: Option<u64>,
+    whole_ms: Option<u64>,
 }
 
 /// Counts, so that worlds in which nothing happens are seen.
@@ -55,7 +77,7 @@ pub(crate) struct Met {
 
 impl Judge {
     pub(crate) fn new(gateways: usize) -> Self {
-        Self { well_since_ms: vec![None; gateways], ..Self::default() }
+        Self { gateways: vec![Seen::default(); gateways], ..Self::default() }
     }
 
     pub(crate) fn at(&mut self, now_ms: u64) {
@@ -95,28 +117,70 @@ impl Judge {
     }
 
     /// A game process has heard something that was sent under a token.
-    pub(crate) fn heard(&mut self, number: u64, gateway: usize) {
+    pub(crate) fn heard(&mut self, number: u64, gateway: usize, start: usize) {
+        let now = HeardBy { gateway, start, since_ms: self.now_ms };
+        let is_forgotten = |by: &HeardBy| self.may_have_forgotten(by);
+        let before = self.tokens.get(&number).and_then(|it| it.heard_by);
+        let before = before.filter(|by| by.gateway == gateway || !is_forgotten(by));
         let Some(token) = self.tokens.get_mut(&number) else {
             return self.require(false, || format!("token {number} was never made"));
         };
         token.has_said = true;
-        let by = *token.heard_by.get_or_insert(gateway);
-        self.require(by == gateway, || {
-            format!("token {number} was used at gateway {by} and at {gateway}")
+        let by = before.unwrap_or(now);
+        token.heard_by = Some(by);
+        self.require(by.gateway == gateway, || {
+            format!("token {number} was used at gateway {} and at {gateway}", by.gateway)
         });
     }
 
-    /// So many play at a server that has so many slots, or are offered to it.
+    /// A server is offered a player, with whom so many play there or are offered to it.
+    pub(crate) fn offered(&mut self, server: &Server, taken: usize) {
+        let Server { name, slots, .. } = server;
+        self.require(taken <= *slots as usize, || {
+            format!("{name} is offered one player more than its {slots} slots")
+        });
+    }
+
+    /// Etcd has another history.
+    pub(crate) fn rewritten(&mut self) {
+        self.rewritten_ms = Some(self.now_ms);
+    }
+
+    /// Whether etcd's history is another one since a token was used, and its gateway could not
+    /// claim it again.
+    fn may_have_forgotten(&self, by: &HeardBy) -> bool {
+        let Some(rewritten_ms) = self.rewritten_ms else { return false };
+        let seen = self.gateways[by.gateway];
+        let has_had = |since_ms: Option<u64>, takes_ms| {
+            since_ms.is_some_and(|it| self.now_ms >= it.max(rewritten_ms) + takes_ms)
+        };
+        let could_claim = seen.start == by.start
+            && (has_had(seen.whole_ms, CLAIMED_MS) || has_had(seen.hears_ms, FOUND_MS));
+        rewritten_ms + HANDSHAKE_MS > by.since_ms && !could_claim
+    }
+
+    /// So many play at a server that has so many slots.
     pub(crate) fn look_at_slots(&mut self, server: &str, there: usize, slots: u32) {
         self.require(there <= slots as usize, || {
             format!("{server} has {there} players and {slots} slots")
         });
     }
 
-    /// Whether a gateway is well, and reaches an etcd that is.
-    pub(crate) fn see_gateway(&mut self, gateway: usize, is_well: bool) {
-        let since_ms = self.well_since_ms[gateway].unwrap_or(self.now_ms);
-        self.well_since_ms[gateway] = is_well.then_some(since_ms);
+    /// Whether this start of a gateway hears etcd, and whether nothing at all is wrong with that.
+    pub(crate) fn see_gateway(&mut self, at: usize, start: usize, (hears, is_whole): (bool, bool)) {
+        let seen = &mut self.gateways[at];
+        let is_same = std::mem::replace(&mut seen.start, start) == start;
+        for (since_ms, holds) in [(&mut seen.hears_ms, hears), (&mut seen.whole_ms, is_whole)] {
+            let before_ms = since_ms.filter(|_| is_same);
+            *since_ms = holds.then(|| before_ms.unwrap_or(self.now_ms));
+        }
+    }
+
+    /// Whether a gateway holds something back of what etcd says.
+    pub(crate) fn see_doubt(&mut self, at: usize, doubts: bool) {
+        let seen = &mut self.gateways[at];
+        let is_well = seen.hears_ms.is_some() && !doubts;
+        seen.well_ms = is_well.then(|| seen.well_ms.unwrap_or(self.now_ms));
     }
 
     /// Nobody who goes over from one server to another is at both.
@@ -145,7 +209,7 @@ impl Judge {
         self.twice.retain(|client, _| places.contains_key(client));
         for (client, at) in places {
             let since_ms = *self.twice.entry(client).or_insert(self.now_ms);
-            let well = at.iter().map(|(gateway, _)| self.well_since_ms[*gateway]);
+            let well = at.iter().map(|(gateway, _)| self.gateways[*gateway].well_ms);
             let well = well.map(|it| it.unwrap_or(self.now_ms)).max().unwrap_or(self.now_ms);
             let lasts_ms = self.now_ms - since_ms.max(well);
             self.require(lasts_ms < TWICE_MS_MAX, || {
@@ -164,3 +228,9 @@ impl Judge {
 /// How long a client may be in two places: news are told four times a second, a registration that
 /// was lost comes back first, and a member of etcd that is dead is left after some seconds.
 const TWICE_MS_MAX: u64 = 15_000;
+/// How long until a gateway has claimed its tokens again in another history, where nothing is wrong
+/// with etcd, and where it has to leave members that are dead or cut off.
+const CLAIMED_MS: u64 = 5_000;
+const FOUND_MS: u64 = 15_000;
+/// A token is claimed so long before anything is heard under it, at the most.
+const HANDSHAKE_MS: u64 = 10_000;

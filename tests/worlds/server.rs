@@ -15,6 +15,10 @@ pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) gateway: usize,
     pub(crate) slots: u32,
+    /// How many it says that it has.
+    pub(crate) announced_slots: u32,
+    /// It does not hear of players who come from another process.
+    pub(crate) is_deaf_to_moves: bool,
     instance: u64,
     /// Its announcement's connection, where it has one.
     connection: Option<u64>,
@@ -74,6 +78,8 @@ impl Server {
             name: format!("arena-{number}"),
             gateway,
             slots,
+            announced_slots: slots,
+            is_deaf_to_moves: false,
             instance: number as u64 * 1000,
             connection: None,
             link: None,
@@ -146,7 +152,7 @@ impl Server {
         if self.connection.is_none() {
             let connection = random.word();
             self.next_try_ms = now_ms + 500 + random.within(0..1500);
-            if gateway.announce(connection, &self.name, self.instance, self.slots) {
+            if gateway.announce(connection, &self.name, self.instance, self.announced_slots) {
                 self.connection = Some(connection);
             } else {
                 gateway.lose_announced(connection);
@@ -201,7 +207,9 @@ impl Server {
                 let token = u64::from_le_bytes(own.try_into().expect("eight bytes"));
                 let guest = Guest { client_id: opened.client_id, token, since_ms: now_ms };
                 let session = opened.session;
-                self.offers.remove(&session);
+                if self.offers.remove(&session).is_some() && self.is_deaf_to_moves {
+                    return None;
+                }
                 self.sessions.insert(session, guest);
                 Some(Heard::Opened { session, guest })
             }
@@ -236,7 +244,10 @@ impl Server {
                 Some(Heard::Moved { session: *session, token: guest.token })
             }
             ToGame::Payload { session, bytes } => {
-                let guest = self.sessions.get(session).expect("it was announced");
+                let Some(guest) = self.sessions.get(session) else {
+                    assert!(self.is_deaf_to_moves, "it was announced");
+                    return None;
+                };
                 let token = u64::from_le_bytes((*bytes).try_into().expect("eight bytes"));
                 assert_eq!(token, guest.token, "a payload of somebody else");
                 said.push(bundle(|it| it.payload(*session, bytes)));

@@ -2,6 +2,8 @@
 
 #[path = "world/bans.rs"]
 mod bans;
+#[path = "world/breaking.rs"]
+mod breaking;
 #[path = "world/ending.rs"]
 mod ending;
 #[path = "world/moving.rs"]
@@ -23,6 +25,7 @@ use ringgate_testkit::Random;
 
 use crate::STEP_MS;
 use crate::bans::Bans;
+use crate::breaks::Break;
 use crate::etcd::Etcd;
 use crate::gateway::Gateway;
 use crate::judge::{Judge, Met};
@@ -76,6 +79,10 @@ pub(crate) struct World {
     etcd_seen_ms: Vec<u64>,
     judge: Judge,
     faults: Faults,
+    /// A rule that does not hold here.
+    broken: Option<Break>,
+    /// Questions that were seen in etcd: when first, the key, and what stood there.
+    asked_before: Vec<(u64, String, Vec<u8>)>,
 }
 
 /// What a world may meet.
@@ -169,6 +176,8 @@ impl World {
             well_since_ms: None,
             is_closing: false,
             faults: Faults::default(),
+            broken: None,
+            asked_before: Vec::new(),
             random,
         }
     }
@@ -220,6 +229,8 @@ impl World {
         let now_ms = self.now_ms;
         self.judge.at(now_ms);
         self.etcd.lock().pass(now_ms);
+        self.note_questions();
+        self.break_rules();
         self.start_what_is_due();
         for service in &mut self.services {
             service.run(now_ms);

@@ -93,6 +93,14 @@ impl Store {
         self.apply_delete(&Span::one(key));
     }
 
+    /// The same with all keys below a prefix.
+    pub(crate) fn delete_below(&mut self, prefix: &str) {
+        let keys: Vec<_> = self.below(prefix).map(|(key, _)| key.to_owned()).collect();
+        for key in keys {
+            self.delete(&key);
+        }
+    }
+
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
         self.history.clear();

@@ -112,7 +112,8 @@ impl World {
 
     /// A game has heard a client by way of a gateway.
     pub(super) fn heard(&mut self, token: u64, gateway: usize) {
-        self.judge.heard(token, gateway);
+        let start = self.gateways[gateway].port();
+        self.judge.heard(token, gateway, start);
         let client = self.tokens[token as usize].0;
         let why_not = self.bans.why_not(gateway, client, self.now_ms);
         self.judge.require(why_not.is_none(), || {

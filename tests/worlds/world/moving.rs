@@ -44,6 +44,28 @@ impl World {
         }
     }
 
+    /// Whoever writes to etcd can put back what operators have asked.
+    pub(super) fn ask_again(&mut self) {
+        let (now_ms, first) = (self.now_ms, self.now_ms.saturating_sub(BELIEVED_MS));
+        self.asked_before.retain(|(at_ms, ..)| *at_ms >= first);
+        if self.asked_before.is_empty() || !self.etcd.lock().takes_writes() {
+            return;
+        }
+        let (_, key, value) =
+            &self.asked_before[self.random.within(0..self.asked_before.len() as u64) as usize];
+        self.etcd.lock().store.put_for(key, value, now_ms, 5_000);
+    }
+
+    /// Remembers what operators ask.
+    pub(super) fn note_questions(&mut self) {
+        let Self { etcd, asked_before, now_ms, .. } = self;
+        for (key, entry) in etcd.lock().store.below("/f/claim/move/") {
+            if !asked_before.iter().any(|(_, before, _)| before == key) {
+                asked_before.push((*now_ms, key.to_owned(), entry.value.clone()));
+            }
+        }
+    }
+
     pub(super) fn take_move_answers(&mut self) {
         let answers: Vec<_> = self.services.iter_mut().flat_map(Service::take_moved).collect();
         for answer in answers {
@@ -158,6 +180,8 @@ impl World {
     }
 }
 
+/// How long what operators ask can be believed, with clocks that are apart.
+const BELIEVED_MS: u64 = 63_000;
 /// How long game processes have to hear what an operator is told.
 const HEARD_MS: u64 = 2_000;
 /// Links that came later may have moved a player by coming.

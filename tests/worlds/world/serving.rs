@@ -46,7 +46,7 @@ impl World {
                     }
                     Heard::Said { token } => said.push((token, server.gateway)),
                     Heard::Offered { session, client_id, ticket, taken } => {
-                        judge.look_at_slots(&server.name, taken, server.slots);
+                        judge.offered(server, taken);
                         // Of a fleet's move; others have a ticket.
                         let of = (at(session), &*gateway.name);
                         let whom = (client_id, &*server.name);
@@ -141,13 +141,12 @@ impl World {
                 self.gateways_away_ms[at] = now_ms;
             }
             let etcd = self.etcd.lock();
-            let is_well = !is_away
-                && etcd.is_there_for(at)
-                && etcd.delay_ms_max <= 10
-                && etcd.lost_per_mille == 0
-                && gateway.doubt() == 0;
+            let is_fast = etcd.delay_ms_max <= 10 && etcd.lost_per_mille == 0;
+            let hears = !is_away && is_fast && etcd.is_there_for(at);
+            let is_whole = hears && etcd.is_whole_for(at);
             drop(etcd);
-            self.judge.see_gateway(at, is_well);
+            self.judge.see_gateway(at, gateway.port(), (hears, is_whole));
+            self.judge.see_doubt(at, gateway.doubt() != 0);
             if let Some(why) = &gateway.unbalanced {
                 self.judge.require(false, || why.clone());
             }

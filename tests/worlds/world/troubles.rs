@@ -44,6 +44,9 @@ impl World {
         if self.one_in(100) {
             self.order_fleet();
         }
+        if self.one_in(50) {
+            self.ask_again();
+        }
     }
 
     pub(super) fn disturb_processes(&mut self) {
@@ -162,15 +165,22 @@ impl World {
             let is_same = self.random.chance(500);
             if self.etcd.lock().roll_back(is_same) {
                 self.bans.forget();
+                self.judge.rewritten();
                 self.faults.histories += 1;
             }
         }
         if self.one_in(6000) {
-            self.etcd.lock().empty();
-            self.bans.forget();
-            self.faults.histories += 1;
-            self.put_key();
+            self.lose_etcd();
         }
+    }
+
+    /// Somebody starts etcd without its data, and makes another key for the listener.
+    pub(super) fn lose_etcd(&mut self) {
+        self.etcd.lock().empty();
+        self.bans.forget();
+        self.judge.rewritten();
+        self.faults.histories += 1;
+        self.put_key();
     }
 
     /// An operator looks, and believes what is held back.
