@@ -9,7 +9,7 @@
 mod book;
 pub mod counts;
 mod desk;
-mod dial;
+pub(crate) mod dial;
 pub mod handed;
 mod numbers;
 pub mod options;

@@ -6,7 +6,7 @@
 //! arrive passes the thread. So whatever a gateway does with a local link (who may use a name,
 //! grace, a hand-over to the next process) holds for these without a line in it.
 
-mod crowd;
+pub(crate) mod crowd;
 mod door;
 mod handed;
 mod links;

@@ -4,6 +4,7 @@
 //! built without the feature `sockets`. [`socket`] is one end of a trunk with its sockets, the same
 //! at both; [`worker`] has the lanes of trunks in the hands of a gateway's worker; [`gateway`] is
 //! where agents connect, and [`agent`] is the other end, with a game host's processes behind it.
+//! [`peers`] are trunks between the gateways of a cluster.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "sockets")]
@@ -11,6 +12,8 @@ pub mod agent;
 #[cfg(feature = "sockets")]
 pub mod gateway;
 pub mod protocol;
+#[cfg(feature = "sockets")]
+pub mod peers;
 #[cfg(feature = "sockets")]
 pub mod socket;
 #[cfg(feature = "sockets")]

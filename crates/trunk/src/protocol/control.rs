@@ -9,6 +9,8 @@ mod outbox;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{ALPN, BEAT_NS, Control, Malformed, Reason, VERSION_MAX, VERSION_MIN, Welcome};
+pub use frame::{
+    ALPN, BEAT_NS, Control, Malformed, PEER_ALPN, Reason, VERSION_MAX, VERSION_MIN, Welcome,
+};
 pub use inbox::Inbox;
 pub use outbox::{Outbox, OverFull};

@@ -33,7 +33,7 @@ use rustls::{
 };
 use zeroize::{Zeroize, zeroize_stack};
 
-use crate::protocol::control::{ALPN, Inbox, Outbox};
+use crate::protocol::control::{ALPN, Inbox, Outbox, PEER_ALPN};
 use crate::protocol::lane::{EXPORTER_LABEL, Secrets};
 use bare::Bare;
 pub use failure::{Failure, Received};
@@ -82,6 +82,22 @@ pub struct Agent(Arc<ClientConfig>);
 impl Gateway {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
+        Self::speaking(ALPN, provider, identity)
+    }
+
+    /// The side of a cluster's member that others of it connect to.
+    pub fn of_peers(
+        provider: Arc<CryptoProvider>,
+        identity: Identity<'_>,
+    ) -> Result<Self, Mistake> {
+        Self::speaking(PEER_ALPN, provider, identity)
+    }
+
+    fn speaking(
+        alpn: &[u8],
+        provider: Arc<CryptoProvider>,
+        identity: Identity<'_>,
+    ) -> Result<Self, Mistake> {
         let (provider, authorities) = (portable(provider), Arc::new(identity.roots()?));
         let agents = WebPkiClientVerifier::builder_with_provider(
             Arc::clone(&authorities),
@@ -94,7 +110,7 @@ impl Gateway {
             .with_client_cert_verifier(Arc::clone(&agents))
             .with_single_cert(identity.chain()?, identity.key()?)
             .map_err(Mistake::Tls)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![alpn.to_vec()];
         // Each connection proves anew who is there: a certificate that was replaced counts no more.
         config.send_tls13_tickets = 0;
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -122,13 +138,29 @@ impl Gateway {
 impl Agent {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
+        Self::speaking(ALPN, provider, identity)
+    }
+
+    /// The side of a cluster's member that connects to others of it.
+    pub fn of_peers(
+        provider: Arc<CryptoProvider>,
+        identity: Identity<'_>,
+    ) -> Result<Self, Mistake> {
+        Self::speaking(PEER_ALPN, provider, identity)
+    }
+
+    fn speaking(
+        alpn: &[u8],
+        provider: Arc<CryptoProvider>,
+        identity: Identity<'_>,
+    ) -> Result<Self, Mistake> {
         let mut config = ClientConfig::builder_with_provider(portable(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(Mistake::Tls)?
             .with_root_certificates(identity.roots()?)
             .with_client_auth_cert(identity.chain()?, identity.key()?)
             .map_err(Mistake::Tls)?;
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![alpn.to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_secret_extraction = true;
         Ok(Self(Arc::new(config)))

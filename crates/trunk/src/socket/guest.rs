@@ -59,6 +59,11 @@ impl Guest {
         self.since_ns
     }
 
+    /// Whether its certificate is for this name, and otherwise for whom.
+    pub fn certified_for(&self, name: &str) -> Result<(), String> {
+        self.line.stream().certified_for(name)
+    }
+
     /// What it has proven itself with, once it has said who it is.
     pub fn proof(&self, now_s: u64) -> Option<Proof> {
         self.line.stream().proof(now_s)

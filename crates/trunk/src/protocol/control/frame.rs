@@ -13,6 +13,9 @@ pub const VERSION_MAX: u16 = 1;
 /// What both sides call this protocol in TLS (ALPN).
 pub const ALPN: &[u8] = b"ringgate-trunk";
 
+/// The same between the gateways of a cluster: who speaks the one is never heard as the other.
+pub const PEER_ALPN: &[u8] = b"ringgate-cluster";
+
 /// How often each side says something on the stream.
 pub const BEAT_NS: u64 = 1_000_000_000;
 

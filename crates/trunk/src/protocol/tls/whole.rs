@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use rustls::Connection;
 
 use super::failure::Failure;
-use crate::protocol::control::ALPN;
 
 /// Encrypted bytes that rustls keeps for a peer that does not read; what waits beyond them waits in
 /// the [`Outbox`], which has a bound of its own.
@@ -20,7 +19,7 @@ pub(super) enum Come {
 }
 
 pub(super) fn is_proven(connection: &Connection) -> bool {
-    !connection.is_handshaking() && connection.alpn_protocol() == Some(ALPN)
+    !connection.is_handshaking() && connection.alpn_protocol().is_some()
 }
 
 pub(super) fn receive(

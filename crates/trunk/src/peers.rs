@@ -1,0 +1,116 @@
+//! Trunks between the gateways of a cluster: each member has one to each other.
+//!
+//! It is the trunk that agents have, with one lane, beats and proofs; what differs is who may be at
+//! its other end. Members speak a protocol of another name (ALPN), and a member's certificate is
+//! for a name that no agent can have ([`certified_name`]). Of two members the one whose name comes
+//! first connects to the other. Where the others are is told from outside; a member that is not
+//! told of any more and is connected stays.
+
+mod board;
+mod shared;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ringgate_io::Bell;
+use ringgate_os::clock::Clock;
+
+pub use crate::agent::options::Gateway as Entrance;
+use crate::protocol::tls;
+use crate::socket::Door;
+use board::Board;
+use shared::Shared;
+pub use shown::{MemberShown, Shown, State};
+
+/// The end of every name that a member's certificate is for, and of no agent's.
+pub const DOMAIN: &str = ".ringgate-cluster";
+
+/// What the certificate of a cluster's member has to be for.
+pub fn certified_name(cluster: &str, member: &str) -> String {
+    format!("{member}.{cluster}{DOMAIN}")
+}
+
+/// What a member says of itself once.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the cluster is called.
+    pub cluster: String,
+    /// What this member is called; no other is.
+    pub name: String,
+    /// Where others connect.
+    pub bind: SocketAddr,
+    /// Who it is to members that connect.
+    pub accepts: tls::Gateway,
+    /// Who it is to members that it connects to.
+    pub dials: tls::Agent,
+    /// Differs from one start to the next.
+    pub incarnation: u64,
+    /// The gateway's clock.
+    pub clock: Clock,
+}
+
+/// The control thread's handle.
+pub struct Peers {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Shows members to whoever has it.
+#[derive(Clone, Debug)]
+pub struct Window(Arc<Shared>);
+
+impl Window {
+    /// How they are.
+    pub fn shown(&self) -> Shown {
+        self.0.shown()
+    }
+}
+
+impl Peers {
+    /// A member whose door is not bound yet.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(settings, Bell::new()?));
+        Ok(Self { shared, thread: None })
+    }
+
+    /// Binds where others connect. The process before this one may have it still.
+    pub fn open(&self) -> io::Result<Door> {
+        Door::bind(self.shared.settings.bind)
+    }
+
+    /// Begins to connect.
+    pub fn start(&mut self, door: Door) -> io::Result<()> {
+        let board = Board::new(Arc::clone(&self.shared), door)?;
+        let name = "ringgate-peers".to_owned();
+        self.thread = Some(std::thread::Builder::new().name(name).spawn(|| board.run())?);
+        Ok(())
+    }
+
+    /// These are the others, and where they are.
+    pub fn set_members(&self, members: BTreeMap<String, Entrance>) {
+        self.shared.set_members(members);
+    }
+
+    /// Shows them.
+    pub fn window(&self) -> Window {
+        Window(Arc::clone(&self.shared))
+    }
+
+    /// Ends all connections, and waits for that.
+    pub fn stop(&mut self) {
+        self.shared.stop();
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

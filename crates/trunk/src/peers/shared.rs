@@ -1,0 +1,64 @@
+//! What a cluster's thread shares with the control thread.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ringgate_io::Bell;
+
+use super::shown::Shown;
+use super::{Entrance, Settings};
+
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) bell: Bell,
+    members: Mutex<BTreeMap<String, Entrance>>,
+    shown: Mutex<Shown>,
+    is_over: AtomicBool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings, bell: Bell) -> Self {
+        let (members, shown) = (Mutex::default(), Mutex::default());
+        Self { settings, bell, members, shown, is_over: AtomicBool::new(false) }
+    }
+
+    pub(super) fn set_members(&self, members: BTreeMap<String, Entrance>) {
+        let mut told = lock(&self.members);
+        if *told != members {
+            *told = members;
+            self.bell.ring();
+        }
+    }
+
+    pub(super) fn members(&self) -> BTreeMap<String, Entrance> {
+        lock(&self.members).clone()
+    }
+
+    pub(super) fn show(&self, shown: Shown) {
+        *lock(&self.shown) = shown;
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        lock(&self.shown).clone()
+    }
+
+    pub(super) fn stop(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
