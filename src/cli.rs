@@ -12,6 +12,7 @@ mod allow;
 mod build;
 mod capture;
 mod check;
+mod cluster;
 mod config_file;
 mod demo;
 mod denied;
@@ -81,6 +82,7 @@ enum Command {
     Capture(capture::Args),
     #[command(alias = "validate")]
     Check(check::Args),
+    Cluster(cluster::Args),
     Demo(demo::Args),
     Denied(denied::Args),
     #[command(alias = "ban")]
@@ -116,7 +118,10 @@ enum Command {
 /// Commands by what they are for, for those who look for one.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["run", "agent", "check"]),
-    ("Look", &["status", "top", "sessions", "trace", "capture", "hist", "doctor", "support"]),
+    (
+        "Look",
+        &["status", "top", "sessions", "cluster", "trace", "capture", "hist", "doctor", "support"],
+    ),
     ("Change", &["reload", "upgrade", "drain", "undrain", "kick", "move"]),
     ("Keep out", &["deny", "allow", "denied"]),
     ("Fleet", &["fleet", "tokens"]),
@@ -148,6 +153,7 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
             Command::Allow(args) => allow::run(&args),
             Command::Capture(args) => capture::run(&args),
             Command::Check(args) => check::run(&args),
+            Command::Cluster(args) => cluster::run(&args),
             Command::Demo(args) => demo::run(&args),
             Command::Denied(args) => denied::run(&args),
             Command::Deny(args) => deny::run(&args),

@@ -13,6 +13,7 @@
 
 mod agent;
 mod backend;
+mod cluster;
 mod declare;
 mod distinct;
 mod explain;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 pub use agent::{ANY_AGENT, Agent};
+pub use cluster::{Cluster, member_name};
 pub use declare::Compared;
 #[cfg(feature = "tokens")]
 pub use explain::explain_tokens;
@@ -85,6 +87,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// `[[agent]]`, in the order of the file. Invariant: at most 256, names unique.
     pub agents: Vec<Agent>,
+    /// `[cluster]`; without it no other gateway connects. Invariant: only in a fleet.
+    pub cluster: Option<Cluster>,
     /// `[fleet]`; without it this gateway is alone.
     pub fleet: Option<Fleet>,
     /// `[admin]`; without it no admin address is served.

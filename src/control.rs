@@ -12,6 +12,7 @@
 
 mod agents;
 mod capture;
+mod cluster;
 mod deny;
 mod denying;
 mod draining;
@@ -60,6 +61,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::{Admin, Config, IoChoice};
 use agents::Agents;
+use cluster::Cluster;
 use denying::Denials;
 pub use denying::State;
 use draining::Deadlines;
@@ -169,6 +171,9 @@ impl Control {
             view.inherit(&inherited.facts);
         }
         view.show_agents(agents.window());
+        let cluster =
+            Cluster::open(&config, setup.incarnation, fleet.clock(), inherited.is_some())?;
+        view.show_cluster(cluster.window());
         let view = Arc::new(view);
         let (sender, commands) = mpsc::channel(COMMANDS_MAX);
         let signals = runtime
@@ -230,6 +235,7 @@ impl Control {
             listeners,
             membership,
             agents,
+            cluster,
         };
         if let Some(inherited) = &inherited {
             main_loop.inherit(&fleet, inherited);
@@ -285,9 +291,11 @@ impl Control {
         self.main_loop.agents.tick(now_ns);
     }
 
-    /// Gives the sockets that agents come to to the user that this process is about to become.
+    /// Gives the sockets that agents and members of the cluster come to to the user that this
+    /// process is about to become.
     pub fn give_agents(&self, uid: u32, gid: u32) -> io::Result<()> {
-        self.main_loop.agents.give_to(uid, gid)
+        self.main_loop.agents.give_to(uid, gid)?;
+        self.main_loop.cluster.give_to(uid, gid)
     }
 
     /// Serves the control socket at `path`, too. It belongs to whom the process was when it was

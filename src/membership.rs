@@ -49,7 +49,7 @@ pub use announced::{Door, OwnedName, Rules};
 pub use asked::{AnswerBody, Answerer, Answering, Questions};
 pub use kept::KEYS_FILE;
 use known::Reading;
-pub use known::{Backend, Known};
+pub use known::{Backend, Clustered, Known};
 pub use leases::LEASES_FILE;
 use leases::Left;
 pub use merge::{Merged, Refused, merged};

@@ -48,6 +48,8 @@ mod command;
 mod config_agents;
 #[path = "all/config_bounds.rs"]
 mod config_bounds;
+#[path = "all/config_cluster.rs"]
+mod config_cluster;
 #[path = "all/config_fleet.rs"]
 mod config_fleet;
 #[path = "all/config_keys.rs"]
@@ -144,6 +146,8 @@ mod fleet_agent_upgrade;
 mod fleet_announce;
 #[path = "all/fleet_ask.rs"]
 mod fleet_ask;
+#[path = "all/fleet_cluster.rs"]
+mod fleet_cluster;
 #[path = "all/fleet_commands.rs"]
 mod fleet_commands;
 #[path = "all/fleet_doctor.rs"]

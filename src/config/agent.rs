@@ -123,7 +123,7 @@ pub(super) fn read(
     Agent::whole(found)
 }
 
-fn read_public(section: &mut Section<'_, '_>, name: &str) -> Read<Option<Entrance>> {
+pub(super) fn read_public(section: &mut Section<'_, '_>, name: &str) -> Read<Option<Entrance>> {
     section.fill(name)?;
     section.text_or(name, None, |text| Entrance::parse(text).map(Some))
 }

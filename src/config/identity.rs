@@ -60,6 +60,13 @@ impl Identity {
         made.map_err(|why| why.to_string())
     }
 
+    /// Both sides of a cluster's member: what others connect to, and what connects to them.
+    pub fn peer(&self) -> Result<tls::Peer, String> {
+        processor::suffices_for_tls()?;
+        let made = tls::Peer::new(&ringgate_trunk::socket::provider(), self.files());
+        made.map_err(|why| why.to_string())
+    }
+
     /// When the first of the own certificates ends, and the first of the authorities', in seconds
     /// of the Unix epoch.
     pub fn ends_s(&self) -> [Option<i64>; 2] {

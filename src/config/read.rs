@@ -6,6 +6,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::agent::{self, AGENT};
 use super::backend::{self, BACKEND, Known};
+use super::cluster::{self, CLUSTER};
 use super::declare::Declared;
 use super::fleet::{self as fleet_table, FLEET};
 use super::gateway::{ADMIN, GATEWAY, HISTOGRAMS};
@@ -65,6 +66,13 @@ fn read(document: &mut Document<'_>) -> Option<Config> {
         })
         .collect();
     let fleet_read = fleet.as_ref().and_then(Option::as_ref);
+    let has_cluster = document.has(&CLUSTER);
+    // Where the fleet is wrong, that is said.
+    let may_be_judged = !has_fleet || fleet_read.is_some();
+    let cluster = document
+        .table(&CLUSTER)
+        .filter(|_| may_be_judged)
+        .map(|section| cluster::read(section, fleet_read));
     let mut around = Surroundings::new(&known, (has_fleet, fleet_read));
     around.workers = match gateway.as_ref().map(|gateway| gateway.workers) {
         Some(Workers::Count(count)) => Some(count.get()),
@@ -85,6 +93,7 @@ fn read(document: &mut Document<'_>) -> Option<Config> {
         listeners: listeners.into_iter().collect::<Option<_>>()?,
         backends: backends.into_iter().collect::<Option<_>>()?,
         agents: agents.into_iter().collect::<Option<_>>()?,
+        cluster: if has_cluster { Some(cluster??) } else { None },
         fleet: if has_fleet { Some(fleet??) } else { None },
         admin,
         histograms,

@@ -13,6 +13,7 @@ use std::fmt;
 
 use super::agent::AGENT;
 use super::backend::BACKEND;
+use super::cluster::CLUSTER;
 use super::fleet::FLEET;
 use super::gateway::{ADMIN, GATEWAY, HISTOGRAMS};
 use super::listener::{LIMITS, LISTENER, XDP};
@@ -241,4 +242,4 @@ pub(super) const DIR_BYTES_MAX: usize = 3800;
 
 /// All tables, in the order in which they are explained.
 pub(super) const TABLES: &[&Table] =
-    &[&GATEWAY, &LISTENER, &BACKEND, &AGENT, &FLEET, &ADMIN, &HISTOGRAMS];
+    &[&GATEWAY, &LISTENER, &BACKEND, &AGENT, &FLEET, &CLUSTER, &ADMIN, &HISTOGRAMS];

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::NAME_BYTES_MAX;
 use ringgate_process::levels;
+use ringgate_trunk::protocol::tls::DOMAIN;
 
 /// An enum that the config file writes as one of a few words.
 pub trait Word: Copy + 'static {
@@ -161,7 +162,7 @@ pub fn agent(text: &str) -> Option<String> {
         !label.is_empty() && label.bytes().all(is_fine) && is_inner
     };
     let is_name = text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label);
-    is_name.then(|| text.to_owned())
+    (is_name && !text.ends_with(DOMAIN)).then(|| text.to_owned())
 }
 
 /// A host's name as a browser sends it: letters, digits, dots and hyphens.

@@ -167,6 +167,7 @@ impl ControlLoop {
     /// Ends all trunks that no other process goes on with.
     pub(super) fn leave_agents(&mut self) {
         self.agents.stop();
+        self.cluster.stop();
     }
 }
 

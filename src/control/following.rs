@@ -9,7 +9,7 @@ use super::plan::Links;
 use super::reload::{self, Known as KnownListeners, Next};
 use crate::config::{self, Config, Link, Protocol};
 use crate::membership::{EntranceRow, Facts, FrontRow, Known, Refused, merged};
-use ringgate_fleet::values::gateway::SHUT_MAX;
+use ringgate_fleet::values::gateway::{Cluster, SHUT_MAX};
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
 
 /// What is known of the workers of a gateway.
@@ -286,6 +286,11 @@ impl Following {
             denied: self.bans_confirmed,
             shut: self.shut_backends(running),
             entrances: entrances(&self.file),
+            cluster: self
+                .file
+                .cluster
+                .as_ref()
+                .map(|it| Cluster { name: it.name.clone(), at: it.entrance() }),
             ..Facts::default()
         };
         for (number, listener) in serving {

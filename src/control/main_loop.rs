@@ -13,6 +13,7 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::agents::{self, Agents};
+use super::cluster::Cluster;
 use super::denying::Denials;
 use super::draining::{self, Deadlines};
 use super::events::Watcher;
@@ -32,6 +33,7 @@ use ringgate_process::levels;
 use ringgate_process::reloads::{Outcome, sentences};
 use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
+use ringgate_trunk::protocol::tls::Peer;
 use ringgate_worker::{Fleet, Opened};
 
 /// A reload that can be carried out.
@@ -41,6 +43,8 @@ struct Reloading {
     file: Option<Config>,
     next: Next,
     agents: agents::NextAgents,
+    /// Who the gateway is to others of its cluster.
+    identity: Option<Peer>,
     /// Not heard yet. Dropped, they close.
     opened: Vec<(ListenerId, Opened)>,
 }
@@ -64,6 +68,7 @@ pub(super) struct ControlLoop {
     pub(super) listeners: Listeners,
     pub(super) membership: Option<Membership>,
     pub(super) agents: Agents,
+    pub(super) cluster: Cluster,
     pub(super) program: Program,
     /// To itself, for what threads beside it have found out.
     pub(super) commands: mpsc::Sender<Command>,
@@ -158,6 +163,7 @@ impl Role for Attending<'_> {
             main_loop.watch_denied(fleet);
             main_loop.close_drained(fleet);
             main_loop.agents.tick(main_loop.view.now_ns());
+            main_loop.cluster.tick(main_loop.view.now_ns());
             main_loop.tell_fleet(fleet);
         }
         if main_loop.watcher.is_due(main_loop.view.now_ns()) {
@@ -303,7 +309,7 @@ impl ControlLoop {
     }
 
     fn try_reload(&mut self, fleet: &Fleet) -> Outcome {
-        let Reloading { config, file, next, agents, opened } = self.prepare(fleet)?;
+        let Reloading { config, file, next, agents, identity, opened } = self.prepare(fleet)?;
         for notice in config.notices() {
             tracing::warn!("{notice}");
         }
@@ -314,6 +320,7 @@ impl ControlLoop {
         self.view.live().setup = Arc::clone(&self.setup);
         levels::change(&self.config.gateway.log_level);
         self.agents.adopt(agents, self.view.now_ns());
+        self.cluster.adopt(identity);
         self.note_movements(fleet, &next, &before);
         self.forget_deadlines();
         self.note_file(file);
@@ -331,7 +338,8 @@ impl ControlLoop {
         })?;
         let opened = self.open_added(fleet, &next, &config)?;
         let agents = self.agents.prepare(&config)?;
-        Ok(Reloading { config, file, next, agents, opened })
+        let identity = self.cluster.prepare(&config)?;
+        Ok(Reloading { config, file, next, agents, identity, opened })
     }
 
     /// Whether nothing knows a retired backend's number any more: every worker has retired it, so

@@ -252,6 +252,7 @@ impl ControlLoop {
             return;
         };
         membership.pending = Some(0);
+        self.cluster.follow(&known);
         if membership.following.hear(Arc::clone(&known)) {
             self.adopt_bans(fleet, &known.bans);
         }
@@ -334,8 +335,12 @@ impl ControlLoop {
         membership.show_due_ns = now_ns + publishing::period_ns(SHOW_EVERY_NS);
         membership.following.confirm(&*self.view);
         let shown = membership.shown(&self.setup);
+        let misfits = self.cluster.misfits(membership.following.known());
         let has_announced = shown.status.announced > 0;
-        self.view.live().fleet = Some(Arc::new(shown));
+        {
+            let mut live = self.view.live();
+            (live.fleet, live.misfits) = (Some(Arc::new(shown)), misfits);
+        }
         let facts = self.fleet_facts();
         if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
             member.tell(facts);

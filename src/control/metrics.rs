@@ -7,6 +7,7 @@
 //! to wait for the first.
 
 mod agents;
+mod cluster;
 #[cfg(feature = "fleet")]
 pub(super) mod fleet;
 mod traffic;
@@ -47,6 +48,9 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
         shown.render(&mut text);
     }
     agents::render(&mut text, &snapshot.agents);
+    if let Some((_, shown)) = &snapshot.cluster {
+        cluster::render(&mut text, shown);
+    }
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);
     traffic::render(&mut text, snapshot);

@@ -80,6 +80,7 @@ pub(super) fn next(
     }
     let mut changes = changes(old, setup, new, &next);
     changes.extend(super::agents::changes(old, new));
+    changes.extend(super::cluster::changes(old, new));
     let (added, removed, returned) = movements(setup, &next, &fates, &mut changes);
     Ok(Next { setup: next, changes, added, removed, returned })
 }
@@ -205,8 +206,9 @@ fn refuse_gateway(old: &Config, new: &Config, refusals: &mut Vec<String>) {
 }
 
 /// The tables of which there is one, and the fields in which they differ.
-fn differences(old: &Config, new: &Config) -> [(&'static str, Vec<&'static Field>); 3] {
+fn differences(old: &Config, new: &Config) -> [(&'static str, Vec<&'static Field>); 4] {
     [
+        ("cluster", old.cluster.differences(&new.cluster)),
         ("gateway", old.gateway.differences(&new.gateway)),
         ("admin", old.admin.differences(&new.admin)),
         ("fleet", old.fleet.differences(&new.fleet)),

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::agents;
+use super::cluster;
 use super::deny::Summary;
 use super::health;
 use super::membership::FleetShown;
@@ -68,6 +69,7 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
         listeners: listeners(snapshot),
         backends: backends(snapshot),
         agents: Maybe((!agents.is_empty()).then_some(agents)),
+        cluster: Maybe(cluster::on_status(snapshot)),
         totals: sum(snapshot, &totals),
         drops: Named(totals.drops.iter().map(|(why, n)| (why.name(), n)).collect()),
         sessions_closed: Named(

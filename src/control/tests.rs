@@ -1,6 +1,6 @@
 //! A gateway that was never there, for the tests of the pages that show one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -50,6 +50,7 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
             denied: Shown::default(),
             why_not_spent: WhyNotKept::default(),
             fleet: Some(Arc::new(fleet())),
+            misfits: BTreeMap::new(),
         },
         reports: vec![report(true), report(false)],
         sessions: vec![7],
@@ -58,7 +59,28 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
         socket_drops: Some(split()),
         used: used(),
         agents: agents(),
+        cluster: Some(cluster()),
     }
+}
+
+/// A cluster with one other member, which is connected.
+fn cluster() -> (String, ringgate_trunk::peers::Shown) {
+    let peer = SocketAddr::from(([192, 0, 2, 8], 4700));
+    let member = ringgate_trunk::peers::MemberShown {
+        name: "gate-2".to_owned(),
+        state: ringgate_trunk::peers::State::Up,
+        is_known: true,
+        peer: Some(peer),
+        since_ns: NOW_NS / 2,
+        round_trip_ns: Some(120_000),
+        connections: 1,
+        last_end: None,
+    };
+    let refused = [("foreign_name", 1)].into();
+    (
+        "fra".to_owned(),
+        ringgate_trunk::peers::Shown { address: Some(peer), members: vec![member], refused },
+    )
 }
 
 /// One agent, connected, whose only lane has split two records.

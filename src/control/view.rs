@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::cluster::Misfits;
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
@@ -26,6 +27,7 @@ use ringgate_os::overflows::{Overflows, Split};
 use ringgate_os::usage::{Usage, Used};
 use ringgate_process::reloads::Reloads;
 use ringgate_trunk::gateway::{Shown as AgentsShown, Window};
+use ringgate_trunk::peers;
 use ringgate_worker::handover;
 use ringgate_worker::{Fleet, FleetCard, Published, Publishers, Report};
 
@@ -40,6 +42,7 @@ pub(super) struct View {
     sockets: Mutex<Sockets>,
     usage: Mutex<Usage>,
     agents: Option<Window>,
+    cluster: Option<peers::Window>,
     /// The process that has the gateway after this one; 0 while this one has it.
     successor: AtomicU32,
 }
@@ -86,6 +89,8 @@ pub(super) struct Live {
     pub(super) why_not_spent: WhyNotKept,
     /// How it stands with the fleet, where the gateway is in one.
     pub(super) fleet: Option<Arc<FleetShown>>,
+    /// What does not fit together with other members of the cluster.
+    pub(super) misfits: Misfits,
 }
 
 /// A drain that is under way, in nanoseconds of the fleet's clock.
@@ -115,6 +120,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) used: Used,
     /// Agents on other hosts.
     pub(super) agents: AgentsShown,
+    /// What the cluster is called, and its other members.
+    pub(super) cluster: Option<(String, peers::Shown)>,
 }
 
 impl View {
@@ -147,6 +154,7 @@ impl View {
             denied: Shown::default(),
             why_not_spent: WhyNotKept::default(),
             fleet: None,
+            misfits: Misfits::default(),
         };
         Self {
             facts,
@@ -158,6 +166,7 @@ impl View {
             sockets: Mutex::new(Sockets { kernel, split }),
             usage: Mutex::new(usage),
             agents: None,
+            cluster: None,
             successor: AtomicU32::new(0),
         }
     }
@@ -165,6 +174,10 @@ impl View {
     /// Shows agents, too.
     pub(super) fn show_agents(&mut self, agents: Window) {
         self.agents = Some(agents);
+    }
+
+    pub(super) fn show_cluster(&mut self, cluster: Option<peers::Window>) {
+        self.cluster = cluster;
     }
 
     /// Goes on where the process before this one stopped.
@@ -298,6 +311,7 @@ impl View {
             socket_drops,
             used: self.usage.lock().unwrap_or_else(PoisonError::into_inner).used(),
             agents: self.agents.as_ref().map(Window::shown).unwrap_or_default(),
+            cluster: self.cluster.as_ref().map(|it| (it.cluster().to_owned(), it.shown())),
             live,
         }
     }

@@ -13,6 +13,7 @@ use ringgate_core::secret::SharedKey;
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Change, Truth};
+use ringgate_fleet::values::gateway::{Cluster, Listener};
 use ringgate_fleet::values::{self, Ban, Reach, State, Stored};
 use ringgate_gate::{Intake, Prefix};
 use ringgate_state::{DenyList, Rule, Whom};
@@ -34,6 +35,8 @@ pub struct Known {
     pub bans: Arc<DenyList>,
     /// Gateways of the fleet.
     pub gateways: usize,
+    /// Those of them that are in a cluster, by name.
+    pub clustered: BTreeMap<String, Clustered>,
     /// Keys in etcd that could not be read.
     pub unreadable: usize,
     /// The revision up to which the backends are known.
@@ -42,6 +45,15 @@ pub struct Known {
     pub denied: i64,
     /// Whether this process has heard of it in etcd, and not only from the one before.
     pub is_listed: bool,
+}
+
+/// A gateway in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clustered {
+    /// Which, and where others of it connect.
+    pub cluster: Cluster,
+    /// What players dial there.
+    pub listeners: Vec<Listener>,
 }
 
 /// A game process that this gateway may reach.
@@ -71,6 +83,7 @@ pub(super) struct Reading {
     backends: BTreeMap<String, Backend>,
     agents: BTreeSet<String>,
     gateways: BTreeSet<String>,
+    clustered: BTreeMap<String, Clustered>,
     keys: Keys,
     bans: BTreeMap<Whom, u64>,
     /// As of the last time it was asked for, and until when.
@@ -104,6 +117,7 @@ impl Reading {
             backends: BTreeMap::new(),
             agents: BTreeSet::new(),
             gateways: BTreeSet::new(),
+            clustered: BTreeMap::new(),
             keys: Keys::default(),
             bans: BTreeMap::new(),
             deny_list: Arc::default(),
@@ -245,6 +259,7 @@ impl Reading {
         value: Option<&[u8]>,
     ) -> Result<(), String> {
         let is_own = *key == self.own.0;
+        self.clustered.remove(name.as_str());
         let Some(value) = value else {
             self.gateways.remove(name.as_str());
             return Ok(());
@@ -252,6 +267,10 @@ impl Reading {
         self.gateways.insert(name.as_str().to_owned());
         let gateway = values::Gateway::decode(value).map_err(|why| why.to_string())?;
         self.is_own_in_doubt |= is_own && gateway.instance != self.own.1;
+        if let Some(cluster) = gateway.cluster {
+            let clustered = Clustered { cluster, listeners: gateway.listeners };
+            self.clustered.insert(name.as_str().to_owned(), clustered);
+        }
         Ok(())
     }
 
@@ -340,6 +359,7 @@ impl Reading {
             keys: self.keys.accepted(now_s),
             bans: Arc::clone(&self.deny_list),
             gateways: self.gateways.len(),
+            clustered: self.clustered.clone(),
             unreadable: self.unreadable.len(),
             heard: self.heard,
             denied: self.denied,

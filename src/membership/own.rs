@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use ringgate_fleet::member::{self, Doubted};
-use ringgate_fleet::values::gateway::{Entrance, Gateway, Listener, SHUT_MAX};
+use ringgate_fleet::values::gateway::{Cluster, Entrance, Gateway, Listener, SHUT_MAX};
 use ringgate_fleet::values::{LIST_MAX, TEXT_BYTES_MAX};
 
 use super::Settings;
@@ -17,6 +17,8 @@ pub struct Facts {
     pub fronts: Vec<FrontRow>,
     /// Where agents connect.
     pub entrances: Vec<EntranceRow>,
+    /// The cluster that it is in, where it is in one.
+    pub cluster: Option<Cluster>,
     /// Sessions that there may be.
     pub capacity: u32,
     /// Sessions that there are.
@@ -105,6 +107,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s
         version,
         listeners: facts.fronts.iter().take(LIST_MAX).map(listener).collect(),
         agents: facts.entrances.iter().take(LIST_MAX).map(entrance).collect(),
+        cluster: facts.cluster.clone(),
         capacity: facts.capacity,
         sessions: facts.sessions,
         draining: facts.is_draining,

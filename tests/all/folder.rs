@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
-/// What an explained config names beside its key: who it is to agents.
-pub(crate) const IDENTITY: [(&str, &str, u32); 3] = [
+/// What an explained config names beside its key: who it is to agents, and to
+/// others of its cluster.
+pub(crate) const IDENTITY: [(&str, &str, u32); 6] = [
     (
         "agents-ca.pem",
         include_str!("../../crates/trunk/src/protocol/tls/fixtures/authority.pem"),
@@ -26,6 +27,13 @@ pub(crate) const IDENTITY: [(&str, &str, u32); 3] = [
         include_str!("../../crates/trunk/src/protocol/tls/fixtures/gateway.key"),
         0o600,
     ),
+    (
+        "cluster-ca.pem",
+        include_str!("../../crates/trunk/src/protocol/tls/fixtures/cluster-authority.pem"),
+        0o644,
+    ),
+    ("member.pem", include_str!("../../crates/trunk/src/protocol/tls/fixtures/gate-1.pem"), 0o644),
+    ("member.key", include_str!("../../crates/trunk/src/protocol/tls/fixtures/gate-1.key"), 0o600),
 ];
 
 impl Folder {

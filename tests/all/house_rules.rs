@@ -77,6 +77,7 @@ const MAY_USE: &[(&str, &str)] = &[
     ("crates/core/src/splitmix", ""),
     ("crates/trunk/src/agent", "batch core io link os protocol socket"),
     ("crates/trunk/src/gateway", "core link os protocol socket worker"),
+    ("crates/trunk/src/peers", "agent core gateway io os protocol socket"),
     ("crates/trunk/src/protocol", "core link"),
     ("crates/trunk/src/socket", "core link os protocol"),
     ("crates/trunk/src/worker", "batch core io::Bell io::SocketDriver io::SocketKind io::StartError io::socket link os socket"),

@@ -127,6 +127,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         version: "0.1.0".into(),
         listeners: vec![listener("main", 40_000), listener("second", 40_001)],
         agents: Vec::new(),
+        cluster: None,
         capacity: 10_000,
         sessions: 4_321,
         draining: false,

@@ -11,9 +11,9 @@
 pub mod agent;
 #[cfg(feature = "sockets")]
 pub mod gateway;
-pub mod protocol;
 #[cfg(feature = "sockets")]
 pub mod peers;
+pub mod protocol;
 #[cfg(feature = "sockets")]
 pub mod socket;
 #[cfg(feature = "sockets")]

@@ -2,11 +2,12 @@
 //!
 //! It is the trunk that agents have, with one lane, beats and proofs; what differs is who may be at
 //! its other end. Members speak a protocol of another name (ALPN), and a member's certificate is
-//! for a name that no agent can have ([`certified_name`]). Of two members the one whose name comes
-//! first connects to the other. Where the others are is told from outside; a member that is not
-//! told of any more and is connected stays.
+//! for a name that no agent can have ([`tls::certified_name`]). Of two members the one whose name
+//! comes first connects to the other. Where the others are is told from outside; a member that is
+//! not told of any more and is connected stays.
 
 mod board;
+mod settings;
 mod shared;
 mod shown;
 #[cfg(test)]
@@ -14,46 +15,18 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use ringgate_io::Bell;
-use ringgate_os::clock::Clock;
 
 pub use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls;
 use crate::socket::Door;
 use board::Board;
+pub use settings::Settings;
 use shared::Shared;
 pub use shown::{MemberShown, Shown, State};
-
-/// The end of every name that a member's certificate is for, and of no agent's.
-pub const DOMAIN: &str = ".ringgate-cluster";
-
-/// What the certificate of a cluster's member has to be for.
-pub fn certified_name(cluster: &str, member: &str) -> String {
-    format!("{member}.{cluster}{DOMAIN}")
-}
-
-/// What a member says of itself once.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What the cluster is called.
-    pub cluster: String,
-    /// What this member is called; no other is.
-    pub name: String,
-    /// Where others connect.
-    pub bind: SocketAddr,
-    /// Who it is to members that connect.
-    pub accepts: tls::Gateway,
-    /// Who it is to members that it connects to.
-    pub dials: tls::Agent,
-    /// Differs from one start to the next.
-    pub incarnation: u64,
-    /// The gateway's clock.
-    pub clock: Clock,
-}
 
 /// The control thread's handle.
 pub struct Peers {
@@ -66,6 +39,11 @@ pub struct Peers {
 pub struct Window(Arc<Shared>);
 
 impl Window {
+    /// What the cluster is called.
+    pub fn cluster(&self) -> &str {
+        &self.0.settings.cluster
+    }
+
     /// How they are.
     pub fn shown(&self) -> Shown {
         self.0.shown()
@@ -74,8 +52,8 @@ impl Window {
 
 impl Peers {
     /// A member whose door is not bound yet.
-    pub fn new(settings: Settings) -> io::Result<Self> {
-        let shared = Arc::new(Shared::new(settings, Bell::new()?));
+    pub fn new(settings: Settings, identity: tls::Peer) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(settings, identity, Bell::new()?));
         Ok(Self { shared, thread: None })
     }
 
@@ -95,6 +73,16 @@ impl Peers {
     /// These are the others, and where they are.
     pub fn set_members(&self, members: BTreeMap<String, Entrance>) {
         self.shared.set_members(members);
+    }
+
+    /// Who it is in connections from now on.
+    pub fn set_identity(&self, identity: tls::Peer) {
+        self.shared.set_identity(identity);
+    }
+
+    /// Whether it connects.
+    pub const fn is_started(&self) -> bool {
+        self.thread.is_some()
     }
 
     /// Shows them.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Finding;
 use super::certificate;
-use crate::config::{Config, HostConfig, Link};
+use crate::config::{Cluster, Config, HostConfig, Link, member_name};
 use ringgate_os::clock;
 use ringgate_os::diag::Transport;
 
@@ -47,7 +47,25 @@ pub(super) fn of_gateway(config: &Config) -> Vec<Finding> {
             certificate::expiry(&format!("agents' authority at {bind}"), authority, now_s),
         ]);
     }
+    findings.extend(config.cluster.iter().flat_map(|cluster| of_member(config, cluster)));
     findings
+}
+
+/// The certificate of a cluster's member.
+fn of_member(config: &Config, cluster: &Cluster) -> Vec<Finding> {
+    let [own, authority] = cluster.identity().ends_s();
+    let now_s = clock::unix_seconds();
+    let member = config.fleet.as_ref().and_then(|fleet| member_name(fleet).ok());
+    let (name, is_for) = cluster.certified_name(&member.unwrap_or_default());
+    let word = if is_for { "for" } else { "not for" };
+    let own_name = Finding::ok("cluster certificate", format!("{word} {name}"));
+    let why = "the gateway does not start, and other members would refuse it (foreign_name)";
+    let remedy = format!("a certificate with subjectAltName=DNS:{name}");
+    vec![
+        if is_for { own_name } else { own_name.bites(why, remedy) },
+        certificate::expiry("cluster certificate expiry", own, now_s),
+        certificate::expiry("cluster authority expiry", authority, now_s),
+    ]
 }
 
 /// Whether somebody answers at a gateway's port, over TCP: datagrams are not answered to strangers.

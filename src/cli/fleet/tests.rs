@@ -42,6 +42,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         version: "0.1.0".into(),
         listeners: vec![listener],
         agents: Vec::new(),
+        cluster: None,
         capacity: 1000,
         sessions: 12,
         draining: false,

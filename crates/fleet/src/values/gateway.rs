@@ -25,6 +25,9 @@ pub struct Gateway {
     /// Where agents connect; empty where none may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<Entrance>,
+    /// The cluster that it is in, and where others of it connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Cluster>,
     /// How many sessions it takes.
     pub capacity: u32,
     /// How many it has.
@@ -71,6 +74,15 @@ pub struct Entrance {
     /// How long players wait for a game process that is gone; 0 where it is not told.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub grace_ms: u64,
+}
+
+/// A gateway's place in a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// What it is called.
+    pub name: String,
+    /// Where others of it connect: a host and a port.
+    pub at: String,
 }
 
 /// One of its listeners.
@@ -142,6 +154,10 @@ impl Stored for Gateway {
         check(self.agents.len() <= LIST_MAX, "there are too many entrances for agents")?;
         for Entrance { name, at, .. } in &self.agents {
             check(name == ANY || Name::new(name).is_some(), "an agent's name is no name")?;
+            check_text(at)?;
+        }
+        if let Some(Cluster { name, at }) = &self.cluster {
+            check_name(name, "the cluster's name is no name")?;
             check_text(at)?;
         }
         check_text(&self.run_dir)?;

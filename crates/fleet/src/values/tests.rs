@@ -38,6 +38,7 @@ fn gateway() -> Gateway {
         version: "0.1.0".into(),
         listeners: vec![listener],
         agents: Vec::new(),
+        cluster: None,
         capacity: 1000,
         sessions: 1,
         draining: false,

@@ -78,6 +78,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         version: "0".into(),
         listeners: vec![listener],
         agents: Vec::new(),
+        cluster: None,
         capacity: 1000,
         sessions: 0,
         draining: false,

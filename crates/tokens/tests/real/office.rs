@@ -93,6 +93,7 @@ impl Fleet {
             version: "0".into(),
             listeners: vec![listener],
             agents: Vec::new(),
+            cluster: None,
             capacity: 10_000,
             sessions: 0,
             draining: false,

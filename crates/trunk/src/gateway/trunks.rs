@@ -1,11 +1,8 @@
 //! The control thread's handle: which addresses are served, and by which rules.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::os::unix::fs::fchown;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -33,16 +30,9 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Gives them to the user that the process is about to become: the sockets of lanes share their
-    /// port, which only sockets of one user may.
+    /// Gives them to the user that the process is about to become.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
-        for (_, door) in &self.doors {
-            for socket in door.sockets() {
-                let socket = File::from(socket.as_fd().try_clone_to_owned()?);
-                fchown(&socket, Some(uid), Some(gid))?;
-            }
-        }
-        Ok(())
+        self.doors.iter().try_for_each(|(_, door)| door.give_to(uid, gid))
     }
 
     /// Where they are.

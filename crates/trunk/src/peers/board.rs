@@ -13,11 +13,12 @@ use rustls::pki_types::ServerName;
 
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
-use super::{Entrance, certified_name};
 use crate::agent::dial::{Dial, DialAction};
+use crate::agent::options::Gateway as Entrance;
 use crate::gateway::crowd;
 use crate::protocol::control::{Reason, Welcome};
 use crate::protocol::datagram::Header;
+use crate::protocol::tls::certified_name;
 use crate::socket::{Door, End, Event, Guest, Hello, Settings, Trunk};
 
 const BELL: u64 = 0;
@@ -37,6 +38,8 @@ pub(super) struct Board {
     /// Names connections in the set, and trunks in their datagrams.
     next: u64,
     random: u64,
+    /// Nobody is let in before this: the kernel had no descriptor left.
+    closed_until_ns: u64,
 }
 
 /// Another member.
@@ -78,6 +81,7 @@ impl Board {
             told_ns: HashMap::new(),
             next: 1,
             random,
+            closed_until_ns: 0,
         })
     }
 
@@ -165,16 +169,15 @@ impl Board {
             let came = match self.door.accept() {
                 Ok(Some(came)) => came,
                 Ok(None) => return,
-                // The set says so again, and by then one may be free.
-                Err(_) => return self.refuse("no_descriptor", None, ""),
+                Err(_) => return self.close_for_now(now_ns),
             };
             if self.guests.len() == GUESTS_MAX {
                 let guests = self.guests.iter().map(|(number, it)| (*number, it.peer().ip()));
                 let first = crowd::in_the_way(guests).and_then(|it| self.guests.remove(&it));
                 self.refuse("crowded", first.map(|it| it.peer()), "");
             }
-            let (number, accepts) = (self.next, &self.shared.settings.accepts);
-            match Guest::new(accepts, came, (&self.epoll, number * NUMBERS), now_ns) {
+            let (number, own) = (self.next, self.shared.identity());
+            match Guest::new(&own.accepts, came, (&self.epoll, number * NUMBERS), now_ns) {
                 Ok(guest) => {
                     self.guests.insert(number, guest);
                     self.next += 1;
@@ -182,6 +185,14 @@ impl Board {
                 Err(_) => return self.refuse("no_descriptor", None, ""),
             }
         }
+    }
+
+    /// Without a descriptor nobody can be let in, and the kernel would say again and again that
+    /// somebody waits.
+    fn close_for_now(&mut self, now_ns: u64) {
+        self.closed_until_ns = now_ns + CLOSED_NS;
+        let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, false);
+        self.refuse("no_descriptor", None, "");
     }
 
     fn greet(&mut self, ready: Ready, now_ns: u64) {
@@ -285,6 +296,10 @@ impl Board {
     }
 
     fn send_away_slow_ones(&mut self, now_ns: u64) {
+        if self.closed_until_ns != 0 && now_ns >= self.closed_until_ns {
+            self.closed_until_ns = 0;
+            let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, true);
+        }
         let is_slow = |guest: &Guest| now_ns.saturating_sub(guest.since_ns()) >= PROVEN_WITHIN_NS;
         let slow: Vec<_> = self.guests.extract_if(|_, guest| is_slow(guest)).collect();
         for (_, guest) in slow {
@@ -388,7 +403,7 @@ fn connect(
     let server = ServerName::try_from(certified_name(&own.cluster, name));
     let server = server.map_err(io::Error::other)?;
     let settings = Settings { token, ..Settings::default() };
-    Trunk::connect(&own.dials, (to, server), &own.name, settings, epoll, now_ns)
+    Trunk::connect(&shared.identity().dials, (to, server), &own.name, settings, epoll, now_ns)
 }
 
 impl Default for Member {
@@ -436,6 +451,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Connections at a time that have not said who they are.
 const GUESTS_MAX: usize = 64;
 const PROVEN_WITHIN_NS: u64 = 5_000_000_000;
+const CLOSED_NS: u64 = 1_000_000_000;
 const TELL_EVERY_NS: u64 = 1_000_000_000;
 const ACCEPTS_MAX: usize = 16;
 const BURSTS_MAX: usize = 8;

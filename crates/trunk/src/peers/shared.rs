@@ -6,12 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ringgate_io::Bell;
 
+use super::settings::Settings;
 use super::shown::Shown;
-use super::{Entrance, Settings};
+use crate::agent::options::Gateway as Entrance;
+use crate::protocol::tls::Peer;
 
 pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) bell: Bell,
+    identity: Mutex<Peer>,
     members: Mutex<BTreeMap<String, Entrance>>,
     shown: Mutex<Shown>,
     is_over: AtomicBool,
@@ -24,9 +27,18 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings, bell: Bell) -> Self {
+    pub(super) fn new(settings: Settings, identity: Peer, bell: Bell) -> Self {
         let (members, shown) = (Mutex::default(), Mutex::default());
-        Self { settings, bell, members, shown, is_over: AtomicBool::new(false) }
+        let (identity, is_over) = (Mutex::new(identity), AtomicBool::new(false));
+        Self { settings, bell, identity, members, shown, is_over }
+    }
+
+    pub(super) fn set_identity(&self, identity: Peer) {
+        *lock(&self.identity) = identity;
+    }
+
+    pub(super) fn identity(&self) -> Peer {
+        lock(&self.identity).clone()
     }
 
     pub(super) fn set_members(&self, members: BTreeMap<String, Entrance>) {

@@ -7,10 +7,10 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::Epoll;
 use rustls::pki_types::ServerName;
 
-use super::{Entrance, MemberShown, Peers, Settings, State, certified_name};
+use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
-use crate::protocol::tls::{self, Identity};
-use crate::socket::{self, Trunk, provider};
+use crate::protocol::tls::{self, Identity, Peer, certified_name};
+use crate::socket::{self, End, Trunk, provider};
 
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -18,16 +18,15 @@ const PATIENCE: Duration = Duration::from_mins(1);
 fn member(name: &str, identity: Identity<'_>) -> Option<Peers> {
     let suffices = ringgate_os::processor::suffices_for_tls();
     suffices.inspect_err(|why| eprintln!("SKIPPED: {why}")).ok()?;
-    let mut peers = Peers::new(Settings {
+    let settings = Settings {
         cluster: "fra".to_owned(),
         name: name.to_owned(),
         bind: ([127, 0, 0, 1], 0).into(),
-        accepts: tls::Gateway::of_peers(provider(), identity).expect("good files"),
-        dials: tls::Agent::of_peers(provider(), identity).expect("good files"),
         incarnation: 7,
         clock: Clock::start(),
-    })
-    .expect("descriptors");
+    };
+    let identity = Peer::new(&provider(), identity).expect("good files");
+    let mut peers = Peers::new(settings, identity).expect("descriptors");
     let door = peers.open().expect("loopback");
     peers.start(door).expect("a thread");
     Some(peers)
@@ -116,9 +115,11 @@ fn an_agents_certificate_is_no_members_and_a_trunks_protocol_is_not_the_clusters
     let (mut trunk, mut ready) = (trunk.expect("loopback"), Vec::new());
     let why = until("its end", || {
         epoll.wait(&mut ready, Duration::from_millis(10)).expect("it works");
-        ready.iter().for_each(|it| trunk.handle_ready(*it, &epoll, 0, |_| {}));
+        for ready in &ready {
+            trunk.handle_ready(*ready, &epoll, 0, |_| {});
+        }
         trunk.flush(&epoll, 0);
-        trunk.over().map(|end| end.name())
+        trunk.over().map(End::name)
     });
     assert_ne!(why, "silence");
     refused("tls");

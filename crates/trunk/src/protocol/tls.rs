@@ -8,6 +8,7 @@ mod failure;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod paper;
+mod peer;
 mod proof;
 mod records;
 #[cfg(all(test, target_os = "linux"))]
@@ -33,10 +34,11 @@ use rustls::{
 };
 use zeroize::{Zeroize, zeroize_stack};
 
-use crate::protocol::control::{ALPN, Inbox, Outbox, PEER_ALPN};
+use crate::protocol::control::{ALPN, Inbox, Outbox};
 use crate::protocol::lane::{EXPORTER_LABEL, Secrets};
 use bare::Bare;
 pub use failure::{Failure, Received};
+pub use peer::{DOMAIN, Peer, certified_name};
 pub use proof::Proof;
 use records::Records;
 use whole::{BUFFER_BYTES, Come, is_blocked, is_proven};
@@ -85,14 +87,6 @@ impl Gateway {
         Self::speaking(ALPN, provider, identity)
     }
 
-    /// The side of a cluster's member that others of it connect to.
-    pub fn of_peers(
-        provider: Arc<CryptoProvider>,
-        identity: Identity<'_>,
-    ) -> Result<Self, Mistake> {
-        Self::speaking(PEER_ALPN, provider, identity)
-    }
-
     fn speaking(
         alpn: &[u8],
         provider: Arc<CryptoProvider>,
@@ -139,14 +133,6 @@ impl Agent {
     /// Everything that is wrong with the files is said here and not at the first connection.
     pub fn new(provider: Arc<CryptoProvider>, identity: Identity<'_>) -> Result<Self, Mistake> {
         Self::speaking(ALPN, provider, identity)
-    }
-
-    /// The side of a cluster's member that connects to others of it.
-    pub fn of_peers(
-        provider: Arc<CryptoProvider>,
-        identity: Identity<'_>,
-    ) -> Result<Self, Mistake> {
-        Self::speaking(PEER_ALPN, provider, identity)
     }
 
     fn speaking(

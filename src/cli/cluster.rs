@@ -1,0 +1,134 @@
+//! `ringgate cluster`: how a running gateway stands with those that share addresses with it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Failure;
+use super::admin::Place;
+use super::exit::print;
+use ringgate_os::utc;
+use ringgate_report::text::{Table, count, put};
+
+/// Show the other members of a running gateway's cluster
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Print what the gateway says, as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    cluster: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Cluster {
+    name: String,
+    address: Option<String>,
+    members: Vec<Member>,
+    #[serde(default)]
+    refused: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Member {
+    name: String,
+    state: String,
+    registered: bool,
+    #[serde(default)]
+    peer: String,
+    up_s: u64,
+    connections: u64,
+    round_trip_us: Option<u64>,
+    #[serde(default)]
+    last_end: String,
+    #[serde(default)]
+    misfits: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let gateway = args.place.find()?;
+    let answer = gateway.fetch("/status")?;
+    let status: Status = gateway.read(&answer, &[])?;
+    let Some(cluster) = status.cluster else {
+        return Err(Failure::failed("the gateway's config has no [cluster]"));
+    };
+    if args.json {
+        return print(&format!("{cluster:#}\n"));
+    }
+    let cluster = serde_json::from_value(cluster);
+    print(&render(&cluster.map_err(Failure::failed)?))
+}
+
+fn render(cluster: &Cluster) -> String {
+    let address = cluster.address.as_deref().unwrap_or("no address: it does not serve yet");
+    let mut text = format!("cluster {}, at {address}\n\n", cluster.name);
+    let mut table = Table::new("member, state, at, for:, round trip:, connections:");
+    for member in &cluster.members {
+        let is_up = member.state == "up";
+        let round_trip = member.round_trip_us.map_or(String::new(), |us| format!("{us} us"));
+        table.row([
+            member.name.clone(),
+            member.state.clone(),
+            member.peer.clone(),
+            if is_up { utc::span(member.up_s) } else { String::new() },
+            round_trip,
+            count(member.connections),
+        ]);
+    }
+    if cluster.members.is_empty() {
+        text.push_str("no other member is known\n");
+    } else {
+        put(&mut text, format_args!("{table}"));
+    }
+    for member in &cluster.members {
+        let Member { name, state, registered, last_end, misfits, .. } = member;
+        if !registered {
+            put(&mut text, format_args!("note: {name} is not registered in the fleet\n"));
+        }
+        if state != "up" && !last_end.is_empty() {
+            put(&mut text, format_args!("note: {name}: its last connection ended: {last_end}\n"));
+        }
+        for misfit in misfits {
+            put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
+        }
+    }
+    for (reason, times) in &cluster.refused {
+        put(&mut text, format_args!("note: connections refused: {} as {reason}\n", count(*times)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_a_table_and_what_is_wrong_with_them_is_said_behind() {
+        let page = serde_json::json!({
+            "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
+            "members": [
+                { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
+                  "up_s": 90, "connections": 1, "round_trip_us": 210, "last_end": "an older one",
+                  "misfits": ["198.51.100.9:40000 has no key in common here and there"] },
+                { "name": "gate-3", "state": "awaited", "registered": false, "up_s": 0,
+                  "connections": 0, "last_end": "it shuts down", "misfits": [] },
+            ],
+        });
+        let text = render(&serde_json::from_value(page).expect("a page"));
+        assert!(text.starts_with("cluster fra, at 10.0.7.21:4700\n"), "{text}");
+        for line in [
+            "note: gate-2 does not fit: 198.51.100.9:40000 has no key in common here and there\n",
+            "note: gate-3 is not registered in the fleet\n",
+            "note: gate-3: its last connection ended: it shuts down\n",
+            "note: connections refused: 2 as foreign_name\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(text.contains("210 us") && !text.contains("an older one"), "{text}");
+    }
+}

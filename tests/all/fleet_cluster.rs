@@ -1,0 +1,79 @@
+//! Gateways of a fleet that are one cluster: they find each other by etcd, and say what does not
+//! fit.
+//!
+//! Skipped aloud where `etcd` or openssl is not installed.
+
+use ringgate_report::text::put;
+
+use crate::agent::certificates;
+use crate::command::{ringgate, run};
+use crate::control_rig::{Daemon, Text, wait_for};
+use crate::fleet_rig::{Fleet, in_fleet};
+use crate::folder::Folder;
+use crate::own::{own_ip, own_port};
+
+/// A gateway of the cluster `fra`.
+pub(crate) fn in_cluster(fleet: &Fleet, folder: &Folder, name: &str) -> Text {
+    let mut text = in_fleet(fleet, name);
+    let (path, ip, port) = (folder.path().display(), own_ip(), own_port());
+    put(
+        &mut text.more,
+        format_args!(
+            "[cluster]\nname = \"fra\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
+             certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\"\n"
+        ),
+    );
+    text
+}
+
+const MEMBERS: &[(&str, &str)] = &[
+    ("gate-1", "DNS:gate-1.fra.ringgate-cluster"),
+    ("gate-2", "DNS:gate-2.fra.ringgate-cluster"),
+    ("gate-3", "DNS:gate-3.fra.ringgate-cluster"),
+];
+
+fn is_up(daemon: &Daemon, member: &str) -> Option<()> {
+    let status = daemon.status();
+    let members = status["cluster"]["members"].as_array()?;
+    members.iter().any(|it| it["name"] == member && it["state"] == "up").then_some(())
+}
+
+#[test]
+fn members_find_each_other_and_say_what_does_not_fit() {
+    let (Some(fleet), folder) = (Fleet::start(), Folder::new()) else { return };
+    if !certificates(&folder, MEMBERS) {
+        return;
+    }
+    let start = |name| (name, Daemon::start(&in_cluster(&fleet, &folder, name)));
+    let mut daemons = ["gate-1", "gate-2", "gate-3"].map(start).into_iter().collect::<Vec<_>>();
+    for (name, daemon) in &daemons {
+        for (other, _) in daemons.iter().filter(|(other, _)| other != name) {
+            wait_for("the other member", || is_up(daemon, other));
+        }
+    }
+    let (_, first) = &daemons[0];
+    let series = "ringgate_cluster_member_up{member=\"gate-2\"}";
+    assert_eq!(first.get("/metrics").value(series), Some(1));
+    let control = first.run_dir().display().to_string();
+    let said = run(ringgate(["cluster", "--control", &control])).succeeded();
+    assert!(said.contains("cluster fra") && said.contains("gate-3"), "{said}");
+
+    // Somebody registers with the same address, who speaks another protocol there.
+    let mut other = fleet.gateway("gate-1").expect("it is registered");
+    other["listeners"][0]["protocol_id"] = 99.into();
+    other["cluster"]["at"] = format!("{}:{}", own_ip(), own_port()).into();
+    fleet.ctl(&["put", "/f/truth/gateway/gate-4", &other.to_string()]);
+    let said = wait_for("what does not fit", || {
+        let said = run(ringgate(["cluster", "--control", &control])).succeeded();
+        said.contains("gate-4 does not fit").then_some(said)
+    });
+    assert!(said.contains("gate-4 does not fit: ") && said.contains(" there"), "{said}");
+
+    // One is killed, and comes again.
+    drop(daemons.pop());
+    fleet.revoke("/f/truth/gateway/gate-3");
+    let (_, first) = &daemons[0];
+    wait_for("it is gone", || is_up(first, "gate-3").is_none().then_some(()));
+    let third = Daemon::start(&in_cluster(&fleet, &folder, "gate-3"));
+    wait_for("it is back", || is_up(first, "gate-3").and(is_up(&third, "gate-2")));
+}
