@@ -125,6 +125,7 @@ fn gateway(at: u32) -> Gateway {
         version: "0".into(),
         listeners: vec![listener],
         agents: Vec::new(),
+        cluster: None,
         capacity: 1_000_000,
         sessions: at,
         draining: false,

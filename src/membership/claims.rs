@@ -4,8 +4,8 @@
 //! with its token: tokens that expire in the same half minute share a lease, so a burst of them
 //! costs few. Whoever finds its own value there has asked before and has not heard the answer.
 //!
-//! An etcd that was emptied or restored may have forgotten all of it, so a gateway that sees another
-//! history claims its tokens there again, before any gateway believes it.
+//! An etcd that was emptied or restored may have forgotten all of it, so a gateway that sees
+//! another history claims its tokens there again, before any gateway believes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -101,8 +101,8 @@ pub(super) struct Reading {
     heard: i64,
     /// The same of bans.
     denied: i64,
-    /// Whether there was a list.
-    is_listed: bool,
+    /// The revision of the last list, once there was one.
+    listed: Option<i64>,
 }
 
 impl Reading {
@@ -129,7 +129,7 @@ impl Reading {
             has_bans: false,
             heard: truth.revision,
             denied: truth.revision,
-            is_listed: false,
+            listed: None,
         };
         for (key, entry) in &truth.entries {
             reading.take(key, Some(&entry.value));
@@ -180,7 +180,7 @@ impl Reading {
 
     /// Everything was listed: it is known up to this revision.
     pub(super) const fn see_list(&mut self, revision: i64) {
-        (self.heard, self.denied, self.is_listed) = (revision, revision, true);
+        (self.heard, self.denied, self.listed) = (revision, revision, Some(revision));
     }
 
     /// The fleet's key, where there is one.
@@ -363,7 +363,7 @@ impl Reading {
             unreadable: self.unreadable.len(),
             heard: self.heard,
             denied: self.denied,
-            is_listed: self.is_listed,
+            is_listed: self.listed.is_some(),
         }
     }
 

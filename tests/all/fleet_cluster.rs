@@ -75,5 +75,5 @@ fn members_find_each_other_and_say_what_does_not_fit() {
     let (_, first) = &daemons[0];
     wait_for("it is gone", || is_up(first, "gate-3").is_none().then_some(()));
     let third = Daemon::start(&in_cluster(&fleet, &folder, "gate-3"));
-    wait_for("it is back", || is_up(first, "gate-3").and(is_up(&third, "gate-2")));
+    wait_for("it is back", || is_up(first, "gate-3").and_then(|()| is_up(&third, "gate-2")));
 }

@@ -11,6 +11,7 @@ use ringgate_link::bundle::{
     LINGER_MS_MAX, LONG_PAYLOAD_BYTES_MAX, Opened, RecordError, SHORT_MESSAGE_BYTES_MAX, SessionId,
     ToGateway, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX, VERSION_PLAIN, Welcome,
 };
+use ringgate_os::clock::Clock;
 use ringgate_os::notify;
 
 use crate::control_rig::{PATIENCE, wait_for};
@@ -40,7 +41,9 @@ fn connected(workers: usize) -> (Folder, Gateway, Vec<GatewayLink>, Backend) {
 
 /// Runs the game's loop until `handle` has seen what it waits for.
 fn run_until(backend: &mut Backend, mut handle: impl FnMut(Event<'_>, &mut Outbox) -> bool) {
-    for _ in 0..200 {
+    // However often it is woken meanwhile.
+    let clock = Clock::start();
+    while clock.now_ns() < PATIENCE.as_nanos() as u64 {
         backend.wait(Some(Duration::from_millis(100))).expect("epoll works");
         let mut events = backend.poll().expect("epoll works");
         while let Some((event, outbox)) = events.next() {

@@ -68,11 +68,11 @@ mod tests {
     #[test]
     fn what_takes_long_is_waited_for_that_much_longer() {
         let seconds = Duration::from_secs;
-        for (takes, waits) in [(seconds(0), seconds(30)), (seconds(90), seconds(120))] {
-            let Patience { mut judge, .. } = with("/run/control.sock", None, takes);
-            assert!(judge(waits - seconds(3)).is_ok());
-            let why = judge(waits).expect_err("it is over").to_string();
-            assert!(why.ends_with(&format!("has not answered for {} s", waits.as_secs())), "{why}");
+        for (takes, waits) in [(0, 30), (90, 120)] {
+            let Patience { mut judge, .. } = with("/run/control.sock", None, seconds(takes));
+            assert!(judge(seconds(waits - 3)).is_ok());
+            let why = judge(seconds(waits)).expect_err("it is over").to_string();
+            assert!(why.ends_with(&format!("has not answered for {waits} s")), "{why}");
         }
     }
 }

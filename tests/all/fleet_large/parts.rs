@@ -24,9 +24,9 @@ pub(super) const SECRET: &str = "a-matchmaker-of-a-test";
 /// From when on a player who says nothing is gone.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 /// How long a token lives. A client gives up in the midst of a handshake when its token ends, and
-/// says nothing: where etcd was away just as long, its gateway challenged it at the last moment, and
-/// began a session for it when it had gone. With this it goes on to the next gateway long before,
-/// after a silence of the gateway, which has challenged nobody then.
+/// says nothing: where etcd was away just as long, its gateway challenged it at the last moment,
+/// and began a session for it when it had gone. With this it goes on to the next gateway long
+/// before, after a silence of the gateway, which has challenged nobody then.
 pub(super) const LIFE_S: u64 = 60;
 /// Game servers of the small group, which more players want to than there are slots.
 pub(super) const DUELS: u32 = 2;
