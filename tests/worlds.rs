@@ -61,7 +61,7 @@ fn nothing_that_must_not_happen_happens_in_any_fleet() {
 
 #[test]
 fn the_same_seed_is_the_same_fleet() {
-    let [first, second] = [3, 3].map(|seed| World::new(seed).storm(40_000));
+    let [first, second] = [7, 7].map(|seed| World::new(seed).storm(40_000));
     assert_eq!(first, second);
     assert!(first.expect("it holds").met.connected > 0);
 }

@@ -361,6 +361,31 @@ fn a_token_of_several_gateways_is_used_at_one() {
 }
 
 #[test]
+fn a_gateway_claims_its_tokens_again_in_an_etcd_that_has_forgotten_them() {
+    let Some(mut fleet) = Fleet::start() else { return };
+    fleet.ages();
+    fleet.put_key("eu", 1);
+    let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
+    fleet.put_backend(&daemon, "arena", 4, "ready");
+    let _game = Game::start(&daemon, "arena");
+    backend_is_up(&daemon, "arena");
+    let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
+    let used = token(&[daemon.listener, elsewhere], 1, &key(1), 60);
+    let mut player = Player::holding(LOCAL, &used);
+    player.connect();
+    player.leave();
+    let claims = |fleet: &Fleet| fleet.ctl(&["get", "--prefix", "/f/claim/token/"]);
+    let before = claims(&fleet);
+    assert!(before.contains("gate-1"), "{before}");
+    fleet.kill();
+    fleet.wipe();
+    fleet.revive();
+    // Nobody believes that history yet: another gateway that did would find whose the token is.
+    wait_for("its claim", || (claims(&fleet) == before).then_some(()));
+    assert!(daemon.status()["fleet"]["doubt"]["number"].is_u64());
+}
+
+#[test]
 fn an_etcd_in_doubt_gives_no_used_token_away() {
     let Some(mut fleet) = Fleet::start() else { return };
     fleet.ages();

@@ -291,6 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn whose_something_is_another_history_says_when_all_have_claimed_again_what_is_theirs() {
+        let trusts = |rewritten_at_ms, now_ms| {
+            let mirror = mirror::Status { is_current: true, rewritten_at_ms, ..Default::default() };
+            MemberStatus { mirror, now_ms, ..MemberStatus::default() }.trusts(None)
+        };
+        assert!(trusts(None, 0));
+        assert_eq!(
+            [5_000, 14_999, 15_000].map(|now| trusts(Some(5_000), now)),
+            [false, false, true]
+        );
+    }
+
+    #[test]
     fn its_own_key_is_looked_at_where_it_is_gone() {
         let mut state = state();
         let options = Options::new("/f/truth/", Reads::default(), 1);
