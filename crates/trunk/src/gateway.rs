@@ -6,8 +6,9 @@
 //! arrive passes the thread. So whatever a gateway does with a local link (who may use a name,
 //! grace, a hand-over to the next process) holds for these without a line in it.
 
-pub(crate) mod crowd;
+mod crowd;
 mod door;
+pub(crate) mod guests;
 mod handed;
 mod links;
 mod mailbox;

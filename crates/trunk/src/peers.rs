@@ -34,7 +34,7 @@ pub struct Peers {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Shows members to whoever has it.
+/// Shows members to pages.
 #[derive(Clone, Debug)]
 pub struct Window(Arc<Shared>);
 

@@ -2,7 +2,6 @@
 //! datagrams of their lanes. Strangers cost it a connection of a few seconds, of which there are
 //! few.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,21 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::protocol::control::Reason;
-use crate::socket::{Door, End, Guest, Hello};
+use crate::socket::{Door, Guest, Hello};
 use ringgate_core::carry::Carry;
 use ringgate_os::hold_point;
 use ringgate_os::notify::{self, Epoll, Ready};
 
-use crate::gateway::crowd;
+use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
 use crate::gateway::mailbox::Mailbox;
 use crate::gateway::shared::Shared;
 use crate::gateway::site::{self, Arrival};
 use crate::socket::rest::{Order, Part, Verdict, written};
 
 const STOP: u64 = 0;
-const CONNECTIONS: u64 = 1;
-const DATAGRAMS: u64 = 2;
-const FIRST_GUEST: u64 = 3;
 
 /// Tells the thread to end, or to rest.
 pub(crate) struct Stop {
@@ -57,14 +53,9 @@ pub(crate) struct Porter {
     shared: Arc<Shared>,
     /// As the config says it.
     bind: SocketAddr,
-    door: Door,
+    guests: Guests,
     epoll: Epoll,
     stop: Arc<Stop>,
-    guests: HashMap<u64, Guest>,
-    next: u64,
-    /// Nobody is let in before this: the kernel had no descriptor left.
-    closed_until_ns: u64,
-    told_ns: HashMap<&'static str, u64>,
 }
 
 impl Porter {
@@ -75,23 +66,11 @@ impl Porter {
         stop: Arc<Stop>,
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        let [connections, datagrams] = door.sockets();
         epoll.add(stop.bell.as_fd(), STOP)?;
-        epoll.add(connections, CONNECTIONS)?;
-        epoll.add(datagrams, DATAGRAMS)?;
         let address = door.address()?;
         shared.at_door(bind, |shown| shown.address = Some(address));
-        Ok(Self {
-            shared,
-            bind,
-            door,
-            epoll,
-            stop,
-            guests: HashMap::new(),
-            next: FIRST_GUEST,
-            closed_until_ns: 0,
-            told_ns: HashMap::new(),
-        })
+        let guests = Guests::new(door, 1, &epoll)?;
+        Ok(Self { shared, bind, guests, epoll, stop })
     }
 
     /// Until it is told to stop.
@@ -116,14 +95,15 @@ impl Porter {
                     _ => self.handle_guest(*ready),
                 }
             }
-            self.send_away_slow_ones();
+            let away = self.guests.pass_time(&self.epoll, self.now_ns());
+            self.refuse_all(away);
         }
     }
 
     /// Gives its sockets away. Who has connected and not said who it is, comes again.
     fn rest(&self, order: Order) -> Verdict {
         let bytes = written(|out| self.bind.to_string().write(out));
-        let fds = self.door.sockets().into_iter().map(|fd| fd.try_clone_to_owned());
+        let fds = self.guests.door.sockets().into_iter().map(|fd| fd.try_clone_to_owned());
         let part = fds.collect::<io::Result<_>>().ok().map(|fds| Part { bytes, fds });
         order.rest(part).0
     }
@@ -133,43 +113,16 @@ impl Porter {
     }
 
     fn accept(&mut self) {
-        for _ in 0..ACCEPTS_MAX {
-            let came = match self.door.accept() {
-                Ok(Some(came)) => came,
-                Ok(None) => return,
-                Err(_) => return self.close_for_now(),
-            };
-            let rules = self.shared.rules();
-            let Some(gateway) = rules.identity(self.bind) else {
-                return self.refuse(Reason::UnknownAgent.name(), Some(came.1));
-            };
-            if self.guests.len() == GUESTS_MAX {
-                self.send_one_away();
-            }
-            let (token, now_ns) = (self.next, self.now_ns());
-            match Guest::new(gateway, came, (&self.epoll, token), now_ns) {
-                Ok(guest) => {
-                    self.guests.insert(token, guest);
-                    self.next += 1;
-                }
-                Err(_) => return self.refuse("no_descriptor", None),
-            }
-        }
-    }
-
-    /// Without a descriptor nobody can be let in, and the kernel would say again and again that
-    /// somebody waits.
-    fn close_for_now(&mut self) {
-        self.closed_until_ns = self.now_ns() + CLOSED_NS;
-        let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, false);
-        self.refuse("no_descriptor", None);
+        let (rules, now_ns) = (self.shared.rules(), self.now_ns());
+        let away = self.guests.accept(rules.identity(self.bind), &self.epoll, now_ns);
+        self.refuse_all(away);
     }
 
     fn receive(&mut self) {
-        let Self { door, shared, bind, .. } = self;
+        let Self { guests, shared, bind, .. } = self;
         let mut dropped: [(&str, u64); 3] = [("foreign", 0), ("elsewhere", 0), ("overflow", 0)];
         for _ in 0..BURSTS_MAX {
-            let has_more = door.receive(|from, datagram| {
+            let has_more = guests.door.receive(|from, datagram| {
                 let Err(why) = shared.route(from, datagram) else { return };
                 dropped.iter_mut().filter(|(name, _)| *name == why).for_each(|(_, n)| *n += 1);
             });
@@ -187,20 +140,10 @@ impl Porter {
     }
 
     fn handle_guest(&mut self, ready: Ready) {
-        let Some(guest) = self.guests.get_mut(&ready.token) else { return };
-        match guest.handle_ready(&self.epoll, ready.token) {
+        match self.guests.hear(ready, &self.epoll) {
             Ok(None) => {}
-            Ok(Some(hello)) => {
-                let guest = self.guests.remove(&ready.token).expect("it was just there");
-                self.decide(guest, &hello);
-            }
-            Err(end) => {
-                let guest = self.guests.remove(&ready.token);
-                let peer = guest.map(|guest| guest.peer());
-                if let End::Failed(_) | End::Ours(_) = end {
-                    self.refuse_saying(end.name(), peer, &end.to_string());
-                }
-            }
+            Ok(Some((guest, hello))) => self.decide(guest, &hello),
+            Err(away) => self.refuse_all([away]),
         }
     }
 
@@ -243,25 +186,9 @@ impl Porter {
         started.map(drop).inspect_err(|_| self.shared.leave(number, None))
     }
 
-    fn send_away_slow_ones(&mut self) {
-        let now_ns = self.now_ns();
-        if self.closed_until_ns != 0 && now_ns >= self.closed_until_ns {
-            self.closed_until_ns = 0;
-            let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, true);
-        }
-        let is_slow = |guest: &Guest| now_ns.saturating_sub(guest.since_ns()) >= PROVEN_WITHIN_NS;
-        let slow: Vec<_> = self.guests.extract_if(|_, guest| is_slow(guest)).collect();
-        for (_, guest) in slow {
-            self.refuse("slow", Some(guest.peer()));
-        }
-    }
-
-    /// There are too many: one of those who have most goes.
-    fn send_one_away(&mut self) {
-        let guests = self.guests.iter().map(|(token, guest)| (*token, guest.peer().ip()));
-        if let Some(first) = crowd::in_the_way(guests) {
-            let guest = self.guests.remove(&first);
-            self.refuse("crowded", guest.map(|guest| guest.peer()));
+    fn refuse_all(&mut self, away: impl IntoIterator<Item = TurnedAway>) {
+        for TurnedAway { why, peer, more } in away {
+            self.refuse_saying(why, peer, &more);
         }
     }
 
@@ -273,10 +200,7 @@ impl Porter {
     /// The same with more words.
     fn refuse_saying(&mut self, why: &'static str, peer: Option<SocketAddr>, more: &str) {
         self.shared.at_door(self.bind, |shown| *shown.refused.entry(why).or_default() += 1);
-        let now_ns = self.now_ns();
-        let told_ns = self.told_ns.get(why).copied();
-        if told_ns.is_none_or(|told_ns| now_ns.saturating_sub(told_ns) >= TELL_EVERY_NS) {
-            self.told_ns.insert(why, now_ns);
+        if self.guests.is_told(why, self.now_ns()) {
             let (bind, peer) = (self.bind, peer.map(|peer| peer.to_string()).unwrap_or_default());
             tracing::warn!(
                 event = "agent_refused",
@@ -292,11 +216,4 @@ impl Porter {
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Connections at a time that have not said who they are.
-const GUESTS_MAX: usize = 64;
-
-const PROVEN_WITHIN_NS: u64 = 5_000_000_000;
-const CLOSED_NS: u64 = 1_000_000_000;
-const TELL_EVERY_NS: u64 = 1_000_000_000;
-const ACCEPTS_MAX: usize = 16;
 const BURSTS_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! The thread of a cluster's member: the door, connections of those who have not said who they are,
 //! and a trunk to each other member.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,31 +15,24 @@ use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
-use crate::gateway::crowd;
+use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
 use crate::protocol::control::{Reason, Welcome};
 use crate::protocol::datagram::Header;
 use crate::protocol::tls::certified_name;
-use crate::socket::{Door, End, Event, Guest, Hello, Settings, Trunk};
+use crate::socket::{Door, Event, Guest, Hello, Settings, Trunk};
 
 const BELL: u64 = 0;
-const CONNECTIONS: u64 = 1;
-const DATAGRAMS: u64 = 2;
 /// Each connection has so many numbers in the set, as far as [`Trunk::is_own`] goes.
 const NUMBERS: u64 = 1 << 12;
 
 pub(super) struct Board {
     shared: Arc<Shared>,
-    door: Door,
+    /// Their numbers name connections in the set, and trunks in their datagrams.
+    guests: Guests,
     epoll: Epoll,
-    guests: HashMap<u64, Guest>,
     members: BTreeMap<String, Member>,
     refused: BTreeMap<&'static str, u64>,
-    told_ns: HashMap<&'static str, u64>,
-    /// Names connections in the set, and trunks in their datagrams.
-    next: u64,
     random: u64,
-    /// Nobody is let in before this: the kernel had no descriptor left.
-    closed_until_ns: u64,
 }
 
 /// Another member.
@@ -66,23 +59,11 @@ struct Seat {
 impl Board {
     pub(super) fn new(shared: Arc<Shared>, door: Door) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        let [connections, datagrams] = door.sockets();
         epoll.add(shared.bell.fd(), BELL)?;
-        epoll.add(connections, CONNECTIONS)?;
-        epoll.add(datagrams, DATAGRAMS)?;
+        let guests = Guests::new(door, NUMBERS, &epoll)?;
         let random = shared.settings.incarnation;
-        Ok(Self {
-            shared,
-            door,
-            epoll,
-            guests: HashMap::new(),
-            members: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            told_ns: HashMap::new(),
-            next: 1,
-            random,
-            closed_until_ns: 0,
-        })
+        let (members, refused) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { shared, guests, epoll, members, refused, random })
     }
 
     /// Until it is told to stop.
@@ -113,11 +94,12 @@ impl Board {
                 BELL => {}
                 CONNECTIONS => self.accept(now_ns),
                 DATAGRAMS => self.receive(now_ns),
-                token if self.guests.contains_key(&(token / NUMBERS)) => self.greet(*ready, now_ns),
+                token if self.guests.has(token) => self.greet(*ready, now_ns),
                 token => self.hear(*ready, token / NUMBERS, now_ns),
             }
         }
-        self.send_away_slow_ones(now_ns);
+        let away = self.guests.pass_time(&self.epoll, now_ns);
+        self.refuse_all(away);
         self.dial(now_ns);
         self.keep(now_ns);
         self.show();
@@ -165,61 +147,28 @@ impl Board {
     }
 
     fn accept(&mut self, now_ns: u64) {
-        for _ in 0..ACCEPTS_MAX {
-            let came = match self.door.accept() {
-                Ok(Some(came)) => came,
-                Ok(None) => return,
-                Err(_) => return self.close_for_now(now_ns),
-            };
-            if self.guests.len() == GUESTS_MAX {
-                let guests = self.guests.iter().map(|(number, it)| (*number, it.peer().ip()));
-                let first = crowd::in_the_way(guests).and_then(|it| self.guests.remove(&it));
-                self.refuse("crowded", first.map(|it| it.peer()), "");
-            }
-            let (number, own) = (self.next, self.shared.identity());
-            match Guest::new(&own.accepts, came, (&self.epoll, number * NUMBERS), now_ns) {
-                Ok(guest) => {
-                    self.guests.insert(number, guest);
-                    self.next += 1;
-                }
-                Err(_) => return self.refuse("no_descriptor", None, ""),
-            }
-        }
-    }
-
-    /// Without a descriptor nobody can be let in, and the kernel would say again and again that
-    /// somebody waits.
-    fn close_for_now(&mut self, now_ns: u64) {
-        self.closed_until_ns = now_ns + CLOSED_NS;
-        let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, false);
-        self.refuse("no_descriptor", None, "");
+        let own = self.shared.identity();
+        let away = self.guests.accept(Some(&own.accepts), &self.epoll, now_ns);
+        self.refuse_all(away);
     }
 
     fn greet(&mut self, ready: Ready, now_ns: u64) {
-        let number = ready.token / NUMBERS;
-        let Some(guest) = self.guests.get_mut(&number) else { return };
-        let said = guest.handle_ready(&self.epoll, number * NUMBERS);
-        if matches!(said, Ok(None)) {
-            return;
-        }
-        let guest = self.guests.remove(&number).expect("it was just there");
+        let (guest, hello) = match self.guests.hear(ready, &self.epoll) {
+            Ok(None) => return,
+            Ok(Some(said)) => said,
+            Err(away) => return self.refuse_all([away]),
+        };
         let peer = guest.peer();
-        match said {
-            Ok(Some(hello)) => match self.judge(&guest, &hello) {
-                Ok(()) => {
-                    if let Err(why) = self.let_in((number, guest), hello, now_ns) {
-                        self.refuse("no_descriptor", Some(peer), &why.to_string());
-                    }
+        match self.judge(&guest, &hello) {
+            Ok(()) => {
+                if let Err(why) = self.let_in((ready.token, guest), hello, now_ns) {
+                    self.refuse("no_descriptor", Some(peer), &why.to_string());
                 }
-                Err((why, more)) => {
-                    guest.refuse(why);
-                    self.refuse(why.name(), Some(peer), &more);
-                }
-            },
-            Err(end @ (End::Failed(_) | End::Ours(_))) => {
-                self.refuse(end.name(), Some(peer), &end.to_string());
             }
-            _ => {}
+            Err((why, more)) => {
+                guest.refuse(why);
+                self.refuse(why.name(), Some(peer), &more);
+            }
         }
     }
 
@@ -238,12 +187,13 @@ impl Board {
 
     fn let_in(
         &mut self,
-        (number, guest): (u64, Guest),
+        (token, guest): (u64, Guest),
         hello: Hello,
         now_ns: u64,
     ) -> io::Result<()> {
         let guest = guest.leave(&self.epoll)?;
-        let (trunk, token) = (number as u32, number * NUMBERS);
+        let number = token / NUMBERS;
+        let trunk = number as u32;
         let incarnation = self.shared.settings.incarnation;
         let welcome = Welcome { version: hello.version, lanes: 1, trunk, incarnation };
         let settings = Settings { token, ..Settings::default() };
@@ -262,9 +212,9 @@ impl Board {
 
     /// First datagrams of lanes come to the address that everybody knows.
     fn receive(&mut self, now_ns: u64) {
-        let Self { door, members, epoll, .. } = self;
+        let Self { guests, members, epoll, .. } = self;
         for _ in 0..BURSTS_MAX {
-            let has_more = door.receive(|from, datagram| {
+            let has_more = guests.door.receive(|from, datagram| {
                 let Some(Header { trunk, .. }) = Header::read(datagram) else { return };
                 let token = u64::from(trunk) * NUMBERS;
                 let seats = members.values_mut().filter_map(|it| it.seat.as_mut());
@@ -295,21 +245,15 @@ impl Board {
         }
     }
 
-    fn send_away_slow_ones(&mut self, now_ns: u64) {
-        if self.closed_until_ns != 0 && now_ns >= self.closed_until_ns {
-            self.closed_until_ns = 0;
-            let _ = self.epoll.watch_for_input(self.door.sockets()[0], CONNECTIONS, true);
-        }
-        let is_slow = |guest: &Guest| now_ns.saturating_sub(guest.since_ns()) >= PROVEN_WITHIN_NS;
-        let slow: Vec<_> = self.guests.extract_if(|_, guest| is_slow(guest)).collect();
-        for (_, guest) in slow {
-            self.refuse("slow", Some(guest.peer()), "");
+    fn refuse_all(&mut self, away: impl IntoIterator<Item = TurnedAway>) {
+        for TurnedAway { why, peer, more } in away {
+            self.refuse(why, peer, &more);
         }
     }
 
     /// Connects to those whose names come later.
     fn dial(&mut self, now_ns: u64) {
-        let Self { shared, members, epoll, next, .. } = self;
+        let Self { shared, members, epoll, guests, .. } = self;
         for (name, member) in members.iter_mut().filter(|(_, it)| it.seat.is_none()) {
             let Some(dial) = &mut member.dial else { continue };
             member.due_ns = match dial.step(now_ns) {
@@ -319,10 +263,9 @@ impl Board {
                     0
                 }
                 DialAction::Connect(to) => {
-                    let token = *next * NUMBERS;
+                    let token = guests.number();
                     match connect(shared, (name, to), token, epoll, now_ns) {
                         Ok(trunk) => {
-                            *next += 1;
                             member.seat = Some(Seat { token, trunk, up_ns: None });
                         }
                         Err(why) => member.last_end = Some(("io", why.to_string())),
@@ -369,17 +312,14 @@ impl Board {
 
     fn show(&self) {
         let members = self.members.iter().map(|(name, member)| member.shown(name)).collect();
-        let (address, refused) = (self.door.address().ok(), self.refused.clone());
+        let (address, refused) = (self.guests.door.address().ok(), self.refused.clone());
         self.shared.show(Shown { address, members, refused });
     }
 
     /// Counts a connection that became no member's, and tells of it, once a second for each reason.
     fn refuse(&mut self, why: &'static str, peer: Option<SocketAddr>, more: &str) {
         *self.refused.entry(why).or_default() += 1;
-        let now_ns = self.now_ns();
-        let told_ns = self.told_ns.get(why).copied();
-        if told_ns.is_none_or(|told_ns| now_ns.saturating_sub(told_ns) >= TELL_EVERY_NS) {
-            self.told_ns.insert(why, now_ns);
+        if self.guests.is_told(why, self.now_ns()) {
             let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
             tracing::warn!(
                 event = "member_refused",
@@ -448,10 +388,4 @@ impl Seat {
 }
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Connections at a time that have not said who they are.
-const GUESTS_MAX: usize = 64;
-const PROVEN_WITHIN_NS: u64 = 5_000_000_000;
-const CLOSED_NS: u64 = 1_000_000_000;
-const TELL_EVERY_NS: u64 = 1_000_000_000;
-const ACCEPTS_MAX: usize = 16;
 const BURSTS_MAX: usize = 8;
