@@ -13,8 +13,8 @@ use ringgate_link::backend::{Event, Options};
 
 use crate::bindings::Examples;
 use crate::control_rig::{Daemon, Player, wait_for};
-use crate::fleet_gateway::{Heir, backend_is_up};
-use crate::fleet_rig::{Fleet, in_fleet, key};
+use crate::fleet_gateway::Heir;
+use crate::fleet_rig::{Fleet, backend_is_up, in_fleet, key};
 use crate::folder::Folder;
 use crate::link_program::{self, compile};
 

@@ -18,9 +18,9 @@ use crate::command::{Ending, Ran, ringgate, run};
 use crate::control_browser::{shown, text_of};
 use crate::control_moves::{is_heard_by, zone};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
-use crate::fleet_gateway::{Heir, backend_is_up};
+use crate::fleet_gateway::Heir;
 use crate::fleet_page::Service;
-use crate::fleet_rig::{FLEET_KEY, Fleet, in_fleet, key};
+use crate::fleet_rig::{FLEET_KEY, Fleet, backend_is_up, in_fleet, key};
 use crate::folder::Folder;
 use crate::moves_agents::Zone;
 
@@ -235,9 +235,7 @@ fn a_gateway_that_was_started_again_is_another_and_obeys_nothing_that_the_last_o
     wait_for("the registration's end", || rig.fleet.gateway("gate-1").is_none().then_some(()));
     drop((daemon, game, stays));
     let daemon = Daemon::start(&in_fleet(&rig.fleet, "gate-1"));
-    rig.fleet.put_backend(&daemon, "arena", 4, "ready");
-    let game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let game = rig.fleet.plays_at(&daemon, "arena");
     rig.gateways.push((daemon, game));
     let next = rig.instance("gate-1");
     assert_ne!(next, first);

@@ -8,12 +8,11 @@ use ringgate_report::text::put;
 use serde_json::json;
 
 use crate::command::{Ran, ringgate, run};
-use crate::control_rig::{Daemon, Game, Player, wait_for};
+use crate::control_rig::{Daemon, Player, wait_for};
 use crate::fleet_agent::Rig;
 use crate::fleet_announce::{Process, has, takes_players};
-use crate::fleet_gateway::backend_is_up;
 use crate::fleet_page::Service;
-use crate::fleet_rig::{Fleet, in_fleet, key};
+use crate::fleet_rig::{Fleet, backend_is_up, in_fleet, key};
 use crate::folder::Folder;
 use crate::oncall::row;
 
@@ -41,9 +40,7 @@ fn a_ban_holds_in_an_emptied_etcd_and_one_word_has_all_of_it_believed() {
     fleet.ages();
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let (mut stays, mut banned) = (
         Player::connected(daemon.listener, 1, &key(1)),
         Player::connected(daemon.listener, 2, &key(1)),
@@ -133,9 +130,7 @@ fn a_ban_holds_in_an_etcd_whose_keys_were_all_deleted() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let mut stays = Player::connected(daemon.listener, 1, &key(1));
     let operator = Operator::of(&fleet);
     operator.does(&["deny", "--client", "2", "--client", "3", "--wait"]).succeeded();
@@ -252,9 +247,7 @@ fn a_key_that_etcd_has_forgotten_is_accepted_by_the_next_process_too() {
     daemon.ended();
 
     let daemon = Daemon::start(&text);
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     Player::connected(daemon.listener, 1, &key(1)).leave();
     Player::connected(daemon.listener, 2, &key(2)).echo(b"minted by a service that waits");
     let refused = "ringgate_fleet_kept_keys_refused_total{reason=\"not_ours\"}";

@@ -12,7 +12,7 @@ use ringgate_report::text::put;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
-use crate::fleet_rig::{Fleet, in_fleet, key, routing_token};
+use crate::fleet_rig::{Fleet, backend, backend_is_up, in_fleet, key, routing_token};
 use crate::oncall::row;
 
 #[test]
@@ -32,9 +32,7 @@ fn a_gateway_registers_and_serves_what_the_fleet_knows() {
     assert_eq!(own["run_dir"], daemon.run_dir().display().to_string());
 
     // A game process comes.
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let game = fleet.plays_at(&daemon, "arena");
     let mut first = Player::connected(daemon.listener, 1, &key(1));
     first.echo(b"hello");
     fleet.put_backend(&daemon, "arena", 4, "draining");
@@ -149,9 +147,7 @@ fn a_ban_ends_a_session_and_ends_by_itself() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 7, &key(1));
     player.echo(b"hello");
     fleet.denies(&["deny", "--client", "7", "--wait"]);
@@ -187,9 +183,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
     let state_dir = states.join("state");
     put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state_dir.display()));
     let mut daemon = Daemon::start(&text);
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let game = fleet.plays_at(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 1, &key(1));
     player.echo(b"hello");
     wait_for("a copy with the backend in it", || {
@@ -237,9 +231,7 @@ fn an_emptied_etcd_is_held_back_until_an_operator_confirms() {
     fleet.ages();
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 1, &key(1));
     fleet.kill();
     fleet.wipe();
@@ -268,9 +260,7 @@ fn a_successor_has_the_lease_and_nobody_sees_the_change() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 1, &key(1));
     player.echo(b"hello");
     let before = wait_for("it is confirmed", || {
@@ -366,9 +356,7 @@ fn a_gateway_claims_its_tokens_again_in_an_etcd_that_has_forgotten_them() {
     fleet.ages();
     fleet.put_key("eu", 1);
     let daemon = Daemon::start(&in_fleet(&fleet, "gate-1"));
-    fleet.put_backend(&daemon, "arena", 4, "ready");
-    let _game = Game::start(&daemon, "arena");
-    backend_is_up(&daemon, "arena");
+    let _game = fleet.plays_at(&daemon, "arena");
     let elsewhere = std::net::SocketAddr::from(([127, 0, 0, 1], 9));
     let used = token(&[daemon.listener, elsewhere], 1, &key(1), 60);
     let mut player = Player::holding(LOCAL, &used);
@@ -392,9 +380,7 @@ fn an_etcd_in_doubt_gives_no_used_token_away() {
     fleet.put_key("eu", 1);
     let start = |name: &str| {
         let daemon = Daemon::start(&in_fleet(&fleet, name));
-        fleet.put_backend(&daemon, &format!("at-{name}"), 4, "ready");
-        let game = Game::start(&daemon, &format!("at-{name}"));
-        backend_is_up(&daemon, &format!("at-{name}"));
+        let game = fleet.plays_at(&daemon, &format!("at-{name}"));
         (daemon, game)
     };
     let ((first, game), (second, _game)) = (start("gate-1"), start("gate-2"));
@@ -431,9 +417,7 @@ fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
     text.bind = format!("\"{}\"", crate::own::own_address()).leak();
     let start = || {
         let daemon = Daemon::start(&text);
-        fleet.put_backend(&daemon, "arena", 4, "ready");
-        let game = Game::start(&daemon, "arena");
-        backend_is_up(&daemon, "arena");
+        let game = fleet.plays_at(&daemon, "arena");
         wait_for("its registration", || {
             daemon.status()["fleet"]["registered"].as_bool().filter(|it| *it)
         });
@@ -507,16 +491,6 @@ fn promtool_has_nothing_to_say_about_a_gateway_in_a_fleet() {
     });
     let Some(said) = crate::control_metrics::promtool(&page.body) else { return };
     assert_eq!(said, "");
-}
-
-/// The row of a backend in the status page.
-fn backend(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
-    let status = daemon.status();
-    status["backends"].as_array()?.iter().find(|it| it["name"] == name).cloned()
-}
-
-pub(crate) fn backend_is_up(daemon: &Daemon, name: &str) {
-    wait_for("the backend", || backend(daemon, name)?["up"].as_bool().filter(|up| *up));
 }
 
 /// A process that has taken a gateway over.

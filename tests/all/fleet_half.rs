@@ -11,8 +11,7 @@ use crate::control_rig::{Daemon, Player, token, wait_for};
 use crate::fleet_agent::{Rig, start_server};
 use crate::fleet_announce::{Process, has, value};
 use crate::fleet_doubt::Operator;
-use crate::fleet_gateway::backend_is_up;
-use crate::fleet_rig::{Fleet, key, on_host};
+use crate::fleet_rig::{Fleet, backend_is_up, key, on_host};
 use crate::folder::Folder;
 use crate::own::{own_ip, own_port};
 

@@ -6,7 +6,7 @@
 use ringgate_core::netcode::State;
 
 use crate::control_rig::{Daemon, Game, Player, wait_for};
-use crate::fleet_gateway::{Heir, backend_is_up};
+use crate::fleet_gateway::Heir;
 use crate::fleet_rig::{Fleet, in_fleet, key};
 
 /// A gateway whose listener shares its players' ids with the fleet, and a game process.
@@ -15,9 +15,7 @@ fn unique(fleet: &Fleet, name: &str) -> (Daemon, Game) {
     text.listener.push_str("unique_clients = \"fleet\"\n");
     let daemon = Daemon::start(&text);
     let backend = format!("at-{name}");
-    fleet.put_backend(&daemon, &backend, 4, "ready");
-    let game = Game::start(&daemon, &backend);
-    backend_is_up(&daemon, &backend);
+    let game = fleet.plays_at(&daemon, &backend);
     (daemon, game)
 }
 

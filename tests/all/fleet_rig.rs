@@ -16,7 +16,7 @@ use ringgate_fleet::values::Stored;
 use ringgate_os::clock;
 
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Text, request, wait_for};
+use crate::control_rig::{Daemon, Game, Text, request, wait_for};
 use crate::fleet_etcd::{Etcd, is_installed};
 use crate::own::own_ip;
 
@@ -235,6 +235,14 @@ impl Fleet {
         run(command).succeeded();
     }
 
+    /// A game process with four slots at a gateway, registered and linked.
+    pub(crate) fn plays_at(&self, gateway: &Daemon, name: &str) -> Game {
+        self.put_backend(gateway, name, 4, "ready");
+        let game = Game::start(gateway, name);
+        backend_is_up(gateway, name);
+        game
+    }
+
     /// What a gateway says of itself; `None` while it is not registered.
     pub(crate) fn gateway(&self, name: &str) -> Option<serde_json::Value> {
         self.value(&format!("/f/truth/gateway/{name}"))
@@ -351,4 +359,14 @@ impl Fleet {
         self.etcd.members[0].start();
         self.answers();
     }
+}
+
+/// The row of a backend in the status page.
+pub(crate) fn backend(daemon: &Daemon, name: &str) -> Option<serde_json::Value> {
+    let status = daemon.status();
+    status["backends"].as_array()?.iter().find(|it| it["name"] == name).cloned()
+}
+
+pub(crate) fn backend_is_up(daemon: &Daemon, name: &str) {
+    wait_for("the backend", || backend(daemon, name)?["up"].as_bool().filter(|up| *up));
 }

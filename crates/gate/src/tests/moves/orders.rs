@@ -22,7 +22,7 @@ enum Step {
     ArenaDies,
     /// That of an agent which has both, or of both agents.
     BothDie,
-    /// Whoever is gone has come again, as behind an agent that was started anew.
+    /// A process that is gone has come again, as behind an agent that was started anew.
     Return,
     LobbyCloses,
     ArenaCloses,
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Whoever is gone comes again, and hears of the player that it has a moment later.
+    /// A process that is gone comes again, and hears of the player that it has a moment later.
     fn come_again(&mut self) {
         let is_whole = self.lobby.is_some() && (self.arena.is_some() || self.is_taken_away);
         if self.lobby.is_none() {
