@@ -32,6 +32,11 @@ impl Swarm {
     /// Follows the plan up to now. At most so many players come or go at once that sending does not
     /// wait for them; the rest follows with the next call.
     pub fn advance(&mut self, now: Now) {
+        let is_waiting = self.population.next_goodbye_ns > now.mono_ns + GOODBYE_EVERY_NS;
+        if self.population.is_over && is_waiting && self.has_settled() {
+            let goodbye_ns = now.mono_ns + self.rest_ns();
+            self.population.next_goodbye_ns = self.population.next_goodbye_ns.min(goodbye_ns);
+        }
         for _ in 0..CHANGES_MAX {
             let moment_ns = self.population.poll_change();
             if moment_ns > now.mono_ns {
@@ -262,8 +267,8 @@ impl Swarm {
         }
     }
 
-    /// The plan has run out: nobody sends any more, and from when the last answers must be here on
-    /// everyone says goodbye.
+    /// The plan has run out: nobody sends any more. Once all answers are here, or from when they
+    /// must be, everyone says goodbye.
     fn end(&mut self, now: Now) {
         self.population.is_over = true;
         // Who has come just now would have had the address of who is about to leave.
@@ -282,6 +287,18 @@ impl Swarm {
             }
         }
         self.traffic.hz = 0.0;
+    }
+
+    /// Whether nothing is waited for: everybody is in, and each payload has come back.
+    fn has_settled(&self) -> bool {
+        let awaited = self.seconds.iter().map(|it| i64::from(it.due) - i64::from(it.echoed));
+        self.gauges.connecting == 0 && awaited.sum::<i64>() == 0
+    }
+
+    /// How much longer than for the last payload is waited: an Unreal server acknowledges what the
+    /// players have acknowledged.
+    const fn rest_ns(&self) -> u64 {
+        if matches!(self.setup.protocol, Protocol::Unreal(_)) { UNREAL_REST_NS } else { 0 }
     }
 
     fn say_goodbye(&mut self, now: Now) {
@@ -332,5 +349,7 @@ const RETRY_NS: u64 = 10_000_000;
 
 /// Goodbyes are ten datagrams each: 5,000 players a second leave as 50,000 datagrams a second.
 const GOODBYE_EVERY_NS: u64 = 200_000;
+
+const UNREAL_REST_NS: u64 = 1_000_000_000;
 
 const NS_PER_S: u64 = 1_000_000_000;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use super::command::{folder, loadgen, small_run};
+use super::command::{PATIENT, folder, loadgen, small_run};
 use super::gateway::{Game, Gateway, Link, text};
 
 #[test]
@@ -117,8 +117,8 @@ fn plain_players_need_no_key_and_measure_whatever_echoes() {
     for (line, more) in lines.iter().zip([&[][..], &["--players-at", "127.128.0.0"]]) {
         let address = line.strip_prefix("listening on ").expect("an address");
         let few = ["--sessions", "20", "--hz", "50", "--ramp", "200ms", "--hold", "1s"];
-        let output =
-            loadgen(&[&["run", "--plain", "--server", address, "--json"], &few[..], more].concat());
+        let run = ["run", "--plain", "--server", address, "--json"];
+        let output = loadgen(&[&run[..], &few, &PATIENT, more].concat());
         assert!(output.status.success(), "{output:?}");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let count = |name: &str| json["counters"][name].as_u64().expect("a counter");

@@ -17,6 +17,10 @@ pub(crate) fn loadgen(arguments: &[&str]) -> Output {
     command.args(arguments).output().expect("the binary runs")
 }
 
+/// On a machine that has much else to do, answers take seconds. A run that loses nothing ends when
+/// they are here.
+pub(crate) const PATIENT: [&str; 2] = ["--linger", "30s"];
+
 /// What a table says does not hold. That the generator kept its pace is the machine's business: in
 /// tests it has no core of its own.
 pub(crate) fn wrong(table: &str) -> Vec<&str> {

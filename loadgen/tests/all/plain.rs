@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::command::{loadgen, wrong};
+use super::command::{PATIENT, loadgen, wrong};
 
 /// A bare echo in a process of its own; killed when dropped.
 struct Echo {
@@ -86,7 +86,7 @@ fn players_carry_tokens_in_turns_and_count_their_datagrams() {
     let address = server.address.to_string();
     let plain = ["--plain", "--routing-token", "0a0b0c0d,FFEEDDCC", "--sequence", "6:16"];
     let where_to = ["run", "--server", &address, "--json"];
-    let output = loadgen(&[&where_to[..], &plain, &FEW].concat());
+    let output = loadgen(&[&where_to[..], &plain, &FEW, &PATIENT].concat());
     assert!(output.status.success(), "{output:?}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let count = |name: &str| json["counters"][name].as_u64().expect("a counter");
@@ -114,7 +114,8 @@ fn what_an_echo_leaves_in_place_is_read_as_well() {
         &["--token", "07", "--sequence", "0:8"],
         &["--impair", "PktLoss=5 PktDup=5 PktOrder=1", "--sequence", "3:16"],
     ] {
-        let all = [&["run", "--plain", "--server", &echo.address][..], &FEW, more].concat();
+        let run = ["run", "--plain", "--server", &echo.address];
+        let all = [&run[..], &FEW, &PATIENT, more].concat();
         let output = loadgen(&all);
         let table = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{output:?}");

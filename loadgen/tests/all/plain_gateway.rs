@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Output};
 
-use super::command::{folder, loadgen, wrong};
+use super::command::{PATIENT, folder, loadgen, wrong};
 use super::gateway::{ringgate, text};
 
 /// Gateway and game servers; killed when dropped.
@@ -64,7 +64,7 @@ impl Fleet {
         let (server, admin) = (self.address.to_string(), self.folder.join("control.sock"));
         let common = [command, "--plain", "--server", &server, "--admin", text(&admin)];
         let plain = ["--token", TOKENS, "--sequence", "3:16"];
-        loadgen(&[&common[..], &plain, more].concat())
+        loadgen(&[&common[..], &plain, &PATIENT, more].concat())
     }
 }
 

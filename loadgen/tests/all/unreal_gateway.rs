@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output};
 
-use super::command::{folder, loadgen, wrong};
+use super::command::{PATIENT, folder, loadgen, wrong};
 use super::gateway::{ringgate, text};
 
 /// Gateway and servers; killed when dropped.
@@ -66,7 +66,8 @@ impl Fleet {
         let (server, admin) = (self.address.to_string(), self.folder.join("control.sock"));
         let common = [command, "--unreal", "--server", &server, "--admin", text(&admin)];
         let rest = ["--magic", "1011", "--timeout", "8"];
-        loadgen(&[&common[..], &rest, more].concat())
+        let waits = if more.contains(&"--impair") { &[][..] } else { &PATIENT };
+        loadgen(&[&common[..], &rest, waits, more].concat())
     }
 
     /// What the servers have seen.

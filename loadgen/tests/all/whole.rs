@@ -3,11 +3,22 @@
 
 use std::process::Output;
 
-use super::command::wrong;
+use super::command::{PATIENT, wrong};
 use super::gateway::{Game, Gateway, Link, PROTOCOL_ID};
 
 /// A few players for a moment.
-const SMALL: &[&str] = &["--sessions", "20", "--hz", "20", "--ramp", "500ms", "--hold", "1500ms"];
+const SMALL: &[&str] = &[
+    "--sessions",
+    "20",
+    "--hz",
+    "20",
+    "--ramp",
+    "500ms",
+    "--hold",
+    "1500ms",
+    PATIENT[0],
+    PATIENT[1],
+];
 
 fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -287,7 +298,7 @@ fn a_game_whose_server_speaks_of_its_own_accord_counts_each_direction() {
         let gateway =
             Gateway::start(&format!("whole-game-{name}"), link, Game::Serve(&["--hz", "20"]));
         let shape = ["--shape", "game", "--sessions", "10", "--ramp", "500ms", "--hold", "2s"];
-        let record = json(&gateway.load("run", &[&shape[..], &["--json"]].concat()));
+        let record = json(&gateway.load("run", &[&shape[..], &PATIENT, &["--json"]].concat()));
         let count = |name: &str| record.counters[name];
         assert_eq!((count("connected"), count("sessions_lost"), count("echoed")), (10, 0, 0));
         assert!(count("payloads_due") >= 10 * 30 && count("heard") == count("payloads_due"));

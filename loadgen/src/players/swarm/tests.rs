@@ -314,6 +314,19 @@ fn a_payload_that_never_returns_is_missing_and_stands_in_its_second() {
 }
 
 #[test]
+fn the_end_waits_for_those_who_are_not_in_and_for_what_has_not_come_back_and_no_longer() {
+    let mut rig = Rig::new(&scenario(Shape::Fixed, 10, 1));
+    rig.swarm.setup.linger_ns = 60_000 * MS;
+    rig.run_ms(500);
+    rig.stalled_until_ns = 4000 * MS;
+    let tally = rig.finish();
+    let c = |count| tally.counters.of(count);
+    assert_eq!((c(Count::Joins), c(Count::Connected), c(Count::Unfinished)), (10, 10, 0));
+    assert_eq!(tally.counters.missing(), 0);
+    assert!((4000 * MS..6000 * MS).contains(&rig.now_ns), "{}", rig.now_ns);
+}
+
+#[test]
 fn whoever_is_let_in_by_another_gateway_of_its_token_is_told_from_the_others() {
     let plan = scenario(Shape::Fixed, 10, 10);
     for (ports, elsewhere) in [(&[4999, 5000][..], 10), (&[5000, 4999], 0)] {
