@@ -77,7 +77,7 @@ impl Steady {
     pub fn cores(&self) -> f64 {
         match (self.first, self.last) {
             (Some(first), Some(last)) if last.at_s > first.at_s => {
-                (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
+                first.cpu_s_until(&last).unwrap_or(0.0) / (last.at_s - first.at_s)
             }
             _ => 0.0,
         }
@@ -87,6 +87,30 @@ impl Steady {
     pub fn cpu_us_per_trip(&self) -> Option<f64> {
         let (first, last) = (self.first?, self.last?);
         let trips = last.echoed.saturating_sub(first.echoed);
-        (trips > 0).then(|| (last.cpu_s - first.cpu_s) * 1e6 / trips as f64)
+        let cpu_s = first.cpu_s_until(&last).filter(|_| trips > 0)?;
+        Some(cpu_s * 1e6 / trips as f64)
+    }
+}
+
+impl Sample {
+    /// CPU time between two samples. A process whose books have shrunk was about to end: threads of
+    /// it were gone, with what they had taken.
+    fn cpu_s_until(&self, later: &Self) -> Option<f64> {
+        (later.cpu_s >= self.cpu_s).then_some(later.cpu_s - self.cpu_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_about_to_end_cost_nothing_that_is_known() {
+        let sample = |at_s, cpu_s, echoed| Some(Sample { at_s, cpu_s, echoed });
+        let idle = Steady::new(None, 0.0, 10.0);
+        let seen = Steady { first: sample(1.0, 2.0, 10), last: sample(3.0, 3.0, 110), ..idle };
+        assert_eq!((seen.cores(), seen.cpu_us_per_trip()), (0.5, Some(10_000.0)));
+        let seen = Steady { last: sample(3.0, 1.5, 110), ..seen };
+        assert_eq!((seen.cores(), seen.cpu_us_per_trip()), (0.0, None));
     }
 }

@@ -122,7 +122,7 @@ fn plain_players_need_no_key_and_measure_whatever_echoes() {
         assert!(output.status.success(), "{output:?}");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let count = |name: &str| json["counters"][name].as_u64().expect("a counter");
-        assert!(count("payloads_due") >= 1000 && count("echoed") == count("payloads_due"));
+        assert!(count("payloads_due") > 0 && count("echoed") == count("payloads_due"));
         assert_eq!(count("bytes_out"), 121 * count("datagrams_out"), "as long as netcode's");
     }
     assert_eq!(lines.len(), 2);

@@ -198,7 +198,7 @@ impl Gateway {
         let mut words = own_binary();
         words.args(common).args(["--protocol-id", "7"]).args(more);
         if !more.contains(&"--timeout") {
-            words.args(["--timeout", "3"]);
+            words.args(["--timeout", "10"]);
         }
         words
     }

@@ -7,7 +7,9 @@ use super::gateway::{Game, Gateway, Link, text};
 use ringgate_loadgen::report::record::Record;
 use ringgate_loadgen::text::count;
 
-const PLAYERS: &[&str] = &["--sessions", "10", "--hz", "20", "--ramp", "300ms", "--hold", "5s"];
+/// They notice within the run that the gateway is gone.
+const PLAYERS: &[&str] =
+    &["--sessions", "10", "--hz", "20", "--ramp", "300ms", "--hold", "5s", "--timeout", "3"];
 
 /// Runs a command and meanwhile, once so many payloads have come, does something to the gateway.
 fn disturbed(
@@ -89,7 +91,7 @@ fn a_gateway_that_is_gone_at_the_end_is_said_to_be() {
 fn a_step_of_a_ladder_during_which_the_gateway_is_restarted_is_no_step() {
     let mut gateway = Gateway::start("restart-ladder", Link::Bundle, Game::Echo);
     let bounds = ["--from", "200", "--to", "400", "--loss", "100", "--p99", "60s"];
-    let few = ["--sessions", "10", "--ramp", "300ms", "--hold", "5s"];
+    let few = ["--sessions", "10", "--ramp", "300ms", "--hold", "5s", "--timeout", "3"];
     let more = [&bounds[..], &few].concat();
     let output = disturbed(&mut gateway, "ladder", &more, Gateway::restart);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
