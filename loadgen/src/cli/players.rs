@@ -108,7 +108,7 @@ pub(super) struct PlayerArgs {
     #[arg(long, value_name = "N|P%", default_value = "0")]
     allow_unconnected: Allowance,
     /// Whoever leaves waits so long for answers that are on their way, and twice the slowest path
-    /// of `--impair`. At the end of a run nobody waits once everybody is in and all answers are here
+    /// of `--impair`. At the end of a run nobody waits once all are in, and all answers here
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     linger: Duration,
     /// The gateway's process, to see its CPU time; found by --admin where that is given
