@@ -103,6 +103,20 @@ fn in_clear_is_what_is_said_and_never_a_key() {
 }
 
 #[test]
+fn what_is_said_in_the_turn_of_a_response_is_in_clear_too() {
+    let mut rig = Rig::new(plain_setup());
+    let game = Game::join(&mut rig, "arena");
+    let scribe = Scribe::new(&rig.token(7));
+    let lens = Lens::new(&mut rig, of_client(7), true);
+    rig.deliver(home(1), &scribe.request());
+    let body = scribe.challenge(&mut rig, home(1));
+    rig.push(home(1), &scribe.packet(PacketKind::Response, 1, &body));
+    rig.deliver(home(1), &scribe.payload(2, b"up"));
+    assert_eq!(game.payloads(&mut rig), [b"up"]);
+    assert!(lens.take().contains(&Sight { is_clear: true, ..handled(b"up") }));
+}
+
+#[test]
 fn a_player_is_followed_by_its_id_and_others_are_left_out() {
     let (mut rig, game, scribe) = playing();
     let other = Scribe::new(&rig.token(8));

@@ -1,11 +1,12 @@
 //! Who is let in: addresses, keys, tokens that are used again, handshakes that are played back.
 
-use super::clients::{Library, Player, Scribe};
-use super::games::Game;
+use super::clients::{Library, Player, Scribe, forged};
+use super::games::{Game, Heard};
 use super::rig::{
     Fleet, PROTOCOL, PUBLIC, Rig, bundle_backend, endpoint, home, key, listener, netcode_rules,
     plain_setup,
 };
+use crate::counters::Ended;
 use crate::ids::ListenerId;
 use crate::mail::Mail;
 use crate::setup::{Protocol, Setup, TokenReuse};
@@ -338,6 +339,44 @@ fn a_player_who_has_not_heard_that_it_is_in_is_told_when_it_asks() {
     rig.deliver(home(1), &scribe.keep_alive(2));
     rig.provokes(DropReason::PacketUnexpected, |rig| rig.deliver(home(1), &response));
     assert!(rig.take_for(home(1)).is_empty(), "it knows");
+}
+
+/// A player who has been challenged, with its response and what comes with it in one turn.
+fn responds_with(rest: impl Fn(&Scribe) -> Vec<Vec<u8>>) -> (Rig, Game, Scribe) {
+    let (mut rig, game) = ready();
+    let scribe = Scribe::new(&rig.token(1));
+    rig.deliver(home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    rig.push(home(1), &scribe.packet(PacketKind::Response, 1, &challenge));
+    for packet in rest(&scribe) {
+        rig.push(home(1), &packet);
+    }
+    rig.turn();
+    (rig, game, scribe)
+}
+
+#[test]
+fn who_says_goodbye_in_the_turn_of_its_response_has_no_session_left() {
+    let goodbyes = |scribe: &Scribe| (2..12).map(|it| scribe.disconnect(it)).collect();
+    let (mut rig, game, _) = responds_with(goodbyes);
+    assert_eq!((rig.sessions(), rig.drops(DropReason::SessionEnded)), (0, 9));
+    assert_eq!(rig.counters().sessions_closed[Ended::ByPlayer as usize], 1);
+    let heard = game.hear(&mut rig);
+    assert!(matches!(heard[..], [.., Heard::Opened(_), Heard::Closed(..)]), "{heard:?}");
+}
+
+#[test]
+fn what_comes_in_the_turn_of_a_response_is_taken_as_in_the_next_one() {
+    let (mut rig, game, scribe) = responds_with(|scribe| {
+        let first = scribe.payload(3, b"first");
+        let copy = first.clone();
+        vec![first, copy, forged(scribe.payload(4, b"x")), scribe.payload(2, b"second")]
+    });
+    assert_eq!(game.payloads(&mut rig), [&b"first"[..], b"second"]);
+    let drops = [DropReason::ReplayDuplicate, DropReason::PacketForged];
+    assert_eq!(drops.map(|why| rig.drops(why)), [1; 2]);
+    rig.deliver(home(1), &scribe.payload(4, b"third"));
+    assert_eq!(game.payloads(&mut rig), [b"third"]);
 }
 
 /// Requests of those from `first` on, each from its own address, in one turn.

@@ -223,6 +223,7 @@ impl NetcodeFront {
             expire_ns,
             since_ns: turn.now.mono_ns,
             token_mac: mac,
+            session: None,
         };
         match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
@@ -275,7 +276,7 @@ impl NetcodeFront {
             return Err(DropReason::PacketForged);
         }
         if !self.pending.is_live(index) {
-            // A response earlier in this turn has completed the handshake.
+            // A response earlier in this turn was refused.
             return Err(DropReason::PacketUnexpected);
         }
         if self.pending.at(index).expire_ns < turn.now.mono_ns {
@@ -379,6 +380,7 @@ impl NetcodeFront {
             return Err(DropReason::ResponseSessionsFull);
         };
         self.forget_pending(turn, pending);
+        self.pending.at_mut(pending).session = Some(index);
         self.open_connection(turn, index);
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.user_data.keep(index, &challenge.user_data);

@@ -365,9 +365,14 @@ impl NetcodeFront {
             turn.common.sources[at].origin(&rx.metas()[at]).ok_or(DropReason::UnknownSource)?;
         let bytes = rx.bytes_mut(at);
         match target {
-            Target::Pending(index) => {
-                self.step_pending(turn, index, &origin, header, verdict, bytes)
-            }
+            Target::Pending(index) => match self.pending.at(index).session {
+                Some(session) => {
+                    // It was opened with the key that is the session's now.
+                    self.arrivals[at].target = Target::Session(session);
+                    self.step_session(turn, session, header, verdict, bytes, origin.kernel_ns)
+                }
+                None => self.step_pending(turn, index, &origin, header, verdict, bytes),
+            },
             Target::Request => self.step_request(turn, &origin, verdict, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
             _ => Self::step_steered(turn, &origin, bytes),

@@ -9,6 +9,7 @@ use crate::now::NS_PER_MS;
 use crate::sessions::Kept;
 use crate::shared::claims::Claim;
 use crate::shared::claims::history::TokenMac;
+use crate::store::entry::Entry;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
 use ringgate_batch::{LINE_BYTES, LocalIp, SocketId};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
@@ -345,6 +346,8 @@ pub(crate) struct Pending {
     pub(crate) since_ns: u64,
     /// Which token it is.
     pub(crate) token_mac: TokenMac,
+    /// What it has become in this turn.
+    pub(crate) session: Option<Entry<Session>>,
 }
 
 impl Tenant for Pending {
@@ -357,6 +360,7 @@ impl Tenant for Pending {
             expire_ns: 0,
             since_ns: 0,
             token_mac: [0; 16],
+            session: None,
         }
     }
 }
@@ -370,6 +374,7 @@ ringgate_core::carried!(Pending {
     expire_ns,
     since_ns as time,
     token_mac,
+    session as anew,
 });
 
 impl Carry for Session {
