@@ -379,6 +379,24 @@ fn what_comes_in_the_turn_of_a_response_is_taken_as_in_the_next_one() {
     assert_eq!(game.payloads(&mut rig), [b"third"]);
 }
 
+#[test]
+fn what_is_numbered_before_the_response_is_of_an_earlier_session() {
+    let (mut rig, game) = ready_to_reuse();
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    let recorded = scribe.payload(30, b"pay 100 gold");
+    rig.deliver(home(1), &recorded);
+    rig.deliver(home(1), &scribe.disconnect(31));
+    assert_eq!(game.payloads(&mut rig).len(), 1);
+
+    rig.deliver(home(1), &scribe.request());
+    let challenge = scribe.challenge(&mut rig, home(1));
+    rig.deliver(home(1), &scribe.packet(PacketKind::Response, 40, &challenge));
+    rig.provokes(DropReason::ReplayDuplicate, |rig| rig.deliver(home(1), &recorded));
+    rig.deliver(home(1), &scribe.payload(41, b"the first"));
+    assert_eq!(game.payloads(&mut rig), [b"the first"]);
+}
+
 /// Requests of those from `first` on, each from its own address, in one turn.
 fn ask_at_once(rig: &mut Rig, scribes: &[Scribe], first: usize) {
     for (n, scribe) in scribes.iter().enumerate().skip(first) {

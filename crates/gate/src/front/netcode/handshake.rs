@@ -369,7 +369,7 @@ impl NetcodeFront {
         // A client numbers all its packets in one row. So whatever comes before the response
         // belongs to an earlier session of the same token: late, or recorded and sent again.
         let first_sequence = response_sequence.saturating_add(1);
-        let window = Window::starting_at(first_sequence, &self.listeners[listener].replay);
+        let window = Window::closed_before(first_sequence);
         let claimed = (claim, next_sequence);
         let session = self.new_session(turn, pending, origin, claimed, window);
         let since_ns = self.pending.at(pending).since_ns;
