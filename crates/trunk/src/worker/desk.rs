@@ -179,6 +179,12 @@ impl Inbox {
         Some(news)
     }
 
+    /// Takes what waits by now. What is put meanwhile has to wait: trunks' threads that never pause
+    /// do not have the worker to themselves.
+    pub(crate) fn take(&self) -> impl Iterator<Item = (u32, News)> + '_ {
+        std::iter::from_fn(|| self.next()).take(self.news.len())
+    }
+
     /// Nobody looks any more: who waits for an answer hears that there is none.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -197,6 +203,18 @@ mod tests {
         let ((reply, answer), is_decided) = (mpsc::channel(), Arc::<AtomicBool>::default());
         let giving = Giving { reply, is_decided: Arc::clone(&is_decided) };
         (giving, Asked { answer, is_decided })
+    }
+
+    #[test]
+    fn trunks_threads_that_never_pause_do_not_have_the_worker_to_themselves() {
+        let inbox = Inbox::default();
+        let says_more = || inbox.news.push((1, News::Gone));
+        says_more();
+        says_more();
+        for _ in 0..2 {
+            assert_eq!(inbox.take().inspect(|_| says_more()).take(1_000_000).count(), 2);
+        }
+        assert!(inbox.has_news(), "so the worker does not wait");
     }
 
     #[test]

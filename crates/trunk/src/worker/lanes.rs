@@ -149,8 +149,9 @@ impl Lanes {
     /// After the driver's turn: what trunks' threads have, and what has come by lanes.
     pub(crate) fn turn(&mut self, driver: &mut impl SocketDriver) {
         // All but links at once: a link that is called has its sign already.
-        while let Some((trunk, news)) = self.inbox.next() {
-            self.handle_news(driver, trunk, news);
+        if self.inbox.has_news() {
+            let inbox = Arc::clone(&self.inbox);
+            inbox.take().for_each(|(trunk, news)| self.handle_news(driver, trunk, news));
         }
         for _ in 0..LINKS_PER_TURN {
             let Some((trunk, numbers, socket)) = self.later.pop_front() else { break };
