@@ -397,6 +397,49 @@ fn what_is_numbered_before_the_response_is_of_an_earlier_session() {
     assert_eq!(game.payloads(&mut rig), [b"the first"]);
 }
 
+/// A gate for one player at a time, who plays, and another who has been challenged.
+fn challenged_where_there_is_no_room() -> (Rig, Game, [Scribe; 2], Vec<u8>) {
+    let setup = Setup::new(vec![listener("eu", &[0])], vec![bundle_backend("arena", 1)], 1);
+    let mut rig = Rig::new(setup);
+    let game = Game::join(&mut rig, "arena");
+    let [first, second] = [1, 2].map(|id| Scribe::new(&rig.token(id)));
+    rig.deliver(home(2), &second.request());
+    let challenge = second.challenge(&mut rig, home(2));
+    let response = second.packet(PacketKind::Response, 1, &challenge);
+    first.connect(&mut rig, home(1));
+    (rig, game, [first, second], response)
+}
+
+#[test]
+fn who_was_denied_has_gone_on_and_what_it_has_answered_opens_nothing() {
+    type Deny = fn(&mut Rig, &Scribe, &[u8]);
+    let denials: [(DropReason, Deny); 2] = [
+        (DropReason::ResponseBackendFull, |rig, _, response| rig.deliver(home(2), response)),
+        (DropReason::RequestBackendFull, |rig, it, _| rig.deliver(home(2), &it.request())),
+    ];
+    for (why, deny) in denials {
+        let (mut rig, _game, [first, second], response) = challenged_where_there_is_no_room();
+        rig.provokes(why, |rig| deny(rig, &second, &response));
+        rig.deliver(home(1), &first.disconnect(2));
+        rig.take_for(home(2));
+        rig.provokes(why, |rig| rig.deliver(home(2), &response));
+        assert_eq!(rig.sessions(), 0, "nobody is there");
+        assert_eq!(second.kinds(&mut rig, home(2)), [PacketKind::Denied], "it may not know");
+        second.connect(&mut rig, home(2));
+        assert_eq!(rig.sessions(), 1, "it has asked anew");
+    }
+}
+
+#[test]
+fn that_another_token_was_denied_at_its_address_keeps_nobody_out() {
+    let (mut rig, _game, [first, _], response) = challenged_where_there_is_no_room();
+    let other = Scribe::new(&rig.token(3));
+    rig.provokes(DropReason::RequestBackendFull, |rig| rig.deliver(home(2), &other.request()));
+    rig.deliver(home(1), &first.disconnect(2));
+    rig.deliver(home(2), &response);
+    assert_eq!(rig.sessions(), 1);
+}
+
 /// Requests of those from `first` on, each from its own address, in one turn.
 fn ask_at_once(rig: &mut Rig, scribes: &[Scribe], first: usize) {
     for (n, scribe) in scribes.iter().enumerate().skip(first) {

@@ -71,8 +71,7 @@ impl NetcodeFront {
         }
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
         if turn.common.setup.denied.holds_client(token.client_id) {
-            self.deny(turn, origin, &token.server_to_client);
-            return Err(DropReason::ClientDenied);
+            return Err(self.deny(turn, origin, (&token, &mac), DropReason::ClientDenied));
         }
         if let Some(index) = self.sessions.find(origin.hash, &origin.address)
             && !self.is_in_own_way(turn, index, token.client_id)
@@ -95,10 +94,9 @@ impl NetcodeFront {
             turn.common.claims.use_token(&mac, &origin.address.endpoint, expire_s, turn.now)?;
         if past == TokenPast::Spent && !allows_token_reuse(turn, listener) {
             // So that its owner asks for a new one at once, instead of waiting in vain.
-            self.deny(turn, origin, &token.server_to_client);
-            return Err(DropReason::TokenSpent);
+            return Err(self.deny(turn, origin, (&token, &mac), DropReason::TokenSpent));
         }
-        self.check_room(turn, origin, &token, is_connected)?;
+        self.check_room(turn, origin, (&token, &mac), is_connected)?;
         if is_connected && is_fleets {
             // The client asks again, when the session that is in its way has ended.
             if past == TokenPast::Fresh {
@@ -121,27 +119,24 @@ impl NetcodeFront {
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        token: &PrivateToken,
+        (token, mac): (&PrivateToken, &TokenMac),
         replaces: bool,
     ) -> Result<(), DropReason> {
         let source = &origin.address;
         let listener = source.listener;
         let found = room_for(turn, listener, token.client_id, &token.user_data, replaces);
         if let Err(why) = found {
-            if why != NoRoom::BackendStarting {
-                self.deny(turn, origin, &token.server_to_client);
-            }
-            return Err(why.at_request());
+            return Err(match why {
+                NoRoom::BackendStarting => why.at_request(),
+                _ => self.deny(turn, origin, (token, mac), why.at_request()),
+            });
         }
         if replaces {
             return Ok(());
         }
         let limits = turn.common.limits(listener);
         let room = turn.common.claims.has_room_for(listener, &source.endpoint, limits);
-        if room.is_err() {
-            self.deny(turn, origin, &token.server_to_client);
-        }
-        room
+        room.map_err(|why| self.deny(turn, origin, (token, mac), why))
     }
 
     /// Whether a token that names other gateways as well is this one's. Asked last: what cannot
@@ -158,10 +153,10 @@ impl NetcodeFront {
             return Ok(());
         }
         let checked = tokens.check(&mac, expire_s, turn.now);
-        if checked == Err(DropReason::TokenClaimed) {
-            self.deny(turn, origin, &token.server_to_client);
-        }
-        checked
+        checked.map_err(|why| match why {
+            DropReason::TokenClaimed => self.deny(turn, origin, (token, &mac), why),
+            _ => why,
+        })
     }
 
     /// Whether a block of addresses may have one more unfinished handshake. Asked before the token
@@ -223,13 +218,14 @@ impl NetcodeFront {
             expire_ns,
             since_ns: turn.now.mono_ns,
             token_mac: mac,
+            denied: None,
             session: None,
         };
         match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
                 let known = self.pending.at_mut(index);
                 if known.token_mac == mac && known.expire_ns >= turn.now.mono_ns {
-                    known.expire_ns = expire_ns;
+                    (known.expire_ns, known.denied) = (expire_ns, None);
                 } else {
                     *known = fresh;
                 }
@@ -293,6 +289,10 @@ impl NetcodeFront {
         }
         let challenge = ChallengeToken::decode(sealed);
         self.pending.at(index).binding.check(sequence, challenge.client_id)?;
+        if let Some(why) = self.pending.at(index).denied {
+            // It has said this before it heard so, and has gone on; or has not heard it.
+            return Err(self.deny_pending(turn, index, origin, why));
+        }
         self.connect(turn, index, origin, header.sequence, &challenge)?;
         turn.common.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
@@ -320,16 +320,11 @@ impl NetcodeFront {
         }
         if turn.common.setup.denied.holds_client(challenge.client_id) {
             // Since it was challenged.
-            let key = self.pending.at(pending).seal_key.clone();
-            self.forget_pending(turn, pending);
-            self.deny(turn, origin, &key);
-            return Err(DropReason::ClientDenied);
+            return Err(self.deny_pending(turn, pending, origin, DropReason::ClientDenied));
         }
         if !self.sessions.has_rested_place(turn.now.mono_ns) {
             // Before the claim, which would use up a session of the token.
-            let key = self.pending.at(pending).seal_key.clone();
-            self.deny(turn, origin, &key);
-            return Err(DropReason::PlacesResting);
+            return Err(self.deny_pending(turn, pending, origin, DropReason::PlacesResting));
         }
         let random = self.random.next();
         let (client_id, user_data) = (challenge.client_id, &challenge.user_data);
@@ -357,14 +352,7 @@ impl NetcodeFront {
             Err(why @ (DropReason::ResponseClientConnected | DropReason::BackendStarting)) => {
                 return Err(why);
             }
-            Err(why) => {
-                let key = self.pending.at(pending).seal_key.clone();
-                if why == DropReason::TokenSpent {
-                    self.forget_pending(turn, pending);
-                }
-                self.deny(turn, origin, &key);
-                return Err(why);
-            }
+            Err(why) => return Err(self.deny_pending(turn, pending, origin, why)),
         };
         // A client numbers all its packets in one row. So whatever comes before the response
         // belongs to an earlier session of the same token: late, or recorded and sent again.
@@ -375,9 +363,8 @@ impl NetcodeFront {
         let since_ns = self.pending.at(pending).since_ns;
         let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
             turn.common.claims.leave(&claim);
-            let key = self.pending.at(pending).seal_key.clone();
-            self.deny(turn, origin, &key);
-            return Err(DropReason::ResponseSessionsFull);
+            let why = DropReason::ResponseSessionsFull;
+            return Err(self.deny_pending(turn, pending, origin, why));
         };
         self.forget_pending(turn, pending);
         self.pending.at_mut(pending).session = Some(index);
@@ -468,10 +455,52 @@ impl NetcodeFront {
         }
     }
 
-    fn deny(&mut self, turn: &mut Turn<'_>, origin: &Origin, key: &Key) {
+    /// Tells who asks with a token that it is not let in, and why that is. Its client gives up or
+    /// goes on to another gateway when it hears it, and says no goodbye: the handshake that it is
+    /// in opens nothing any more.
+    fn deny(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        (token, mac): (&PrivateToken, &TokenMac),
+        why: DropReason,
+    ) -> DropReason {
+        let pending = self.pending.find(origin.hash, &origin.address);
+        // Whoever has another token can write this address on its request.
+        match pending.filter(|pending| self.pending.at(*pending).token_mac == *mac) {
+            Some(pending) => self.deny_pending(turn, pending, origin, why),
+            None => self.emit_denial(turn, origin, &token.server_to_client, why),
+        }
+    }
+
+    /// The same in a handshake.
+    fn deny_pending(
+        &mut self,
+        turn: &mut Turn<'_>,
+        pending: Entry<Pending>,
+        origin: &Origin,
+        why: DropReason,
+    ) -> DropReason {
+        self.pending.at_mut(pending).denied = Some(why);
+        if matches!(why, DropReason::ClientDenied | DropReason::TokenSpent) {
+            // For good.
+            self.forget_pending(turn, pending);
+        }
+        let key = self.pending.at(pending).seal_key.clone();
+        self.emit_denial(turn, origin, &key, why)
+    }
+
+    fn emit_denial(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        key: &Key,
+        why: DropReason,
+    ) -> DropReason {
         turn.common.trace(&origin.address, None, Fact::Denied);
         let packet = (PacketKind::Denied, &[][..]);
         self.emit_handshake(turn, origin.address.listener, key, packet, origin.target());
+        why
     }
 }
 
