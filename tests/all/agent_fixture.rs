@@ -84,7 +84,7 @@ fn write() {
         Player::connected(gateway.listener, client, KEY_HEX).echo(b"hello");
     }
     wait_for("a player of each", || (agent.view().players() == 2).then_some(()));
-    let (bytes, fds) = agent.rest().take();
+    let (bytes, fds) = agent.rest().expect("all threads turn").take();
     let kind = |fd: &OwnedFd| match SockRef::from(fd).r#type().expect("a socket") {
         Type::STREAM => "stream\n",
         Type::DGRAM => "dgram\n",

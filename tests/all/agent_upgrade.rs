@@ -250,6 +250,43 @@ fn the_command_says_who_has_the_agent_where_that_dies_once_it_has_given_all() {
     assert_eq!(rig.trunks(), 1);
 }
 
+#[test]
+fn which_thread_comes_to_rest_too_late_is_said_and_without_that_of_local_links_nothing_changes() {
+    let mut hold = Hold::new();
+    let told = hold.told("agent-rests Local");
+    let Some(mut rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
+    let refused = agent_upgrade(&rig.folder);
+    hold.reached();
+    let why = "the thread of local links did not come to rest in time";
+    assert!(refused.code == Some(1) && refused.stderr.contains(why), "{}", refused.stderr);
+    hold.release();
+    rig.player.echo(b"nothing has changed");
+    let _heir = upgraded(&rig);
+    rig.player.echo(b"it rests in time");
+    assert_eq!(rig.trunks(), 1);
+}
+
+#[test]
+fn a_gateways_thread_that_comes_to_rest_too_late_is_named_and_its_trunk_begins_anew() {
+    let mut hold = Hold::new();
+    let told = hold.told("agent-rests Gateway");
+    let Some(mut rig) = Rig::start("", |command| hold_by(command, Some(&told))) else { return };
+    let _heir = upgraded(&rig);
+    hold.reached();
+    let log = rig.log("agent.log");
+    let late = |line: &str| line.contains("agent_thread_late") && line.contains("of gateway");
+    assert!(log.lines().any(late), "{log}");
+    hold.release();
+    rig.player.echo(b"over the next trunk");
+    assert_eq!(rig.trunks(), 2);
+}
+
+/// Has another process of the same release take over.
+fn upgraded(rig: &Rig) -> Heir {
+    let said = agent_upgrade(&rig.folder).succeeded();
+    Heir(said.split(' ').nth(2).and_then(|pid| pid.parse().ok()).expect("it says which goes on"))
+}
+
 fn hold_by(command: &mut Command, told: Option<&String>) {
     command.envs(told.map(|told| ("RINGGATE_HOLD", told)));
 }

@@ -218,7 +218,7 @@ impl Gives for Leaving<'_> {
     }
 
     fn freeze(&mut self) -> Result<(), String> {
-        self.threads = Some(self.shared.agent.rest());
+        self.threads = Some(self.shared.agent.rest()?);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::socket::rest::{
-    AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
+    AtRest, Bench, Call, LATE, REST_WITHIN_NS, read_parts, write_parts, written,
 };
 use ringgate_core::carry::{Broken, Carry, Maps, Reader};
 use ringgate_io::Bell;
@@ -17,7 +17,7 @@ use ringgate_os::clock::Clock;
 use crate::agent::book::Book;
 use crate::agent::desk::{Command, Desk, Shared};
 use crate::agent::options::{Backend, Gateway, Options};
-use crate::agent::service::{Agent, Line, Served, StartError, Thread};
+use crate::agent::service::{Agent, Line, OF_LOCAL_LINKS, Served, StartError, Thread, of_gateway};
 use crate::agent::view::DeskView;
 
 /// An agent that has all of another's, and does not move yet.
@@ -44,28 +44,32 @@ struct Waiting {
 
 impl Agent {
     /// Has all threads rest. A gateway's that does not do so in time is left out: the next process
-    /// connects to it again.
-    pub fn rest(&self) -> AtRest {
+    /// connects to it again. Without that of local links there is no agent.
+    pub fn rest(&self) -> Result<AtRest, String> {
         let (bench, clock) = (Arc::new(Bench::default()), self.shared.clock);
         let until = (clock, clock.now_ns() + REST_WITHIN_NS);
-        let (order, given) = Order::new(&bench);
+        let mut call = Call::new(&bench);
         self.pass_counts_on();
-        let lines = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
-        let threads = [&self.own].into_iter().chain(lines.iter().map(|line| &line.thread));
-        let mut count = 0;
-        for thread in threads {
-            thread.tell(Command::Rest(order.clone()));
-            count += 1;
+        {
+            let lines = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+            self.own.tell(Command::Rest(call.order(OF_LOCAL_LINKS.to_owned())));
+            for Line { gateway, thread, .. } in lines.iter() {
+                thread.tell(Command::Rest(call.order(of_gateway(gateway))));
+            }
         }
-        drop(order);
-        let parts = gather(&given, count, until);
+        let (parts, late) = call.gather(until);
         let workers = self.shared.book.workers();
         let bytes = written(|out| {
             VERSION.write(out);
             workers.write(out);
             write_parts(&parts, out);
         });
-        AtRest::new(bench, bytes, parts.into_iter().flat_map(|part| part.fds).collect())
+        let fds = parts.into_iter().flat_map(|part| part.fds).collect();
+        let at_rest = AtRest::new(bench, bytes, fds);
+        if late.iter().any(|name| name == OF_LOCAL_LINKS) {
+            return Err(format!("{OF_LOCAL_LINKS} {LATE}"));
+        }
+        Ok(at_rest)
     }
 
     /// What its moments are measured by.

@@ -266,7 +266,7 @@ impl Agent {
         for Line { gateway, thread, .. } in lines.iter() {
             thread.tell(Command::Show(roll.request(of_gateway(gateway))));
         }
-        self.own.tell(Command::Show(roll.request("the thread of local links".to_owned())));
+        self.own.tell(Command::Show(roll.request(OF_LOCAL_LINKS.to_owned())));
     }
 
     /// Whether the thread that was asked under this name has ended since: what it had counted is
@@ -320,11 +320,14 @@ impl Line {
 }
 
 /// What a gateway's thread is called where it is asked for something.
-fn of_gateway(gateway: &Gateway) -> String {
+pub(crate) fn of_gateway(gateway: &Gateway) -> String {
     format!("{OF_GATEWAY}{gateway}")
 }
 
 const OF_GATEWAY: &str = "the thread of gateway ";
+
+/// And what that of game processes is called that have connected.
+pub(crate) const OF_LOCAL_LINKS: &str = "the thread of local links";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -10,9 +10,7 @@ use socket2::Type;
 
 use crate::gateway::site::Site;
 use crate::gateway::trunks::Trunks;
-use crate::socket::rest::{
-    AtRest, Bench, Order, REST_WITHIN_NS, gather, read_parts, write_parts, written,
-};
+use crate::socket::rest::{AtRest, Bench, Call, REST_WITHIN_NS, read_parts, write_parts, written};
 
 impl Trunks {
     /// Has all threads rest. Who does not do so in time is left out, and its agent connects again
@@ -21,14 +19,14 @@ impl Trunks {
         let (bench, clock) = (Arc::new(Bench::default()), self.shared.settings.clock);
         let until = (clock, clock.now_ns() + REST_WITHIN_NS);
         // Doors first: whom they let in until then is among the trunks.
-        let (order, given) = Order::new(&bench);
-        self.doors.values().for_each(|(stop, _)| stop.rest(order.clone()));
-        drop(order);
-        let doors = gather(&given, self.doors.len(), until);
-        let (order, given) = Order::new(&bench);
-        let count = self.shared.rest(&order);
-        drop(order);
-        let trunks = gather(&given, count, until);
+        let mut call = Call::new(&bench);
+        for (bind, (stop, _)) in &self.doors {
+            stop.rest(call.order(format!("the door at {bind}")));
+        }
+        let (doors, _) = call.gather(until);
+        let mut call = Call::new(&bench);
+        self.shared.rest(&mut call);
+        let (trunks, _) = call.gather(until);
         let bytes = written(|out| {
             VERSION.write(out);
             self.shared.write(out);

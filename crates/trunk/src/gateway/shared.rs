@@ -18,7 +18,7 @@ use crate::gateway::settings::Settings;
 use crate::gateway::shown::{
     AgentShown, DoorShown, LinkCounts, REFUSED_AT_DOORS, Shown, TrunkShown, UNPROVEN, add_lanes,
 };
-use crate::socket::rest::Order;
+use crate::socket::rest::Call;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -192,11 +192,11 @@ impl Shared {
         state.trunks.iter().any(|(number, it)| name_of(*number, &it.agent) == name)
     }
 
-    /// Has every trunk rest. How many there are.
-    pub(crate) fn rest(&self, order: &Order) -> usize {
-        let state = self.state();
-        state.trunks.values().for_each(|it| it.mailbox.put(Mail::Rest(order.clone())));
-        state.trunks.len()
+    /// Has every trunk rest.
+    pub(crate) fn rest(&self, call: &mut Call) {
+        for Present { agent, mailbox } in self.state().trunks.values() {
+            mailbox.put(Mail::Rest(call.order(format!("the trunk of agent {agent}"))));
+        }
     }
 
     /// Writes what was counted, and which numbers were given away.

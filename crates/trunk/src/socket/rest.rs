@@ -1,12 +1,14 @@
 //! Threads that rest because another process is about to go on with what they have: each gives it
 //! away, and waits to hear whether it was taken.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::protocol::beat::{BEAT_NS, SILENCE_NS};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_os::clock::Clock;
 use zeroize::Zeroizing;
@@ -53,45 +55,77 @@ impl Bench {
 #[derive(Clone, Debug)]
 pub struct Order {
     bench: Arc<Bench>,
-    give: Sender<Part>,
+    give: Sender<(usize, Option<Part>)>,
+    number: usize,
 }
 
 impl Order {
-    /// For as many threads as there are; they give what they have to the other end.
-    pub fn new(bench: &Arc<Bench>) -> (Self, Receiver<Part>) {
-        let (give, given) = mpsc::channel();
-        (Self { bench: Arc::clone(bench), give }, given)
-    }
-
     /// Gives away what there is, and waits. Says what has become of it, and whether it was taken
     /// in time to go along.
     pub fn rest(self, part: Option<Part>) -> (Verdict, bool) {
-        let Self { bench, give } = self;
-        let is_given = part.is_some_and(|part| give.send(part).is_ok());
+        let Self { bench, give, number } = self;
+        let has_some = part.is_some();
+        let is_given = give.send((number, part)).is_ok() && has_some;
         drop(give);
         (bench.wait(), is_given)
     }
 }
 
-/// What so many threads give, as far as they do so in time.
-pub fn gather(
-    given: &Receiver<Part>,
-    threads: usize,
-    (clock, until_ns): (Clock, u64),
-) -> Vec<Part> {
-    let mut parts = Vec::new();
-    while parts.len() < threads {
-        let left_ns = until_ns.saturating_sub(clock.now_ns());
-        match given.recv_timeout(Duration::from_nanos(left_ns)) {
-            Ok(part) => parts.push(part),
-            Err(_) => break,
-        }
-    }
-    parts
+/// Threads that are told to rest, each by its name.
+pub struct Call {
+    bench: Arc<Bench>,
+    give: Sender<(usize, Option<Part>)>,
+    given: Receiver<(usize, Option<Part>)>,
+    names: BTreeMap<usize, String>,
 }
 
-/// Who does not rest within this is not waited for.
-pub const REST_WITHIN_NS: u64 = 500_000_000;
+impl Call {
+    /// To nobody yet. All of them hear the verdict there.
+    pub fn new(bench: &Arc<Bench>) -> Self {
+        let (give, given) = mpsc::channel();
+        Self { bench: Arc::clone(bench), give, given, names: BTreeMap::new() }
+    }
+
+    /// What the thread of this name is told.
+    pub fn order(&mut self, name: String) -> Order {
+        let number = self.names.len();
+        self.names.insert(number, name);
+        Order { bench: Arc::clone(&self.bench), give: self.give.clone(), number }
+    }
+
+    /// What they give, as far as they do so in time, and the names of the others. The log has them
+    /// as well.
+    pub fn gather(self, (clock, until_ns): (Clock, u64)) -> (Vec<Part>, Vec<String>) {
+        let Self { bench: _, give, given, mut names } = self;
+        drop(give);
+        let mut parts = Vec::new();
+        for _ in 0..names.len() {
+            let left_ns = until_ns.saturating_sub(clock.now_ns());
+            match given.recv_timeout(Duration::from_nanos(left_ns)) {
+                Ok((number, Some(part))) => {
+                    names.remove(&number);
+                    parts.push(part);
+                }
+                Ok((_, None)) => {}
+                Err(_) => break,
+            }
+        }
+        for name in names.values() {
+            tracing::warn!(event = "agent_thread_late", name, "{name} {LATE}");
+        }
+        (parts, names.into_values().collect())
+    }
+}
+
+/// What is said of a thread that does not go along.
+pub const LATE: &str = "did not come to rest in time with all that it has";
+
+/// Who does not rest within this is not waited for. Meanwhile those that do say nothing to the
+/// other ends of their trunks, whose last beat may be older already; and these have to hear from
+/// the next process before they take silence for an end.
+pub const REST_WITHIN_NS: u64 = 1_500_000_000;
+
+const _: () = assert!(BEAT_NS + REST_WITHIN_NS <= SILENCE_NS / 3 * 2);
 
 /// Bytes of what is written: measured first, so that no copy of a key is left in memory that was
 /// too small.
@@ -173,5 +207,37 @@ impl fmt::Debug for AtRest {
             .field("bytes", &self.bytes.len())
             .field("fds", &fds)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_give_nothing_in_time_are_named_and_keep_nobody_waiting() {
+        let (bench, clock) = (Arc::new(Bench::default()), Clock::start());
+        let mut call = Call::new(&bench);
+        let orders = ["gives", "has nothing", "is gone", "late"].map(|it| call.order(it.into()));
+        let [gives, has_nothing, is_gone, late] = orders;
+        // Nobody waits for what is said already.
+        bench.say(Verdict::Leave);
+        let part = || Some(Part { bytes: Zeroizing::new(vec![7]), fds: Vec::new() });
+        assert_eq!(gives.rest(part()), (Verdict::Leave, true));
+        assert_eq!(has_nothing.rest(None), (Verdict::Leave, false));
+        drop(is_gone);
+        let (parts, names) = call.gather((clock, 0));
+        assert_eq!(parts.iter().map(|it| it.bytes[0]).collect::<Vec<_>>(), [7]);
+        assert_eq!(names, ["has nothing", "is gone", "late"]);
+        assert_eq!(late.rest(part()), (Verdict::Leave, false));
+    }
+
+    #[test]
+    fn where_nobody_is_left_who_could_give_it_is_not_waited_for() {
+        let bench = Arc::new(Bench::default());
+        let mut call = Call::new(&bench);
+        drop([call.order("gone".into()), call.order("gone as well".into())]);
+        let (_, names) = call.gather((Clock::start(), u64::MAX));
+        assert_eq!(names, ["gone", "gone as well"]);
     }
 }

@@ -10,6 +10,7 @@ use crate::socket::{Settings, Trunk};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_io::Bell;
 use ringgate_link::bundle::WORKERS_MAX;
+use ringgate_os::hold_point;
 
 use super::{Command, Desk, Shared, TRUNK, seed};
 use crate::agent::dial::Dial;
@@ -22,6 +23,7 @@ impl Desk {
     /// Gives all of it away, and waits. Whether another process goes on with it; otherwise this one
     /// does.
     pub(super) fn is_taken(&mut self, order: Order) -> bool {
+        hold_point!("agent-rests {}", if self.gateway.is_some() { "Gateway" } else { "Local" });
         let (verdict, is_given) = order.rest(self.part());
         if let (Verdict::GoOn, Some(trunk)) = (verdict, &mut self.trunk) {
             trunk.jump();
