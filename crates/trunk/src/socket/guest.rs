@@ -12,7 +12,7 @@ use crate::protocol::tls::{self, Failure, Proof};
 use ringgate_os::notify::Epoll;
 
 use crate::socket::line::Line;
-use crate::socket::trunk::{End, Settings, Trunk};
+use crate::socket::trunk::{End, READS_MAX, Settings, Trunk};
 
 /// Somebody who has connected.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl Guest {
     }
 
     fn read(&mut self) -> Result<Option<Hello>, End> {
-        loop {
+        for _ in 0..READS_MAX {
             let received = self.line.receive().map_err(End::Failed)?;
             let Self { line, conversation, .. } = self;
             // One frame: what follows it is for the trunk.
@@ -109,6 +109,8 @@ impl Guest {
                 }
             }
         }
+        // An agent begins with its hello. One that never pauses does not have the door to itself.
+        Err(End::Ours(Reason::Format))
     }
 
     /// It is not let in, and told why as far as the kernel takes it at once.

@@ -288,6 +288,18 @@ fn an_agent_that_never_pauses_does_not_have_the_thread_to_itself() {
 }
 
 #[test]
+fn a_guest_that_says_all_but_who_it_is_does_not_have_the_thread_to_itself() {
+    let Some((mut agent, mut guest)) = rig::guest() else { return };
+    // Whoever says more than is looked at in a turn is no agent, which begins with its name.
+    while agent.outbox().beat().is_ok() {}
+    let refused = guest.until(|| {
+        agent.receive().expect("the gateway proves who it is");
+        agent.flush().expect("it is connected");
+    });
+    assert!(matches!(refused, Err(End::Ours(Reason::Format))), "{refused:?}");
+}
+
+#[test]
 fn links_of_a_lane_that_is_lent_do_not_have_the_thread_to_themselves() {
     let Some(mut rig) = Rig::with(Rekey::default()) else { return };
     let lease = rig.lend(0);

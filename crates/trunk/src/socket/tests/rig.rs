@@ -13,7 +13,9 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::{self, Epoll, Ready};
 use rustls::pki_types::ServerName;
 
-use crate::socket::trunk::{Event, Lease, Settings, Trunk};
+use crate::socket::guest::Hello;
+use crate::socket::line::Line;
+use crate::socket::trunk::{self, Event, Lease, Settings, Trunk};
 use crate::socket::{Door, Guest, port::Port};
 
 pub(super) const AGENT: usize = 0;
@@ -49,6 +51,47 @@ pub(super) struct Rig {
 fn is_possible() -> bool {
     let suffices = ringgate_os::processor::suffices_for_tls();
     suffices.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok()
+}
+
+/// Somebody at a door who has an agent's certificate, and the gateway's end of the connection.
+pub(super) fn guest() -> Option<(Line, Waiting)> {
+    if !is_possible() {
+        return None;
+    }
+    let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
+    let agent = tls::Agent::new(crate::socket::provider(), fixtures::AGENT).expect("good files");
+    let server = ServerName::try_from("gate-1.example").expect("a name");
+    let stream = agent.connect(server).expect("it can begin");
+    let line = Line::connect(door.address().expect("it is bound"), stream).expect("loopback");
+    let (clock, epoll) = (Clock::start(), Epoll::new().expect("a descriptor"));
+    let gateway = tls::Gateway::new(crate::socket::provider(), fixtures::GATEWAY).expect("files");
+    let guest = loop {
+        assert!(u128::from(clock.now_ns()) < PATIENCE.as_nanos(), "nobody comes in");
+        if let Some(came) = door.accept().expect("it listens") {
+            break Guest::new(&gateway, came, (&epoll, 1), 0).expect("descriptors are left");
+        }
+    };
+    Some((line, Waiting { guest, epoll, clock }))
+}
+
+/// A guest that a door looks at.
+pub(super) struct Waiting {
+    guest: Guest,
+    epoll: Epoll,
+    clock: Clock,
+}
+
+impl Waiting {
+    /// Until it has said who it is, or is turned away.
+    pub(super) fn until(&mut self, mut meanwhile: impl FnMut()) -> Result<Hello, trunk::End> {
+        loop {
+            assert!(u128::from(self.clock.now_ns()) < PATIENCE.as_nanos(), "it does not end");
+            meanwhile();
+            if let Some(hello) = self.guest.handle_ready(&self.epoll, 1)? {
+                return Ok(hello);
+            }
+        }
+    }
 }
 
 impl Rig {
