@@ -55,10 +55,10 @@ impl Mailbox {
         }
     }
 
-    /// What one turn takes: every command, and then so much of the rest that players do not wait
-    /// for it.
+    /// What one turn takes: every command that waits by now, and then so much of the rest that
+    /// players do not wait for it.
     pub(super) fn take_some(&self) -> impl Iterator<Item = Mail> {
-        let commands = std::iter::from_fn(|| self.commands.pop());
+        let commands = std::iter::from_fn(|| self.commands.pop()).take(self.commands.len());
         commands.chain(std::iter::from_fn(|| self.queue.pop()).take(MAIL_PER_TURN))
     }
 
@@ -135,6 +135,17 @@ mod tests {
         assert!(matches!(*mail, Mail::Stop));
         assert!(mailbox.take_some().next().is_some());
         assert!(post.send(Mail::Stop).is_ok());
+    }
+
+    #[test]
+    fn who_never_stops_giving_commands_does_not_have_the_worker_for_them() {
+        let mailbox = Mailbox::new(Bell::new().expect("an event counter"));
+        let post = mailbox.post();
+        post.command(Mail::Stop);
+        post.command(Mail::Stop);
+        let again = |_: &Mail| post.command(Mail::Stop);
+        assert_eq!(mailbox.take_some().inspect(again).take(1_000_000).count(), 2);
+        assert!(mailbox.has_commands());
     }
 
     #[test]
