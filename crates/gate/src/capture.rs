@@ -109,11 +109,12 @@ impl Capture {
     }
 
     /// Hands over what workers have captured since the last time, worker by worker, until `take`
-    /// has enough and says `false`.
+    /// has enough and says `false`. Of each worker that is what its boxes hold at most: players who
+    /// never pause do not have the reader to themselves.
     pub fn drain(&self, mut take: impl FnMut(&Captured) -> bool) {
         for lane in &self.lanes {
             let full = lane.full.lock().unwrap_or_else(PoisonError::into_inner);
-            while let Ok(captured) = full.try_recv() {
+            for captured in full.try_iter().take(BOXES_PER_WORKER) {
                 let goes_on = take(&captured);
                 // Where the worker has ended nobody wants it back.
                 let _ = lane.empty.try_send(captured);

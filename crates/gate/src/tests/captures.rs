@@ -103,6 +103,24 @@ fn in_clear_is_what_is_said_and_never_a_key() {
 }
 
 #[test]
+fn players_who_never_pause_do_not_have_the_reader_to_themselves() {
+    let (mut rig, _game, scribe) = playing();
+    let lens = Lens::wide(&mut rig);
+    let (mut sequence, mut read) = (2, 0);
+    let mut says_more = || {
+        sequence += 1;
+        rig.deliver(home(1), &scribe.payload(sequence, b"x"));
+    };
+    says_more();
+    lens.0.drain(|_| {
+        read += 1;
+        says_more();
+        read < 100_000
+    });
+    assert!((1..10_000).contains(&read), "{read}");
+}
+
+#[test]
 fn what_is_said_in_the_turn_of_a_response_is_in_clear_too() {
     let mut rig = Rig::new(plain_setup());
     let game = Game::join(&mut rig, "arena");
