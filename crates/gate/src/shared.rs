@@ -7,3 +7,4 @@ pub(crate) mod fleet_tokens;
 pub(crate) mod homes;
 pub(crate) mod shares;
 pub(crate) mod upgrades;
+pub(crate) mod whereabouts;

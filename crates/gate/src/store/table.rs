@@ -27,12 +27,12 @@ use ringgate_batch::{Endpoint, RxMeta, prefetch_line};
 use ringgate_core::limits::LISTENERS_MAX;
 
 /// What an entry is found by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
     /// Which listener the datagrams come in through.
-    pub(crate) listener: ListenerId,
+    pub listener: ListenerId,
     /// Where they come from.
-    pub(crate) endpoint: Endpoint,
+    pub endpoint: Endpoint,
 }
 
 impl Address {
@@ -44,15 +44,21 @@ impl Address {
     /// The keyed hash of it, to be computed once per datagram.
     #[inline]
     pub(crate) fn hash(&self, key: HashKey) -> u32 {
+        self.wide_hash(key) as u32
+    }
+
+    /// All of it.
+    #[inline]
+    pub(crate) fn wide_hash(&self, key: HashKey) -> u64 {
         let (high, low) = self.endpoint.ip_words();
         if self.endpoint.is_v4() {
             let from = u64::from(self.listener.0) << 48 | u64::from(self.endpoint.port()) << 32;
-            return key.hash_seven(from | low & 0xffff_ffff) as u32;
+            return key.hash_seven(from | low & 0xffff_ffff);
         }
         let rest = u64::from(self.endpoint.port()) << 48
             | u64::from(self.listener.0) << 32
             | u64::from(self.endpoint.scope());
-        key.hash([high, low, rest]) as u32
+        key.hash([high, low, rest])
     }
 }
 
