@@ -43,6 +43,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     setup.fleet_tokens = config.fleet.as_ref().map(|fleet| fleet_tokens(fleet, &setup));
     let players = || Arc::new(FleetPlayers::new(setup.claim_limits().sessions_max));
     setup.fleet_players = config.fleet.as_ref().map(|_| players());
+    setup.is_clustered = config.cluster.is_some();
     Ok(Plan {
         setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),

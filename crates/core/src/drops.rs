@@ -153,6 +153,13 @@ crate::named! {
     /// The mailbox of the worker that owns the session was full.
     MailboxFull = "mailbox_full",
 
+    // cluster
+    /// The player is another member's, and more comes from its address here than that member has
+    /// accepted of late.
+    ForwardLimited = "forward_limit",
+    /// The player is another member's, and more waits to go there than is kept.
+    MemberQueueFull = "member_queue_full",
+
     // Unreal: any datagram, in the order of the checks
     /// The last byte holds no termination bit, or a game packet lacks its second one.
     UnrealEnd = "unreal_end",

@@ -44,7 +44,11 @@ impl Common {
             links: Links::new(places),
             moves: Moves::new(now_ns),
             claims,
-            neighbours: Neighbours { steered: HashMap::new(), mail_out: Vec::new() },
+            neighbours: Neighbours {
+                steered: HashMap::new(),
+                mail_out: Vec::new(),
+                members_out: Vec::new(),
+            },
             aead,
             sealing: Sealing::new(),
             hash_key,

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::links::loopback::guess_of_loopback;
+use crate::mail::Elsewhere;
 use crate::roles::{Role, Roles};
 use crate::store::table::{Address, Guess};
 use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId, TxTarget};
@@ -18,11 +19,17 @@ pub(crate) struct Origin {
     pub(crate) socket: SocketId,
     pub(crate) local: LocalIp,
     pub(crate) kernel_ns: u64,
-    /// The worker that received it, where that is not this one.
-    pub(crate) forwarded_by: Option<WorkerId>,
+    /// Who received it, where that is not this worker.
+    pub(crate) forwarded_by: Option<Elsewhere>,
 }
 
 impl Origin {
+    /// The worker that forwards what comes from there. A member needs no telling: it hears who has
+    /// which address.
+    pub(crate) fn steered_by(&self) -> Option<WorkerId> {
+        self.forwarded_by.and_then(Elsewhere::worker)
+    }
+
     /// The way back.
     pub(crate) const fn target(&self) -> TxTarget {
         TxTarget { socket: self.socket, peer: Some(self.address.endpoint), source: self.local }

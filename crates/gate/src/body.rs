@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::gate::Gate;
 use crate::ids::{BackendId, WorkerId};
-use crate::mail::{Mail, Request};
+use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Found, Pace, Rules};
 use crate::party::Party;
 use crate::setup::LinkKind;
+use crate::shared::whereabouts::MemberId;
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxMeta, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;
@@ -67,6 +68,13 @@ pub trait Surroundings {
 
     /// Gives another worker a message, or gives it back.
     fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>>;
+
+    /// Gives another member of the cluster a datagram, or gives it back.
+    fn send_to_member(
+        &mut self,
+        to: MemberId,
+        datagram: ForwardedDatagram,
+    ) -> Result<(), Box<ForwardedDatagram>>;
 
     /// Two secrets for cookies; `None` where there are none now, and the gate asks again.
     fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]>;
@@ -322,6 +330,13 @@ impl Body {
         for mail in refused {
             self.gate.mail_refused(&mail);
         }
+        let mut refused: Vec<Box<ForwardedDatagram>> = Vec::new();
+        for (member, datagram) in self.gate.poll_members_mail() {
+            refused.extend(around.send_to_member(member, datagram).err());
+        }
+        for datagram in refused {
+            self.gate.member_refused(&datagram);
+        }
     }
 
     fn answer_requests<D: Driver, S: Surroundings>(
@@ -415,6 +430,14 @@ mod tests {
         }
 
         fn send(&mut self, _to: WorkerId, _mail: Mail) -> Result<(), Box<Mail>> {
+            Ok(())
+        }
+
+        fn send_to_member(
+            &mut self,
+            _to: MemberId,
+            _datagram: ForwardedDatagram,
+        ) -> Result<(), Box<ForwardedDatagram>> {
             Ok(())
         }
 

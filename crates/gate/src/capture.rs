@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use crate::ids::{BindId, ListenerId, WorkerId};
+use crate::mail::Elsewhere;
 use crate::prefix::Prefix;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
@@ -42,8 +43,8 @@ pub struct Captured {
     pub is_outbound: bool,
     /// The worker that has decided about it.
     pub worker: WorkerId,
-    /// The worker that has received it, where that is another one.
-    pub received_by: Option<WorkerId>,
+    /// Who has received it, where that is not this worker.
+    pub received_by: Option<Elsewhere>,
     /// Who the player is, if that is known.
     pub client_id: Option<u64>,
     /// Why it went no further, if it did not.

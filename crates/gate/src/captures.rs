@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::capture::{Capture, Captured, WorkerEnd};
 use crate::ids::{BindId, WorkerId};
+use crate::mail::Elsewhere;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, RxMeta};
 use ringgate_core::drops::DropReason;
@@ -63,7 +64,7 @@ pub(crate) struct Seen {
     pub(crate) bind: BindId,
     pub(crate) local: LocalIp,
     pub(crate) is_outbound: bool,
-    pub(crate) received_by: Option<WorkerId>,
+    pub(crate) received_by: Option<Elsewhere>,
     pub(crate) client_id: Option<u64>,
     pub(crate) dropped: Option<DropReason>,
     pub(crate) kernel_ns: u64,

@@ -11,7 +11,7 @@ use crate::front::Front;
 use crate::ids::{BackendId, IdVec, ListenerId, WorkerId};
 use crate::links::table::Links;
 use crate::listeners::ListenerState;
-use crate::mail::{Mail, Request};
+use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::moves::Moves;
 use crate::now::Now;
 use crate::party::Party;
@@ -20,6 +20,7 @@ use crate::sealing::Sealing;
 use crate::seed::WorkerIndex;
 use crate::setup::{Limits, Setup};
 use crate::shared::claims::Claims;
+use crate::shared::whereabouts::MemberId;
 use crate::store::admission::{Admission, Rate};
 use crate::store::census::Census;
 use crate::store::hash::HashKey;
@@ -72,12 +73,14 @@ pub(crate) struct Newcomers {
     pub(crate) handshakes: Census,
 }
 
-/// What is between this worker and the others.
+/// What is between this worker and the others, and other gateways.
 pub(crate) struct Neighbours {
     /// Addresses whose datagrams we forward, and the worker that owns their session.
     pub(crate) steered: HashMap<(ListenerId, Endpoint), WorkerId>,
     /// What has to go to them.
     pub(crate) mail_out: Vec<(WorkerId, Mail)>,
+    /// What has to go to other members of the cluster.
+    pub(crate) members_out: Vec<(MemberId, ForwardedDatagram)>,
 }
 
 /// Whether a gate is in a turn, drains or has stopped, and since when it runs.

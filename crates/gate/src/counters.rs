@@ -144,6 +144,14 @@ counters! {
         forwarded_out: counter, Accounted in Datagrams,
             "ringgate_forwarded_out_total",
             "Datagrams that this worker received for a session of another.";
+        /// Datagrams another member of the cluster received for a player of ours.
+        members_in: counter, CameIn in Datagrams,
+            "ringgate_members_in_total",
+            "Datagrams that another member of the cluster received for a player of this one.";
+        /// Datagrams we passed on to another member, for a player of its own or one that may be.
+        members_out: counter, Accounted in Datagrams,
+            "ringgate_members_out_total",
+            "Datagrams that this worker received for a player of another member of the cluster.";
         /// Datagrams we passed on to more than one: how many times more.
         forwarded_copies: counter, CameIn in Datagrams;
         /// Payloads opened.
@@ -583,6 +591,8 @@ impl Ledger {
             | R::PortSwitchForged
             | R::PortSwitchStale
             | R::MailboxFull
+            | R::ForwardLimited
+            | R::MemberQueueFull
             | R::UnrealEnd
             | R::UnrealMagic
             | R::UnrealSize

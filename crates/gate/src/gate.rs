@@ -13,7 +13,7 @@ use crate::front::room::Room;
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
-use crate::mail::{Mail, Request};
+use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::moves::BackendMoves;
 use crate::now::Now;
 use crate::roles::Role;
@@ -21,6 +21,7 @@ use crate::seed::{Seed, WorkerIndex};
 use crate::sessions::Sessions;
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
+use crate::shared::whereabouts::MemberId;
 use crate::store::hash::HashKey;
 use crate::traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};
 use crate::turn::Turn;
@@ -88,6 +89,7 @@ impl Gate {
         };
         let places = setup.worker_places().max(PlainFront::places(&setup, room));
         let sizes = (hash_key, handshakes_max, places);
+        fronts.tell(claims.whereabouts(), worker.id);
         let mut common = Common::new(worker, claims, aead, sizes, now_ns);
         fronts.adopt(&setup, now_ns);
         common.adopt(setup, now_ns);
@@ -148,12 +150,26 @@ impl Gate {
         self.common.neighbours.mail_out.drain(..)
     }
 
+    /// What has to go to other members of the cluster. Empties the list.
+    pub(crate) fn poll_members_mail(
+        &mut self,
+    ) -> impl Iterator<Item = (MemberId, ForwardedDatagram)> + '_ {
+        self.common.neighbours.members_out.drain(..)
+    }
+
+    /// A datagram for another member could not be given to the thread that sends it.
+    pub fn member_refused(&mut self, datagram: &ForwardedDatagram) {
+        self.common.counters.members_out -= 1;
+        self.common.drop_datagram(&datagram.address, DropReason::MemberQueueFull);
+        self.common.show_refused(datagram, DropReason::MemberQueueFull);
+    }
+
     /// A message that [`poll_mail`](Self::poll_mail) gave out could not be delivered.
     pub fn mail_refused(&mut self, mail: &Mail) {
         let Mail::Datagram(datagram) = mail else { return };
         self.common.counters.forwarded_out -= 1;
         self.common.drop_datagram(&datagram.address, DropReason::MailboxFull);
-        self.common.show_refused(datagram);
+        self.common.show_refused(datagram, DropReason::MailboxFull);
         self.common.take_back(datagram);
     }
 

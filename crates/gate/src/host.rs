@@ -7,10 +7,11 @@ use std::time::Duration;
 use crate::body::{Body, Gathers, Stage, Surroundings};
 use crate::gate::Gate;
 use crate::ids::WorkerId;
-use crate::mail::Mail;
+use crate::mail::{ForwardedDatagram, Mail};
 use crate::now::Now;
 use crate::pace::Rules;
 use crate::party::Party;
+use crate::shared::whereabouts::MemberId;
 use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wait, Wire};
 use ringgate_core::secret::CookieSecret;
 
@@ -26,6 +27,7 @@ pub struct Host {
 struct Letters {
     waiting: VecDeque<Mail>,
     written: Vec<(WorkerId, Mail)>,
+    for_members: Vec<(MemberId, ForwardedDatagram)>,
     secrets: u64,
 }
 
@@ -98,6 +100,12 @@ impl Host {
         std::mem::take(&mut self.letters.written)
     }
 
+    /// What has been given to other members of the cluster. What cannot be sent goes back by
+    /// [`Gate::member_refused`].
+    pub fn take_for_members(&mut self) -> Vec<(MemberId, ForwardedDatagram)> {
+        std::mem::take(&mut self.letters.for_members)
+    }
+
     /// How long its driver would wait in the next turn, were it one that can.
     pub fn wait(&self) -> Wait {
         self.body.wait(&self.letters, u64::MAX)
@@ -106,7 +114,10 @@ impl Host {
     /// Whether nothing of a turn is left that a hand-over would lose.
     pub fn can_be_handed_over(&self) -> bool {
         let gate = self.gate();
-        self.letters.written.is_empty() && !gate.is_stopped() && !gate.is_ending_sessions()
+        self.letters.written.is_empty()
+            && self.letters.for_members.is_empty()
+            && !gate.is_stopped()
+            && !gate.is_ending_sessions()
     }
 
     /// What was waited on purpose.
@@ -135,6 +146,15 @@ impl Surroundings for Letters {
 
     fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>> {
         self.written.push((to, mail));
+        Ok(())
+    }
+
+    fn send_to_member(
+        &mut self,
+        to: MemberId,
+        datagram: ForwardedDatagram,
+    ) -> Result<(), Box<ForwardedDatagram>> {
+        self.for_members.push((to, datagram));
         Ok(())
     }
 

@@ -80,7 +80,7 @@ pub use gate::Gate;
 pub use ids::{BackendId, BindId, Id, IdVec, ListenerId, Slot, WorkerId};
 pub use info::{ServerInfo, SessionInfo};
 pub use links::loopback::is_shared_socket_backend;
-pub use mail::{ForwardedDatagram, Listening, Mail, Steering};
+pub use mail::{Elsewhere, ForwardedDatagram, Listening, Mail, Steering};
 pub use moves::{BackendMoves, MoveOrder};
 pub use now::Now;
 pub use party::Party;
@@ -92,8 +92,8 @@ pub use setup::{
     Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
     TokenReuse, Tokens, Unreal,
 };
-pub use shared::claims::Claims;
 pub use shared::claims::history::SpentToken;
+pub use shared::claims::{Claims, Takers};
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};
 pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
 pub use shared::whereabouts::{MEMBERS_MAX, MemberId, PARTS, Whereabouts};

@@ -7,6 +7,7 @@ use crate::capture::Capture;
 use crate::ids::{BackendId, BindId, WorkerId};
 use crate::moves::MoveOrder;
 use crate::setup::Setup;
+use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
 use crate::survey::Survey;
 use crate::trace::Trace;
@@ -73,7 +74,17 @@ pub struct Steering {
     pub(crate) departed_at: Option<u64>,
 }
 
-/// A datagram on its way between two workers.
+/// Who else has to do with a player: another worker of this gateway, or another gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// A member of the cluster.
+    Member(MemberId),
+    /// A worker of this gateway.
+    Worker(WorkerId),
+}
+
+/// A datagram on its way between two workers, or two gateways. One that has come from another
+/// gateway does not go to another one again.
 #[derive(Clone, Debug)]
 pub struct ForwardedDatagram {
     pub(crate) address: Address,
@@ -84,9 +95,9 @@ pub struct ForwardedDatagram {
     /// It comes from an unknown port, and may belong to a session of that address.
     pub(crate) is_lost: bool,
     /// Whom it is for.
-    pub(crate) to_worker: WorkerId,
+    pub(crate) to: Elsewhere,
     /// Who received it.
-    pub(crate) from_worker: WorkerId,
+    pub(crate) by: Elsewhere,
     pub(crate) len: u16,
     pub(crate) bytes: [u8; UNREAL_BYTES_MAX],
 }
@@ -95,13 +106,76 @@ pub struct ForwardedDatagram {
 #[derive(Clone, Copy)]
 pub(crate) struct Mailed {
     /// Who received it.
-    pub(crate) by: WorkerId,
+    pub(crate) by: Elsewhere,
     /// It comes from an unknown port, and may belong to a session of that address.
     pub(crate) is_lost: bool,
 }
 
+impl Elsewhere {
+    /// The worker that it is, where it is one.
+    pub const fn worker(self) -> Option<WorkerId> {
+        match self {
+            Self::Worker(worker) => Some(worker),
+            Self::Member(_) => None,
+        }
+    }
+
+    /// The member that it is, where it is one.
+    pub const fn member(self) -> Option<MemberId> {
+        match self {
+            Self::Member(member) => Some(member),
+            Self::Worker(_) => None,
+        }
+    }
+}
+
 impl ForwardedDatagram {
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// What a member has received, for one of this gateway's workers. `None` where it is longer
+    /// than any datagram of a player.
+    pub fn of_member(
+        (by, to): (MemberId, WorkerId),
+        address: Address,
+        (bind, local): (BindId, LocalIp),
+        is_lost: bool,
+        bytes: &[u8],
+    ) -> Option<Self> {
+        let mut datagram = Self {
+            address,
+            bind,
+            local,
+            kernel_ns: 0,
+            is_lost,
+            to: Elsewhere::Worker(to),
+            by: Elsewhere::Member(by),
+            len: bytes.len() as u16,
+            bytes: [0; UNREAL_BYTES_MAX],
+        };
+        datagram.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(datagram)
+    }
+
+    /// Where it comes from, and at which listener.
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Which of the listener's addresses it was sent to.
+    pub const fn bind(&self) -> BindId {
+        self.bind
+    }
+
+    /// Which of the host's addresses that is, where the listener's stands for several.
+    pub const fn local(&self) -> LocalIp {
+        self.local
+    }
+
+    /// It comes from an unknown port, and may belong to a session of that address.
+    pub const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// As it was received.
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 

@@ -53,6 +53,8 @@ pub struct Setup {
     /// This process has not heard of its fleet yet, as the one before had: a backend that is
     /// retired may only be unknown.
     pub awaits_fleet: bool,
+    /// Other gateways have the same public addresses, and each forwards what is another's.
+    pub is_clustered: bool,
 }
 
 /// One public address, or several.
@@ -408,6 +410,7 @@ impl Setup {
             fleet_tokens: None,
             fleet_players: None,
             awaits_fleet: false,
+            is_clustered: false,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Datagrams that belong to another worker: handed over, and taken in.
+//! Datagrams that belong to another worker or another gateway: handed over, and taken in.
 
 use crate::arrivals::Origin;
 use crate::common::Common;
@@ -6,7 +6,8 @@ use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;
 use crate::ids::WorkerId;
-use crate::mail::{ForwardedDatagram, Mail, Mailed, Steering};
+use crate::mail::{Elsewhere, ForwardedDatagram, Mail, Mailed, Steering};
+use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
@@ -22,21 +23,48 @@ impl Common {
         is_lost: bool,
         bytes: &[u8],
     ) {
+        let to = Elsewhere::Worker(worker);
+        let datagram = self.forwarded(origin, to, is_lost, bytes);
+        self.neighbours.mail_out.push((worker, Mail::Datagram(datagram)));
+        self.counters.forwarded_out += 1;
+        self.captures.defer();
+    }
+
+    /// The same to another member of the cluster.
+    pub(crate) fn forward_to_member(
+        &mut self,
+        origin: &Origin,
+        member: MemberId,
+        is_lost: bool,
+        bytes: &[u8],
+    ) {
+        let to = Elsewhere::Member(member);
+        let datagram = self.forwarded(origin, to, is_lost, bytes);
+        self.neighbours.members_out.push((member, datagram));
+        self.counters.members_out += 1;
+        self.captures.defer();
+    }
+
+    fn forwarded(
+        &self,
+        origin: &Origin,
+        to: Elsewhere,
+        is_lost: bool,
+        bytes: &[u8],
+    ) -> ForwardedDatagram {
         let mut datagram = ForwardedDatagram {
             address: origin.address,
             bind: origin.bind,
             local: origin.local,
             kernel_ns: origin.kernel_ns,
             is_lost,
-            to_worker: worker,
-            from_worker: self.worker.id,
+            to,
+            by: Elsewhere::Worker(self.worker.id),
             len: bytes.len() as u16,
             bytes: [0; UNREAL_BYTES_MAX],
         };
         datagram.bytes_mut().copy_from_slice(bytes);
-        self.neighbours.mail_out.push((worker, Mail::Datagram(datagram)));
-        self.counters.forwarded_out += 1;
-        self.captures.defer();
+        datagram
     }
 
     pub(crate) fn steer(&mut self, steering: Steering) {
@@ -63,11 +91,18 @@ impl Common {
         self.neighbours.mail_out.push((worker, Mail::Unsteer(steering)));
     }
 
+    /// The same to whoever forwards it: members hear by themselves who has which address.
+    pub(crate) fn unsteer_by(&mut self, by: Elsewhere, address: Address, departed_at: Option<u64>) {
+        if let Elsewhere::Worker(worker) = by {
+            self.unsteer(worker, address, departed_at);
+        }
+    }
+
     /// A datagram could not be handed over, so its address is not the other worker's either, unless
     /// it was before.
     pub(crate) fn take_back(&mut self, datagram: &ForwardedDatagram) {
-        if datagram.is_lost {
-            self.forget_owner(&datagram.address, datagram.to_worker);
+        if let (true, Elsewhere::Worker(worker)) = (datagram.is_lost, datagram.to) {
+            self.forget_owner(&datagram.address, worker);
         }
     }
 
@@ -80,13 +115,16 @@ impl Common {
 }
 
 impl Fronts {
-    /// A datagram that another worker received.
+    /// A datagram that another worker received, or another gateway.
     pub(crate) fn handle_forwarded(
         &mut self,
         turn: &mut Turn<'_>,
         mut datagram: ForwardedDatagram,
     ) {
-        turn.common.counters.forwarded_in += 1;
+        match datagram.by {
+            Elsewhere::Worker(_) => turn.common.counters.forwarded_in += 1,
+            Elsewhere::Member(_) => turn.common.counters.members_in += 1,
+        }
         turn.common.stamps.begin_uplinks(datagram.address.listener);
         if !turn.common.taps.is_empty() {
             self.netcode.note_mailed(turn.common, &datagram.address);
@@ -122,9 +160,9 @@ impl Fronts {
             socket,
             local: datagram.local,
             kernel_ns: datagram.kernel_ns,
-            forwarded_by: Some(datagram.from_worker),
+            forwarded_by: Some(datagram.by),
         };
-        let mailed = Mailed { by: datagram.from_worker, is_lost: datagram.is_lost };
+        let mailed = Mailed { by: datagram.by, is_lost: datagram.is_lost };
         let bytes = datagram.bytes_mut();
         ask!(self, turn.common.front(listener), .step_mailed(turn, &origin, mailed, bytes))
     }

@@ -12,6 +12,7 @@ mod ahead;
 mod barrier;
 mod card;
 mod counted;
+mod departures;
 mod feed;
 pub mod handover;
 mod heir;
@@ -40,6 +41,7 @@ use std::time::Duration;
 pub use ahead::{Copied, Scribe, window_bytes};
 pub use barrier::{Frozen, Gift, PartOfRest, Publishers, write_layout};
 pub use card::{CardPlan, CardShown, FleetCard};
+pub use departures::Departures;
 pub use heir::{Arriving, Heir, Inheritance, Sockets};
 pub use kept::{Kept, name_of};
 pub use mailbox::{MailboxFull, Post};
@@ -126,6 +128,7 @@ pub struct Fleet {
     seats: Vec<Sender<Box<dyn Turns>>>,
     has_begun: bool,
     posts: Vec<Post>,
+    departures: Option<Departures>,
     /// By which workers are lent lanes of trunks.
     desks: Vec<WorkerInbox>,
     helms: Vec<Helm>,
@@ -181,7 +184,7 @@ impl Fleet {
             card.change(&self.known_addresses(), &[]);
         }
         for (mut worker, seat) in workers.into_iter().zip(self.seats.drain(..)) {
-            worker.set_posts(self.posts.clone());
+            worker.set_posts(self.posts.clone(), self.departures.clone());
             // Its thread lives: it waits for nothing else.
             let _ = seat.send(worker);
         }
@@ -222,6 +225,16 @@ impl Fleet {
     /// How many workers there are.
     pub fn worker_count(&self) -> usize {
         self.published.len()
+    }
+
+    /// What workers have for other members of the cluster; `None` where there is no cluster.
+    pub fn departures(&self) -> Option<&Departures> {
+        self.departures.as_ref()
+    }
+
+    /// How each worker is reached.
+    pub fn posts(&self) -> &[Post] {
+        &self.posts
     }
 
     /// What the workers agree on.
@@ -416,7 +429,8 @@ impl<'a> Start<'a> {
     fn new(plan: &'a Plan, ports: Ports) -> Self {
         let setup = Arc::clone(&plan.setup);
         let (slots, limits) = (setup.backend_slots(), setup.claim_limits());
-        let claims = Arc::new(Claims::new(setup.listeners.len(), &slots, limits));
+        let claims = Claims::new(setup.listeners.len(), &slots, limits).clustered(&setup);
+        let claims = Arc::new(claims);
         let clock = Clock::start();
         remember(&claims, &plan.spent, clock);
         let addresses = ports.addresses();
@@ -536,6 +550,7 @@ impl<'a> Start<'a> {
             seats,
             has_begun: false,
             helms: shells.iter().map(|shell| shell.helm.clone()).collect(),
+            departures: self.claims.whereabouts().map(|_| Departures::new(posts.len())),
             posts,
             desks: shells.iter().map(|shell| shell.desk.clone()).collect(),
             published,

@@ -9,6 +9,7 @@ use super::ahead::{Ahead, Lent};
 use super::barrier::{Call, Exported, Gift, Order, Stand};
 use super::card::Seat;
 use super::counted::Counted;
+use super::departures::Departures;
 use super::mailbox::{Mailbox, MailboxFull, Post};
 use super::public::PublicSockets;
 use super::report::Published;
@@ -21,7 +22,7 @@ use ringgate_core::secret::CookieSecret;
 use ringgate_gate::body::{self, Stage, Surroundings};
 use ringgate_gate::handover::{Rest, Sink, SocketUse};
 use ringgate_gate::pace::Rules;
-use ringgate_gate::{Gate, Mail, Party, WorkerId};
+use ringgate_gate::{ForwardedDatagram, Gate, Mail, MemberId, Party, WorkerId};
 use ringgate_io::{CardCounts, SocketDriver, socket};
 use ringgate_os::publishing::{self, Request};
 use ringgate_os::shared::Writing;
@@ -74,21 +75,24 @@ struct Around {
     mailbox: Mailbox,
     /// All workers' mailboxes, by their index.
     posts: Vec<Post>,
+    /// Where its datagrams for other members of the cluster go, and which are its own there.
+    departures: Option<(Departures, usize)>,
     stages: Box<Recorder>,
 }
 
 /// A worker with whichever driver, on its thread.
 pub(super) trait Turns: Send {
-    /// Tells the worker where the others are.
-    fn set_posts(&mut self, posts: Vec<Post>);
+    /// Tells the worker where the others are, and where datagrams for other members go.
+    fn set_posts(&mut self, posts: Vec<Post>, departures: Option<Departures>);
 
     /// Runs until it is told to stop, or until the driver fails.
     fn run(&mut self) -> std::io::Result<()>;
 }
 
 impl<D: SocketDriver> Turns for Worker<D> {
-    fn set_posts(&mut self, posts: Vec<Post>) {
+    fn set_posts(&mut self, posts: Vec<Post>, departures: Option<Departures>) {
         self.around.posts = posts;
+        self.around.departures = departures.map(|it| (it, usize::from(self.index)));
     }
 
     fn run(&mut self) -> std::io::Result<()> {
@@ -132,7 +136,7 @@ impl<D: SocketDriver> Worker<D> {
             driver,
             lanes,
             clock: HostClock(clock),
-            around: Around { mailbox, posts: Vec::new(), stages },
+            around: Around { mailbox, posts: Vec::new(), departures: None, stages },
             players: PublicSockets::new(players, counted.dropped),
             published,
             housekeeping_at_ns: 0,
@@ -404,6 +408,17 @@ impl Surroundings for Around {
         match self.posts.get(to.index()) {
             Some(post) => post.send(mail).map_err(|MailboxFull(mail)| mail),
             None => Ok(()),
+        }
+    }
+
+    fn send_to_member(
+        &mut self,
+        to: MemberId,
+        datagram: ForwardedDatagram,
+    ) -> Result<(), Box<ForwardedDatagram>> {
+        match &self.departures {
+            Some((departures, worker)) => departures.send(*worker, to, datagram),
+            None => Err(Box::new(datagram)),
         }
     }
 

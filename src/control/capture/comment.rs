@@ -1,7 +1,7 @@
 //! What a capture says about each packet, in words.
 
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_gate::{Captured, Front};
+use ringgate_gate::{Captured, Elsewhere, Front};
 use ringgate_report::text::put;
 
 /// What has become of a datagram, and what is known of it.
@@ -21,8 +21,12 @@ pub(super) fn comment(text: &mut String, captured: &Captured, front: Option<Fron
         put(text, format_args!("; client {client_id}"));
     }
     put(text, format_args!("; worker {}", captured.worker.0));
-    if let Some(worker) = captured.received_by {
-        put(text, format_args!(", received by worker {}", worker.0));
+    match captured.received_by {
+        Some(Elsewhere::Worker(worker)) => {
+            put(text, format_args!(", received by worker {}", worker.0));
+        }
+        Some(Elsewhere::Member(_)) => text.push_str(", received by another member of the cluster"),
+        None => {}
     }
     if captured.is_cut {
         text.push_str("; longer than what is received, the rest is missing");

@@ -173,6 +173,10 @@ const fn in_general(why: DropReason) -> &'static str {
         R::PortSwitchForged => "from a new port, and it opens for no session of the address",
         R::PortSwitchStale => "from a new port, and no session there can have sent that number",
         R::MailboxFull => "the worker that owns the session is too slow",
+        R::ForwardLimited => {
+            "another member's player, and more than that member has accepted of it"
+        }
+        R::MemberQueueFull => "another member's player, and too much waits to go there",
         R::UnrealEnd => "not a packet of an Unreal game: no bit ends it",
         R::UnrealMagic => "it does not begin with the listener's magic bits",
         R::UnrealSize => "no handshake packet of its type has this size",

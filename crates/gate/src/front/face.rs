@@ -6,6 +6,7 @@
 //! once for a run.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::arrivals::{Run, Source, find_runs};
 use crate::common::Common;
@@ -16,11 +17,12 @@ use crate::front::protocol::Front;
 use crate::front::room::Room;
 use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
+use crate::shared::whereabouts::Whereabouts;
 use crate::store::entry::Entry;
 use crate::store::table::{Guess, Place};
 use crate::turn::Turn;
@@ -60,6 +62,12 @@ impl Fronts {
     /// Takes a new setup in, before the gate itself does.
     pub(crate) fn adopt(&mut self, setup: &Setup, now_ns: u64) {
         ask!(every self, .adopt(setup, now_ns));
+    }
+
+    /// Has the others of a cluster told where players are, where there is one.
+    pub(crate) fn tell(&mut self, whereabouts: Option<&Arc<Whereabouts>>, worker: WorkerId) {
+        ask!(every self, .sessions_mut().tell(whereabouts, worker));
+        self.netcode.pending.tell(whereabouts, worker);
     }
 
     /// The setup has another server at this number from now on.

@@ -128,7 +128,7 @@ impl Common {
             bind: datagram.bind,
             local: datagram.local,
             is_outbound: false,
-            received_by: Some(datagram.from_worker),
+            received_by: Some(datagram.by),
             client_id: at_hand.client_id,
             dropped: at_hand.dropped,
             kernel_ns: datagram.kernel_ns,
@@ -138,15 +138,15 @@ impl Common {
         self.captures.show(self.worker.id, &seen, datagram.bytes(), clear);
     }
 
-    /// One that another worker has no room for.
-    pub(crate) fn show_refused(&mut self, datagram: &ForwardedDatagram) {
+    /// One that nobody has room for whom it is for.
+    pub(crate) fn show_refused(&mut self, datagram: &ForwardedDatagram, why: DropReason) {
         if self.captures.is_empty() {
             return;
         }
         let at_hand = AtHand {
             address: datagram.address,
             client_id: None,
-            dropped: Some(DropReason::MailboxFull),
+            dropped: Some(why),
             is_deferred: false,
         };
         let turn_ns = self.life.turned_ns;

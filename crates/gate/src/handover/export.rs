@@ -240,6 +240,7 @@ fn check_quiet(gate: &Gate) -> Result<(), Refused> {
         && !common.life.stopped
         && common.requests.iter().all(is_asked_again)
         && common.neighbours.mail_out.is_empty()
+        && common.neighbours.members_out.is_empty()
         && fronts.netcode.pending.is_settled()
         && Front::ALL.iter().all(|front| ask!(fronts, front, .sessions().is_settled()));
     if is_quiet { Ok(()) } else { Err(Refused::Busy) }

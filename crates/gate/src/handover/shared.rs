@@ -138,7 +138,7 @@ impl SharedImport {
                 let (setup, key) = (&self.setup, <[u64; 2]>::read(&mut from)?);
                 let (listeners, slots) = (setup.listeners.len(), setup.backend_slots());
                 let claims = Claims::with_key(listeners, &slots, setup.claim_limits(), key);
-                self.claims = Some(Arc::new(claims));
+                self.claims = Some(Arc::new(claims.clustered(setup)));
             }
             (Kind::Token, Some(claims)) => claims.remember_token(Use::read(&mut from)?)?,
             (Kind::Cookies, Some(claims)) => {

@@ -16,20 +16,22 @@ pub(crate) mod history;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ids::{BackendId, IdVec, ListenerId, Slot};
+use crate::ids::{BackendId, IdVec, ListenerId, Slot, WorkerId};
 use crate::now::Now;
-use crate::setup::{ClaimLimits, Limits};
+use crate::setup::{ClaimLimits, Limits, Setup};
 use crate::shared::claims::history::{History, SpentToken, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
-use crate::shared::homes::Homes;
+use crate::shared::homes::{Homes, Workers};
 use crate::shared::shares::Shares;
+use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
 use crate::store::census::Census;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::multimap::{Multimap, Record};
+use crate::store::table::Address;
 use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
@@ -42,6 +44,10 @@ const OFFERS_MAX: u32 = 64;
 
 /// Whose players may have come between two looks.
 const JOINS_MAX: usize = 4096;
+
+/// Players of other members that may be known, for each that may be here.
+const OTHERS_PER_SESSION: usize = 8;
+const OTHERS_MIN: usize = 1 << 16;
 
 /// What a session holds while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +110,23 @@ pub struct Claims {
     cookies: Cookies,
     homes: Homes,
     shares: Shares,
+    /// Where the others of a cluster have players.
+    whereabouts: Option<Arc<Whereabouts>>,
+}
+
+/// The workers that look at a member's datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Takers {
+    workers: Workers,
+    /// None of them has the player, as far as is known: it is a stranger.
+    pub is_stray: bool,
+}
+
+impl Takers {
+    /// One after the other.
+    pub fn iter(self) -> impl Iterator<Item = WorkerId> {
+        self.workers.iter()
+    }
 }
 
 struct Inner {
@@ -215,7 +238,39 @@ impl Claims {
             cookies: Cookies::new(),
             homes: Homes::new(limits.sessions_max, key),
             shares: Shares::new(),
+            whereabouts: None,
         }
+    }
+
+    /// The same for a gateway that shares its addresses with others, where it does.
+    #[must_use]
+    pub fn clustered(mut self, setup: &Setup) -> Self {
+        if setup.is_clustered {
+            let others_max =
+                (OTHERS_PER_SESSION * setup.claim_limits().sessions_max).max(OTHERS_MIN);
+            self.whereabouts = Some(Arc::new(Whereabouts::new(self.hashes, others_max)));
+        }
+        self
+    }
+
+    /// Which member of the cluster has which player; `None` where there is no cluster.
+    #[inline]
+    pub const fn whereabouts(&self) -> Option<&Arc<Whereabouts>> {
+        self.whereabouts.as_ref()
+    }
+
+    /// Those of so many workers that a member's datagram goes to.
+    pub fn takers(&self, address: &Address, is_lost: bool, workers: u16) -> Takers {
+        let there = self.whereabouts().and_then(|whereabouts| whereabouts.worker_of(address));
+        let bucket = self.homes.bucket(&Area::address(address.listener, &address.endpoint));
+        let found = match there {
+            Some(worker) => Workers::one(worker),
+            None if is_lost => self.homes.workers(bucket),
+            None => Workers::NONE,
+        };
+        let first = WorkerId((address.hash(self.hashes) % u32::from(workers.max(1))) as u16);
+        let is_stray = found.is_empty();
+        Takers { workers: if is_stray { Workers::one(first) } else { found }, is_stray }
     }
 
     /// Records that a token is used from `source`, at request time. A token that was used from

@@ -70,6 +70,10 @@ impl Homes {
 impl Workers {
     pub(crate) const NONE: Self = Self(0);
 
+    pub(crate) const fn one(worker: WorkerId) -> Self {
+        Self(1 << worker.0)
+    }
+
     #[inline]
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0

@@ -9,13 +9,16 @@
 //! it there.
 
 use std::collections::HashMap;
+use std::collections::hash_map;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::WorkerId;
+use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
+use ringgate_core::drops::DropReason;
 
 /// Another member of the cluster, by a number that it has here while it is connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,8 +29,9 @@ pub struct Whereabouts {
     key: HashKey,
     own: [Mutex<Own>; SHARDS],
     /// By a hash of the address: two addresses of one hash cost a datagram a way, no more.
-    others: [RwLock<HashMap<u64, MemberId>>; SHARDS],
+    others: [Mutex<HashMap<u64, Other>>; SHARDS],
     others_count: AtomicUsize,
+    others_max: usize,
     /// For each bucket of addresses without ports, a bit for each member that has players there.
     homes: Box<[AtomicU64]>,
     /// How many players each member has in each bucket.
@@ -40,6 +44,8 @@ struct Own {
     held: HashMap<Address, Held>,
     /// Each of these is marked as changed where it is held.
     changed: Vec<Address>,
+    /// Of each of these something was accepted.
+    heard: Vec<Address>,
 }
 
 struct Held {
@@ -48,16 +54,31 @@ struct Held {
     /// How often it was entered and not left. What is held no more stays until that was taken.
     times: u32,
     is_changed: bool,
+    /// Datagrams that members have forwarded and that were new, since that was last taken.
+    accepted: u32,
+    /// By which members they came: a bit for each.
+    heard_by: u64,
+}
+
+/// A player of another member.
+struct Other {
+    member: MemberId,
+    /// What it may be sent of the player's datagrams.
+    budget: Bucket,
+    /// Datagrams a second that it has accepted, and when it has said so.
+    accepted: u32,
+    said_at_ns: u64,
 }
 
 impl Whereabouts {
-    /// Of a gateway that has nobody and knows of nobody.
-    pub(crate) fn new(key: HashKey) -> Self {
+    /// Of a gateway that has nobody and knows of nobody, and that may know of so many.
+    pub(crate) fn new(key: HashKey, others_max: usize) -> Self {
         Self {
             key,
             own: std::array::from_fn(|_| Mutex::default()),
-            others: std::array::from_fn(|_| RwLock::default()),
+            others: std::array::from_fn(|_| Mutex::default()),
             others_count: AtomicUsize::new(0),
+            others_max,
             homes: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
             home_counts: Mutex::new(std::array::from_fn(|_| Box::default())),
         }
@@ -65,9 +86,12 @@ impl Whereabouts {
 
     /// A worker has a player at an address, or one in a handshake.
     pub(crate) fn enter(&self, address: &Address, worker: WorkerId) {
+        if address.endpoint.port() == NOWHERE {
+            return;
+        }
         let mut own = lock(&self.own[shard(self.hash(address))]);
-        let Own { held, changed } = &mut *own;
-        let fresh = Held { worker, times: 0, is_changed: false };
+        let Own { held, changed, .. } = &mut *own;
+        let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0 };
         let it = held.entry(*address).or_insert(fresh);
         (it.worker, it.times) = (worker, it.times + 1);
         if it.times == 1 && !it.is_changed {
@@ -79,7 +103,7 @@ impl Whereabouts {
     /// It has not any more. Said once for each time that it was entered.
     pub(crate) fn leave(&self, address: &Address) {
         let mut own = lock(&self.own[shard(self.hash(address))]);
-        let Own { held, changed } = &mut *own;
+        let Own { held, changed, .. } = &mut *own;
         let Some(it) = held.get_mut(address) else { return };
         it.times = it.times.saturating_sub(1);
         if it.times == 0 && !it.is_changed {
@@ -95,8 +119,24 @@ impl Whereabouts {
             return None;
         }
         let hash = self.hash(address);
-        let shard = self.others[shard(hash)].read().unwrap_or_else(PoisonError::into_inner);
-        shard.get(&hash).copied()
+        lock(&self.others[shard(hash)]).get(&hash).map(|other| other.member)
+    }
+
+    /// Whether a datagram from there may go to the member that has it. An attacker who writes a
+    /// player's address on datagrams has as much of the way to its member as that player, and
+    /// nothing of any other's.
+    pub(crate) fn pay(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
+        let hash = self.hash(address);
+        let mut others = lock(&self.others[shard(hash)]);
+        let other = others.get_mut(&hash).ok_or(DropReason::UnknownSource)?;
+        let is_old = now_ns.saturating_sub(other.said_at_ns) > ACCEPTED_OLD_NS;
+        let accepted = if is_old { 0 } else { other.accepted };
+        let rate = accepted.saturating_mul(2).clamp(FORWARDS_MIN, FORWARDS_MAX);
+        if other.budget.take(Rate::new(rate, 1), 1, now_ns) {
+            Ok(())
+        } else {
+            Err(DropReason::ForwardLimited)
+        }
     }
 
     /// The other members that may have players at that address with any port.
@@ -106,7 +146,7 @@ impl Whereabouts {
         } else {
             self.homes[self.bucket(address)].load(Ordering::Relaxed)
         };
-        (0..MEMBERS_MAX as u8).filter(move |it| bits >> it & 1 == 1).map(MemberId)
+        members(bits)
     }
 
     /// The worker that has a player at an address.
@@ -120,7 +160,7 @@ impl Whereabouts {
     pub fn take_changes(&self, max: usize, mut handle: impl FnMut(Address, bool)) {
         let mut left = max;
         for own in &self.own {
-            let Own { held, changed } = &mut *lock(own);
+            let Own { held, changed, .. } = &mut *lock(own);
             let taken = left.min(changed.len());
             left -= taken;
             for address in changed.drain(..taken) {
@@ -142,27 +182,73 @@ impl Whereabouts {
         own.held.iter().filter(|(_, it)| it.times > 0).map(|(address, _)| *address).collect()
     }
 
-    /// Another member says that it has a player at an address. Who says so last is believed.
-    pub fn learn(&self, address: &Address, member: MemberId) {
-        let hash = self.hash(address);
-        let before = write(&self.others[shard(hash)]).insert(hash, member);
-        if before == Some(member) {
-            return;
+    /// A datagram that a member has forwarded was new, and not one that was recorded before.
+    pub(crate) fn note_accepted(&self, address: &Address, by: MemberId) {
+        let Own { held, heard, .. } = &mut *lock(&self.own[shard(self.hash(address))]);
+        let Some(it) = held.get_mut(address) else { return };
+        if it.accepted == 0 {
+            heard.push(*address);
         }
-        match before {
-            Some(before) => self.count(address, before, false),
-            None => drop(self.others_count.fetch_add(1, Ordering::Relaxed)),
+        it.accepted = it.accepted.saturating_add(1);
+        it.heard_by |= 1 << by.0;
+    }
+
+    /// Takes how many datagrams of each address were accepted since this was last asked, and by
+    /// which members some of them had come. Each of these is to be told.
+    pub fn take_accepted(
+        &self,
+        mut handle: impl FnMut(Address, u32, &mut dyn Iterator<Item = MemberId>),
+    ) {
+        for own in &self.own {
+            let Own { held, heard, .. } = &mut *lock(own);
+            for address in heard.drain(..) {
+                let Some(it) = held.get_mut(&address) else { continue };
+                let (accepted, heard_by) = (it.accepted, it.heard_by);
+                (it.accepted, it.heard_by) = (0, 0);
+                handle(address, accepted, &mut members(heard_by));
+            }
+        }
+    }
+
+    /// A member says how many datagrams a second it has accepted of a player of late, of those that
+    /// were forwarded to it.
+    pub fn learn_accepted(&self, address: &Address, member: MemberId, per_s: u32, now_ns: u64) {
+        let hash = self.hash(address);
+        let mut others = lock(&self.others[shard(hash)]);
+        if let Some(other) = others.get_mut(&hash).filter(|other| other.member == member) {
+            (other.accepted, other.said_at_ns) = (per_s, now_ns);
+        }
+    }
+
+    /// Another member says that it has a player at an address. Who says so last is believed. False
+    /// where there is no room for another one.
+    pub fn learn(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
+        let hash = self.hash(address);
+        let mut others = lock(&self.others[shard(hash)]);
+        let fresh = || Other { member, budget: Bucket::full(now_ns), accepted: 0, said_at_ns: 0 };
+        match others.entry(hash) {
+            hash_map::Entry::Occupied(known) if known.get().member == member => return true,
+            hash_map::Entry::Occupied(mut known) => {
+                self.count(address, known.insert(fresh()).member, false);
+            }
+            hash_map::Entry::Vacant(place) => {
+                if self.others_count.load(Ordering::Relaxed) >= self.others_max {
+                    return false;
+                }
+                place.insert(fresh());
+                self.others_count.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.count(address, member, true);
+        true
     }
 
     /// It says that it has not any more.
     pub fn unlearn(&self, address: &Address, member: MemberId) {
         let hash = self.hash(address);
-        let mut others = write(&self.others[shard(hash)]);
-        if others.get(&hash) == Some(&member) {
+        let mut others = lock(&self.others[shard(hash)]);
+        if others.get(&hash).is_some_and(|other| other.member == member) {
             others.remove(&hash);
-            drop(others);
             self.others_count.fetch_sub(1, Ordering::Relaxed);
             self.count(address, member, false);
         }
@@ -171,9 +257,9 @@ impl Whereabouts {
     /// A member is not connected any more: nothing goes to it.
     pub fn forget(&self, member: MemberId) {
         for others in &self.others {
-            let mut others = write(others);
+            let mut others = lock(others);
             let before = others.len();
-            others.retain(|_, it| *it != member);
+            others.retain(|_, it| it.member != member);
             self.others_count.fetch_sub(before - others.len(), Ordering::Relaxed);
         }
         let mut counts = lock(&self.home_counts);
@@ -219,8 +305,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write<T>(of: &RwLock<T>) -> std::sync::RwLockWriteGuard<'_, T> {
-    of.write().unwrap_or_else(PoisonError::into_inner)
+/// Those whose bits are set.
+fn members(bits: u64) -> impl Iterator<Item = MemberId> {
+    (0..MEMBERS_MAX as u8).filter(move |it| bits >> it & 1 == 1).map(MemberId)
 }
 
 /// A cluster has at most so many other members.
@@ -228,6 +315,18 @@ pub const MEMBERS_MAX: usize = 64;
 
 /// So many parts has what is held here.
 pub const PARTS: usize = SHARDS;
+
+/// Sessions that are where no datagram comes from have this port.
+const NOWHERE: u16 = 0;
+
+/// What an entry may have forwarded a second, at the least: more than a player sends as a rule.
+const FORWARDS_MIN: u32 = 50;
+
+/// And at the most, whatever its member says.
+const FORWARDS_MAX: u32 = 20_000;
+
+/// Members say four times a second what they have accepted.
+const ACCEPTED_OLD_NS: u64 = 1_000_000_000;
 
 const SHARDS: usize = 64;
 const BUCKETS: usize = 1 << 16;
@@ -242,7 +341,7 @@ mod tests {
     const C: MemberId = MemberId(63);
 
     fn none() -> Whereabouts {
-        Whereabouts::new(HashKey::new([1, 2]))
+        Whereabouts::new(HashKey::new([1, 2]), 1000)
     }
 
     fn at(ip: u8, port: u16) -> Address {
@@ -284,7 +383,7 @@ mod tests {
     #[test]
     fn changes_are_taken_in_portions_and_whoever_is_new_is_told_of_all() {
         let whereabouts = none();
-        for port in 0..1000 {
+        for port in 1..=1000 {
             whereabouts.enter(&at(1, port), WorkerId(0));
         }
         let mut taken = 0;
@@ -301,10 +400,10 @@ mod tests {
         let whereabouts = none();
         assert_eq!((whereabouts.find(&at(1, 1)), homes(&whereabouts, 1)), (None, vec![]));
         for address in [at(1, 1), at(1, 2), at(2, 1)] {
-            whereabouts.learn(&address, B);
-            whereabouts.learn(&address, B);
+            assert!(whereabouts.learn(&address, B, 0));
+            assert!(whereabouts.learn(&address, B, 0));
         }
-        whereabouts.learn(&at(1, 1), C);
+        assert!(whereabouts.learn(&at(1, 1), C, 0));
         assert_eq!(whereabouts.find(&at(1, 1)), Some(C));
         assert_eq!(whereabouts.find(&at(1, 2)), Some(B));
         assert_eq!((homes(&whereabouts, 1), homes(&whereabouts, 2)), (vec![B, C], vec![B]));
@@ -318,13 +417,13 @@ mod tests {
     #[test]
     fn a_member_that_is_gone_has_nobody() {
         let whereabouts = none();
-        whereabouts.learn(&at(1, 1), B);
-        whereabouts.learn(&at(1, 2), C);
+        assert!(whereabouts.learn(&at(1, 1), B, 0));
+        assert!(whereabouts.learn(&at(1, 2), C, 0));
         whereabouts.forget(B);
         assert_eq!((whereabouts.find(&at(1, 1)), whereabouts.find(&at(1, 2))), (None, Some(C)));
         assert_eq!((homes(&whereabouts, 1), whereabouts.others_count()), (vec![C], 1));
         // Its number is another's.
-        whereabouts.learn(&at(1, 3), B);
+        assert!(whereabouts.learn(&at(1, 3), B, 0));
         whereabouts.unlearn(&at(1, 3), B);
         assert_eq!(homes(&whereabouts, 1), [C]);
     }

@@ -17,8 +17,10 @@
 pub(crate) mod handed;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::ids::ListenerId;
+use crate::ids::{ListenerId, WorkerId};
+use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
@@ -119,6 +121,8 @@ pub(crate) struct Table<T> {
     places_max: usize,
     rest_ns: u64,
     first_generation: u32,
+    /// Who is told which addresses have entries here.
+    told: Option<(Arc<Whereabouts>, WorkerId)>,
 }
 
 /// How places rest.
@@ -209,6 +213,24 @@ impl<T: Tenant> Table<T> {
             places_max,
             rest_ns: resting.ns,
             first_generation: next_generation(first_generation),
+            told: None,
+        }
+    }
+
+    /// Has the others of a cluster told which addresses have entries here, where there is one.
+    pub(crate) fn tell(&mut self, whereabouts: Option<&Arc<Whereabouts>>, worker: WorkerId) {
+        self.told = whereabouts.map(|it| (Arc::clone(it), worker));
+    }
+
+    fn enter(&self, address: &Address) {
+        if let Some((whereabouts, worker)) = &self.told {
+            whereabouts.enter(address, *worker);
+        }
+    }
+
+    fn leave(&self, address: &Address) {
+        if let Some((whereabouts, _)) = &self.told {
+            whereabouts.leave(address);
         }
     }
 
@@ -328,6 +350,7 @@ impl<T: Tenant> Table<T> {
         }
         self.index.insert(hash, entry.number());
         self.live_count += 1;
+        self.enter(&address);
         Ok(entry)
     }
 
@@ -353,6 +376,7 @@ impl<T: Tenant> Table<T> {
             self.index.remove(self.hash(&address), entry.number());
             self.removed.push(entry);
             self.live_count -= 1;
+            self.leave(&address);
         }
     }
 
@@ -362,6 +386,8 @@ impl<T: Tenant> Table<T> {
         let old = std::mem::replace(&mut self.stored[entry.index()].address, address);
         self.index.remove(self.hash(&old), entry.number());
         self.index.insert(self.hash(&address), entry.number());
+        self.leave(&old);
+        self.enter(&address);
     }
 
     /// Ends the tenancy of removed entries: call it when no entry noted in this turn is used any

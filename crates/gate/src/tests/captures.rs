@@ -7,7 +7,7 @@ use super::rig::{Fleet, Rig, endpoint, home, plain_setup};
 use super::unreal::rig::{Arena, Player, unreal_setup};
 use crate::capture::{Capture, Meant};
 use crate::ids::{ListenerId, WorkerId};
-use crate::mail::Mail;
+use crate::mail::{Elsewhere, Mail};
 use ringgate_batch::{SendFailure, SocketId};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -220,7 +220,7 @@ fn a_datagram_that_another_worker_has_received_is_seen_once_by_who_decides() {
     assert_eq!(game.payloads(&mut fleet.rigs[0]).len(), 2);
     assert!(lenses[1].take().is_empty());
     let seen = lenses[0].each(|it| (it.bytes.clone(), it.dropped, it.client_id, it.received_by));
-    let worker = Some(WorkerId(1));
+    let worker = Some(Elsewhere::Worker(WorkerId(1)));
     assert_eq!(seen, packets.map(|packet| (packet, None, Some(7), worker)));
     // What does not fit into the other's mailbox is lost where it was received.
     fleet.rigs[1].deliver(moved, &scribe.payload(8, b"lost"));

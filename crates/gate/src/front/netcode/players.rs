@@ -109,8 +109,8 @@ impl Datagrams for NetcodeFront {
                     return self.take_mover_in(turn, origin, is_lost, bytes);
                 }
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
-                if is_lost {
-                    self.remind_of_steering(turn, index, by);
+                if let (true, Some(worker)) = (is_lost, by.worker()) {
+                    self.remind_of_steering(turn, index, worker);
                 }
                 Ok(())
             }
@@ -121,10 +121,10 @@ impl Datagrams for NetcodeFront {
                 let header = Header::decode(bytes, Receiver::Server)?;
                 // The session is over and the other worker has not heard yet.
                 if !self.is_straggler(turn.common, turn.now, &origin.address, origin.hash, bytes) {
-                    turn.common.unsteer(by, origin.address, None);
+                    turn.common.unsteer_by(by, origin.address, None);
                     return Err(DropReason::UnknownSource);
                 }
-                turn.common.unsteer(by, origin.address, Some(header.sequence));
+                turn.common.unsteer_by(by, origin.address, Some(header.sequence));
                 Err(DropReason::SessionEnded)
             }
             Err(why) => Err(why),

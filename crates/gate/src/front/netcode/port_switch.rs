@@ -422,7 +422,7 @@ impl NetcodeFront {
         let session = self.sessions.at_mut(index);
         session.talk_through(origin.socket, origin.local);
         let steered_by =
-            std::mem::replace(&mut session.steered_by, origin.forwarded_by.map(Neighbour::new));
+            std::mem::replace(&mut session.steered_by, origin.steered_by().map(Neighbour::new));
         self.sessions.readdress(index, origin.address);
         // A handshake that the new address may have begun is void: it is a player already.
         if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
@@ -431,7 +431,7 @@ impl NetcodeFront {
         if let Some(worker) = steered_by {
             turn.common.unsteer(worker.worker(), old, None);
         }
-        if let Some(worker) = origin.forwarded_by {
+        if let Some(worker) = origin.steered_by() {
             turn.common.steer_here(worker, origin.address);
         }
         turn.common.counters.port_switches += 1;

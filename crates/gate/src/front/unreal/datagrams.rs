@@ -41,21 +41,21 @@ impl Datagrams for UnrealFront {
                 if known.is_none() && !is_restart {
                     return Err(DropReason::UnknownSource);
                 }
-                if is_lost && let Some(index) = known {
+                if is_lost && let (Some(index), Some(worker)) = (known, by.worker()) {
                     // Its mailbox was full when it was told.
-                    self.sessions.at_mut(index).steered_by = Some(by);
-                    turn.common.steer_here(by, origin.address);
+                    self.sessions.at_mut(index).steered_by = Some(worker);
+                    turn.common.steer_here(worker, origin.address);
                 }
                 let outcome = self.step_handshake(turn, known, origin, &packet, bytes);
                 if self.session_of(origin).is_none() {
                     // It was steered here when it was handed over, and has not moved.
-                    turn.common.unsteer(by, origin.address, None);
+                    turn.common.unsteer_by(by, origin.address, None);
                 }
                 outcome
             }
             _ => {
                 // The session is over and the other worker has not heard yet.
-                turn.common.unsteer(by, origin.address, None);
+                turn.common.unsteer_by(by, origin.address, None);
                 Err(DropReason::UnknownSource)
             }
         }

@@ -128,12 +128,12 @@ impl UnrealFront {
         session.socket = origin.socket;
         session.local = origin.local;
         session.heard_ns = turn.now.mono_ns;
-        let steered_by = std::mem::replace(&mut session.steered_by, origin.forwarded_by);
+        let steered_by = std::mem::replace(&mut session.steered_by, origin.steered_by());
         self.sessions.readdress(index, origin.address);
         if let Some(worker) = steered_by {
             turn.common.unsteer(worker, before, None);
         }
-        if let Some(worker) = origin.forwarded_by {
+        if let Some(worker) = origin.steered_by() {
             turn.common.steer_here(worker, origin.address);
         }
         turn.common.counters.port_switches += 1;

@@ -73,7 +73,7 @@ impl UnrealFront {
             proven_ns: proof.timestamp.to_ns().unwrap_or(0),
             acknowledged_ns: 0,
             closed_ns: 0,
-            steered_by: origin.forwarded_by,
+            steered_by: origin.steered_by(),
         };
         let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
             turn.common.claims.leave(&claim);
@@ -81,7 +81,7 @@ impl UnrealFront {
         };
         self.opening_count += 1;
         turn.common.newcomers.handshakes.enter(&origin.address.block());
-        if let Some(worker) = origin.forwarded_by {
+        if let Some(worker) = origin.steered_by() {
             turn.common.steer_here(worker, origin.address);
         }
         turn.common.trace(&origin.address, None, Fact::Waits { backend: claim.backend });

@@ -106,6 +106,7 @@ impl<T: Tenant> Table<T> {
         *stored = Stored { address, generation: Generation::indexed(place.generation), tenant };
         self.index.insert(hash, entry.number());
         self.live_count += 1;
+        self.enter(&address);
         Ok(entry)
     }
 
@@ -117,6 +118,7 @@ impl<T: Tenant> Table<T> {
         stored.generation = MISSING;
         stored.tenant = T::nobody();
         self.live_count -= 1;
+        self.leave(&address);
     }
 
     /// Frees a place that is missing.
