@@ -96,7 +96,7 @@ pub use shared::claims::history::SpentToken;
 pub use shared::claims::{Claims, Takers};
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};
 pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
-pub use shared::whereabouts::{MEMBERS_MAX, MemberId, PARTS, Whereabouts};
+pub use shared::whereabouts::{MEMBERS_MAX, MemberId, Members, PARTS, Whereabouts};
 pub use store::table::Address;
 pub use survey::{Found, Survey, Wanted};
 pub use trace::{Detail, Fact, Record, Trace, Watched};

@@ -7,8 +7,10 @@ use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;
 use crate::ids::WorkerId;
 use crate::mail::{Elsewhere, ForwardedDatagram, Mail, Mailed, Steering};
+use crate::now::Now;
 use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
+use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
@@ -42,7 +44,38 @@ impl Common {
         let datagram = self.forwarded(origin, to, is_lost, bytes);
         self.neighbours.members_out.push((member, datagram));
         self.counters.members_out += 1;
+        self.trace(&origin.address, None, Fact::SentOn);
         self.captures.defer();
+    }
+
+    /// The same to whoever has its player.
+    pub(crate) fn pass_on(&mut self, origin: &Origin, there: Elsewhere, bytes: &[u8]) {
+        match there {
+            Elsewhere::Member(member) => self.forward_to_member(origin, member, false, bytes),
+            Elsewhere::Worker(worker) => self.forward(origin, worker, false, bytes),
+        }
+    }
+
+    /// Who else has the player of an address, in a cluster: another worker, which has heard of it
+    /// by a member, or a member.
+    pub(crate) fn elsewhere(&self, address: &Address) -> Option<Elsewhere> {
+        let whereabouts = self.claims.whereabouts()?;
+        let worker = whereabouts.worker_of(address).filter(|it| *it != self.worker.id);
+        let member = || whereabouts.find(address).map(Elsewhere::Member);
+        worker.map(Elsewhere::Worker).or_else(member)
+    }
+
+    /// Whether one more datagram may go there.
+    pub(crate) fn pay_way(
+        &self,
+        now: Now,
+        there: Elsewhere,
+        address: &Address,
+    ) -> Result<(), DropReason> {
+        match (there, self.claims.whereabouts()) {
+            (Elsewhere::Member(_), Some(whereabouts)) => whereabouts.pay(address, now.mono_ns),
+            _ => Ok(()),
+        }
     }
 
     fn forwarded(
@@ -125,6 +158,11 @@ impl Fronts {
             Elsewhere::Worker(_) => turn.common.counters.forwarded_in += 1,
             Elsewhere::Member(_) => turn.common.counters.members_in += 1,
         }
+        if turn.common.listeners.get(datagram.address.listener).is_none() {
+            // A member's word for it.
+            turn.common.counters.drops.bump(DropReason::UnknownSource);
+            return;
+        }
         turn.common.stamps.begin_uplinks(datagram.address.listener);
         if !turn.common.taps.is_empty() {
             self.netcode.note_mailed(turn.common, &datagram.address);
@@ -137,8 +175,13 @@ impl Fronts {
     }
 
     pub(crate) fn take_forwarded(&mut self, turn: &mut Turn<'_>, datagram: &mut ForwardedDatagram) {
-        if let Err(why) = self.step_forwarded(turn, datagram) {
-            turn.common.drop_datagram(&datagram.address, why);
+        match (self.step_forwarded(turn, datagram), datagram.by) {
+            (Ok(()), Elsewhere::Member(member)) => {
+                let whereabouts = turn.common.claims.whereabouts();
+                whereabouts.inspect(|it| it.note_accepted(&datagram.address, member));
+            }
+            (Ok(()), Elsewhere::Worker(_)) => {}
+            (Err(why), _) => turn.common.drop_datagram(&datagram.address, why),
         }
     }
 

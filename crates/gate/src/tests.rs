@@ -3,6 +3,7 @@
 mod basics;
 mod captures;
 mod clients;
+mod cluster;
 mod crowds;
 mod delivery;
 mod denied;

@@ -102,6 +102,8 @@ pub enum Fact {
         /// For how long it can still be used.
         left_s: u64,
     },
+    /// A datagram went to the member of the cluster that has, or may have, the player.
+    SentOn,
     /// The player was moved to another game process.
     WentOver {
         /// Where it has played.

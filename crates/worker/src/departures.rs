@@ -4,7 +4,7 @@
 //! A queue that is full refuses, and the worker counts the loss. The bell is rung once for all that
 //! comes until the thread looks again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
@@ -41,7 +41,7 @@ impl Departures {
     /// [`has_more`](Self::has_more), the thread looks again by itself.
     pub fn take(&self, max: usize, mut handle: impl FnMut(MemberId, ForwardedDatagram)) {
         self.0.is_rung.store(false, Ordering::Release);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         for queue in &self.0.queues {
             for (member, datagram) in std::iter::from_fn(|| queue.pop()).take(max) {
                 handle(member, datagram);
@@ -62,13 +62,18 @@ impl Departures {
     ) -> Result<(), Box<ForwardedDatagram>> {
         let Some(queue) = self.0.queues.get(worker) else { return Err(Box::new(datagram)) };
         queue.push((to, datagram)).map_err(|(_, datagram)| Box::new(datagram))?;
-        std::sync::atomic::fence(Ordering::SeqCst);
+        self.wake();
+        Ok(())
+    }
+
+    /// Rings, unless that was done since the thread has last looked.
+    pub(super) fn wake(&self) {
+        fence(Ordering::SeqCst);
         if let Some(bell) = self.0.bell.get()
             && !self.0.is_rung.swap(true, Ordering::AcqRel)
         {
             bell.ring();
         }
-        Ok(())
     }
 }
 

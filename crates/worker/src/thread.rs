@@ -111,6 +111,7 @@ impl<D: SocketDriver> Turns for Worker<D> {
             let Self { body, driver, lanes, clock, around, housekeeping_at_ns, .. } = self;
             let until_ns = if is_busy { 0 } else { *housekeeping_at_ns };
             let now_ns = body.turn(&mut lanes.over(driver), clock, around, until_ns)?;
+            self.tell_members();
             self.publish_when_due(now_ns);
             if self.ahead.is_busy() {
                 self.go_on_ahead();
@@ -299,6 +300,15 @@ impl<D: SocketDriver> Worker<D> {
             }
         }
         Err(std::io::Error::other("it is ending sessions that an operator wants to end; try again"))
+    }
+
+    /// Has the others of a cluster told who has come and gone.
+    fn tell_members(&self) {
+        if let Some((departures, _)) = &self.around.departures
+            && self.body.gate().claims().whereabouts().is_some_and(|it| it.take_news())
+        {
+            departures.wake();
+        }
     }
 
     /// Leaves a report.

@@ -167,6 +167,10 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
             };
             ("token_opened", format!("request seen, its token opened under {under}; {until}"))
         }
+        Fact::SentOn => (
+            "sent_on",
+            "a datagram was sent on to the member of the cluster that may have the player".to_owned(),
+        ),
         Fact::WentOver { from, to, slot } => {
             let (from, to, slot) = (backend_name(setup, from), backend_name(setup, to), slot.0);
             put("from", from.into());

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::WorkerId;
@@ -24,10 +24,16 @@ use ringgate_core::drops::DropReason;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(pub u8);
 
+/// Some of the other members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Members(u64);
+
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Whereabouts {
     key: HashKey,
     own: [Mutex<Own>; SHARDS],
+    /// Something has changed of it since a worker has last said so.
+    has_news: AtomicBool,
     /// By a hash of the address: two addresses of one hash cost a datagram a way, no more.
     others: [Mutex<HashMap<u64, Other>>; SHARDS],
     others_count: AtomicUsize,
@@ -76,6 +82,7 @@ impl Whereabouts {
         Self {
             key,
             own: std::array::from_fn(|_| Mutex::default()),
+            has_news: AtomicBool::new(false),
             others: std::array::from_fn(|_| Mutex::default()),
             others_count: AtomicUsize::new(0),
             others_max,
@@ -97,6 +104,7 @@ impl Whereabouts {
         if it.times == 1 && !it.is_changed {
             it.is_changed = true;
             changed.push(*address);
+            self.has_news.store(true, Ordering::Release);
         }
     }
 
@@ -109,6 +117,7 @@ impl Whereabouts {
         if it.times == 0 && !it.is_changed {
             it.is_changed = true;
             changed.push(*address);
+            self.has_news.store(true, Ordering::Release);
         }
     }
 
@@ -140,19 +149,22 @@ impl Whereabouts {
     }
 
     /// The other members that may have players at that address with any port.
-    pub(crate) fn homes_of(&self, address: &Address) -> impl Iterator<Item = MemberId> + use<> {
-        let bits = if self.others_count.load(Ordering::Relaxed) == 0 {
-            0
-        } else {
-            self.homes[self.bucket(address)].load(Ordering::Relaxed)
-        };
-        members(bits)
+    pub(crate) fn homes_of(&self, address: &Address) -> Members {
+        if self.others_count.load(Ordering::Relaxed) == 0 {
+            return Members::NONE;
+        }
+        Members(self.homes[self.bucket(address)].load(Ordering::Relaxed))
     }
 
     /// The worker that has a player at an address.
     pub fn worker_of(&self, address: &Address) -> Option<WorkerId> {
         let own = lock(&self.own[shard(self.hash(address))]);
         own.held.get(address).filter(|it| it.times > 0).map(|it| it.worker)
+    }
+
+    /// Whether something has changed since this was last asked: the thread of members is to look.
+    pub fn take_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::Acquire)
     }
 
     /// Takes some of what has changed since it was last asked: addresses, and whether each is held.
@@ -195,17 +207,14 @@ impl Whereabouts {
 
     /// Takes how many datagrams of each address were accepted since this was last asked, and by
     /// which members some of them had come. Each of these is to be told.
-    pub fn take_accepted(
-        &self,
-        mut handle: impl FnMut(Address, u32, &mut dyn Iterator<Item = MemberId>),
-    ) {
+    pub fn take_accepted(&self, mut handle: impl FnMut(Address, u32, Members)) {
         for own in &self.own {
             let Own { held, heard, .. } = &mut *lock(own);
             for address in heard.drain(..) {
                 let Some(it) = held.get_mut(&address) else { continue };
                 let (accepted, heard_by) = (it.accepted, it.heard_by);
                 (it.accepted, it.heard_by) = (0, 0);
-                handle(address, accepted, &mut members(heard_by));
+                handle(address, accepted, Members(heard_by));
             }
         }
     }
@@ -305,9 +314,22 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those whose bits are set.
-fn members(bits: u64) -> impl Iterator<Item = MemberId> {
-    (0..MEMBERS_MAX as u8).filter(move |it| bits >> it & 1 == 1).map(MemberId)
+impl Members {
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many they are.
+    pub(crate) const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// One after the other.
+    pub fn iter(self) -> impl Iterator<Item = MemberId> {
+        (0..MEMBERS_MAX as u8).filter(move |it| self.0 >> it & 1 == 1).map(MemberId)
+    }
 }
 
 /// A cluster has at most so many other members.
@@ -356,7 +378,7 @@ mod tests {
     }
 
     fn homes(of: &Whereabouts, ip: u8) -> Vec<MemberId> {
-        of.homes_of(&at(ip, 9)).collect()
+        of.homes_of(&at(ip, 9)).iter().collect()
     }
 
     #[test]

@@ -161,18 +161,20 @@ impl Rig {
 
     pub(super) fn with_claims(setup: Setup, claims: Arc<Claims>) -> Self {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
-        Self::worker(Arc::new(setup), WorkerIndex { id: WorkerId(0), count: 1 }, claims, judge)
+        let worker = WorkerIndex { id: WorkerId(0), count: 1 };
+        Self::worker(Arc::new(setup), (worker, 0), claims, judge)
     }
 
     fn worker(
         setup: Arc<Setup>,
-        worker: WorkerIndex,
+        (worker, gateway): (WorkerIndex, u8),
         claims: Arc<Claims>,
         judge: Rc<RefCell<Judge>>,
     ) -> Self {
+        let number = u64::from(gateway) << 40 | u64::from(worker.id.0);
         let seed = Seed {
-            challenge_key: key(200 + worker.id.0 as u8),
-            random: [u64::MAX, u64::from(worker.id.0), 1, 2],
+            challenge_key: key(200 + worker.id.0 as u8 + 20 * gateway),
+            random: [u64::MAX ^ number << 8, number, 1, 2],
         };
         let listeners = setup.listeners.clone();
         if listeners.iter().any(|listener| listener.netcode().is_none()) {
@@ -444,7 +446,8 @@ pub(super) fn newly(before: &DropCounts, after: &DropCounts) -> Vec<(DropReason,
 }
 
 pub(super) fn claims_for(setup: &Setup, limits: ClaimLimits) -> Arc<Claims> {
-    Arc::new(Claims::new(setup.listeners.len(), &setup.backend_slots(), limits))
+    let claims = Claims::new(setup.listeners.len(), &setup.backend_slots(), limits);
+    Arc::new(claims.clustered(setup))
 }
 
 /// Several workers that share their claims and write to each other.
@@ -454,17 +457,22 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(setup: Setup, count: u16) -> Self {
-        let claims = claims_for(&setup, setup.claim_limits());
+        Self::gateway(setup, count, 0, Rc::new(RefCell::new(Judge::new(PROTOCOL))))
+    }
+
+    /// Two gateways with the same setup, whose packets have the same players.
+    pub(super) fn pair(setup: &Setup, count: u16) -> [Self; 2] {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
+        [0, 1].map(|gateway| Self::gateway(setup.clone(), count, gateway, Rc::clone(&judge)))
+    }
+
+    fn gateway(setup: Setup, count: u16, gateway: u8, judge: Rc<RefCell<Judge>>) -> Self {
+        let claims = claims_for(&setup, setup.claim_limits());
         let setup = Arc::new(setup);
         let worker = |index| {
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
-            Rig::worker(
-                setup,
-                WorkerIndex { id: WorkerId(index), count },
-                claims,
-                Rc::clone(&judge),
-            )
+            let worker = WorkerIndex { id: WorkerId(index), count };
+            Rig::worker(setup, (worker, gateway), claims, Rc::clone(&judge))
         };
         Self { rigs: (0..count).map(worker).collect() }
     }

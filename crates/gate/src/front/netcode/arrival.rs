@@ -1,6 +1,7 @@
 //! What the first look finds out about a datagram.
 
 use crate::front::netcode::session::{Pending, Session};
+use crate::mail::Elsewhere;
 use crate::store::entry::Entry;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind};
 
@@ -14,6 +15,8 @@ pub(crate) struct Arrival {
 /// Whom a datagram concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
+    /// A player of another worker or another member of the cluster.
+    Elsewhere(Elsewhere),
     /// An unknown port, but perhaps that of a player who had another one: the number of its trial.
     Mover(u32),
     /// A player in the handshake.

@@ -13,11 +13,11 @@ use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::port_switch::is_missed;
-use crate::front::netcode::session::{HeardSince, OPENING_LINES, Session};
+use crate::front::netcode::session::{HeardSince, OPENING_LINES, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::{Datagrams, Rules};
 use crate::ids::ListenerId;
-use crate::mail::Mailed;
+use crate::mail::{Elsewhere, Mailed};
 use crate::now::Now;
 use crate::roles::Role;
 use crate::store::entry::Entry;
@@ -101,6 +101,14 @@ impl Datagrams for NetcodeFront {
         Mailed { by, is_lost }: Mailed,
         bytes: &mut [u8],
     ) -> Result<(), DropReason> {
+        if Request::is_claimed_by(bytes) {
+            return self.step_mailed_request(turn, origin, bytes);
+        }
+        if let Some(index) = self.handshake_of(origin, bytes) {
+            let header = Header::decode(bytes, Receiver::Server)?;
+            let verdict = self.open_pending(turn, index, header, bytes);
+            return self.step_pending(turn, index, origin, header, verdict, bytes);
+        }
         match self.look_at_mailed(origin, bytes) {
             Ok((index, header)) => {
                 let verdict = self.open_single(turn, index, header, bytes);
@@ -188,6 +196,13 @@ impl NetcodeFront {
             self.look(common, now, &address, source, bytes)
         };
         match found {
+            Ok(target @ Target::Pending(_)) => {
+                let header = Header::read(bytes);
+                if common.claims.whereabouts().is_some() && header.kind == PacketKind::Response {
+                    share_response(common, now, source, meta, bytes);
+                }
+                Arrival { target, header }
+            }
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
                 self.drop_datagram(common, now, &address, (why, bytes));
@@ -209,6 +224,12 @@ impl NetcodeFront {
         let session = self.sessions.find_guessed(source.guess, source.hash, address);
         if session.is_none() {
             common.check_denied(&address.endpoint)?;
+            if common.claims.whereabouts().is_some()
+                && let Some(there) =
+                    self.look_elsewhere(common, now, address, source.hash, bytes)?
+            {
+                return Ok(Target::Elsewhere(there));
+            }
         }
         if Request::is_claimed_by(bytes) {
             let is_in_use = session.is_some_and(|index| !self.is_silent(common, now, index));
@@ -252,12 +273,48 @@ impl NetcodeFront {
 
     /// Whether a request may cost a cipher: there is a place for the handshake, and time.
     fn take_request(&mut self, hash: u32, address: &Address) -> Result<(), DropReason> {
-        if self.pending.is_full() && self.pending.find(hash, address).is_none() {
-            return Err(DropReason::PendingFull);
-        }
+        self.check_pending_room(hash, address)?;
         self.requests_left =
             self.requests_left.checked_sub(1).ok_or(DropReason::RequestDeferred)?;
         Ok(())
+    }
+
+    fn check_pending_room(&self, hash: u32, address: &Address) -> Result<(), DropReason> {
+        if self.pending.is_full() && self.pending.find(hash, address).is_none() {
+            return Err(DropReason::PendingFull);
+        }
+        Ok(())
+    }
+
+    /// Who else has the player of an address without a session here, if a datagram may go there.
+    /// One of a player in a handshake here goes there where it is of no use for that: members that
+    /// have been asked at the same moment each have a handshake, and one of them a session soon.
+    #[cold]
+    fn look_elsewhere(
+        &self,
+        common: &Common,
+        now: Now,
+        address: &Address,
+        hash: u32,
+        bytes: &[u8],
+    ) -> Result<Option<Elsewhere>, DropReason> {
+        let Some(there) = common.elsewhere(address) else { return Ok(None) };
+        let is_in_handshake = self.pending.find(hash, address).is_some();
+        if Request::is_claimed_by(bytes) {
+            if is_in_handshake {
+                return Ok(None);
+            }
+            let rules = common.setup.listeners[address.listener].netcode();
+            let rules = rules.ok_or(DropReason::UnknownSource)?;
+            Request::inspect(bytes, rules.protocol_id, now.unix_s)?;
+        } else {
+            let header = Header::decode(bytes, Receiver::Server)?;
+            if is_in_handshake && header.kind == PacketKind::Response {
+                return Ok(None);
+            }
+        }
+        common.pay_way(now, there, address)?;
+        Ok(Some(there))
     }
 
     /// The replay pre-check. A gap that the listener forbids passes here, because a forged packet
@@ -375,6 +432,10 @@ impl NetcodeFront {
             },
             Target::Request => self.step_request(turn, &origin, verdict, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
+            Target::Elsewhere(there) => {
+                turn.common.pass_on(&origin, there, bytes);
+                Ok(())
+            }
             _ => Self::step_steered(turn, &origin, bytes),
         }
     }
@@ -497,6 +558,58 @@ impl NetcodeFront {
         jobs[0].verdict
     }
 
+    /// The same with a packet of a player in the handshake.
+    fn open_pending(
+        &self,
+        turn: &mut Turn<'_>,
+        index: Entry<Pending>,
+        header: Header,
+        bytes: &mut [u8],
+    ) -> Verdict {
+        let listener = &self.listeners[self.pending.address(index).listener];
+        let mut jobs = [packet_job(&self.pending.at(index).open_key, listener, header, bytes)];
+        turn.common.aead.open(&mut jobs);
+        jobs[0].verdict
+    }
+
+    /// The handshake that a packet is for that came by mail, as [`look`](Self::look) finds it for
+    /// one that came by socket.
+    fn handshake_of(&self, origin: &Origin, bytes: &[u8]) -> Option<Entry<Pending>> {
+        let index = self.pending.find(origin.hash, &origin.address)?;
+        let is_response = || {
+            let header = Header::decode(bytes, Receiver::Server);
+            header.is_ok_and(|header| header.kind == PacketKind::Response)
+        };
+        let has_session = self.sessions.find(origin.hash, &origin.address).is_some();
+        (!has_session || is_response()).then_some(index)
+    }
+
+    /// A connection request that came by mail. Those who forward bound how many come.
+    fn step_mailed_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.find(origin.hash, &origin.address);
+        let is_in_use = session.is_some_and(|it| !self.is_silent(turn.common, turn.now, it));
+        look_at_request(turn.common, turn.now, &origin.address, is_in_use, bytes)?;
+        self.check_pending_room(origin.hash, &origin.address)?;
+        let listener = origin.address.listener;
+        let Common { setup, aead, .. } = &mut *turn.common;
+        let rules = setup.listeners[listener].netcode();
+        let key = rules.and_then(|rules| rules.keys.first()).map(|key| &**key);
+        let mut verdict = [Verdict::Pending];
+        let mut waiting: ArrayVec<_, TOKEN_BATCH> = key
+            .zip(RequestParts::split(bytes))
+            .map(|(key, parts)| (0, key, parts))
+            .into_iter()
+            .collect();
+        open_tokens(&mut waiting, aead, &mut verdict);
+        drop(waiting);
+        self.step_request(turn, origin, verdict[0], bytes)
+    }
+
     /// Checks a datagram that came by mail, as [`look`](Self::look) checks one that came by socket.
     pub(crate) fn look_at_mailed(
         &self,
@@ -509,6 +622,18 @@ impl NetcodeFront {
         let header = Header::decode(bytes, Receiver::Server)?;
         self.check_window(index, origin.address.listener, header)?;
         Ok((index, header))
+    }
+}
+
+/// A response goes to the other member that is in a handshake with its address as well, if there is
+/// one: its challenge may be that one's.
+#[cold]
+fn share_response(common: &mut Common, now: Now, source: Source, meta: &RxMeta, bytes: &[u8]) {
+    let Some(origin) = source.origin(meta) else { return };
+    let there = common.elsewhere(&origin.address);
+    if let Some(there) = there.filter(|it| common.pay_way(now, *it, &origin.address).is_ok()) {
+        common.pass_on(&origin, there, bytes);
+        common.counters.forwarded_copies += 1;
     }
 }
 

@@ -37,6 +37,7 @@ use crate::front::netcode::trials::Mover;
 use crate::ids::WorkerId;
 use crate::now::Now;
 use crate::shared::homes::Workers;
+use crate::shared::whereabouts::Members;
 use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
@@ -47,6 +48,13 @@ use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
+
+/// Who else may have the session of a packet from a new port.
+#[derive(Clone, Copy)]
+struct Others {
+    workers: Workers,
+    members: Members,
+}
 
 /// The sessions that a packet is tried against.
 type Candidates = ArrayVec<Entry<Session>, CANDIDATES_MAX>;
@@ -92,10 +100,11 @@ impl NetcodeFront {
         let area = Area::address(address.listener, &address.endpoint);
         let bucket = common.claims.homes().bucket(&area);
         let workers = common.claims.homes().workers(bucket);
-        if workers.is_empty() {
+        let members = common.claims.whereabouts().map_or(Members::NONE, |it| it.homes_of(address));
+        if workers.is_empty() && members.is_empty() {
             return Err(DropReason::UnknownSource);
         }
-        let others = workers.without(common.worker.id);
+        let others = Others { workers: workers.without(common.worker.id), members };
         let what = (hash, header, bytes.len());
         let candidates = self.choose(common, now, address, what, others, own)?;
         let trials = &mut self.port_switches.trials;
@@ -111,7 +120,7 @@ impl NetcodeFront {
         now: Now,
         address: &Address,
         (hash, header, len): (u32, Header, usize),
-        others: Workers,
+        others: Others,
         own: Option<Entry<Session>>,
     ) -> Result<Candidates, DropReason> {
         let candidates = self.candidates(common, now, address, hash, header, len);
@@ -241,13 +250,13 @@ impl NetcodeFront {
         Ok(candidates)
     }
 
-    /// Whether a packet may go to other workers that have sessions of its address.
+    /// Whether a packet may go to others that have sessions of its address.
     fn pay_forward(
         &mut self,
         now: Now,
         address: &Address,
         (hash, header): (u32, Header),
-        others: Workers,
+        others: Others,
     ) -> Result<(), DropReason> {
         let PortSwitches { sources, forwards, .. } = &mut self.port_switches;
         let source = sources.of(hash, header.sequence, now.mono_ns);
@@ -367,7 +376,7 @@ impl NetcodeFront {
         self.step_session(turn, index, header, Verdict::Done, opened, kernel_ns)
     }
 
-    /// It is of none of our sessions: has the other workers try theirs.
+    /// It is of none of our sessions: has the others try theirs.
     fn pass_mover_on(
         &mut self,
         turn: &mut Turn<'_>,
@@ -381,15 +390,22 @@ impl NetcodeFront {
         let Address { listener, endpoint } = origin.address;
         let homes = turn.common.claims.homes();
         let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
-        let others = workers.without(turn.common.worker.id);
+        // What has come from another member goes to none.
+        let whereabouts =
+            turn.common.claims.whereabouts().filter(|_| origin.forwarded_by.is_none());
+        let members = whereabouts.map_or(Members::NONE, |it| it.homes_of(&origin.address));
+        let others = Others { workers: workers.without(turn.common.worker.id), members };
         if others.is_empty() {
             return Err(DropReason::PortSwitchForged);
         }
         if mover.has_candidates() {
             self.pay_forward(turn.now, &origin.address, (origin.hash, mover.header), others)?;
         }
-        for worker in others.iter() {
+        for worker in others.workers.iter() {
             turn.common.forward(origin, worker, true, packet);
+        }
+        for member in others.members.iter() {
+            turn.common.forward_to_member(origin, member, true, packet);
         }
         turn.common.counters.forwarded_copies += u64::from(others.count()) - 1;
         Ok(())
@@ -406,9 +422,15 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
         let Address { listener, endpoint } = origin.address;
+        if !(turn.common.setup.listeners[listener].follow_port_switch
+            && header.kind.is_replay_protected())
+        {
+            return Err(DropReason::UnknownSource);
+        }
         let homes = turn.common.claims.homes();
         let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
-        let others = if is_lost { Workers::NONE } else { workers.without(turn.common.worker.id) };
+        let workers = if is_lost { Workers::NONE } else { workers.without(turn.common.worker.id) };
+        let others = Others { workers, members: Members::NONE };
         let what = (origin.hash, header, bytes.len());
         let candidates = self.choose(turn.common, turn.now, &origin.address, what, others, None)?;
         let is_others = !others.is_empty();
@@ -496,6 +518,16 @@ impl NetcodeFront {
             self.departed.has_left(hash, header.sequence, now.mono_ns)
                 && !common.neighbours.steered.contains_key(&(address.listener, address.endpoint))
         })
+    }
+}
+
+impl Others {
+    const fn is_empty(self) -> bool {
+        self.workers.is_empty() && self.members.is_empty()
+    }
+
+    const fn count(self) -> u32 {
+        self.workers.count() + self.members.count()
     }
 }
 
