@@ -56,6 +56,23 @@ impl Common {
         }
     }
 
+    /// Sends a datagram that has arrived here to whoever has the player of its address, which has no
+    /// session here. Whether there is somebody.
+    pub(crate) fn send_elsewhere(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<bool, DropReason> {
+        if self.claims.whereabouts().is_none() || origin.forwarded_by.is_some() {
+            return Ok(false);
+        }
+        let Some(there) = self.elsewhere(&origin.address) else { return Ok(false) };
+        self.pay_way(now, there, &origin.address)?;
+        self.pass_on(origin, there, bytes);
+        Ok(true)
+    }
+
     /// Who else has the player of an address, in a cluster: another worker, which has heard of it
     /// by a member, or a member.
     pub(crate) fn elsewhere(&self, address: &Address) -> Option<Elsewhere> {

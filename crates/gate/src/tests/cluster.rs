@@ -1,6 +1,9 @@
 //! Two gateways that share an address: a datagram goes to its session, at whichever it arrives.
 
 mod netcode;
+mod plain;
+mod unreal;
+mod world;
 
 use std::sync::Arc;
 
@@ -8,6 +11,7 @@ use super::rig::{Fleet, Rig};
 use crate::ids::WorkerId;
 use crate::mail::{ForwardedDatagram, Mail};
 use crate::setup::Setup;
+use crate::shared::claims::Claims;
 use crate::shared::whereabouts::{MemberId, PARTS, Whereabouts};
 use ringgate_batch::Endpoint;
 
@@ -24,9 +28,19 @@ struct Pair {
 impl Pair {
     fn new(mut setup: Setup, workers: u16) -> Self {
         setup.is_clustered = true;
-        let mut pair = Self { fleets: Fleet::pair(&setup, workers), met: [None, None] };
+        let mut pair = Self::of(Fleet::pair(&setup, workers).map(|fleet| fleet.rigs));
         pair.tell();
         pair
+    }
+
+    /// Of these workers of each.
+    fn of(workers: [Vec<Rig>; 2]) -> Self {
+        Self { fleets: workers.map(|rigs| Fleet { rigs }), met: [None, None] }
+    }
+
+    /// Keeps their processes: where a test is about what a process remembers for a moment.
+    fn stay(&self) -> [Arc<Claims>; 2] {
+        [0, 1].map(|at| Arc::clone(self.fleets[at].rigs[0].host.gate().claims()))
     }
 
     /// The first worker of one of them.

@@ -148,6 +148,10 @@ pub(super) const OF_DELIVERY: &[DropReason] = &[
     DropReason::MessageOverflow,
 ];
 
+/// What is refused of other members' players only: provoked in `cluster`.
+pub(super) const OF_CLUSTER: &[DropReason] =
+    &[DropReason::ForwardLimited, DropReason::MemberQueueFull];
+
 /// What is refused because a player was moved, or was to be: provoked in `moves`.
 pub(super) const OF_MOVES: &[DropReason] = &[
     DropReason::MessageAfterMove,
@@ -158,7 +162,7 @@ pub(super) const OF_MOVES: &[DropReason] = &[
 
 #[test]
 fn every_reason_is_provoked() {
-    let elsewhere = [OF_UNREAL, OF_PLAIN, OF_DELIVERY, OF_MOVES].concat();
+    let elsewhere = [OF_UNREAL, OF_PLAIN, OF_DELIVERY, OF_MOVES, OF_CLUSTER].concat();
     let ours = DropReason::ALL.iter().filter(|reason| !elsewhere.contains(reason));
     assert!(PROVOKED.iter().eq(ours));
 }

@@ -193,16 +193,9 @@ impl NetcodeFront {
         let found = if meta.truncated {
             Err(DropReason::TooLong)
         } else {
-            self.look(common, now, &address, source, bytes)
+            self.look(common, now, &address, (source, meta), bytes)
         };
         match found {
-            Ok(target @ Target::Pending(_)) => {
-                let header = Header::read(bytes);
-                if common.claims.whereabouts().is_some() && header.kind == PacketKind::Response {
-                    share_response(common, now, source, meta, bytes);
-                }
-                Arrival { target, header }
-            }
             Ok(target) => Arrival { target, header: Header::read(bytes) },
             Err(why) => {
                 self.drop_datagram(common, now, &address, (why, bytes));
@@ -217,7 +210,7 @@ impl NetcodeFront {
         common: &mut Common,
         now: Now,
         address: &Address,
-        source: Source,
+        (source, meta): (Source, &RxMeta),
         bytes: &[u8],
     ) -> Result<Target, DropReason> {
         check_length(bytes)?;
@@ -263,6 +256,9 @@ impl NetcodeFront {
         }
         if let Some(index) = self.pending.find(source.hash, address) {
             Header::check(bytes, Receiver::Server)?;
+            if common.claims.whereabouts().is_some() {
+                share_response(common, now, source, meta, bytes);
+            }
             return Ok(Target::Pending(index));
         }
         if self.is_straggler(common, now, address, source.hash, bytes) {
@@ -629,7 +625,8 @@ impl NetcodeFront {
 /// one: its challenge may be that one's.
 #[cold]
 fn share_response(common: &mut Common, now: Now, source: Source, meta: &RxMeta, bytes: &[u8]) {
-    let Some(origin) = source.origin(meta) else { return };
+    let is_response = Header::read(bytes).kind == PacketKind::Response;
+    let Some(origin) = source.origin(meta).filter(|_| is_response) else { return };
     let there = common.elsewhere(&origin.address);
     if let Some(there) = there.filter(|it| common.pay_way(now, *it, &origin.address).is_ok()) {
         common.pass_on(&origin, there, bytes);

@@ -7,6 +7,7 @@ use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
 use crate::front::rules::{Datagrams, Rules};
+use crate::mail::Mailed;
 use crate::setup::Plain;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
@@ -38,6 +39,20 @@ impl Datagrams for PlainFront {
             front.step_datagram(turn, rules?, origin, bytes)
         });
     }
+
+    /// A session never leaves its address, and so never its worker: nobody looks for one of another
+    /// port.
+    fn step_mailed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        Mailed { is_lost, .. }: Mailed,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let setup = std::sync::Arc::clone(&turn.common.setup);
+        let rules = setup.listeners[origin.address.listener].plain().filter(|_| !is_lost);
+        self.step_datagram(turn, rules.ok_or(DropReason::UnknownSource)?, origin, bytes)
+    }
 }
 
 impl PlainFront {
@@ -52,6 +67,9 @@ impl PlainFront {
         let known = self.sessions.find(origin.hash, &origin.address);
         if known.is_none_or(|index| !self.sessions.at(index).is_open()) {
             turn.common.check_denied(&origin.address.endpoint)?;
+        }
+        if known.is_none() && turn.common.send_elsewhere(turn.now, origin, bytes)? {
+            return Ok(());
         }
         match known {
             Some(index) => self.step_known(turn, rules, (index, origin), &parts),

@@ -32,7 +32,11 @@ impl Datagrams for UnrealFront {
     ) -> Result<(), DropReason> {
         let framing = self.framing(origin.address.listener)?;
         let known = self.session_of(origin);
-        match (classify(bytes, &framing, Receiver::Server)?, known) {
+        let classified = classify(bytes, &framing, Receiver::Server)?;
+        if by.member().is_some() && !is_lost {
+            return self.step_classified(turn, known, origin, classified, bytes);
+        }
+        match (classified, known) {
             (Classified::Game(ids, reader), Some(index)) => {
                 self.relay_up(turn, index, origin, (ids, reader), bytes)
             }
@@ -83,6 +87,21 @@ impl UnrealFront {
                 return Ok(());
             }
         }
+        if known.is_none() && turn.common.send_elsewhere(turn.now, origin, bytes)? {
+            return Ok(());
+        }
+        self.step_classified(turn, known, origin, classified, bytes)
+    }
+
+    /// One that is looked at here, whether its address has a session or none.
+    fn step_classified(
+        &mut self,
+        turn: &mut Turn<'_>,
+        known: Option<Entry<Session>>,
+        origin: &Origin,
+        classified: Classified<'_>,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         match classified {
             Classified::Game(ids, reader) => match known {
                 Some(index) => self.relay_up(turn, index, origin, (ids, reader), bytes),

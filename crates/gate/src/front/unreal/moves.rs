@@ -94,7 +94,7 @@ impl UnrealFront {
         if let Some(index) = known.filter(|_| is_unused) {
             self.displace(turn, index);
         }
-        if origin.forwarded_by.is_some() {
+        if origin.steered_by().is_some() {
             // The worker that forwards datagrams from there is told to stop, and finds the owner by
             // itself when the player repeats its response.
             return Err(DropReason::CookieUnknown);

@@ -55,7 +55,7 @@ fn address(endpoint: Endpoint) -> Address {
 fn deny(rig: &mut Rig, endpoint: Endpoint) {
     let std::net::IpAddr::V4(ip) = std::net::SocketAddr::from(endpoint).ip() else { panic!("v4") };
     let prefix: Prefix = format!("{ip}/32").parse().expect("a prefix");
-    let denied = Denied::new([(prefix, false)]);
+    let denied = Denied::new([(prefix, true)]);
     let setup = Setup::clone(rig.host.gate().setup());
     let revision = setup.revision + 1;
     rig.mail(Mail::Setup(Arc::new(Setup { denied: Arc::new(denied), revision, ..setup })));
@@ -141,6 +141,7 @@ fn a_request_goes_to_the_gateway_that_has_its_address() {
 #[test]
 fn a_session_follows_its_player_who_comes_from_another_port_by_the_other_gateway() {
     let (mut pair, games, scribe) = playing();
+    let _stay = pair.stay();
     let moved = home(1).with_port(6000);
     for sequence in 6..40 {
         pair.arrive(B, moved, &scribe.payload(sequence, b"moved"));
@@ -180,6 +181,7 @@ fn what_was_recorded_is_taken_once_whichever_way_it_comes_again() {
 #[test]
 fn a_flood_from_a_players_address_takes_neither_its_own_way_nor_that_of_others() {
     let (mut pair, games, scribe) = playing();
+    let _stay = pair.stay();
     let other = join(&mut pair, 2);
     let mut sequence = 10;
     for _ in 0..100 {
@@ -201,6 +203,7 @@ fn a_flood_from_a_players_address_takes_neither_its_own_way_nor_that_of_others()
 #[test]
 fn a_player_may_send_twice_what_its_gateway_has_taken_of_it() {
     let (mut pair, games, scribe) = playing();
+    let _stay = pair.stay();
     let mut sequence = 6;
     // Two hundred a second are within what anybody may send at first and what is taken meanwhile.
     for _ in 0..100 {
@@ -255,6 +258,7 @@ fn a_gateway_that_drains_forwards_what_is_anothers() {
 #[test]
 fn gateways_that_each_take_a_player_for_the_others_send_nothing_round() {
     let (mut pair, _games) = pair(1);
+    let _stay = pair.stay();
     for at in [A, B] {
         assert!(pair.whereabouts(at).learn(&address(home(1)), OTHER[at], 0));
     }
@@ -272,6 +276,7 @@ fn gateways_that_each_take_a_player_for_the_others_send_nothing_round() {
 #[test]
 fn what_a_member_says_of_a_player_who_is_here_changes_nothing() {
     let (mut pair, games, scribe) = playing();
+    let _stay = pair.stay();
     assert!(pair.whereabouts(A).learn(&address(home(1)), MemberId(5), 0));
     pair.arrive(A, home(1), &scribe.payload(6, b"up"));
     assert_eq!((games[A].payloads(pair.rig(A)).len(), pair.forwarded(A)), (1, 0));
@@ -319,11 +324,18 @@ fn a_player_who_has_come_by_a_member_is_found_by_its_gateways_own_workers() {
 #[test]
 fn a_datagram_that_finds_no_room_on_its_way_is_lost_by_name() {
     let (mut pair, _games, scribe) = playing();
+    let _stay = pair.stay();
+    let whereabouts = pair.whereabouts(B);
     let rig = pair.rig(B);
-    rig.deliver(home(1), &scribe.payload(6, b"up"));
-    for (_, datagram) in rig.host.take_for_members() {
-        rig.host.gate_mut().member_refused(&datagram);
-    }
-    rig.turn();
-    assert_eq!((rig.drops(DropReason::MemberQueueFull), rig.counters().members_out), (1, 0));
+    rig.provokes(DropReason::MemberQueueFull, |rig| {
+        rig.deliver(home(1), &scribe.payload(6, b"up"));
+        for (_, datagram) in rig.host.take_for_members() {
+            rig.host.gate_mut().member_refused(&datagram);
+        }
+    });
+    assert_eq!(rig.counters().members_out, 0);
+    while whereabouts.pay(&address(home(1)), rig.now.mono_ns).is_ok() {}
+    rig.provokes(DropReason::ForwardLimited, |rig| {
+        rig.deliver(home(1), &scribe.payload(7, b"up"));
+    });
 }

@@ -61,7 +61,7 @@ fn server_at(number: u16) -> String {
 }
 
 /// Numbers that look random and are the same in every run.
-pub(in crate::tests) struct Dice(pub(super) u64);
+pub(in crate::tests) struct Dice(pub(in crate::tests) u64);
 
 impl Dice {
     pub(in crate::tests) fn roll(&mut self, sides: u64) -> u64 {
