@@ -89,9 +89,10 @@ impl Common {
         there: Elsewhere,
         address: &Address,
     ) -> Result<(), DropReason> {
-        match (there, self.claims.whereabouts()) {
-            (Elsewhere::Member(_), Some(whereabouts)) => whereabouts.pay(address, now.mono_ns),
-            _ => Ok(()),
+        let Some(whereabouts) = self.claims.whereabouts() else { return Ok(()) };
+        match there {
+            Elsewhere::Member(_) => whereabouts.pay(address, now.mono_ns),
+            Elsewhere::Worker(_) => whereabouts.pay_own(address, now.mono_ns),
         }
     }
 

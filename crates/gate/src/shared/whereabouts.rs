@@ -64,6 +64,8 @@ struct Held {
     accepted: u32,
     /// By which members they came: a bit for each.
     heard_by: u64,
+    /// What other workers may hand to that one.
+    budget: Bucket,
 }
 
 /// A player of another member.
@@ -98,7 +100,8 @@ impl Whereabouts {
         }
         let mut own = lock(&self.own[shard(self.hash(address))]);
         let Own { held, changed, .. } = &mut *own;
-        let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0 };
+        let budget = Bucket::full(0);
+        let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0, budget };
         let it = held.entry(*address).or_insert(fresh);
         (it.worker, it.times) = (worker, it.times + 1);
         if it.times == 1 && !it.is_changed {
@@ -165,6 +168,15 @@ impl Whereabouts {
     /// Whether something has changed since this was last asked: the thread of members is to look.
     pub fn take_news(&self) -> bool {
         self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether one more datagram from there may go from another worker to the one that has it: it
+    /// may be another's that has written a player's address on it.
+    pub(crate) fn pay_own(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
+        let Own { held, .. } = &mut *lock(&self.own[shard(self.hash(address))]);
+        let it = held.get_mut(address).ok_or(DropReason::UnknownSource)?;
+        let is_paid = it.budget.take(Rate::new(OWN_FORWARDS, 1), 1, now_ns);
+        if is_paid { Ok(()) } else { Err(DropReason::ForwardLimited) }
     }
 
     /// Takes some of what has changed since it was last asked: addresses, and whether each is held.
@@ -347,6 +359,9 @@ const FORWARDS_MIN: u32 = 50;
 /// And at the most, whatever its member says.
 const FORWARDS_MAX: u32 = 20_000;
 
+/// What an address may have handed from worker to worker a second.
+const OWN_FORWARDS: u32 = 1000;
+
 /// Members say four times a second what they have accepted.
 const ACCEPTED_OLD_NS: u64 = 1_000_000_000;
 
@@ -434,6 +449,52 @@ mod tests {
         assert_eq!(whereabouts.find(&at(1, 1)), Some(C));
         whereabouts.unlearn(&at(1, 2), B);
         assert_eq!((homes(&whereabouts, 1), whereabouts.others_count()), (vec![C], 2));
+    }
+
+    #[test]
+    fn what_a_member_may_be_sent_of_a_player_follows_what_it_takes_within_bounds() {
+        let (whereabouts, at) = (none(), at(1, 1));
+        assert!(whereabouts.learn(&at, B, 0));
+        let paid = |now_ns| (0..30_000).filter(|_| whereabouts.pay(&at, now_ns).is_ok()).count();
+        assert_eq!((paid(0), paid(100_000_000)), (50, 5));
+        whereabouts.learn_accepted(&at, C, 1000, 100_000_000);
+        assert_eq!(paid(200_000_000), 5, "it is not that one's");
+        whereabouts.learn_accepted(&at, B, 200, 200_000_000);
+        assert_eq!(paid(300_000_000), 40);
+        whereabouts.learn_accepted(&at, B, u32::MAX, 300_000_000);
+        assert_eq!(paid(1_300_000_000), 20_000);
+        assert_eq!(paid(3_000_000_000), 50, "it has not said so for a while");
+        // What it has said before stays where it says again that it has the player.
+        assert!(whereabouts.learn(&at, B, 3_000_000_000));
+        assert_eq!(paid(3_000_000_000), 0);
+    }
+
+    #[test]
+    fn what_was_accepted_is_told_once_and_to_those_who_have_brought_it() {
+        let whereabouts = none();
+        whereabouts.enter(&at(1, 1), WorkerId(0));
+        for (address, by) in [(at(1, 1), B), (at(1, 1), C), (at(1, 1), B), (at(1, 2), B)] {
+            whereabouts.note_accepted(&address, by);
+        }
+        let taken = || {
+            let mut all = Vec::new();
+            whereabouts.take_accepted(|address, count, by| {
+                all.push((address.endpoint.port(), count, by.iter().collect::<Vec<_>>()));
+            });
+            all
+        };
+        assert_eq!(taken(), [(1, 3, vec![B, C])]);
+        assert_eq!(taken(), []);
+    }
+
+    #[test]
+    fn no_more_is_learnt_than_there_is_room_for() {
+        let whereabouts = none();
+        assert!((1..=1000).all(|port| whereabouts.learn(&at(1, port), B, 0)));
+        assert!(!whereabouts.learn(&at(2, 1), B, 0));
+        assert!(whereabouts.learn(&at(1, 1), C, 0), "another's is no more");
+        whereabouts.unlearn(&at(1, 1), C);
+        assert!(whereabouts.learn(&at(2, 1), B, 0));
     }
 
     #[test]

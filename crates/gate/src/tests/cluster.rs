@@ -80,7 +80,9 @@ impl Pair {
 
     fn carry_one_way(&mut self, from: usize) -> usize {
         let departures = self.take_departures(from);
-        departures.iter().for_each(|datagram| self.land(1 - from, datagram));
+        for datagram in &departures {
+            self.land(1 - from, datagram);
+        }
         departures.len()
     }
 
@@ -155,7 +157,7 @@ impl Pair {
                 rig.turn();
             }
             self.carry();
-            if self.rig(0).now.mono_ns / 10_000_000 % 25 == 0 {
+            if (self.rig(0).now.mono_ns / 10_000_000).is_multiple_of(25) {
                 self.say_accepted();
             }
         }

@@ -457,22 +457,22 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(setup: Setup, count: u16) -> Self {
-        Self::gateway(setup, count, 0, Rc::new(RefCell::new(Judge::new(PROTOCOL))))
+        Self::gateway(setup, count, 0, &Rc::new(RefCell::new(Judge::new(PROTOCOL))))
     }
 
     /// Two gateways with the same setup, whose packets have the same players.
     pub(super) fn pair(setup: &Setup, count: u16) -> [Self; 2] {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
-        [0, 1].map(|gateway| Self::gateway(setup.clone(), count, gateway, Rc::clone(&judge)))
+        [0, 1].map(|gateway| Self::gateway(setup.clone(), count, gateway, &judge))
     }
 
-    fn gateway(setup: Setup, count: u16, gateway: u8, judge: Rc<RefCell<Judge>>) -> Self {
+    fn gateway(setup: Setup, count: u16, gateway: u8, judge: &Rc<RefCell<Judge>>) -> Self {
         let claims = claims_for(&setup, setup.claim_limits());
         let setup = Arc::new(setup);
         let worker = |index| {
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
             let worker = WorkerIndex { id: WorkerId(index), count };
-            Rig::worker(setup, (worker, gateway), claims, Rc::clone(&judge))
+            Rig::worker(setup, (worker, gateway), claims, Rc::clone(judge))
         };
         Self { rigs: (0..count).map(worker).collect() }
     }

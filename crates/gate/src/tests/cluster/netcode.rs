@@ -319,6 +319,13 @@ fn a_player_who_has_come_by_a_member_is_found_by_its_gateways_own_workers() {
     assert_eq!(games[A].payloads(pair.rig(A)).len(), 1);
     assert_eq!(pair.fleets[A].rigs[SECOND.index()].counters().forwarded_out, 3);
     assert_eq!(pair.sessions(), [1, 0]);
+    // Forged ones do not fill the mailbox of its worker.
+    let _stay = pair.stay();
+    for sequence in 3..3003 {
+        at_second(&mut pair, &forged(scribe.payload(sequence, b"junk")));
+    }
+    let forwarded = pair.fleets[A].rigs[SECOND.index()].counters().forwarded_out;
+    assert!((900..=1003).contains(&forwarded), "{forwarded}");
 }
 
 #[test]

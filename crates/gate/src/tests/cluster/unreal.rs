@@ -2,25 +2,36 @@
 
 use super::super::unreal::rig::{Arena, Player, unreal_setup};
 use super::Pair;
+use crate::shared::claims::Claims;
 use ringgate_core::drops::DropReason;
+use std::sync::Arc;
 
 const A: usize = 0;
 const B: usize = 1;
 
 /// The gateways, each with a server behind it.
-struct Arenas {
+struct Both {
     arenas: [Arena; 2],
     pair: Pair,
+    stays: [Arc<Claims>; 2],
 }
 
-impl Arenas {
+impl Both {
     fn new() -> Self {
         let mut setup = unreal_setup(1);
         setup.is_clustered = true;
         let arenas = [A, B].map(|_| Arena::new(setup.clone(), 1));
-        let mut it = Self { arenas, pair: Pair::of([A, B].map(|_| Vec::new())) };
-        it.carry();
-        it
+        let mut all =
+            Self { stays: stay(&arenas), arenas, pair: Pair::of([(); 2].map(|()| vec![])) };
+        all.carry();
+        all
+    }
+
+    /// One of them is handed over.
+    fn hand_over(&mut self, at: usize) {
+        self.arenas[at].fleet.hand_over();
+        self.stays = stay(&self.arenas);
+        self.carry();
     }
 
     fn swap(&mut self) {
@@ -43,14 +54,21 @@ impl Arenas {
         assert!(self.arenas[at].deliver(0, player.home, &datagram).is_empty());
         self.carry();
         let answers = self.arenas[1 - at].take_for(player.home);
-        answers.iter().for_each(|answer| player.take(&self.arenas[1 - at], answer));
+        for answer in &answers {
+            player.take(&self.arenas[1 - at], answer);
+        }
         player.packets > before
     }
 }
 
+/// Keeps their processes, or one would be handed over before it has met the other.
+fn stay(arenas: &[Arena; 2]) -> [Arc<Claims>; 2] {
+    arenas.each_ref().map(|arena| Arc::clone(arena.fleet.rigs[0].host.gate().claims()))
+}
+
 #[test]
 fn a_players_packets_reach_its_session_by_either_gateway() {
-    let mut all = Arenas::new();
+    let mut all = Both::new();
     let mut player = Player::connected(&mut all.arenas[A], 1);
     all.carry();
     for _ in 0..5 {
@@ -72,7 +90,7 @@ fn a_players_packets_reach_its_session_by_either_gateway() {
 
 #[test]
 fn a_handshake_packet_of_a_player_goes_to_its_session() {
-    let mut all = Arenas::new();
+    let mut all = Both::new();
     let player = Player::connected(&mut all.arenas[A], 1);
     all.carry();
     // The acknowledgement was lost: the player says once more what its session has begun with.
@@ -86,10 +104,9 @@ fn a_handshake_packet_of_a_player_goes_to_its_session() {
 
 #[test]
 fn a_player_plays_on_by_the_other_gateway_when_its_own_is_handed_over() {
-    let mut all = Arenas::new();
+    let mut all = Both::new();
     let mut player = Player::connected(&mut all.arenas[A], 1);
     all.carry();
-    all.arenas[A].fleet.hand_over();
-    all.carry();
+    all.hand_over(A);
     assert!(all.plays(&mut player, B));
 }

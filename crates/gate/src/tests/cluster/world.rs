@@ -80,23 +80,23 @@ impl World {
             if self.dice.roll(3) == 0 {
                 let text = format!("{number}: {}", self.step).into_bytes();
                 let bytes = player.library.payload(now_ns, &text);
-                if self.send(number, bytes) {
+                if self.send(number, &bytes) {
                     self.sent.insert(text);
                 }
             }
         }
         for bytes in self.players[number].library.poll(now_ns) {
-            self.send(number, bytes);
+            self.send(number, &bytes);
         }
     }
 
     /// Returns whether the network carries it.
-    fn send(&mut self, number: usize, bytes: Vec<u8>) -> bool {
+    fn send(&mut self, number: usize, bytes: &[u8]) -> bool {
         let from = self.players[number].home;
         let copies = [0, 1, 1, 1, 1, 1, 1, 1, 1, 2][self.dice.roll(10) as usize];
         for _ in 0..copies {
             let due = self.step + self.dice.roll(4);
-            self.flights.push(Flight { due, from, bytes: bytes.clone() });
+            self.flights.push(Flight { due, from, bytes: bytes.to_vec() });
         }
         copies > 0
     }
