@@ -76,6 +76,16 @@ fn a_successor_knows_the_bans_that_the_process_before_it_has_known() {
     }
 }
 
+#[test]
+fn a_successor_claims_again_what_the_process_before_it_has_claimed() {
+    let known = World::new(TOKENS_OF_TWO).upgrade_behind_forgotten_tokens();
+    let [before, after] = known.expect("it holds");
+    assert!(before > 0 && after >= before, "of {before} tokens {after} are claimed");
+}
+
+/// A world in which tokens name two gateways.
+const TOKENS_OF_TWO: u64 = 2;
+
 fn run(seed: u64) -> Report {
     let replay = Replay(seed);
     match World::new(seed).run() {

@@ -5,7 +5,8 @@
 //! costs few. Whoever finds its own value there has asked before and has not heard the answer.
 //!
 //! An etcd that was emptied or restored may have forgotten all of it, so a gateway that sees
-//! another history claims its tokens there again, before any gateway believes it.
+//! another history claims its tokens there again, before any gateway believes it. So does a
+//! successor with those of the process before it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +55,8 @@ impl Claimer {
             TokenClaim { gateway: settings.name.to_string(), instance: settings.instance.clone() };
         let (keyspace, leases) = (settings.keyspace.clone(), BTreeMap::new());
         let value = own.encode().ok()?;
-        let (rewritten_at_ms, again) = (None, Vec::new());
+        // The process before may have been about to claim them in another history.
+        let (rewritten_at_ms, again) = (None, tokens.claimed());
         Some(Self {
             client,
             clock,

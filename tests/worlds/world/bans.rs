@@ -56,7 +56,7 @@ impl World {
         Ok([before, self.gateways[0].denies(client)])
     }
 
-    fn pass(&mut self, ms: u64) -> Result<(), String> {
+    pub(super) fn pass(&mut self, ms: u64) -> Result<(), String> {
         (0..ms / STEP_MS).try_for_each(|_| self.step())
     }
 

@@ -183,6 +183,20 @@ impl World {
         self.put_key();
     }
 
+    /// Etcd forgets whose tokens are, and gateways are upgraded before they have said it again. How
+    /// many there were, and how many etcd knows of after a second.
+    pub(crate) fn upgrade_behind_forgotten_tokens(mut self) -> Result<[usize; 2], String> {
+        self.put_key();
+        self.pass(20_000)?;
+        let claims = |it: &Self| it.etcd.lock().store.below(TOKENS).count();
+        let before = claims(&self);
+        self.etcd.lock().store.delete_below(TOKENS);
+        (0..self.gateways.len()).for_each(|at| self.upgrade(at));
+        assert_eq!(self.faults.upgraded as usize, self.gateways.len(), "they could be upgraded");
+        self.pass(1_000)?;
+        Ok([before, claims(&self)])
+    }
+
     /// An operator looks, and believes what is held back.
     pub(super) fn confirm(&mut self) {
         for gateway in &self.gateways {
@@ -225,3 +239,6 @@ impl World {
         }
     }
 }
+
+/// Below this etcd has whose tokens are.
+const TOKENS: &str = "/f/claim/token/";
