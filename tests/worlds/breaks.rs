@@ -6,6 +6,8 @@ use crate::world::World;
 /// A rule that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
+    /// Gateways take fewer players of a network than services let come.
+    BlocksSmall,
     /// What is claimed under a lease outlives it.
     LeasesLast,
     /// A game process does not hear of players who come from another one.
@@ -44,6 +46,11 @@ fn questions_that_are_obeyed_again_are_found() {
 fn players_and_offers_beyond_slots_are_found() {
     is_found(Break::SlotsOverstated, "players and");
     is_found(Break::SlotsOverstated, "is offered one player more");
+}
+
+#[test]
+fn players_who_are_refused_beside_free_slots_are_found() {
+    is_found(Break::BlocksSmall, "is refused: ");
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) struct Gateway {
     pub(crate) number: usize,
     /// Where players find it.
     pub(crate) address: Endpoint,
-    file: Config,
+    pub(crate) file: Config,
     files: StateFiles,
     spent: Vec<SpentToken>,
     alive: Option<Alive>,

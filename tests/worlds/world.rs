@@ -60,6 +60,10 @@ pub(crate) struct World {
     gateways_away_ms: Vec<u64>,
     servers_away_ms: Vec<u64>,
     udp_away_ms: Vec<u64>,
+    /// When each server was last full.
+    servers_full_ms: Vec<u64>,
+    /// Who was refused for a server: when that is looked at, the server, and the words for it.
+    refused: Vec<(u64, usize, String)>,
     /// When each client was last let in anywhere.
     came_ms: BTreeMap<u64, u64>,
     /// Until when a gateway may know a player of a client who has gone.
@@ -160,6 +164,8 @@ impl World {
             gateways_away_ms: vec![0; gateways.len()],
             servers_away_ms: vec![0; servers.len()],
             udp_away_ms: vec![0; udp.len()],
+            servers_full_ms: vec![0; servers.len()],
+            refused: Vec::new(),
             gateways,
             servers,
             udp,

@@ -10,6 +10,9 @@ impl World {
         self.etcd.lock().keeps_leases = broken == Break::LeasesLast;
         for gateway in &mut self.gateways {
             gateway.forgets_questions = broken == Break::QuestionsForgotten;
+            if broken == Break::BlocksSmall {
+                gateway.file.listeners[0].limits.sessions_per_block = 2;
+            }
         }
         for server in &mut self.servers {
             server.is_deaf_to_moves = broken == Break::MovedUnheard;

@@ -179,8 +179,8 @@ impl World {
         self.well_since_ms.is_some_and(|well_ms| since_ms >= well_ms + CALM_AFTER_MS)
     }
 
-    /// A player was not let in. Where all is well, that is because its server is full, or the same
-    /// client plays already.
+    /// A player was not let in. Where all is well, that is because its server is full, with those
+    /// who are on the way to it, or the same client plays already.
     pub(super) fn require_a_reason(
         &mut self,
         at: usize,
@@ -195,16 +195,29 @@ impl World {
         // Another of the client may have gone in this very moment.
         let has_played = self.known_ms.get(client_id).is_some_and(|until| *until >= since_ms);
         let others = self.players.iter().filter(|it| plays(it)).count() + usize::from(has_played);
-        let server = self.servers.iter().find(|it| backend.as_deref() == Some(&*it.name));
         // Of an unmodified server nobody outside knows how many it has.
-        let is_full = server.is_none_or(|it| it.sessions.len() >= it.slots as usize);
+        let server = self.servers.iter().position(|it| backend.as_deref() == Some(&*it.name));
         let is_banned = self.bans.may_hold(*client_id, self.now_ms);
-        if play.is_thief || is_banned || others > 1 || is_full || !self.is_calm(since_ms) {
+        if play.is_thief || is_banned || others > 1 || !self.is_calm(since_ms) {
             return;
         }
-        let backend = backend.clone();
-        self.judge
-            .require(false, || format!("token {token} for {backend:?} is refused: {state:?}"));
+        if let Some(server) = server {
+            let what = format!("token {token} for {backend:?} is refused: {state:?}");
+            self.refused.push((self.now_ms + TOLD_MS, server, what));
+        }
+    }
+
+    /// Whoever was refused for a server was so because that was full.
+    pub(super) fn look_at_refused(&mut self) {
+        let Self { servers, servers_full_ms, refused, judge, now_ms, .. } = self;
+        for (server, full_ms) in servers.iter().zip(servers_full_ms.iter_mut()) {
+            if server.sessions.len() + server.offers.len() >= server.slots as usize {
+                *full_ms = *now_ms;
+            }
+        }
+        for (due_ms, server, what) in refused.extract_if(.., |it| it.0 <= *now_ms) {
+            judge.require(servers_full_ms[server] + 2 * TOLD_MS >= due_ms, || what);
+        }
     }
 
     /// Why a player may have lost its connection.
@@ -234,5 +247,7 @@ impl World {
 const FULL: &[&str] = &["no_slot", "promised_elsewhere", "backend_full", "busy"];
 /// A player says something twice a second, and game processes send it back.
 const SILENT_MS_MAX: u64 = 3_000;
+/// A server has heard by then of whoever is there.
+const TOLD_MS: u64 = 100;
 /// As tokens have it (`Service`).
 const TIMEOUT_MS: u64 = 10_000;

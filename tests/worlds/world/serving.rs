@@ -158,6 +158,7 @@ impl World {
         }
         self.judge.look_at_places(&self.servers);
         self.look_at_moves();
+        self.look_at_refused();
         self.look_at_slots();
         self.look_at_bans();
         if self.is_unique {
