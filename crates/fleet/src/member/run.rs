@@ -201,9 +201,7 @@ impl<R: Role> Member<R> {
         let mut seat = lock(&self.seat);
         seat.state.status.now_ms = now_ms;
         let doubted = seat.state.doubted();
-        if seat.state.take_own_doubt() {
-            self.say(Command::Doubt(self.plan.own.clone()));
-        }
+        seat.state.in_doubt.retain(|key| !self.say(Command::Doubt(key.clone())));
         if !self.own.is_due(&facts, &doubted, now_ms) {
             return;
         }

@@ -1,6 +1,8 @@
 //! How a process stands with its fleet. What becomes otherwise is told in the log, in the same
 //! words by every role.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 
 use super::copies::Copies;
@@ -107,7 +109,8 @@ pub struct MemberState {
     /// When the copy is written.
     pub copies: Copies,
     own: Bytes,
-    is_own_in_doubt: bool,
+    /// Which keys of its registration have to be looked at.
+    pub(super) in_doubt: BTreeSet<Bytes>,
     is_told_away: bool,
     lost_before: u64,
 }
@@ -121,7 +124,7 @@ impl MemberState {
             handed: Handed::default(),
             copies: Copies::default(),
             own: own.clone(),
-            is_own_in_doubt: false,
+            in_doubt: BTreeSet::new(),
             is_told_away: false,
             lost_before: 0,
         }
@@ -137,7 +140,9 @@ impl MemberState {
     pub fn see(&mut self, now_ms: u64, machine: &Machine, changes: &[Change]) {
         let truth = machine.truth();
         (self.status.known, self.status.keys) = (truth.header(), truth.entries.len());
-        self.is_own_in_doubt |= changes.iter().any(|it| it.key == self.own && it.value.is_none());
+        let gone = changes.iter().filter(|it| it.value.is_none()).map(|it| &it.key);
+        let its = gone.filter(|key| **key == self.own || self.handed.keys.contains(key));
+        self.in_doubt.extend(its.cloned());
         self.see_mirror(now_ms, machine.status());
     }
 
@@ -202,13 +207,8 @@ impl MemberState {
     }
 
     /// Something else stands at its own key than what it has written.
-    pub const fn doubt_own(&mut self) {
-        self.is_own_in_doubt = true;
-    }
-
-    /// Whether its own key has to be looked at; asked once.
-    pub(super) const fn take_own_doubt(&mut self) -> bool {
-        std::mem::replace(&mut self.is_own_in_doubt, false)
+    pub fn doubt_own(&mut self) {
+        self.in_doubt.insert(self.own.clone());
     }
 }
 
@@ -314,8 +314,12 @@ mod tests {
             revision: None,
         };
         state.see(0, &machine, &[change(OWN, Some("{}")), change(b"/f/truth/agent/x", None)]);
-        assert!(!state.take_own_doubt());
+        assert!(state.in_doubt.is_empty());
         state.see(0, &machine, &[change(OWN, None)]);
-        assert!(state.take_own_doubt() && !state.take_own_doubt(), "once");
+        assert_eq!(std::mem::take(&mut state.in_doubt), [OWN.into()].into());
+        state.handed.keys.push(b"/f/truth/backend/arena".as_slice().into());
+        let gone = change(b"/f/truth/backend/arena", None);
+        state.see(0, &machine, &[gone.clone(), change(b"/f/truth/backend/other", None)]);
+        assert_eq!(state.in_doubt, [gone.key].into(), "what is registered besides");
     }
 }
