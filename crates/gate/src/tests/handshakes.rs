@@ -422,7 +422,7 @@ fn who_was_denied_has_gone_on_and_what_it_has_answered_opens_nothing() {
         rig.provokes(why, |rig| deny(rig, &second, &response));
         rig.deliver(home(1), &first.disconnect(2));
         rig.take_for(home(2));
-        rig.provokes(why, |rig| rig.deliver(home(2), &response));
+        rig.provokes(DropReason::ChallengeForeign, |rig| rig.deliver(home(2), &response));
         assert_eq!(rig.sessions(), 0, "nobody is there");
         assert_eq!(second.kinds(&mut rig, home(2)), [PacketKind::Denied], "it may not know");
         second.connect(&mut rig, home(2));

@@ -71,7 +71,12 @@ impl NetcodeFront {
         }
         check_addressed_to(&token.addresses, &self.listeners[listener].own)?;
         if turn.common.setup.denied.holds_client(token.client_id) {
-            return Err(self.deny(turn, origin, (&token, &mac), DropReason::ClientDenied));
+            return Err(self.deny(
+                turn,
+                origin,
+                (&token.server_to_client, &mac),
+                DropReason::ClientDenied,
+            ));
         }
         if let Some(index) = self.sessions.find(origin.hash, &origin.address)
             && !self.is_in_own_way(turn, index, token.client_id)
@@ -94,7 +99,12 @@ impl NetcodeFront {
             turn.common.claims.use_token(&mac, &origin.address.endpoint, expire_s, turn.now)?;
         if past == TokenPast::Spent && !allows_token_reuse(turn, listener) {
             // So that its owner asks for a new one at once, instead of waiting in vain.
-            return Err(self.deny(turn, origin, (&token, &mac), DropReason::TokenSpent));
+            return Err(self.deny(
+                turn,
+                origin,
+                (&token.server_to_client, &mac),
+                DropReason::TokenSpent,
+            ));
         }
         self.check_room(turn, origin, (&token, &mac), is_connected)?;
         if is_connected && is_fleets {
@@ -128,7 +138,7 @@ impl NetcodeFront {
         if let Err(why) = found {
             return Err(match why {
                 NoRoom::BackendStarting => why.at_request(),
-                _ => self.deny(turn, origin, (token, mac), why.at_request()),
+                _ => self.deny(turn, origin, (&token.server_to_client, mac), why.at_request()),
             });
         }
         if replaces {
@@ -136,7 +146,7 @@ impl NetcodeFront {
         }
         let limits = turn.common.limits(listener);
         let room = turn.common.claims.has_room_for(listener, &source.endpoint, limits);
-        room.map_err(|why| self.deny(turn, origin, (token, mac), why))
+        room.map_err(|why| self.deny(turn, origin, (&token.server_to_client, mac), why))
     }
 
     /// Whether a token that names other gateways as well is this one's. Asked last: what cannot
@@ -154,7 +164,9 @@ impl NetcodeFront {
         }
         let checked = tokens.check(&mac, expire_s, turn.now);
         checked.map_err(|why| match why {
-            DropReason::TokenClaimed => self.deny(turn, origin, (token, &mac), why),
+            DropReason::TokenClaimed => {
+                self.deny(turn, origin, (&token.server_to_client, &mac), why)
+            }
             _ => why,
         })
     }
@@ -218,14 +230,16 @@ impl NetcodeFront {
             expire_ns,
             since_ns: turn.now.mono_ns,
             token_mac: mac,
-            denied: None,
             session: None,
         };
         match self.pending.find(origin.hash, &origin.address) {
             Some(index) => {
                 let known = self.pending.at_mut(index);
                 if known.token_mac == mac && known.expire_ns >= turn.now.mono_ns {
-                    (known.expire_ns, known.denied) = (expire_ns, None);
+                    known.expire_ns = expire_ns;
+                    // Where it was denied before, it begins again.
+                    let first = &mut known.binding.first_challenge_sequence;
+                    *first = sequence.min(*first);
                 } else {
                     *known = fresh;
                 }
@@ -288,11 +302,12 @@ impl NetcodeFront {
             return Err(DropReason::ChallengeForged);
         }
         let challenge = ChallengeToken::decode(sealed);
-        self.pending.at(index).binding.check(sequence, challenge.client_id)?;
-        if let Some(why) = self.pending.at(index).denied {
-            // It has said this before it heard so, and has gone on; or has not heard it.
-            return Err(self.deny_pending(turn, index, origin, why));
-        }
+        let binding = self.pending.at(index).binding;
+        binding.check(sequence, challenge.client_id).map_err(|why| {
+            // Who was denied has said this before it heard so, and has gone on; or has not heard.
+            let was_denied = binding.first_challenge_sequence == DENIED;
+            if was_denied { self.deny_pending(turn, index, origin, why) } else { why }
+        })?;
         self.connect(turn, index, origin, header.sequence, &challenge)?;
         turn.common.counters.handled[PacketKind::Response as usize] += 1;
         Ok(())
@@ -455,25 +470,31 @@ impl NetcodeFront {
         }
     }
 
-    /// Tells who asks with a token that it is not let in, and why that is. Its client gives up or
-    /// goes on to another gateway when it hears it, and says no goodbye: the handshake that it is
-    /// in opens nothing any more.
+    /// Tells who has a token that it is not let in, and why that is. Its client gives up or goes on
+    /// to another gateway when it hears it, and says no goodbye: no challenge of the handshake that
+    /// it is in may be answered any more.
     fn deny(
         &mut self,
         turn: &mut Turn<'_>,
         origin: &Origin,
-        (token, mac): (&PrivateToken, &TokenMac),
+        (key, mac): (&Key, &TokenMac),
         why: DropReason,
     ) -> DropReason {
-        let pending = self.pending.find(origin.hash, &origin.address);
+        let found = self.pending.find(origin.hash, &origin.address);
         // Whoever has another token can write this address on its request.
-        match pending.filter(|pending| self.pending.at(*pending).token_mac == *mac) {
-            Some(pending) => self.deny_pending(turn, pending, origin, why),
-            None => self.emit_denial(turn, origin, &token.server_to_client, why),
+        if let Some(pending) = found.filter(|it| self.pending.at(*it).token_mac == *mac) {
+            self.pending.at_mut(pending).binding.first_challenge_sequence = DENIED;
+            if matches!(why, DropReason::ClientDenied | DropReason::TokenSpent) {
+                self.forget_pending(turn, pending);
+            }
         }
+        turn.common.trace(&origin.address, None, Fact::Denied);
+        let packet = (PacketKind::Denied, &[][..]);
+        self.emit_handshake(turn, origin.address.listener, key, packet, origin.target());
+        why
     }
 
-    /// The same in a handshake.
+    /// The same of one in a handshake.
     fn deny_pending(
         &mut self,
         turn: &mut Turn<'_>,
@@ -481,26 +502,9 @@ impl NetcodeFront {
         origin: &Origin,
         why: DropReason,
     ) -> DropReason {
-        self.pending.at_mut(pending).denied = Some(why);
-        if matches!(why, DropReason::ClientDenied | DropReason::TokenSpent) {
-            // For good.
-            self.forget_pending(turn, pending);
-        }
-        let key = self.pending.at(pending).seal_key.clone();
-        self.emit_denial(turn, origin, &key, why)
-    }
-
-    fn emit_denial(
-        &mut self,
-        turn: &mut Turn<'_>,
-        origin: &Origin,
-        key: &Key,
-        why: DropReason,
-    ) -> DropReason {
-        turn.common.trace(&origin.address, None, Fact::Denied);
-        let packet = (PacketKind::Denied, &[][..]);
-        self.emit_handshake(turn, origin.address.listener, key, packet, origin.target());
-        why
+        let Pending { seal_key, token_mac, .. } = self.pending.at(pending);
+        let (key, mac) = (seal_key.clone(), *token_mac);
+        self.deny(turn, origin, (&key, &mac), why)
     }
 }
 
@@ -556,6 +560,10 @@ fn oust_older(turn: &Turn<'_>, listener: ListenerId, client_id: u64) {
         players.oust_older(group, client_id);
     }
 }
+
+/// The first challenge of a handshake that may be answered, where none may: there is none with this
+/// number.
+const DENIED: u64 = u64::MAX;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const MS_PER_S: u64 = 1000;

@@ -13,7 +13,6 @@ use crate::store::entry::Entry;
 use crate::store::table::{Address, TENANT_OFFSET, Tenant};
 use ringgate_batch::{LINE_BYTES, LocalIp, SocketId};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
-use ringgate_core::drops::DropReason;
 use ringgate_core::limits::WORKERS_MAX;
 use ringgate_core::proto::netcode::server::{PendingBinding, SessionSequence};
 use ringgate_core::proto::netcode::timing::SEND_INTERVAL_NS;
@@ -347,8 +346,6 @@ pub(crate) struct Pending {
     pub(crate) since_ns: u64,
     /// Which token it is.
     pub(crate) token_mac: TokenMac,
-    /// Why the player was told that it is not let in. Until it asks anew it is told nothing else.
-    pub(crate) denied: Option<DropReason>,
     /// What it has become in this turn.
     pub(crate) session: Option<Entry<Session>>,
 }
@@ -363,7 +360,6 @@ impl Tenant for Pending {
             expire_ns: 0,
             since_ns: 0,
             token_mac: [0; 16],
-            denied: None,
             session: None,
         }
     }
@@ -378,7 +374,6 @@ ringgate_core::carried!(Pending {
     expire_ns,
     since_ns as time,
     token_mac,
-    denied as anew,
     session as anew,
 });
 
