@@ -68,9 +68,25 @@ struct Held {
     budget: Bucket,
 }
 
+impl Own {
+    /// An address has come or gone. Where nobody takes what has changed, that has an end.
+    fn note_change(&mut self, address: &Address) {
+        let Some(it) = self.held.get_mut(address).filter(|it| !it.is_changed) else { return };
+        if self.changed.len() < CHANGES_MAX {
+            it.is_changed = true;
+            self.changed.push(*address);
+        } else if it.times == 0 {
+            self.held.remove(address);
+        }
+    }
+}
+
 /// A player of another member.
 struct Other {
+    /// Who has said so last.
     member: MemberId,
+    /// Who had said so before, and not otherwise since.
+    before: Option<MemberId>,
     /// What it may be sent of the player's datagrams.
     budget: Bucket,
     /// Datagrams a second that it has accepted, and when it has said so.
@@ -99,27 +115,23 @@ impl Whereabouts {
             return;
         }
         let mut own = lock(&self.own[shard(self.hash(address))]);
-        let Own { held, changed, .. } = &mut *own;
         let budget = Bucket::full(0);
         let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0, budget };
-        let it = held.entry(*address).or_insert(fresh);
+        let it = own.held.entry(*address).or_insert(fresh);
         (it.worker, it.times) = (worker, it.times + 1);
-        if it.times == 1 && !it.is_changed {
-            it.is_changed = true;
-            changed.push(*address);
-            self.has_news.store(true, Ordering::Release);
-        }
+        // Also where it was here before: of two members that have said so, the one is believed that
+        // has a session.
+        own.note_change(address);
+        self.has_news.store(true, Ordering::Release);
     }
 
     /// It has not any more. Said once for each time that it was entered.
     pub(crate) fn leave(&self, address: &Address) {
         let mut own = lock(&self.own[shard(self.hash(address))]);
-        let Own { held, changed, .. } = &mut *own;
-        let Some(it) = held.get_mut(address) else { return };
+        let Some(it) = own.held.get_mut(address) else { return };
         it.times = it.times.saturating_sub(1);
-        if it.times == 0 && !it.is_changed {
-            it.is_changed = true;
-            changed.push(*address);
+        if it.times == 0 {
+            own.note_change(address);
             self.has_news.store(true, Ordering::Release);
         }
     }
@@ -241,22 +253,28 @@ impl Whereabouts {
         }
     }
 
-    /// Another member says that it has a player at an address. Who says so last is believed. False
-    /// where there is no room for another one.
+    /// Another member says that it has a player at an address. Who says so last is believed, and
+    /// who did before when that one has it no more. False where there is no room for another one.
     pub fn learn(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
         let hash = self.hash(address);
         let mut others = lock(&self.others[shard(hash)]);
-        let fresh = || Other { member, budget: Bucket::full(now_ns), accepted: 0, said_at_ns: 0 };
+        let fresh = Other::new(member, now_ns);
         match others.entry(hash) {
             hash_map::Entry::Occupied(known) if known.get().member == member => return true,
             hash_map::Entry::Occupied(mut known) => {
-                self.count(address, known.insert(fresh()).member, false);
+                let known = known.get_mut();
+                let (second, third) = (known.member, known.before);
+                *known = Other { before: Some(second), ..fresh };
+                if third == Some(member) {
+                    return true;
+                }
+                third.inspect(|third| self.count(address, *third, false));
             }
             hash_map::Entry::Vacant(place) => {
                 if self.others_count.load(Ordering::Relaxed) >= self.others_max {
                     return false;
                 }
-                place.insert(fresh());
+                place.insert(fresh);
                 self.others_count.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -268,11 +286,12 @@ impl Whereabouts {
     pub fn unlearn(&self, address: &Address, member: MemberId) {
         let hash = self.hash(address);
         let mut others = lock(&self.others[shard(hash)]);
-        if others.get(&hash).is_some_and(|other| other.member == member) {
+        let Some(other) = others.get_mut(&hash).filter(|it| it.is_of(member)) else { return };
+        if !other.give_up(member) {
             others.remove(&hash);
             self.others_count.fetch_sub(1, Ordering::Relaxed);
-            self.count(address, member, false);
         }
+        self.count(address, member, false);
     }
 
     /// A member is not connected any more: nothing goes to it.
@@ -280,7 +299,7 @@ impl Whereabouts {
         for others in &self.others {
             let mut others = lock(others);
             let before = others.len();
-            others.retain(|_, it| it.member != member);
+            others.retain(|_, it| !it.is_of(member) || it.give_up(member));
             self.others_count.fetch_sub(before - others.len(), Ordering::Relaxed);
         }
         let mut counts = lock(&self.home_counts);
@@ -326,6 +345,27 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Other {
+    const fn new(member: MemberId, now_ns: u64) -> Self {
+        let budget = Bucket::full(now_ns);
+        Self { member, before: None, budget, accepted: 0, said_at_ns: 0 }
+    }
+
+    fn is_of(&self, member: MemberId) -> bool {
+        self.member == member || self.before == Some(member)
+    }
+
+    /// One of those who have it has it no more. Whether there is another one.
+    fn give_up(&mut self, member: MemberId) -> bool {
+        let before = self.before.take();
+        if self.member == member {
+            self.member = before.unwrap_or(member);
+            return before.is_some();
+        }
+        true
+    }
+}
+
 impl Members {
     pub(crate) const NONE: Self = Self(0);
 
@@ -358,6 +398,9 @@ const FORWARDS_MIN: u32 = 50;
 
 /// And at the most, whatever its member says.
 const FORWARDS_MAX: u32 = 20_000;
+
+/// Of each part, so many changes wait at the most.
+const CHANGES_MAX: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 
 /// What an address may have handed from worker to worker a second.
 const OWN_FORWARDS: u32 = 1000;
@@ -410,7 +453,7 @@ mod tests {
         // Its handshake ends after its session has begun.
         whereabouts.enter(&at(1, 1), WorkerId(3));
         whereabouts.leave(&at(1, 1));
-        assert_eq!(changes(&whereabouts), []);
+        assert_eq!(changes(&whereabouts), [(1, true)]);
         whereabouts.leave(&at(1, 1));
         whereabouts.enter(&at(1, 1), WorkerId(5));
         assert_eq!(changes(&whereabouts), [(1, true)]);
@@ -485,6 +528,48 @@ mod tests {
         };
         assert_eq!(taken(), [(1, 3, vec![B, C])]);
         assert_eq!(taken(), []);
+    }
+
+    #[test]
+    fn of_two_members_that_have_a_player_the_first_is_believed_again_when_the_last_has_it_no_more()
+    {
+        let (whereabouts, third) = (none(), MemberId(7));
+        let learn = |member| assert!(whereabouts.learn(&at(1, 1), member, 0));
+        let known = || (whereabouts.find(&at(1, 1)), homes(&whereabouts, 1));
+        [B, C].into_iter().for_each(learn);
+        assert_eq!(known(), (Some(C), vec![B, C]));
+        whereabouts.unlearn(&at(1, 1), C);
+        assert_eq!(known(), (Some(B), vec![B]));
+        [C, B, third].into_iter().for_each(learn);
+        assert_eq!(known(), (Some(third), vec![B, third]), "no more than two");
+        whereabouts.unlearn(&at(1, 1), C);
+        whereabouts.forget(third);
+        assert_eq!(known(), (Some(B), vec![B]));
+        whereabouts.unlearn(&at(1, 1), B);
+        assert_eq!((known(), whereabouts.others_count()), ((None, vec![]), 0));
+    }
+
+    #[test]
+    fn what_nobody_takes_has_an_end() {
+        let whereabouts = none();
+        let at = |n: u32| Address {
+            listener: ListenerId(0),
+            endpoint: Endpoint::v4(n.to_be_bytes(), 1),
+        };
+        let own = |of: &Whereabouts| {
+            let counts =
+                of.own.iter().map(|own| lock(own)).map(|own| (own.held.len(), own.changed.len()));
+            counts.fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
+        };
+        let all = 5 * (SHARDS * CHANGES_MAX / 4) as u32;
+        (0..all).for_each(|n| {
+            whereabouts.enter(&at(n), WorkerId(0));
+            whereabouts.leave(&at(n));
+        });
+        let (held, changed) = own(&whereabouts);
+        assert!(held == changed && changed <= SHARDS * CHANGES_MAX, "{held} {changed}");
+        whereabouts.take_changes(usize::MAX, |_, is_held| assert!(!is_held));
+        assert_eq!(own(&whereabouts), (0, 0));
     }
 
     #[test]

@@ -5,13 +5,13 @@ use super::super::games::Game;
 use super::super::rig::{Rig, home, plain_setup};
 use super::{OTHER, Pair, SECOND};
 use crate::denied::Denied;
-use crate::ids::ListenerId;
-use crate::mail::Mail;
+use crate::ids::{BackendId, BindId, ListenerId, WorkerId};
+use crate::mail::{ForwardedDatagram, Mail};
 use crate::prefix::Prefix;
 use crate::setup::Setup;
 use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
-use ringgate_batch::Endpoint;
+use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const B: usize = 1;
 
 fn setup() -> Setup {
     let mut setup = plain_setup();
-    setup.backends[crate::ids::BackendId(0)].slots = 50;
+    setup.backends[BackendId(0)].slots = 50;
     setup
 }
 
@@ -280,6 +280,35 @@ fn what_a_member_says_of_a_player_who_is_here_changes_nothing() {
     assert!(pair.whereabouts(A).learn(&address(home(1)), MemberId(5), 0));
     pair.arrive(A, home(1), &scribe.payload(6, b"up"));
     assert_eq!((games[A].payloads(pair.rig(A)).len(), pair.forwarded(A)), (1, 0));
+}
+
+#[test]
+fn what_a_member_makes_up_is_refused_by_name() {
+    let (mut pair, _games, scribe) = playing();
+    let made_up = |bind, is_lost, bytes: &[u8]| {
+        let (parties, to) = ((OTHER[A], WorkerId(0)), (BindId(bind), LocalIp::UNSPECIFIED));
+        ForwardedDatagram::of_member(parties, address(home(7)), to, is_lost, bytes)
+    };
+    let (packet, response) =
+        (scribe.payload(50, b"x"), scribe.packet(PacketKind::Response, 50, &[0; 308]));
+    for (bind, is_lost, bytes, why) in [
+        (9, false, &packet[..], DropReason::UnknownSource),
+        (0, false, &packet, DropReason::UnknownSource),
+        (0, true, &packet, DropReason::UnknownSource),
+        (0, true, &response, DropReason::UnknownSource),
+        (0, true, &packet[..5], DropReason::PacketLength),
+        (0, false, &[], DropReason::Empty),
+        (0, false, &[1; 1301], DropReason::TooLong),
+        (0, false, &[0; 1078], DropReason::RequestVersion),
+    ] {
+        let datagram = made_up(bind, is_lost, bytes).expect("it is short enough");
+        pair.rig(A).provokes(why, |rig| {
+            rig.mail(Mail::Datagram(datagram));
+            rig.turn();
+        });
+    }
+    assert!(made_up(0, false, &[1; 5000]).is_none());
+    assert_eq!(pair.rig(A).counters().members_in, 8);
 }
 
 #[test]
