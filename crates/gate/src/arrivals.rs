@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use crate::elsewhere::Elsewhere;
 use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::links::loopback::guess_of_loopback;
-use crate::mail::Elsewhere;
 use crate::roles::{Role, Roles};
 use crate::store::table::{Address, Guess};
 use ringgate_batch::{LocalIp, RxBatch, RxMeta, SocketId, TxTarget};

@@ -7,13 +7,12 @@ use std::io;
 use std::time::Duration;
 
 use crate::gate::Gate;
-use crate::ids::{BackendId, WorkerId};
+use crate::ids::{BackendId, MemberId, WorkerId};
 use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::now::Now;
 use crate::pace::{BatchDelay, Found, Pace, Rules};
 use crate::party::Party;
 use crate::setup::LinkKind;
-use crate::shared::whereabouts::MemberId;
 use ringgate_batch::{Batches, Clock, Driver, IoEvent, IoStats, Moment, Port, RxMeta, Wait};
 use ringgate_core::secret::CookieSecret;
 use ringgate_link::bundle::SessionId;

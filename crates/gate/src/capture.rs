@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
+use crate::elsewhere::Elsewhere;
 use crate::ids::{BindId, ListenerId, WorkerId};
-use crate::mail::Elsewhere;
 use crate::prefix::Prefix;
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_core::drops::DropReason;

@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::capture::{Capture, Captured, WorkerEnd};
+use crate::elsewhere::Elsewhere;
 use crate::ids::{BindId, WorkerId};
-use crate::mail::Elsewhere;
 use crate::store::table::Address;
 use ringgate_batch::{LocalIp, RxMeta};
 use ringgate_core::drops::DropReason;

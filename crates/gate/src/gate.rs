@@ -11,7 +11,7 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::room::Room;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BindId, ListenerId, WorkerId};
+use crate::ids::{BindId, ListenerId, MemberId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::moves::BackendMoves;
@@ -21,7 +21,7 @@ use crate::seed::{Seed, WorkerIndex};
 use crate::sessions::Sessions;
 use crate::setup::{Credentials, Setup};
 use crate::shared::claims::Claims;
-use crate::shared::whereabouts::MemberId;
+use crate::shared::whereabouts::Teller;
 use crate::store::hash::HashKey;
 use crate::traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};
 use crate::turn::Turn;
@@ -89,7 +89,9 @@ impl Gate {
         };
         let places = setup.worker_places().max(PlainFront::places(&setup, room));
         let sizes = (hash_key, handshakes_max, places);
-        fronts.tell(claims.whereabouts(), worker.id);
+        if let Some(whereabouts) = claims.whereabouts() {
+            fronts.tell(&Teller::of(whereabouts, worker.id));
+        }
         let mut common = Common::new(worker, claims, aead, sizes, now_ns);
         fronts.adopt(&setup, now_ns);
         common.adopt(setup, now_ns);

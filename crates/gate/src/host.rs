@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use crate::body::{Body, Gathers, Stage, Surroundings};
 use crate::gate::Gate;
-use crate::ids::WorkerId;
+use crate::ids::{MemberId, WorkerId};
 use crate::mail::{ForwardedDatagram, Mail};
 use crate::now::Now;
 use crate::pace::Rules;
 use crate::party::Party;
-use crate::shared::whereabouts::MemberId;
 use ringgate_batch::{Endpoint, IoEvent, Memory, Moment, RxMeta, SocketId, Wait, Wire};
 use ringgate_core::secret::CookieSecret;
 

@@ -18,6 +18,10 @@ pub trait Id: Copy {
     fn index(self) -> usize;
 }
 
+/// Another member of the cluster, by a number that it has here while it is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u8);
+
 macro_rules! ids {
     ($( $(#[$doc:meta])* $vis:vis $name:ident($number:ty); )+) => { $(
         $(#[$doc])*

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::capture::Capture;
-use crate::ids::{BackendId, BindId, WorkerId};
+use crate::elsewhere::Elsewhere;
+use crate::ids::{BackendId, BindId, MemberId, WorkerId};
 use crate::moves::MoveOrder;
 use crate::setup::Setup;
-use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
 use crate::survey::Survey;
 use crate::trace::Trace;
@@ -74,15 +74,6 @@ pub struct Steering {
     pub(crate) departed_at: Option<u64>,
 }
 
-/// Who else has to do with a player: another worker of this gateway, or another gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elsewhere {
-    /// A member of the cluster.
-    Member(MemberId),
-    /// A worker of this gateway.
-    Worker(WorkerId),
-}
-
 /// A datagram on its way between two workers, or two gateways. One that has come from another
 /// gateway does not go to another one again.
 #[derive(Clone, Debug)]
@@ -109,24 +100,6 @@ pub(crate) struct Mailed {
     pub(crate) by: Elsewhere,
     /// It comes from an unknown port, and may belong to a session of that address.
     pub(crate) is_lost: bool,
-}
-
-impl Elsewhere {
-    /// The worker that it is, where it is one.
-    pub const fn worker(self) -> Option<WorkerId> {
-        match self {
-            Self::Worker(worker) => Some(worker),
-            Self::Member(_) => None,
-        }
-    }
-
-    /// The member that it is, where it is one.
-    pub const fn member(self) -> Option<MemberId> {
-        match self {
-            Self::Member(member) => Some(member),
-            Self::Worker(_) => None,
-        }
-    }
 }
 
 impl ForwardedDatagram {

@@ -2,13 +2,13 @@
 
 use crate::arrivals::Origin;
 use crate::common::Common;
+use crate::elsewhere::Elsewhere;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;
-use crate::ids::WorkerId;
-use crate::mail::{Elsewhere, ForwardedDatagram, Mail, Mailed, Steering};
+use crate::ids::{MemberId, WorkerId};
+use crate::mail::{ForwardedDatagram, Mail, Mailed, Steering};
 use crate::now::Now;
-use crate::shared::whereabouts::MemberId;
 use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
@@ -56,8 +56,8 @@ impl Common {
         }
     }
 
-    /// Sends a datagram that has arrived here to whoever has the player of its address, which has no
-    /// session here. Whether there is somebody.
+    /// Sends a datagram that has arrived here to whoever has the player of its address, which has
+    /// no session here. Whether there is somebody.
     pub(crate) fn send_elsewhere(
         &mut self,
         now: Now,

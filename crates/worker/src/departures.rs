@@ -1,5 +1,5 @@
-//! Players' datagrams on their way to other members of the cluster: a bounded queue for each worker,
-//! and the bell of the thread that sends them.
+//! Players' datagrams on their way to other members of the cluster: a bounded queue for each
+//! worker, and the bell of the thread that sends them.
 //!
 //! A queue that is full refuses, and the worker counts the loss. The bell is rung once for all that
 //! comes until the thread looks again.

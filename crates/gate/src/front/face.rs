@@ -17,14 +17,13 @@ use crate::front::protocol::Front;
 use crate::front::room::Room;
 use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BackendId, ListenerId, WorkerId};
+use crate::ids::{BackendId, ListenerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
-use crate::shared::whereabouts::Whereabouts;
 use crate::store::entry::Entry;
-use crate::store::table::{Guess, Place};
+use crate::store::table::{Guess, Place, Told};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch};
 
@@ -64,10 +63,10 @@ impl Fronts {
         ask!(every self, .adopt(setup, now_ns));
     }
 
-    /// Has the others of a cluster told where players are, where there is one.
-    pub(crate) fn tell(&mut self, whereabouts: Option<&Arc<Whereabouts>>, worker: WorkerId) {
-        ask!(every self, .sessions_mut().tell(whereabouts, worker));
-        self.netcode.pending.tell(whereabouts, worker);
+    /// Has the others of a cluster told where players are.
+    pub(crate) fn tell(&mut self, told: &Arc<dyn Told>) {
+        ask!(every self, .sessions_mut().tell(Arc::clone(told)));
+        self.netcode.pending.tell(Arc::clone(told));
     }
 
     /// The setup has another server at this number from now on.

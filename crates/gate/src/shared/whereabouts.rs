@@ -11,18 +11,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ids::WorkerId;
+use crate::ids::{MemberId, WorkerId};
 use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
-use crate::store::table::Address;
+use crate::store::table::{Address, Told};
 use ringgate_core::drops::DropReason;
-
-/// Another member of the cluster, by a number that it has here while it is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u8);
 
 /// Some of the other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +39,9 @@ pub struct Whereabouts {
     /// How many players each member has in each bucket.
     home_counts: Mutex<[Box<[u32]>; MEMBERS_MAX]>,
 }
+
+/// Enters and leaves for a worker what its tables have.
+pub(crate) struct Teller(Arc<Whereabouts>, WorkerId);
 
 /// Players of this gateway, those in a handshake included.
 #[derive(Default)]
@@ -66,6 +65,22 @@ struct Held {
     heard_by: u64,
     /// What other workers may hand to that one.
     budget: Bucket,
+}
+
+impl Teller {
+    pub(crate) fn of(whereabouts: &Arc<Whereabouts>, worker: WorkerId) -> Arc<dyn Told> {
+        Arc::new(Self(Arc::clone(whereabouts), worker))
+    }
+}
+
+impl Told for Teller {
+    fn enter(&self, address: &Address) {
+        self.0.enter(address, self.1);
+    }
+
+    fn leave(&self, address: &Address) {
+        self.0.leave(address);
+    }
 }
 
 impl Own {

@@ -19,8 +19,7 @@ pub(crate) mod handed;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::ids::{ListenerId, WorkerId};
-use crate::shared::whereabouts::Whereabouts;
+use crate::ids::ListenerId;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
@@ -121,8 +120,15 @@ pub(crate) struct Table<T> {
     places_max: usize,
     rest_ns: u64,
     first_generation: u32,
-    /// Who is told which addresses have entries here.
-    told: Option<(Arc<Whereabouts>, WorkerId)>,
+    told: Option<Arc<dyn Told>>,
+}
+
+/// Who is told which addresses have entries in a table.
+pub(crate) trait Told: Send + Sync {
+    fn enter(&self, address: &Address);
+
+    /// Said once for each time that it was entered.
+    fn leave(&self, address: &Address);
 }
 
 /// How places rest.
@@ -217,20 +223,20 @@ impl<T: Tenant> Table<T> {
         }
     }
 
-    /// Has the others of a cluster told which addresses have entries here, where there is one.
-    pub(crate) fn tell(&mut self, whereabouts: Option<&Arc<Whereabouts>>, worker: WorkerId) {
-        self.told = whereabouts.map(|it| (Arc::clone(it), worker));
+    /// Has somebody told which addresses have entries here from now on.
+    pub(crate) fn tell(&mut self, told: Arc<dyn Told>) {
+        self.told = Some(told);
     }
 
     fn enter(&self, address: &Address) {
-        if let Some((whereabouts, worker)) = &self.told {
-            whereabouts.enter(address, *worker);
+        if let Some(told) = &self.told {
+            told.enter(address);
         }
     }
 
     fn leave(&self, address: &Address) {
-        if let Some((whereabouts, _)) = &self.told {
-            whereabouts.leave(address);
+        if let Some(told) = &self.told {
+            told.leave(address);
         }
     }
 

@@ -8,11 +8,11 @@ mod world;
 use std::sync::Arc;
 
 use super::rig::{Fleet, Rig};
-use crate::ids::WorkerId;
+use crate::ids::{MemberId, WorkerId};
 use crate::mail::{ForwardedDatagram, Mail};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
-use crate::shared::whereabouts::{MemberId, PARTS, Whereabouts};
+use crate::shared::whereabouts::{PARTS, Whereabouts};
 use ringgate_batch::Endpoint;
 
 /// What each knows the other by.

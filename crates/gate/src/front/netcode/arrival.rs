@@ -1,7 +1,7 @@
 //! What the first look finds out about a datagram.
 
+use crate::elsewhere::Elsewhere;
 use crate::front::netcode::session::{Pending, Session};
-use crate::mail::Elsewhere;
 use crate::store::entry::Entry;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind};
 

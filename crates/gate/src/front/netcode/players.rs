@@ -9,6 +9,7 @@ use arrayvec::ArrayVec;
 use crate::arrivals::{Origin, PlayerRun, Source};
 use crate::common::Common;
 use crate::counters::Ended;
+use crate::elsewhere::Elsewhere;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
@@ -17,7 +18,7 @@ use crate::front::netcode::session::{HeardSince, OPENING_LINES, Pending, Session
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::{Datagrams, Rules};
 use crate::ids::ListenerId;
-use crate::mail::{Elsewhere, Mailed};
+use crate::mail::Mailed;
 use crate::now::Now;
 use crate::roles::Role;
 use crate::store::entry::Entry;
