@@ -594,6 +594,8 @@ mod tests {
         assert!(!whereabouts.learn(&at(2, 1), B, 0));
         assert!(whereabouts.learn(&at(1, 1), C, 0), "another's is no more");
         whereabouts.unlearn(&at(1, 1), C);
+        assert!(!whereabouts.learn(&at(2, 1), B, 0), "the other still has it");
+        whereabouts.unlearn(&at(1, 1), B);
         assert!(whereabouts.learn(&at(2, 1), B, 0));
     }
 
