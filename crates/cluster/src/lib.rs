@@ -17,8 +17,9 @@
 //! ```
 //!
 //! Everything here decides and touches nothing: no clock, no socket, no thread. No gateway asks it
-//! yet. What must hold is judged by a search through all orders of small worlds, and by larger
-//! worlds from seeds (`tests`). Each rule below is also broken on purpose there, and that is found:
+//! yet, but for [`wire`]: what members tell each other of players. What must hold is judged by a
+//! search through all orders of small worlds, and by larger worlds from seeds (`tests`). Each rule
+//! below is also broken on purpose there, and that is found:
 //!
 //! - No number is used twice under one key, by whatever process. A process has an [`Incarnation`]
 //!   that no other has had, and makes each [`Term`] once under a key ([`Member`]). That alone is
@@ -48,6 +49,7 @@ mod question;
 mod record;
 mod stake;
 mod standby;
+pub mod wire;
 
 #[cfg(test)]
 mod tests;

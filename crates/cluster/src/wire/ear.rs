@@ -1,0 +1,135 @@
+//! What a member has said so far: its version, and what its numbers mean here.
+
+use ringgate_core::limits::{LISTENERS_MAX, SESSIONS_MAX};
+
+use super::{Datagram, Entries, Message, Refused, VERSION};
+
+/// What this member has heard of another one on one connection.
+#[derive(Debug, Default)]
+pub struct Ear {
+    version: Option<u8>,
+    listeners: Vec<Option<Named>>,
+    /// How many it has told of and not taken back.
+    players: usize,
+}
+
+/// A listener of the other member.
+#[derive(Debug)]
+struct Named {
+    name: Box<str>,
+    /// Its number here, if there is one of that name.
+    here: Option<u16>,
+}
+
+/// What follows from a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// The member speaks with us from now on.
+    Begun,
+    /// Players of our listener of this number are there.
+    Told(u16, Entries<'a>),
+    /// They are not any more.
+    Left(u16, Entries<'a>),
+    /// All of them are known.
+    AllTold,
+    /// It wants to be told of all that we have.
+    Asked,
+    /// So much that we have forwarded was accepted.
+    Accepted(u16, Entries<'a>),
+    /// Nothing that concerns us.
+    Nothing,
+}
+
+impl Ear {
+    /// The version that both speak, once the member has said its own.
+    pub const fn version(&self) -> Option<u8> {
+        self.version
+    }
+
+    /// How many players the member has told of.
+    pub const fn players(&self) -> usize {
+        self.players
+    }
+
+    /// Takes in a message. `here` says which number a listener has here.
+    pub fn hear<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        here: impl FnOnce(&str) -> Option<u16>,
+    ) -> Result<Heard<'a>, Refused> {
+        let message = Message::read(bytes)?;
+        if self.version.is_none() && !matches!(message, Message::Begin { .. }) {
+            return Err(Refused::Order);
+        }
+        let of = |ear: &Self, entries: Entries<'_>| ear.number(entries.listener);
+        Ok(match message {
+            Message::Begin { version } => {
+                if self.version.replace(version.min(VERSION)).is_some() {
+                    return Err(Refused::Order);
+                }
+                Heard::Begun
+            }
+            Message::Listener { number, name } => {
+                self.name(number, name, here);
+                Heard::Nothing
+            }
+            Message::Told(entries) => {
+                let number = of(self, entries)?;
+                let players = self.players + entries.iter().len();
+                if players > SESSIONS_MAX {
+                    return Err(Refused::Players);
+                }
+                self.players = players;
+                number.map_or(Heard::Nothing, |number| Heard::Told(number, entries))
+            }
+            Message::Left(entries) => {
+                let number = of(self, entries)?;
+                self.players = self.players.saturating_sub(entries.iter().len());
+                number.map_or(Heard::Nothing, |number| Heard::Left(number, entries))
+            }
+            Message::AllTold => Heard::AllTold,
+            Message::Ask => Heard::Asked,
+            Message::Accepted(entries) => {
+                let number = of(self, entries)?;
+                number.map_or(Heard::Nothing, |number| Heard::Accepted(number, entries))
+            }
+            Message::Unknown => Heard::Nothing,
+        })
+    }
+
+    /// A datagram that the member has forwarded, and the number of its listener here. Where there
+    /// is no such listener here, it is for nobody.
+    pub fn datagram<'a>(&self, bytes: &'a [u8]) -> Result<(Option<u16>, Datagram<'a>), Refused> {
+        let datagram = Datagram::read(bytes)?;
+        Ok((self.number(datagram.listener)?, datagram))
+    }
+
+    /// The listeners here are others now. Returns whether the member has to be asked for its
+    /// players again: it has told of some whose listener there was none of.
+    pub fn look_again(&mut self, here: impl Fn(&str) -> Option<u16>) -> bool {
+        let mut is_new = false;
+        for named in self.listeners.iter_mut().flatten() {
+            let before = std::mem::replace(&mut named.here, here(&named.name));
+            is_new |= before != named.here && named.here.is_some();
+        }
+        if is_new {
+            self.players = 0;
+        }
+        is_new
+    }
+
+    fn name(&mut self, number: u16, name: &str, here: impl FnOnce(&str) -> Option<u16>) {
+        let at = usize::from(number);
+        if self.listeners.len() <= at {
+            debug_assert!(at < LISTENERS_MAX, "a message was read");
+            self.listeners.resize_with(at + 1, || None);
+        }
+        // A number whose listener has drained and was closed may be another's.
+        self.listeners[at] = Some(Named { name: name.into(), here: here(name) });
+    }
+
+    fn number(&self, listener: u16) -> Result<Option<u16>, Refused> {
+        let named = self.listeners.get(usize::from(listener)).and_then(Option::as_ref);
+        named.map(|named| named.here).ok_or(Refused::Listener)
+    }
+}
