@@ -32,6 +32,8 @@ struct Cluster {
     members: Vec<Member>,
     #[serde(default)]
     refused: BTreeMap<String, u64>,
+    #[serde(default)]
+    not_connected: u64,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,16 @@ struct Member {
     up_s: u64,
     connections: u64,
     round_trip_us: Option<u64>,
+    #[serde(default)]
+    forwards: bool,
+    #[serde(default)]
+    players: u64,
+    #[serde(default)]
+    forwarded_in: u64,
+    #[serde(default)]
+    forwarded_out: u64,
+    #[serde(default)]
+    dropped: BTreeMap<String, u64>,
     #[serde(default)]
     last_end: String,
     #[serde(default)]
@@ -67,7 +79,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 fn render(cluster: &Cluster) -> String {
     let address = cluster.address.as_deref().unwrap_or("no address: it does not serve yet");
     let mut text = format!("cluster {}, at {address}\n\n", cluster.name);
-    let mut table = Table::new("member, state, at, for:, round trip:, connections:");
+    let mut table = Table::new(
+        "member, state, at, for:, round trip:, connections:, players:, from it:, to it:",
+    );
     for member in &cluster.members {
         let is_up = member.state == "up";
         let round_trip = member.round_trip_us.map_or(String::new(), |us| format!("{us} us"));
@@ -78,6 +92,9 @@ fn render(cluster: &Cluster) -> String {
             if is_up { utc::span(member.up_s) } else { String::new() },
             round_trip,
             count(member.connections),
+            count(member.players),
+            count(member.forwarded_in),
+            count(member.forwarded_out),
         ]);
     }
     if cluster.members.is_empty() {
@@ -86,9 +103,20 @@ fn render(cluster: &Cluster) -> String {
         put(&mut text, format_args!("{table}"));
     }
     for member in &cluster.members {
-        let Member { name, state, registered, last_end, misfits, .. } = member;
+        let Member { name, state, registered, last_end, misfits, forwards, dropped, .. } = member;
         if !registered {
             put(&mut text, format_args!("note: {name} is not registered in the fleet\n"));
+        }
+        if state == "up" && !forwards {
+            put(
+                &mut text,
+                format_args!(
+                    "note: {name} does not say which players it has: nothing is forwarded to it\n"
+                ),
+            );
+        }
+        for (reason, times) in dropped {
+            put(&mut text, format_args!("note: {name}: {} as {reason}\n", count(*times)));
         }
         if state != "up" && !last_end.is_empty() {
             put(&mut text, format_args!("note: {name}: its last connection ended: {last_end}\n"));
@@ -96,6 +124,10 @@ fn render(cluster: &Cluster) -> String {
         for misfit in misfits {
             put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
         }
+    }
+    if cluster.not_connected > 0 {
+        let times = count(cluster.not_connected);
+        put(&mut text, format_args!("note: datagrams for members that were gone: {times}\n"));
     }
     for (reason, times) in &cluster.refused {
         put(&mut text, format_args!("note: connections refused: {} as {reason}\n", count(*times)));
@@ -111,12 +143,17 @@ mod tests {
     fn members_are_a_table_and_what_is_wrong_with_them_is_said_behind() {
         let page = serde_json::json!({
             "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
+            "not_connected": 5,
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
                   "up_s": 90, "connections": 1, "round_trip_us": 210, "last_end": "an older one",
+                  "forwards": true, "players": 7, "forwarded_in": 41, "forwarded_out": 3,
+                  "dropped": { "mailbox_full": 6 },
                   "misfits": ["198.51.100.9:40000 has no key in common here and there"] },
                 { "name": "gate-3", "state": "awaited", "registered": false, "up_s": 0,
                   "connections": 0, "last_end": "it shuts down", "misfits": [] },
+                { "name": "gate-4", "state": "up", "registered": true, "up_s": 1,
+                  "connections": 1 },
             ],
         });
         let text = render(&serde_json::from_value(page).expect("a page"));
@@ -126,6 +163,9 @@ mod tests {
             "note: gate-3 is not registered in the fleet\n",
             "note: gate-3: its last connection ended: it shuts down\n",
             "note: connections refused: 2 as foreign_name\n",
+            "note: gate-2: 6 as mailbox_full\n",
+            "note: datagrams for members that were gone: 5\n",
+            "note: gate-4 does not say which players it has: nothing is forwarded to it\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -3,9 +3,11 @@
 
 #[cfg(feature = "fleet")]
 mod known;
+mod players;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -18,6 +20,9 @@ use ringgate_process::pages::Maybe;
 use ringgate_trunk::peers::{MemberShown, Peers, Settings, State, Window};
 use ringgate_trunk::protocol::tls::Peer;
 use ringgate_trunk::socket::Door;
+use ringgate_worker::Fleet;
+
+use players::{OfFleet, Places};
 
 /// The control thread's end. Without `[cluster]` there is nothing of it.
 #[derive(Default)]
@@ -31,6 +36,7 @@ struct Own {
     peers: Peers,
     /// Bound, and not served yet.
     door: Option<Door>,
+    places: Arc<Places>,
     /// When an address that another process has is given up.
     patient_until_ns: u64,
 }
@@ -67,7 +73,8 @@ impl Cluster {
         })?;
         let patient_until_ns = clock.now_ns() + PATIENCE_NS;
         let cluster = cluster.name.clone();
-        Ok(Self { own: Some(Own { name, cluster, peers, door, patient_until_ns }) })
+        let places = Arc::default();
+        Ok(Self { own: Some(Own { name, cluster, peers, door, places, patient_until_ns }) })
     }
 
     /// Gives the sockets to the user that the process is about to become.
@@ -82,13 +89,20 @@ impl Cluster {
     }
 
     /// Serves what was opened; where it is a successor's, tries to.
-    pub(super) fn tick(&mut self, now_ns: u64) {
+    pub(super) fn tick(&mut self, now_ns: u64, fleet: &Fleet) {
         let Some(own) = &mut self.own else { return };
-        if own.peers.is_started() || now_ns >= own.patient_until_ns {
+        if own.peers.is_started() {
+            return;
+        }
+        if now_ns >= own.patient_until_ns {
+            // Nobody is told of players, and what would be told does not pile up.
+            if let Some(whereabouts) = fleet.claims().whereabouts() {
+                whereabouts.take_changes(usize::MAX, |_, _| {});
+            }
             return;
         }
         let started = match own.door.take().map_or_else(|| own.peers.open(), Ok) {
-            Ok(door) => own.peers.start(door),
+            Ok(door) => own.start(door, fleet),
             Err(why) if now_ns + AGAIN_NS >= own.patient_until_ns => Err(why),
             Err(_) => return,
         };
@@ -106,8 +120,10 @@ impl Cluster {
     }
 
     /// Carries it out.
-    pub(super) fn adopt(&self, identity: Option<Peer>) {
-        if let (Some(own), Some(identity)) = (&self.own, identity) {
+    pub(super) fn adopt(&self, identity: Option<Peer>, fleet: &Fleet) {
+        let Some(own) = &self.own else { return };
+        own.places.follow(fleet);
+        if let Some(identity) = identity {
             own.peers.set_identity(identity);
         }
     }
@@ -117,6 +133,19 @@ impl Cluster {
         if let Some(own) = &mut self.own {
             own.peers.stop();
         }
+    }
+}
+
+impl Own {
+    /// Connects to the others, and tells them of the players that workers have.
+    fn start(&mut self, door: Door, fleet: &Fleet) -> io::Result<()> {
+        self.places.follow(fleet);
+        let players = OfFleet::new(fleet, &self.places);
+        let players = players.ok_or_else(|| io::Error::other("no worker knows of the cluster"))?;
+        if let Some(departures) = fleet.departures() {
+            departures.ring(self.peers.bell());
+        }
+        self.peers.start(door, players)
     }
 }
 
@@ -145,6 +174,8 @@ pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize
         address: Maybe(shown.address),
         members: shown.members.iter().map(|it| member(snapshot, it)).collect::<Vec<_>>(),
         refused: &shown.refused,
+        // Datagrams for members that were gone.
+        not_connected: shown.not_connected,
     })
 }
 
@@ -159,6 +190,14 @@ fn member<'a>(snapshot: &'a Snapshot<'_>, shown: &'a MemberShown) -> impl Serial
         peer: Maybe(shown.peer),
         up_s: if shown.state == State::Up { up_ns / (1000 * NS_PER_MS) } else { 0 },
         connections: shown.connections,
+        // Whether it says which players it has: to one that does not nothing is forwarded.
+        forwards: shown.speaks.is_some(),
+        // Whether all of its players are known here.
+        complete: shown.has_told_all,
+        players: shown.players,
+        forwarded_in: shown.forwarded[0],
+        forwarded_out: shown.forwarded[1],
+        dropped: &shown.dropped,
         round_trip_us: Maybe(shown.round_trip_ns.map(|ns| ns / 1000)),
         last_end: Maybe(shown.last_end.as_ref().map(|(_, why)| why.as_str())),
         // What does not fit together, one sentence each.

@@ -163,7 +163,7 @@ impl Role for Attending<'_> {
             main_loop.watch_denied(fleet);
             main_loop.close_drained(fleet);
             main_loop.agents.tick(main_loop.view.now_ns());
-            main_loop.cluster.tick(main_loop.view.now_ns());
+            main_loop.cluster.tick(main_loop.view.now_ns(), fleet);
             main_loop.tell_fleet(fleet);
         }
         if main_loop.watcher.is_due(main_loop.view.now_ns()) {
@@ -320,7 +320,7 @@ impl ControlLoop {
         self.view.live().setup = Arc::clone(&self.setup);
         levels::change(&self.config.gateway.log_level);
         self.agents.adopt(agents, self.view.now_ns());
-        self.cluster.adopt(identity);
+        self.cluster.adopt(identity, fleet);
         self.note_movements(fleet, &next, &before);
         self.forget_deadlines();
         self.note_file(file);

@@ -73,14 +73,18 @@ fn cluster() -> (String, ringgate_trunk::peers::Shown) {
         peer: Some(peer),
         since_ns: NOW_NS / 2,
         round_trip_ns: Some(120_000),
+        speaks: Some(1),
+        has_told_all: true,
+        players: 3,
+        forwarded: [20, 10],
+        dropped: [("stray", 2)].into(),
         connections: 1,
         last_end: None,
     };
     let refused = [("foreign_name", 1)].into();
-    (
-        "fra".to_owned(),
-        ringgate_trunk::peers::Shown { address: Some(peer), members: vec![member], refused },
-    )
+    let (address, members) = (Some(peer), vec![member]);
+    let shown = ringgate_trunk::peers::Shown { address, members, refused, not_connected: 1 };
+    ("fra".to_owned(), shown)
 }
 
 /// One agent, connected, whose only lane has split two records.

@@ -191,6 +191,8 @@ mod kind {
     pub(super) const OFFER_OVER: u8 = 133;
     pub(super) const MOVED: u8 = 134;
     pub(super) const MOVE_REFUSED: u8 = 135;
+    /// Between gateways alone.
+    pub(super) const FORWARDED: u8 = 136;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;

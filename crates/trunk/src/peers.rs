@@ -5,11 +5,16 @@
 //! for a name that no agent can have ([`tls::certified_name`]). Of two members the one whose name
 //! comes first connects to the other. Where the others are is told from outside; a member that is
 //! not told of any more and is connected stays.
+//!
+//! On it each tells the other which players it has, and forwards datagrams of those that the other
+//! has: what is said is `ringgate_cluster::wire`'s, who has which player a [`Players`]'.
 
 mod board;
+mod players;
 mod settings;
 mod shared;
 mod shown;
+mod talk;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +23,14 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+pub use ringgate_cluster::wire::Datagram;
 use ringgate_io::Bell;
 
 pub use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls;
 use crate::socket::Door;
 use board::Board;
+pub use players::{Arrival, NUMBERS_MAX, Number, Players};
 pub use settings::Settings;
 use shared::Shared;
 pub use shown::{MemberShown, Shown, State};
@@ -62,9 +69,14 @@ impl Peers {
         Door::bind(self.shared.settings.bind)
     }
 
+    /// Rung by whoever has something for its thread: players that came or went, or datagrams.
+    pub fn bell(&self) -> Bell {
+        self.shared.bell.clone()
+    }
+
     /// Begins to connect.
-    pub fn start(&mut self, door: Door) -> io::Result<()> {
-        let board = Board::new(Arc::clone(&self.shared), door)?;
+    pub fn start(&mut self, door: Door, players: impl Players) -> io::Result<()> {
+        let board = Board::new(Arc::clone(&self.shared), door, players)?;
         let name = "ringgate-peers".to_owned();
         self.thread = Some(std::thread::Builder::new().name(name).spawn(|| board.run())?);
         Ok(())

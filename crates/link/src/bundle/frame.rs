@@ -72,12 +72,17 @@ impl<'a> Frame<'a> {
     }
 
     /// Whether the record is of no use when it comes too late, so that a full link may drop it:
-    /// payloads, messages on channels that are not reliable, and what measures. Everything else has
-    /// to arrive as long as the link lives.
+    /// payloads, what gateways forward, messages on channels that are not reliable, and what
+    /// measures. Everything else has to arrive as long as the link lives.
     #[inline]
     pub fn may_be_lost(self) -> bool {
         match self.kind() {
-            kind::PAYLOAD | kind::MULTICAST | kind::PING | kind::PONG | kind::QUALITY => true,
+            kind::PAYLOAD
+            | kind::MULTICAST
+            | kind::PING
+            | kind::PONG
+            | kind::QUALITY
+            | kind::FORWARDED => true,
             kind::MESSAGE => self.body().get(8) != Some(&message::RELIABLE),
             _ => false,
         }
@@ -117,11 +122,25 @@ impl<'a> Frame<'a> {
         (!bytes.is_empty() && !is_long).then_some((session, bytes))
     }
 
+    /// The record that a gateway of a cluster sends another one for a player's datagram. `record`
+    /// has room for the header before what the two say of it.
+    pub fn forwarded(record: &'a mut [u8]) -> Option<Self> {
+        let bytes = u16::try_from(record.len()).ok()?;
+        let [low, high] = bytes.to_le_bytes();
+        *record.first_chunk_mut()? = [low, high, kind::FORWARDED, 0];
+        Some(Self { bytes: record })
+    }
+
+    /// What a gateway of a cluster has forwarded, if the record is that.
+    pub fn as_forwarded(self) -> Option<&'a [u8]> {
+        (self.kind() == kind::FORWARDED).then(|| self.body())
+    }
+
     /// How many players the record has a payload for: what a drop of it counts as.
     #[inline]
     pub fn payloads(self) -> u64 {
         match (self.kind(), self.body()) {
-            (kind::PAYLOAD, _) => 1,
+            (kind::PAYLOAD | kind::FORWARDED, _) => 1,
             (kind::MULTICAST, &[low, high, ..]) => u64::from(u16::from_le_bytes([low, high])),
             _ => 0,
         }

@@ -389,7 +389,10 @@ impl Desk {
             }
             // Nobody else sends to a socket that was connected before anybody knew its port, and
             // no lane of an agent's is lent.
-            Event::Stray { .. } | Event::Caught { .. } | Event::Unproven { .. } => {}
+            Event::Stray { .. }
+            | Event::Caught { .. }
+            | Event::Unproven { .. }
+            | Event::Message(_) => {}
         });
         self.take_notes(now_ns);
     }

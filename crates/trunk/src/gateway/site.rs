@@ -103,7 +103,8 @@ impl Site {
             trunk: number,
             incarnation: shared.settings.incarnation,
         };
-        let settings = Settings { rekey: shared.settings.rekey, token: BELL + 1 };
+        let settings =
+            Settings { rekey: shared.settings.rekey, token: BELL + 1, ..Settings::default() };
         hold_point!("gateway-trunk Welcome");
         let trunk = guest.welcome(welcome, settings, &epoll, now_ns)?;
         let rules = shared.rules();
@@ -439,7 +440,7 @@ fn handle(
         Event::Caught { serial } => links.handle_caught(serial, making.epoll),
         // What is nobody's is nothing that this trunk has to count.
         Event::Stray { from, datagram } => _ = shared.route(from, datagram),
-        Event::Begun(_) | Event::Unproven { .. } => {}
+        Event::Begun(_) | Event::Message(_) | Event::Unproven { .. } => {}
     }
 }
 

@@ -1,5 +1,5 @@
 //! The thread of a cluster's member: the door, connections of those who have not said who they are,
-//! and a trunk to each other member.
+//! and a trunk to each other member, with what the two say to each other of their players.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,8 +11,10 @@ use ringgate_core::splitmix;
 use ringgate_os::notify::{Epoll, Ready};
 use rustls::pki_types::ServerName;
 
+use super::players::{NUMBERS_MAX, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
+use super::talk::{Counts, FORWARDS_ON, Listeners, Talk, forward};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
 use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
@@ -25,14 +27,25 @@ const BELL: u64 = 0;
 /// Each connection has so many numbers in the set, as far as [`Trunk::is_own`] goes.
 const NUMBERS: u64 = 1 << 12;
 
-pub(super) struct Board {
+pub(super) struct Board<P> {
     shared: Arc<Shared>,
+    players: P,
+    listeners: Listeners,
     /// Their numbers name connections in the set, and trunks in their datagrams.
     guests: Guests,
     epoll: Epoll,
     members: BTreeMap<String, Member>,
     refused: BTreeMap<&'static str, u64>,
     random: u64,
+    /// When players' accepted datagrams were last told.
+    accepted_ns: u64,
+    shown_ns: u64,
+    /// Nothing has happened since.
+    is_shown: bool,
+    /// Datagrams for members that were gone.
+    not_connected: u64,
+    /// There is more to do at once.
+    has_more: bool,
 }
 
 /// Another member.
@@ -42,6 +55,11 @@ struct Member {
     /// Where it is we who connect.
     dial: Option<Dial>,
     seat: Option<Seat>,
+    /// What it is called where workers say whom a datagram is for.
+    number: Option<Number>,
+    counts: Counts,
+    /// Datagrams that lanes before had no room for.
+    lane_full: u64,
     connections: u64,
     last_end: Option<(&'static str, String)>,
     due_ns: u64,
@@ -54,16 +72,33 @@ struct Seat {
     trunk: Trunk,
     /// Since when both have said who they are.
     up_ns: Option<u64>,
+    /// There is none where the cluster has too many members.
+    talk: Option<Talk>,
 }
 
-impl Board {
-    pub(super) fn new(shared: Arc<Shared>, door: Door) -> io::Result<Self> {
+impl<P: Players> Board<P> {
+    pub(super) fn new(shared: Arc<Shared>, door: Door, players: P) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(shared.bell.fd(), BELL)?;
         let guests = Guests::new(door, NUMBERS, &epoll)?;
         let random = shared.settings.incarnation;
         let (members, refused) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { shared, guests, epoll, members, refused, random })
+        let listeners = players.listeners();
+        Ok(Self {
+            shared,
+            players,
+            listeners,
+            guests,
+            epoll,
+            members,
+            refused,
+            random,
+            accepted_ns: 0,
+            shown_ns: 0,
+            is_shown: false,
+            not_connected: 0,
+            has_more: false,
+        })
     }
 
     /// Until it is told to stop.
@@ -81,6 +116,7 @@ impl Board {
         }
         for seat in self.members.values_mut().filter_map(|it| it.seat.as_mut()) {
             seat.trunk.say_goodbye(Reason::ShuttingDown);
+            seat.forget(&self.players);
         }
         self.shared.show(Shown::default());
     }
@@ -101,8 +137,15 @@ impl Board {
         let away = self.guests.pass_time(&self.epoll, now_ns);
         self.refuse_all(away);
         self.dial(now_ns);
+        // The bell is rung again from here on: what changes behind it is told in the next turn.
+        self.has_more = self.forward(now_ns);
+        self.tell(now_ns);
         self.keep(now_ns);
-        self.show();
+        self.is_shown = now_ns >= self.shown_ns + SHOW_EVERY.as_nanos() as u64;
+        if self.is_shown {
+            self.shown_ns = now_ns;
+            self.show();
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -114,8 +157,12 @@ impl Board {
             Some(seat) => seat.trunk.due_ns(),
             None => member.due_ns,
         });
+        if self.has_more {
+            return Duration::ZERO;
+        }
+        let look_every = if self.is_shown { LOOK_EVERY } else { SHOW_EVERY };
         let due_ns = seats.fold(u64::MAX, u64::min);
-        Duration::from_nanos(due_ns.saturating_sub(self.now_ns())).min(LOOK_EVERY)
+        Duration::from_nanos(due_ns.saturating_sub(self.now_ns())).min(look_every)
     }
 
     /// Goes by what is told of others now. Who is connected stays.
@@ -134,6 +181,7 @@ impl Board {
         for (name, at) in told {
             self.members.insert(name, Member { at: Some(at), ..Member::default() });
         }
+        give_numbers(&mut self.members);
         for (name, member) in &mut self.members {
             if let (Some(at), None, true) = (&member.at, &member.dial, own < name) {
                 let seed = splitmix::next(&mut self.random);
@@ -161,7 +209,7 @@ impl Board {
         let peer = guest.peer();
         match self.judge(&guest, &hello) {
             Ok(()) => {
-                if let Err(why) = self.let_in((ready.token, guest), hello, now_ns) {
+                if let Err(why) = self.let_in((ready.token, guest), &hello, now_ns) {
                     self.refuse("no_descriptor", Some(peer), &why.to_string());
                 }
             }
@@ -188,7 +236,7 @@ impl Board {
     fn let_in(
         &mut self,
         (token, guest): (u64, Guest),
-        hello: Hello,
+        hello: &Hello,
         now_ns: u64,
     ) -> io::Result<()> {
         let guest = guest.leave(&self.epoll)?;
@@ -196,14 +244,19 @@ impl Board {
         let trunk = number as u32;
         let incarnation = self.shared.settings.incarnation;
         let welcome = Welcome { version: hello.version, lanes: 1, trunk, incarnation };
-        let settings = Settings { token, ..Settings::default() };
+        let settings = settings(token);
         let trunk = guest.welcome(welcome, settings, &self.epoll, now_ns)?;
-        let mut seat = Seat { token, trunk, up_ns: None };
+        self.members.entry(hello.name.clone()).or_default();
+        give_numbers(&mut self.members);
+        let member = self.members.entry(hello.name.clone()).or_default();
+        let talk = member.number.map(Talk::new);
+        let mut seat = Seat { token, trunk, up_ns: None, talk };
         seat.note_up(&hello.name, now_ns);
-        let member = self.members.entry(hello.name).or_default();
         member.connections += 1;
         if let Some(mut before) = member.seat.replace(seat) {
             before.trunk.say_goodbye(Reason::Replaced);
+            before.forget(&self.players);
+            member.lane_full += before.lane_full();
         }
         // What came while this was not a trunk yet.
         self.hear(Ready { token, events: 0 }, number, now_ns);
@@ -212,15 +265,18 @@ impl Board {
 
     /// First datagrams of lanes come to the address that everybody knows.
     fn receive(&mut self, now_ns: u64) {
-        let Self { guests, members, epoll, .. } = self;
+        let Self { guests, members, epoll, players, listeners, .. } = self;
         for _ in 0..BURSTS_MAX {
             let has_more = guests.door.receive(|from, datagram| {
                 let Some(Header { trunk, .. }) = Header::read(datagram) else { return };
                 let token = u64::from(trunk) * NUMBERS;
-                let seats = members.values_mut().filter_map(|it| it.seat.as_mut());
-                if let Some(seat) = seats.into_iter().find(|it| it.token == token) {
-                    seat.trunk.handle_datagram(from, datagram, epoll, now_ns, |_| {});
-                }
+                let is_it = |it: &&mut Member| it.seat.as_ref().is_some_and(|it| it.token == token);
+                let Some(member) = members.values_mut().find(is_it) else { return };
+                let Member { seat: Some(seat), counts, .. } = member else { return };
+                let Seat { trunk, talk, .. } = seat;
+                trunk.handle_datagram(from, datagram, epoll, now_ns, |event| {
+                    hear(talk, &event, players, listeners, counts);
+                });
             });
             if !has_more {
                 return;
@@ -229,15 +285,17 @@ impl Board {
     }
 
     fn hear(&mut self, ready: Ready, number: u64, now_ns: u64) {
-        let Self { members, epoll, .. } = self;
+        let Self { members, epoll, players, listeners, .. } = self;
         let is_it = |(_, it): &(&String, &mut Member)| {
             it.seat.as_ref().is_some_and(|seat| seat.token == number * NUMBERS)
         };
         let Some((name, member)) = members.iter_mut().find(is_it) else { return };
-        let Some(seat) = &mut member.seat else { return };
+        let Member { seat: Some(seat), counts, .. } = member else { return };
         let mut has_begun = false;
-        seat.trunk.handle_ready(ready, epoll, now_ns, |event| {
+        let Seat { trunk, talk, .. } = seat;
+        trunk.handle_ready(ready, epoll, now_ns, |event| {
             has_begun |= matches!(event, Event::Begun(_));
+            hear(talk, &event, players, listeners, counts);
         });
         if has_begun {
             member.connections += 1;
@@ -266,7 +324,8 @@ impl Board {
                     let token = guests.number();
                     match connect(shared, (name, to), token, epoll, now_ns) {
                         Ok(trunk) => {
-                            member.seat = Some(Seat { token, trunk, up_ns: None });
+                            let talk = member.number.map(Talk::new);
+                            member.seat = Some(Seat { token, trunk, up_ns: None, talk });
                         }
                         Err(why) => member.last_end = Some(("io", why.to_string())),
                     }
@@ -278,19 +337,27 @@ impl Board {
 
     /// What time brings, and what waits to be sent.
     fn keep(&mut self, now_ns: u64) {
-        let Self { members, epoll, .. } = self;
+        let Self { members, epoll, players, listeners, has_more, .. } = self;
         for (name, member) in members {
-            let Some(seat) = &mut member.seat else { continue };
-            if seat.trunk.has_more() {
+            let Member { seat: Some(seat), counts, .. } = member else { continue };
+            let Seat { trunk, talk, .. } = seat;
+            if trunk.has_more() {
                 let ready = Ready { token: seat.token, events: 0 };
-                seat.trunk.handle_ready(ready, epoll, now_ns, |_| {});
+                trunk.handle_ready(ready, epoll, now_ns, |event| {
+                    hear(talk, &event, players, listeners, counts);
+                });
             }
-            seat.trunk.listen(|_| {});
-            seat.trunk.poll(now_ns);
+            trunk.listen(|_| {});
+            if let (Some(talk), true) = (talk, seat.up_ns.is_some()) {
+                *has_more |= talk.say(trunk, players);
+            }
+            trunk.poll(now_ns);
             seat.trunk.flush(epoll, now_ns);
             let Some(end) = seat.trunk.over() else { continue };
             let (reason, why) = (end.name(), end.to_string());
             let up_ns = seat.up_ns;
+            seat.forget(players);
+            member.lane_full += seat.lane_full();
             member.seat = None;
             if let Some(dial) = &mut member.dial
                 && let Some(up_ns) = up_ns
@@ -310,10 +377,56 @@ impl Board {
         }
     }
 
+    /// Tells the others who has come and gone, and what was accepted of what they have forwarded.
+    fn tell(&mut self, now_ns: u64) {
+        let Self { players, listeners, members, accepted_ns, has_more, .. } = self;
+        let ours = players.listeners();
+        if !Arc::ptr_eq(&ours, listeners) {
+            *listeners = ours;
+            talks(members).for_each(|talk| talk.look_again(listeners));
+        }
+        let mut changes = 0;
+        players.take_changes(CHANGES_MAX, &mut |listener, player, is_here| {
+            changes += 1;
+            talks(members).for_each(|talk| talk.tell(listener, &player, is_here));
+        });
+        *has_more |= changes == CHANGES_MAX;
+        let passed_ns = now_ns.saturating_sub(*accepted_ns);
+        if passed_ns < ACCEPTED_EVERY_NS {
+            return;
+        }
+        *accepted_ns = now_ns;
+        players.take_accepted(&mut |member, listener, player, accepted| {
+            let per_s = u64::from(accepted) * 1_000_000_000 / passed_ns;
+            let per_s = u32::try_from(per_s).unwrap_or(u32::MAX);
+            if let Some(talk) = talks(members).find(|talk| talk.number == member) {
+                talk.tell_accepted(listener, &player, per_s);
+            }
+        });
+    }
+
+    /// Takes from workers what is for other members. Returns whether more waits.
+    fn forward(&mut self, now_ns: u64) -> bool {
+        let Self { players, members, not_connected, .. } = self;
+        players.take_departures(DEPARTURES_MAX, &mut |number, datagram| {
+            let is_it = |it: &&mut Member| it.number == Some(number);
+            match members.values_mut().find(is_it) {
+                Some(Member {
+                    seat: Some(Seat { trunk, talk: Some(talk), .. }), counts, ..
+                }) if talk.version().is_some() => {
+                    forward(trunk, &datagram, now_ns);
+                    counts.out += 1;
+                }
+                _ => *not_connected += 1,
+            }
+        })
+    }
+
     fn show(&self) {
         let members = self.members.iter().map(|(name, member)| member.shown(name)).collect();
         let (address, refused) = (self.guests.door.address().ok(), self.refused.clone());
-        self.shared.show(Shown { address, members, refused });
+        let not_connected = self.not_connected;
+        self.shared.show(Shown { address, members, refused, not_connected });
     }
 
     /// Counts a connection that became no member's, and tells of it, once a second for each reason.
@@ -342,13 +455,23 @@ fn connect(
     let own = &shared.settings;
     let server = ServerName::try_from(certified_name(&own.cluster, name));
     let server = server.map_err(io::Error::other)?;
-    let settings = Settings { token, ..Settings::default() };
+    let settings = settings(token);
     Trunk::connect(&shared.identity().dials, (to, server), &own.name, settings, epoll, now_ns)
 }
 
 impl Default for Member {
     fn default() -> Self {
-        Self { at: None, dial: None, seat: None, connections: 0, last_end: None, due_ns: u64::MAX }
+        Self {
+            at: None,
+            dial: None,
+            seat: None,
+            number: None,
+            counts: Counts::default(),
+            lane_full: 0,
+            connections: 0,
+            last_end: None,
+            due_ns: u64::MAX,
+        }
     }
 }
 
@@ -361,6 +484,12 @@ impl Member {
             (None, Some(_), None) => State::Awaited,
             (None, Some(_), Some(_)) => State::Connecting,
         };
+        let talk = up.and_then(|seat| seat.talk.as_ref());
+        let mut dropped = self.counts.dropped.clone();
+        let full = self.lane_full + up.map_or(0, Seat::lane_full);
+        if full > 0 {
+            dropped.insert("lane_full", full);
+        }
         MemberShown {
             name: name.to_owned(),
             state,
@@ -368,6 +497,11 @@ impl Member {
             peer: up.map(|seat| seat.trunk.peer()),
             since_ns: up.and_then(|seat| seat.up_ns).unwrap_or_default(),
             round_trip_ns: up.and_then(|it| it.trunk.stats().next()?.lane.round_trip_ns),
+            speaks: talk.and_then(Talk::version),
+            has_told_all: talk.is_some_and(|talk| talk.is_complete),
+            players: talk.map_or(0, Talk::players),
+            forwarded: [self.counts.come, self.counts.out],
+            dropped,
             connections: self.connections,
             last_end: self.last_end.clone(),
         }
@@ -375,6 +509,18 @@ impl Member {
 }
 
 impl Seat {
+    /// Datagrams that its lane had no room for.
+    fn lane_full(&self) -> u64 {
+        self.trunk.stats().map(|it| it.full).sum()
+    }
+
+    /// What the member has told counts no more.
+    fn forget(&self, players: &impl Players) {
+        if let Some(talk) = &self.talk {
+            players.forget(talk.number);
+        }
+    }
+
     fn note_up(&mut self, name: &str, now_ns: u64) {
         let peer = self.trunk.peer();
         self.up_ns = Some(now_ns);
@@ -387,5 +533,49 @@ impl Seat {
     }
 }
 
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+fn settings(token: u64) -> Settings {
+    Settings { token, forwards_on: Some(FORWARDS_ON), ..Settings::default() }
+}
+
+fn hear(
+    talk: &mut Option<Talk>,
+    event: &Event<'_>,
+    players: &impl Players,
+    ours: &Listeners,
+    counts: &mut Counts,
+) {
+    if let Some(talk) = talk {
+        talk.handle(event, players, ours, counts);
+    }
+}
+
+/// Each member has a number that no other has, as far as there are any.
+fn give_numbers(members: &mut BTreeMap<String, Member>) {
+    let mut free = u64::MAX;
+    for number in members.values().filter_map(|it| it.number) {
+        free &= !(1 << number);
+    }
+    for member in members.values_mut().filter(|it| it.number.is_none()) {
+        let number = free.trailing_zeros();
+        member.number = (number < NUMBERS_MAX as u32).then_some(number as Number);
+        free &= free.wrapping_sub(1);
+    }
+}
+
+fn talks(members: &mut BTreeMap<String, Member>) -> impl Iterator<Item = &mut Talk> {
+    members.values_mut().filter_map(|it| it.seat.as_mut()?.talk.as_mut())
+}
+
+const LOOK_EVERY: Duration = Duration::from_nanos(ACCEPTED_EVERY_NS);
+
+/// Pages need no more while datagrams pass.
+const SHOW_EVERY: Duration = Duration::from_millis(5);
+
+/// Players that come and go between two looks at datagrams.
+const CHANGES_MAX: usize = 4096;
+
+/// Datagrams of each worker between two looks at what has come.
+const DEPARTURES_MAX: usize = 256;
+
+const ACCEPTED_EVERY_NS: u64 = 250_000_000;
 const BURSTS_MAX: usize = 8;

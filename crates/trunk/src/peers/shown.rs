@@ -31,6 +31,17 @@ pub struct MemberShown {
     pub since_ns: u64,
     /// There and back on its lane.
     pub round_trip_ns: Option<u64>,
+    /// The version in which it says which players it has; none where it says nothing of them, and
+    /// nothing is forwarded.
+    pub speaks: Option<u8>,
+    /// Whether it has told of all that it had.
+    pub has_told_all: bool,
+    /// How many players it has told of.
+    pub players: usize,
+    /// Datagrams that it has sent, and those that it was sent.
+    pub forwarded: [u64; 2],
+    /// What of either kind went no further, and messages that were refused, by the reasons' names.
+    pub dropped: BTreeMap<&'static str, u64>,
     /// How often it has come up.
     pub connections: u64,
     /// Why its last connection ended: a name, and words.
@@ -46,4 +57,6 @@ pub struct Shown {
     pub members: Vec<MemberShown>,
     /// Connections that were refused here, by the reasons' names.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Datagrams for members that were gone when they were to be sent.
+    pub not_connected: u64,
 }

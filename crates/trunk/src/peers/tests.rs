@@ -1,21 +1,33 @@
 //! Members of a cluster that find each other over loopback, and others that are none of them.
 
+mod stub;
+
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_cluster::wire::Message;
+use ringgate_link::bundle::Frame;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::Epoll;
 use rustls::pki_types::ServerName;
 
+use super::talk::FORWARDS_ON;
 use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
 use crate::protocol::tls::{self, Identity, Peer, certified_name};
 use crate::socket::{self, End, Trunk, provider};
+use stub::Stub;
 
 /// Whoever is slower than this waits for something that does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn member(name: &str, identity: Identity<'_>) -> Option<Peers> {
+    with_players(name, identity, &Arc::default())
+}
+
+fn with_players(name: &str, identity: Identity<'_>, players: &Arc<Stub>) -> Option<Peers> {
     let suffices = ringgate_os::processor::suffices_for_tls();
     suffices.inspect_err(|why| eprintln!("SKIPPED: {why}")).ok()?;
     let settings = Settings {
@@ -28,7 +40,7 @@ fn member(name: &str, identity: Identity<'_>) -> Option<Peers> {
     let identity = Peer::new(&provider(), identity).expect("good files");
     let mut peers = Peers::new(settings, identity).expect("descriptors");
     let door = peers.open().expect("loopback");
-    peers.start(door).expect("a thread");
+    peers.start(door, Arc::clone(players)).expect("a thread");
     Some(peers)
 }
 
@@ -123,4 +135,184 @@ fn an_agents_certificate_is_no_members_and_a_trunks_protocol_is_not_the_clusters
     });
     assert_ne!(why, "silence");
     refused("tls");
+}
+
+const US: u16 = 0;
+const EU: u16 = 5;
+
+fn player(port: u16) -> SocketAddr {
+    SocketAddr::new([192, 0, 2, 7].into(), port)
+}
+
+/// Two members with other numbers for listeners of the same names.
+fn two() -> Option<[(Arc<Stub>, Peers); 2]> {
+    let stubs = [Stub::new(&[(EU, "eu")]), Stub::new(&[(US, "us"), (EU + 1, "eu")])];
+    stubs[0].come(EU, player(1));
+    let second = with_players("gate-2", MEMBER_2, &stubs[1])?;
+    let first = with_players("gate-1", MEMBER_1, &stubs[0])?;
+    first.set_members(told(&[("gate-2", &at(&second))]));
+    let [one, two] = stubs;
+    Some([(one, first), (two, second)])
+}
+
+#[test]
+fn each_knows_whom_the_other_has_and_forwards_to_it() {
+    let Some([(one, first), (two, second)]) = two() else { return };
+    // Who was there before, then who comes and goes.
+    let number = until("a player", || two.finds(EU + 1, player(1)));
+    other(&second, |it| it.has_told_all && it.players == 1 && it.speaks == Some(1));
+    one.come(EU, player(2));
+    until("another", || two.finds(EU + 1, player(2)));
+    one.go(EU, player(1));
+    until("it is gone", || two.finds(EU + 1, player(1)).is_none().then_some(()));
+
+    let to = SocketAddr::new([198, 51, 100, 9].into(), 4000);
+    let long = [7; 1400];
+    for bytes in [&b"hello"[..], &long] {
+        two.send(number, EU + 1, (player(2), to), bytes);
+        let came = until("a datagram", || one.take());
+        assert_eq!(came, (EU, player(2), to, false, bytes.to_vec()));
+    }
+    let seen = other(&first, |it| it.forwarded[0] == 2);
+    assert!(seen.dropped.is_empty(), "{:?}", seen.dropped);
+    other(&second, |it| it.forwarded == [0, 2]);
+    // What was accepted is said by rate.
+    one.accept(EU, player(2), 100, 0);
+    until("a rate", || two.rate(EU + 1, player(2)).filter(|it| *it > 0));
+
+    // A listener that comes later is told of as well.
+    one.come(EU + 2, player(3));
+    one.set_listeners(&[(EU, "eu"), (EU + 2, "us")]);
+    until("its player", || two.finds(US, player(3)));
+}
+
+#[test]
+fn a_listener_that_is_added_where_players_are_told_of_has_them_too() {
+    let Some([(one, first), (two, second)]) = two() else { return };
+    two.come(US, player(9));
+    until("the first", || two.finds(EU + 1, player(1)));
+    other(&first, |it| it.has_told_all && it.players == 1);
+    assert_eq!(one.finds(US, player(9)), None);
+    one.set_listeners(&[(EU, "eu"), (9, "us")]);
+    until("its player", || one.finds(9, player(9)));
+    drop(second);
+    until("nobody", || one.finds(9, player(9)).is_none().then_some(()));
+}
+
+#[test]
+fn a_member_that_is_gone_or_comes_anew_is_forgotten_and_told_again() {
+    let Some([(one, first), (two, second)]) = two() else { return };
+    let number = until("a player", || two.finds(EU + 1, player(1)));
+    drop(first);
+    until("nobody", || two.finds(EU + 1, player(1)).is_none().then_some(()));
+    two.send(number, EU + 1, (player(1), player(4)), b"too late");
+    let lost = || second.window().shown().not_connected;
+    until("it is counted", || (lost() == 1).then_some(()));
+    let again = Stub::new(&[(3, "eu")]);
+    again.come(3, player(8));
+    let first = with_players("gate-1", MEMBER_1, &again).expect("it is possible");
+    first.set_members(told(&[("gate-2", &at(&second))]));
+    until("another player", || two.finds(EU + 1, player(8)));
+    assert_eq!(two.finds(EU + 1, player(1)), None);
+    drop(one);
+}
+
+/// A member that says what a test says, and nothing by itself.
+struct Raw {
+    trunk: Trunk,
+    epoll: Epoll,
+    clock: Clock,
+}
+
+impl Raw {
+    fn gate_1(of: &Peers) -> Self {
+        let member = Peer::new(&provider(), MEMBER_1).expect("good files");
+        let server = ServerName::try_from(certified_name("fra", "gate-2")).expect("a name");
+        let address = until("its address", || of.window().shown().address);
+        let (epoll, clock) = (Epoll::new().expect("descriptors"), Clock::start());
+        let settings = socket::Settings::default();
+        let to = (address, server);
+        let trunk = Trunk::connect(&member.dials, to, "gate-1", settings, &epoll, clock.now_ns());
+        let mut raw = Self { trunk: trunk.expect("loopback"), epoll, clock };
+        raw.until("the other end", |trunk| trunk.agreed().map(drop));
+        raw
+    }
+
+    fn turn(&mut self) {
+        let Self { trunk, epoll, clock } = self;
+        let mut ready = Vec::new();
+        epoll.wait(&mut ready, Duration::from_millis(5)).expect("it works");
+        let now_ns = clock.now_ns();
+        for ready in &ready {
+            trunk.handle_ready(*ready, epoll, now_ns, |_| {});
+        }
+        trunk.poll(now_ns);
+        trunk.flush(epoll, now_ns);
+        assert!(trunk.over().is_none(), "{:?}", trunk.over());
+    }
+
+    fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Trunk) -> Option<T>) -> T {
+        until(what, || {
+            self.turn();
+            look(&self.trunk)
+        })
+    }
+
+    fn say(&mut self, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        self.trunk.say(&bytes);
+    }
+
+    fn until_seen(&mut self, peers: &Peers, is_it: impl Fn(&MemberShown) -> bool) {
+        let seen = || peers.window().shown().members.into_iter().any(|it| is_it(&it));
+        self.until("another state", |_| seen().then_some(()));
+    }
+}
+
+#[test]
+fn a_member_of_a_release_without_messages_stays_and_is_forwarded_nothing() {
+    let players = Stub::new(&[(EU, "eu")]);
+    players.come(EU, player(1));
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut old = Raw::gate_1(&second);
+    old.until_seen(&second, is_up);
+    players.send(0, EU, (player(1), player(2)), b"for whom?");
+    let clock = Clock::start();
+    // Longer than a silence may last.
+    while clock.now_ns() < 4_000_000_000 {
+        old.turn();
+    }
+    old.until_seen(&second, |it| {
+        is_up(it) && it.speaks.is_none() && it.forwarded == [0, 0] && it.connections == 1
+    });
+    assert_eq!(old.trunk.stats().map(|it| it.lane.payloads_received).sum::<u64>(), 0);
+}
+
+#[test]
+fn what_a_member_says_against_the_format_is_counted_by_name_and_the_others_play_on() {
+    let players = Stub::new(&[(EU, "eu")]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut hostile = Raw::gate_1(&second);
+    hostile.say(&Message::Ask);
+    hostile.trunk.say(&[]);
+    hostile.say(&Message::Begin { version: 200 });
+    hostile.trunk.say(&[99, 1, 2]);
+    hostile.trunk.say(&[3, 0, 0, 1]);
+    hostile.say(&Message::Listener { number: 1, name: "eu" });
+    let expected = [("kind", 1), ("length", 2), ("order", 1)];
+    hostile.until_seen(&second, |it| it.dropped == BTreeMap::from(expected));
+    hostile.until_seen(&second, |it| it.speaks == Some(1) && is_up(it));
+
+    // Datagrams that are none, more than the other end takes in at a time.
+    for byte in 0..=255_u8 {
+        let mut record = [byte; 60];
+        let frame = Frame::forwarded(&mut record).expect("it is short");
+        let now_ns = hostile.clock.now_ns();
+        hostile.trunk.push(0, FORWARDS_ON, frame, now_ns);
+        hostile.turn();
+    }
+    hostile.until_seen(&second, |it| it.dropped.get("marks").is_some_and(|count| *count > 100));
+    assert_eq!(players.take(), None);
+    assert!(second.window().shown().members[0].state == State::Up);
 }

@@ -34,6 +34,8 @@ pub enum FrameAction<'a> {
     Begin(Welcome),
     /// A record or the end of a link: for its lane, which is there.
     Lane(Control<'a>),
+    /// What a gateway of a cluster says; an agent says nothing so.
+    Message(&'a [u8]),
     /// Nothing is to be done.
     Nothing,
     /// The other side has ended the trunk.
@@ -68,7 +70,10 @@ impl Conversation {
             return Err(Reason::Format);
         }
         match (control, self.role, self.lanes) {
-            (Control::Unknown | Control::Beat, ..) => Ok(FrameAction::Nothing),
+            (Control::Message(message), _, Some(_)) => Ok(FrameAction::Message(message)),
+            (Control::Unknown | Control::Beat | Control::Message(_), ..) => {
+                Ok(FrameAction::Nothing)
+            }
             (Control::Goodbye(why), ..) | (Control::Refused(why), Role::Agent, None) => {
                 self.is_over = true;
                 Ok(FrameAction::Over(why))

@@ -119,6 +119,11 @@ impl Lane {
         }
     }
 
+    /// Between gateways nothing is announced: what comes on this one link is handed on at once.
+    pub(crate) fn open_link(&mut self, link: u16) {
+        self.receiver.open_link(link);
+    }
+
     /// Whether this is what that end of a trunk has.
     pub fn is_of(&self, role: Role, which: (u32, u8)) -> bool {
         self.sender.is_of(which) && self.receiver.is_of(which, role == Role::Agent)

@@ -119,6 +119,12 @@ impl Receiver {
         }
     }
 
+    /// Takes all that may be lost on this link, and no other.
+    pub(crate) fn open_link(&mut self, link: u16) {
+        self.inner.order = Order::new(false);
+        self.inner.order.begin(link);
+    }
+
     pub(crate) const fn refusals(&self) -> &Refusals {
         &self.inner.refusals
     }

@@ -81,6 +81,8 @@ pub enum Event<'a> {
         /// The record.
         frame: Frame<'a>,
     },
+    /// The other gateway of the cluster says something.
+    Message(&'a [u8]),
     /// A link is over.
     Ended {
         /// The worker.
@@ -116,6 +118,8 @@ pub struct Settings {
     /// What the stream is called in the caller's set; the lanes have the numbers after it, and what
     /// a trunk lends has those after that.
     pub token: u64,
+    /// The link on which gateways of a cluster forward to each other; nothing is announced there.
+    pub forwards_on: Option<u16>,
 }
 
 /// One end of a trunk.
@@ -366,6 +370,7 @@ impl Trunk {
                     self.open_ports(to, epoll)?;
                     handle(Event::Begun(welcome));
                 }
+                FrameAction::Message(message) => handle(Event::Message(message)),
                 FrameAction::Nothing => {}
                 // The gateway has decided before there was a trunk.
                 FrameAction::Decide { .. } => return Err(End::Ours(Reason::Format)),
@@ -379,7 +384,11 @@ impl Trunk {
             let secrets = line.stream().secrets(lane);
             let secrets = secrets.map_err(|why| End::Failed(Failure::Tls(why)))?;
             let which = (welcome.trunk, lane);
-            seats.push(Seat::new(SocketLane::new(*role, which, secrets, settings.rekey, now_ns)));
+            let mut way = SocketLane::new(*role, which, secrets, settings.rekey, now_ns);
+            if let Some(link) = settings.forwards_on {
+                way.lane().open_link(link);
+            }
+            seats.push(Seat::new(way));
         }
         self.welcome = Some(welcome);
         Ok(())
@@ -413,6 +422,13 @@ impl Trunk {
     /// A record that must arrive. Where too much waits, the trunk ends.
     pub fn tell(&mut self, lane: u8, link: u16, frame: Frame<'_>) {
         self.give_stream(lane, false, |line, told| line.outbox().record((told, lane), link, frame));
+    }
+
+    /// What the other gateway of a cluster is told. Where too much waits, the trunk ends.
+    pub fn say(&mut self, message: &[u8]) {
+        if self.line.outbox().message(message).is_err() {
+            self.end_with(End::Ours(Reason::OverFull));
+        }
     }
 
     /// A record of either kind.

@@ -79,7 +79,8 @@ impl Site {
         let (epoll, mailbox) =
             (Epoll::new().map_err(broken)?, Arc::new(Mailbox::new().map_err(broken)?));
         epoll.add(mailbox.bell(), BELL).map_err(broken)?;
-        let settings = Settings { rekey: shared.settings.rekey, token: BELL + 1 };
+        let settings =
+            Settings { rekey: shared.settings.rekey, token: BELL + 1, ..Settings::default() };
         let trunk = Trunk::read(from, &mut fds, Role::Gateway, settings, &epoll)?;
         let links = Links::read(from, &mut fds, &epoll)?;
         let trust = Trust::read(from)?;

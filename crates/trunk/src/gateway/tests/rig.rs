@@ -427,6 +427,7 @@ impl Agent {
                 Event::LaneUp(_) | Event::Begun(_) => {}
                 Event::Stray { .. } => panic!("a stray datagram at an agent"),
                 Event::Caught { .. } => panic!("an agent lends no lane"),
+                Event::Message(_) => panic!("a gateway says nothing so to an agent"),
                 Event::Unproven { .. } => panic!("an agent has one address to send to"),
             });
         }

@@ -35,6 +35,7 @@ pub(super) mod kind {
     pub(crate) const BEAT: u8 = 6;
     pub(crate) const GOODBYE: u8 = 7;
     pub(crate) const FIRST_SKIPPABLE: u8 = 128;
+    pub(crate) const MESSAGE: u8 = 128;
 }
 
 /// One frame.
@@ -73,6 +74,8 @@ pub enum Control<'a> {
     Beat,
     /// The last frame of a side that ends the trunk on purpose.
     Goodbye(Reason),
+    /// What gateways of a cluster say to each other.
+    Message(&'a [u8]),
     /// Of a later version.
     Unknown,
 }

@@ -83,6 +83,9 @@ impl Inbox {
 }
 
 fn decode(kind: u8, lane: u8, body: &[u8]) -> Option<Control<'_>> {
+    if kind == kind::MESSAGE {
+        return Some(Control::Message(body));
+    }
     if kind >= kind::FIRST_SKIPPABLE {
         return Some(Control::Unknown);
     }

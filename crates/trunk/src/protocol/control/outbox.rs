@@ -85,6 +85,11 @@ impl Outbox {
         self.push(kind::ENDED, number, &[&link.to_le_bytes()])
     }
 
+    /// What a gateway of a cluster says to another one.
+    pub fn message(&mut self, message: &[u8]) -> Result<(), OverFull> {
+        self.push(kind::MESSAGE, 0, &[message])
+    }
+
     /// Says that this side lives.
     pub fn beat(&mut self) -> Result<(), OverFull> {
         self.push(kind::BEAT, 0, &[])

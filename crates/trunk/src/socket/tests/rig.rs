@@ -102,7 +102,7 @@ impl Rig {
         }
         let clock = Clock::start();
         let door = Door::bind(([127, 0, 0, 1], 0).into()).expect("loopback");
-        let settings = Settings { rekey, token: STREAM };
+        let settings = Settings { rekey, token: STREAM, ..Settings::default() };
         let end = || End {
             trunk: None,
             epoll: Epoll::new().expect("a descriptor"),
@@ -319,6 +319,7 @@ fn note(event: Event<'_>, heard: &mut Vec<Heard>, up: &mut Vec<u8>) {
         Event::Begun(_) => {}
         Event::Stray { from, .. } => panic!("a datagram of {from} came to a lane"),
         Event::Caught { .. } => panic!("no link was called"),
+        Event::Message(_) => panic!("nobody says anything so"),
         Event::Unproven { .. } => panic!("nobody listens to that"),
     }
 }

@@ -1,0 +1,221 @@
+//! What two members say to each other on one connection.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ringgate_cluster::wire::{
+    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, Heard, Message, Refused, VERSION,
+};
+use ringgate_link::bundle::{Frame, HEADER_BYTES};
+
+use super::players::{Arrival, Number, Players};
+use crate::socket::{Event, Trunk};
+
+/// What was exchanged with a member, on all of its connections.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    /// Datagrams that it was sent.
+    pub(super) out: u64,
+    /// Datagrams that it has sent, and that are with a worker.
+    pub(super) come: u64,
+    /// What went no further, by name.
+    pub(super) dropped: BTreeMap<&'static str, u64>,
+}
+
+/// Our listeners and their numbers.
+pub(super) type Listeners = Arc<[(u16, String)]>;
+
+pub(super) struct Talk {
+    pub(super) number: Number,
+    ear: Ear,
+    draft: Draft,
+    /// The part of all that it is told of next, as long as there is one.
+    next_part: Option<usize>,
+    /// It has told of all that it had.
+    pub(super) is_complete: bool,
+}
+
+impl Counts {
+    pub(super) fn drop(&mut self, why: &'static str) {
+        *self.dropped.entry(why).or_default() += 1;
+    }
+}
+
+impl Talk {
+    /// Says which version we speak. A member of a release that has none passes over it.
+    pub(super) fn new(number: Number) -> Self {
+        let mut draft = Draft::default();
+        draft.message(&Message::Begin { version: VERSION });
+        Self { number, ear: Ear::default(), draft, next_part: None, is_complete: false }
+    }
+
+    /// The version that both speak; none where the member says nothing of players.
+    pub(super) const fn version(&self) -> Option<u8> {
+        self.ear.version()
+    }
+
+    /// How many players the member has told of.
+    pub(super) const fn players(&self) -> usize {
+        self.ear.players()
+    }
+
+    /// What the trunk has brought.
+    pub(super) fn handle(
+        &mut self,
+        event: &Event<'_>,
+        players: &impl Players,
+        ours: &Listeners,
+        counts: &mut Counts,
+    ) {
+        let heard = match event {
+            Event::Message(message) => self.hear(message, players, ours),
+            Event::Record { frame, .. } => match frame.as_forwarded() {
+                Some(datagram) => self.take(datagram, players, counts),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        if let Err(why) = heard {
+            counts.drop(why);
+        }
+    }
+
+    fn hear(
+        &mut self,
+        message: &[u8],
+        players: &impl Players,
+        ours: &Listeners,
+    ) -> Result<(), &'static str> {
+        let number = self.number;
+        match self.ear.hear(message, here(ours)).map_err(Refused::name)? {
+            Heard::Begun => {
+                self.name(ours);
+                self.next_part = Some(0);
+            }
+            Heard::Told(listener, all) => {
+                let fits = all.iter().all(|(it, _)| players.learn(number, listener, &it));
+                return if fits { Ok(()) } else { Err("players") };
+            }
+            Heard::Left(listener, all) => {
+                all.iter().for_each(|(it, _)| players.unlearn(number, listener, &it));
+            }
+            Heard::AllTold => self.is_complete = true,
+            Heard::Asked => self.next_part = Some(0),
+            Heard::Accepted(listener, all) => {
+                for (it, per_s) in all.iter() {
+                    players.learn_accepted(number, listener, &it, per_s);
+                }
+            }
+            Heard::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        datagram: &[u8],
+        players: &impl Players,
+        counts: &mut Counts,
+    ) -> Result<(), &'static str> {
+        let (listener, datagram) = self.ear.datagram(datagram).map_err(Refused::name)?;
+        let arrival = listener.map_or(Arrival::Elsewhere, |listener| {
+            players.arrive(self.number, listener, &datagram)
+        });
+        match arrival {
+            Arrival::Taken => counts.come += 1,
+            Arrival::Stray => {
+                counts.come += 1;
+                return Err(arrival.name());
+            }
+            Arrival::Elsewhere | Arrival::Full => return Err(arrival.name()),
+        }
+        Ok(())
+    }
+
+    /// Our listeners are others now.
+    pub(super) fn look_again(&mut self, ours: &Listeners) {
+        if self.version().is_none() {
+            return;
+        }
+        self.name(ours);
+        if self.ear.look_again(here(ours)) {
+            self.is_complete = false;
+            self.draft.message(&Message::Ask);
+        }
+    }
+
+    fn name(&mut self, ours: &Listeners) {
+        for (number, name) in ours.iter() {
+            self.draft.message(&Message::Listener { number: *number, name });
+        }
+    }
+
+    /// A player has come here or is gone.
+    pub(super) fn tell(&mut self, listener: u16, player: &SocketAddr, is_here: bool) {
+        if self.version().is_some() {
+            self.draft.player(listener, player, is_here);
+        }
+    }
+
+    /// What the member has forwarded of a player was accepted, so much a second.
+    pub(super) fn tell_accepted(&mut self, listener: u16, player: &SocketAddr, per_s: u32) {
+        if self.version().is_some() {
+            self.draft.accepted(listener, player, per_s);
+        }
+    }
+
+    /// Gives the stream what there is to say. Returns whether there is more to be said at once.
+    pub(super) fn say(&mut self, trunk: &mut Trunk, players: &impl Players) -> bool {
+        for message in self.draft.take() {
+            trunk.say(&message);
+        }
+        while let Some(part) = self.next_part {
+            if trunk.waiting_bytes() > WAITING_MAX {
+                return false;
+            }
+            self.next_part = match players.part(part) {
+                Some(all) => {
+                    for (listener, it) in &all {
+                        self.draft.player(*listener, it, true);
+                    }
+                    Some(part + 1)
+                }
+                None => {
+                    self.draft.message(&Message::AllTold);
+                    None
+                }
+            };
+            for message in self.draft.take() {
+                trunk.say(&message);
+            }
+            if part % PARTS_A_TURN == PARTS_A_TURN - 1 && self.next_part.is_some() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Forwards a datagram.
+pub(super) fn forward(trunk: &mut Trunk, datagram: &Datagram<'_>, now_ns: u64) {
+    let mut record = [0; HEADER_BYTES + DATAGRAM_BYTES_MAX];
+    let (_, body) = record.split_first_chunk_mut::<HEADER_BYTES>().expect("it has a header");
+    let bytes = datagram.write_to(body.first_chunk_mut().expect("it has room for any"));
+    if let Some(frame) = Frame::forwarded(&mut record[..HEADER_BYTES + bytes]) {
+        trunk.push(0, FORWARDS_ON, frame, now_ns);
+    }
+}
+
+fn here(ours: &Listeners) -> impl Fn(&str) -> Option<u16> {
+    |name| ours.iter().find(|(_, it)| it == name).map(|(number, _)| *number)
+}
+
+/// The link on which datagrams are forwarded.
+pub(super) const FORWARDS_ON: u16 = 0;
+
+/// Bytes that wait for the stream before more of a full list is given to it: what changes has room.
+const WAITING_MAX: usize = 256 << 10;
+
+/// Parts of a full list between two looks at datagrams.
+const PARTS_A_TURN: usize = 8;

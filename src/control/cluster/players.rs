@@ -1,0 +1,196 @@
+//! Which player is where, for the thread that talks to the other members: what the workers of this
+//! gateway know, and the ways to them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringgate_batch::{Endpoint, LocalIp};
+use ringgate_gate::{
+    Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, PARTS, Phase,
+    Whereabouts, WorkerId,
+};
+use ringgate_os::clock::Clock;
+use ringgate_trunk::peers::{Arrival, Datagram, Number, Players};
+use ringgate_worker::{Departures, Fleet, Post};
+
+/// The thread's end of it.
+pub(super) struct OfFleet {
+    claims: Arc<Claims>,
+    whereabouts: Arc<Whereabouts>,
+    departures: Departures,
+    posts: Vec<Post>,
+    clock: Clock,
+    places: Arc<Places>,
+}
+
+/// The listeners, which a reload changes.
+#[derive(Default)]
+pub(super) struct Places(Mutex<Known>);
+
+#[derive(Clone, Default)]
+struct Known {
+    names: Arc<[(u16, String)]>,
+    /// The addresses of each listener, by its number.
+    binds: Arc<[Vec<SocketAddr>]>,
+}
+
+impl Places {
+    /// Goes by what the workers have now.
+    pub(super) fn follow(&self, fleet: &Fleet) {
+        let setup = fleet.setup();
+        let named = setup.listeners.iter().enumerate();
+        let open = named.filter(|(_, listener)| listener.phase != Phase::Closed);
+        let names = open.map(|(number, listener)| (number as u16, listener.name.clone())).collect();
+        let known = Known { names, binds: fleet.addresses().into() };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl OfFleet {
+    /// `None` where the workers were started without a cluster.
+    pub(super) fn new(fleet: &Fleet, places: &Arc<Places>) -> Option<Self> {
+        let claims = Arc::clone(fleet.claims());
+        Some(Self {
+            whereabouts: Arc::clone(claims.whereabouts()?),
+            claims,
+            departures: fleet.departures()?.clone(),
+            posts: fleet.posts().to_vec(),
+            clock: fleet.clock(),
+            places: Arc::clone(places),
+        })
+    }
+}
+
+impl Players for OfFleet {
+    fn listeners(&self) -> Arc<[(u16, String)]> {
+        self.places.known().names
+    }
+
+    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
+        self.whereabouts.take_changes(max, |address, is_held| {
+            if let Some((listener, player)) = told(&address) {
+                handle(listener, player, is_held);
+            }
+        });
+    }
+
+    fn part(&self, part: usize) -> Option<Vec<(u16, SocketAddr)>> {
+        (part < PARTS).then(|| self.whereabouts.own_part(part).iter().filter_map(told).collect())
+    }
+
+    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+        let address = address(listener, player);
+        self.whereabouts.learn(&address, MemberId(member), self.clock.now_ns())
+    }
+
+    fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr) {
+        self.whereabouts.unlearn(&address(listener, player), MemberId(member));
+    }
+
+    fn forget(&self, member: Number) {
+        self.whereabouts.forget(MemberId(member));
+    }
+
+    fn take_accepted(&self, handle: &mut dyn FnMut(Number, u16, SocketAddr, u32)) {
+        self.whereabouts.take_accepted(|address, accepted, by| {
+            let Some((listener, player)) = told(&address) else { return };
+            for MemberId(member) in by.iter() {
+                handle(member, listener, player, accepted);
+            }
+        });
+    }
+
+    fn learn_accepted(&self, member: Number, listener: u16, player: &SocketAddr, per_s: u32) {
+        let (address, now_ns) = (address(listener, player), self.clock.now_ns());
+        self.whereabouts.learn_accepted(&address, MemberId(member), per_s, now_ns);
+    }
+
+    fn take_departures(&self, max: usize, handle: &mut dyn FnMut(Number, Datagram<'_>)) -> bool {
+        let binds = self.places.known().binds;
+        self.departures.take(max, |MemberId(member), it| {
+            let Some((listener, player)) = told(it.address()) else { return };
+            let bind = binds.get(usize::from(listener)).and_then(|all| all.get(it.bind().index()));
+            let Some(bind) = bind else { return };
+            let local = it.local();
+            let ip = if local.is_unspecified() { bind.ip() } else { local.ip() };
+            let to = SocketAddr::new(ip, bind.port());
+            let (is_lost, bytes) = (it.is_lost(), it.bytes());
+            handle(member, Datagram { listener, player, to, is_lost, hops: 1, bytes });
+        });
+        self.departures.has_more()
+    }
+
+    fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival {
+        let Datagram { player, to, is_lost, bytes, .. } = *datagram;
+        let binds = self.places.known().binds;
+        let place = binds.get(usize::from(listener)).and_then(|binds| place_of(binds, to));
+        let Some(place) = place else { return Arrival::Elsewhere };
+        let address = address(listener, &player);
+        let takers = self.claims.takers(&address, is_lost, self.posts.len() as u16);
+        let give = |worker: WorkerId| {
+            let (by, post) = (MemberId(member), self.posts.get(worker.index())?);
+            let it = ForwardedDatagram::of_member((by, worker), address, place, is_lost, bytes)?;
+            post.send(Mail::Datagram(it)).ok()
+        };
+        match takers.iter().filter_map(give).count() {
+            0 => Arrival::Full,
+            _ if takers.is_stray => Arrival::Stray,
+            _ => Arrival::Taken,
+        }
+    }
+}
+
+fn address(listener: u16, player: &SocketAddr) -> Address {
+    Address { listener: ListenerId(listener), endpoint: Endpoint::from(*player) }
+}
+
+/// As other members are told. A link-local address means something on one host only.
+fn told(address: &Address) -> Option<(u16, SocketAddr)> {
+    let is_everywhere = address.endpoint.scope() == 0;
+    is_everywhere.then(|| (address.listener.0, address.endpoint.into()))
+}
+
+/// By which of a listener's addresses `to` is reached, and what the answer's sender is.
+fn place_of(binds: &[SocketAddr], to: SocketAddr) -> Option<(BindId, LocalIp)> {
+    let find = |is_it: &dyn Fn(&SocketAddr) -> bool| binds.iter().position(is_it);
+    if let Some(at) = find(&|bind| *bind == to) {
+        return Some((BindId(at as u16), LocalIp::UNSPECIFIED));
+    }
+    let is_wide = |bind: &SocketAddr| bind.port() == to.port() && bind.ip().is_unspecified();
+    let same = |bind: &SocketAddr| is_wide(bind) && bind.is_ipv4() == to.is_ipv4();
+    let at = find(&same).or_else(|| find(&|bind| is_wide(bind) && bind.is_ipv6()))?;
+    let local = match to.ip() {
+        IpAddr::V4(ip) => LocalIp::v4(ip.octets(), 0),
+        IpAddr::V6(ip) => LocalIp::v6(ip.octets(), 0),
+    };
+    Some((BindId(at as u16), local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_leaves_from_the_address_that_was_asked() {
+        let all = ["198.51.100.9:40000", "0.0.0.0:40001", "[::]:40001", "[::]:40002"];
+        let binds = all.map(|it| it.parse().expect("an address"));
+        let v4 = LocalIp::v4([198, 51, 100, 9], 0);
+        let mut v6 = [0; 16];
+        v6[15] = 1;
+        for (to, expected) in [
+            ("198.51.100.9:40000", Some((0, LocalIp::UNSPECIFIED))),
+            ("198.51.100.8:40000", None),
+            ("198.51.100.9:40001", Some((1, v4))),
+            ("[::1]:40001", Some((2, LocalIp::v6(v6, 0)))),
+            ("198.51.100.9:40002", Some((3, v4))),
+            ("198.51.100.9:40003", None),
+        ] {
+            let place = place_of(&binds, to.parse().expect("an address"));
+            assert_eq!(place, expected.map(|(bind, local)| (BindId(bind), local)), "{to}");
+        }
+    }
+}
