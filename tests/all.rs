@@ -42,6 +42,8 @@ mod cli_size;
 mod cli_token;
 #[path = "all/cli_top.rs"]
 mod cli_top;
+#[path = "all/cluster_forward.rs"]
+mod cluster_forward;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/config_agents.rs"]

@@ -394,11 +394,11 @@ pub(crate) struct Player {
 
 /// A port that no player has had before: a gateway may know one who has gone, and lets nobody else
 /// in from there meanwhile.
-fn port_of_its_own(ip: [u8; 4]) -> UdpSocket {
+fn port_of_its_own(at: SocketAddr) -> UdpSocket {
     static HAD: Mutex<BTreeSet<SocketAddr>> = Mutex::new(BTreeSet::new());
     let mut others = Vec::new();
     loop {
-        let socket = UdpSocket::bind(SocketAddr::from((ip, 0))).expect("a port");
+        let socket = UdpSocket::bind(at).expect("a port");
         let address = socket.local_addr().expect("bound");
         if HAD.lock().expect("nobody panics with it").insert(address) {
             return socket;
@@ -420,7 +420,12 @@ impl Player {
 
     /// One with this token, which it may not be the first to have.
     pub(crate) fn holding(ip: [u8; 4], token: &ConnectToken) -> Self {
-        let socket = port_of_its_own(ip);
+        Self::holding_at(SocketAddr::from((ip, 0)), token)
+    }
+
+    /// The same over either family.
+    pub(crate) fn holding_at(at: SocketAddr, token: &ConnectToken) -> Self {
+        let socket = port_of_its_own(at);
         socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a timeout");
         let clock = Clock::start();
         Self { client: Client::new(token, clock.now_ns()).expect("random bytes"), socket, clock }
