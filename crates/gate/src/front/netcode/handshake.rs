@@ -149,8 +149,11 @@ impl NetcodeFront {
         room.map_err(|why| self.deny(turn, origin, (&token.server_to_client, mac), why))
     }
 
-    /// Whether a token that names other gateways as well is this one's. Asked last: what cannot
-    /// come in here may still come in there.
+    /// Whether a token that other gateways could let in as well is this one's: it names them, or they
+    /// have the same address. Asked last: what cannot come in here may still come in there.
+    ///
+    /// In a cluster the other one is the player's own, as a rule: its request has come here by
+    /// another way. A denial would end it; when it asks again, the other one is known.
     fn check_fleet(
         &mut self,
         turn: &mut Turn<'_>,
@@ -159,12 +162,14 @@ impl NetcodeFront {
         (mac, expire_s): (TokenMac, u64),
     ) -> Result<(), DropReason> {
         let Some(tokens) = &turn.common.setup.fleet_tokens else { return Ok(()) };
-        if !names_others(&token.addresses, &self.listeners[origin.address.listener].own) {
+        let own = &self.listeners[origin.address.listener].own;
+        let is_clustered = turn.common.setup.is_clustered;
+        if !is_clustered && !names_others(&token.addresses, own) {
             return Ok(());
         }
         let checked = tokens.check(&mac, expire_s, turn.now);
         checked.map_err(|why| match why {
-            DropReason::TokenClaimed => {
+            DropReason::TokenClaimed if !is_clustered => {
                 self.deny(turn, origin, (&token.server_to_client, &mac), why)
             }
             _ => why,

@@ -205,6 +205,26 @@ pub(super) fn token_claimed(reason: DropReason) {
     tokens.answer(&asked[0].mac, Whose::Others);
     rig.provokes(reason, |rig| rig.deliver(home(1), &scribe.request()));
     assert_eq!(scribe.kinds(&mut rig, home(1)), [PacketKind::Denied]);
+    token_claimed_in_a_cluster(reason);
+}
+
+/// One address is several gateways': none lets a token in that another one has.
+fn token_claimed_in_a_cluster(reason: DropReason) {
+    let tokens = Arc::new(FleetTokens::new(9));
+    let fleet_tokens = Some(Arc::clone(&tokens));
+    let mut rig = Rig::new(Setup { fleet_tokens, is_clustered: true, ..plain_setup() });
+    let _game = Game::join(&mut rig, "arena");
+    let [own, others] = [1, 2].map(|client_id| Scribe::new(&rig.token(client_id)));
+    for (scribe, from, whose) in [(&own, home(1), Whose::Ours), (&others, home(2), Whose::Others)] {
+        rig.deliver(from, &scribe.request());
+        assert!(rig.take_for(from).is_empty(), "its client asks again");
+        let asked = tokens.take_questions(9);
+        tokens.answer(&asked[0].mac, whose);
+    }
+    rig.deliver(home(1), &own.request());
+    assert_eq!(own.kinds(&mut rig, home(1)), [PacketKind::Challenge]);
+    rig.provokes(reason, |rig| rig.deliver(home(2), &others.request()));
+    assert!(rig.take_for(home(2)).is_empty(), "it may be in there, and is not told that it is not");
 }
 
 pub(super) fn token_unclaimed(reason: DropReason) {
