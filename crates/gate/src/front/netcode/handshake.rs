@@ -149,8 +149,8 @@ impl NetcodeFront {
         room.map_err(|why| self.deny(turn, origin, (&token.server_to_client, mac), why))
     }
 
-    /// Whether a token that other gateways could let in as well is this one's: it names them, or they
-    /// have the same address. Asked last: what cannot come in here may still come in there.
+    /// Whether a token that other gateways could let in as well is this one's: it names them, or
+    /// they have the same address. Asked last: what cannot come in here may still come in there.
     ///
     /// In a cluster the other one is the player's own, as a rule: its request has come here by
     /// another way. A denial would end it; when it asks again, the other one is known.
