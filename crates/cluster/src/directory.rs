@@ -11,6 +11,7 @@ use ringgate_core::carry::{Broken, Maps, Reader, Writer};
 
 use crate::number::{Incarnation, Tenure, Term};
 use crate::stake::{Stake, Why};
+use crate::wire::HOPS_MAX;
 
 /// What members tell each other of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +162,6 @@ impl Entry {
         if is_padded { Ok(entry) } else { Err(Broken::Invalid("length")) }
     }
 }
-
-/// To the member that is believed to have the session, and from there to the one that has it.
-const HOPS_MAX: u8 = 2;
 
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,8 @@ pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// The longest datagram with what is said beside it.
 pub const DATAGRAM_BYTES_MAX: usize = DATAGRAM_HEADER_BYTES + UNREAL_BYTES_MAX;
 
-/// How often a datagram is forwarded at most.
+/// How often a datagram is forwarded at most: to the member that is believed to have the session,
+/// and from there to the one that has it.
 pub const HOPS_MAX: u8 = 2;
 
 ringgate_core::named! {

@@ -47,6 +47,10 @@ pub const LISTENERS_MAX: usize = 256;
 /// them.
 pub const BACKENDS_MAX: usize = 4096;
 
+/// Other gateways of a cluster with which one daemon exchanges players' datagrams. Each has a bit
+/// in a word.
+pub const MEMBERS_MAX: usize = 64;
+
 /// Sessions that one daemon may have, over all its listeners. Every worker sets address space aside
 /// for all of them, and each needs a loopback address of its own, of which a worker has 16.7
 /// million.

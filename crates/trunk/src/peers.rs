@@ -30,7 +30,7 @@ pub use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls;
 use crate::socket::Door;
 use board::Board;
-pub use players::{Arrival, NUMBERS_MAX, Number, Players};
+pub use players::{Arrival, Number, Players};
 pub use settings::Settings;
 use shared::Shared;
 pub use shown::{MemberShown, Shown, State};

@@ -19,6 +19,7 @@ use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Told};
 use ringgate_core::drops::DropReason;
+use ringgate_core::limits::MEMBERS_MAX;
 
 /// Some of the other members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -398,9 +399,6 @@ impl Members {
         (0..MEMBERS_MAX as u8).filter(move |it| self.0 >> it & 1 == 1).map(MemberId)
     }
 }
-
-/// A cluster has at most so many other members.
-pub const MEMBERS_MAX: usize = 64;
 
 /// So many parts has what is held here.
 pub const PARTS: usize = SHARDS;

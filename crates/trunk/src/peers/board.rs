@@ -7,11 +7,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_core::limits::MEMBERS_MAX;
 use ringgate_core::splitmix;
 use ringgate_os::notify::{Epoll, Ready};
 use rustls::pki_types::ServerName;
 
-use super::players::{NUMBERS_MAX, Number, Players};
+use super::players::{Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
 use super::talk::{Counts, FORWARDS_ON, Listeners, Talk, forward};
@@ -557,7 +558,7 @@ fn give_numbers(members: &mut BTreeMap<String, Member>) {
     }
     for member in members.values_mut().filter(|it| it.number.is_none()) {
         let number = free.trailing_zeros();
-        member.number = (number < NUMBERS_MAX as u32).then_some(number as Number);
+        member.number = (number < MEMBERS_MAX as u32).then_some(number as Number);
         free &= free.wrapping_sub(1);
     }
 }

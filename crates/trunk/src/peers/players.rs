@@ -5,11 +5,8 @@ use std::sync::Arc;
 
 use ringgate_cluster::wire::Datagram;
 
-/// Another member, by a number that it has here.
+/// Another member, by a number that it has here, below `MEMBERS_MAX`.
 pub type Number = u8;
-
-/// A cluster has at most so many other members with whom datagrams are exchanged.
-pub const NUMBERS_MAX: usize = 64;
 
 ringgate_core::named! {
     /// What became of a datagram that a member has forwarded.
