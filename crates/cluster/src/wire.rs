@@ -13,10 +13,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ringgate_core::limits::{LISTENERS_MAX, UNREAL_BYTES_MAX};
 
+use crate::number::Incarnation;
+use crate::question::SessionId;
+use crate::record::RECORD_BYTES_MAX;
+
 pub use ear::{Ear, Heard};
 
 /// The version that this code speaks. Two members speak the lower one of theirs.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// From this version on members stand by for each other's sessions.
+pub const VERSION_STANDBY: u8 = 2;
 
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -78,6 +85,25 @@ pub enum Message<'a> {
     Ask,
     /// So much of what was forwarded to it has been accepted as its players' since it said so last.
     Accepted(Entries<'a>),
+    /// Which process the member is, among all that were ever in the cluster.
+    Incarnation(Incarnation),
+    /// The member stands by for these players, in case their owner dies.
+    Stands(Entries<'a>),
+    /// It does not stand by for these any more.
+    StandsNot(Entries<'a>),
+    /// A session of the member for which we are to stand by, or what has changed of one.
+    Record {
+        /// The listener's number at the member.
+        listener: u16,
+        /// A [`Record`](crate::Record), written.
+        bytes: &'a [u8],
+    },
+    /// We are not to stand by for that session any more.
+    Release(SessionId),
+    /// Whether we are there. We answer with the same number.
+    Question(u32),
+    /// It is there.
+    Answer(u32),
     /// Of a later version.
     Unknown,
 }
@@ -142,6 +168,20 @@ impl<'a> Message<'a> {
             kind::ALL_TOLD => bare(Self::AllTold),
             kind::ASK => bare(Self::Ask),
             kind::ACCEPTED => Entries::read(body, COUNTED_BYTES).map(Self::Accepted),
+            kind::INCARNATION => {
+                whole(body).map(|it| Self::Incarnation(Incarnation(u16::from_le_bytes(it))))
+            }
+            kind::STANDS => Entries::read(body, ADDRESS_BYTES).map(Self::Stands),
+            kind::STANDS_NOT => Entries::read(body, ADDRESS_BYTES).map(Self::StandsNot),
+            kind::RECORD => {
+                let (listener, bytes) = body.split_first_chunk().ok_or(Refused::Length)?;
+                let fits = (1..=RECORD_BYTES_MAX).contains(&bytes.len());
+                let listener = u16::from_le_bytes(*listener);
+                if fits { Ok(Self::Record { listener, bytes }) } else { Err(Refused::Length) }
+            }
+            kind::RELEASE => whole(body).map(|it| Self::Release(SessionId(it))),
+            kind::QUESTION => whole(body).map(|it| Self::Question(u32::from_le_bytes(it))),
+            kind::ANSWER => whole(body).map(|it| Self::Answer(u32::from_le_bytes(it))),
             kind::FIRST_SKIPPABLE.. => Ok(Self::Unknown),
             _ => Err(Refused::Kind),
         }
@@ -161,6 +201,16 @@ impl<'a> Message<'a> {
             Self::AllTold => out.push(kind::ALL_TOLD),
             Self::Ask => out.push(kind::ASK),
             Self::Accepted(entries) => entries.write(kind::ACCEPTED, out),
+            Self::Incarnation(Incarnation(it)) => put(out, kind::INCARNATION, &it.to_le_bytes()),
+            Self::Stands(entries) => entries.write(kind::STANDS, out),
+            Self::StandsNot(entries) => entries.write(kind::STANDS_NOT, out),
+            Self::Record { listener, bytes } => {
+                put(out, kind::RECORD, &listener.to_le_bytes());
+                out.extend(*bytes);
+            }
+            Self::Release(SessionId(it)) => put(out, kind::RELEASE, it),
+            Self::Question(it) => put(out, kind::QUESTION, &it.to_le_bytes()),
+            Self::Answer(it) => put(out, kind::ANSWER, &it.to_le_bytes()),
             Self::Unknown => out.push(kind::FIRST_SKIPPABLE),
         }
     }
@@ -193,6 +243,12 @@ impl Draft {
     /// A player of a listener is here, or is not any more.
     pub fn player(&mut self, listener: u16, player: &SocketAddr, is_here: bool) {
         let kind = if is_here { kind::TOLD } else { kind::LEFT };
+        self.entry(kind, listener, player, &[]);
+    }
+
+    /// We stand by for a player of a listener, or do not any more.
+    pub fn stands(&mut self, listener: u16, player: &SocketAddr, stands_by: bool) {
+        let kind = if stands_by { kind::STANDS } else { kind::STANDS_NOT };
         self.entry(kind, listener, player, &[]);
     }
 
@@ -281,6 +337,16 @@ impl<'a> Datagram<'a> {
     }
 }
 
+/// A body of a length that its kind has.
+fn whole<const BYTES: usize>(body: &[u8]) -> Result<[u8; BYTES], Refused> {
+    body.try_into().map_err(|_| Refused::Length)
+}
+
+fn put(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
+    out.push(kind);
+    out.extend(body);
+}
+
 /// An IP address, IPv4 mapped, and a port. What only one host understands of it is left out.
 fn address_bytes(address: &SocketAddr) -> [u8; ADDRESS_BYTES] {
     let ip = match address.ip() {
@@ -308,6 +374,13 @@ mod kind {
     pub(super) const ALL_TOLD: u8 = 5;
     pub(super) const ASK: u8 = 6;
     pub(super) const ACCEPTED: u8 = 7;
+    pub(super) const INCARNATION: u8 = 8;
+    pub(super) const STANDS: u8 = 9;
+    pub(super) const STANDS_NOT: u8 = 10;
+    pub(super) const RECORD: u8 = 11;
+    pub(super) const RELEASE: u8 = 12;
+    pub(super) const QUESTION: u8 = 13;
+    pub(super) const ANSWER: u8 = 14;
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
 }
 

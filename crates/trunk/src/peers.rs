@@ -7,13 +7,16 @@
 //! not told of any more and is connected stays.
 //!
 //! On it each tells the other which players it has, and forwards datagrams of those that the other
-//! has: what is said is `ringgate_cluster::wire`'s, who has which player a [`Players`]'.
+//! has: what is said is `ringgate_cluster::wire`'s, who has which player a [`Players`]'. Each
+//! session has one member that stands by for it. Once its owner is gone or does not answer, that
+//! member may go on with it.
 
 mod board;
 mod players;
 mod settings;
 mod shared;
 mod shown;
+mod standbys;
 mod talk;
 #[cfg(test)]
 mod tests;
@@ -30,7 +33,7 @@ pub use crate::agent::options::Gateway as Entrance;
 use crate::protocol::tls;
 use crate::socket::Door;
 use board::Board;
-pub use players::{Arrival, Number, Players};
+pub use players::{Arrival, Kept, Number, Places, Players};
 pub use settings::Settings;
 use shared::Shared;
 pub use shown::{MemberShown, Shown, State};

@@ -3,6 +3,8 @@
 use ringgate_core::limits::{LISTENERS_MAX, SESSIONS_MAX};
 
 use super::{Datagram, Entries, Message, Refused, VERSION};
+use crate::number::Incarnation;
+use crate::question::SessionId;
 
 /// What this member has heard of another one on one connection.
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub struct Ear {
     listeners: Vec<Option<Named>>,
     /// How many it has told of and not taken back.
     players: usize,
+    /// For how many players it stands by.
+    stands: usize,
 }
 
 /// A listener of the other member.
@@ -36,6 +40,20 @@ pub enum Heard<'a> {
     Asked,
     /// So much that we have forwarded was accepted.
     Accepted(u16, Entries<'a>),
+    /// Which process it is.
+    Incarnation(Incarnation),
+    /// It stands by for these players of our listener of this number.
+    Stands(u16, Entries<'a>),
+    /// It does not any more.
+    StandsNot(u16, Entries<'a>),
+    /// We are to stand by for a session of our listener of this number.
+    Record(u16, &'a [u8]),
+    /// We are not to stand by for that one any more.
+    Release(SessionId),
+    /// It wants to know whether we are there.
+    Question(u32),
+    /// It is there.
+    Answer(u32),
     /// Nothing that concerns us.
     Nothing,
 }
@@ -75,11 +93,7 @@ impl Ear {
             }
             Message::Told(entries) => {
                 let number = of(self, entries)?;
-                let players = self.players + entries.iter().len();
-                if players > SESSIONS_MAX {
-                    return Err(Refused::Players);
-                }
-                self.players = players;
+                self.players = more(self.players, &entries)?;
                 number.map_or(Heard::Nothing, |number| Heard::Told(number, entries))
             }
             Message::Left(entries) => {
@@ -87,6 +101,24 @@ impl Ear {
                 self.players = self.players.saturating_sub(entries.iter().len());
                 number.map_or(Heard::Nothing, |number| Heard::Left(number, entries))
             }
+            Message::Stands(entries) => {
+                let number = of(self, entries)?;
+                self.stands = more(self.stands, &entries)?;
+                number.map_or(Heard::Nothing, |number| Heard::Stands(number, entries))
+            }
+            Message::StandsNot(entries) => {
+                let number = of(self, entries)?;
+                self.stands = self.stands.saturating_sub(entries.iter().len());
+                number.map_or(Heard::Nothing, |number| Heard::StandsNot(number, entries))
+            }
+            Message::Record { listener, bytes } => {
+                let number = self.number(listener)?;
+                number.map_or(Heard::Nothing, |number| Heard::Record(number, bytes))
+            }
+            Message::Incarnation(it) => Heard::Incarnation(it),
+            Message::Release(session) => Heard::Release(session),
+            Message::Question(it) => Heard::Question(it),
+            Message::Answer(it) => Heard::Answer(it),
             Message::AllTold => Heard::AllTold,
             Message::Ask => Heard::Asked,
             Message::Accepted(entries) => {
@@ -113,7 +145,7 @@ impl Ear {
             is_new |= before != named.here && named.here.is_some();
         }
         if is_new {
-            self.players = 0;
+            (self.players, self.stands) = (0, 0);
         }
         is_new
     }
@@ -132,4 +164,10 @@ impl Ear {
         let named = self.listeners.get(usize::from(listener)).and_then(Option::as_ref);
         named.map(|named| named.here).ok_or(Refused::Listener)
     }
+}
+
+/// So many with these.
+fn more(before: usize, entries: &Entries<'_>) -> Result<usize, Refused> {
+    let all = before + entries.iter().len();
+    if all > SESSIONS_MAX { Err(Refused::Players) } else { Ok(all) }
 }

@@ -64,6 +64,20 @@ fn each_message_has_the_bytes_that_are_written_down() {
         assert_eq!(bytes(&Message::read(&message).expect("it was written")), message);
     }
 
+    draft.stands(2, &at(V4), true);
+    draft.stands(2, &at(V4), false);
+    assert_eq!(draft.take(), [of(&[9, 2, 0], &[&v4]), of(&[10, 2, 0], &[&v4])]);
+    for (message, expected) in [
+        (Message::Incarnation(Incarnation(258)), of(&[8, 2, 1], &[])),
+        (Message::Record { listener: 258, bytes: b"kept" }, of(&[11, 2, 1], &[b"kept"])),
+        (Message::Release(SessionId([7; 16])), of(&[12], &[&[7; 16]])),
+        (Message::Question(258), of(&[13, 2, 1, 0, 0], &[])),
+        (Message::Answer(258), of(&[14, 2, 1, 0, 0], &[])),
+    ] {
+        assert_eq!(bytes(&message), expected);
+        assert_eq!(Message::read(&expected), Ok(message));
+    }
+
     let mut out = [0; DATAGRAM_BYTES_MAX];
     let len = datagram(b"hi").write_to(&mut out);
     let to = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 9, 0xa0, 0x0f];
@@ -89,6 +103,7 @@ fn messages_are_no_longer_than_a_frame_and_nothing_is_left_out() {
 #[test]
 fn what_breaks_the_format_is_refused_by_name() {
     let long = vec![128; MESSAGE_BYTES_MAX + 1];
+    let no_record = vec![11; 3 + RECORD_BYTES_MAX + 1];
     let no_port = [&[3, 2, 0][..], &[1; 16], &[0, 0]].concat();
     for (message, why) in [
         (&[][..], Refused::Length),
@@ -102,7 +117,12 @@ fn what_breaks_the_format_is_refused_by_name() {
         (&[3, 0, 0, 1], Refused::Length),
         (&no_port, Refused::Address),
         (&[5, 0], Refused::Length),
-        (&[8], Refused::Kind),
+        (&[8], Refused::Length),
+        (&[11, 0, 0], Refused::Length),
+        (&no_record, Refused::Length),
+        (&[12; 18], Refused::Length),
+        (&[13, 0], Refused::Length),
+        (&[15], Refused::Kind),
         (&[0], Refused::Kind),
         (&long, Refused::Length),
     ] {
@@ -142,6 +162,11 @@ fn a_member_says_its_version_first_and_names_what_it_speaks_of() {
     assert!(matches!(hear(&mut ear, &left(2)), Ok(Heard::Left(9, _))));
     assert_eq!(ear.players(), 1);
 
+    let record = |listener| [&[11, listener, 0][..], b"kept"].concat();
+    assert_eq!(hear(&mut ear, &record(2)), Ok(Heard::Record(9, b"kept")));
+    assert_eq!(hear(&mut ear, &record(3)), Ok(Heard::Nothing));
+    assert_eq!(hear(&mut ear, &record(4)), Err(Refused::Listener));
+
     let mut out = [0; DATAGRAM_BYTES_MAX];
     for (listener, here) in [(2, Ok(Some(9))), (3, Ok(None)), (4, Err(Refused::Listener))] {
         let len = Datagram { listener, ..datagram(b"hi") }.write_to(&mut out);
@@ -162,7 +187,7 @@ fn a_listener_that_is_new_here_has_its_players_told_again() {
 proptest! {
     #[test]
     fn whatever_is_read_is_written_as_it_was(
-        kind in 0..9_u8, rest in prop::collection::vec(any::<u8>(), 0..80),
+        kind in 0..16_u8, rest in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         let message = [&[kind][..], &rest].concat();
         if let Ok(read) = Message::read(&message) {

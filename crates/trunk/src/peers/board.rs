@@ -7,15 +7,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_cluster::{SessionId, Wake};
 use ringgate_core::limits::MEMBERS_MAX;
 use ringgate_core::splitmix;
 use ringgate_os::notify::{Epoll, Ready};
 use rustls::pki_types::ServerName;
 
-use super::players::{Number, Players};
+use super::players::{Kept, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
-use super::talk::{Counts, FORWARDS_ON, Listeners, Talk, forward};
+use super::standbys::{Appointed, Appointments, Doubt, Vigil};
+use super::talk::{Counts, FORWARDS_ON, Listeners, Talk, WAITING_MAX, forward};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
 use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
@@ -47,6 +49,10 @@ pub(super) struct Board<P> {
     not_connected: u64,
     /// There is more to do at once.
     has_more: bool,
+    appointments: Appointments,
+    /// How often this thread has slept: what others have answered may lie in its sockets.
+    wake: Wake,
+    turned_ns: u64,
 }
 
 /// Another member.
@@ -64,6 +70,8 @@ struct Member {
     connections: u64,
     last_end: Option<(&'static str, String)>,
     due_ns: u64,
+    /// How often it was given up although it was connected.
+    silences: u64,
 }
 
 /// A connection with a member.
@@ -75,6 +83,7 @@ struct Seat {
     up_ns: Option<u64>,
     /// There is none where the cluster has too many members.
     talk: Option<Talk>,
+    vigil: Vigil,
 }
 
 impl<P: Players> Board<P> {
@@ -99,6 +108,9 @@ impl<P: Players> Board<P> {
             is_shown: false,
             not_connected: 0,
             has_more: false,
+            appointments: Appointments::default(),
+            wake: Wake::default(),
+            turned_ns: 0,
         })
     }
 
@@ -124,6 +136,9 @@ impl<P: Players> Board<P> {
 
     fn turn(&mut self, ready: &[Ready]) {
         let now_ns = self.now_ns();
+        if now_ns > std::mem::replace(&mut self.turned_ns, now_ns) + SLEEP_NS {
+            self.wake.0 += 1;
+        }
         self.shared.bell.take();
         self.hear_members();
         for ready in ready {
@@ -141,6 +156,8 @@ impl<P: Players> Board<P> {
         // The bell is rung again from here on: what changes behind it is told in the next turn.
         self.has_more = self.forward(now_ns);
         self.tell(now_ns);
+        self.stand();
+        self.doubt(now_ns);
         self.keep(now_ns);
         self.is_shown = now_ns >= self.shown_ns + SHOW_EVERY.as_nanos() as u64;
         if self.is_shown {
@@ -161,7 +178,9 @@ impl<P: Players> Board<P> {
         if self.has_more {
             return Duration::ZERO;
         }
-        let look_every = if self.is_shown { LOOK_EVERY } else { SHOW_EVERY };
+        let is_waiting = |it: &Member| it.seat.as_ref().is_some_and(|it| it.vigil.is_waiting());
+        let is_busy = !self.is_shown || self.members.values().any(is_waiting);
+        let look_every = if is_busy { SHOW_EVERY } else { LOOK_EVERY };
         let due_ns = seats.fold(u64::MAX, u64::min);
         Duration::from_nanos(due_ns.saturating_sub(self.now_ns())).min(look_every)
     }
@@ -251,7 +270,7 @@ impl<P: Players> Board<P> {
         give_numbers(&mut self.members);
         let member = self.members.entry(hello.name.clone()).or_default();
         let talk = member.number.map(Talk::new);
-        let mut seat = Seat { token, trunk, up_ns: None, talk };
+        let mut seat = Seat { token, trunk, up_ns: None, talk, vigil: Vigil::default() };
         seat.note_up(&hello.name, now_ns);
         member.connections += 1;
         if let Some(mut before) = member.seat.replace(seat) {
@@ -274,6 +293,7 @@ impl<P: Players> Board<P> {
                 let is_it = |it: &&mut Member| it.seat.as_ref().is_some_and(|it| it.token == token);
                 let Some(member) = members.values_mut().find(is_it) else { return };
                 let Member { seat: Some(seat), counts, .. } = member else { return };
+                seat.note_heard(players, now_ns);
                 let Seat { trunk, talk, .. } = seat;
                 trunk.handle_datagram(from, datagram, epoll, now_ns, |event| {
                     hear(talk, &event, players, listeners, counts);
@@ -293,6 +313,7 @@ impl<P: Players> Board<P> {
         let Some((name, member)) = members.iter_mut().find(is_it) else { return };
         let Member { seat: Some(seat), counts, .. } = member else { return };
         let mut has_begun = false;
+        seat.note_heard(players, now_ns);
         let Seat { trunk, talk, .. } = seat;
         trunk.handle_ready(ready, epoll, now_ns, |event| {
             has_begun |= matches!(event, Event::Begun(_));
@@ -326,7 +347,8 @@ impl<P: Players> Board<P> {
                     match connect(shared, (name, to), token, epoll, now_ns) {
                         Ok(trunk) => {
                             let talk = member.number.map(Talk::new);
-                            member.seat = Some(Seat { token, trunk, up_ns: None, talk });
+                            let vigil = Vigil::default();
+                            member.seat = Some(Seat { token, trunk, up_ns: None, talk, vigil });
                         }
                         Err(why) => member.last_end = Some(("io", why.to_string())),
                     }
@@ -406,17 +428,74 @@ impl<P: Players> Board<P> {
         });
     }
 
+    /// Has others stand by for our sessions, and tells them for whom we do.
+    fn stand(&mut self) {
+        let Self { players, members, appointments, has_more, .. } = self;
+        let mut changes = 0;
+        players.take_stands(CHANGES_MAX, &mut |listener, player, stands_by| {
+            changes += 1;
+            talks(members).for_each(|talk| talk.tell_stands(listener, &player, stands_by));
+        });
+        *has_more |= changes == CHANGES_MAX;
+        let Some(own) = players.incarnation() else { return };
+        talks(members).for_each(|talk| talk.introduce(own));
+        let able = |seat: &mut Seat| Some((seat.talk.as_ref()?.incarnation?, seat.token));
+        if appointments.set_members(seats(members).filter_map(able).collect()) {
+            players.renew_records();
+        }
+        if seats(members).any(|seat| seat.trunk.waiting_bytes() > WAITING_MAX) {
+            return;
+        }
+        let mut records = 0;
+        players.take_records(RECORDS_MAX, &mut |session, kept| {
+            records += 1;
+            let told = match kept {
+                Some((_, record)) => appointments.appoint(own, session, record.revision),
+                None => Appointed { given: None, released: appointments.end(session) },
+            };
+            hand_on(members, session, kept, told);
+        });
+        *has_more |= records == RECORDS_MAX;
+    }
+
+    /// Asks members for whom there was something lately, and of whom nothing was heard since.
+    fn doubt(&mut self, now_ns: u64) {
+        let Self { players, members, wake, random, .. } = self;
+        for (name, member) in members {
+            let Member { seat: Some(seat), silences, .. } = member else { continue };
+            let Seat { talk: Some(talk), vigil, .. } = seat else { continue };
+            match vigil.poll(now_ns, *wake) {
+                None => {}
+                Some(Doubt::Asks) => talk.ask(splitmix::next(random) as u32),
+                Some(Doubt::GivesUp) => {
+                    *silences += 1;
+                    players.set_silent(talk.number, true);
+                    tracing::warn!(
+                        event = "member_silent",
+                        member = name.as_str(),
+                        "member {name} of the cluster does not answer: others may take its sessions"
+                    );
+                }
+            }
+        }
+    }
+
     /// Takes from workers what is for other members. Returns whether more waits.
     fn forward(&mut self, now_ns: u64) -> bool {
-        let Self { players, members, not_connected, .. } = self;
+        let Self { players, members, not_connected, wake, .. } = self;
         players.take_departures(DEPARTURES_MAX, &mut |number, datagram| {
             let is_it = |it: &&mut Member| it.number == Some(number);
             match members.values_mut().find(is_it) {
                 Some(Member {
-                    seat: Some(Seat { trunk, talk: Some(talk), .. }), counts, ..
+                    seat: Some(Seat { trunk, talk: Some(talk), vigil, .. }),
+                    counts,
+                    ..
                 }) if talk.version().is_some() => {
                     forward(trunk, &datagram, now_ns);
                     counts.out += 1;
+                    if talk.incarnation.is_some() {
+                        vigil.want(now_ns, *wake);
+                    }
                 }
                 _ => *not_connected += 1,
             }
@@ -424,7 +503,12 @@ impl<P: Players> Board<P> {
     }
 
     fn show(&self) {
-        let members = self.members.iter().map(|(name, member)| member.shown(name)).collect();
+        let shown = |(name, member): (&String, &Member)| {
+            let stands_by = |seat: &Seat| self.appointments.count(seat.token);
+            let stands_by = member.seat.as_ref().map_or(0, stands_by);
+            MemberShown { stands_by, ..member.shown(name) }
+        };
+        let members = self.members.iter().map(shown).collect();
         let (address, refused) = (self.guests.door.address().ok(), self.refused.clone());
         let not_connected = self.not_connected;
         self.shared.show(Shown { address, members, refused, not_connected });
@@ -472,6 +556,7 @@ impl Default for Member {
             connections: 0,
             last_end: None,
             due_ns: u64::MAX,
+            silences: 0,
         }
     }
 }
@@ -501,6 +586,9 @@ impl Member {
             speaks: talk.and_then(Talk::version),
             has_told_all: talk.is_some_and(|talk| talk.is_complete),
             players: talk.map_or(0, Talk::players),
+            can_stand_by: talk.is_some_and(|talk| talk.incarnation.is_some()),
+            stands_by: 0,
+            silences: self.silences,
             forwarded: [self.counts.come, self.counts.out],
             dropped,
             connections: self.connections,
@@ -513,6 +601,15 @@ impl Seat {
     /// Datagrams that its lane had no room for.
     fn lane_full(&self) -> u64 {
         self.trunk.stats().map(|it| it.full).sum()
+    }
+
+    /// Something has come from the member.
+    fn note_heard(&mut self, players: &impl Players, now_ns: u64) {
+        if self.vigil.hear(now_ns)
+            && let Some(talk) = &self.talk
+        {
+            players.set_silent(talk.number, false);
+        }
     }
 
     /// What the member has told counts no more.
@@ -563,14 +660,44 @@ fn give_numbers(members: &mut BTreeMap<String, Member>) {
     }
 }
 
+fn seats(members: &mut BTreeMap<String, Member>) -> impl Iterator<Item = &mut Seat> {
+    members.values_mut().filter_map(|it| it.seat.as_mut())
+}
+
 fn talks(members: &mut BTreeMap<String, Member>) -> impl Iterator<Item = &mut Talk> {
-    members.values_mut().filter_map(|it| it.seat.as_mut()?.talk.as_mut())
+    seats(members).filter_map(|seat| seat.talk.as_mut())
+}
+
+/// Tells members what has become of a session's standby.
+fn hand_on(
+    members: &mut BTreeMap<String, Member>,
+    session: SessionId,
+    kept: Option<Kept<'_>>,
+    told: Appointed,
+) {
+    for seat in seats(members) {
+        let Seat { token, talk: Some(talk), .. } = seat else { continue };
+        if told.released == Some(*token) {
+            talk.release(session);
+        }
+        if told.given == Some(*token)
+            && let Some((listener, record)) = kept
+        {
+            talk.give_record(listener, record);
+        }
+    }
 }
 
 const LOOK_EVERY: Duration = Duration::from_nanos(ACCEPTED_EVERY_NS);
 
 /// Pages need no more while datagrams pass.
 const SHOW_EVERY: Duration = Duration::from_millis(5);
+
+/// A thread that has had no turn for so long has slept.
+const SLEEP_NS: u64 = 500_000_000;
+
+/// Records that standbys are given between two looks at datagrams.
+const RECORDS_MAX: usize = 256;
 
 /// Players that come and go between two looks at datagrams.
 const CHANGES_MAX: usize = 4096;

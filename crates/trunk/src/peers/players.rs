@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::Datagram;
+use ringgate_cluster::{Incarnation, Record, SessionId};
 
 /// Another member, by a number that it has here, below `MEMBERS_MAX`.
 pub type Number = u8;
@@ -21,6 +22,12 @@ ringgate_core::named! {
     Stray = "stray",
 }
 
+/// Players by the numbers of their listeners.
+pub type Places = Vec<(u16, SocketAddr)>;
+
+/// What others are to stand by for: the number of a session's listener, and its record.
+pub type Kept<'a> = (u16, &'a Record);
+
 /// Where players are, here and at other members. Listeners are said by their numbers here.
 pub trait Players: Send + 'static {
     /// The listeners and their numbers.
@@ -30,8 +37,9 @@ pub trait Players: Send + 'static {
     /// each is here.
     fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool));
 
-    /// Those who are here, in parts from 0 on; `None` behind the last.
-    fn part(&self, part: usize) -> Option<Vec<(u16, SocketAddr)>>;
+    /// Those who are here, and those for whom this gateway stands by, in parts from 0 on; `None`
+    /// behind the last.
+    fn part(&self, part: usize) -> Option<(Places, Places)>;
 
     /// A member has a player. False where there is no room for another one.
     fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool;
@@ -39,8 +47,42 @@ pub trait Players: Send + 'static {
     /// It has it no more.
     fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr);
 
-    /// A member is gone.
+    /// A member is gone: what it has told of its players counts no more, and its sessions may be
+    /// taken over.
     fn forget(&self, member: Number);
+
+    /// A member is connected that is this process of the cluster: its sessions are its own.
+    fn meet(&self, member: Number, incarnation: Incarnation);
+
+    /// A member that is connected does not answer, or does again. Meanwhile its sessions may be
+    /// taken over.
+    fn set_silent(&self, member: Number, is_silent: bool);
+
+    /// Which process this gateway is, once that is known: then others may stand by for its
+    /// sessions.
+    fn incarnation(&self) -> Option<Incarnation>;
+
+    /// Takes what has changed of sessions that others stand by for, so much at the most: each with
+    /// its listener, or `None` where it is over.
+    fn take_records(&self, max: usize, handle: &mut dyn FnMut(SessionId, Option<Kept<'_>>));
+
+    /// All of these sessions count as changed: others stand by now.
+    fn renew_records(&self);
+
+    /// This gateway stands by for a session of a member. False where there is no room for another.
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool;
+
+    /// It does not any more.
+    fn stand_down(&self, member: Number, session: SessionId);
+
+    /// Takes what has changed of those for whom this gateway stands by, so much at the most.
+    fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool));
+
+    /// A member stands by for a player. False where there is no room for another.
+    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool;
+
+    /// It does not any more.
+    fn unlearn_stands(&self, member: Number, listener: u16, player: &SocketAddr);
 
     /// Takes how many datagrams of each player were accepted since this was last asked, for each
     /// member that had forwarded some of them.

@@ -38,6 +38,12 @@ pub struct MemberShown {
     pub has_told_all: bool,
     /// How many players it has told of.
     pub players: usize,
+    /// Whether it can go on with sessions of this gateway.
+    pub can_stand_by: bool,
+    /// For how many of them it stands by.
+    pub stands_by: usize,
+    /// How often it was connected and did not answer, so that its sessions could be taken over.
+    pub silences: u64,
     /// Datagrams that it has sent, and those that it was sent.
     pub forwarded: [u64; 2],
     /// What of either kind went no further, and messages that were refused, by the reasons' names.

@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{
-    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, Heard, Message, Refused, VERSION,
+    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, Heard, Message, Refused, VERSION, VERSION_STANDBY,
 };
+use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId};
 use ringgate_link::bundle::{Frame, HEADER_BYTES};
+use zeroize::Zeroize;
 
 use super::players::{Arrival, Number, Players};
 use crate::socket::{Event, Trunk};
@@ -34,6 +36,10 @@ pub(super) struct Talk {
     next_part: Option<usize>,
     /// It has told of all that it had.
     pub(super) is_complete: bool,
+    /// Which process it is, if it has said so: it can stand by for our sessions.
+    pub(super) incarnation: Option<Incarnation>,
+    /// The member knows which process we are.
+    is_known: bool,
 }
 
 impl Counts {
@@ -47,7 +53,15 @@ impl Talk {
     pub(super) fn new(number: Number) -> Self {
         let mut draft = Draft::default();
         draft.message(&Message::Begin { version: VERSION });
-        Self { number, ear: Ear::default(), draft, next_part: None, is_complete: false }
+        Self {
+            number,
+            ear: Ear::default(),
+            draft,
+            next_part: None,
+            is_complete: false,
+            incarnation: None,
+            is_known: false,
+        }
     }
 
     /// The version that both speak; none where the member says nothing of players.
@@ -107,9 +121,37 @@ impl Talk {
                     players.learn_accepted(number, listener, &it, per_s);
                 }
             }
-            Heard::Nothing => {}
+            Heard::Incarnation(it) => {
+                self.incarnation = Some(it);
+                players.meet(number, it);
+            }
+            Heard::Stands(listener, all) => {
+                let fits = all.iter().all(|(it, _)| players.learn_stands(number, listener, &it));
+                return if fits { Ok(()) } else { Err("players") };
+            }
+            Heard::StandsNot(listener, all) => {
+                all.iter().for_each(|(it, _)| players.unlearn_stands(number, listener, &it));
+            }
+            Heard::Record(listener, bytes) => return self.stand_by(listener, bytes, players),
+            Heard::Release(session) => players.stand_down(number, session),
+            Heard::Question(it) => self.draft.message(&Message::Answer(it)),
+            Heard::Answer(_) | Heard::Nothing => {}
         }
         Ok(())
+    }
+
+    /// The member wants us to stand by for one of its sessions: none of another's.
+    fn stand_by(
+        &self,
+        listener: u16,
+        bytes: &[u8],
+        players: &impl Players,
+    ) -> Result<(), &'static str> {
+        let record = Record::read_from(bytes).map_err(|_| "record")?;
+        if Some(record.holder.incarnation) != self.incarnation {
+            return Err("holder");
+        }
+        if players.stand_by(self.number, listener, record) { Ok(()) } else { Err("standbys") }
     }
 
     fn take(
@@ -158,6 +200,44 @@ impl Talk {
         }
     }
 
+    fn knows_standbys(&self) -> bool {
+        self.version().is_some_and(|version| version >= VERSION_STANDBY)
+    }
+
+    /// Says which process we are, once that is known.
+    pub(super) fn introduce(&mut self, own: Incarnation) {
+        if !self.is_known && self.knows_standbys() {
+            self.is_known = true;
+            self.draft.message(&Message::Incarnation(own));
+        }
+    }
+
+    /// We stand by for a player, or do not any more.
+    pub(super) fn tell_stands(&mut self, listener: u16, player: &SocketAddr, stands_by: bool) {
+        if self.knows_standbys() {
+            self.draft.stands(listener, player, stands_by);
+        }
+    }
+
+    /// The member is to stand by for a session of ours.
+    pub(super) fn give_record(&mut self, listener: u16, record: &Record) {
+        let mut bytes = [0; RECORD_BYTES_MAX];
+        if let Ok(len) = record.write_to(&mut bytes) {
+            self.draft.message(&Message::Record { listener, bytes: &bytes[..len] });
+        }
+        bytes.zeroize();
+    }
+
+    /// It is not to any more.
+    pub(super) fn release(&mut self, session: SessionId) {
+        self.draft.message(&Message::Release(session));
+    }
+
+    /// Asks whether the member is there: one that can stand by knows what that is.
+    pub(super) fn ask(&mut self, number: u32) {
+        self.draft.message(&Message::Question(number));
+    }
+
     /// What the member has forwarded of a player was accepted, so much a second.
     pub(super) fn tell_accepted(&mut self, listener: u16, player: &SocketAddr, per_s: u32) {
         if self.version().is_some() {
@@ -167,17 +247,18 @@ impl Talk {
 
     /// Gives the stream what there is to say. Returns whether there is more to be said at once.
     pub(super) fn say(&mut self, trunk: &mut Trunk, players: &impl Players) -> bool {
-        for message in self.draft.take() {
-            trunk.say(&message);
-        }
+        self.say_drafted(trunk);
         while let Some(part) = self.next_part {
             if trunk.waiting_bytes() > WAITING_MAX {
                 return false;
             }
             self.next_part = match players.part(part) {
-                Some(all) => {
-                    for (listener, it) in &all {
+                Some((here, stands)) => {
+                    for (listener, it) in &here {
                         self.draft.player(*listener, it, true);
+                    }
+                    for (listener, it) in &stands {
+                        self.tell_stands(*listener, it, true);
                     }
                     Some(part + 1)
                 }
@@ -186,14 +267,20 @@ impl Talk {
                     None
                 }
             };
-            for message in self.draft.take() {
-                trunk.say(&message);
-            }
+            self.say_drafted(trunk);
             if part % PARTS_A_TURN == PARTS_A_TURN - 1 && self.next_part.is_some() {
                 return true;
             }
         }
         false
+    }
+
+    /// Among what is said may be keys of sessions.
+    fn say_drafted(&mut self, trunk: &mut Trunk) {
+        for mut message in self.draft.take() {
+            trunk.say(&message);
+            message.zeroize();
+        }
     }
 }
 
@@ -215,7 +302,7 @@ fn here(ours: &Listeners) -> impl Fn(&str) -> Option<u16> {
 pub(super) const FORWARDS_ON: u16 = 0;
 
 /// Bytes that wait for the stream before more of a full list is given to it: what changes has room.
-const WAITING_MAX: usize = 256 << 10;
+pub(super) const WAITING_MAX: usize = 256 << 10;
 
 /// Parts of a full list between two looks at datagrams.
 const PARTS_A_TURN: usize = 8;

@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_cluster::wire::Message;
+use ringgate_cluster::wire::{Message, VERSION};
+use ringgate_cluster::{Incarnation, KeyName, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
+use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
 use ringgate_os::clock::Clock;
 use ringgate_os::notify::Epoll;
@@ -160,7 +162,7 @@ fn each_knows_whom_the_other_has_and_forwards_to_it() {
     let Some([(one, first), (two, second)]) = two() else { return };
     // Who was there before, then who comes and goes.
     let number = until("a player", || two.finds(EU + 1, player(1)));
-    other(&second, |it| it.has_told_all && it.players == 1 && it.speaks == Some(1));
+    other(&second, |it| it.has_told_all && it.players == 1 && it.speaks == Some(VERSION));
     one.come(EU, player(2));
     until("another", || two.finds(EU + 1, player(2)));
     one.go(EU, player(1));
@@ -215,6 +217,105 @@ fn a_member_that_is_gone_or_comes_anew_is_forgotten_and_told_again() {
     until("another player", || two.finds(EU + 1, player(8)));
     assert_eq!(two.finds(EU + 1, player(1)), None);
     drop(one);
+}
+
+/// A record of a session that this process has.
+fn record(number: u8, incarnation: u16) -> Record {
+    let incarnation = Incarnation(incarnation);
+    let (ip, port) = ([192, 0, 2, 7], u16::from(number));
+    Record {
+        session: SessionId([number; 16]),
+        key: KeyName(1),
+        holder: Tenure { term: Term::new(1).expect("it is one"), incarnation },
+        revision: 1,
+        open_key: Key::from_bytes([1; 32]),
+        seal_key: Key::from_bytes([2; 32]),
+        client_id: number.into(),
+        token_until_s: 1 << 40,
+        timeout_ms: 10_000,
+        silent_ms: 0,
+        is_confirmed: true,
+        newest: 0,
+        slot: 0,
+        player: (std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets(), port),
+        local: ([4; 16], 4000),
+        user_data: [5; 256],
+        backend: "arena".to_owned(),
+    }
+}
+
+#[test]
+fn a_member_stands_by_for_each_session_and_all_know_for_whom() {
+    let Some([(one, first), (two, second)]) = two() else { return };
+    one.keep(EU, &record(1, 11));
+    two.set_incarnation(12);
+    until("the other's incarnation", || (one.met() == [Incarnation(12)]).then_some(()));
+    assert!(two.kept().is_empty(), "it is not known which process the owner is");
+    one.set_incarnation(11);
+    let kept = until("a record", || two.kept().remove(&SessionId([1; 16])));
+    assert_eq!((kept.1, kept.2), (EU + 1, record(1, 11)));
+    let stands = until("who stands by", || one.stands(EU, player(1)));
+    assert_eq!(Some(stands), Some(kept.0), "both have one other member");
+    other(&first, |it| it.can_stand_by && it.stands_by == 1);
+
+    // What changes is told, and what ends.
+    let moved = Record { revision: 2, ..record(1, 11) };
+    one.keep(EU, &moved);
+    one.keep(EU, &record(2, 11));
+    until("both", || (two.kept().len() == 2).then_some(()));
+    until("what has changed", || (two.kept()[&moved.session].2 == moved).then_some(()));
+    one.end(moved.session);
+    until("that it is over", || (two.kept().len() == 1).then_some(()));
+    until("that nobody stands by", || one.stands(EU, player(1)).is_none().then_some(()));
+
+    // The owner comes again as another process, which knows nothing of what was.
+    drop(first);
+    until("that it is gone", || two.met().is_empty().then_some(()));
+    assert_eq!(two.kept().len(), 1, "that may be taken over");
+    let again = Stub::new(&[(3, "eu")]);
+    again.set_incarnation(13);
+    let first = with_players("gate-1", MEMBER_1, &again).expect("it is possible");
+    first.set_members(told(&[("gate-2", &at(&second))]));
+    until("who stands by", || again.stands(3, player(2)));
+    until("the new one", || (two.met() == [Incarnation(13)]).then_some(()));
+}
+
+#[test]
+fn a_member_that_does_not_answer_is_given_up_until_it_does() {
+    let players = Stub::new(&[(EU, "eu")]);
+    players.set_incarnation(12);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut silent = Raw::gate_1(&second);
+    silent.say(&Message::Begin { version: VERSION });
+    silent.say(&Message::Incarnation(Incarnation(11)));
+    silent.until("that it is known", |_| (!players.met().is_empty()).then_some(()));
+    let to = SocketAddr::new([198, 51, 100, 9].into(), 4000);
+    until("that it is given up", || {
+        players.send(0, EU, (player(1), to), b"who has me?");
+        (players.silent() == 1).then_some(())
+    });
+    assert_eq!(other(&second, |it| it.silences == 1).state, State::Up);
+    silent.say(&Message::Answer(1));
+    silent.until("that it is there", |_| (players.silent() == 0).then_some(()));
+}
+
+#[test]
+fn a_member_gives_its_own_sessions_only() {
+    let players = Stub::new(&[(EU, "eu")]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut hostile = Raw::gate_1(&second);
+    hostile.say(&Message::Begin { version: VERSION });
+    hostile.say(&Message::Listener { number: 1, name: "eu" });
+    hostile.say(&Message::Incarnation(Incarnation(11)));
+    let mut bytes = [0; RECORD_BYTES_MAX];
+    for record in [record(1, 12), record(2, 11)] {
+        let len = record.write_to(&mut bytes).expect("it fits");
+        hostile.say(&Message::Record { listener: 1, bytes: &bytes[..len] });
+    }
+    hostile.say(&Message::Record { listener: 1, bytes: b"none" });
+    let expected = [("holder", 1), ("record", 1)];
+    hostile.until_seen(&second, |it| it.dropped == BTreeMap::from(expected));
+    assert_eq!(players.kept().into_keys().collect::<Vec<_>>(), [SessionId([2; 16])]);
 }
 
 /// A member that says what a test says, and nothing by itself.
@@ -302,7 +403,7 @@ fn what_a_member_says_against_the_format_is_counted_by_name_and_the_others_play_
     hostile.say(&Message::Listener { number: 1, name: "eu" });
     let expected = [("kind", 1), ("length", 2), ("order", 1)];
     hostile.until_seen(&second, |it| it.dropped == BTreeMap::from(expected));
-    hostile.until_seen(&second, |it| it.speaks == Some(1) && is_up(it));
+    hostile.until_seen(&second, |it| it.speaks == Some(VERSION) && is_up(it));
 
     // Datagrams that are none, more than the other end takes in at a time.
     for byte in 0..=255_u8 {

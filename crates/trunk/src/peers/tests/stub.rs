@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use ringgate_cluster::wire::Datagram;
+use ringgate_cluster::{Incarnation, Record, SessionId};
 
-use crate::peers::{Arrival, Number, Players};
+use crate::peers::{Arrival, Kept, Number, Places, Players};
 
 type Of = (u16, SocketAddr);
 type Came = (u16, SocketAddr, SocketAddr, bool, Vec<u8>);
@@ -21,6 +22,16 @@ struct Inner {
     known: BTreeMap<Of, (Number, u32)>,
     departures: Vec<(Number, u16, [SocketAddr; 2], Vec<u8>)>,
     came: Vec<Came>,
+    incarnation: Option<Incarnation>,
+    records: BTreeMap<SessionId, (u16, Record)>,
+    changed: Vec<SessionId>,
+    /// What others have given, by whom, and what they have told of it.
+    kept: BTreeMap<SessionId, (Number, u16, Record)>,
+    stands: BTreeSet<Of>,
+    stood: Vec<(Of, bool)>,
+    heard_stands: BTreeMap<Of, Number>,
+    met: BTreeMap<Number, Incarnation>,
+    silent: BTreeSet<Number>,
 }
 
 #[derive(Default)]
@@ -78,9 +89,50 @@ impl Stub {
         self.with(|it| it.known.get(&(listener, player)).map(|(_, per_s)| *per_s))
     }
 
+    pub(super) fn set_incarnation(&self, it: u16) {
+        self.with(|stub| stub.incarnation = Some(Incarnation(it)));
+    }
+
+    pub(super) fn keep(&self, listener: u16, record: &Record) {
+        self.with(|it| {
+            it.records.insert(record.session, (listener, record.clone()));
+            it.changed.push(record.session);
+        });
+    }
+
+    pub(super) fn end(&self, session: SessionId) {
+        self.with(|it| {
+            it.records.remove(&session);
+            it.changed.push(session);
+        });
+    }
+
+    /// The sessions for which it stands by, of whom.
+    pub(super) fn kept(&self) -> BTreeMap<SessionId, (Number, u16, Record)> {
+        self.with(|it| it.kept.clone())
+    }
+
+    /// Who else stands by for a player.
+    pub(super) fn stands(&self, listener: u16, player: SocketAddr) -> Option<Number> {
+        self.with(|it| it.heard_stands.get(&(listener, player)).copied())
+    }
+
+    pub(super) fn met(&self) -> Vec<Incarnation> {
+        self.with(|it| it.met.values().copied().collect())
+    }
+
+    pub(super) fn silent(&self) -> usize {
+        self.with(|it| it.silent.len())
+    }
+
     pub(super) fn take(&self) -> Option<Came> {
         self.with(|it| it.came.pop())
     }
+}
+
+fn player_of(record: &Record) -> SocketAddr {
+    let (ip, port) = record.player;
+    SocketAddr::new(std::net::Ipv6Addr::from(ip).to_canonical(), port)
 }
 
 impl Players for Arc<Stub> {
@@ -97,8 +149,9 @@ impl Players for Arc<Stub> {
         });
     }
 
-    fn part(&self, part: usize) -> Option<Vec<(u16, SocketAddr)>> {
-        self.with(|it| (part == 0).then(|| it.held.iter().copied().collect()))
+    fn part(&self, part: usize) -> Option<(Places, Places)> {
+        let all = |of: &BTreeSet<Of>| of.iter().copied().collect();
+        self.with(|it| (part == 0).then(|| (all(&it.held), all(&it.stands))))
     }
 
     fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
@@ -111,7 +164,76 @@ impl Players for Arc<Stub> {
     }
 
     fn forget(&self, member: Number) {
-        self.with(|it| it.known.retain(|_, (number, _)| *number != member));
+        self.with(|it| {
+            it.known.retain(|_, (number, _)| *number != member);
+            it.heard_stands.retain(|_, number| *number != member);
+            it.met.remove(&member);
+        });
+    }
+
+    fn meet(&self, member: Number, incarnation: Incarnation) {
+        self.with(|it| it.met.insert(member, incarnation));
+    }
+
+    fn set_silent(&self, member: Number, is_silent: bool) {
+        self.with(
+            |it| if is_silent { it.silent.insert(member) } else { it.silent.remove(&member) },
+        );
+    }
+
+    fn incarnation(&self) -> Option<Incarnation> {
+        self.with(|it| it.incarnation)
+    }
+
+    fn take_records(&self, max: usize, handle: &mut dyn FnMut(SessionId, Option<Kept<'_>>)) {
+        self.with(|it| {
+            let count = max.min(it.changed.len());
+            for session in it.changed.drain(..count) {
+                let kept = it.records.get(&session);
+                handle(session, kept.map(|(listener, record)| (*listener, record)));
+            }
+        });
+    }
+
+    fn renew_records(&self) {
+        self.with(|it| it.changed.extend(it.records.keys()));
+    }
+
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
+        self.with(|it| {
+            let of = (listener, player_of(&record));
+            it.stands.insert(of);
+            it.stood.push((of, true));
+            it.kept.insert(record.session, (member, listener, record));
+        });
+        true
+    }
+
+    fn stand_down(&self, _: Number, session: SessionId) {
+        self.with(|it| {
+            let Some((_, listener, record)) = it.kept.remove(&session) else { return };
+            let of = (listener, player_of(&record));
+            it.stands.remove(&of);
+            it.stood.push((of, false));
+        });
+    }
+
+    fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
+        self.with(|it| {
+            let count = max.min(it.stood.len());
+            for ((listener, player), stands_by) in it.stood.drain(..count) {
+                handle(listener, player, stands_by);
+            }
+        });
+    }
+
+    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+        self.with(|it| it.heard_stands.insert((listener, *player), member));
+        true
+    }
+
+    fn unlearn_stands(&self, _: Number, listener: u16, player: &SocketAddr) {
+        self.with(|it| it.heard_stands.remove(&(listener, *player)));
     }
 
     fn take_accepted(&self, handle: &mut dyn FnMut(Number, u16, SocketAddr, u32)) {

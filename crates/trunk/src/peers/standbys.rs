@@ -1,0 +1,196 @@
+//! Which member stands by for each session of this gateway, and which members do not answer.
+
+use std::collections::HashMap;
+
+use ringgate_cluster::{HolderQuestions, Incarnation, Next, SessionId, Wake, appoint};
+
+/// A connection with a member: no other one has its number.
+pub(super) type Connection = u64;
+
+/// Who stands by for what.
+#[derive(Debug, Default)]
+pub(super) struct Appointments {
+    appointed: HashMap<SessionId, Kept>,
+    /// Those who can.
+    members: Vec<(Incarnation, Connection)>,
+}
+
+/// Who has a session's record, and which.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    by: Connection,
+    revision: u32,
+}
+
+/// What is to be told of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Appointed {
+    /// Who is to be given the record, and does not have it.
+    pub(super) given: Option<Connection>,
+    /// Who is not to stand by any more.
+    pub(super) released: Option<Connection>,
+}
+
+impl Appointments {
+    /// These can stand by from now on. What others have had is lost with their connections. Returns
+    /// whether sessions may need others.
+    pub(super) fn set_members(&mut self, members: Vec<(Incarnation, Connection)>) -> bool {
+        if self.members == members {
+            return false;
+        }
+        let is_there = |of: Connection| members.iter().any(|(_, it)| *it == of);
+        self.appointed.retain(|_, kept| is_there(kept.by));
+        self.members = members;
+        true
+    }
+
+    /// Appoints a standby for a session of this process, whose record has this revision.
+    pub(super) fn appoint(
+        &mut self,
+        own: Incarnation,
+        session: SessionId,
+        revision: u32,
+    ) -> Appointed {
+        let all = self.members.iter().map(|(incarnation, _)| *incarnation);
+        let chosen = appoint(session, own, all);
+        let is_it = |(it, _): &&(Incarnation, Connection)| Some(*it) == chosen;
+        let now = self.members.iter().find(is_it).map(|(_, by)| Kept { by: *by, revision });
+        let before = match now {
+            Some(now) => self.appointed.insert(session, now),
+            None => self.appointed.remove(&session),
+        };
+        let has_it = |now: &Kept| {
+            before.is_some_and(|before| (before.by, before.revision) == (now.by, now.revision))
+        };
+        Appointed {
+            given: now.filter(|now| !has_it(now)).map(|now| now.by),
+            released: before.map(|it| it.by).filter(|by| now.is_none_or(|now| now.by != *by)),
+        }
+    }
+
+    /// For how many sessions a member stands by on this connection.
+    pub(super) fn count(&self, of: Connection) -> usize {
+        self.appointed.values().filter(|kept| kept.by == of).count()
+    }
+
+    /// A session is over. Returns who stood by for it.
+    pub(super) fn end(&mut self, session: SessionId) -> Option<Connection> {
+        self.appointed.remove(&session).map(|kept| kept.by)
+    }
+}
+
+/// Whether a member answers, as far as somebody wants to know.
+#[derive(Debug, Default)]
+pub(super) struct Vigil {
+    questions: Option<HolderQuestions>,
+    heard_ns: u64,
+    is_silent: bool,
+}
+
+/// What a vigil is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doubt {
+    /// The member is asked.
+    Asks,
+    /// It has not answered: its sessions may be taken over.
+    GivesUp,
+}
+
+impl Vigil {
+    /// Something has come from the member. Returns whether it had been given up.
+    pub(super) fn hear(&mut self, now_ns: u64) -> bool {
+        (self.questions, self.heard_ns) = (None, now_ns);
+        std::mem::take(&mut self.is_silent)
+    }
+
+    /// Something was sent that only the member can answer.
+    pub(super) fn want(&mut self, now_ns: u64, wake: Wake) {
+        let is_fresh = now_ns < self.heard_ns + FRESH_NS;
+        if !is_fresh && !self.is_silent && self.questions.is_none() {
+            self.questions = Some(HolderQuestions::new(now_ns, wake));
+        }
+    }
+
+    /// What is to be done now.
+    pub(super) fn poll(&mut self, now_ns: u64, wake: Wake) -> Option<Doubt> {
+        match self.questions.as_mut()?.poll(now_ns, wake) {
+            Next::Ask => Some(Doubt::Asks),
+            Next::Wait => None,
+            Next::Claim => {
+                (self.questions, self.is_silent) = (None, true);
+                Some(Doubt::GivesUp)
+            }
+        }
+    }
+
+    /// Whether it waits for an answer.
+    pub(super) const fn is_waiting(&self) -> bool {
+        self.questions.is_some()
+    }
+}
+
+/// Whoever was heard so lately is not asked.
+const FRESH_NS: u64 = 50_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Incarnation = Incarnation(1);
+    const MS: u64 = 1_000_000;
+
+    fn session(number: u8) -> SessionId {
+        SessionId(u128::from(number).to_le_bytes())
+    }
+
+    #[test]
+    fn each_session_has_one_standby_and_who_had_it_is_told() {
+        let mut all = Appointments::default();
+        let appoint =
+            |all: &mut Appointments, it, revision| all.appoint(OWN, session(it), revision);
+        assert_eq!(appoint(&mut all, 1, 1), Appointed::default());
+        assert!(all.set_members(vec![(Incarnation(2), 20)]));
+        let given = |to| Appointed { given: Some(to), released: None };
+        for number in 0..=200 {
+            assert_eq!(appoint(&mut all, number, 1), given(20));
+            assert_eq!(appoint(&mut all, number, 1), Appointed::default(), "it has that");
+        }
+        assert_eq!(appoint(&mut all, 1, 2), given(20));
+
+        let two = || vec![(Incarnation(2), 20), (Incarnation(3), 30)];
+        assert!(all.set_members(two()) && !all.set_members(two()));
+        let moved = Appointed { given: Some(30), released: Some(20) };
+        let moved: Vec<_> = (2..=200).filter(|it| appoint(&mut all, *it, 1) == moved).collect();
+        assert!((60..140).contains(&moved.len()), "{}", moved.len());
+        assert_eq!(all.count(30), moved.len());
+        assert_eq!(appoint(&mut all, moved[0], 1), Appointed::default());
+        assert_eq!(all.end(session(moved[0])), Some(30));
+
+        // The same member on another connection has to be told of all again.
+        all.set_members(vec![(Incarnation(2), 20), (Incarnation(3), 31)]);
+        assert_eq!(appoint(&mut all, moved[1], 1), given(31));
+        all.set_members(vec![(Incarnation(2), 20)]);
+        assert_eq!(appoint(&mut all, moved[1], 1), given(20));
+        all.set_members(Vec::new());
+        assert_eq!(appoint(&mut all, moved[1], 1), Appointed::default());
+    }
+
+    #[test]
+    fn who_does_not_answer_three_times_is_given_up_until_it_is_heard() {
+        let mut vigil = Vigil::default();
+        let wake = Wake::default();
+        assert_eq!((vigil.hear(100 * MS), vigil.poll(100 * MS, wake)), (false, None));
+        vigil.want(149 * MS, wake);
+        assert!(!vigil.is_waiting(), "it was heard just now");
+        vigil.want(150 * MS, wake);
+        let at = [150, 199, 200, 250, 299, 300, 301].map(|it| vigil.poll(it * MS, wake));
+        let (asks, gives_up) = (Some(Doubt::Asks), Some(Doubt::GivesUp));
+        assert_eq!(at, [asks, None, asks, asks, None, gives_up, None]);
+        vigil.want(400 * MS, wake);
+        assert!(!vigil.is_waiting(), "that is known");
+        assert!(vigil.hear(500 * MS) && !vigil.hear(500 * MS));
+        vigil.want(600 * MS, wake);
+        assert_eq!(vigil.poll(600 * MS, wake), asks);
+        assert!(!vigil.hear(601 * MS) && !vigil.is_waiting());
+    }
+}
