@@ -35,6 +35,11 @@ pub struct Whereabouts {
     others: [Mutex<HashMap<u64, Other>>; SHARDS],
     others_count: AtomicUsize,
     others_max: usize,
+    /// Who stands by for players of others, by the same hash.
+    stands: [Mutex<HashMap<u64, Other>>; SHARDS],
+    stands_count: AtomicUsize,
+    /// A bit for each member that is connected and does not answer.
+    silent: AtomicU64,
     /// For each bucket of addresses without ports, a bit for each member that has players there.
     homes: Box<[AtomicU64]>,
     /// How many players each member has in each bucket.
@@ -120,6 +125,9 @@ impl Whereabouts {
             others: std::array::from_fn(|_| Mutex::default()),
             others_count: AtomicUsize::new(0),
             others_max,
+            stands: std::array::from_fn(|_| Mutex::default()),
+            stands_count: AtomicUsize::new(0),
+            silent: AtomicU64::new(0),
             homes: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
             home_counts: Mutex::new(std::array::from_fn(|_| Box::default())),
         }
@@ -152,30 +160,48 @@ impl Whereabouts {
         }
     }
 
-    /// The other member that is known to have a player at an address.
+    /// The other member that is known to have a player at an address, or to stand by for whoever
+    /// has had it and does not answer.
     #[inline]
     pub(crate) fn find(&self, address: &Address) -> Option<MemberId> {
-        if self.others_count.load(Ordering::Relaxed) == 0 {
+        let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
+        if count(&self.others_count) == 0 && count(&self.stands_count) == 0 {
             return None;
         }
+        self.with_way(address, |way| way.member)
+    }
+
+    /// The way of a player's datagrams.
+    fn with_way<T>(&self, address: &Address, with: impl FnOnce(&mut Other) -> T) -> Option<T> {
         let hash = self.hash(address);
-        lock(&self.others[shard(hash)]).get(&hash).map(|other| other.member)
+        let answers = |it: &&mut Other| !self.is_silent(it.member);
+        let mut others = lock(&self.others[shard(hash)]);
+        let owner = others.get_mut(&hash);
+        if owner.as_ref().is_some_and(answers) {
+            return owner.map(with);
+        }
+        let mut stands = lock(&self.stands[shard(hash)]);
+        stands.get_mut(&hash).filter(answers).or(owner).map(with)
+    }
+
+    fn is_silent(&self, MemberId(member): MemberId) -> bool {
+        self.silent.load(Ordering::Relaxed) >> member & 1 == 1
     }
 
     /// Whether a datagram from there may go to the member that has it. An attacker who writes a
     /// player's address on datagrams has as much of the way to its member as that player, and
     /// nothing of any other's.
     pub(crate) fn pay(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
-        let hash = self.hash(address);
-        let mut others = lock(&self.others[shard(hash)]);
-        let other = others.get_mut(&hash).ok_or(DropReason::UnknownSource)?;
-        let is_old = now_ns.saturating_sub(other.said_at_ns) > ACCEPTED_OLD_NS;
-        let accepted = if is_old { 0 } else { other.accepted };
-        let rate = accepted.saturating_mul(2).clamp(FORWARDS_MIN, FORWARDS_MAX);
-        if other.budget.take(Rate::new(rate, 1), 1, now_ns) {
-            Ok(())
-        } else {
-            Err(DropReason::ForwardLimited)
+        let is_paid = self.with_way(address, |way| {
+            let is_old = now_ns.saturating_sub(way.said_at_ns) > ACCEPTED_OLD_NS;
+            let accepted = if is_old { 0 } else { way.accepted };
+            let rate = accepted.saturating_mul(2).clamp(FORWARDS_MIN, FORWARDS_MAX);
+            way.budget.take(Rate::new(rate, 1), 1, now_ns)
+        });
+        match is_paid {
+            Some(true) => Ok(()),
+            Some(false) => Err(DropReason::ForwardLimited),
+            None => Err(DropReason::UnknownSource),
         }
     }
 
@@ -310,8 +336,47 @@ impl Whereabouts {
         self.count(address, member, false);
     }
 
+    /// Another member stands by for a player. False where there is no room for another one.
+    pub fn learn_stands(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
+        let hash = self.hash(address);
+        let mut stands = lock(&self.stands[shard(hash)]);
+        let is_known = stands.contains_key(&hash);
+        if !is_known && self.stands_count.load(Ordering::Relaxed) >= self.others_max {
+            return false;
+        }
+        stands.insert(hash, Other::new(member, now_ns));
+        self.stands_count.fetch_add((!is_known).into(), Ordering::Relaxed);
+        true
+    }
+
+    /// It does not any more.
+    pub fn unlearn_stands(&self, address: &Address, member: MemberId) {
+        let hash = self.hash(address);
+        let mut stands = lock(&self.stands[shard(hash)]);
+        if stands.get(&hash).is_some_and(|it| it.member == member) {
+            stands.remove(&hash);
+            self.stands_count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A member that is connected does not answer, or does again.
+    pub fn set_silent(&self, MemberId(member): MemberId, is_silent: bool) {
+        if is_silent {
+            self.silent.fetch_or(1 << member, Ordering::Relaxed);
+        } else {
+            self.silent.fetch_and(!(1 << member), Ordering::Relaxed);
+        }
+    }
+
     /// A member is not connected any more: nothing goes to it.
     pub fn forget(&self, member: MemberId) {
+        self.set_silent(member, false);
+        for stands in &self.stands {
+            let mut stands = lock(stands);
+            let before = stands.len();
+            stands.retain(|_, it| it.member != member);
+            self.stands_count.fetch_sub(before - stands.len(), Ordering::Relaxed);
+        }
         for others in &self.others {
             let mut others = lock(others);
             let before = others.len();
@@ -609,5 +674,30 @@ mod tests {
         assert!(whereabouts.learn(&at(1, 3), B, 0));
         whereabouts.unlearn(&at(1, 3), B);
         assert_eq!(homes(&whereabouts, 1), [C]);
+    }
+
+    #[test]
+    fn who_stands_by_is_found_while_the_owner_is_gone_or_silent() {
+        let (whereabouts, third) = (none(), MemberId(7));
+        let found = || (whereabouts.find(&at(1, 1)), whereabouts.pay(&at(1, 1), 0).is_ok());
+        assert!(whereabouts.learn_stands(&at(1, 1), C, 0), "heard before the owner");
+        assert_eq!(found(), (Some(C), true));
+        assert!(whereabouts.learn(&at(1, 1), B, 0));
+        assert_eq!(found(), (Some(B), true));
+        whereabouts.set_silent(B, true);
+        assert_eq!(found(), (Some(C), true));
+        whereabouts.set_silent(C, true);
+        assert_eq!(found(), (Some(B), true), "nobody knows better");
+        whereabouts.set_silent(C, false);
+        whereabouts.set_silent(B, false);
+        assert_eq!(found(), (Some(B), true));
+        assert!(whereabouts.learn_stands(&at(1, 1), third, 0), "another was appointed");
+        whereabouts.unlearn_stands(&at(1, 1), C);
+        whereabouts.forget(B);
+        assert_eq!(found(), (Some(third), true));
+        whereabouts.forget(third);
+        assert_eq!(found(), (None, false));
+        assert!((1..=1000).all(|port| whereabouts.learn_stands(&at(1, port), C, 0)));
+        assert!(!whereabouts.learn_stands(&at(2, 1), C, 0));
     }
 }
