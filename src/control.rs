@@ -373,7 +373,7 @@ impl Control {
             mut signals,
             unheard: _,
         } = self;
-        main_loop.join()?;
+        main_loop.join(&fleet)?;
         let notifier = Arc::clone(&main_loop.notifier);
         notifier.serves(main_loop.view.facts().generation > 1);
         main_loop.keep_sockets(&fleet);

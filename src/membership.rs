@@ -10,12 +10,13 @@
 //! `asked` answers what operators ask all gateways of the fleet through etcd.
 //! `claims` asks whose a token is that names several gateways, `players` tells where players are
 //! who may be in one place only, `kept` are the keys of listeners that were known, for a start
-//! after a restore. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
+//! after a restore; `incarnation` is which process of its cluster it is. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
 //! is on the way of a packet.
 
 pub(crate) mod announced;
 mod asked;
 mod claims;
+mod incarnation;
 mod kept;
 mod known;
 pub(crate) mod leases;
@@ -145,6 +146,9 @@ pub struct Inherited {
     /// Tokens that it had claimed, by their tags, and when each expires.
     #[serde(default)]
     pub tokens: Vec<([u8; 16], u64)>,
+    /// Which process of its cluster it was, and its successor is.
+    #[serde(default)]
+    pub incarnation: Option<u16>,
     /// Whose bans it knew, by key, and until when: its copy may be older. `None` where it has not
     /// said.
     #[serde(default)]

@@ -34,6 +34,21 @@ struct Cluster {
     refused: BTreeMap<String, u64>,
     #[serde(default)]
     not_connected: u64,
+    /// None from a gateway whose sessions end with it.
+    incarnation: Option<u16>,
+    #[serde(default)]
+    sessions: Sessions,
+}
+
+/// Sessions that outlive their gateway.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Sessions {
+    owned: u64,
+    standing_by: u64,
+    taken_over: u64,
+    fenced: u64,
+    not_taken_over: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +65,10 @@ struct Member {
     forwards: bool,
     #[serde(default)]
     players: u64,
+    #[serde(default)]
+    can_stand_by: bool,
+    #[serde(default)]
+    stands_by: u64,
     #[serde(default)]
     forwarded_in: u64,
     #[serde(default)]
@@ -80,7 +99,7 @@ fn render(cluster: &Cluster) -> String {
     let address = cluster.address.as_deref().unwrap_or("no address: it does not serve yet");
     let mut text = format!("cluster {}, at {address}\n\n", cluster.name);
     let mut table = Table::new(
-        "member, state, at, for:, round trip:, connections:, players:, from it:, to it:",
+        "member, state, at, for:, round trip:, connections:, players:, stands by:, from it:, to it:",
     );
     for member in &cluster.members {
         let is_up = member.state == "up";
@@ -93,6 +112,7 @@ fn render(cluster: &Cluster) -> String {
             round_trip,
             count(member.connections),
             count(member.players),
+            count(member.stands_by),
             count(member.forwarded_in),
             count(member.forwarded_out),
         ]);
@@ -104,6 +124,7 @@ fn render(cluster: &Cluster) -> String {
     }
     for member in &cluster.members {
         let Member { name, state, registered, last_end, misfits, forwards, dropped, .. } = member;
+        let Member { can_stand_by, .. } = member;
         if !registered {
             put(&mut text, format_args!("note: {name} is not registered in the fleet\n"));
         }
@@ -115,6 +136,12 @@ fn render(cluster: &Cluster) -> String {
                 ),
             );
         }
+        if state == "up" && *forwards && !can_stand_by {
+            put(
+                &mut text,
+                format_args!("note: {name} cannot go on with sessions of this gateway\n"),
+            );
+        }
         for (reason, times) in dropped {
             put(&mut text, format_args!("note: {name}: {} as {reason}\n", count(*times)));
         }
@@ -124,6 +151,27 @@ fn render(cluster: &Cluster) -> String {
         for misfit in misfits {
             put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
         }
+    }
+    let Sessions { owned, standing_by, taken_over, fenced, not_taken_over } = &cluster.sessions;
+    if cluster.incarnation.is_some() {
+        put(
+            &mut text,
+            format_args!(
+                "\nsessions: {} that others could go on with, standing by for {}, taken over {}, \
+                 taken by others {}\n",
+                count(*owned),
+                count(*standing_by),
+                count(*taken_over),
+                count(*fenced)
+            ),
+        );
+    } else {
+        text.push_str(
+            "note: the fleet has not said which process this is: its sessions end with it\n",
+        );
+    }
+    for (reason, times) in not_taken_over {
+        put(&mut text, format_args!("note: not taken over: {} as {reason}\n", count(*times)));
     }
     if cluster.not_connected > 0 {
         let times = count(cluster.not_connected);
@@ -143,7 +191,9 @@ mod tests {
     fn members_are_a_table_and_what_is_wrong_with_them_is_said_behind() {
         let page = serde_json::json!({
             "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
-            "not_connected": 5,
+            "not_connected": 5, "incarnation": 3,
+            "sessions": { "owned": 11, "standing_by": 12, "taken_over": 13, "fenced": 14,
+                          "not_taken_over": { "ended": 15 } },
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
                   "up_s": 90, "connections": 1, "round_trip_us": 210, "last_end": "an older one",
@@ -166,6 +216,10 @@ mod tests {
             "note: gate-2: 6 as mailbox_full\n",
             "note: datagrams for members that were gone: 5\n",
             "note: gate-4 does not say which players it has: nothing is forwarded to it\n",
+            "note: gate-2 cannot go on with sessions of this gateway\n",
+            "note: not taken over: 15 as ended\n",
+            "sessions: 11 that others could go on with, standing by for 12, taken over 13, \
+             taken by others 14\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -14,10 +14,11 @@ use serde::Serialize;
 use super::NS_PER_MS;
 use super::view::Snapshot;
 use crate::config::{self, Config, member_name};
+use ringgate_gate::{Claims, StandbyCounts, TakeoverRefusal};
 use ringgate_os::clock::Clock;
 use ringgate_process::object;
 use ringgate_process::pages::Maybe;
-use ringgate_trunk::peers::{MemberShown, Peers, Settings, State, Window};
+use ringgate_trunk::peers::{MemberShown, Peers, Settings, Shown, State, Window};
 use ringgate_trunk::protocol::tls::Peer;
 use ringgate_trunk::socket::Door;
 use ringgate_worker::Fleet;
@@ -39,6 +40,27 @@ struct Own {
     places: Arc<Places>,
     /// When an address that another process has is given up.
     patient_until_ns: u64,
+}
+
+/// How it stands with a cluster, as its pages show it.
+pub(super) struct Seen {
+    pub(super) name: String,
+    pub(super) shown: Shown,
+    /// Which of the cluster's processes this one is, once that is known.
+    pub(super) incarnation: Option<u16>,
+    pub(super) sessions: StandbyCounts,
+}
+
+impl Seen {
+    pub(super) fn of(window: &Window, claims: &Claims) -> Self {
+        let standbys = claims.standbys();
+        Self {
+            name: window.cluster().to_owned(),
+            shown: window.shown(),
+            incarnation: standbys.and_then(|it| it.incarnation()).map(|it| it.0),
+            sessions: standbys.map(|it| it.counts()).unwrap_or_default(),
+        }
+    }
 }
 
 /// What does not fit together with each member, by name.
@@ -168,9 +190,21 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<String> {
 
 /// The cluster as `/status` shows it.
 pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize + use<'a>> {
-    let (name, shown) = snapshot.cluster.as_ref()?;
+    let Seen { name, shown, incarnation, sessions } = snapshot.cluster.as_ref()?;
+    let refused = TakeoverRefusal::ALL.map(|why| (why.name(), sessions.refused[why as usize]));
     Some(object! {
         name: name.as_str(),
+        // Which of the cluster's processes this one is: without it nobody goes on with its sessions.
+        incarnation: Maybe(*incarnation),
+        sessions: object! {
+            // Those here that another member could go on with, and those of others likewise.
+            owned: sessions.owned,
+            standing_by: sessions.standing,
+            taken_over: sessions.taken_over,
+            // Those that another member has gone on with.
+            fenced: sessions.fenced,
+            not_taken_over: refused.into_iter().filter(|it| it.1 > 0).collect::<BTreeMap<_, _>>(),
+        },
         address: Maybe(shown.address),
         members: shown.members.iter().map(|it| member(snapshot, it)).collect::<Vec<_>>(),
         refused: &shown.refused,
@@ -195,6 +229,10 @@ fn member<'a>(snapshot: &'a Snapshot<'_>, shown: &'a MemberShown) -> impl Serial
         // Whether all of its players are known here.
         complete: shown.has_told_all,
         players: shown.players,
+        // Whether it can go on with sessions of ours, and for how many it stands by.
+        can_stand_by: shown.can_stand_by,
+        stands_by: shown.stands_by,
+        silences: shown.silences,
         forwarded_in: shown.forwarded[0],
         forwarded_out: shown.forwarded[1],
         dropped: &shown.dropped,

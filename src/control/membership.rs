@@ -156,7 +156,7 @@ fn backend_names(file: &Config) -> Vec<String> {
 
 impl ControlLoop {
     /// Starts to speak with etcd.
-    pub(super) fn join(&mut self) -> io::Result<()> {
+    pub(super) fn join(&mut self, fleet: &Fleet) -> io::Result<()> {
         let facts = self.fleet_facts();
         let used = self.as_running(|running| following::players_of_backends(&running));
         let door = self.announce_door();
@@ -166,7 +166,8 @@ impl ControlLoop {
         let (tokens, players) = (fleet_tokens.clone(), fleet_players.clone());
         let file = backend_names(membership.file());
         let answerer = Some(answerer(Arc::clone(&self.view), self.commands.clone()));
-        let shelf = Shelf { answerer, tokens, players, door, file, used };
+        let standbys = fleet.claims().standbys().cloned();
+        let shelf = Shelf { answerer, tokens, players, standbys, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
         membership.receiver = Some(member.known());
         membership.member = Some(member);

@@ -48,8 +48,8 @@ pub(super) fn render(snapshot: &Snapshot<'_>) -> String {
         shown.render(&mut text);
     }
     agents::render(&mut text, &snapshot.agents);
-    if let Some((_, shown)) = &snapshot.cluster {
-        cluster::render(&mut text, shown);
+    if let Some(seen) = &snapshot.cluster {
+        cluster::render(&mut text, seen);
     }
     listeners(&mut text, snapshot);
     backends(&mut text, snapshot);

@@ -64,7 +64,7 @@ pub(super) fn snapshot(facts: &Facts) -> Snapshot<'_> {
 }
 
 /// A cluster with one other member, which is connected.
-fn cluster() -> (String, ringgate_trunk::peers::Shown) {
+fn cluster() -> super::cluster::Seen {
     let peer = SocketAddr::from(([192, 0, 2, 8], 4700));
     let member = ringgate_trunk::peers::MemberShown {
         name: "gate-2".to_owned(),
@@ -76,6 +76,9 @@ fn cluster() -> (String, ringgate_trunk::peers::Shown) {
         speaks: Some(1),
         has_told_all: true,
         players: 3,
+        can_stand_by: true,
+        stands_by: 2,
+        silences: 1,
         forwarded: [20, 10],
         dropped: [("stray", 2)].into(),
         connections: 1,
@@ -84,7 +87,16 @@ fn cluster() -> (String, ringgate_trunk::peers::Shown) {
     let refused = [("foreign_name", 1)].into();
     let (address, members) = (Some(peer), vec![member]);
     let shown = ringgate_trunk::peers::Shown { address, members, refused, not_connected: 1 };
-    ("fra".to_owned(), shown)
+    let mut sessions = ringgate_gate::StandbyCounts {
+        owned: 4,
+        standing: 5,
+        taken_over: 6,
+        fenced: 7,
+        ..Default::default()
+    };
+    sessions.refused[ringgate_gate::TakeoverRefusal::NoRoom as usize] = 8;
+    let incarnation = Some(9);
+    super::cluster::Seen { name: "fra".to_owned(), shown, incarnation, sessions }
 }
 
 /// One agent, connected, whose only lane has split two records.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::cluster::Misfits;
+use super::cluster::{Misfits, Seen};
 use super::denying::Shown;
 use super::latency::Latencies;
 use super::membership::FleetShown;
@@ -120,8 +120,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) used: Used,
     /// Agents on other hosts.
     pub(super) agents: AgentsShown,
-    /// What the cluster is called, and its other members.
-    pub(super) cluster: Option<(String, peers::Shown)>,
+    /// How it stands with the cluster.
+    pub(super) cluster: Option<Seen>,
 }
 
 impl View {
@@ -311,7 +311,7 @@ impl View {
             socket_drops,
             used: self.usage.lock().unwrap_or_else(PoisonError::into_inner).used(),
             agents: self.agents.as_ref().map(Window::shown).unwrap_or_default(),
-            cluster: self.cluster.as_ref().map(|it| (it.cluster().to_owned(), it.shown())),
+            cluster: self.cluster.as_ref().map(|it| Seen::of(it, &self.claims)),
             live,
         }
     }

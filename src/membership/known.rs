@@ -239,6 +239,7 @@ impl Reading {
             | Place::Player(..)
             | Place::Owned(..)
             | Place::Promise(..)
+            | Place::Incarnations(_)
             | Place::Ousted(..)
             | Place::Question(..)
             | Place::Move(..)

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use ringgate_cluster::Incarnation;
 use ringgate_fleet::asking::Used;
 use ringgate_fleet::copy::StateFile;
 use ringgate_fleet::etcd::kv::Header;
@@ -20,7 +21,7 @@ use ringgate_fleet::member::{
 use ringgate_fleet::mirror::{Change, Machine, Truth};
 use ringgate_fleet::values;
 use ringgate_fleet::values::Stored;
-use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens, TokenQuestion};
+use ringgate_gate::{Credentials, FleetPlayer, FleetPlayers, FleetTokens, Standbys, TokenQuestion};
 use ringgate_link::announce::Announced;
 use ringgate_os::publishing::Request;
 use tokio::sync::{mpsc, watch};
@@ -30,6 +31,7 @@ use tokio::time::timeout;
 use super::announced::{Counted, Door, Registry, Rules};
 use super::asked::{Answerer, Asked, Questions};
 use super::claims::Claimer;
+use super::incarnation::Counter;
 use super::kept;
 use super::known::{Known, Reading};
 use super::leases::{Leases, Left};
@@ -49,6 +51,7 @@ pub struct Member {
     used: Arc<Mutex<Used>>,
     players: Option<Arc<FleetPlayers>>,
     tokens: Option<Arc<FleetTokens>>,
+    standbys: Option<Arc<Standbys>>,
     instance: String,
     /// None where somebody else has its work done.
     thread: Option<JoinHandle<()>>,
@@ -104,6 +107,8 @@ pub struct Shelf {
     pub tokens: Option<Arc<FleetTokens>>,
     /// Players who may be in one place only.
     pub players: Option<Arc<FleetPlayers>>,
+    /// Sessions of the cluster that is asked which of its processes this gateway is.
+    pub standbys: Option<Arc<Standbys>>,
     /// Where game processes register themselves.
     pub door: Option<Door>,
     /// Backends of the config file, whose names are taken.
@@ -193,6 +198,11 @@ impl Member {
             let claimed = claimed.map(|(mac, at_s)| TokenQuestion { mac: *mac, expire_s: *at_s });
             tokens.go_on_with_claimed(claimed);
         }
+        let standbys = shelf.standbys.clone();
+        let incarnation = handed.as_ref().and_then(|it| it.incarnation);
+        if let (Some(standbys), Some(number)) = (&standbys, incarnation) {
+            standbys.set_incarnation(Incarnation(number));
+        }
         let mut used = Used::default();
         used.adopt(handed.iter().flat_map(|it| it.asked.clone()));
         let used = Arc::new(Mutex::new(used));
@@ -225,6 +235,7 @@ impl Member {
             used,
             players,
             tokens,
+            standbys,
             instance,
             thread,
         };
@@ -309,7 +320,19 @@ impl Member {
         let left = left.map(|it| (it.group.to_string(), it.client_id)).collect();
         let tokens = self.tokens.iter().flat_map(|it| it.claimed()).take(TOKENS_HANDED_MAX);
         let tokens = tokens.map(|it| (it.mac, it.expire_s)).collect();
-        Inherited { instance, handed, announced, owned, joined, asked, left, tokens, bans }
+        let incarnation = self.standbys.as_ref().and_then(|it| it.incarnation()).map(|it| it.0);
+        Inherited {
+            instance,
+            handed,
+            announced,
+            owned,
+            joined,
+            asked,
+            left,
+            tokens,
+            incarnation,
+            bans,
+        }
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -360,6 +383,8 @@ impl Part {
         // Before this instance claims the first token.
         self.leave(&member).await;
         let claims = self.start_claims(member.plan());
+        let cluster = facts.borrow().cluster.as_ref().map(|it| it.name.clone());
+        let counter = cluster.and_then(|cluster| self.start_counter(member.plan(), &cluster));
         let players_end = Arc::new(AtomicBool::new(false));
         let players = self.start_players(member.plan(), lease, &players_end);
         let (asked_end, asked_ends) = watch::channel(false);
@@ -392,9 +417,7 @@ impl Part {
             }
         };
         names.abort();
-        if let Some(claims) = claims {
-            claims.abort();
-        }
+        claims.into_iter().chain(counter).for_each(|task| task.abort());
         if let Some(door) = door {
             door.abort();
         }
@@ -431,11 +454,26 @@ impl Part {
         let settings = lock(&self.seat).role.settings.clone();
         let around = (plan.client.clone(), Arc::clone(&plan.clock));
         let claimer = Claimer::new(around, &settings, tokens, former);
-        let seat = Arc::clone(&self.seat);
-        let trusts = move |header: Option<&Header>| lock(&seat).state.status.trusts(header);
-        let seat = Arc::clone(&self.seat);
-        let rewritten = move || lock(&seat).state.status.mirror.rewritten_at_ms;
+        let (trusts, rewritten) = (self.trusts(), self.rewritten());
         Some(tokio::spawn(claimer?.run(tell, trusts, rewritten)))
+    }
+
+    fn start_counter(&self, plan: &Plan, cluster: &str) -> Option<Task<()>> {
+        let standbys = Arc::clone(self.shelf.standbys.as_ref()?);
+        let counter = Counter::new(plan.client.clone(), &plan.keyspace, cluster, standbys);
+        Some(tokio::spawn(counter?.run(self.trusts(), self.rewritten())))
+    }
+
+    /// Whether etcd may answer, and whether it may have answered under a header.
+    fn trusts(&self) -> impl Fn(Option<&Header>) -> bool + Send + Sync + use<> {
+        let seat = Arc::clone(&self.seat);
+        move |header| lock(&seat).state.status.trusts(header)
+    }
+
+    /// When another history of etcd was last seen.
+    fn rewritten(&self) -> impl Fn() -> Option<u64> + Send + use<> {
+        let seat = Arc::clone(&self.seat);
+        move || lock(&seat).state.status.mirror.rewritten_at_ms
     }
 
     fn start_players(&self, plan: &Plan, lease: i64, ends: &Arc<AtomicBool>) -> Option<Task<()>> {

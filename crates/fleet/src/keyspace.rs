@@ -18,6 +18,7 @@
 //! PREFIX/claim/ask/INSTANCE/ID         what an operator asks of a start of a gateway, sealed
 //! PREFIX/claim/move/INSTANCE/ID        which player a start of a gateway is to move, sealed
 //! PREFIX/claim/answer/ID/INSTANCE/PART a part of what that answers, sealed
+//! PREFIX/claim/cluster/CLUSTER         how many processes the gateways of a cluster have had
 //! PREFIX/claim/slots/BACKEND/ID        slots that only this token service may promise
 //! PREFIX/claim/slots/BACKEND/-         by which token services decide about them one by one
 //! ```
@@ -57,6 +58,8 @@ pub enum Place {
     Ousted(Name, Name, u64),
     /// A game process's name, and the host at which it is a user's.
     Owned(Name, Name),
+    /// How many processes the gateways of a cluster have had.
+    Incarnations(Name),
     /// A client to whom a slot is promised within a listener group.
     Promise(Name, u64),
     /// A start of a gateway, and the question that it is asked.
@@ -255,6 +258,7 @@ impl Keyspace {
             Place::Token(mac) => format!("{prefix}/claim/token/{}", hex(mac)),
             Place::Player(group, client) => format!("{prefix}/claim/player/{group}/{client}"),
             Place::Owned(host, name) => format!("{prefix}/claim/name/{host}/{name}"),
+            Place::Incarnations(cluster) => format!("{prefix}/claim/cluster/{cluster}"),
             Place::Promise(group, client) => format!("{prefix}/claim/promise/{group}/{client}"),
             Place::Ousted(instance, group, client) => {
                 format!("{prefix}/claim/ousted/{instance}/{group}/{client}")
@@ -297,6 +301,7 @@ impl Keyspace {
             ("claim", "token", mac) => Place::Token(from_hex(mac)?),
             ("claim", "player", group) => Place::Player(Name::new(group)?, number(next()?)?),
             ("claim", "name", host) => Place::Owned(Name::new(host)?, Name::new(next()?)?),
+            ("claim", "cluster", cluster) => Place::Incarnations(Name::new(cluster)?),
             ("claim", "promise", group) => Place::Promise(Name::new(group)?, number(next()?)?),
             ("claim", "ousted", instance) => {
                 Place::Ousted(Name::new(instance)?, Name::new(next()?)?, number(next()?)?)
@@ -415,6 +420,7 @@ mod tests {
             (Place::Gateway(name("gw-1.example")), "truth/gateway/gw-1.example"),
             (Place::Backend(name("b_7")), "truth/backend/b_7"),
             (Place::Key(name("main"), 12), "truth/key/main/12"),
+            (Place::Incarnations(name("fra")), "claim/cluster/fra"),
             (Place::BanClient(u64::MAX), "truth/ban/client/18446744073709551615"),
             (
                 Place::BanPrefix(IpPrefix::new([10, 1, 0, 0].into(), 16).unwrap()),

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use agent::Agent;
 pub use backend::{Backend, Reach, State};
 pub use ban::Ban;
-pub use claim::{NameClaim, Ousted, PlayerClaim, PromiseClaim, TokenClaim};
+pub use claim::{Incarnations, NameClaim, Ousted, PlayerClaim, PromiseClaim, TokenClaim};
 pub use confirm::Confirmation;
 pub use gateway::{Entrance, Gateway, Listener};
 pub use joined::Joined;

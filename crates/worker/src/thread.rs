@@ -305,7 +305,9 @@ impl<D: SocketDriver> Worker<D> {
     /// Has the others of a cluster told who has come and gone.
     fn tell_members(&self) {
         if let Some((departures, _)) = &self.around.departures
-            && self.body.gate().claims().whereabouts().is_some_and(|it| it.take_news())
+            && let claims = self.body.gate().claims()
+            && (claims.whereabouts().is_some_and(|it| it.take_news())
+                | claims.standbys().is_some_and(|it| it.take_news()))
         {
             departures.wake();
         }

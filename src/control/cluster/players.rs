@@ -1,22 +1,24 @@
 //! Which player is where, for the thread that talks to the other members: what the workers of this
 //! gateway know, and the ways to them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringgate_batch::{Endpoint, LocalIp};
+use ringgate_cluster::{Incarnation, Record, SessionId};
 use ringgate_gate::{
-    Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, PARTS, Phase,
+    Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, PARTS, Phase, Standbys,
     Whereabouts, WorkerId,
 };
 use ringgate_os::clock::Clock;
-use ringgate_trunk::peers::{Arrival, Datagram, Number, Players};
+use ringgate_trunk::peers::{Arrival, Datagram, Kept, Number, Places as Listed, Players};
 use ringgate_worker::{Departures, Fleet, Post};
 
 /// The thread's end of it.
 pub(super) struct OfFleet {
     claims: Arc<Claims>,
     whereabouts: Arc<Whereabouts>,
+    standbys: Arc<Standbys>,
     departures: Departures,
     posts: Vec<Post>,
     clock: Clock,
@@ -56,6 +58,7 @@ impl OfFleet {
         let claims = Arc::clone(fleet.claims());
         Some(Self {
             whereabouts: Arc::clone(claims.whereabouts()?),
+            standbys: Arc::clone(claims.standbys()?),
             claims,
             departures: fleet.departures()?.clone(),
             posts: fleet.posts().to_vec(),
@@ -78,8 +81,10 @@ impl Players for OfFleet {
         });
     }
 
-    fn part(&self, part: usize) -> Option<Vec<(u16, SocketAddr)>> {
-        (part < PARTS).then(|| self.whereabouts.own_part(part).iter().filter_map(told).collect())
+    fn part(&self, part: usize) -> Option<(Listed, Listed)> {
+        let all = |of: Vec<Address>| of.iter().filter_map(told).collect();
+        let (here, stands) = (&self.whereabouts, &self.standbys);
+        (part < PARTS).then(|| (all(here.own_part(part)), all(stands.stands_part(part))))
     }
 
     fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
@@ -93,6 +98,60 @@ impl Players for OfFleet {
 
     fn forget(&self, member: Number) {
         self.whereabouts.forget(MemberId(member));
+        self.standbys.set_gone(MemberId(member), self.clock.now_ns());
+    }
+
+    fn set_silent(&self, member: Number) {
+        self.whereabouts.set_silent(MemberId(member), true);
+        self.standbys.set_gone(MemberId(member), self.clock.now_ns());
+    }
+
+    fn set_back(&self, member: Number, process: Incarnation) {
+        self.whereabouts.set_silent(MemberId(member), false);
+        self.standbys.set_back(MemberId(member), process);
+    }
+
+    fn incarnation(&self) -> Option<Incarnation> {
+        self.standbys.incarnation()
+    }
+
+    fn take_records(&self, max: usize, handle: &mut dyn FnMut(SessionId, Option<Kept<'_>>)) {
+        self.standbys.take_changes(max, |session, kept| {
+            let kept = kept.and_then(|(address, record)| Some((told(&address)?.0, record)));
+            handle(session, kept);
+        });
+    }
+
+    fn renew_records(&self) {
+        self.standbys.renew();
+    }
+
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
+        let (ip, port) = record.player;
+        let player = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
+        self.standbys.stand_by(MemberId(member), address(listener, &player), record)
+    }
+
+    fn stand_down(&self, member: Number, session: SessionId) {
+        self.standbys.stand_down(MemberId(member), session);
+    }
+
+    fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
+        self.standbys.expire(self.clock.now_ns());
+        self.standbys.take_stands(max, |address, stands_by| {
+            if let Some((listener, player)) = told(&address) {
+                handle(listener, player, stands_by);
+            }
+        });
+    }
+
+    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+        let address = address(listener, player);
+        self.whereabouts.learn_stands(&address, MemberId(member), self.clock.now_ns())
+    }
+
+    fn unlearn_stands(&self, member: Number, listener: u16, player: &SocketAddr) {
+        self.whereabouts.unlearn_stands(&address(listener, player), MemberId(member));
     }
 
     fn take_accepted(&self, handle: &mut dyn FnMut(Number, u16, SocketAddr, u32)) {

@@ -1,10 +1,12 @@
 //! The families of a gateway in a cluster; one without has none of them.
 
+use crate::control::cluster::Seen;
+use ringgate_gate::TakeoverRefusal;
 use ringgate_report::metrics::Text;
-use ringgate_trunk::peers::{Shown, State};
+use ringgate_trunk::peers::State;
 
 /// All of them.
-pub(super) fn render(text: &mut Text, shown: &Shown) {
+pub(super) fn render(text: &mut Text, Seen { shown, sessions, .. }: &Seen) {
     let mut up = text
         .gauge("ringgate_cluster_member_up", "Whether another member of the cluster is connected.");
     for member in &shown.members {
@@ -48,6 +50,51 @@ pub(super) fn render(text: &mut Text, shown: &Shown) {
         for (reason, count) in &member.dropped {
             dropped.sample(&[("member", &*member.name), ("reason", *reason)], *count);
         }
+    }
+    let mut able = text.gauge(
+        "ringgate_cluster_member_can_stand_by",
+        "Whether another member can go on with sessions of this gateway.",
+    );
+    for member in &shown.members {
+        able.sample(&[("member", &*member.name)], u64::from(member.can_stand_by));
+    }
+    let mut stands = text.gauge(
+        "ringgate_cluster_member_stands_by",
+        "Sessions of this gateway for which another member stands by.",
+    );
+    for member in &shown.members {
+        stands.sample(&[("member", &*member.name)], member.stands_by as u64);
+    }
+    let mut silences = text.counter(
+        "ringgate_cluster_member_silent_total",
+        "Times that another member was connected and did not answer.",
+    );
+    for member in &shown.members {
+        silences.sample(&[("member", &*member.name)], member.silences);
+    }
+    let mut kept = text.gauge(
+        "ringgate_cluster_sessions",
+        "Sessions of this gateway that another member could go on with (owned), and sessions of \
+         others that this one could go on with (standing_by).",
+    );
+    kept.sample(&[("state", "owned")], sessions.owned);
+    kept.sample(&[("state", "standing_by")], sessions.standing);
+    let mut taken = text.counter(
+        "ringgate_cluster_taken_over_total",
+        "Sessions of other members that this gateway has gone on with.",
+    );
+    taken.sample(&[], sessions.taken_over);
+    let mut fenced = text.counter(
+        "ringgate_cluster_fenced_total",
+        "Sessions of this gateway that another member has gone on with.",
+    );
+    fenced.sample(&[], sessions.fenced);
+    let mut refused = text.counter(
+        "ringgate_cluster_not_taken_over_total",
+        "Sessions of other members that this gateway has not gone on with, by reason.",
+    );
+    for why in TakeoverRefusal::ALL {
+        refused.sample(&[("reason", why.name())], sessions.refused[why as usize]);
     }
     let mut gone = text.counter(
         "ringgate_cluster_not_connected_total",

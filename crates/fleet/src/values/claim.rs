@@ -63,6 +63,20 @@ impl Stored for PromiseClaim {
     }
 }
 
+/// How many processes the gateways of a cluster have had: each is one more than the last. It stands
+/// for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incarnations {
+    /// The last one's number.
+    pub last: u16,
+}
+
+impl Stored for Incarnations {
+    fn check(&self) -> Result<(), Refused> {
+        Ok(())
+    }
+}
+
 /// Whose the name of a game process is at its host. Its key stands while a process of that user has
 /// the name, and through grace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

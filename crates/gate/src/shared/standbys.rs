@@ -226,22 +226,15 @@ impl Standbys {
         }
     }
 
-    /// This gateway's sessions in one of [`PARTS`](crate::PARTS) parts: for a member that knows
-    /// nothing yet.
-    pub fn own_part(&self, part: usize) -> Vec<SessionId> {
-        let own = lock(&self.own[part]);
-        own.held.iter().filter(|(_, it)| it.record.is_some()).map(|(session, _)| *session).collect()
-    }
-
-    /// Shows one of this gateway's sessions, if it is still there.
-    pub fn with_own<R>(
-        &self,
-        session: SessionId,
-        show: impl FnOnce(Address, &Record) -> R,
-    ) -> Option<R> {
-        let own = lock(&self.own[part_of(&session)]);
-        let (address, record) = own.held.get(&session)?.record.as_deref()?;
-        Some(show(*address, record))
+    /// All of this gateway's sessions count as changed: other members stand by for them now.
+    pub fn renew(&self) {
+        for own in &self.own {
+            let own = &mut *lock(own);
+            let sessions: Vec<_> = own.held.keys().copied().collect();
+            for session in sessions {
+                self.note_change(own, session);
+            }
+        }
     }
 
     /// Stands by for a session of another member, whose player is at an address, in the place of
@@ -317,24 +310,29 @@ impl Standbys {
         lock(&self.stood[part]).entries.keys().copied().collect()
     }
 
-    /// A member is gone, or is there after all: the sessions that it has given may be taken over, or
-    /// not any more. What it gives anew is its own again. A process that has started anew under the
-    /// member's name has none of the sessions of the one before, which stays gone.
-    pub fn set_gone(&self, owner: MemberId, is_gone: bool, now_ns: u64) {
-        for stood in &self.stood {
-            for it in lock(stood).entries.values_mut().filter(|it| it.owner == owner) {
-                match (is_gone, it.gone_at_ns) {
-                    (true, None) => {
-                        it.gone_at_ns = Some(now_ns);
-                        self.gone_count.fetch_add(1, ORDER);
-                    }
-                    (false, Some(_)) => {
-                        it.gone_at_ns = None;
-                        self.gone_count.fetch_sub(1, ORDER);
-                    }
-                    _ => {}
-                }
+    /// A member is gone: the sessions that it has given may be taken over. What it gives anew is its
+    /// own again.
+    pub fn set_gone(&self, owner: MemberId, now_ns: u64) {
+        self.each_of(owner, |it| {
+            let is_news = it.gone_at_ns.is_none();
+            it.gone_at_ns.get_or_insert(now_ns);
+            self.gone_count.fetch_add(is_news.into(), ORDER);
+        });
+    }
+
+    /// A member that was gone is there after all, and is this process: one that had the same name
+    /// before stays gone.
+    pub fn set_back(&self, owner: MemberId, process: Incarnation) {
+        self.each_of(owner, |it| {
+            if it.record.holder.incarnation == process {
+                self.gone_count.fetch_sub(it.gone_at_ns.take().is_some().into(), ORDER);
             }
+        });
+    }
+
+    fn each_of(&self, owner: MemberId, with: impl Fn(&mut Entry)) {
+        for stood in &self.stood {
+            lock(stood).entries.values_mut().filter(|it| it.owner == owner).for_each(&with);
         }
     }
 

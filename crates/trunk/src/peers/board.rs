@@ -469,7 +469,7 @@ impl<P: Players> Board<P> {
                 Some(Doubt::Asks) => talk.ask(splitmix::next(random) as u32),
                 Some(Doubt::GivesUp) => {
                     *silences += 1;
-                    players.set_silent(talk.number, true);
+                    players.set_silent(talk.number);
                     tracing::warn!(
                         event = "member_silent",
                         member = name.as_str(),
@@ -606,9 +606,9 @@ impl Seat {
     /// Something has come from the member.
     fn note_heard(&mut self, players: &impl Players, now_ns: u64) {
         if self.vigil.hear(now_ns)
-            && let Some(talk) = &self.talk
+            && let Some(Talk { number, incarnation: Some(process), .. }) = &self.talk
         {
-            players.set_silent(talk.number, false);
+            players.set_back(*number, *process);
         }
     }
 

@@ -51,12 +51,11 @@ pub trait Players: Send + 'static {
     /// taken over.
     fn forget(&self, member: Number);
 
-    /// A member is connected that is this process of the cluster: its sessions are its own.
-    fn meet(&self, member: Number, incarnation: Incarnation);
+    /// A member that is connected does not answer: its sessions may be taken over.
+    fn set_silent(&self, member: Number);
 
-    /// A member that is connected does not answer, or does again. Meanwhile its sessions may be
-    /// taken over.
-    fn set_silent(&self, member: Number, is_silent: bool);
+    /// It does again, and is this process: one that had its name before is gone.
+    fn set_back(&self, member: Number, process: Incarnation);
 
     /// Which process this gateway is, once that is known: then others may stand by for its
     /// sessions.

@@ -121,10 +121,7 @@ impl Talk {
                     players.learn_accepted(number, listener, &it, per_s);
                 }
             }
-            Heard::Incarnation(it) => {
-                self.incarnation = Some(it);
-                players.meet(number, it);
-            }
+            Heard::Incarnation(it) => self.incarnation = Some(it),
             Heard::Stands(listener, all) => {
                 let fits = all.iter().all(|(it, _)| players.learn_stands(number, listener, &it));
                 return if fits { Ok(()) } else { Err("players") };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_cluster::wire::{Message, VERSION};
-use ringgate_cluster::{Incarnation, KeyName, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
+use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
 use ringgate_os::clock::Clock;
@@ -225,7 +225,7 @@ fn record(number: u8, incarnation: u16) -> Record {
     let (ip, port) = ([192, 0, 2, 7], u16::from(number));
     Record {
         session: SessionId([number; 16]),
-        key: KeyName(1),
+        token: [1; 16],
         holder: Tenure { term: Term::new(1).expect("it is one"), incarnation },
         revision: 1,
         open_key: Key::from_bytes([1; 32]),
@@ -249,7 +249,7 @@ fn a_member_stands_by_for_each_session_and_all_know_for_whom() {
     let Some([(one, first), (two, second)]) = two() else { return };
     one.keep(EU, &record(1, 11));
     two.set_incarnation(12);
-    until("the other's incarnation", || (one.met() == [Incarnation(12)]).then_some(()));
+    other(&first, |it| it.can_stand_by && it.stands_by == 0);
     assert!(two.kept().is_empty(), "it is not known which process the owner is");
     one.set_incarnation(11);
     let kept = until("a record", || two.kept().remove(&SessionId([1; 16])));
@@ -270,14 +270,14 @@ fn a_member_stands_by_for_each_session_and_all_know_for_whom() {
 
     // The owner comes again as another process, which knows nothing of what was.
     drop(first);
-    until("that it is gone", || two.met().is_empty().then_some(()));
+    other(&second, |it| it.state != State::Up);
     assert_eq!(two.kept().len(), 1, "that may be taken over");
     let again = Stub::new(&[(3, "eu")]);
     again.set_incarnation(13);
     let first = with_players("gate-1", MEMBER_1, &again).expect("it is possible");
     first.set_members(told(&[("gate-2", &at(&second))]));
     until("who stands by", || again.stands(3, player(2)));
-    until("the new one", || (two.met() == [Incarnation(13)]).then_some(()));
+    other(&second, |it| it.can_stand_by);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_member_that_does_not_answer_is_given_up_until_it_does() {
     let mut silent = Raw::gate_1(&second);
     silent.say(&Message::Begin { version: VERSION });
     silent.say(&Message::Incarnation(Incarnation(11)));
-    silent.until("that it is known", |_| (!players.met().is_empty()).then_some(()));
+    silent.until_seen(&second, |it| it.can_stand_by);
     let to = SocketAddr::new([198, 51, 100, 9].into(), 4000);
     until("that it is given up", || {
         players.send(0, EU, (player(1), to), b"who has me?");

@@ -7,6 +7,7 @@ use ringgate_core::secret::Key;
 const B: MemberId = MemberId(1);
 const C: MemberId = MemberId(63);
 const MS: u64 = 1_000_000;
+const OWNER: Incarnation = Incarnation(4);
 
 fn none() -> Standbys {
     Standbys::new(HashKey::new([1, 2]), 1000)
@@ -26,7 +27,7 @@ fn record(number: u16, term: u16) -> Record {
     Record {
         session: id(number),
         token: [9; 16],
-        holder: Tenure { term: Term::new(term).expect("it is one"), incarnation: Incarnation(4) },
+        holder: Tenure { term: Term::new(term).expect("it is one"), incarnation: OWNER },
         revision: 0,
         open_key: Key::from_bytes([1; 32]),
         seal_key: Key::from_bytes([2; 32]),
@@ -90,9 +91,9 @@ fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
     assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2))), (id(2), None)]);
     assert_eq!(changes(&standbys, 9), []);
     assert_eq!(standbys.counts().owned, 1);
-    assert_eq!(standbys.own_part(1), [id(1)]);
-    assert_eq!(standbys.with_own(id(1), |at, _| at.endpoint.port()), Some(2));
-    assert_eq!(standbys.with_own(id(2), |_, _| ()), None);
+    standbys.renew();
+    standbys.renew();
+    assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2)))]);
     standbys.note_fenced(id(1));
     assert_eq!(changes(&standbys, 9), [(id(1), None)]);
     assert_eq!((standbys.counts().owned, standbys.counts().fenced), (0, 1));
@@ -149,16 +150,18 @@ fn only_a_session_whose_owner_is_gone_may_be_tried_and_not_too_often() {
     assert!(standbys.stand_by(C, at(2), record(2, 1)));
     assert_eq!(standbys.find(&at(1), 0), None);
     assert!(!standbys.begin_claim(id(1)));
-    standbys.set_gone(B, true, 0);
-    standbys.set_gone(B, true, 0);
+    standbys.set_gone(B, 0);
+    standbys.set_gone(B, 0);
     assert_eq!((standbys.find(&at(2), 0), standbys.find(&at(3), 0)), (None, None));
     assert_eq!([0, 0].map(|now_ns| tried(&standbys, 1, now_ns)), [Some(1); 2]);
     assert_eq!(standbys.find(&at(1), 0), Some(Found::Limited));
     assert_eq!((tried(&standbys, 1, 50 * MS), tried(&standbys, 1, 99 * MS)), (Some(1), None));
-    standbys.set_gone(B, false, 0);
+    standbys.set_back(B, Incarnation(9));
+    assert_eq!(standbys.gone_count.load(ORDER), 1, "another process");
+    standbys.set_back(B, OWNER);
     assert_eq!(standbys.find(&at(1), 200 * MS), None);
     // It starts anew, and gives what it has: a session of its predecessor stays without an owner.
-    standbys.set_gone(B, true, 0);
+    standbys.set_gone(B, 0);
     assert!(standbys.stand_by(B, at(4), record(4, 1)));
     assert_eq!((tried(&standbys, 1, 300 * MS), tried(&standbys, 4, 300 * MS)), (Some(1), None));
     assert!(standbys.stand_by(B, at(1), record(1, 1)), "it says so again");
@@ -172,7 +175,7 @@ fn one_worker_claims_at_a_time_until_it_is_answered() {
     for (number, term) in [(1, 1), (2, 1), (3, 1)] {
         assert!(standbys.stand_by(B, at(number), record(number, term)));
     }
-    standbys.set_gone(B, true, 0);
+    standbys.set_gone(B, 0);
     assert!(standbys.begin_claim(id(1)) && !standbys.begin_claim(id(1)));
     assert_eq!(standbys.find(&at(1), 0), Some(Found::Claimed));
     standbys.give_up(id(1), TakeoverRefusal::NotAnswered);
@@ -196,7 +199,7 @@ fn what_nobody_takes_over_is_forgotten_after_its_timeout() {
     }
     assert!(standbys.stand_by(C, at(3), record(3, 1)));
     standbys.expire(u64::MAX);
-    standbys.set_gone(B, true, 7);
+    standbys.set_gone(B, 7);
     let standing = |now_ms: u64| {
         standbys.expire(7 + now_ms * MS);
         standbys.counts().standing

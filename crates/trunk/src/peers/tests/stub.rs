@@ -30,7 +30,6 @@ struct Inner {
     stands: BTreeSet<Of>,
     stood: Vec<(Of, bool)>,
     heard_stands: BTreeMap<Of, Number>,
-    met: BTreeMap<Number, Incarnation>,
     silent: BTreeSet<Number>,
 }
 
@@ -117,10 +116,6 @@ impl Stub {
         self.with(|it| it.heard_stands.get(&(listener, player)).copied())
     }
 
-    pub(super) fn met(&self) -> Vec<Incarnation> {
-        self.with(|it| it.met.values().copied().collect())
-    }
-
     pub(super) fn silent(&self) -> usize {
         self.with(|it| it.silent.len())
     }
@@ -167,18 +162,15 @@ impl Players for Arc<Stub> {
         self.with(|it| {
             it.known.retain(|_, (number, _)| *number != member);
             it.heard_stands.retain(|_, number| *number != member);
-            it.met.remove(&member);
         });
     }
 
-    fn meet(&self, member: Number, incarnation: Incarnation) {
-        self.with(|it| it.met.insert(member, incarnation));
+    fn set_silent(&self, member: Number) {
+        self.with(|it| it.silent.insert(member));
     }
 
-    fn set_silent(&self, member: Number, is_silent: bool) {
-        self.with(
-            |it| if is_silent { it.silent.insert(member) } else { it.silent.remove(&member) },
-        );
+    fn set_back(&self, member: Number, _: Incarnation) {
+        self.with(|it| it.silent.remove(&member));
     }
 
     fn incarnation(&self) -> Option<Incarnation> {
