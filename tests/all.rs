@@ -44,6 +44,10 @@ mod cli_token;
 mod cli_top;
 #[path = "all/cluster_forward.rs"]
 mod cluster_forward;
+#[path = "all/cluster_rig.rs"]
+mod cluster_rig;
+#[path = "all/cluster_takeover.rs"]
+mod cluster_takeover;
 #[path = "all/command.rs"]
 mod command;
 #[path = "all/config_agents.rs"]

@@ -1,499 +1,129 @@
 //! Gateways of a cluster at one address behind a router with equal-cost paths, which sends players
 //! to another of them whenever it likes: nobody is lost, and nothing comes twice.
-//!
-//! ```text
-//!   players, etcd ── 10.2.0.0/16, fd02:: ── router ── 10.1.N.0/24, fd01:N:: ── gateway N
-//!                                                     each with 10.9.9.9 and fd99::9
-//! ```
-//!
-//! Skipped aloud where this process may make no network namespaces, and where `etcd` or openssl is
-//! not installed.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
-use std::time::Duration;
-
-use ringgate_os::clock::{self, Clock};
-use ringgate_os::process::effective_uid;
-use ringgate_report::text::put;
-
-use crate::agent::certificates;
+use crate::cluster_rig::{
+    Behind, GATEWAYS, PLACES, PLAYERS, all, among_players, longest_silence, play, player,
+};
 use crate::command::{ringgate, run};
-use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, token, wait_for};
-use crate::fleet_rig::Fleet;
-use crate::folder::Folder;
-use crate::netns;
-use crate::upgrade_rig::Line;
-
-const GATEWAYS: usize = 3;
-const PLAYERS: usize = 6;
-/// Where players go: two listeners, the first of them over both families.
-const PLACES: [&str; 3] = ["10.9.9.9:40000", "[fd99::9]:40000", "10.9.9.9:40001"];
-const BINDS: &str = "\"10.9.9.9:40000\", \"[fd99::9]:40000\"";
-
-/// Namespaces that end with this.
-struct Network {
-    tag: String,
-    /// They go with this.
-    is_own: bool,
-}
-
-impl Network {
-    /// `None`, said aloud, where this process may not make them.
-    fn new(name: &str) -> Option<Self> {
-        if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: network namespaces take root and the program `ip`");
-            return None;
-        }
-        let tag = format!("rgc{}{}", std::process::id(), name.len());
-        let network = Self { tag, is_own: true };
-        for name in network.names() {
-            if !ip(&format!("netns add {name}")) {
-                eprintln!("SKIPPED: no network namespace can be made here");
-                return None;
-            }
-            set(&format!("-n {name} link set lo up"));
-        }
-        network.wire();
-        Some(network)
-    }
-
-    fn of(tag: &str) -> Self {
-        Self { tag: tag.to_owned(), is_own: false }
-    }
-
-    fn names(&self) -> impl Iterator<Item = String> {
-        let gateways = (1..=GATEWAYS).map(|number| self.gateway(number));
-        [self.router(), self.players()].into_iter().chain(gateways)
-    }
-
-    fn router(&self) -> String {
-        format!("{}-r", self.tag)
-    }
-
-    fn players(&self) -> String {
-        format!("{}-p", self.tag)
-    }
-
-    fn gateway(&self, number: usize) -> String {
-        format!("{}-{number}", self.tag)
-    }
-
-    fn wire(&self) {
-        let router = self.router();
-        let wire = |port: &str, there: &str, [own, its]: [&str; 2], [own6, its6]: [&str; 2]| {
-            set(&format!("link add {port} netns {router} type veth peer name e0 netns {there}"));
-            set(&format!("-n {router} addr add {own} dev {port}"));
-            set(&format!("-n {router} addr add {own6} dev {port} nodad"));
-            set(&format!("-n {there} addr add {its} dev e0"));
-            set(&format!("-n {there} addr add {its6} dev e0 nodad"));
-            set(&format!("-n {router} link set {port} up"));
-            set(&format!("-n {there} link set e0 up"));
-            for way in [own, own6] {
-                let (way, _) = way.split_once('/').expect("a prefix");
-                set(&format!("-n {there} route add default via {way}"));
-            }
-        };
-        let players = self.players();
-        wire("p", &players, ["10.2.0.1/16", "10.2.0.2/16"], ["fd02::1/64", "fd02::2/64"]);
-        for way in [
-            "net.ipv4.ip_forward=1",
-            "net.ipv4.fib_multipath_hash_policy=1",
-            "net.ipv6.conf.all.forwarding=1",
-            "net.ipv6.fib_multipath_hash_policy=1",
-        ] {
-            set(&format!("netns exec {router} sysctl -qw {way}"));
-        }
-        for number in 1..=GATEWAYS {
-            let there = self.gateway(number);
-            let at = |end: usize| format!("10.1.{number}.{end}/24");
-            let at6 = |end: usize| format!("fd01:{number}::{end}/64");
-            let (port, ends, ends6) = (format!("g{number}"), [at(1), at(2)], [at6(1), at6(2)]);
-            wire(&port, &there, [&ends[0], &ends[1]], [&ends6[0], &ends6[1]]);
-            set(&format!("-n {there} addr add 10.9.9.9/32 dev lo"));
-            set(&format!("-n {there} addr add fd99::9/128 dev lo nodad"));
-            let hop = format!("-n {router} nexthop add id {number} via 10.1.{number}.2 dev {port}");
-            set(&hop);
-            set(&format!("-n {router} nexthop add id 2{number} via fd01:{number}::2 dev {port}"));
-        }
-        set(&format!("-n {router} nexthop add id 10 group 1"));
-        set(&format!("-n {router} nexthop add id 20 group 21"));
-        self.route(10, 20);
-    }
-
-    fn route(&self, v4: u32, v6: u32) {
-        let router = self.router();
-        set(&format!("-n {router} route replace 10.9.9.9/32 nhid {v4}"));
-        set(&format!("-n {router} -6 route replace fd99::9/128 nhid {v6}"));
-    }
-
-    /// The router spreads players over these gateways now, in this order.
-    fn spread(&self, over: &[usize]) {
-        self.change("replace", [10, 20], over, "");
-    }
-
-    fn change(&self, how: &str, [v4, v6]: [u32; 2], over: &[usize], kind: &str) {
-        let router = self.router();
-        let group = |first: usize| {
-            let all = over.iter().map(|number| (number + first).to_string());
-            all.collect::<Vec<_>>().join("/")
-        };
-        set(format!("-n {router} nexthop {how} id {v4} group {} {kind}", group(0)).trim());
-        set(format!("-n {router} nexthop {how} id {v6} group {} {kind}", group(20)).trim());
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for name in self.names().filter(|_| self.is_own) {
-            ip(&format!("netns del {name}"));
-        }
-    }
-}
-
-fn ip(words: &str) -> bool {
-    let said = Command::new("ip").args(words.split(' ')).output().expect("`ip` is there");
-    if !said.status.success() {
-        eprintln!("ip {words}: {}", String::from_utf8_lossy(&said.stderr));
-    }
-    said.status.success()
-}
-
-fn set(words: &str) {
-    assert!(ip(words), "ip {words}");
-}
-
-/// Passes connections from where gateways reach it on to an etcd on loopback.
-fn passed_on(endpoint: &str) -> String {
-    let to: SocketAddr = endpoint.strip_prefix("http://").expect("http").parse().expect("an IP");
-    let door = TcpListener::bind("10.2.0.2:0").expect("our address");
-    let at = door.local_addr().expect("bound");
-    std::thread::spawn(move || {
-        for one in door.incoming().map_while(Result::ok) {
-            let Ok(other) = TcpStream::connect(to) else { continue };
-            for (from, to) in [(&one, &other), (&other, &one)] {
-                let (from, to) = (from.try_clone().expect("fds"), to.try_clone().expect("fds"));
-                std::thread::spawn(move || pass(from, to));
-            }
-        }
-    });
-    format!("http://{at}")
-}
-
-fn pass(mut from: TcpStream, mut to: TcpStream) {
-    let mut buffer = [0; 16384];
-    while let Ok(len @ 1..) = from.read(&mut buffer) {
-        if to.write_all(&buffer[..len]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Both);
-}
-
-/// The cluster.
-struct Cluster {
-    network: Network,
-    fleet: Fleet,
-    etcd: String,
-    folder: Folder,
-    lines: Vec<Line>,
-    games: Vec<Game>,
-}
-
-impl Cluster {
-    fn start(network: Network) -> Option<Self> {
-        let (fleet, folder) = (Fleet::start()?, Folder::new());
-        let names = (1..=GATEWAYS).map(|number| {
-            (format!("gate-{number}"), format!("DNS:gate-{number}.fra.ringgate-cluster"))
-        });
-        let names = names.collect::<Vec<_>>();
-        let names = names.iter().map(|(name, is)| (&**name, &**is)).collect::<Vec<_>>();
-        if !certificates(&folder, &names) {
-            return None;
-        }
-        let etcd = passed_on(&fleet.endpoint());
-        let (lines, games) = (Vec::new(), Vec::new());
-        let mut cluster = Self { network, fleet, etcd, folder, lines, games };
-        for number in 1..=GATEWAYS {
-            let line = cluster.gateway(number);
-            cluster.lines.push(line);
-        }
-        cluster.wait_until_complete();
-        Some(cluster)
-    }
-
-    fn text(&self, number: usize) -> Text {
-        let mut text = Text::new();
-        text.namespace = Some(self.network.gateway(number));
-        text.gateway = text.gateway.replace("workers = 1", "workers = 2");
-        text.gateway.push_str("reserve_sessions = 300\n");
-        text.bind = BINDS;
-        text.has_admin = false;
-        let limits = "limits = { requests_per_block = 0, handshakes_per_block = 0 }\n";
-        text.listener.push_str(limits);
-        text.backends = text.backends.replace("slots = 4", "slots = 100");
-        let name = format!("gate-{number}");
-        let table = self.fleet.table(&name).replace(&self.fleet.endpoint(), &self.etcd);
-        text.backends.push_str(&table);
-        let path = self.folder.path().display();
-        put(
-            &mut text.more,
-            format_args!(
-                "[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"10.9.9.9:40001\"]\n\
-                 protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\n\
-                 keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n{limits}\
-                 [cluster]\nname = \"fra\"\nbind = \"10.1.{number}.2:4700\"\n\
-                 ca = \"{path}/ca.pem\"\n\
-                 certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\"\n"
-            ),
-        );
-        text
-    }
-
-    fn gateway(&mut self, number: usize) -> Line {
-        let line = Line::of(Daemon::start(&self.text(number)));
-        let game = Game::start(&line.daemon, "arena");
-        line.daemon.ready();
-        self.games.push(game);
-        line
-    }
-
-    /// Each gateway knows of all players of each other.
-    fn wait_until_complete(&self) {
-        for line in &self.lines {
-            wait_for("members that have told of all players", || {
-                let status = line.daemon.status();
-                let members = status["cluster"]["members"].as_array()?.clone();
-                let is_there =
-                    |it: &serde_json::Value| it["forwards"] == true && it["complete"] == true;
-                let count = members.iter().filter(|it| is_there(it)).count();
-                (count + 1 == self.lines.len()).then_some(())
-            });
-        }
-    }
-
-    /// A sum over all members that a gateway has.
-    fn sum(&self, number: usize, what: &str) -> u64 {
-        let status = self.lines[number - 1].daemon.status();
-        let members = status["cluster"]["members"].as_array().expect("members").clone();
-        members.iter().filter_map(|it| it[what].as_u64()).sum()
-    }
-
-    fn forwarded(&self) -> u64 {
-        (1..=self.lines.len()).map(|number| self.sum(number, "forwarded_out")).sum()
-    }
-
-    /// Every gateway accounts for each datagram.
-    fn is_conserved(&self) {
-        for line in &self.lines {
-            let page = line.daemon.ask("/metrics");
-            assert_eq!(page.sum("ringgate_conserved", ""), Some(2), "{}", line.daemon.log());
-        }
-    }
-}
-
-fn player(place: &str, client_id: u64) -> Player {
-    let at: SocketAddr = place.parse().expect("an address");
-    let token = token(&[at], client_id, KEY_HEX, 60);
-    let mut player = if at.is_ipv4() {
-        Player::holding([10, 2, 0, 2], &token)
-    } else {
-        Player::holding_at("[fd02::2]:0".parse().expect("an address"), &token)
-    };
-    player.connect();
-    player
-}
-
-/// At every place some, from `first` on.
-fn all(first: u64) -> Vec<Player> {
-    let ids = first..;
-    let places = PLACES.iter().cycle().take(PLACES.len() * PLAYERS);
-    places.zip(ids).map(|(place, id)| player(place, id)).collect()
-}
-
-/// Each sends once, and hears that once.
-fn play(players: &mut [Player], round: u32) {
-    for (number, player) in players.iter_mut().enumerate() {
-        player.play_once(&payload(round, number));
-    }
-    for (number, player) in players.iter_mut().enumerate() {
-        let mut heard = Vec::new();
-        wait_for("the only echo", || {
-            heard.extend(of_this_game(player));
-            (!heard.is_empty()).then_some(())
-        });
-        heard.extend(of_this_game(player));
-        assert_eq!(heard, [payload(round, number)], "player {number} in round {round}");
-    }
-}
-
-/// What has come, but for late answers to [`longest_silence`].
-fn of_this_game(player: &mut Player) -> impl Iterator<Item = Vec<u8>> {
-    player.turn().into_iter().filter(|it| it != PROBE)
-}
-
-fn payload(round: u32, number: usize) -> Vec<u8> {
-    // Not the longest, and not so short that a datagram of the trunk holds many.
-    let mut bytes = vec![number as u8; 40 + round as usize % 7 * 190];
-    bytes[..4].copy_from_slice(&round.to_be_bytes());
-    bytes
-}
-
-/// Runs the test of this name where its players are.
-fn among_players(name: &str, play: impl FnOnce(Cluster)) {
-    if let Some((_, tag)) = netns::role() {
-        if let Some(cluster) = Cluster::start(Network::of(&tag)) {
-            play(cluster);
-        }
-        return;
-    }
-    let Some(network) = Network::new(name) else { return };
-    let test = format!("cluster_forward::{name}");
-    let said = netns::role_in(&network.players(), &test, "players", &network.tag).output();
-    let said = said.expect("`ip` is there");
-    let text = [said.stdout, said.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    assert!(said.status.success(), "{text}");
-    text.lines()
-        .filter(|it| it.contains("SKIPPED") || it.contains("gap"))
-        .for_each(|it| eprintln!("{it}"));
-}
+use crate::control_rig::{KEY_HEX, PROTOCOL_ID, Player, wait_for};
 
 #[test]
 fn players_stay_whichever_gateway_the_router_sends_them_to() {
-    among_players("players_stay_whichever_gateway_the_router_sends_them_to", |cluster| {
-        let network = &cluster.network;
-        network.spread(&[1, 2, 3]);
-        let mut players = all(1);
-        let mut round = 0;
-        let mut go_on = |players: &mut [Player]| {
-            play(players, round);
-            round += 1;
-        };
-        go_on(&mut players);
-        for over in [&[2, 3, 1][..], &[3, 1, 2], &[1], &[2], &[3], &[1, 2, 3]] {
-            network.spread(over);
-            (0..3).for_each(|_| go_on(&mut players));
-        }
-        // A group that moves no flow without need; one gateway is taken out of it, and comes back.
-        let kind = "type resilient buckets 96 idle_timer 1";
-        network.change("add", [12, 32], &[3, 2, 1], kind);
-        network.route(12, 32);
-        go_on(&mut players);
-        for over in [&[1, 2][..], &[1, 2, 3], &[2, 3]] {
-            network.change("replace", [12, 32], over, kind);
-            (0..3).for_each(|_| go_on(&mut players));
-        }
-        assert!(cluster.forwarded() > (PLAYERS * PLACES.len() * 3) as u64);
-        cluster.is_conserved();
-        let control = cluster.lines[0].daemon.run_dir().display().to_string();
-        let said = run(ringgate(["cluster", "--control", &control])).succeeded();
-        assert!(said.contains("gate-3") && !said.contains("nothing is forwarded"), "{said}");
-    });
+    among_players(
+        "cluster_forward::players_stay_whichever_gateway_the_router_sends_them_to",
+        Behind::Nothing,
+        |cluster| {
+            let network = &cluster.network;
+            network.spread(&[1, 2, 3]);
+            let mut players = all(1);
+            let mut round = 0;
+            let mut go_on = |players: &mut [Player]| {
+                play(players, round);
+                round += 1;
+            };
+            go_on(&mut players);
+            for over in [&[2, 3, 1][..], &[3, 1, 2], &[1], &[2], &[3], &[1, 2, 3]] {
+                network.spread(over);
+                (0..3).for_each(|_| go_on(&mut players));
+            }
+            // A group that moves no flow without need; one gateway is taken out of it, and comes back.
+            let kind = "type resilient buckets 96 idle_timer 1";
+            network.change("add", [12, 32], &[3, 2, 1], kind);
+            network.route(12, 32);
+            go_on(&mut players);
+            for over in [&[1, 2][..], &[1, 2, 3], &[2, 3]] {
+                network.change("replace", [12, 32], over, kind);
+                (0..3).for_each(|_| go_on(&mut players));
+            }
+            assert!(cluster.forwarded() > (PLAYERS * PLACES.len() * 3) as u64);
+            cluster.is_conserved();
+            let control = cluster.lines[0].daemon.run_dir().display().to_string();
+            let said = run(ringgate(["cluster", "--control", &control])).succeeded();
+            assert!(said.contains("gate-3") && !said.contains("nothing is forwarded"), "{said}");
+        },
+    );
 }
 
 #[test]
 fn players_are_found_again_after_an_upgrade_and_after_a_death() {
-    among_players("players_are_found_again_after_an_upgrade_and_after_a_death", |mut cluster| {
-        cluster.network.spread(&[1]);
-        let mut players = all(1);
-        cluster.network.spread(&[2]);
-        play(&mut players, 0);
-        let before = cluster.forwarded();
-        assert!(before > 0);
+    among_players(
+        "cluster_forward::players_are_found_again_after_an_upgrade_and_after_a_death",
+        Behind::Nothing,
+        |mut cluster| {
+            cluster.network.spread(&[1]);
+            let mut players = all(1);
+            cluster.network.spread(&[2]);
+            play(&mut players, 0);
+            let before = cluster.forwarded();
+            assert!(before > 0);
 
-        // All play by the second gateway while the first one is another process.
-        let gap = std::thread::scope(|scope| {
-            let line = &mut cluster.lines[0];
-            let upgrade = scope.spawn(|| assert_eq!(line.upgrade().0, Some(0)));
-            let gap = longest_silence(&mut players, || upgrade.is_finished());
-            upgrade.join().expect("it is upgraded");
-            gap
-        });
-        eprintln!("gap of an upgrade: {} ms", gap.as_millis());
-        cluster.wait_until_complete();
-        play(&mut players, 1);
+            // All play by the second gateway while the first one is another process.
+            let gap = std::thread::scope(|scope| {
+                let line = &mut cluster.lines[0];
+                let upgrade = scope.spawn(|| assert_eq!(line.upgrade().0, Some(0)));
+                let gap = longest_silence(&mut players, || upgrade.is_finished());
+                upgrade.join().expect("it is upgraded");
+                gap
+            });
+            eprintln!("gap of an upgrade: {} ms", gap.as_millis());
+            cluster.wait_until_complete();
+            play(&mut players, 1);
 
-        // The second dies, and is there again under its name.
-        cluster.network.spread(&[3]);
-        play(&mut players, 2);
-        let dead = cluster.lines.remove(1);
-        crate::upgrade_rig::kill(dead.daemon.id());
-        drop(dead);
-        cluster.wait_until_complete();
-        play(&mut players, 3);
-        let line = cluster.gateway(2);
-        cluster.lines.insert(1, line);
-        cluster.wait_until_complete();
-        cluster.network.spread(&[2]);
-        play(&mut players, 4);
-        let mut more = all(1000);
-        cluster.network.spread(&[1]);
-        play(&mut more, 5);
-        play(&mut players, 5);
-        cluster.is_conserved();
-    });
+            // The second dies, and is there again under its name.
+            cluster.network.spread(&[3]);
+            play(&mut players, 2);
+            let dead = cluster.lines.remove(1);
+            crate::upgrade_rig::kill(dead.daemon.id());
+            drop(dead);
+            cluster.wait_until_complete();
+            play(&mut players, 3);
+            let line = cluster.gateway(2);
+            cluster.lines.insert(1, line);
+            cluster.wait_until_complete();
+            cluster.network.spread(&[2]);
+            play(&mut players, 4);
+            let mut more = all(1000);
+            cluster.network.spread(&[1]);
+            play(&mut more, 5);
+            play(&mut players, 5);
+            cluster.is_conserved();
+        },
+    );
 }
 
 #[test]
 fn a_listener_that_a_reload_adds_is_the_clusters_too() {
-    among_players("a_listener_that_a_reload_adds_is_the_clusters_too", |cluster| {
-        cluster.network.spread(&[1]);
-        // The first has it, and players there, before the others know the name.
-        for number in 1..=GATEWAYS {
-            let mut text = cluster.text(number);
-            text.more = text.more.replace("[cluster]", &format!(
+    among_players(
+        "cluster_forward::a_listener_that_a_reload_adds_is_the_clusters_too",
+        Behind::Nothing,
+        |cluster| {
+            cluster.network.spread(&[1]);
+            // The first has it, and players there, before the others know the name.
+            for number in 1..=GATEWAYS {
+                let mut text = cluster.text(number);
+                text.more = text.more.replace("[cluster]", &format!(
                 "[[listener]]\nname = \"ap\"\nprotocol = \"netcode\"\nbind = [\"10.9.9.9:40002\"]\n\
                  protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 10\n\
                  keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"arena\"]\n[cluster]"
             ));
-            let daemon = &cluster.lines[number - 1].daemon;
-            daemon.rewrite(&text);
-            let page = daemon.post("/reload");
-            assert_eq!(page.status, 200, "{}", page.body);
-            if number == 1 {
-                let mut players = [player("10.9.9.9:40002", 1), player("10.9.9.9:40002", 2)];
-                play(&mut players, 0);
-                std::mem::forget(players);
+                let daemon = &cluster.lines[number - 1].daemon;
+                daemon.rewrite(&text);
+                let page = daemon.post("/reload");
+                assert_eq!(page.status, 200, "{}", page.body);
+                if number == 1 {
+                    let mut players = [player("10.9.9.9:40002", 1), player("10.9.9.9:40002", 2)];
+                    play(&mut players, 0);
+                    std::mem::forget(players);
+                }
             }
-        }
-        let mut players = [player("10.9.9.9:40002", 3), player("10.9.9.9:40002", 4)];
-        cluster.wait_until_complete();
-        for number in [2, 3] {
-            wait_for("all four", || (cluster.sum(number, "players") >= 4).then_some(()));
-            cluster.network.spread(&[number]);
-            play(&mut players, number as u32);
-        }
-        cluster.is_conserved();
-    });
-}
-
-const PROBE: &[u8] = b"is anybody there";
-
-/// The longest time in which some player heard nothing, until a moment after it `is_over`.
-fn longest_silence(players: &mut [Player], is_over: impl Fn() -> bool) -> Duration {
-    let clock = Clock::start();
-    let (mut heard_ns, mut longest_ns) = (vec![0; players.len()], 0);
-    let mut over_ns = None;
-    loop {
-        let now_ns = clock.now_ns();
-        if is_over() {
-            let over_ns = *over_ns.get_or_insert(now_ns);
-            let all_heard = heard_ns.iter().all(|heard| *heard > over_ns + 500_000_000);
-            if all_heard {
-                return Duration::from_nanos(longest_ns);
+            let mut players = [player("10.9.9.9:40002", 3), player("10.9.9.9:40002", 4)];
+            cluster.wait_until_complete();
+            for number in [2, 3] {
+                wait_for("all four", || (cluster.sum(number, "players") >= 4).then_some(()));
+                cluster.network.spread(&[number]);
+                play(&mut players, number as u32);
             }
-        }
-        assert!(now_ns < 60_000_000_000, "players hear nothing any more");
-        for (player, heard_ns) in players.iter_mut().zip(&mut heard_ns) {
-            player.play_once(PROBE);
-            let now_ns = clock.now_ns();
-            if !player.turn().is_empty() {
-                *heard_ns = now_ns;
-            }
-            longest_ns = longest_ns.max(now_ns - *heard_ns);
-        }
-        clock::sleep(Duration::from_millis(1));
-    }
+            cluster.is_conserved();
+        },
+    );
 }

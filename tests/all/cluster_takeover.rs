@@ -1,0 +1,95 @@
+//! Gateways of a cluster that die or fall silent: their players play on at another one, and the game
+//! processes behind the agent notice nothing.
+
+use std::time::Duration;
+
+use ringgate_os::clock;
+
+use crate::cluster_rig::{Behind, Cluster, all, among_players, longest_silence, play};
+use crate::control_rig::{Player, wait_for};
+use crate::upgrade_rig::kill;
+
+/// Another member has a session of each of these.
+fn wait_until_all_stand_by(cluster: &Cluster, players: u64) {
+    for line in &cluster.lines {
+        wait_for("standbys", || {
+            let status = line.daemon.status();
+            let owned = status["cluster"]["sessions"]["owned"].as_u64()?;
+            let members = status["cluster"]["members"].as_array()?.clone();
+            let stood: u64 = members.iter().filter_map(|it| it["stands_by"].as_u64()).sum();
+            (stood == owned).then_some(())
+        });
+    }
+    assert_eq!(sum(cluster, "owned"), players);
+}
+
+/// A number of all gateways.
+fn sum(cluster: &Cluster, what: &str) -> u64 {
+    let sessions = cluster.lines.iter().map(|line| line.daemon.status()["cluster"].clone());
+    sessions.filter_map(|it| it["sessions"][what].as_u64()).sum()
+}
+
+fn still_connected(players: &mut [Player]) {
+    assert!(players.iter_mut().all(Player::is_connected));
+}
+
+#[test]
+fn players_of_a_gateway_that_dies_play_on() {
+    let name = "cluster_takeover::players_of_a_gateway_that_dies_play_on";
+    among_players(name, Behind::Agent, |mut cluster| {
+        cluster.network.spread(&[1, 2, 3]);
+        let mut players = all(1);
+        play(&mut players, 0);
+        wait_until_all_stand_by(&cluster, players.len() as u64);
+        for round in 1..=3 {
+            // Each one dies in turn, and is there again under its name.
+            let dead = cluster.lines.remove(0);
+            let number = round as usize;
+            let owned = dead.daemon.status()["cluster"]["sessions"]["owned"].clone();
+            kill(dead.daemon.id());
+            drop(dead);
+            let others: Vec<_> = (1..=3).filter(|it| *it != number).collect();
+            cluster.network.spread(&others);
+            let gap = longest_silence(&mut players, || true);
+            eprintln!("gap of a death with {owned} sessions: {} ms", gap.as_millis());
+            still_connected(&mut players);
+            play(&mut players, round);
+            cluster.is_conserved();
+            let line = cluster.gateway(number);
+            cluster.lines.push(line);
+            cluster.wait_until_complete();
+            wait_until_all_stand_by(&cluster, players.len() as u64);
+            cluster.network.spread(&[1, 2, 3]);
+            play(&mut players, round + 10);
+        }
+        assert!(sum(&cluster, "taken_over") > 0);
+    });
+}
+
+#[test]
+fn a_gateway_that_wakes_finds_its_sessions_elsewhere() {
+    let name = "cluster_takeover::a_gateway_that_wakes_finds_its_sessions_elsewhere";
+    among_players(name, Behind::Agent, |cluster| {
+        cluster.network.spread(&[1]);
+        let mut players = all(1);
+        play(&mut players, 0);
+        wait_until_all_stand_by(&cluster, players.len() as u64);
+        for (round, sleeps_ms) in [(1, 300), (2, 1000), (3, 5000)] {
+            let sleeper = &cluster.lines[0].daemon;
+            sleeper.signal("STOP");
+            cluster.network.spread(&[2, 3]);
+            clock::sleep(Duration::from_millis(sleeps_ms));
+            let gap = longest_silence(&mut players, || true);
+            eprintln!("gap of a sleep of {sleeps_ms} ms: {} ms", gap.as_millis());
+            sleeper.signal("CONT");
+            still_connected(&mut players);
+            play(&mut players, round);
+            cluster.wait_until_complete();
+            cluster.network.spread(&[1]);
+            play(&mut players, round + 10);
+            wait_until_all_stand_by(&cluster, players.len() as u64);
+            cluster.is_conserved();
+        }
+        assert!(sum(&cluster, "fenced") > 0);
+    });
+}
