@@ -11,6 +11,7 @@ use crate::control_rig::{Daemon, Text, wait_for};
 use crate::fleet_rig::{Fleet, in_fleet};
 use crate::folder::Folder;
 use crate::own::{own_ip, own_port};
+use crate::upgrade_rig::Line;
 
 /// A gateway of the cluster `fra`.
 pub(crate) fn in_cluster(fleet: &Fleet, folder: &Folder, name: &str) -> Text {
@@ -36,6 +37,53 @@ fn is_up(daemon: &Daemon, member: &str) -> Option<()> {
     let status = daemon.status();
     let members = status["cluster"]["members"].as_array()?;
     members.iter().any(|it| it["name"] == member && it["state"] == "up").then_some(())
+}
+
+/// Which of the cluster's processes a gateway is, once it knows.
+fn incarnation(daemon: &Daemon) -> u64 {
+    wait_for("an incarnation", || daemon.status()["cluster"]["incarnation"].as_u64())
+}
+
+#[test]
+fn no_two_processes_of_a_cluster_are_the_same_one() {
+    let (Some(mut fleet), folder) = (Fleet::start(), Folder::new()) else { return };
+    if !certificates(&folder, MEMBERS) {
+        return;
+    }
+    let backup = fleet.back_up();
+    let texts = ["gate-1", "gate-2", "gate-3"].map(|it| in_cluster(&fleet, &folder, it));
+    let start = |at: usize| Line::of(Daemon::start(&texts[at]));
+    let key = "/f/claim/cluster/fra";
+    let mut lines = [0, 1, 2].map(start).into_iter().collect::<Vec<_>>();
+    let mut seen: Vec<_> = lines.iter().map(|line| incarnation(&line.daemon)).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [1, 2, 3]);
+
+    // An upgrade is the same process to others; one that begins anew is another.
+    let before = incarnation(&lines[2].daemon);
+    assert_eq!(lines[2].upgrade().0, Some(0));
+    assert_eq!(incarnation(&lines[2].daemon), before);
+    drop(lines.pop());
+    lines.push(start(2));
+    assert_eq!(incarnation(&lines[2].daemon), 4);
+
+    // A restored etcd that has never had any hears of them again.
+    fleet.go_back(&backup);
+    let last = || fleet.value(key).and_then(|it| it["last"].as_u64());
+    wait_for("the count", || last().filter(|it| *it == 4));
+
+    // Nobody guesses where the count is none, or at its end.
+    for (text, why) in [("{}", "missing"), ("{\"v\":1,\"last\":65535}", "its last process")] {
+        drop(lines.pop());
+        fleet.ctl(&["put", key, text]);
+        lines.push(start(2));
+        let daemon = &lines[2].daemon;
+        wait_for("why not", || {
+            daemon.log().contains("no other gateway can go on").then_some(())
+        });
+        assert!(daemon.log().contains(why), "{}", daemon.log());
+        assert!(daemon.status()["cluster"]["incarnation"].is_null());
+    }
 }
 
 #[test]
