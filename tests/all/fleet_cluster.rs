@@ -78,9 +78,7 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
         fleet.ctl(&["put", key, text]);
         lines.push(start(2));
         let daemon = &lines[2].daemon;
-        wait_for("why not", || {
-            daemon.log().contains("no other gateway can go on").then_some(())
-        });
+        wait_for("why not", || daemon.log().contains("no other gateway can go on").then_some(()));
         assert!(daemon.log().contains(why), "{}", daemon.log());
         assert!(daemon.status()["cluster"]["incarnation"].is_null());
     }
