@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::replay::{Policy, Refusal, SIZE_BITS_MAX, Window};
 
 use crate::member::Wake;
@@ -160,15 +161,40 @@ impl Arbiter {
         self.standings.get(&session)
     }
 
+    /// Whether it knows of no session, ended ones included.
+    pub fn is_empty(&self) -> bool {
+        self.standings.is_empty()
+    }
+
+    /// Writes all of it, for a process that goes on with it.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        let Self { standings, sessions_max: _, now_s } = self;
+        now_s.write(out);
+        let all = standings.iter().map(|(session, standing)| (*session, standing.clone()));
+        all.collect::<Vec<_>>().write(out);
+    }
+
+    /// What another process had.
+    pub fn read(from: &mut Reader<'_>, sessions_max: usize) -> Result<Self, Broken> {
+        let now_s = Carry::read(from)?;
+        let standings = Vec::<(SessionId, Standing)>::read(from)?.into_iter().collect();
+        Ok(Self { standings, sessions_max, now_s })
+    }
+
     /// The connection of a gateway is lost: its sessions wait for another gateway to take them, or
     /// for that gateway to confirm them.
     pub fn handle_lost(&mut self, gateway: Incarnation) {
-        for standing in self.standings.values_mut() {
-            if let Standing::Held { holder, lost_at_s, .. } = standing
-                && holder.incarnation == gateway
-            {
-                lost_at_s.get_or_insert(self.now_s);
-            }
+        let all = self.standings.iter();
+        let is_its =
+            |standing: &Standing| standing.holder().is_some_and(|it| it.incarnation == gateway);
+        let its = all.filter(|(_, standing)| is_its(standing)).map(|(session, _)| *session);
+        its.collect::<Vec<_>>().into_iter().for_each(|session| self.lose(session));
+    }
+
+    /// The connection of a session's gateway is lost.
+    pub fn lose(&mut self, session: SessionId) {
+        if let Some(Standing::Held { lost_at_s, .. }) = self.standings.get_mut(&session) {
+            lost_at_s.get_or_insert(self.now_s);
         }
     }
 
@@ -177,13 +203,13 @@ impl Arbiter {
     pub fn pass_time(
         &mut self,
         now_s: u64,
-        takeover_grace_s: u64,
+        takeover_grace_s: impl Fn(SessionId) -> u64,
         mut ended: impl FnMut(SessionId),
     ) {
         self.now_s = self.now_s.max(now_s);
         for (session, standing) in &mut self.standings {
             if let Standing::Held { lost_at_s: Some(lost_at_s), .. } = standing
-                && *lost_at_s + takeover_grace_s <= self.now_s
+                && *lost_at_s + takeover_grace_s(*session) <= self.now_s
             {
                 standing.end();
                 ended(*session);
@@ -234,6 +260,37 @@ impl Standing {
     const fn end(&mut self) {
         if let Self::Held { token_until_s, .. } = self {
             *self = Self::Ended { token_until_s: *token_until_s };
+        }
+    }
+}
+
+impl Carry for Standing {
+    fn write(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::Ended { token_until_s } => {
+                0_u8.write(out);
+                token_until_s.write(out);
+            }
+            Self::Held { holder, handed, token_until_s, lost_at_s } => {
+                1_u8.write(out);
+                holder.write(out);
+                handed.write(out);
+                token_until_s.write(out);
+                lost_at_s.write(out);
+            }
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match u8::read(from)? {
+            0 => Ok(Self::Ended { token_until_s: Carry::read(from)? }),
+            1 => Ok(Self::Held {
+                holder: Carry::read(from)?,
+                handed: Carry::read(from)?,
+                token_until_s: Carry::read(from)?,
+                lost_at_s: Carry::read(from)?,
+            }),
+            _ => Err(Broken::Invalid("standing")),
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod book;
 pub mod counts;
+mod crossings;
 mod desk;
 pub(crate) mod dial;
 pub mod handed;

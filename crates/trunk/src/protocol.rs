@@ -11,6 +11,7 @@
 //! Nothing on the way of a payload allocates once a lane stands.
 
 pub mod address;
+pub mod arbitration;
 pub mod beat;
 pub mod control;
 pub mod datagram;

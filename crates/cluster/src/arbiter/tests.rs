@@ -84,10 +84,10 @@ fn a_session_opens_while_its_token_is_good_whatever_the_clock_does() {
     let mut arbiter = Arbiter::new(2);
     open(&mut arbiter, SESSION, tenure(1, 1));
     arbiter.end(SESSION);
-    arbiter.pass_time(99, 30, |_| {});
+    arbiter.pass_time(99, |_| 30, |_| {});
     assert_eq!(arbiter.standing(SESSION), Some(&Standing::Ended { token_until_s: 100 }));
     for now_s in [100, 0] {
-        arbiter.pass_time(now_s, 30, |_| {});
+        arbiter.pass_time(now_s, |_| 30, |_| {});
         assert_eq!(arbiter.standing(SESSION), None);
         for session in [SESSION, OTHER] {
             assert_eq!(open(&mut arbiter, session, tenure(1, 1)).answer.reply, Reply::Ended);
@@ -101,7 +101,7 @@ fn what_has_ended_needs_room_while_it_is_remembered() {
     open(&mut arbiter, SESSION, tenure(1, 1));
     arbiter.end(SESSION);
     assert_eq!(open(&mut arbiter, OTHER, tenure(1, 1)).answer.reply, Reply::Full);
-    arbiter.pass_time(100, 30, |_| {});
+    arbiter.pass_time(100, |_| 30, |_| {});
     let later = ask(&mut arbiter, OTHER, tenure(1, 1), Asked::Open { token_until_s: 101 });
     assert_eq!(later.seen, Seen::Opened);
 }
@@ -116,12 +116,12 @@ fn a_session_whose_owner_is_lost_waits_for_a_while() {
     arbiter.handle_lost(Incarnation(2));
     arbiter.handle_lost(Incarnation(1));
     let mut ended = Vec::new();
-    arbiter.pass_time(29, 30, |session| ended.push(session));
+    arbiter.pass_time(29, |_| 30, |session| ended.push(session));
     ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
     ask(&mut arbiter, OTHER, a, Asked::Claim { over: a });
     arbiter.handle_lost(Incarnation(1));
-    arbiter.pass_time(30, 30, |session| ended.push(session));
+    arbiter.pass_time(30, |_| 30, |session| ended.push(session));
     assert_eq!(ended, [SessionId([3; 16])], "one was taken, one is confirmed and lost again");
-    arbiter.pass_time(59, 30, |session| ended.push(session));
+    arbiter.pass_time(59, |_| 30, |session| ended.push(session));
     assert_eq!(ended, [SessionId([3; 16]), OTHER]);
 }

@@ -25,14 +25,14 @@ impl Carry for Counts {
         let Self { datagrams_from_servers, links, dropped, .. } = self;
         [*bundles_in, *payloads_to_games, *datagrams_to_servers].write(out);
         [*datagrams_from_servers, *links].write(out);
-        u64::write_all(&dropped[..Drop::BY_THREADS], out);
+        u64::write_all(&dropped[..Drop::HANDED], out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let [bundles_in, payloads_to_games, datagrams_to_servers] = Carry::read(from)?;
         let [datagrams_from_servers, links] = Carry::read(from)?;
         let mut dropped = [0; Drop::ALL.len()];
-        dropped[..Drop::BY_THREADS].copy_from_slice(&<[u64; Drop::BY_THREADS]>::read(from)?);
+        dropped[..Drop::HANDED].copy_from_slice(&<[u64; Drop::HANDED]>::read(from)?);
         Ok(Self {
             bundles_in,
             payloads_to_games,
@@ -97,6 +97,14 @@ ringgate_core::named! {
     LinksFull = "links_full",
     /// Lanes for which there was no number.
     WorkersFull = "workers_full",
+    /// Payloads of a session of a cluster whose gateway does not have it any more.
+    Fenced = "fenced",
+    /// Payloads of such a session that were handed over before.
+    Replayed = "replayed",
+    /// Payloads of such a session that has ended, or was never announced.
+    SessionOver = "session_over",
+    /// Records between two local workers, one of which had too much to do.
+    CrossingFull = "crossing_full",
     /// Players for whom a game process had no slot.
     SlotsTaken = "slots_taken",
     /// Payloads of such players.
@@ -104,7 +112,8 @@ ringgate_core::named! {
 }
 
 impl Drop {
-    /// Those that each thread counts for itself, and hands over. Players are counted together
+    /// Those that each thread counts for itself, and hands over: those of sessions of clusters stand
+    /// behind, where there are any. Players are counted together
     /// ([`Rolls`](crate::protocol::rolls::Rolls)).
-    const BY_THREADS: usize = Self::SlotsTaken as usize;
+    const HANDED: usize = Self::Fenced as usize;
 }

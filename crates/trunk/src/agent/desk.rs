@@ -12,13 +12,15 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::protocol::arbitration::Arbitration;
 use crate::protocol::control::{Reason, Welcome};
+use crate::protocol::relay::Passed;
 use crate::protocol::rolls::Rolls;
 use crate::socket::rest::Order;
 use crate::socket::{End, Event, Settings, Trunk};
 use ringgate_io::Bell;
-use ringgate_link::bundle::GoodbyeReason;
-use ringgate_os::clock::Clock;
+use ringgate_link::bundle::{CloseReason, Frames, GoodbyeReason, Writer};
+use ringgate_os::clock::{self, Clock};
 use ringgate_os::hold_point;
 use ringgate_os::notify::{Epoll, Ready};
 use ringgate_os::publishing::{self, Request};
@@ -26,6 +28,7 @@ use rustls::pki_types::ServerName;
 
 use crate::agent::book::Book;
 use crate::agent::counts::{Counts, Drop};
+use crate::agent::crossings::{Crossings, Inbox};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
@@ -69,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) options: Arc<Options>,
     pub(crate) book: Arc<Book>,
     pub(crate) rolls: Arc<Rolls>,
+    pub(crate) arbitration: Arc<Arbitration>,
+    pub(crate) crossings: Arc<Crossings>,
     pub(crate) clock: Clock,
 }
 
@@ -79,8 +84,13 @@ pub(crate) struct Desk {
     /// `None` for worker 0.
     gateway: Option<(Gateway, Dial)>,
     trunk: Option<Trunk>,
-    /// By lane; for worker 0 the only one.
+    /// Those of the gateway's lanes, and those whose gateway has died and that game processes know
+    /// sessions by; for worker 0 the only one.
     stations: Vec<Station>,
+    /// The station of each lane.
+    by_lane: Vec<usize>,
+    /// What other threads pass here.
+    inbox: Arc<Inbox>,
     servers: Option<Servers>,
     epoll: Epoll,
     bell: Bell,
@@ -142,7 +152,10 @@ impl Desk {
                 let dial = Dial::new(&gateway, desk.bell.clone(), seed);
                 desk.gateway = Some((gateway, dial));
             }
-            None => desk.open_station(0)?,
+            None => {
+                desk.open_station(0)?;
+                desk.by_lane.push(0);
+            }
         }
         Ok(desk)
     }
@@ -155,11 +168,14 @@ impl Desk {
     ) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         epoll.add(bell.fd(), BELL)?;
+        let inbox = Inbox::new(bell.clone());
         Ok(Self {
             servers: None,
             gateway: None,
             trunk: None,
             stations: Vec::new(),
+            by_lane: Vec::new(),
+            inbox,
             epoll,
             bell,
             commands,
@@ -219,6 +235,7 @@ impl Desk {
         }
         self.recheck(now_ns);
         self.take_ready(now_ns);
+        self.take_passed(now_ns);
         if self.trunk.as_ref().is_some_and(Trunk::has_more) {
             self.read_trunk(Ready { token: TRUNK, events: 0 }, now_ns);
         }
@@ -341,9 +358,9 @@ impl Desk {
             }
             match owner(one.token) {
                 Owner::Listener(at) => {
-                    let Self { stations, backends, servers, counts, epoll, .. } = self;
-                    let servers = servers.as_mut();
-                    let mut around = Around { backends, servers, counts, epoll, now_ns };
+                    let Self { stations, backends, servers, counts, epoll, shared, .. } = self;
+                    let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
+                    let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
                     if let Some(station) = stations.get_mut(at) {
                         station.accept(&mut around);
                     }
@@ -356,23 +373,26 @@ impl Desk {
     }
 
     fn read_link(&mut self, at: usize, place: usize, now_ns: u64) {
-        let Self { stations, backends, servers, counts, epoll, trunk, heard, .. } = self;
+        let lane = self.lane_of(at);
+        let Self { stations, backends, servers, counts, epoll, trunk, heard, shared, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
-        let servers = servers.as_mut();
-        let mut around = Around { backends, servers, counts, epoll, now_ns };
-        station.read(place, heard, &mut around, |wish| grant(trunk.as_mut(), at, wish, now_ns));
+        let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
+        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        station.read(place, heard, &mut around, |wish| grant(trunk.as_mut(), lane, wish, now_ns));
     }
 
     fn read_trunk(&mut self, ready: Ready, now_ns: u64) {
         let Self { stations, backends, servers, counts, epoll, trunk, noted, .. } = self;
+        let Self { by_lane, shared, .. } = self;
         let Some(trunk) = trunk.as_mut().filter(|trunk| trunk.is_own(ready.token)) else { return };
-        let servers = servers.as_mut();
-        let mut around = Around { backends, servers, counts, epoll, now_ns };
+        let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
+        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        let at = |lane: u8| by_lane.get(usize::from(lane)).copied().unwrap_or(usize::MAX);
         trunk.handle_ready(ready, epoll, now_ns, |event| match event {
             Event::Begun(welcome) => noted.push(Noted::Begun(welcome)),
             Event::LaneUp(lane) => noted.push(Noted::Up(lane)),
             Event::Record { lane, link, frame } => {
-                let Some(station) = stations.get_mut(usize::from(lane)) else { return };
+                let Some(station) = stations.get_mut(at(lane)) else { return };
                 let heard = station.hear(link, frame, &mut around, |wish| {
                     if let Wish::End(link) = wish {
                         noted.push(Noted::End(lane, link));
@@ -383,7 +403,7 @@ impl Desk {
                 }
             }
             Event::Ended { lane, link } => {
-                if let Some(station) = stations.get_mut(usize::from(lane)) {
+                if let Some(station) = stations.get_mut(at(lane)) {
                     station.hear_end(link, &mut around);
                 }
             }
@@ -403,7 +423,8 @@ impl Desk {
                 Noted::Begun(welcome) => self.begin(welcome, now_ns),
                 Noted::Up(lane) => {
                     hold_point!("agent-trunk Rise");
-                    self.one_station(usize::from(lane), now_ns, |station, around, wish| {
+                    let at = self.by_lane.get(usize::from(lane)).copied().unwrap_or(usize::MAX);
+                    self.one_station(at, now_ns, |station, around, wish| {
                         station.rise(lane, around, wish);
                     });
                 }
@@ -426,7 +447,16 @@ impl Desk {
     fn begin(&mut self, welcome: Welcome, now_ns: u64) {
         hold_point!("agent-trunk Begin");
         let lanes = usize::from(welcome.lanes);
-        let missing = lanes.saturating_sub(self.stations.len());
+        if self.incarnation.is_some_and(|it| it != welcome.incarnation) {
+            // Another process numbers its sessions anew: game processes keep those that they know by
+            // a worker of their own.
+            self.by_lane.clear();
+        }
+        let is_free = |at: &usize| !self.by_lane.contains(at) && !self.stations[*at].has_homes();
+        let free: Vec<_> = (0..self.stations.len()).filter(is_free).collect();
+        let missing = lanes.saturating_sub(self.by_lane.len());
+        self.by_lane.extend(free.into_iter().take(missing));
+        let missing = lanes.saturating_sub(self.by_lane.len());
         let numbers = self.shared.book.take(missing);
         self.counts.drop(Drop::WorkersFull, (missing - numbers.len()) as u64);
         for worker in numbers {
@@ -435,8 +465,9 @@ impl Desk {
                 self.shared.book.give_back(worker);
                 break;
             }
+            let at = self.stations.len() - 1;
+            self.by_lane.push(at);
             if let Some(until_ns) = self.ends_ns() {
-                let at = self.stations.len() - 1;
                 self.one_station(at, now_ns, |station, around, wish| {
                     station.drain(until_ns, around, wish);
                 });
@@ -471,15 +502,47 @@ impl Desk {
         Ok(())
     }
 
-    /// Has a lane's players counted as its gateway's.
+    /// Has a lane's players counted as its gateway's, and its sessions known to other threads.
     fn count_in(&self, station: &mut Station) {
         if let Some((gateway, _)) = &self.gateway {
             station.count_in(&self.shared.rolls, gateway.to_string());
+            station.arbitrate_with(&self.shared.arbitration);
+            self.shared.crossings.register(station.worker(), &self.inbox);
+        }
+    }
+
+    /// The lane of a station; one that no lane has is nobody's.
+    fn lane_of(&self, at: usize) -> Option<u8> {
+        self.by_lane.iter().position(|it| *it == at).map(|lane| lane as u8)
+    }
+
+    /// What other threads have passed here.
+    fn take_passed(&mut self, now_ns: u64) {
+        for (worker, parcel) in self.inbox.take() {
+            let at = self.stations.iter().position(|it| it.worker() == worker);
+            self.one_station(at.unwrap_or(usize::MAX), now_ns, |station, around, wish| {
+                station.take_passed(&parcel.passed(), around, wish);
+            });
+        }
+    }
+
+    /// Sessions whose gateways have not come back, and that no other one has taken, are over.
+    fn end_lost_sessions(&self) {
+        let Shared { arbitration, crossings, .. } = &self.shared;
+        for home in arbitration.pass_time(clock::unix_seconds()) {
+            let mut bytes = [0; 32];
+            let mut writer = Writer::new(&mut bytes);
+            if writer.closed(home.session, CloseReason::TimedOut)
+                && let Some(Ok(frame)) = Frames::new(writer.bytes()).next()
+            {
+                crossings.send(home.worker, &Passed::ForGame(home.game, home.turn, frame));
+            }
         }
     }
 
     fn take_datagrams(&mut self, now_ns: u64) {
         let Self { stations, backends, servers, counts, epoll, trunk, .. } = self;
+        let Self { by_lane, shared, .. } = self;
         let Some(servers) = servers else { return };
         if servers.take_refusals() {
             self.keep_due_ns = now_ns;
@@ -487,10 +550,12 @@ impl Desk {
         let mut counted = Counts::default();
         servers.take(counts, |player, game, record| {
             let counts = &mut counted;
-            let mut around = Around { backends, servers: None, counts, epoll, now_ns };
+            let crossings = &*shared.crossings;
+            let mut around = Around { backends, servers: None, counts, crossings, epoll, now_ns };
             if let Some(station) = stations.get_mut(player.station) {
+                let lane = by_lane.iter().position(|it| *it == player.station);
                 station.take_datagram(game, record, &mut around, |wish| {
-                    grant(trunk.as_mut(), player.station, wish, now_ns);
+                    grant(trunk.as_mut(), lane.map(|lane| lane as u8), wish, now_ns);
                 });
             }
         });
@@ -512,6 +577,10 @@ impl Desk {
             if servers.look() {
                 self.keep_due_ns = now_ns;
             }
+        }
+        if self.gateway.is_none() && now_ns >= self.look_due_ns {
+            self.look_due_ns = now_ns + LOOK_NS;
+            self.end_lost_sessions();
         }
         let workers = self.shared.book.workers();
         if workers != self.known_workers {
@@ -613,7 +682,10 @@ impl Desk {
             station.dismiss(GoodbyeReason::Shutdown, around, |_| ());
         });
         self.flush(now_ns);
-        self.stations.iter().for_each(|station| self.shared.book.give_back(station.worker()));
+        for worker in self.stations.iter().map(Station::worker) {
+            self.shared.crossings.remove(worker);
+            self.shared.book.give_back(worker);
+        }
         // What was counted outlives it.
         let view = DeskView { counts: self.all_counts(), ..DeskView::default() };
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = view;
@@ -635,11 +707,12 @@ impl Desk {
         now_ns: u64,
         mut with: impl FnMut(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>)),
     ) {
-        let Self { stations, backends, servers, counts, epoll, trunk, .. } = self;
+        let lane = self.lane_of(at);
+        let Self { stations, backends, servers, counts, epoll, trunk, shared, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
-        let servers = servers.as_mut();
-        let mut around = Around { backends, servers, counts, epoll, now_ns };
-        with(station, &mut around, &mut |wish| grant(trunk.as_mut(), at, wish, now_ns));
+        let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
+        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        with(station, &mut around, &mut |wish| grant(trunk.as_mut(), lane, wish, now_ns));
     }
 
     fn show(&self) {
@@ -664,7 +737,8 @@ impl Desk {
     }
 
     fn lanes(&self) -> Vec<LaneView> {
-        let stats = self.trunk.iter().flat_map(Trunk::stats).zip(&self.stations).enumerate();
+        let stations = self.by_lane.iter().map(|at| &self.stations[*at]);
+        let stats = self.trunk.iter().flat_map(Trunk::stats).zip(stations).enumerate();
         let view = |(lane, (stats, station)): (usize, (_, &Station))| {
             let crate::socket::LaneStats { lane: of, is_up, full, .. } = stats;
             let (there, here) = (of.arrived_there, of.arrived_here);
@@ -695,6 +769,10 @@ impl Desk {
             counts.drop(Drop::LaneDown, dropped.lane_down);
             counts.drop(Drop::SessionUnknown, dropped.session_unknown);
             counts.drop(Drop::LinkGone, dropped.link_gone);
+            let refused = station.relay().refused_packets();
+            counts.drop(Drop::Fenced, refused.fenced);
+            counts.drop(Drop::Replayed, refused.replayed);
+            counts.drop(Drop::SessionOver, refused.session_over);
         }
         counts
     }
@@ -718,9 +796,8 @@ impl Desk {
 
 /// Gives a trunk what a station has for it.
 #[inline]
-fn grant(trunk: Option<&mut Trunk>, lane: usize, wish: Wish<'_>, now_ns: u64) {
-    let Some(trunk) = trunk else { return };
-    let lane = lane as u8;
+fn grant(trunk: Option<&mut Trunk>, lane: Option<u8>, wish: Wish<'_>, now_ns: u64) {
+    let (Some(trunk), Some(lane)) = (trunk, lane) else { return };
     match wish {
         Wish::Push(link, frame) => trunk.push(lane, link, frame, now_ns),
         Wish::Tell(link, frame) => trunk.tell(lane, link, frame),

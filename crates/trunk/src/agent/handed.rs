@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::protocol::arbitration::Arbitration;
 use crate::socket::rest::{
     AtRest, Bench, Call, LATE, REST_WITHIN_NS, read_parts, write_parts, written,
 };
@@ -59,10 +60,15 @@ impl Agent {
         }
         let (parts, late) = call.gather(until);
         let workers = self.shared.book.workers();
+        let arbitration = &self.shared.arbitration;
         let bytes = written(|out| {
             VERSION.write(out);
             workers.write(out);
             write_parts(&parts, out);
+            // A release that has none of it reads what has none.
+            if !arbitration.is_empty() {
+                arbitration.write(out);
+            }
         });
         let fds = parts.into_iter().flat_map(|part| part.fds).collect();
         let at_rest = AtRest::new(bench, bytes, fds);
@@ -110,9 +116,17 @@ impl Heir {
         let bell = Bell::new().map_err(broken)?;
         let book = Arc::new(Book::of(bell.clone(), workers));
         let served = Served::new(options.backends.clone(), guests);
-        let shared = Shared { options: Arc::new(options), book, rolls: Arc::default(), clock };
+        let parts = read_parts(&mut from, &mut fds)?;
+        let arbitration = if from.rest().is_empty() {
+            Arc::default()
+        } else {
+            Arc::new(Arbitration::read(&mut from)?)
+        };
+        from.end()?;
+        let (options, rolls, crossings) = (Arc::new(options), Arc::default(), Arc::default());
+        let shared = Shared { options, book, rolls, arbitration, crossings, clock };
         let (mut own, mut gateways) = (None, Vec::new());
-        for (bytes, fds) in read_parts(&mut from, &mut fds)? {
+        for (bytes, fds) in parts {
             // The first field says whose it is; the book rings worker 0's bell.
             let is_own = Option::<String>::read(&mut Reader::new(bytes, &maps))?.is_none();
             let bell = if is_own { bell.clone() } else { Bell::new().map_err(broken)? };
@@ -128,7 +142,6 @@ impl Heir {
                 Some(_) => gateways.push(waiting),
             }
         }
-        from.end()?;
         let own = own.ok_or(Broken::Invalid("thread"))?;
         Ok(Self { shared, served, own, gateways })
     }

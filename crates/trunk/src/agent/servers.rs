@@ -247,6 +247,14 @@ impl Servers {
         }
     }
 
+    /// The same of one player.
+    pub(crate) fn keep_player(&mut self, session: SessionId, now_ns: u64) {
+        let home = self.players.get(&session).and_then(|number| self.homes.get_mut(number));
+        if let Some(player) = home {
+            player.place = Place::Kept { since_ns: now_ns };
+        }
+    }
+
     /// The gateway of these stations is another one than before: nobody comes back.
     pub(crate) fn forget_kept(&mut self, now_ns: u64) {
         self.close_all(now_ns, |player| matches!(player.place, Place::Kept { .. }));

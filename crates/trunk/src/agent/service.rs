@@ -104,7 +104,9 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let bell = Bell::new().map_err(fail)?;
     let book = Arc::new(Book::new(bell.clone()));
     let (rolls, clock) = (Arc::default(), Clock::start());
-    let shared = Shared { options: Arc::new(options), book, rolls, clock };
+    let (arbitration, crossings) = (Arc::default(), Arc::default());
+    let options = Arc::new(options);
+    let shared = Shared { options, book, rolls, arbitration, crossings, clock };
     let served = Served::new(shared.options.backends.clone(), Vec::new());
     let own = Thread::start((&shared, served.all()), None, bell).map_err(fail)?;
     let agent = Agent::of(shared, own, served);

@@ -8,16 +8,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::protocol::relay::{Action, GAMES_MAX, Game, Relay};
+use crate::protocol::arbitration::Arbitration;
+use crate::protocol::relay::{Action, GAMES_MAX, Game, Passed, Relay};
 use crate::protocol::rolls::Rolls;
 use crate::socket::{Bundles, Local, Received};
 use ringgate_io::socket::{self, PeerCredentials};
 use ringgate_link::bundle::{
-    Frame, GoodbyeReason, Hello, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
+    Frame, GoodbyeReason, Hello, ToGame, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
 };
 use ringgate_os::notify::Epoll;
 
 use crate::agent::counts::{Counts, Drop};
+use crate::agent::crossings::Crossings;
 use crate::agent::options::{Backend, Link};
 use crate::agent::servers::{Server, Servers};
 
@@ -107,6 +109,7 @@ pub(crate) struct Around<'a> {
     pub(crate) backends: &'a [Backend],
     pub(crate) servers: Option<&'a mut Servers>,
     pub(crate) counts: &'a mut Counts,
+    pub(crate) crossings: &'a Crossings,
     pub(crate) epoll: &'a Epoll,
     pub(crate) now_ns: u64,
 }
@@ -145,6 +148,11 @@ impl Station {
         self.worker
     }
 
+    /// Whether a game process here knows sessions that another gateway may go on with.
+    pub(crate) fn has_homes(&self) -> bool {
+        self.relay.has_homes()
+    }
+
     /// What passes between its links and the lane.
     pub(crate) const fn relay(&self) -> &Relay {
         &self.relay
@@ -153,6 +161,23 @@ impl Station {
     /// Has its players counted as this gateway's.
     pub(crate) fn count_in(&mut self, rolls: &Arc<Rolls>, gateway: String) {
         self.relay.count_in(Arc::clone(rolls), gateway.into());
+    }
+
+    /// Has sessions of clusters decided together with the agent's other local workers.
+    pub(crate) fn arbitrate_with(&mut self, arbitration: &Arc<Arbitration>) {
+        self.relay.arbitrate_with(Arc::clone(arbitration));
+    }
+
+    /// What another local worker has passed here.
+    pub(crate) fn take_passed(
+        &mut self,
+        passed: &Passed<'_>,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.handle_passed(passed, |action| hands.act(action, &mut wish));
     }
 
     /// How many workers the next game process is told of.
@@ -519,6 +544,27 @@ impl Hands<'_, '_> {
             Action::Tell(link, frame) => wish(Wish::Tell(link, frame)),
             Action::Push(link, frame) => wish(Wish::Push(link, frame)),
             Action::End(link) => wish(Wish::End(link)),
+            Action::Forget(game, frame) => self.forget(game, frame),
+            Action::Pass(worker, passed) => self.pass(worker, &passed),
+        }
+    }
+
+    /// A session is over that its gateway may announce again, to a server as the same player.
+    #[cold]
+    fn forget(&mut self, game: Game, frame: Frame<'_>) {
+        let end = self.ends.get(game.place()).and_then(Option::as_ref);
+        match (end, ToGame::decode(frame), &mut self.around.servers) {
+            (Some(End::Server(_)), Ok(ToGame::Closed { session, .. }), Some(servers)) => {
+                servers.keep_player(session, self.around.now_ns);
+            }
+            _ => self.deliver(game, frame),
+        }
+    }
+
+    #[cold]
+    fn pass(&mut self, worker: usize, passed: &Passed<'_>) {
+        if !self.around.crossings.send(worker, passed) {
+            self.around.counts.drop(Drop::CrossingFull, 1);
         }
     }
 

@@ -14,6 +14,7 @@ use ringgate_os::notify::Epoll;
 use ringgate_os::process;
 
 use crate::agent::counts::{Counts, Drop as Dropped};
+use crate::agent::crossings::Crossings;
 use crate::agent::options::{Allowed, Backend, Link};
 use crate::agent::servers::Servers;
 use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
@@ -55,8 +56,9 @@ impl Rig {
     /// What a station does, with what it has for the gateway noted.
     fn with(&mut self, act: impl FnOnce(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>))) {
         let Self { station, servers, backends, epoll, counts, clock, told, ahead_ns, .. } = self;
+        let crossings = &Crossings::default();
         let (servers, now_ns) = (servers.as_mut(), clock.now_ns() + *ahead_ns);
-        let mut around = Around { backends, servers, counts, epoll, now_ns };
+        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
         act(station, &mut around, &mut |wish| told.push(said(wish)));
     }
 

@@ -270,7 +270,7 @@ fn a_member_stands_by_for_each_session_and_all_know_for_whom() {
 
     // The owner comes again as another process, which knows nothing of what was.
     drop(first);
-    other(&second, |it| it.state != State::Up);
+    until("that it is gone", || second.window().shown().members.is_empty().then_some(()));
     assert_eq!(two.kept().len(), 1, "that may be taken over");
     let again = Stub::new(&[(3, "eu")]);
     again.set_incarnation(13);

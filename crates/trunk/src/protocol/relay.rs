@@ -10,6 +10,7 @@
 //! the lane is back. Meanwhile the agent lets it in, so that it need not know.
 
 mod carried;
+mod clustered;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use ringgate_link::bundle::{
 };
 
 use crate::protocol::rolls::Rolls;
+use clustered::OfClusters;
+pub use clustered::{Passed, RefusedPackets};
 
 /// Local links of one worker.
 pub const GAMES_MAX: usize = 256;
@@ -63,6 +66,11 @@ pub enum Action<'a> {
     Push(u16, Frame<'a>),
     /// The gateway is told that a link is over.
     End(u16),
+    /// A session whose gateway is not connected is over for a game process; a server that knows
+    /// nothing of gateways keeps it for a while.
+    Forget(Game, Frame<'a>),
+    /// Something for another local worker.
+    Pass(usize, Passed<'a>),
 }
 
 /// Payloads and records that went no further, by name.
@@ -139,6 +147,7 @@ pub struct Relay {
     sessions: Vec<SessionId>,
     dropped: Dropped,
     rolls: Option<Counted>,
+    clusters: OfClusters,
 }
 
 /// Where players are counted, together with those of other workers.
@@ -165,6 +174,7 @@ impl Relay {
             sessions: Vec::with_capacity(MULTICAST_SESSIONS_MAX),
             dropped: Dropped::default(),
             rolls: None,
+            clusters: OfClusters::default(),
         }
     }
 
@@ -293,6 +303,7 @@ impl Relay {
     pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
+        self.leave_homes(game);
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
@@ -306,10 +317,15 @@ impl Relay {
         }
     }
 
-    /// The lane is down, and with it every session.
+    /// The lane is down, and with it every session, but for those that another gateway may go on
+    /// with.
     pub fn handle_lane_lost(&mut self, mut act: impl FnMut(Action<'_>)) {
         self.lane = None;
+        self.lose_held();
         for place in 0..self.places.len() {
+            if self.keep_home(Game(place as u8), &mut act) {
+                continue;
+            }
             if let Some(taken) = self.places[place].taken.take_if(|taken| taken.link.is_some()) {
                 self.uncount(Some(&taken));
                 act(Action::HangUp(Game(place as u8)));
@@ -353,6 +369,7 @@ impl Relay {
                 self.refuse(game, goodbye, &mut act);
                 Ok(())
             }
+            ToGame::Unknown(_) if self.handle_for_arbiter((game, link), frame, &mut act)? => Ok(()),
             ToGame::Pong { .. }
             | ToGame::Draining { .. }
             | ToGame::Undrained
@@ -365,6 +382,7 @@ impl Relay {
                 self.handle_players(game, count, grace_ms);
                 Ok(())
             }
+            record if self.handle_of_cluster(&record, frame, &mut act)? => Ok(()),
             record => self.deliver((game, link), &record, &mut act),
         }
     }
@@ -374,6 +392,7 @@ impl Relay {
         if let Some(game) = self.game_of(link) {
             let taken = self.places[usize::from(game.0)].taken.take();
             self.uncount(taken.as_ref());
+            self.leave_homes(game);
             act(Action::HangUp(game));
         }
     }
@@ -404,6 +423,7 @@ impl Relay {
         };
         let frame = write(&mut self.scratch, |writer| writer.hello(&hello));
         act(Action::Tell(number, frame.expect("a hello that was read can be written")));
+        self.tell_arbitrates(number, act);
         self.tell_intake(game, act);
     }
 
@@ -441,6 +461,7 @@ impl Relay {
                 taken.has_closed = !is_open;
                 self.tell_intake(game, act);
             }
+            record if self.handle_from_home(game, &record, act) => {}
             record => match (link.zip(self.lane), &record) {
                 (Some((link, lane)), _) => self.pass_on((game, link), lane, record, act),
                 (None, ToGateway::Ping { token }) => {
@@ -716,6 +737,7 @@ impl Relay {
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
+        self.leave_homes(game);
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }

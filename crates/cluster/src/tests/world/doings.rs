@@ -141,7 +141,11 @@ impl World {
         for arbiter in &mut self.arbiters {
             // Clocks are set back now and then.
             for now_s in [self.now_s, 0] {
-                arbiter.pass_time(now_s, GRACE_S, |SessionId(id)| judge.see_ended(id[0].into()));
+                arbiter.pass_time(
+                    now_s,
+                    |_| GRACE_S,
+                    |SessionId(id)| judge.see_ended(id[0].into()),
+                );
             }
         }
     }

@@ -52,7 +52,7 @@ impl Desk {
         // The thread's own: made anew, or seen anew. Why it has ended before is in the log.
         let Self { shared: _, epoll: _, bell: _, commands: _, shown: _, last_end: _, .. } = self;
         let Self { known_workers: _, keep_due_ns: _, look_due_ns: _, show_due_ns: _, .. } = self;
-        let Self { asked: _, .. } = self;
+        let Self { asked: _, inbox: _, by_lane, .. } = self;
         let Self { is_holding: _, ready: _, noted: _, heard: _, rest: _, has_left: _, .. } = self;
         // An agent that drains is not handed over, and who leaves a gateway begins again.
         let Self { drains_until_ns: _, leaves_until_ns: _, .. } = self;
@@ -74,6 +74,14 @@ impl Desk {
         servers.is_some().write(out);
         if let Some(servers) = servers {
             servers.write(out);
+        }
+        // A release that knows of no clusters reads what has none.
+        let is_plain = by_lane.iter().copied().eq(0..stations.len());
+        if !is_plain || stations.iter().any(|it| it.relay().is_of_cluster()) {
+            by_lane.write(out);
+            for station in stations {
+                station.relay().write_clusters(out);
+            }
         }
     }
 
@@ -117,6 +125,17 @@ impl Desk {
         } else if gateway.is_some() {
             let opened = Servers::open(&desk.backends, desk.epoll.raw());
             desk.servers = opened.map_err(|_| Broken::Invalid("server"))?;
+        }
+        if from.rest().is_empty() {
+            desk.by_lane = (0..count).collect();
+        } else {
+            desk.by_lane = Carry::read(from)?;
+            if !desk.by_lane.iter().all(|at| *at < count) {
+                return Err(Broken::Invalid("lane"));
+            }
+            for station in &mut desk.stations {
+                station.read_clusters(from)?;
+            }
         }
         from.end()?;
         if fds.next().is_some() {

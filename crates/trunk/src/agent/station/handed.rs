@@ -112,6 +112,11 @@ impl Station {
         Ok(station)
     }
 
+    /// What its relay knew of sessions of clusters.
+    pub(crate) fn read_clusters(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.relay.read_clusters(from)
+    }
+
     fn read_server(
         &mut self,
         from: &mut Reader<'_>,

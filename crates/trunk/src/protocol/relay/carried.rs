@@ -64,7 +64,7 @@ impl Relay {
         // Memory that is used for one record at a time.
         let Self { names: _, scratch: _, sessions: _, .. } = self;
         // One that drains is not handed over, and players are counted anew.
-        let Self { is_draining: _, rolls: _, .. } = self;
+        let Self { is_draining: _, rolls: _, clusters: _, .. } = self;
         (*worker, *workers).write(out);
         incarnation.write(out);
         lane.write(out);

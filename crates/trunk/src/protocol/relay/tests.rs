@@ -1,5 +1,7 @@
 //! Game processes at an agent, and what the gateway gets to hear of them.
 
+mod clustered;
+
 use proptest::prelude::*;
 use ringgate_link::bundle::{
     Channel, CloseAfter, CloseReason, Quality, USER_DATA_BYTES, VERSION_FAREWELL, VERSION_MAX,
@@ -43,6 +45,10 @@ fn said(act: Action<'_>) -> String {
             format!("pushed on {link}: {:?}", ToGateway::decode(frame).expect("readable"))
         }
         Action::End(link) => format!("{link} ended"),
+        Action::Forget(Game(game), frame) => {
+            format!("{game} forgets {:?}", ToGame::decode(frame).expect("a game can read it"))
+        }
+        Action::Pass(worker, passed) => format!("passed to {worker}: {passed:?}"),
     }
 }
 

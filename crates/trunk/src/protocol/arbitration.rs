@@ -1,0 +1,396 @@
+//! Sessions of clusters at one agent: which gateway has each, and which game process knows it. All
+//! local workers of the agent share it, because a session goes from one gateway's worker to
+//! another's when its gateway dies; its game process goes on with it where it was announced first.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringgate_cluster::{
+    Answer, Arbiter, Asked, Incarnation, Question, Refused, Reply, Seen, SessionId as ClusterId,
+    Standing as Held, Tenure, Term, Wake,
+};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_core::limits::SESSIONS_MAX;
+use ringgate_link::bundle::{
+    ArbiterReply, ClusterClaim, Clustered, Frame, Frames, SessionId, Standing, WINDOW_BYTES_MAX,
+    Writer as BundleWriter,
+};
+
+use super::relay::Game;
+
+/// Shared by the local workers of an agent.
+#[derive(Debug)]
+pub struct Arbitration(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    arbiter: Arbiter,
+    /// Those that have not ended.
+    known: HashMap<ClusterId, Known>,
+    /// How often a gateway has taken one over.
+    taken_over: u64,
+}
+
+/// A session.
+#[derive(Clone, Debug)]
+struct Known {
+    /// The backend where it plays: links of others have nothing to do with it.
+    backend: Arc<str>,
+    /// Where its game process knows it. None where that is gone.
+    home: Option<Home>,
+    /// The link of the gateway that has it, while that is connected.
+    seat: Option<Seat>,
+    timeout_ms: u32,
+}
+
+/// Where a game process knows a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The local worker.
+    pub worker: usize,
+    /// The game process's place there.
+    pub game: Game,
+    /// How often that place was given away: another link there is another process.
+    pub turn: u8,
+    /// What the process calls the session.
+    pub session: SessionId,
+}
+
+/// Where a gateway has a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The local worker.
+    pub worker: usize,
+    /// The link to the gateway.
+    pub link: u16,
+    /// What the session is called there, by the local worker's number; none before the gateway has
+    /// announced it.
+    pub session: Option<SessionId>,
+}
+
+/// What a gateway hears, as a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reported(Vec<u8>);
+
+/// Another gateway has had a session, and is to hear that it has it no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// Where.
+    pub seat: Seat,
+    /// What.
+    pub report: Reported,
+}
+
+/// What becomes of an opening that follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// A game process is told of it.
+    Passed,
+    /// The game process knows the session.
+    Known,
+    /// It is not the gateway's.
+    Refused(Reported),
+}
+
+impl Default for Arbitration {
+    fn default() -> Self {
+        Self::of(Arbiter::new(SESSIONS_MAX))
+    }
+}
+
+impl Arbitration {
+    fn of(arbiter: Arbiter) -> Self {
+        Self(Mutex::new(State { arbiter, known: HashMap::new(), taken_over: 0 }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A gateway is about to announce a session on a link of this backend. `it` has the session as
+    /// the local worker numbers it.
+    pub fn announce(&self, it: &Clustered, backend: &str, link: u16, here: Home) -> Opening {
+        let id = ClusterId(it.id);
+        let State { arbiter, known, .. } = &mut *self.lock();
+        let Some(tenure) = tenure(it.tenure) else { return refused(it.id, it.tenure) };
+        if known.get(&id).is_some_and(|known| *known.backend != *backend) {
+            return refused(it.id, it.tenure);
+        }
+        let asked = if arbiter.standing(id).is_some() {
+            Asked::Claim { over: tenure }
+        } else {
+            Asked::Open { token_until_s: it.token_until_s }
+        };
+        let verdict = arbiter.answer(&question(id, tenure, asked));
+        if !matches!(verdict.answer.reply, Reply::Granted { .. }) {
+            return Opening::Refused(Reported::of(&verdict.answer));
+        }
+        let seat = Some(Seat { worker: here.worker, link, session: Some(it.session) });
+        let timeout_ms = it.timeout_ms;
+        if verdict.seen == Seen::Opened {
+            let (backend, home) = (backend.into(), Some(here));
+            known.insert(id, Known { backend, home, seat, timeout_ms });
+            return Opening::Passed;
+        }
+        let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
+        (known.seat, known.timeout_ms) = (seat, timeout_ms);
+        match known.home {
+            Some(_) => Opening::Known,
+            None => {
+                known.home = Some(here);
+                Opening::Passed
+            }
+        }
+    }
+
+    /// A gateway wants a session that another one had, by a link of this backend.
+    pub fn claim(
+        &self,
+        it: &ClusterClaim,
+        backend: &str,
+        (worker, link): (usize, u16),
+    ) -> (Reported, Option<Fenced>) {
+        let id = ClusterId(it.id);
+        let State { arbiter, known, taken_over } = &mut *self.lock();
+        let ended = || (ended(it.id, it.tenure), None);
+        let Some(known) = known.get_mut(&id).filter(|known| *known.backend == *backend) else {
+            return ended();
+        };
+        let (Some(tenure), Some(over)) = (tenure(it.tenure), tenure(it.over)) else {
+            return ended();
+        };
+        let verdict = arbiter.answer(&question(id, tenure, Asked::Claim { over }));
+        let report = Reported::of(&verdict.answer);
+        if !matches!(verdict.answer.reply, Reply::Granted { .. }) {
+            return (report, None);
+        }
+        // Asked again, it is the gateway's already.
+        let is_new = verdict.fenced.is_some();
+        *taken_over += u64::from(is_new);
+        let seat = Seat { worker, link, session: None };
+        let before = if is_new { known.seat.replace(seat) } else { None };
+        known.seat.get_or_insert(seat);
+        let fenced = before.zip(verdict.fenced);
+        let fenced = fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told) });
+        (report, fenced)
+    }
+
+    /// A packet of a player has come by the gateway that has this tenure. Where its game process is,
+    /// if it is to have it.
+    #[inline]
+    pub fn hand_over(
+        &self,
+        id: [u8; 16],
+        tenure: Tenure,
+        number: u64,
+    ) -> Result<Option<Home>, (Refused, Reported)> {
+        let id = ClusterId(id);
+        let State { arbiter, known, .. } = &mut *self.lock();
+        let handed = arbiter.hand_over(id, tenure, number);
+        handed.map(|()| known.get(&id).and_then(|known| known.home)).map_err(|why| {
+            let reply = match why {
+                Refused::Fenced(holder) => Reply::Fenced { holder },
+                _ => Reply::Ended,
+            };
+            let answer = Answer { session: id, tenure, wake: Wake(0), reply };
+            (why, Reported::of(&answer))
+        })
+    }
+
+    /// A gateway has ended a session. Where its game process is, if it was the gateway's to end.
+    pub fn close(&self, id: [u8; 16], tenure: Tenure) -> Option<Option<Home>> {
+        let id = ClusterId(id);
+        let State { arbiter, known, .. } = &mut *self.lock();
+        let seen = arbiter.answer(&question(id, tenure, Asked::End)).seen;
+        (seen == Seen::Ended).then(|| known.remove(&id).and_then(|known| known.home))
+    }
+
+    /// Where the game process of a session is, if the gateway has it.
+    pub fn home(&self, id: [u8; 16], tenure: Tenure) -> Option<Home> {
+        let State { arbiter, known, .. } = &*self.lock();
+        let holder = arbiter.standing(ClusterId(id))?.holder();
+        known.get(&ClusterId(id)).filter(|_| holder == Some(tenure))?.home
+    }
+
+    /// The game process ends a session that no connected gateway has.
+    pub fn end(&self, id: [u8; 16]) {
+        let id = ClusterId(id);
+        let State { arbiter, known, .. } = &mut *self.lock();
+        arbiter.end(id);
+        known.remove(&id);
+    }
+
+    /// Where the gateway has a session, if one is connected that does.
+    pub fn seat(&self, id: [u8; 16]) -> Option<Seat> {
+        self.lock().known.get(&ClusterId(id))?.seat
+    }
+
+    /// The game process of a session is gone.
+    pub fn leave_home(&self, id: [u8; 16]) {
+        if let Some(known) = self.lock().known.get_mut(&ClusterId(id)) {
+            known.home = None;
+        }
+    }
+
+    /// The gateway of a local worker is not connected any more.
+    pub fn lose(&self, worker: usize) {
+        let State { arbiter, known, .. } = &mut *self.lock();
+        for (id, known) in known {
+            if known.seat.take_if(|seat| seat.worker == worker).is_some() {
+                arbiter.lose(*id);
+            }
+        }
+    }
+
+    /// Lets time pass. Those whose gateway is gone for too long end: where their game processes
+    /// are.
+    pub fn pass_time(&self, now_s: u64) -> Vec<Home> {
+        let State { arbiter, known, .. } = &mut *self.lock();
+        let grace_s = |id| known.get(&id).map_or(0, |known: &Known| grace_s(known.timeout_ms));
+        let mut ended = Vec::new();
+        arbiter.pass_time(now_s, grace_s, |id| ended.push(id));
+        ended.into_iter().filter_map(|id| known.remove(&id)?.home).collect()
+    }
+
+    /// How many there are, how many of them have no gateway now, and how often another gateway has
+    /// taken one.
+    pub fn counts(&self) -> [u64; 3] {
+        let state = self.lock();
+        let alone = state.known.values().filter(|known| known.seat.is_none()).count();
+        [state.known.len() as u64, alone as u64, state.taken_over]
+    }
+
+    /// Whether there is nothing that a successor has to know.
+    pub fn is_empty(&self) -> bool {
+        self.lock().arbiter.is_empty()
+    }
+
+    /// Writes all of it.
+    pub fn write(&self, out: &mut Writer<'_>) {
+        let State { arbiter, known, taken_over } = &*self.lock();
+        arbiter.write(out);
+        taken_over.write(out);
+        let known = known.iter().map(|(id, known)| (*id, known.clone()));
+        known.collect::<Vec<_>>().write(out);
+    }
+
+    /// What another process had.
+    pub fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let arbiter = Arbiter::read(from, SESSIONS_MAX)?;
+        let taken_over = Carry::read(from)?;
+        let known: HashMap<_, _> = Vec::<(ClusterId, Known)>::read(from)?.into_iter().collect();
+        let is_held = |id| matches!(arbiter.standing(id), Some(Held::Held { .. }));
+        if !known.keys().all(|id| is_held(*id)) {
+            return Err(Broken::Invalid("session"));
+        }
+        Ok(Self(Mutex::new(State { arbiter, known, taken_over })))
+    }
+}
+
+impl Reported {
+    fn of(answer: &Answer) -> Self {
+        let mut window = [0; WINDOW_BYTES_MAX];
+        let reply = match &answer.reply {
+            Reply::Granted { handed } => {
+                let mut out = Writer::new(&mut window);
+                handed.write(&mut out);
+                let len = out.len();
+                ArbiterReply::Granted(&window[..len])
+            }
+            Reply::Fenced { holder } => ArbiterReply::Fenced { holder: number(*holder) },
+            Reply::Ended => ArbiterReply::Ended,
+            Reply::Full => ArbiterReply::Full,
+        };
+        Self::written(&Standing { id: answer.session.0, tenure: number(answer.tenure), reply })
+    }
+
+    fn written(standing: &Standing<'_>) -> Self {
+        let mut bytes = [0; 256];
+        let mut writer = BundleWriter::new(&mut bytes);
+        let is_written = writer.standing(standing);
+        debug_assert!(is_written, "a window is no longer");
+        Self(writer.bytes().to_vec())
+    }
+
+    /// The record.
+    pub fn frame(&self) -> Frame<'_> {
+        let record = Frames::new(&self.0).next().and_then(Result::ok);
+        record.expect("it was written")
+    }
+}
+
+/// A tenure of a record, if it is one.
+pub const fn tenure(number: u32) -> Option<Tenure> {
+    match Term::new((number >> 16) as u16) {
+        Some(term) if term.get() > 0 => {
+            Some(Tenure { term, incarnation: Incarnation(number as u16) })
+        }
+        _ => None,
+    }
+}
+
+const fn number(Tenure { term, incarnation: Incarnation(low) }: Tenure) -> u32 {
+    (term.get() as u32) << 16 | low as u32
+}
+
+const fn question(session: ClusterId, tenure: Tenure, asked: Asked) -> Question {
+    Question { session, tenure, wake: Wake(0), asked }
+}
+
+fn ended(id: [u8; 16], tenure: u32) -> Reported {
+    Reported::written(&Standing { id, tenure, reply: ArbiterReply::Ended })
+}
+
+fn refused(id: [u8; 16], tenure: u32) -> Opening {
+    Opening::Refused(ended(id, tenure))
+}
+
+/// How long a session whose gateway is gone waits for another one: its player is given up by then.
+const fn grace_s(timeout_ms: u32) -> u64 {
+    match timeout_ms {
+        0 => 60,
+        timeout_ms => timeout_ms.div_ceil(1000) as u64 + 5,
+    }
+}
+
+ringgate_core::carried!(Known { backend, home, seat, timeout_ms });
+
+impl Carry for Home {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { worker, game, turn, session } = self;
+        worker.write(out);
+        (game.place() as u8).write(out);
+        turn.write(out);
+        session.as_u64().write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(Self {
+            worker: Carry::read(from)?,
+            game: Game::at(u8::read(from)?.into()),
+            turn: Carry::read(from)?,
+            session: read_session(from)?,
+        })
+    }
+}
+
+impl Carry for Seat {
+    fn write(&self, out: &mut Writer<'_>) {
+        let Self { worker, link, session } = self;
+        worker.write(out);
+        link.write(out);
+        session.map(SessionId::as_u64).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (worker, link) = (Carry::read(from)?, Carry::read(from)?);
+        let session = Option::<u64>::read(from)?;
+        let session = session.map(|it| SessionId::from_u64(it).ok_or(Broken::Invalid("session")));
+        Ok(Self { worker, link, session: session.transpose()? })
+    }
+}
+
+/// A session's number.
+pub(crate) fn read_session(from: &mut Reader<'_>) -> Result<SessionId, Broken> {
+    SessionId::from_u64(u64::read(from)?).ok_or(Broken::Invalid("session"))
+}

@@ -1,0 +1,590 @@
+//! A relay's part in sessions that go from one gateway to another: what is said of them goes to
+//! where the other end is, which may be another local worker of the agent.
+//!
+//! A session's *home* is where its game process knows it, and stays that. Its gateway may be at
+//! another local worker by now, or nowhere for a while.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ringgate_cluster::{Refused, Tenure};
+use ringgate_core::carry::{Broken as Carried, Carry, Reader, Writer as CarryWriter};
+use ringgate_link::bundle::{
+    ClusterClaim, ClusterId, Clustered, Frame, Frames, HEADER_BYTES, MULTICAST_SESSIONS_MAX,
+    SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
+};
+
+use super::{Action, Broken, Game, Relay, Taken, renumbered, write};
+use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Seat, tenure};
+
+/// What a relay knows of sessions of clusters: nothing where no gateway has announced one.
+#[derive(Debug, Default)]
+pub(super) struct OfClusters {
+    pub(super) arbitration: Option<Arc<Arbitration>>,
+    /// What the gateway of this worker has announced, by this worker's numbers.
+    pub(super) held: HashMap<SessionId, Held>,
+    /// Those that a game process here knows.
+    pub(super) homes: HashMap<SessionId, Homed>,
+    /// Whose opening follows, and goes no further.
+    muted: Vec<SessionId>,
+    /// Packets that were refused, by the arbiter's reasons.
+    pub(super) refused: RefusedPackets,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) id: ClusterId,
+    pub(super) tenure: Tenure,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Homed {
+    pub(super) id: ClusterId,
+    pub(super) game: Game,
+}
+
+/// Payloads of clustered sessions that went no further, by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RefusedPackets {
+    /// Their gateway does not have the session any more. Its other records are counted as well.
+    pub fenced: u64,
+    /// They were handed over before.
+    pub replayed: u64,
+    /// The session has ended, or was never announced.
+    pub session_over: u64,
+}
+
+/// What goes to another local worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed<'a> {
+    /// A gateway has said this to a game process whose home is there.
+    ForGame(Game, u8, Frame<'a>),
+    /// The game process says this, whose link to that worker's gateway has this number.
+    FromGame(u16, Frame<'a>),
+    /// The gateway there does not have that session any more, and is told so.
+    Fenced(u16, Option<SessionId>, Frame<'a>),
+}
+
+impl OfClusters {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.muted.is_empty() && self.homes.is_empty()
+    }
+}
+
+impl Relay {
+    /// Has sessions of clusters decided together with the agent's other local workers.
+    pub fn arbitrate_with(&mut self, arbitration: Arc<Arbitration>) {
+        self.clusters.arbitration = Some(arbitration);
+    }
+
+    /// Whether there is anything of clusters.
+    pub fn is_of_cluster(&self) -> bool {
+        !self.clusters.is_empty()
+    }
+
+    /// Writes it.
+    pub fn write_clusters(&self, out: &mut CarryWriter<'_>) {
+        // An opening that goes no further comes at once, and is told of again otherwise.
+        let OfClusters { arbitration: _, held, homes, muted: _, refused } = &self.clusters;
+        let held =
+            held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
+        held.collect::<Vec<_>>().write(out);
+        let homes = homes
+            .iter()
+            .map(|(session, Homed { id, game })| (session.as_u64(), (*id, game.place() as u8)));
+        homes.collect::<Vec<_>>().write(out);
+        [refused.fenced, refused.replayed, refused.session_over].write(out);
+    }
+
+    /// What another process had.
+    pub fn read_clusters(&mut self, from: &mut Reader<'_>) -> Result<(), Carried> {
+        let session = |number| SessionId::from_u64(number).ok_or(Carried::Invalid("session"));
+        for (number, (id, tenure)) in Vec::<(u64, (ClusterId, Tenure))>::read(from)? {
+            self.clusters.held.insert(session(number)?, Held { id, tenure });
+        }
+        for (number, (id, place)) in Vec::<(u64, (ClusterId, u8))>::read(from)? {
+            let game = Game::at(place.into());
+            if !self.has(game) {
+                return Err(Carried::Invalid("link"));
+            }
+            self.clusters.homes.insert(session(number)?, Homed { id, game });
+        }
+        let [fenced, replayed, session_over] = Carry::read(from)?;
+        self.clusters.refused = RefusedPackets { fenced, replayed, session_over };
+        Ok(())
+    }
+
+    /// Whether a game process here knows a session of a cluster.
+    pub fn has_homes(&self) -> bool {
+        !self.clusters.homes.is_empty()
+    }
+
+    /// Payloads of clustered sessions that went no further.
+    pub const fn refused_packets(&self) -> RefusedPackets {
+        self.clusters.refused
+    }
+
+    /// Says behind a hello that sessions may be of a cluster.
+    pub(super) fn tell_arbitrates(&mut self, link: u16, act: &mut impl FnMut(Action<'_>)) {
+        if self.clusters.arbitration.is_some() {
+            let frame = write(&mut self.scratch, arbitrates);
+            act(Action::Tell(link, frame.expect("it is short")));
+        }
+    }
+
+    /// A record that only an arbiter reads. False where it is none.
+    #[cold]
+    pub(super) fn handle_for_arbiter(
+        &mut self,
+        (game, link): (Game, u16),
+        frame: Frame<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> Result<bool, Broken> {
+        let (Some(record), Some(arbitration)) =
+            (ToArbiter::decode(frame), self.clusters.arbitration.clone())
+        else {
+            return Ok(false);
+        };
+        match record {
+            ToArbiter::Numbered { session, number, bytes } => {
+                let session = self.here(session)?;
+                self.hand_over((link, session), number, bytes, &arbitration, act);
+            }
+            ToArbiter::Clustered(it) => {
+                let it = Clustered { session: self.here(it.session)?, ..it };
+                self.announce((game, link), &it, &arbitration, act);
+            }
+            ToArbiter::Claim(it) => self.claim((game, link), &it, &arbitration, act),
+        }
+        Ok(true)
+    }
+
+    fn here(&self, session: SessionId) -> Result<SessionId, Broken> {
+        let is_theirs = Some(session.worker()) == self.lane.map(usize::from);
+        is_theirs.then(|| renumbered(session, self.worker)).flatten().ok_or(Broken)
+    }
+
+    fn name(&self, game: Game) -> &str {
+        self.name_at(game.place()).unwrap_or_default()
+    }
+
+    fn announce(
+        &mut self,
+        (game, link): (Game, u16),
+        it: &Clustered,
+        arbitration: &Arbitration,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let (worker, turn, session) = (self.worker, self.places[game.place()].turn, it.session);
+        let home = Home { worker, game, turn, session };
+        let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
+        let opening = arbitration.announce(it, self.name(game), link, home);
+        if !matches!(opening, Opening::Refused(_)) {
+            self.clusters.held.insert(session, Held { id, tenure });
+        }
+        match opening {
+            Opening::Passed => {
+                self.clusters.homes.insert(session, Homed { id, game });
+            }
+            Opening::Known => self.mute(session),
+            Opening::Refused(report) => {
+                self.mute(session);
+                act(Action::Tell(link, report.frame()));
+            }
+        }
+    }
+
+    /// The next opening of a session goes no further: it is the very next record, as a rule.
+    fn mute(&mut self, session: SessionId) {
+        if self.clusters.muted.len() == MUTED_MAX {
+            self.clusters.muted.remove(0);
+        }
+        self.clusters.muted.push(session);
+    }
+
+    fn claim(
+        &mut self,
+        (game, link): (Game, u16),
+        it: &ClusterClaim,
+        arbitration: &Arbitration,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let (report, fenced) = arbitration.claim(it, self.name(game), (self.worker, link));
+        act(Action::Tell(link, report.frame()));
+        if let Some(Fenced { seat, report }) = fenced {
+            let Seat { worker, link, session } = seat;
+            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
+        }
+    }
+
+    fn hand_over(
+        &mut self,
+        (link, session): (u16, SessionId),
+        number: u64,
+        bytes: &[u8],
+        arbitration: &Arbitration,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let refused = &mut self.clusters.refused;
+        let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
+            refused.session_over += 1;
+            return;
+        };
+        match arbitration.hand_over(id, tenure, number) {
+            Ok(Some(home)) => {
+                let mut memory = [0; PAYLOAD_RECORD_BYTES_MAX];
+                let frame = write(&mut memory, |it| it.payload(home.session, bytes));
+                let Some(frame) = frame else { return };
+                self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+            }
+            Ok(None) => refused.session_over += 1,
+            Err((Refused::Replayed(_), _)) => refused.replayed += 1,
+            Err((why, report)) => {
+                match why {
+                    Refused::Fenced(_) | Refused::Unclaimed => refused.fenced += 1,
+                    _ => refused.session_over += 1,
+                }
+                // It is told once: what still comes is of no session.
+                self.clusters.held.remove(&session);
+                act(Action::Tell(link, report.frame()));
+            }
+        }
+    }
+
+    /// A record of the gateway about a session of a cluster. False where it is none of those, or
+    /// goes the way that any does.
+    pub(super) fn handle_of_cluster(
+        &mut self,
+        record: &ToGame<'_>,
+        frame: Frame<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> Result<bool, Broken> {
+        if self.clusters.is_empty() {
+            return Ok(false);
+        }
+        let Some(session) = session_of(record) else { return Ok(false) };
+        let session = self.here(session)?;
+        if matches!(record, ToGame::Opened(_)) {
+            let at = self.clusters.muted.iter().position(|muted| *muted == session);
+            return Ok(at.map(|at| self.clusters.muted.swap_remove(at)).is_some());
+        }
+        let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
+            // What the game process knows by that name is another gateway's by now.
+            let is_others = self.clusters.homes.contains_key(&session);
+            self.clusters.refused.fenced += u64::from(is_others);
+            return Ok(is_others);
+        };
+        let Some(arbitration) = self.clusters.arbitration.clone() else { return Ok(false) };
+        let home = if is_last(record) {
+            self.clusters.held.remove(&session);
+            // Who has it no more cannot end it.
+            let Some(home) = arbitration.close(id, tenure) else { return Ok(true) };
+            home
+        } else {
+            arbitration.home(id, tenure)
+        };
+        let Some(home) = home else { return Ok(true) };
+        let mut memory = frame.bytes().to_vec();
+        if let Some(frame) = called(&mut memory, home.session) {
+            self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+        }
+        Ok(true)
+    }
+
+    /// What goes to a local worker, which may be this one.
+    fn pass(&mut self, worker: usize, passed: Passed<'_>, act: &mut impl FnMut(Action<'_>)) {
+        if worker == self.worker {
+            self.handle_passed(&passed, act);
+        } else {
+            act(Action::Pass(worker, passed));
+        }
+    }
+
+    /// What another local worker has passed here.
+    pub fn handle_passed(&mut self, passed: &Passed<'_>, mut act: impl FnMut(Action<'_>)) {
+        match *passed {
+            Passed::ForGame(game, turn, frame) => self.tell_home(game, turn, frame, &mut act),
+            Passed::FromGame(link, frame) => {
+                let Some(game) = self.game_of(link) else {
+                    self.dropped.link_gone += 1;
+                    return;
+                };
+                if let Ok(record) = ToGateway::decode(frame) {
+                    self.handle_from_game(game, record, &mut act);
+                }
+            }
+            Passed::Fenced(link, session, frame) => {
+                session.and_then(|session| self.clusters.held.remove(&session));
+                if self.game_of(link).is_some() {
+                    act(Action::Tell(link, frame));
+                }
+            }
+        }
+    }
+
+    /// A gateway says something about a session to a game process here.
+    fn tell_home(
+        &mut self,
+        game: Game,
+        turn: u8,
+        frame: Frame<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let Some(place) = self.places.get_mut(game.place()).filter(|it| it.turn == turn) else {
+            self.dropped.link_gone += 1;
+            return;
+        };
+        let Some(taken) = &mut place.taken else {
+            self.dropped.link_gone += 1;
+            return;
+        };
+        let rolls = self.rolls.as_ref();
+        if let Some((session, _)) = frame.as_payload() {
+            if taken.is_refused(session, rolls) {
+                return;
+            }
+            taken.hear(session, rolls);
+            return act(Action::Deliver(game, frame));
+        }
+        let Ok(record) = ToGame::decode(frame) else { return };
+        let ends = is_last(&record).then(|| session_of(&record)).flatten();
+        let is_heard = ends.is_none_or(|session| !taken.leave(session, rolls));
+        if is_heard {
+            act(Action::Deliver(game, frame));
+        }
+        if let Some(session) = ends {
+            self.clusters.homes.remove(&session);
+            self.let_go(game, act);
+        }
+    }
+
+    /// Hangs up on a game process that is kept for sessions of a cluster, once it has none.
+    fn let_go(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let has_home = self.clusters.homes.values().any(|home| home.game == game);
+        if self.lane.is_some() || has_home {
+            return;
+        }
+        if let Some(taken) = self.places[game.place()].taken.take_if(|it| it.hello.is_some()) {
+            self.uncount(Some(&taken));
+            act(Action::HangUp(game));
+        }
+    }
+
+    /// A game process is gone, and with it what it knew.
+    pub(super) fn leave_homes(&mut self, game: Game) {
+        if self.clusters.homes.is_empty() {
+            return;
+        }
+        let arbitration = self.clusters.arbitration.clone();
+        self.clusters.homes.retain(|_, home| {
+            if home.game == game
+                && let Some(arbitration) = &arbitration
+            {
+                arbitration.leave_home(home.id);
+            }
+            home.game != game
+        });
+    }
+
+    /// The lane is down. Game processes that know sessions of a cluster keep their links, and hear
+    /// that the others are over. Returns whether this one is kept.
+    pub(super) fn keep_home(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) -> bool {
+        let Self { clusters, places, rolls, scratch, .. } = self;
+        let is_home =
+            |session: &SessionId| clusters.homes.get(session).is_some_and(|home| home.game == game);
+        let Some(taken) = &mut places[game.place()].taken else { return false };
+        if !clusters.homes.values().any(|home| home.game == game) {
+            return false;
+        }
+        let lost = taken.players.iter().filter(|session| !is_home(session)).copied();
+        for session in lost.collect::<Vec<_>>() {
+            taken.leave(session, rolls.as_ref());
+            let frame = write(scratch, |writer| writer.closed(session, LOST));
+            act(Action::Forget(game, frame.expect("it is short")));
+        }
+        *taken = Taken { link: None, is_let_in: false, told_open: None, ..std::mem::take(taken) };
+        true
+    }
+
+    /// The lane is down: what its gateway has announced waits for it, or for another one.
+    pub(super) fn lose_held(&mut self) {
+        self.clusters.held.clear();
+        self.clusters.muted.clear();
+        if let Some(arbitration) = &self.clusters.arbitration {
+            arbitration.lose(self.worker);
+        }
+    }
+
+    /// What a game process says about sessions whose gateway is at another local worker, or
+    /// nowhere. False where all of it goes the way that any does.
+    pub(super) fn handle_from_home(
+        &mut self,
+        game: Game,
+        record: &ToGateway<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> bool {
+        if self.clusters.homes.is_empty() {
+            return false;
+        }
+        if let ToGateway::Multicast { sessions, bytes } = record {
+            return self.multicast_from_home(game, sessions, bytes, act);
+        }
+        let Some(session) = session_for(record) else { return false };
+        let mut memory = [0; super::BUNDLE_BYTES_MAX];
+        match (self.gateway_of(session), record) {
+            (Whereto::Here, _) => return false,
+            (Whereto::There(worker, link, there), _) => {
+                let frame = write(&mut memory, |writer| rewritten(writer, record, there));
+                if let Some(frame) = frame {
+                    act(Action::Pass(worker, Passed::FromGame(link, frame)));
+                }
+            }
+            (Whereto::Nowhere, ToGateway::Close { reason, .. }) => {
+                self.end_from_home(session, *reason, act);
+            }
+            (Whereto::Nowhere, ToGateway::CloseAfter(it)) => {
+                self.end_from_home(session, it.reason, act);
+            }
+            (Whereto::Nowhere, _) => self.dropped.lane_down += super::payloads(record),
+        }
+        true
+    }
+
+    /// Where the gateway of a session is that a game process here has named.
+    fn gateway_of(&self, session: SessionId) -> Whereto {
+        let OfClusters { homes, arbitration, .. } = &self.clusters;
+        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
+            return Whereto::Here;
+        };
+        match arbitration.seat(*id) {
+            Some(Seat { worker, session: Some(it), .. })
+                if (worker, it) == (self.worker, session) && self.lane.is_some() =>
+            {
+                Whereto::Here
+            }
+            Some(Seat { worker, link, session: Some(it) }) => Whereto::There(worker, link, it),
+            _ => Whereto::Nowhere,
+        }
+    }
+
+    fn multicast_from_home(
+        &mut self,
+        game: Game,
+        sessions: &Sessions<'_>,
+        bytes: &[u8],
+        act: &mut impl FnMut(Action<'_>),
+    ) -> bool {
+        let (mut own, mut is_split) = (Vec::with_capacity(MULTICAST_SESSIONS_MAX), false);
+        for session in sessions.iter() {
+            if self.handle_from_home(game, &ToGateway::Payload { session, bytes }, act) {
+                is_split = true;
+            } else {
+                own.push(session);
+            }
+        }
+        if is_split && !own.is_empty() {
+            let mut memory = vec![0; super::BUNDLE_BYTES_MAX];
+            let frame = write(&mut memory, |writer| writer.multicast(&own, bytes));
+            if let Some(record) = frame.and_then(|frame| ToGateway::decode(frame).ok()) {
+                self.handle_from_game(game, record, act);
+            }
+        }
+        is_split
+    }
+
+    /// The game process ends a session that no gateway has now.
+    fn end_from_home(
+        &mut self,
+        session: SessionId,
+        reason: ringgate_link::bundle::CloseReason,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let Some(Homed { id, game }) = self.clusters.homes.get(&session).copied() else { return };
+        if let Some(arbitration) = &self.clusters.arbitration {
+            arbitration.end(id);
+        }
+        let turn = self.places[game.place()].turn;
+        let mut memory = [0; 32];
+        let frame = write(&mut memory, |writer| writer.closed(session, reason));
+        self.tell_home(game, turn, frame.expect("it is short"), act);
+    }
+}
+
+/// Where the gateway is that has a session.
+enum Whereto {
+    /// At this local worker, or the session is of no cluster.
+    Here,
+    /// At another one, by this link, under this name.
+    There(usize, u16, SessionId),
+    /// It is not connected.
+    Nowhere,
+}
+
+/// Why a session is over whose gateway is gone.
+const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::TimedOut;
+
+/// An opening follows its session's name at once.
+const MUTED_MAX: usize = 64;
+
+const PAYLOAD_RECORD_BYTES_MAX: usize =
+    ringgate_link::bundle::PAYLOAD_OVERHEAD_BYTES + ringgate_link::bundle::LONG_PAYLOAD_BYTES_MAX;
+
+/// For writers of any lifetime, which the method itself is not.
+fn arbitrates(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates()
+}
+
+/// The record with another session in it, which is its first field.
+fn called(memory: &mut [u8], session: SessionId) -> Option<Frame<'_>> {
+    let place = memory.get_mut(HEADER_BYTES..HEADER_BYTES + 8)?;
+    place.copy_from_slice(&session.as_u64().to_le_bytes());
+    Frames::new(memory).next()?.ok()
+}
+
+/// Whether a record is the last about its session.
+const fn is_last(record: &ToGame<'_>) -> bool {
+    matches!(record, ToGame::Closed { .. } | ToGame::Moved { .. })
+}
+
+/// The session that a record of a gateway is about: its first field.
+const fn session_of(record: &ToGame<'_>) -> Option<SessionId> {
+    match record {
+        ToGame::Opened(opened) => Some(opened.session),
+        ToGame::Payload { session, .. }
+        | ToGame::Report { session, .. }
+        | ToGame::Room { session, .. }
+        | ToGame::Quality { session, .. }
+        | ToGame::Lingered { session, .. }
+        | ToGame::Moved { session, .. }
+        | ToGame::MoveRefused { session, .. }
+        | ToGame::Closed { session, .. } => Some(*session),
+        _ => None,
+    }
+}
+
+/// The session that a record of a game process is about: its first field.
+const fn session_for(record: &ToGateway<'_>) -> Option<SessionId> {
+    match record {
+        ToGateway::Payload { session, .. }
+        | ToGateway::AskQuality { session }
+        | ToGateway::Close { session, .. } => Some(*session),
+        ToGateway::CloseAfter(it) => Some(it.session),
+        ToGateway::Message(part) => Some(part.session),
+        ToGateway::Move(asked) => Some(asked.session),
+        _ => None,
+    }
+}
+
+/// Writes what a game process says, with another session in it.
+fn rewritten(writer: &mut Writer<'_>, record: &ToGateway<'_>, session: SessionId) -> bool {
+    use ringgate_link::bundle::{CloseAfter, MessagePart, Move};
+    match *record {
+        ToGateway::Payload { bytes, .. } => writer.payload(session, bytes),
+        ToGateway::AskQuality { .. } => writer.ask_quality(session),
+        ToGateway::Close { reason, .. } => writer.close(session, reason),
+        ToGateway::CloseAfter(it) => writer.close_after(&CloseAfter { session, ..it }),
+        ToGateway::Message(part) => writer.message(&MessagePart { session, ..part }),
+        ToGateway::Move(asked) => writer.move_session(&Move { session, ..asked }),
+        _ => false,
+    }
+}

@@ -1,0 +1,334 @@
+//! Sessions that go from one gateway to another: two local workers of an agent, one for each
+//! gateway, and a game process that is linked to both and notices nothing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Clustered, FromArbiter, Standing};
+
+use super::*;
+use crate::protocol::arbitration::Arbitration;
+
+const ID: [u8; 16] = [7; 16];
+const UNTIL_S: u64 = 1000;
+
+/// The agent: a relay for each gateway, and what is under way between them.
+struct Agent {
+    arbitration: Arc<Arbitration>,
+    relays: [Relay; 2],
+    games: [Game; 2],
+    links: [u16; 2],
+    /// What has been done, by whom.
+    done: Vec<String>,
+}
+
+/// A tenure of a gateway, as records have it.
+const fn of(term: u32, incarnation: u32) -> u32 {
+    term << 16 | incarnation
+}
+
+/// What a gateway calls its session, and the agent.
+fn there() -> SessionId {
+    SessionId::from_u64((THERE as u64) << 56 | 9).expect("it is not 0")
+}
+
+fn here(at: usize) -> SessionId {
+    SessionId::from_u64((at as u64 + 1) << 56 | 9).expect("it is not 0")
+}
+
+impl Agent {
+    fn new() -> Self {
+        let arbitration = Arc::<Arbitration>::default();
+        let names = vec!["arena-1".to_owned(), "arena-2".to_owned()];
+        let mut relays = [1, 2].map(|worker| Relay::new(worker, 3, 77, names.clone()));
+        let both = relays.each_mut().map(|relay| {
+            relay.arbitrate_with(Arc::clone(&arbitration));
+            let_in(relay)
+        });
+        let (games, links) = (both.map(|it| it.0), both.map(|it| it.1));
+        Self { arbitration, relays, games, links, done: Vec::new() }
+    }
+
+    /// Has a relay act, and others what it passes to them.
+    fn with(&mut self, at: usize, with: impl FnOnce(&mut Relay, &mut dyn FnMut(Action<'_>))) {
+        type Parcel = (usize, Box<dyn Fn(&mut Relay, &mut dyn FnMut(Action<'_>))>);
+        let mut passed = VecDeque::<Parcel>::new();
+        let Self { relays, done, .. } = self;
+        let mut note = |at: usize, act: Action<'_>, passed: &mut VecDeque<Parcel>| match act {
+            Action::Pass(worker, it) => {
+                let (kind, bytes) = match it {
+                    Passed::ForGame(game, turn, frame) => ((0, game, u16::from(turn), None), frame),
+                    Passed::FromGame(link, frame) => ((1, Game::at(0), link, None), frame),
+                    Passed::Fenced(link, it, frame) => ((2, Game::at(0), link, it), frame),
+                };
+                let bytes = bytes.bytes().to_vec();
+                let parcel = move |relay: &mut Relay, act: &mut dyn FnMut(Action<'_>)| {
+                    let frame = frame(&bytes);
+                    let it = match kind {
+                        (0, game, turn, _) => Passed::ForGame(game, turn as u8, frame),
+                        (1, _, link, _) => Passed::FromGame(link, frame),
+                        (_, _, link, it) => Passed::Fenced(link, it, frame),
+                    };
+                    relay.handle_passed(&it, act);
+                };
+                passed.push_back((worker - 1, Box::new(parcel)));
+            }
+            act => done.push(format!("{at} {}", in_words(act))),
+        };
+        with(&mut relays[at], &mut |act| note(at, act, &mut passed));
+        while let Some((at, parcel)) = passed.pop_front() {
+            let mut more = VecDeque::new();
+            parcel(&mut relays[at], &mut |act| note(at, act, &mut more));
+            passed.extend(more);
+        }
+    }
+
+    /// A gateway says something; what was done since.
+    fn says(&mut self, at: usize, write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<String> {
+        let (bundle, link) = (bundle(write), self.links[at]);
+        let frames = || Frames::new(&bundle).map(|it| it.expect("own"));
+        self.with(at, |relay, act| {
+            for frame in frames() {
+                relay.handle_record(link, frame, &mut *act).expect("it is no break");
+            }
+        });
+        std::mem::take(&mut self.done)
+    }
+
+    /// The game process says something at one of its links.
+    fn plays(&mut self, at: usize, write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<String> {
+        let (bundle, game) = (bundle(write), self.games[at]);
+        self.with(at, |relay, act| relay.handle_bundle(game, &bundle, act));
+        std::mem::take(&mut self.done)
+    }
+
+    fn announces(&mut self, at: usize, tenure: u32) -> Vec<String> {
+        let it = Clustered {
+            session: there(),
+            id: ID,
+            tenure,
+            token_until_s: UNTIL_S,
+            timeout_ms: 10_000,
+        };
+        let user_data = [0; USER_DATA_BYTES];
+        self.says(at, |writer| {
+            writer.clustered(&it) && writer.opened(&with_token(there(), &user_data))
+        })
+    }
+
+    fn claims(&mut self, at: usize, tenure: u32, over: u32) -> Vec<String> {
+        let it = ClusterClaim { id: ID, tenure, over, timeout_ms: 10_000 };
+        self.says(at, |writer| writer.claim(&it))
+    }
+
+    fn brings(&mut self, at: usize, number: u64) -> Vec<String> {
+        self.says(at, |writer| writer.numbered(there(), number, b"hi"))
+    }
+
+    fn loses_lane(&mut self, at: usize) -> Vec<String> {
+        self.with(at, |relay, act| relay.handle_lane_lost(act));
+        std::mem::take(&mut self.done)
+    }
+}
+
+fn in_words(act: Action<'_>) -> String {
+    let name = |session: SessionId| session.as_u64() >> 56;
+    match act {
+        Action::Deliver(_, frame) => match ToGame::decode(frame).expect("readable") {
+            ToGame::Opened(it) => format!("opened {}", name(it.session)),
+            ToGame::Payload { session, .. } => format!("hears of {}", name(session)),
+            ToGame::Closed { session, .. } => format!("closed {}", name(session)),
+            ToGame::Quality { session, .. } => format!("quality {}", name(session)),
+            other => format!("hears {other:?}"),
+        },
+        Action::Forget(..) => "forgets".to_owned(),
+        Action::HangUp(_) => "hung up".to_owned(),
+        Action::Tell(_, frame) => match FromArbiter::decode(frame) {
+            Some(FromArbiter::Standing(Standing { tenure, reply, .. })) => match reply {
+                ArbiterReply::Granted(_) => format!("granted {}", tenure >> 16),
+                ArbiterReply::Fenced { holder } => {
+                    format!("fenced {} by {}", tenure >> 16, holder >> 16)
+                }
+                other => format!("{other:?} {}", tenure >> 16),
+            },
+            _ => match ToGateway::decode(frame).expect("readable") {
+                ToGateway::Close { .. } => "asked to close".to_owned(),
+                ToGateway::AskQuality { .. } => "asked for quality".to_owned(),
+                other => format!("told {other:?}"),
+            },
+        },
+        Action::Push(_, frame) => match ToGateway::decode(frame).expect("readable") {
+            ToGateway::Payload { session, .. } => {
+                assert_eq!(session, there());
+                "sent".to_owned()
+            }
+            other => format!("sent {other:?}"),
+        },
+        Action::End(_) => "link ended".to_owned(),
+        Action::Pass(..) => unreachable!("it was taken out"),
+    }
+}
+
+#[test]
+fn a_session_goes_to_another_gateway_and_its_game_process_notices_nothing() {
+    let mut agent = Agent::new();
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 opened 1"]);
+    assert_eq!(agent.brings(0, 5), ["0 hears of 1"]);
+    assert!(agent.brings(0, 5).is_empty(), "once");
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["0 sent"]);
+
+    // The first gateway dies: the game process is told nothing, and what it says goes nowhere.
+    assert!(agent.loses_lane(0).is_empty());
+    assert!(agent.plays(0, |it| it.payload(here(0), b"yo")).is_empty());
+    assert_eq!(agent.relays[0].dropped().lane_down, 1);
+
+    // The second one takes the session over, and the process plays on with it as before.
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 granted 2"]);
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 granted 2"], "it asks again");
+    assert!(agent.announces(1, of(2, 12)).is_empty());
+    assert!(agent.brings(1, 5).is_empty(), "by whichever gateway it comes");
+    assert_eq!(agent.brings(1, 6), ["0 hears of 1"]);
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+    assert_eq!(agent.plays(0, |it| it.ask_quality(here(0))), ["1 asked for quality"]);
+    let quality = Quality::default();
+    assert_eq!(agent.says(1, |it| it.quality(there(), &quality)), ["0 quality 1"]);
+    assert_eq!(agent.plays(0, |it| it.multicast(&[here(0)], b"all")), ["1 sent"]);
+    assert_eq!(agent.plays(0, |it| it.close(here(0), CloseReason::Kicked)), ["1 asked to close"]);
+    let closed = agent.says(1, |it| it.closed(there(), CloseReason::Kicked));
+    assert_eq!(closed, ["0 closed 1", "0 hung up"], "it was kept for that session alone");
+
+    // Nobody brings it back.
+    assert_eq!(agent.claims(1, of(3, 12), of(2, 12)), ["1 Ended 3"]);
+    assert_eq!(agent.announces(1, of(1, 13)), ["1 Ended 1"]);
+    assert_eq!(agent.arbitration.counts(), [0, 0, 1]);
+}
+
+#[test]
+fn who_wakes_late_is_fenced_and_ends_nothing() {
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    // It is connected all the time, and only slept.
+    let claimed = agent.claims(1, of(2, 12), of(1, 11));
+    assert_eq!(claimed, ["1 granted 2", "0 fenced 1 by 2"]);
+    assert!(agent.brings(0, 9).is_empty());
+    assert!(agent.says(0, |it| it.closed(there(), CloseReason::TimedOut)).is_empty());
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 fenced 1 by 2"]);
+    assert_eq!(agent.relays[0].refused_packets().session_over, 1);
+    agent.announces(1, of(2, 12));
+    assert_eq!(agent.brings(1, 9), ["0 hears of 1"], "what the first has brought does not count");
+    // Terms only grow, and who claims has to know whose it was.
+    assert_eq!(agent.claims(0, of(2, 11), of(2, 12)), ["0 fenced 2 by 2"]);
+    assert_eq!(agent.claims(0, of(3, 11), of(1, 11)), ["0 fenced 3 by 2"]);
+    let back = agent.claims(0, of(3, 11), of(2, 12));
+    assert_eq!(back, ["0 granted 3", "1 fenced 2 by 3"]);
+    assert!(agent.announces(0, of(3, 11)).is_empty());
+    assert_eq!(agent.brings(0, 10), ["0 hears of 1"]);
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["0 sent"]);
+}
+
+#[test]
+fn a_session_whose_gateway_comes_back_goes_on_and_one_that_nobody_takes_ends() {
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    let other = SessionId::from_u64((THERE as u64) << 56 | 0xa).expect("it is not 0");
+    let user_data = [0; USER_DATA_BYTES];
+    agent.says(0, |it| it.opened(&with_token(other, &user_data)));
+    assert_eq!(agent.loses_lane(0), ["0 forgets"], "one that is of no cluster");
+    agent.with(0, |relay, act| relay.handle_lane(LANE, act));
+    let again = std::mem::take(&mut agent.done);
+    assert!(again[0].starts_with("0 told Hello"), "{again:?}");
+    assert!(agent.announces(0, of(1, 11)).is_empty(), "the game process knows it");
+    assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
+
+    agent.loses_lane(0);
+    assert!(agent.arbitration.pass_time(14).is_empty());
+    let [home] = agent.arbitration.pass_time(15)[..] else { panic!("its time is over") };
+    assert_eq!((home.worker, home.session), (1, here(0)));
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
+    let closed = bundle(|it| it.closed(home.session, CloseReason::TimedOut));
+    agent.with(0, |relay, act| {
+        relay.handle_passed(&Passed::ForGame(home.game, home.turn, frame(&closed)), act);
+    });
+    assert_eq!(agent.done, ["0 closed 1", "0 hung up"]);
+    assert!(!agent.relays[0].has_homes());
+}
+
+#[test]
+fn a_game_process_may_end_a_session_without_a_gateway_and_may_die() {
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    agent.loses_lane(0);
+    let ended = agent.plays(0, |it| it.close(here(0), CloseReason::Kicked));
+    assert_eq!(ended, ["0 closed 1", "0 hung up"]);
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
+
+    // One that dies is not told, and hears of its players at the link that they come by.
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    agent.loses_lane(0);
+    let game = agent.games[0];
+    agent.with(0, |relay, act| relay.disconnect(game, act));
+    assert!(agent.done.is_empty());
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 granted 2"]);
+    assert_eq!(agent.announces(1, of(2, 12)), ["1 opened 2"]);
+    assert_eq!(agent.brings(1, 1), ["1 hears of 2"]);
+}
+
+#[test]
+fn a_gateway_has_nothing_to_do_with_sessions_of_other_backends_or_that_are_not_there() {
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    let game = agent.relays[1].connect().expect("there is room");
+    agent.with(1, |relay, act| relay.handle_bundle(game, &bundle(hello("arena-2")), act));
+    let of_other = agent.relays[1].places[game.place()].taken.as_ref().and_then(|it| it.link);
+    (agent.links[1], agent.done) = (of_other.expect("it was introduced"), Vec::new());
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
+    assert_eq!(agent.announces(1, of(2, 12)), ["1 Ended 2"]);
+    assert!(agent.brings(1, 1).is_empty(), "it was never announced");
+    assert_eq!(agent.relays[1].refused_packets().session_over, 1);
+    assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
+    // No tenure has term 0.
+    assert!(agent.claims(0, of(0, 12), of(1, 11)).iter().all(|it| it == "0 Ended 0"));
+}
+
+#[test]
+fn an_agent_that_is_replaced_goes_on_with_all_of_it() {
+    use ringgate_core::carry::{Maps, Reader, Writer as Out};
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    agent.loses_lane(0);
+    agent.claims(1, of(2, 12), of(1, 11));
+    agent.announces(1, of(2, 12));
+    agent.brings(1, 6);
+
+    let mut memory = vec![0; 1 << 16];
+    let mut out = Out::new(&mut memory);
+    agent.arbitration.write(&mut out);
+    agent.relays.iter().for_each(|relay| {
+        relay.write(&mut out);
+        relay.write_clusters(&mut out);
+    });
+    let (len, maps) = (out.len(), Maps::default());
+    let read = |len: usize| {
+        let mut from = Reader::new(&memory[..len], &maps);
+        let arbitration = Arc::new(Arbitration::read(&mut from)?);
+        let mut relays = Vec::new();
+        for _ in 0..2 {
+            let names = vec!["arena-1".to_owned()];
+            let mut relay = Relay::read(&mut from, names)?;
+            relay.arbitrate_with(Arc::clone(&arbitration));
+            relay.read_clusters(&mut from)?;
+            relays.push(relay);
+        }
+        from.end().map(|()| (arbitration, relays))
+    };
+    for len in 0..len {
+        assert!(read(len).is_err(), "{len}");
+    }
+    let (arbitration, relays) = read(len).expect("it was written");
+    let [one, two] = <[Relay; 2]>::try_from(relays).expect("two");
+    (agent.arbitration, agent.relays) = (arbitration, [one, two]);
+    assert!(agent.brings(1, 6).is_empty(), "it was handed over before");
+    assert_eq!(agent.brings(1, 7), ["0 hears of 1"]);
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+}
