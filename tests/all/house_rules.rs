@@ -41,7 +41,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("crates/cluster", "core"),
     ("crates/core", ""),
     ("crates/fleet", "core os"),
-    ("crates/gate", "batch core link"),
+    ("crates/gate", "batch cluster core link"),
     ("crates/impair", ""),
     ("crates/io", "batch core os xdp"),
     ("crates/link", "os"),

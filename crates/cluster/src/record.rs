@@ -18,8 +18,8 @@ use crate::question::SessionId;
 pub struct Record {
     /// Which.
     pub session: SessionId,
-    /// Whose key it has.
-    pub key: KeyName,
+    /// The tag of its token, which tells tokens apart: all sessions of a token share their keys.
+    pub token: [u8; 16],
     /// The tenure that had it when this was written.
     pub holder: Tenure,
     /// How often that gateway has written it anew: the latest counts.
@@ -41,7 +41,7 @@ pub struct Record {
     /// The highest number of a packet of the player that was opened.
     pub newest: u64,
     /// The player's slot at its backend.
-    pub slot: u16,
+    pub slot: u32,
     /// Where the player is: an address, IPv4 mapped, and a port.
     pub player: ([u8; 16], u16),
     /// Which of our addresses it talks to.
@@ -57,7 +57,7 @@ pub const RECORD_BYTES_MAX: usize = 512;
 
 ringgate_core::carried!(Record {
     session,
-    key,
+    token,
     holder,
     revision,
     open_key,
@@ -109,6 +109,12 @@ impl Record {
         if is_name { Ok(()) } else { Err(Broken::Invalid("name")) }
     }
 
+    /// Whose key it has.
+    pub const fn key(&self) -> KeyName {
+        let [a, b, c, d, e, f, g, h, ..] = self.token;
+        KeyName(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    }
+
     /// Whether this is to be kept in place of another of the same session.
     pub fn is_later_than(&self, other: &Self) -> bool {
         (self.holder, self.revision) > (other.holder, other.revision)
@@ -131,7 +137,7 @@ mod tests {
     fn record() -> Record {
         Record {
             session: SessionId([7; 16]),
-            key: KeyName(u64::MAX),
+            token: [0xff; 16],
             holder: Tenure { term: Term::LAST, incarnation: Incarnation(u16::MAX) },
             revision: 3,
             open_key: Key::from_bytes([1; 32]),
@@ -179,7 +185,7 @@ mod tests {
         assert_eq!(refused([&[VERSION + 1], &bytes[1..]].concat()), Err("version"));
         let last = bytes.len() - 1;
         assert_eq!(refused([&bytes[..last], b" "].concat()), Err("name"));
-        let term_at = 1 + 16 + 8;
+        let term_at = 1 + 16 + 16;
         for term in [[0, 0], [0, 64]] {
             let changed = [&bytes[..term_at], &term, &bytes[term_at + 2..]].concat();
             assert_eq!(refused(changed), Err("term"));

@@ -98,6 +98,7 @@ pub use shared::claims::history::SpentToken;
 pub use shared::claims::{Claims, Takers};
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};
 pub use shared::fleet_tokens::{FleetTokens, TokenQuestion, Whose};
+pub use shared::standbys::{StandbyCounts, Standbys, TakeoverRefusal};
 pub use shared::whereabouts::{Members, PARTS, Whereabouts};
 pub use store::table::Address;
 pub use survey::{Found, Survey, Wanted};

@@ -6,5 +6,6 @@ pub(crate) mod fleet_players;
 pub(crate) mod fleet_tokens;
 pub(crate) mod homes;
 pub(crate) mod shares;
+pub(crate) mod standbys;
 pub(crate) mod upgrades;
 pub(crate) mod whereabouts;

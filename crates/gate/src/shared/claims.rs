@@ -25,6 +25,7 @@ use crate::shared::claims::history::{History, SpentToken, TokenMac, TokenName, T
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::{Homes, Workers};
 use crate::shared::shares::Shares;
+use crate::shared::standbys::Standbys;
 use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
 use crate::store::census::Census;
@@ -112,6 +113,8 @@ pub struct Claims {
     shares: Shares,
     /// Where the others of a cluster have players.
     whereabouts: Option<Arc<Whereabouts>>,
+    /// What they go on with if this gateway dies, and it if they do.
+    standbys: Option<Arc<Standbys>>,
 }
 
 /// The workers that look at a member's datagram.
@@ -239,6 +242,7 @@ impl Claims {
             homes: Homes::new(limits.sessions_max, key),
             shares: Shares::new(),
             whereabouts: None,
+            standbys: None,
         }
     }
 
@@ -249,6 +253,7 @@ impl Claims {
             let others_max =
                 (OTHERS_PER_SESSION * setup.claim_limits().sessions_max).max(OTHERS_MIN);
             self.whereabouts = Some(Arc::new(Whereabouts::new(self.hashes, others_max)));
+            self.standbys = Some(Arc::new(Standbys::new(self.hashes, others_max)));
         }
         self
     }
@@ -257,6 +262,13 @@ impl Claims {
     #[inline]
     pub const fn whereabouts(&self) -> Option<&Arc<Whereabouts>> {
         self.whereabouts.as_ref()
+    }
+
+    /// Sessions that others go on with where this gateway dies, and theirs; `None` where there is no
+    /// cluster.
+    #[inline]
+    pub const fn standbys(&self) -> Option<&Arc<Standbys>> {
+        self.standbys.as_ref()
     }
 
     /// Those of so many workers that a member's datagram goes to.

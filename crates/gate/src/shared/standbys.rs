@@ -1,0 +1,482 @@
+//! Sessions that outlive their gateway: what this one owns and another could go on with, and what
+//! others own and this one stands by for.
+//!
+//! A worker keeps the record of each clustered session here when that opens, and says when it ends.
+//! The thread of the cluster's members takes what has changed to the standbys, writes down what
+//! others give, and says which of their owners are gone. Then a worker may take a session over, for
+//! a packet that opens under its key: it asks the session's arbiter, and goes on when that grants
+//! it. No payload of a session that is here asks anything of this.
+
+use std::collections::{HashMap, HashSet, hash_map};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::ids::MemberId;
+use crate::store::admission::{Bucket, Rate};
+use crate::store::hash::HashKey;
+use crate::store::table::Address;
+use ringgate_cluster::{Incarnation, Record, SessionId};
+
+/// Shared by all workers and the thread of the cluster's members.
+pub struct Standbys {
+    key: HashKey,
+    /// One more than its number; 0 while there is none.
+    incarnation: AtomicU32,
+    own: [Mutex<Own>; SHARDS],
+    /// Something has changed since that was last asked.
+    has_news: AtomicBool,
+    /// What others own, by a hash of the player's address.
+    stood: [Mutex<Stood>; SHARDS],
+    /// Where each of those is. Locked before any of `stood`, and by who changes them alone.
+    places: Mutex<HashMap<SessionId, Address>>,
+    standing_count: AtomicUsize,
+    standing_max: usize,
+    /// How many of those have an owner that is gone.
+    gone_count: AtomicUsize,
+    taken_over: AtomicU64,
+    fenced: AtomicU64,
+    refused: [AtomicU64; TakeoverRefusal::COUNT],
+}
+
+/// Sessions of this gateway.
+#[derive(Default)]
+struct Own {
+    held: HashMap<SessionId, Held>,
+    /// Each of these is marked as changed where it is held.
+    changed: Vec<SessionId>,
+    count: usize,
+}
+
+struct Held {
+    /// Nothing any more where the session has ended, which stays until that was taken.
+    record: Option<Box<(Address, Record)>>,
+    is_changed: bool,
+}
+
+/// Sessions of others.
+#[derive(Default)]
+struct Stood {
+    entries: HashMap<Address, Entry>,
+    /// Addresses that have come or gone since they were told.
+    changed: HashSet<Address>,
+}
+
+struct Entry {
+    owner: MemberId,
+    record: Box<Record>,
+    /// Since when its owner is gone, if it is.
+    gone_at_ns: Option<u64>,
+    /// A worker has asked for it, and waits.
+    is_claimed: bool,
+    /// Packets that may be tried with its key.
+    budget: Bucket,
+}
+
+/// What becomes of a datagram from an address whose session is another's that is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A worker has asked for the session, and waits.
+    Claimed,
+    /// Too many were tried.
+    Limited,
+    /// It may be tried with the record's key.
+    Try(Box<Record>),
+}
+
+/// How it stands with sessions of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StandbyCounts {
+    /// Sessions here that others could go on with.
+    pub owned: u64,
+    /// Sessions of others that this gateway could go on with.
+    pub standing: u64,
+    /// Sessions that this gateway has gone on with.
+    pub taken_over: u64,
+    /// Sessions that others have gone on with.
+    pub fenced: u64,
+    /// Sessions that were not taken over, by reason.
+    pub refused: [u64; TakeoverRefusal::COUNT],
+}
+
+ringgate_core::named! {
+    /// Why a session was not taken over, though a packet of its player was here.
+    pub enum TakeoverRefusal;
+    /// No backend here has the name of the one where the session plays.
+    BackendUnknown = "backend_unknown",
+    /// Its client id has a session here.
+    ClientConnected = "client_connected",
+    /// Its client or address is denied.
+    Denied = "denied",
+    /// Its arbiter says that it has ended.
+    Ended = "ended",
+    /// Its arbiter says that another gateway has it.
+    Fenced = "fenced",
+    /// There is no link to its arbiter, or not any more, or one that arbitrates nothing.
+    LinkDown = "link_down",
+    /// Its backend, its listener, its address or this worker has no room for one more.
+    NoRoom = "no_room",
+    /// Its arbiter has not answered in time.
+    NotAnswered = "not_answered",
+    /// No term is left for a further owner.
+    TermsUsedUp = "terms_used_up",
+}
+
+impl TakeoverRefusal {
+    /// Whether the session can be nobody's here any more.
+    const fn is_final(self) -> bool {
+        matches!(self, Self::BackendUnknown | Self::Ended | Self::Fenced | Self::TermsUsedUp)
+    }
+}
+
+impl Standbys {
+    /// Of a gateway that owns nothing, and that may stand by for so many sessions.
+    pub(crate) fn new(key: HashKey, standing_max: usize) -> Self {
+        Self {
+            key,
+            incarnation: AtomicU32::new(0),
+            own: std::array::from_fn(|_| Mutex::default()),
+            has_news: AtomicBool::new(false),
+            stood: std::array::from_fn(|_| Mutex::default()),
+            places: Mutex::default(),
+            standing_count: AtomicUsize::new(0),
+            standing_max,
+            gone_count: AtomicUsize::new(0),
+            taken_over: AtomicU64::new(0),
+            fenced: AtomicU64::new(0),
+            refused: [const { AtomicU64::new(0) }; TakeoverRefusal::COUNT],
+        }
+    }
+
+    /// This process is that one of the cluster from now on, and for all of its life: what is said
+    /// later changes nothing.
+    pub fn set_incarnation(&self, Incarnation(number): Incarnation) {
+        let number = u32::from(number) + 1;
+        let (said, was) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.incarnation.compare_exchange(0, number, said, was);
+    }
+
+    /// Which process of the cluster this is, once that is known.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        let number = self.incarnation.load(Ordering::Acquire).checked_sub(1)?;
+        Some(Incarnation(number as u16))
+    }
+
+    /// A session is this gateway's, and has this record from now on.
+    pub(crate) fn keep(&self, address: Address, record: Record) {
+        let mut own = lock(&self.own[part_of(&record.session)]);
+        let session = record.session;
+        let fresh = Held { record: None, is_changed: false };
+        let held = own.held.entry(session).or_insert(fresh);
+        let before = held.record.replace(Box::new((address, record)));
+        own.count += usize::from(before.is_none());
+        self.note_change(&mut own, session);
+    }
+
+    /// It has ended, or is another gateway's.
+    pub(crate) fn end(&self, session: SessionId) {
+        let mut own = lock(&self.own[part_of(&session)]);
+        let Some(held) = own.held.get_mut(&session) else { return };
+        if held.record.take().is_some() {
+            own.count -= 1;
+            self.note_change(&mut own, session);
+        }
+    }
+
+    fn note_change(&self, own: &mut Own, session: SessionId) {
+        self.has_news.store(true, Ordering::Release);
+        let Some(it) = own.held.get_mut(&session).filter(|it| !it.is_changed) else { return };
+        if own.changed.len() < CHANGES_MAX {
+            it.is_changed = true;
+            own.changed.push(session);
+        } else if it.record.is_none() {
+            own.held.remove(&session);
+        }
+    }
+
+    /// Whether something has changed since this was last asked, here or with what this gateway
+    /// stands by for: the thread of members is to look.
+    pub fn take_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::Acquire)
+    }
+
+    /// Takes some of this gateway's sessions that have changed since that was last asked, with
+    /// their records; nothing where one has ended. Where more have changed than fit, the rest is for
+    /// the next time.
+    pub fn take_changes(
+        &self,
+        max: usize,
+        mut handle: impl FnMut(SessionId, Option<(Address, &Record)>),
+    ) {
+        let mut left = max;
+        for own in &self.own {
+            let Own { held, changed, .. } = &mut *lock(own);
+            let taken = left.min(changed.len());
+            left -= taken;
+            for session in changed.drain(..taken) {
+                let Some(it) = held.get_mut(&session) else { continue };
+                it.is_changed = false;
+                match it.record.as_deref() {
+                    Some((address, record)) => handle(session, Some((*address, record))),
+                    None => {
+                        held.remove(&session);
+                        handle(session, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// This gateway's sessions in one of [`PARTS`](crate::PARTS) parts: for a member that knows
+    /// nothing yet.
+    pub fn own_part(&self, part: usize) -> Vec<SessionId> {
+        let own = lock(&self.own[part]);
+        own.held.iter().filter(|(_, it)| it.record.is_some()).map(|(session, _)| *session).collect()
+    }
+
+    /// Shows one of this gateway's sessions, if it is still there.
+    pub fn with_own<R>(
+        &self,
+        session: SessionId,
+        show: impl FnOnce(Address, &Record) -> R,
+    ) -> Option<R> {
+        let own = lock(&self.own[part_of(&session)]);
+        let (address, record) = own.held.get(&session)?.record.as_deref()?;
+        Some(show(*address, record))
+    }
+
+    /// Stands by for a session of another member, whose player is at an address, in the place of
+    /// what is known of it and of another session there. An owner that says so is there. False where
+    /// there is no room.
+    pub fn stand_by(&self, owner: MemberId, address: Address, record: Record) -> bool {
+        let mut places = lock(&self.places);
+        let session = record.session;
+        if let Some(place) = places.get(&session) {
+            let mut stood = lock(self.stood_at(place));
+            let known = stood.entries.get_mut(place).expect("it is where its place says");
+            if known.record.is_later_than(&record) {
+                return true;
+            }
+            if !record.is_later_than(&known.record) {
+                known.owner = owner;
+                self.gone_count.fetch_sub(known.gone_at_ns.take().is_some().into(), ORDER);
+                return true;
+            }
+            drop(stood);
+        } else if places.len() >= self.standing_max {
+            return false;
+        }
+        self.remove(&mut places, session);
+        if let Some(other) = self.session_at(&address) {
+            self.remove(&mut places, other);
+        }
+        let budget = Bucket::full(0);
+        let record = Box::new(record);
+        let entry = Entry { owner, record, gone_at_ns: None, is_claimed: false, budget };
+        places.insert(session, address);
+        let mut stood = lock(self.stood_at(&address));
+        stood.entries.insert(address, entry);
+        stood.note_change(address);
+        self.standing_count.store(places.len(), ORDER);
+        self.has_news.store(true, Ordering::Release);
+        true
+    }
+
+    /// A member's session has ended, or has another standby.
+    pub fn stand_down(&self, owner: MemberId, session: SessionId) {
+        let mut places = lock(&self.places);
+        let Some(place) = places.get(&session) else { return };
+        let is_its =
+            lock(self.stood_at(place)).entries.get(place).is_some_and(|it| it.owner == owner);
+        if is_its {
+            self.remove(&mut places, session);
+        }
+    }
+
+    /// Takes some of the addresses that have changed since that was last asked, and whether this
+    /// gateway stands by for each.
+    pub fn take_stands(&self, max: usize, mut handle: impl FnMut(Address, bool)) {
+        let mut left = max;
+        for stood in &self.stood {
+            let Stood { entries, changed } = &mut *lock(stood);
+            if changed.len() <= left {
+                left -= changed.len();
+                changed.drain().for_each(|at| handle(at, entries.contains_key(&at)));
+                continue;
+            }
+            let some: Vec<Address> = changed.iter().take(left).copied().collect();
+            for address in some {
+                changed.remove(&address);
+                handle(address, entries.contains_key(&address));
+            }
+            return;
+        }
+    }
+
+    /// The addresses that this gateway stands by for, in one of [`PARTS`](crate::PARTS) parts.
+    pub fn stands_part(&self, part: usize) -> Vec<Address> {
+        lock(&self.stood[part]).entries.keys().copied().collect()
+    }
+
+    /// A member is gone, or is there after all: the sessions that it has given may be taken over, or
+    /// not any more. What it gives anew is its own again. A process that has started anew under the
+    /// member's name has none of the sessions of the one before, which stays gone.
+    pub fn set_gone(&self, owner: MemberId, is_gone: bool, now_ns: u64) {
+        for stood in &self.stood {
+            for it in lock(stood).entries.values_mut().filter(|it| it.owner == owner) {
+                match (is_gone, it.gone_at_ns) {
+                    (true, None) => {
+                        it.gone_at_ns = Some(now_ns);
+                        self.gone_count.fetch_add(1, ORDER);
+                    }
+                    (false, Some(_)) => {
+                        it.gone_at_ns = None;
+                        self.gone_count.fetch_sub(1, ORDER);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Forgets the sessions whose owner is gone for longer than their arbiters keep them.
+    pub fn expire(&self, now_ns: u64) {
+        if self.gone_count.load(ORDER) == 0 {
+            return;
+        }
+        let mut places = lock(&self.places);
+        let mut over = Vec::new();
+        for stood in &self.stood {
+            let stood = lock(stood);
+            let is_over = |it: &&Entry| !it.is_claimed && it.is_over(now_ns);
+            over.extend(stood.entries.values().filter(is_over).map(|it| it.record.session));
+        }
+        over.into_iter().for_each(|session| self.remove(&mut places, session));
+    }
+
+    /// How it stands.
+    pub fn counts(&self) -> StandbyCounts {
+        StandbyCounts {
+            owned: self.own.iter().map(|own| lock(own).count as u64).sum(),
+            standing: self.standing_count.load(ORDER) as u64,
+            taken_over: self.taken_over.load(ORDER),
+            fenced: self.fenced.load(ORDER),
+            refused: self.refused.each_ref().map(|count| count.load(ORDER)),
+        }
+    }
+
+    /// What a datagram may be tried with that comes from an address without a session here: nothing
+    /// where none is known there, or its owner lives.
+    #[inline]
+    pub(crate) fn find(&self, address: &Address, now_ns: u64) -> Option<Found> {
+        if self.gone_count.load(ORDER) == 0 {
+            return None;
+        }
+        let mut stood = lock(self.stood_at(address));
+        let it = stood.entries.get_mut(address).filter(|it| it.gone_at_ns.is_some())?;
+        Some(if it.is_claimed {
+            Found::Claimed
+        } else if it.budget.take(TRIES, 1, now_ns) {
+            Found::Try(it.record.clone())
+        } else {
+            Found::Limited
+        })
+    }
+
+    /// A worker asks for a session. False where another one does, or nobody may any more.
+    pub(crate) fn begin_claim(&self, session: SessionId) -> bool {
+        let places = lock(&self.places);
+        let Some(place) = places.get(&session) else { return false };
+        let mut stood = lock(self.stood_at(place));
+        let it = stood.entries.get_mut(place).expect("it is where its place says");
+        it.gone_at_ns.is_some() && !std::mem::replace(&mut it.is_claimed, true)
+    }
+
+    /// It has not got it. What can be nobody's here any more is forgotten.
+    pub(crate) fn give_up(&self, session: SessionId, why: TakeoverRefusal) {
+        self.refused[why as usize].fetch_add(1, ORDER);
+        let mut places = lock(&self.places);
+        if why.is_final() {
+            return self.remove(&mut places, session);
+        }
+        let Some(place) = places.get(&session) else { return };
+        let mut stood = lock(self.stood_at(place));
+        stood.entries.get_mut(place).expect("it is where its place says").is_claimed = false;
+    }
+
+    /// It has got it.
+    pub(crate) fn note_taken_over(&self, session: SessionId) {
+        self.taken_over.fetch_add(1, ORDER);
+        self.remove(&mut lock(&self.places), session);
+    }
+
+    /// Another gateway has gone on with a session that was this one's.
+    pub(crate) fn note_fenced(&self, session: SessionId) {
+        self.fenced.fetch_add(1, ORDER);
+        self.end(session);
+    }
+
+    fn session_at(&self, address: &Address) -> Option<SessionId> {
+        lock(self.stood_at(address)).entries.get(address).map(|it| it.record.session)
+    }
+
+    fn remove(&self, places: &mut HashMap<SessionId, Address>, session: SessionId) {
+        let hash_map::Entry::Occupied(place) = places.entry(session) else { return };
+        let address = place.remove();
+        let mut stood = lock(self.stood_at(&address));
+        let entry = stood.entries.remove(&address).expect("it is where its place says");
+        self.gone_count.fetch_sub(entry.gone_at_ns.is_some().into(), ORDER);
+        self.standing_count.store(places.len(), ORDER);
+        stood.note_change(address);
+        self.has_news.store(true, Ordering::Release);
+    }
+
+    fn stood_at(&self, address: &Address) -> &Mutex<Stood> {
+        &self.stood[(address.wide_hash(self.key) >> 32) as usize % SHARDS]
+    }
+}
+
+impl Stood {
+    /// Where nobody takes what has changed, that has an end.
+    fn note_change(&mut self, address: Address) {
+        if self.changed.len() < CHANGES_MAX {
+            self.changed.insert(address);
+        }
+    }
+}
+
+impl Entry {
+    fn is_over(&self, now_ns: u64) -> bool {
+        let timeout_ns = match self.record.timeout_ms {
+            0 => NO_TIMEOUT_NS,
+            timeout_ms => u64::from(timeout_ms) * 1_000_000,
+        };
+        self.gone_at_ns.is_some_and(|at_ns| now_ns >= at_ns + timeout_ns + GRACE_NS)
+    }
+}
+
+/// Ids are random.
+const fn part_of(SessionId([first, ..]): &SessionId) -> usize {
+    *first as usize % SHARDS
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Packets that may be tried with a record's key: two at once, and then one each 50 ms.
+const TRIES: Rate = Rate { per_second: 20, burst: 2 };
+
+/// How long a session is kept beyond its timeout whose owner is gone: as its arbiter does.
+const GRACE_NS: u64 = 5_000_000_000;
+const NO_TIMEOUT_NS: u64 = 55_000_000_000;
+
+/// Of each part, so many changes wait at the most.
+const CHANGES_MAX: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
+
+/// Counts alone: what is decided is decided under a lock.
+const ORDER: Ordering = Ordering::Relaxed;
+
+const SHARDS: usize = crate::shared::whereabouts::PARTS;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+use super::*;
+use crate::ids::ListenerId;
+use ringgate_batch::Endpoint;
+use ringgate_cluster::{Tenure, Term};
+use ringgate_core::secret::Key;
+
+const B: MemberId = MemberId(1);
+const C: MemberId = MemberId(63);
+const MS: u64 = 1_000_000;
+
+fn none() -> Standbys {
+    Standbys::new(HashKey::new([1, 2]), 1000)
+}
+
+fn at(port: u16) -> Address {
+    Address { listener: ListenerId(0), endpoint: Endpoint::v4([192, 0, 2, 1], port) }
+}
+
+fn id(number: u16) -> SessionId {
+    let mut bytes = [0; 16];
+    bytes[..2].copy_from_slice(&number.to_le_bytes());
+    SessionId(bytes)
+}
+
+fn record(number: u16, term: u16) -> Record {
+    Record {
+        session: id(number),
+        token: [9; 16],
+        holder: Tenure { term: Term::new(term).expect("it is one"), incarnation: Incarnation(4) },
+        revision: 0,
+        open_key: Key::from_bytes([1; 32]),
+        seal_key: Key::from_bytes([2; 32]),
+        client_id: number.into(),
+        token_until_s: 100,
+        timeout_ms: 10_000,
+        silent_ms: 0,
+        is_confirmed: true,
+        newest: 5,
+        slot: 3,
+        player: ([0; 16], 7),
+        local: ([0; 16], 8),
+        user_data: [0; 256],
+        backend: "west".into(),
+    }
+}
+
+fn changes(of: &Standbys, max: usize) -> Vec<(SessionId, Option<(u16, u16)>)> {
+    let mut all = Vec::new();
+    of.take_changes(max, |session, now| {
+        let now = now.map(|(at, record)| (at.endpoint.port(), record.holder.term.get()));
+        all.push((session, now));
+    });
+    all
+}
+
+fn stands(of: &Standbys) -> Vec<(u16, bool)> {
+    let mut all = Vec::new();
+    of.take_stands(100, |address, stands| all.push((address.endpoint.port(), stands)));
+    all.sort_unstable();
+    all
+}
+
+fn tried(of: &Standbys, port: u16, now_ns: u64) -> Option<u16> {
+    match of.find(&at(port), now_ns) {
+        Some(Found::Try(record)) => Some(record.holder.term.get()),
+        _ => None,
+    }
+}
+
+#[test]
+fn an_incarnation_is_said_once() {
+    let standbys = none();
+    assert_eq!(standbys.incarnation(), None);
+    for number in [u16::MAX, 0] {
+        standbys.set_incarnation(Incarnation(number));
+        assert_eq!(standbys.incarnation(), Some(Incarnation(u16::MAX)));
+    }
+}
+
+#[test]
+fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
+    let standbys = none();
+    assert!(!standbys.take_news());
+    standbys.keep(at(1), record(1, 1));
+    standbys.keep(at(2), record(1, 2));
+    standbys.keep(at(3), record(2, 1));
+    standbys.end(id(2));
+    standbys.end(id(3));
+    assert!(standbys.take_news() && !standbys.take_news());
+    assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2))), (id(2), None)]);
+    assert_eq!(changes(&standbys, 9), []);
+    assert_eq!(standbys.counts().owned, 1);
+    assert_eq!(standbys.own_part(1), [id(1)]);
+    assert_eq!(standbys.with_own(id(1), |at, _| at.endpoint.port()), Some(2));
+    assert_eq!(standbys.with_own(id(2), |_, _| ()), None);
+    standbys.note_fenced(id(1));
+    assert_eq!(changes(&standbys, 9), [(id(1), None)]);
+    assert_eq!((standbys.counts().owned, standbys.counts().fenced), (0, 1));
+}
+
+#[test]
+fn changes_are_taken_in_portions_and_have_an_end_where_nobody_takes_them() {
+    let standbys = none();
+    (0..5).for_each(|number| standbys.keep(at(1), record(number, 1)));
+    assert_eq!([2, 2, 2].map(|max| changes(&standbys, max).len()), [2, 2, 1]);
+    let all = 2 * (SHARDS * CHANGES_MAX) as u16;
+    for number in 0..all {
+        standbys.keep(at(1), record(number, 1));
+        standbys.end(id(number));
+    }
+    let held: usize = standbys.own.iter().map(|own| lock(own).held.len()).sum();
+    assert!(held <= SHARDS * CHANGES_MAX, "{held}");
+    standbys.take_changes(usize::MAX, |_, now| assert!(now.is_none()));
+    assert!(standbys.own.iter().all(|own| lock(own).held.is_empty()));
+}
+
+#[test]
+fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_an_address() {
+    let standbys = none();
+    assert!(standbys.stand_by(B, at(1), record(1, 1)));
+    assert!(standbys.stand_by(C, at(2), record(1, 2)));
+    assert!(standbys.stand_by(B, at(1), record(1, 1)), "it is late");
+    assert_eq!(stands(&standbys), [(1, false), (2, true)]);
+    // The one before ends what it has no more.
+    standbys.stand_down(B, id(1));
+    assert_eq!((stands(&standbys), standbys.counts().standing), (vec![], 1));
+    assert!(standbys.stand_by(B, at(2), record(2, 1)), "the player has logged in there");
+    standbys.stand_down(C, id(1));
+    assert_eq!(standbys.counts().standing, 1);
+    assert_eq!((0..SHARDS).flat_map(|it| standbys.stands_part(it)).collect::<Vec<_>>(), [at(2)]);
+    standbys.stand_down(B, id(2));
+    assert_eq!((stands(&standbys), standbys.counts().standing), (vec![(2, false)], 0));
+}
+
+#[test]
+fn no_more_is_stood_by_for_than_there_is_room_for() {
+    let standbys = none();
+    assert!((1..=1000).all(|it| standbys.stand_by(B, at(it), record(it, 1))));
+    assert!(!standbys.stand_by(B, at(1001), record(1001, 1)));
+    assert!(standbys.stand_by(B, at(1001), record(1, 2)), "one that has moved");
+    standbys.stand_down(B, id(2));
+    assert!(standbys.stand_by(B, at(2), record(1001, 1)));
+}
+
+#[test]
+fn only_a_session_whose_owner_is_gone_may_be_tried_and_not_too_often() {
+    let standbys = none();
+    assert!(standbys.stand_by(B, at(1), record(1, 1)));
+    assert!(standbys.stand_by(C, at(2), record(2, 1)));
+    assert_eq!(standbys.find(&at(1), 0), None);
+    assert!(!standbys.begin_claim(id(1)));
+    standbys.set_gone(B, true, 0);
+    standbys.set_gone(B, true, 0);
+    assert_eq!((standbys.find(&at(2), 0), standbys.find(&at(3), 0)), (None, None));
+    assert_eq!([0, 0].map(|now_ns| tried(&standbys, 1, now_ns)), [Some(1); 2]);
+    assert_eq!(standbys.find(&at(1), 0), Some(Found::Limited));
+    assert_eq!((tried(&standbys, 1, 50 * MS), tried(&standbys, 1, 99 * MS)), (Some(1), None));
+    standbys.set_gone(B, false, 0);
+    assert_eq!(standbys.find(&at(1), 200 * MS), None);
+    // It starts anew, and gives what it has: a session of its predecessor stays without an owner.
+    standbys.set_gone(B, true, 0);
+    assert!(standbys.stand_by(B, at(4), record(4, 1)));
+    assert_eq!((tried(&standbys, 1, 300 * MS), tried(&standbys, 4, 300 * MS)), (Some(1), None));
+    assert!(standbys.stand_by(B, at(1), record(1, 1)), "it says so again");
+    assert_eq!(standbys.find(&at(1), 500 * MS), None);
+    assert_eq!(standbys.gone_count.load(ORDER), 0);
+}
+
+#[test]
+fn one_worker_claims_at_a_time_until_it_is_answered() {
+    let standbys = none();
+    for (number, term) in [(1, 1), (2, 1), (3, 1)] {
+        assert!(standbys.stand_by(B, at(number), record(number, term)));
+    }
+    standbys.set_gone(B, true, 0);
+    assert!(standbys.begin_claim(id(1)) && !standbys.begin_claim(id(1)));
+    assert_eq!(standbys.find(&at(1), 0), Some(Found::Claimed));
+    standbys.give_up(id(1), TakeoverRefusal::NotAnswered);
+    assert_eq!(tried(&standbys, 1, 0), Some(1));
+    assert!(standbys.begin_claim(id(1)) && standbys.begin_claim(id(2)));
+    standbys.note_taken_over(id(1));
+    standbys.give_up(id(2), TakeoverRefusal::Ended);
+    assert_eq!([1, 2].map(|port| tried(&standbys, port, 0)), [None; 2]);
+    let counts = standbys.counts();
+    assert_eq!((counts.taken_over, counts.standing), (1, 1));
+    let named = TakeoverRefusal::ALL.into_iter().filter(|it| counts.refused[*it as usize] > 0);
+    assert_eq!(named.map(TakeoverRefusal::name).collect::<Vec<_>>(), ["ended", "not_answered"]);
+    assert_eq!(standbys.gone_count.load(ORDER), 1);
+}
+
+#[test]
+fn what_nobody_takes_over_is_forgotten_after_its_timeout() {
+    let standbys = none();
+    for (number, timeout_ms) in [(1, 10_000), (2, 0)] {
+        assert!(standbys.stand_by(B, at(number), Record { timeout_ms, ..record(number, 1) }));
+    }
+    assert!(standbys.stand_by(C, at(3), record(3, 1)));
+    standbys.expire(u64::MAX);
+    standbys.set_gone(B, true, 7);
+    let standing = |now_ms: u64| {
+        standbys.expire(7 + now_ms * MS);
+        standbys.counts().standing
+    };
+    assert_eq!([14_999, 15_000, 59_999, 60_000].map(standing), [3, 2, 2, 1]);
+    assert_eq!(standbys.gone_count.load(ORDER), 0);
+}
