@@ -81,6 +81,24 @@ impl PacketNumber {
         Self(high << COUNT_BITS | count)
     }
 
+    /// The first of a tenure.
+    pub const fn first(tenure: Tenure) -> Self {
+        Self::of(tenure, 0)
+    }
+
+    /// How many of its tenure are before it.
+    pub const fn count(self) -> u64 {
+        self.0 & ((1 << COUNT_BITS) - 1)
+    }
+
+    /// The lowest term of which all numbers are from this one on: what a process may make under a
+    /// key of which it has used every number before.
+    pub const fn free_term(self) -> Option<Term> {
+        let term = self.tenure().term;
+        let is_whole = self.0 << (64 - INCARNATION_BITS - COUNT_BITS) == 0;
+        if is_whole && term.0 > 0 { Some(term) } else { term.next() }
+    }
+
     /// The owner it belongs to.
     pub const fn tenure(self) -> Tenure {
         let high = self.0 >> COUNT_BITS;

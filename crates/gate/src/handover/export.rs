@@ -59,6 +59,8 @@ impl Gate {
     /// other process can have used, if it has begun at all: no nonce is used twice.
     pub fn resume_after_failed_hand_over(&mut self) {
         self.fronts.netcode.skip_sequences(SKIPPED);
+        self.common.life.failed_hand_overs = self.common.life.failed_hand_overs.saturating_add(1);
+        self.common.claims.leave_terms_out(self.common.life.failed_hand_overs);
     }
 }
 

@@ -200,8 +200,8 @@ impl Standbys {
     }
 
     /// Takes some of this gateway's sessions that have changed since that was last asked, with
-    /// their records; nothing where one has ended. Where more have changed than fit, the rest is for
-    /// the next time.
+    /// their records; nothing where one has ended. Where more have changed than fit, the rest is
+    /// for the next time.
     pub fn take_changes(
         &self,
         max: usize,
@@ -245,8 +245,8 @@ impl Standbys {
     }
 
     /// Stands by for a session of another member, whose player is at an address, in the place of
-    /// what is known of it and of another session there. An owner that says so is there. False where
-    /// there is no room.
+    /// what is known of it and of another session there. An owner that says so is there. False
+    /// where there is no room.
     pub fn stand_by(&self, owner: MemberId, address: Address, record: Record) -> bool {
         let mut places = lock(&self.places);
         let session = record.session;
@@ -317,8 +317,8 @@ impl Standbys {
         lock(&self.stood[part]).entries.keys().copied().collect()
     }
 
-    /// A member is gone, or is there after all: the sessions that it has given may be taken over, or
-    /// not any more. What it gives anew is its own again. A process that has started anew under the
+    /// A member is gone, or is there after all: the sessions that it has given may be taken over,
+    /// or not any more. What it gives anew is its own again. A process that has started anew under the
     /// member's name has none of the sessions of the one before, which stays gone.
     pub fn set_gone(&self, owner: MemberId, is_gone: bool, now_ns: u64) {
         for stood in &self.stood {

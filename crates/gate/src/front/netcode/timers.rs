@@ -16,6 +16,7 @@ use crate::setup::{LinkKind, Listener, Setup};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
+use ringgate_cluster::{Numbers, PacketNumber, Tenure, Term};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, SEND_INTERVAL_NS};
 
@@ -124,6 +125,9 @@ impl Rules for NetcodeFront {
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end(turn, index, Ended::TimedOut);
         }
+        if has_used_up(turn.common, session) {
+            return self.end(turn, index, Ended::NumbersUsedUp);
+        }
         let is_delivered = self.connections.has(index);
         let needs_backend = !is_delivered || !self.is_lingering(index);
         if needs_backend
@@ -205,3 +209,16 @@ impl NetcodeFront {
         }
     }
 }
+
+/// Whether a session has come near the end of its tenure's numbers. It is looked at far more often
+/// than it can send those that are left.
+fn has_used_up(common: &Common, session: &Session) -> bool {
+    let process = common.claims.standbys().and_then(|standbys| standbys.incarnation());
+    process.zip(PacketNumber::new(session.next_sequence.peek())).is_some_and(|(process, next)| {
+        let Tenure { term, incarnation } = next.tenure();
+        let left = Numbers::COUNTS - next.count();
+        term != Term::NONE && incarnation == process && left < NUMBERS_LEFT
+    })
+}
+
+const NUMBERS_LEFT: u64 = 1 << 30;

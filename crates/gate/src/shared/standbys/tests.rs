@@ -1,3 +1,5 @@
+//! What is owned is told, what is stood by for may be tried once its owner is gone.
+
 use super::*;
 use crate::ids::ListenerId;
 use ringgate_batch::Endpoint;
