@@ -22,6 +22,7 @@
 //! the gate's and the backend library's business.
 
 mod address;
+mod arbiter;
 mod frame;
 mod message;
 mod moves;
@@ -33,6 +34,10 @@ mod session;
 mod tests;
 mod write;
 
+pub use arbiter::{
+    ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
+    NUMBERED_OVERHEAD_BYTES, Standing, ToArbiter, WINDOW_BYTES_MAX,
+};
 pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};
 pub use moves::{Answer, Move, Offered};
@@ -193,12 +198,19 @@ mod kind {
     pub(super) const MOVE_REFUSED: u8 = 135;
     /// Between gateways alone.
     pub(super) const FORWARDED: u8 = 136;
+    /// To agents alone.
+    pub(super) const NUMBERED: u8 = 137;
+    pub(super) const CLUSTERED: u8 = 138;
+    pub(super) const CLAIM: u8 = 139;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;
     pub(super) const MOVE: u8 = 146;
     pub(super) const ANSWER: u8 = 147;
     pub(super) const CONFIRM: u8 = 148;
+    /// From agents alone.
+    pub(super) const ARBITRATES: u8 = 149;
+    pub(super) const STANDING: u8 = 150;
 }
 
 /// What a record's header says beside its kind.

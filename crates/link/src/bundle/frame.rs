@@ -82,7 +82,8 @@ impl<'a> Frame<'a> {
             | kind::PING
             | kind::PONG
             | kind::QUALITY
-            | kind::FORWARDED => true,
+            | kind::FORWARDED
+            | kind::NUMBERED => true,
             kind::MESSAGE => self.body().get(8) != Some(&message::RELIABLE),
             _ => false,
         }
@@ -140,7 +141,7 @@ impl<'a> Frame<'a> {
     #[inline]
     pub fn payloads(self) -> u64 {
         match (self.kind(), self.body()) {
-            (kind::PAYLOAD | kind::FORWARDED, _) => 1,
+            (kind::PAYLOAD | kind::FORWARDED | kind::NUMBERED, _) => 1,
             (kind::MULTICAST, &[low, high, ..]) => u64::from(u16::from_le_bytes([low, high])),
             _ => 0,
         }

@@ -470,7 +470,12 @@ impl<'a> Writer<'a> {
 
     /// Appends a record whose body `fill` writes to its last byte.
     #[inline]
-    fn record(&mut self, kind: u8, body_bytes: usize, fill: impl FnOnce(&mut Fields<'_>)) -> bool {
+    pub(super) fn record(
+        &mut self,
+        kind: u8,
+        body_bytes: usize,
+        fill: impl FnOnce(&mut Fields<'_>),
+    ) -> bool {
         let record_bytes = HEADER_BYTES + body_bytes;
         let Some(place) = self.buf[self.len..].get_mut(..record_bytes) else { return false };
         let mut fields = Fields(place);
@@ -491,11 +496,11 @@ fn is_sendable(condition: bool) -> bool {
 }
 
 /// The part of a record that is still to be written.
-struct Fields<'a>(&'a mut [u8]);
+pub(super) struct Fields<'a>(&'a mut [u8]);
 
 impl Fields<'_> {
     #[inline]
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         let (place, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len());
         place.copy_from_slice(bytes);
         self.0 = rest;
@@ -513,12 +518,12 @@ impl Fields<'_> {
     }
 
     #[inline]
-    fn u32(&mut self, value: u32) {
+    pub(super) fn u32(&mut self, value: u32) {
         self.bytes(&value.to_le_bytes());
     }
 
     #[inline]
-    fn u64(&mut self, value: u64) {
+    pub(super) fn u64(&mut self, value: u64) {
         self.bytes(&value.to_le_bytes());
     }
 }

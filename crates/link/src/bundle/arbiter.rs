@@ -1,0 +1,378 @@
+//! What a gateway and an agent say to each other of sessions that another gateway of a cluster may
+//! go on with. The agent says which gateway has each: it is their arbiter (`ringgate_cluster`).
+//!
+//! None of it reaches a game process. Whoever does not know these records passes over them, and
+//! whatever is not exactly one of them is of a later version.
+
+use super::{Frame, HEADER_BYTES, LONG_PAYLOAD_BYTES_MAX, SESSION_BYTES, SessionId, Writer, kind};
+
+/// A session's name in its cluster, which it keeps whichever gateway has it.
+pub type ClusterId = [u8; CLUSTER_ID_BYTES];
+
+/// Bytes of a [`ClusterId`].
+pub const CLUSTER_ID_BYTES: usize = 16;
+
+/// Longest window in a [`Standing`].
+pub const WINDOW_BYTES_MAX: usize = 160;
+
+/// Bytes of a numbered payload's record that are not payload.
+pub const NUMBERED_OVERHEAD_BYTES: usize = HEADER_BYTES + SESSION_BYTES + 8;
+
+/// What a gateway tells an arbiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToArbiter<'a> {
+    /// The session whose opening follows is this one of the cluster.
+    Clustered(Clustered),
+    /// The gateway wants to have a session that another one had.
+    Claim(ClusterClaim),
+    /// A payload of a player of such a session.
+    Numbered {
+        /// Whose.
+        session: SessionId,
+        /// The number of the packet that it came in.
+        number: u64,
+        /// 1 to 1472 bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// A session of a cluster, as its gateway announces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clustered {
+    /// What it is called on this link.
+    pub session: SessionId,
+    /// What it is called in its cluster.
+    pub id: ClusterId,
+    /// As whom the gateway has it: its term, and below that its incarnation.
+    pub tenure: u32,
+    /// When its token expires, in seconds since 1970.
+    pub token_until_s: u64,
+    /// After how long a silence its player is given up, in milliseconds; 0 for never.
+    pub timeout_ms: u32,
+}
+
+/// A gateway wants to go on with a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClusterClaim {
+    /// Which.
+    pub id: ClusterId,
+    /// As whom the gateway would have it.
+    pub tenure: u32,
+    /// Who has had it, as far as the gateway knows.
+    pub over: u32,
+    /// After how long a silence its player is given up, in milliseconds; 0 for never.
+    pub timeout_ms: u32,
+}
+
+/// What an arbiter tells a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FromArbiter<'a> {
+    /// Sessions of this link may be of a cluster. Right behind the hello.
+    Arbitrates,
+    /// How it stands with a session.
+    Standing(Standing<'a>),
+}
+
+/// How it stands with a session of a cluster, for the gateway that has asked, or that has it no
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing<'a> {
+    /// Which.
+    pub id: ClusterId,
+    /// As whom the gateway has asked, or has had it.
+    pub tenure: u32,
+    /// How.
+    pub reply: ArbiterReply<'a>,
+}
+
+/// What an arbiter replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArbiterReply<'a> {
+    /// The gateway has it. Which packets of its player were handed over, as
+    /// `ringgate_core::proto::replay::Window` is carried; nothing where none was.
+    Granted(&'a [u8]),
+    /// Another gateway has it.
+    Fenced {
+        /// As whom.
+        holder: u32,
+    },
+    /// It has ended.
+    Ended,
+    /// The arbiter has no room for it.
+    Full,
+}
+
+impl<'a> ToArbiter<'a> {
+    /// Decodes a record, if it is one of these.
+    #[inline]
+    pub fn decode(frame: Frame<'a>) -> Option<Self> {
+        let body = frame.body();
+        if frame.flags() != 0 {
+            return None;
+        }
+        match frame.kind() {
+            kind::NUMBERED => {
+                let (session, body) = body.split_first_chunk()?;
+                let (number, bytes) = body.split_first_chunk()?;
+                let session = SessionId::from_u64(u64::from_le_bytes(*session))?;
+                let fits = !bytes.is_empty() && bytes.len() <= LONG_PAYLOAD_BYTES_MAX;
+                let number = u64::from_le_bytes(*number);
+                fits.then_some(Self::Numbered { session, number, bytes })
+            }
+            kind::CLUSTERED => Clustered::decode(body).map(Self::Clustered),
+            kind::CLAIM => ClusterClaim::decode(body).map(Self::Claim),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> FromArbiter<'a> {
+    /// Decodes a record, if it is one of these.
+    pub fn decode(frame: Frame<'a>) -> Option<Self> {
+        let body = frame.body();
+        match (frame.flags(), frame.kind()) {
+            (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
+            (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
+            _ => None,
+        }
+    }
+}
+
+impl Clustered {
+    fn decode(mut body: &[u8]) -> Option<Self> {
+        let it = Self {
+            session: SessionId::from_u64(u64::from_le_bytes(take(&mut body)?))?,
+            id: take(&mut body)?,
+            tenure: u32::from_le_bytes(take(&mut body)?),
+            token_until_s: u64::from_le_bytes(take(&mut body)?),
+            timeout_ms: u32::from_le_bytes(take(&mut body)?),
+        };
+        body.is_empty().then_some(it)
+    }
+}
+
+impl ClusterClaim {
+    fn decode(mut body: &[u8]) -> Option<Self> {
+        let it = Self {
+            id: take(&mut body)?,
+            tenure: u32::from_le_bytes(take(&mut body)?),
+            over: u32::from_le_bytes(take(&mut body)?),
+            timeout_ms: u32::from_le_bytes(take(&mut body)?),
+        };
+        body.is_empty().then_some(it)
+    }
+}
+
+impl<'a> Standing<'a> {
+    fn decode(mut body: &'a [u8]) -> Option<Self> {
+        let (id, tenure) = (take(&mut body)?, u32::from_le_bytes(take(&mut body)?));
+        let [reply] = take(&mut body)?;
+        let reply = match (reply, body) {
+            (GRANTED, window) if window.len() <= WINDOW_BYTES_MAX => ArbiterReply::Granted(window),
+            (FENCED, [a, b, c, d]) => {
+                ArbiterReply::Fenced { holder: u32::from_le_bytes([*a, *b, *c, *d]) }
+            }
+            (ENDED, []) => ArbiterReply::Ended,
+            (FULL, []) => ArbiterReply::Full,
+            _ => return None,
+        };
+        Some(Self { id, tenure, reply })
+    }
+}
+
+impl Writer<'_> {
+    /// To an arbiter: a player's payload with its packet's number.
+    #[inline]
+    #[must_use]
+    pub fn numbered(&mut self, session: SessionId, number: u64, bytes: &[u8]) -> bool {
+        if bytes.is_empty() || bytes.len() > LONG_PAYLOAD_BYTES_MAX {
+            return false;
+        }
+        self.record(kind::NUMBERED, SESSION_BYTES + 8 + bytes.len(), |body| {
+            body.u64(session.as_u64());
+            body.u64(number);
+            body.bytes(bytes);
+        })
+    }
+
+    /// To an arbiter: what a session is whose opening follows.
+    #[must_use]
+    pub fn clustered(&mut self, it: &Clustered) -> bool {
+        self.record(kind::CLUSTERED, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 8 + 4, |body| {
+            body.u64(it.session.as_u64());
+            body.bytes(&it.id);
+            body.u32(it.tenure);
+            body.u64(it.token_until_s);
+            body.u32(it.timeout_ms);
+        })
+    }
+
+    /// To an arbiter: the gateway wants to go on with a session.
+    #[must_use]
+    pub fn claim(&mut self, it: &ClusterClaim) -> bool {
+        self.record(kind::CLAIM, CLUSTER_ID_BYTES + 3 * 4, |body| {
+            body.bytes(&it.id);
+            body.u32(it.tenure);
+            body.u32(it.over);
+            body.u32(it.timeout_ms);
+        })
+    }
+
+    /// From an arbiter, right behind the hello: that it is one.
+    #[must_use]
+    pub fn arbitrates(&mut self) -> bool {
+        self.record(kind::ARBITRATES, 0, |_| ())
+    }
+
+    /// From an arbiter: how it stands with a session.
+    #[must_use]
+    pub fn standing(&mut self, it: &Standing<'_>) -> bool {
+        let (reply, holder, window) = match it.reply {
+            ArbiterReply::Granted(window) => (GRANTED, None, window),
+            ArbiterReply::Fenced { holder } => (FENCED, Some(holder), &[][..]),
+            ArbiterReply::Ended => (ENDED, None, &[][..]),
+            ArbiterReply::Full => (FULL, None, &[][..]),
+        };
+        if window.len() > WINDOW_BYTES_MAX {
+            return false;
+        }
+        let rest = window.len() + holder.map_or(0, |_| 4);
+        self.record(kind::STANDING, CLUSTER_ID_BYTES + 4 + 1 + rest, |body| {
+            body.bytes(&it.id);
+            body.u32(it.tenure);
+            body.bytes(&[reply]);
+            if let Some(holder) = holder {
+                body.u32(holder);
+            }
+            body.bytes(window);
+        })
+    }
+}
+
+fn take<const BYTES: usize>(body: &mut &[u8]) -> Option<[u8; BYTES]> {
+    let (field, rest) = body.split_first_chunk()?;
+    *body = rest;
+    Some(*field)
+}
+
+const GRANTED: u8 = 1;
+const FENCED: u8 = 2;
+const ENDED: u8 = 3;
+const FULL: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Frames, RecordError, ToGame, ToGateway};
+    use super::*;
+
+    const ID: ClusterId = [7; 16];
+
+    fn session() -> SessionId {
+        SessionId::from_u64(0x0102).expect("it is not 0")
+    }
+
+    fn written(write: impl FnOnce(&mut Writer<'_>) -> bool) -> Vec<u8> {
+        let mut buf = [0; 2000];
+        let mut writer = Writer::new(&mut buf);
+        assert!(write(&mut writer));
+        writer.bytes().to_vec()
+    }
+
+    /// For writers of any lifetime, which the method itself is not.
+    fn arbitrates(writer: &mut Writer<'_>) -> bool {
+        writer.arbitrates()
+    }
+
+    fn only(bytes: &[u8]) -> Frame<'_> {
+        Frames::new(bytes).next().expect("a record").expect("whole")
+    }
+
+    fn all() -> [Vec<u8>; 8] {
+        let clustered =
+            Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
+        let claim = ClusterClaim { id: ID, tenure: 5, over: 4, timeout_ms: 7 };
+        let standing = |reply| written(|it| it.standing(&Standing { id: ID, tenure: 5, reply }));
+        [
+            written(|it| it.numbered(session(), 9, b"hi")),
+            written(|it| it.clustered(&clustered)),
+            written(|it| it.claim(&claim)),
+            written(arbitrates),
+            standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
+            standing(ArbiterReply::Fenced { holder: 8 }),
+            standing(ArbiterReply::Ended),
+            standing(ArbiterReply::Full),
+        ]
+    }
+
+    #[test]
+    fn each_record_has_the_bytes_that_are_written_down() {
+        let id = [7; 16];
+        let of = |kind: u8, parts: &[&[u8]]| {
+            let body = parts.concat();
+            [&[(body.len() + HEADER_BYTES) as u8, 0, kind, 0][..], &body].concat()
+        };
+        let ours = [2, 1, 0, 0, 0, 0, 0, 0];
+        let [numbered, clustered, claim, arbitrates, granted, fenced, ended, full] = all();
+        assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
+        let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
+        assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
+        assert_eq!(claim, of(139, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
+        assert_eq!(arbitrates, of(149, &[]));
+        let head = [5, 0, 0, 0];
+        assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
+        assert_eq!(fenced, of(150, &[&id, &head, &[2, 8, 0, 0, 0]]));
+        assert_eq!((ended, full), (of(150, &[&id, &head, &[3]]), of(150, &[&id, &head, &[4]])));
+    }
+
+    #[test]
+    fn each_is_read_as_it_was_written_and_passed_over_by_who_does_not_know_it() {
+        for (at, bytes) in all().iter().enumerate() {
+            let frame = only(bytes);
+            assert_eq!(frame.may_be_lost(), at == 0);
+            assert_eq!(frame.payloads(), u64::from(at == 0));
+            let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
+            assert_eq!((to.is_some(), from.is_some()), (at < 3, at >= 3));
+            let again = match (to, from) {
+                (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
+                    written(|it| it.numbered(session, number, bytes))
+                }
+                (Some(ToArbiter::Clustered(it)), _) => written(|writer| writer.clustered(&it)),
+                (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
+                (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
+                (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
+                (None, None) => unreachable!(),
+            };
+            assert_eq!(again, *bytes);
+            assert_eq!(ToGame::decode(frame), Ok::<_, RecordError>(ToGame::Unknown(frame)));
+            assert_eq!(ToGateway::decode(frame), Ok::<_, RecordError>(ToGateway::Unknown(frame)));
+        }
+    }
+
+    #[test]
+    fn what_is_not_exactly_one_of_them_is_none() {
+        for bytes in all() {
+            let changed = |len: usize, flags: u8| {
+                let mut bytes = bytes.clone();
+                bytes.resize(len, 9);
+                (bytes[0], bytes[3]) = (len as u8, flags);
+                let frame = only(&bytes);
+                ToArbiter::decode(frame).is_some() || FromArbiter::decode(frame).is_some()
+            };
+            assert!(!changed(bytes.len(), 1));
+            let is_open = bytes[2] == kind::NUMBERED;
+            assert_eq!(changed(bytes.len() + 1, 0), is_open, "{bytes:?}");
+            let is_window = bytes[2] == kind::STANDING && bytes[24] == GRANTED;
+            let mut shorter = HEADER_BYTES..bytes.len();
+            if !is_open && !is_window {
+                assert!(!shorter.any(|len| changed(len, 0)), "{bytes:?}");
+            }
+        }
+        let mut nobodys = written(|it| it.numbered(session(), 9, b"hi"));
+        nobodys[4..12].fill(0);
+        assert_eq!(ToArbiter::decode(only(&nobodys)), None);
+        let long = [0; LONG_PAYLOAD_BYTES_MAX + 1];
+        let mut buf = [0; 2000];
+        assert!(!Writer::new(&mut buf).numbered(session(), 9, &long));
+        assert!(!Writer::new(&mut buf).numbered(session(), 9, &[]));
+    }
+}
