@@ -62,6 +62,22 @@ pub struct Tenure {
     pub incarnation: Incarnation,
 }
 
+impl Tenure {
+    /// As one number, in the same order.
+    pub const fn number(self) -> u32 {
+        (self.term.0 as u32) << INCARNATION_BITS | self.incarnation.0 as u32
+    }
+
+    /// The tenure of a number, where it is one.
+    pub const fn of_number(number: u32) -> Option<Self> {
+        let incarnation = Incarnation(number as u16);
+        match Term::new((number >> INCARNATION_BITS) as u16) {
+            Some(term) => Some(Self { term, incarnation }),
+            None => None,
+        }
+    }
+}
+
 /// The number of a packet of a session, below those of challenges and denials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(u64);

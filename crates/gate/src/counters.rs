@@ -601,6 +601,9 @@ impl Ledger {
             | R::MailboxFull
             | R::ForwardLimited
             | R::MemberQueueFull
+            | R::TakeoverAwaited
+            | R::TakeoverLimited
+            | R::TakeoverRefused
             | R::UnrealEnd
             | R::UnrealMagic
             | R::UnrealSize

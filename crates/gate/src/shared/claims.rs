@@ -25,7 +25,7 @@ use crate::shared::claims::history::{History, NoTerm, SpentToken, TokenMac, Toke
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::{Homes, Workers};
 use crate::shared::shares::Shares;
-use crate::shared::standbys::Standbys;
+use crate::shared::standbys::{Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
 use crate::store::census::Census;
@@ -428,10 +428,31 @@ impl Claims {
         &self,
         wanted: &Wanted<'_>,
     ) -> Result<(Claim, SessionSequence), DropReason> {
+        let mut inner = self.lock();
+        let claim = self.claim(&mut inner, wanted)?;
+        let process = self.standbys.as_ref().and_then(|it| it.incarnation());
+        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random, process);
+        if wanted.allows_reuse {
+            // Of one that was spent before, the next numbers are others now.
+            self.has_spent.store(true, Ordering::Release);
+        }
+        Ok((claim, sequence))
+    }
+
+    /// Claims the client id and the lowest free slot for a session of another gateway, whose token
+    /// is [spent](Self::make_term) and not asked.
+    pub(crate) fn take_over(&self, wanted: &Wanted<'_>) -> Result<Claim, TakeoverRefusal> {
+        let claimed = self.claim(&mut self.lock(), wanted);
+        claimed.map_err(|why| match why {
+            DropReason::ResponseClientConnected => TakeoverRefusal::ClientConnected,
+            _ => TakeoverRefusal::NoRoom,
+        })
+    }
+
+    fn claim(&self, inner: &mut Inner, wanted: &Wanted<'_>) -> Result<Claim, DropReason> {
         let &Wanted { listener, client_id, backend, .. } = wanted;
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
         if inner.find_client(hash, &key).is_some() {
             return Err(DropReason::ResponseClientConnected);
         }
@@ -451,13 +472,7 @@ impl Claims {
         sessions.fetch_add(1, Ordering::Relaxed);
         let source = wanted.source;
         inner.enter_source(listener, &source);
-        let process = self.standbys.as_ref().and_then(|it| it.incarnation());
-        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random, process);
-        if wanted.allows_reuse {
-            // Of one that was spent before, the next numbers are others now.
-            self.has_spent.store(true, Ordering::Release);
-        }
-        Ok((Claim { listener, client_id, backend, slot, source }, sequence))
+        Ok(Claim { listener, client_id, backend, slot, source })
     }
 
     /// Keeps the lowest free slot of a backend for a player of another one who may come, unless as

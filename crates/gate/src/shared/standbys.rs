@@ -300,7 +300,9 @@ impl Standbys {
             let Stood { entries, changed } = &mut *lock(stood);
             if changed.len() <= left {
                 left -= changed.len();
-                changed.drain().for_each(|at| handle(at, entries.contains_key(&at)));
+                for at in changed.drain() {
+                    handle(at, entries.contains_key(&at));
+                }
                 continue;
             }
             let some: Vec<Address> = changed.iter().take(left).copied().collect();
@@ -350,7 +352,9 @@ impl Standbys {
             let is_over = |it: &&Entry| !it.is_claimed && it.is_over(now_ns);
             over.extend(stood.entries.values().filter(is_over).map(|it| it.record.session));
         }
-        over.into_iter().for_each(|session| self.remove(&mut places, session));
+        for session in over {
+            self.remove(&mut places, session);
+        }
     }
 
     /// How it stands.
@@ -362,6 +366,16 @@ impl Standbys {
             fenced: self.fenced.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
         }
+    }
+
+    /// Whether an address is that of a session whose owner is gone.
+    #[inline]
+    pub(crate) fn awaits(&self, address: &Address) -> bool {
+        self.gone_count.load(ORDER) > 0
+            && lock(self.stood_at(address))
+                .entries
+                .get(address)
+                .is_some_and(|it| it.gone_at_ns.is_some())
     }
 
     /// What a datagram may be tried with that comes from an address without a session here: nothing

@@ -94,11 +94,15 @@ impl Rules for NetcodeFront {
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
         let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
         let move_ns = common.moves.due_ns();
-        self.sessions.due_ns().min(socket_ns).min(sweep_ns).min(alarm_ns).min(move_ns)
+        let unkept_ns = self.clusters.due_ns().min(self.takeovers.due_ns());
+        let other_ns = socket_ns.min(sweep_ns).min(alarm_ns).min(move_ns).min(unkept_ns);
+        self.sessions.due_ns().min(other_ns)
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         self.sweep_pending(turn);
+        self.keep_some(turn);
+        self.look_after_takeovers(turn);
         self.handle_session_sockets(turn);
         self.look_after_moves(turn);
         self.look_after_connections(turn);
@@ -159,7 +163,7 @@ impl Rules for NetcodeFront {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the
         // reference.
         let Ending { why, reason } = ending;
-        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
+        if !matches!(why, Ended::ByPlayer | Ended::Fenced | Ended::TimedOut) {
             for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }
@@ -169,7 +173,10 @@ impl Rules for NetcodeFront {
         }
         let session = self.sessions.at(index);
         let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
-        turn.report_closed(player, session.announced, reason);
+        // The game process goes on with it.
+        if why != Ended::Fenced {
+            turn.report_closed(player, session.announced, reason);
+        }
         self.drop_session(turn, index, why);
     }
 }
