@@ -62,6 +62,22 @@ pub struct Tenure {
     pub incarnation: Incarnation,
 }
 
+impl Tenure {
+    /// As one number, in the same order.
+    pub const fn number(self) -> u32 {
+        (self.term.0 as u32) << INCARNATION_BITS | self.incarnation.0 as u32
+    }
+
+    /// The tenure of a number, where it is one.
+    pub const fn of_number(number: u32) -> Option<Self> {
+        let incarnation = Incarnation(number as u16);
+        match Term::new((number >> INCARNATION_BITS) as u16) {
+            Some(term) => Some(Self { term, incarnation }),
+            None => None,
+        }
+    }
+}
+
 /// The number of a packet of a session, below those of challenges and denials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(u64);
@@ -79,6 +95,24 @@ impl PacketNumber {
     const fn of(Tenure { term, incarnation }: Tenure, count: u64) -> Self {
         let high = (term.0 as u64) << INCARNATION_BITS | incarnation.0 as u64;
         Self(high << COUNT_BITS | count)
+    }
+
+    /// The first of a tenure.
+    pub const fn first(tenure: Tenure) -> Self {
+        Self::of(tenure, 0)
+    }
+
+    /// How many of its tenure are before it.
+    pub const fn count(self) -> u64 {
+        self.0 & ((1 << COUNT_BITS) - 1)
+    }
+
+    /// The lowest term of which all numbers are from this one on: what a process may make under a
+    /// key of which it has used every number before.
+    pub const fn free_term(self) -> Option<Term> {
+        let term = self.tenure().term;
+        let is_whole = self.0 << (64 - INCARNATION_BITS - COUNT_BITS) == 0;
+        if is_whole && term.0 > 0 { Some(term) } else { term.next() }
     }
 
     /// The owner it belongs to.

@@ -32,6 +32,8 @@ pub struct Record {
     pub client_id: u64,
     /// When its token expires, in seconds since 1970.
     pub token_until_s: u64,
+    /// When the session began, in seconds since 1970.
+    pub since_s: u64,
     /// After how long a silence the player is given up, in milliseconds; 0 for never.
     pub timeout_ms: u32,
     /// How long the player had been silent.
@@ -64,6 +66,7 @@ ringgate_core::carried!(Record {
     seal_key,
     client_id,
     token_until_s,
+    since_s,
     timeout_ms,
     silent_ms,
     is_confirmed,
@@ -110,9 +113,8 @@ impl Record {
     }
 
     /// Whose key it has.
-    pub const fn key(&self) -> KeyName {
-        let [a, b, c, d, e, f, g, h, ..] = self.token;
-        KeyName(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    pub fn key(&self) -> KeyName {
+        KeyName(u64::from_le_bytes(*self.token.first_chunk().expect("a tag is longer")))
     }
 
     /// Whether this is to be kept in place of another of the same session.
@@ -144,6 +146,7 @@ mod tests {
             seal_key: Key::from_bytes([2; 32]),
             client_id: 5,
             token_until_s: 1 << 40,
+            since_s: 1 << 39,
             timeout_ms: 10_000,
             silent_ms: 20,
             is_confirmed: true,

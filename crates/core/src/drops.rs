@@ -159,6 +159,13 @@ crate::named! {
     ForwardLimited = "forward_limit",
     /// The player is another member's, and more waits to go there than is kept.
     MemberQueueFull = "member_queue_full",
+    /// The member that has the player is gone, and the session's arbiter is asked whether this one
+    /// may go on with it.
+    TakeoverAwaited = "takeover_awaited",
+    /// The member that has the player is gone, and no more packets from its address are tried now.
+    TakeoverLimited = "takeover_limit",
+    /// The member that has the player is gone, and this one cannot go on with the session.
+    TakeoverRefused = "takeover_refused",
 
     // Unreal: any datagram, in the order of the checks
     /// The last byte holds no termination bit, or a game packet lacks its second one.

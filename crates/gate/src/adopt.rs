@@ -67,6 +67,7 @@ impl Common {
                 begun_ns: now_ns,
                 draining_until_ns: None,
                 taken_over: None,
+                failed_hand_overs: 0,
                 stopped: false,
             },
             setup: Arc::new(Setup::new(Vec::new(), Vec::new(), 0)),

@@ -95,6 +95,8 @@ pub(crate) struct Life {
     pub(crate) draining_until_ns: Option<u64>,
     /// The generation of a process that has just taken the gateway over: game processes are told.
     pub(crate) taken_over: Option<u32>,
+    /// How often this process has gone on after a hand-over that has failed.
+    pub(crate) failed_hand_overs: u16,
     pub(crate) stopped: bool,
 }
 

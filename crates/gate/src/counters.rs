@@ -321,6 +321,8 @@ ringgate_core::named! {
     pub enum Ended;
     /// The backend was gone for longer than its grace time.
     BackendGone = "backend_gone",
+    /// The agent in front of its game says that it has ended, at whichever gateway of the cluster.
+    ByArbiter = "by_arbiter",
     /// The game process closed it.
     ByBackend = "by_backend",
     /// An operator ended it.
@@ -349,12 +351,16 @@ ringgate_core::named! {
     DeliveryWindow = "delivery_window",
     /// The player's address is denied, or its id.
     Denied = "denied",
+    /// Another gateway of the cluster goes on with it.
+    Fenced = "fenced",
     /// The game process closed it after delivery, and not everything had arrived in time.
     LingerExpired = "linger_expired",
     /// The player has logged in again, here or at another gateway.
     NewerLogin = "newer_login",
     /// It could not be carried into the process that has taken the gateway over.
     NotCarried = "not_carried",
+    /// The session has used up the numbers that its packets may have.
+    NumbersUsedUp = "numbers_used_up",
     /// A second handshake from the player's address took its place.
     Replaced = "replaced",
     /// The gateway stops.
@@ -400,8 +406,10 @@ impl From<Ended> for Ending {
 impl Ended {
     const fn close_reason(self) -> CloseReason {
         match self {
-            Self::BackendGone | Self::NotCarried => CloseReason::Unconfigured,
-            Self::ByBackend | Self::LingerExpired => CloseReason::Finished,
+            Self::BackendGone | Self::Fenced | Self::NotCarried | Self::NumbersUsedUp => {
+                CloseReason::Unconfigured
+            }
+            Self::ByArbiter | Self::ByBackend | Self::LingerExpired => CloseReason::Finished,
             Self::ByOperator | Self::Denied => CloseReason::Operator,
             Self::ByPlayer | Self::Replaced => CloseReason::PlayerLeft,
             Self::DeliveryAcknowledgement
@@ -593,6 +601,9 @@ impl Ledger {
             | R::MailboxFull
             | R::ForwardLimited
             | R::MemberQueueFull
+            | R::TakeoverAwaited
+            | R::TakeoverLimited
+            | R::TakeoverRefused
             | R::UnrealEnd
             | R::UnrealMagic
             | R::UnrealSize

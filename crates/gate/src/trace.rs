@@ -104,6 +104,13 @@ pub enum Fact {
     },
     /// A datagram went to the member of the cluster that has, or may have, the player.
     SentOn,
+    /// The session goes on here: the member of the cluster that had it is gone.
+    TookOver {
+        /// Where its player plays.
+        backend: BackendId,
+        /// Its index there, as this gateway counts.
+        slot: Slot,
+    },
     /// The player was moved to another game process.
     WentOver {
         /// Where it has played.

@@ -167,6 +167,15 @@ fn told(setup: &Setup, record: &Record, line: &mut Map<String, Value>) -> (&'sta
             };
             ("token_opened", format!("request seen, its token opened under {under}; {until}"))
         }
+        Fact::TookOver { backend, slot } => {
+            let (backend, slot) = (backend_name(setup, backend), slot.0);
+            put("backend", backend.into());
+            put("slot", slot.into());
+            let text = format!(
+                "taken over from a member that is gone: backend {backend}, slot {slot}"
+            );
+            ("took_over", text)
+        }
         Fact::SentOn => (
             "sent_on",
             "a datagram was sent on to the member of the cluster that may have the player".to_owned(),

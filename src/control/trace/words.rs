@@ -83,6 +83,9 @@ pub(super) const fn ended(why: Ended) -> &'static str {
         Ended::DeliveryWindow => "a part of a message of the player's was too far ahead",
         Ended::Denied => "an operator has denied the player's address or id",
         Ended::LingerExpired => "the game process closed it, and not all had arrived in time",
+        Ended::ByArbiter => "its agent says that it has ended",
+        Ended::Fenced => "another member of the cluster goes on with it",
+        Ended::NumbersUsedUp => "its packets have no numbers left",
         Ended::NewerLogin => "the player has logged in again, here or at another gateway",
         Ended::NotCarried => "it could not be carried into the process that has taken over",
         Ended::Replaced => "another handshake from the same address took its place",
@@ -177,6 +180,9 @@ const fn in_general(why: DropReason) -> &'static str {
             "another member's player, and more than that member has accepted of it"
         }
         R::MemberQueueFull => "another member's player, and too much waits to go there",
+        R::TakeoverAwaited => "the member that had the player is gone, and the agent is asked",
+        R::TakeoverLimited => "the member that had the player is gone, and too many packets come",
+        R::TakeoverRefused => "the member that had the player is gone, and it cannot go on here",
         R::UnrealEnd => "not a packet of an Unreal game: no bit ends it",
         R::UnrealMagic => "it does not begin with the listener's magic bits",
         R::UnrealSize => "no handshake packet of its type has this size",

@@ -78,3 +78,15 @@ fn a_term_beyond_the_last_is_refused_by_name() {
     let read = Term::read(&mut Reader::new(&bytes, &Maps::default()));
     assert_eq!(read, Err(Broken::Invalid("term")));
 }
+
+#[test]
+fn the_first_free_term_is_beyond_every_number_before() {
+    let free = |number| PacketNumber::new(number).and_then(PacketNumber::free_term).map(Term::get);
+    let term = |it: u64| it << (INCARNATION_BITS + COUNT_BITS);
+    let (one, last) = (term(1), term(Term::LAST.0.into()));
+    assert_eq!([0, one - 1, one, one + 1].map(free), [1, 1, 1, 2].map(Some));
+    assert_eq!([last, last + 1].map(free), [Some(Term::LAST.0), None]);
+    let first = PacketNumber::first(tenure(3, 9));
+    assert_eq!((first.tenure(), first.count()), (tenure(3, 9), 0));
+    assert_eq!(PacketNumber::of(tenure(3, 9), 5).count(), 5);
+}

@@ -3,6 +3,7 @@
 
 pub(crate) mod answers;
 pub(crate) mod arrival;
+pub(crate) mod clustered;
 pub(crate) mod connection;
 pub(crate) mod deliver;
 pub(crate) mod departed;
@@ -29,6 +30,7 @@ pub(crate) mod sources;
 pub(crate) mod spending;
 pub(crate) mod state;
 pub(crate) mod sweep;
+pub(crate) mod takeover;
 pub(crate) mod timers;
 pub(crate) mod trials;
 pub(crate) mod user_data;

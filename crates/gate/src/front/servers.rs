@@ -14,7 +14,7 @@ use crate::turn::Turn;
 use ringgate_batch::{Endpoint, RxMeta, SocketId};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
-    Answer, CloseAfter, CloseReason, MessagePart, Move, MoveRefusal, SessionId,
+    Answer, CloseAfter, CloseReason, MessagePart, Move, MoveRefusal, SessionId, Standing,
 };
 use std::sync::Arc;
 
@@ -144,6 +144,10 @@ impl Players for Fronts {
 
     fn confirm(&mut self, turn: &mut Turn<'_>, player: PlayerOf) {
         self.netcode.confirm_for_backend(turn, player);
+    }
+
+    fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>) {
+        self.netcode.hear_standing(turn, backend, said);
     }
 
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {

@@ -54,6 +54,9 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
             sink.append(Kind::Link, |out| common.hand_over_link(at, out))?;
         }
     }
+    for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates(*at)) {
+        sink.append(Kind::LinkArbitrates, |out| at.write(out))?;
+    }
     for (at, link) in links.all.pairs() {
         let begun = link.as_ref().and_then(|link| link.assembly.begun());
         if let Some((session, channel, token, bytes)) = begun {
@@ -130,6 +133,13 @@ pub(crate) fn take_common(
 ) -> Result<(), Broken> {
     match kind {
         Kind::Link => common.take_link(from),
+        Kind::LinkArbitrates => {
+            let at = LinkId::read(from)?;
+            if let Some(Some(link)) = common.links.all.get_mut(at) {
+                link.arbitrates = true;
+            }
+            Ok(())
+        }
         Kind::Backend => common.take_backend(from),
         Kind::ClosedBackend => common.take_closed_backend(from),
         Kind::BackendWait => common.take_wait(from),

@@ -26,6 +26,8 @@ pub struct Export {
     mirrors: [Mirror; Front::ALL.len()],
     /// Of what is known of plain sources.
     proofs: Mirror,
+    /// Of what sessions are in their cluster.
+    clusters: Mirror,
     /// Whose user data was written.
     user_data: Handed,
     /// The table and the place that come next.
@@ -59,6 +61,8 @@ impl Gate {
     /// other process can have used, if it has begun at all: no nonce is used twice.
     pub fn resume_after_failed_hand_over(&mut self) {
         self.fronts.netcode.skip_sequences(SKIPPED);
+        self.common.life.failed_hand_overs = self.common.life.failed_hand_overs.saturating_add(1);
+        self.common.claims.leave_terms_out(self.common.life.failed_hand_overs);
     }
 }
 
@@ -143,6 +147,7 @@ impl Export {
         self.mirrors =
             std::array::from_fn(|at| Mirror::new(gate.fronts.places_max(Front::ALL[at])));
         self.proofs = Mirror::new(gate.fronts.places_max(Front::Plain));
+        self.clusters = Mirror::new(gate.fronts.netcode.clusters.places() as usize);
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
@@ -179,7 +184,17 @@ impl Export {
         let start = sink.len();
         sink.append_changed(front.records().session, &mut told, write, complete)?;
         match front {
-            Front::Netcode => self.write_user_data(gate, sink, Entry::numbered(place)),
+            Front::Netcode => {
+                let entry = Entry::numbered(place);
+                self.write_user_data(gate, sink, entry)?;
+                if fronts.netcode.clusters.get(entry).is_none() {
+                    return Ok(());
+                }
+                let begun = self.begun.as_ref().expect("the stream has a beginning");
+                let mut told = self.clusters.of(place as usize, &begun.prints);
+                let write = |out: &mut Writer<'_>| fronts.netcode.hand_over_clustered(entry, out);
+                sink.append_changed(Kind::NetcodeClustered, &mut told, write, |_| {})
+            }
             Front::Plain => {
                 let mut told = self.proofs.of(place as usize, &begun.prints);
                 if sink.len() > start {

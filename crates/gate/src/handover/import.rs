@@ -132,6 +132,7 @@ impl Import {
             Kind::FreeAddresses => fronts.plain.addresses.take_free(&mut from),
             Kind::PlainProof => fronts.plain.take_proof(common, &mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
+            Kind::NetcodeClustered => fronts.netcode.take_clustered(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),

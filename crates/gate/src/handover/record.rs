@@ -290,6 +290,9 @@ kinds! {
     Move = 0x800a, "a player who is moved";
     NetcodeFormer = 0x800b, "who wants reports of a player's messages";
     BackendMoves = 0x800c, "how many players a backend was moved";
+    ClusterProcess = 0x800d, "which process of a cluster this is";
+    NetcodeClustered = 0x800e, "a session that others could go on with";
+    LinkArbitrates = 0x800f, "a link to an arbiter";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -93,6 +93,9 @@ impl SharedExport {
 
 fn write_small(claims: &Claims, sink: &mut Sink<'_>) -> Result<(), Refused> {
     let cookies = claims.cookies();
+    if claims.standbys().is_some() {
+        sink.append(Kind::ClusterProcess, |out| claims.hand_over_process(out))?;
+    }
     sink.append(Kind::Cookies, |out| cookies.hand_over(out))?;
     for some in in_pieces(cookies.used_count()) {
         sink.append(Kind::UsedCookies, |out| cookies.hand_over_used(some, out))?;
@@ -144,6 +147,7 @@ impl SharedImport {
             (Kind::Cookies, Some(claims)) => {
                 claims.cookies().take_over(&mut from, self.setup.claim_limits())?;
             }
+            (Kind::ClusterProcess, Some(claims)) => claims.take_process(&mut from)?,
             (Kind::UsedCookies, Some(claims)) => claims.cookies().take_used(&mut from)?,
             (Kind::End, Some(_)) => self.is_over = true,
             _ => return Err(Broken::Invalid("place among the records")),

@@ -14,8 +14,8 @@ use crate::turn::Turn;
 use ringgate_batch::Credentials;
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::{
-    Frame, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway, VERSION_FAREWELL,
-    VERSION_MESSAGES, VERSION_MOVES, Welcome,
+    Frame, FromArbiter, Goodbye, GoodbyeReason, Hello, MessagePart, RecordError, ToGateway,
+    VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES, Welcome,
 };
 
 impl Turn<'_> {
@@ -90,9 +90,11 @@ impl Turn<'_> {
                     self.take_move_record(players, backend, frame, progress);
                 }
             }
-            // A payload was taken as such. A record of a later version can be skipped, and no
-            // payload is lost by it.
-            (ToGateway::Payload { .. } | ToGateway::Unknown(_), Some(_)) => {}
+            (ToGateway::Unknown(frame), Some(backend)) => {
+                self.take_arbiters_record(players, (link, backend), *frame, progress);
+            }
+            // It was taken as such.
+            (ToGateway::Payload { .. }, Some(_)) => {}
             (&ToGateway::Ping { token }, Some(_)) => {
                 // A pong is of no use when it comes late: a full link loses it.
                 self.append(link, Load::NONE, |writer| writer.pong(token));
@@ -103,6 +105,29 @@ impl Turn<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// What an arbiter says. Any other record of a later version can be skipped, and no payload is
+    /// lost by it.
+    fn take_arbiters_record(
+        &mut self,
+        players: &mut impl Players,
+        (link, backend): (LinkId, BackendId),
+        frame: Frame<'_>,
+        progress: &mut Progress,
+    ) {
+        match FromArbiter::decode(frame) {
+            Some(FromArbiter::Arbitrates) => {
+                if let Some(link) = self.common.links.get_mut(link) {
+                    link.arbitrates = true;
+                }
+            }
+            Some(FromArbiter::Standing(standing)) => {
+                progress.left = progress.left.saturating_sub(STANDING_ANSWERS);
+                players.hear_standing(self, backend, &standing);
+            }
+            None => {}
+        }
     }
 
     /// What a process says about players who are moved. Each counts as several answers.
@@ -233,6 +258,9 @@ impl Common {
         self.links.last_refused[why as usize] = whose;
     }
 }
+
+/// What the word of an arbiter counts as among the answers of a turn: a session may follow from it.
+const STANDING_ANSWERS: u32 = 8;
 
 /// What a record about a move counts as among the answers of a turn: it takes a lock, names are
 /// compared, and long records are written.

@@ -4,7 +4,9 @@ use crate::common::Common;
 use crate::ids::BackendId;
 use crate::turn::Turn;
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Answer, CloseAfter, CloseReason, MessagePart, Move, SessionId};
+use ringgate_link::bundle::{
+    Answer, CloseAfter, CloseReason, MessagePart, Move, SessionId, Standing,
+};
 
 impl Turn<'_> {
     /// Tells a backend that a session is over, if it was told of it on its present link.
@@ -71,6 +73,9 @@ pub(crate) trait Players {
 
     /// A process has heard that it has lost a player.
     fn confirm(&mut self, turn: &mut Turn<'_>, player: PlayerOf);
+
+    /// Takes what the arbiter of a backend says of a session.
+    fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>);
 
     /// Ends a session, if there is one.
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason);

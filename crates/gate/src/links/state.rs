@@ -21,6 +21,7 @@ use ringgate_link::bundle::{
 use std::collections::HashMap;
 
 /// A connection on the worker's link socket.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one process")]
 pub(crate) struct Link {
     pub(crate) socket: SocketId,
     pub(crate) credentials: Credentials,
@@ -32,6 +33,8 @@ pub(crate) struct Link {
     pub(crate) backend: Option<BackendId>,
     /// What is spoken with it.
     pub(crate) version: u16,
+    /// It says which gateway of a cluster has each of its players.
+    pub(crate) arbitrates: bool,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// What it has said and was not looked at yet.
@@ -91,6 +94,7 @@ impl Link {
             is_barred: false,
             backend: None,
             version: VERSION_MIN,
+            arbitrates: false,
             hung_up: false,
             backlog: Backlog::default(),
             is_held: false,
@@ -405,6 +409,8 @@ impl Carry for Link {
             is_barred,
             backend,
             version,
+            // In a record of its own.
+            arbitrates: _,
             hung_up,
             backlog,
             is_held: _,

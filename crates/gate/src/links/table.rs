@@ -75,6 +75,12 @@ impl Links {
         self.all[link].as_ref().is_some_and(|link| link.version >= version)
     }
 
+    /// Whether what is at the other end of a link says which gateway of a cluster has its players.
+    #[inline]
+    pub(crate) fn arbitrates(&self, link: LinkId) -> bool {
+        self.all[link].as_ref().is_some_and(|link| link.arbitrates)
+    }
+
     /// The link of a backend, if the process at its other end is still there.
     #[inline]
     pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {

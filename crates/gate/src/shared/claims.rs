@@ -21,11 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ids::{BackendId, IdVec, ListenerId, Slot, WorkerId};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits, Setup};
-use crate::shared::claims::history::{History, SpentToken, TokenMac, TokenName, TokenPast};
+use crate::shared::claims::history::{History, NoTerm, SpentToken, TokenMac, TokenName, TokenPast};
 use crate::shared::cookies::Cookies;
 use crate::shared::homes::{Homes, Workers};
 use crate::shared::shares::Shares;
-use crate::shared::standbys::Standbys;
+use crate::shared::standbys::{Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::Whereabouts;
 use crate::store::area::Area;
 use crate::store::census::Census;
@@ -34,6 +34,7 @@ use crate::store::hash::HashKey;
 use crate::store::multimap::{Multimap, Record};
 use crate::store::table::Address;
 use ringgate_batch::Endpoint;
+use ringgate_cluster::Term;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::{BACKENDS_MAX, LISTENERS_MAX};
 use ringgate_core::netcode::destination::Join;
@@ -264,8 +265,8 @@ impl Claims {
         self.whereabouts.as_ref()
     }
 
-    /// Sessions that others go on with where this gateway dies, and theirs; `None` where there is no
-    /// cluster.
+    /// Sessions that others go on with where this gateway dies, and theirs; `None` where there is
+    /// no cluster.
     #[inline]
     pub const fn standbys(&self) -> Option<&Arc<Standbys>> {
         self.standbys.as_ref()
@@ -309,6 +310,32 @@ impl Claims {
             inner.tokens.spend(token);
             self.has_spent.store(true, Ordering::Release);
         }
+    }
+
+    /// Makes a term for a session of a token that another gateway has had, and whose player is at
+    /// `source`. The token is spent from then on.
+    pub(crate) fn make_term(
+        &self,
+        token: (&TokenMac, u64),
+        source: &Endpoint,
+        beyond: Term,
+        now: Now,
+    ) -> Result<Term, NoTerm> {
+        let source = self.hash_source(source);
+        let made = self.lock().tokens.make_term(token, source, beyond, now);
+        self.has_spent.store(true, Ordering::Release);
+        made
+    }
+
+    /// Leaves terms out that another process may have made: its hand-over has failed, the `time`th
+    /// time for this one.
+    pub(crate) fn leave_terms_out(&self, time: u16) {
+        self.lock().tokens.leave_terms_out(time);
+    }
+
+    /// When a token expires that is remembered, in seconds since 1970.
+    pub(crate) fn expiry_of(&self, mac: &TokenMac) -> Option<u64> {
+        self.lock().tokens.expiry_of(mac)
     }
 
     /// Whether spent tokens may be there that were not [taken](Self::take_spent).
@@ -401,10 +428,31 @@ impl Claims {
         &self,
         wanted: &Wanted<'_>,
     ) -> Result<(Claim, SessionSequence), DropReason> {
+        let mut inner = self.lock();
+        let claim = self.claim(&mut inner, wanted)?;
+        let process = self.standbys.as_ref().and_then(|it| it.incarnation());
+        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random, process);
+        if wanted.allows_reuse {
+            // Of one that was spent before, the next numbers are others now.
+            self.has_spent.store(true, Ordering::Release);
+        }
+        Ok((claim, sequence))
+    }
+
+    /// Claims the client id and the lowest free slot for a session of another gateway, whose token
+    /// is [spent](Self::make_term) and not asked.
+    pub(crate) fn take_over(&self, wanted: &Wanted<'_>) -> Result<Claim, TakeoverRefusal> {
+        let claimed = self.claim(&mut self.lock(), wanted);
+        claimed.map_err(|why| match why {
+            DropReason::ResponseClientConnected => TakeoverRefusal::ClientConnected,
+            _ => TakeoverRefusal::NoRoom,
+        })
+    }
+
+    fn claim(&self, inner: &mut Inner, wanted: &Wanted<'_>) -> Result<Claim, DropReason> {
         let &Wanted { listener, client_id, backend, .. } = wanted;
         let key = ClientKey { client_id, listener };
         let hash = self.hash(&key);
-        let mut inner = self.lock();
         if inner.find_client(hash, &key).is_some() {
             return Err(DropReason::ResponseClientConnected);
         }
@@ -424,12 +472,7 @@ impl Claims {
         sessions.fetch_add(1, Ordering::Relaxed);
         let source = wanted.source;
         inner.enter_source(listener, &source);
-        let sequence = inner.tokens.begin_session(wanted.token_mac, wanted.random);
-        if wanted.allows_reuse {
-            // Of one that was spent before, the next numbers are others now.
-            self.has_spent.store(true, Ordering::Release);
-        }
-        Ok((Claim { listener, client_id, backend, slot, source }, sequence))
+        Ok(Claim { listener, client_id, backend, slot, source })
     }
 
     /// Keeps the lowest free slot of a backend for a player of another one who may come, unless as

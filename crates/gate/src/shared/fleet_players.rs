@@ -124,6 +124,19 @@ impl FleetPlayers {
         self.note(&player, session, (0, FleetView::Forgotten));
     }
 
+    /// A session goes on here that another gateway has begun: a newer login is newer than that, and
+    /// what that gateway has claimed is overwritten.
+    pub(crate) fn taken_over(
+        &self,
+        group: &Arc<str>,
+        client_id: u64,
+        session: SessionId,
+        since_s: u64,
+    ) {
+        let player = FleetPlayer { group: Arc::clone(group), client_id };
+        self.note(&player, session, (since_s, FleetView::Nothing));
+    }
+
     fn note(&self, player: &FleetPlayer, session: SessionId, (since_s, known): (u64, FleetView)) {
         self.is_used.store(true, Ordering::Release);
         let mut inner = self.lock();

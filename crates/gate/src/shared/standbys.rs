@@ -200,8 +200,8 @@ impl Standbys {
     }
 
     /// Takes some of this gateway's sessions that have changed since that was last asked, with
-    /// their records; nothing where one has ended. Where more have changed than fit, the rest is for
-    /// the next time.
+    /// their records; nothing where one has ended. Where more have changed than fit, the rest is
+    /// for the next time.
     pub fn take_changes(
         &self,
         max: usize,
@@ -237,9 +237,21 @@ impl Standbys {
         }
     }
 
+    /// Shows one of this gateway's sessions, if it is still there.
+    #[cfg(test)]
+    pub(crate) fn with_own<R>(
+        &self,
+        session: SessionId,
+        show: impl FnOnce(Address, &Record) -> R,
+    ) -> Option<R> {
+        let own = lock(&self.own[part_of(&session)]);
+        let (address, record) = own.held.get(&session)?.record.as_deref()?;
+        Some(show(*address, record))
+    }
+
     /// Stands by for a session of another member, whose player is at an address, in the place of
-    /// what is known of it and of another session there. An owner that says so is there. False where
-    /// there is no room.
+    /// what is known of it and of another session there. An owner that says so is there. False
+    /// where there is no room.
     pub fn stand_by(&self, owner: MemberId, address: Address, record: Record) -> bool {
         let mut places = lock(&self.places);
         let session = record.session;
@@ -293,7 +305,9 @@ impl Standbys {
             let Stood { entries, changed } = &mut *lock(stood);
             if changed.len() <= left {
                 left -= changed.len();
-                changed.drain().for_each(|at| handle(at, entries.contains_key(&at)));
+                for at in changed.drain() {
+                    handle(at, entries.contains_key(&at));
+                }
                 continue;
             }
             let some: Vec<Address> = changed.iter().take(left).copied().collect();
@@ -348,7 +362,9 @@ impl Standbys {
             let is_over = |it: &&Entry| !it.is_claimed && it.is_over(now_ns);
             over.extend(stood.entries.values().filter(is_over).map(|it| it.record.session));
         }
-        over.into_iter().for_each(|session| self.remove(&mut places, session));
+        for session in over {
+            self.remove(&mut places, session);
+        }
     }
 
     /// How it stands.
@@ -360,6 +376,16 @@ impl Standbys {
             fenced: self.fenced.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
         }
+    }
+
+    /// Whether an address is that of a session whose owner is gone.
+    #[inline]
+    pub(crate) fn awaits(&self, address: &Address) -> bool {
+        self.gone_count.load(ORDER) > 0
+            && lock(self.stood_at(address))
+                .entries
+                .get(address)
+                .is_some_and(|it| it.gone_at_ns.is_some())
     }
 
     /// What a datagram may be tried with that comes from an address without a session here: nothing

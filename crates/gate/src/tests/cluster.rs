@@ -1,7 +1,9 @@
 //! Two gateways that share an address: a datagram goes to its session, at whichever it arrives.
 
+mod agent;
 mod netcode;
 mod plain;
+mod takeover;
 mod unreal;
 mod world;
 
@@ -28,7 +30,7 @@ struct Pair {
 impl Pair {
     fn new(mut setup: Setup, workers: u16) -> Self {
         setup.is_clustered = true;
-        let mut pair = Self::of(Fleet::pair(&setup, workers).map(|fleet| fleet.rigs));
+        let mut pair = Self::of(Fleet::several(&setup, workers).map(|fleet| fleet.rigs));
         pair.tell();
         pair
     }

@@ -149,8 +149,13 @@ pub(super) const OF_DELIVERY: &[DropReason] = &[
 ];
 
 /// What is refused of other members' players only: provoked in `cluster`.
-pub(super) const OF_CLUSTER: &[DropReason] =
-    &[DropReason::ForwardLimited, DropReason::MemberQueueFull];
+pub(super) const OF_CLUSTER: &[DropReason] = &[
+    DropReason::ForwardLimited,
+    DropReason::MemberQueueFull,
+    DropReason::TakeoverAwaited,
+    DropReason::TakeoverLimited,
+    DropReason::TakeoverRefused,
+];
 
 /// What is refused because a player was moved, or was to be: provoked in `moves`.
 pub(super) const OF_MOVES: &[DropReason] = &[

@@ -70,6 +70,8 @@ pub(super) struct Game {
     pub(super) link: SocketId,
     /// The message that comes in several parts.
     assembly: RefCell<Assembly>,
+    /// What it says later.
+    kept: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Game {
@@ -82,7 +84,7 @@ impl Game {
 
     /// The process at the other end of a link.
     pub(super) fn on(link: SocketId) -> Self {
-        Self { link, assembly: RefCell::default() }
+        Self { link, assembly: RefCell::default(), kept: RefCell::default() }
     }
 
     /// A process that connects.
@@ -109,6 +111,18 @@ impl Game {
 
     pub(super) fn push_bytes(&self, rig: &mut Rig, bytes: &[u8]) {
         rig.push_at(self.link, Endpoint::v4([0; 4], 0), bytes);
+    }
+
+    /// Keeps a bundle for later.
+    pub(super) fn keep(&self, bundle: Vec<u8>) {
+        self.kept.borrow_mut().push(bundle);
+    }
+
+    /// Sends what was kept.
+    pub(super) fn say_kept(&self, rig: &mut Rig) {
+        for bundle in self.kept.take() {
+            self.push_bytes(rig, &bundle);
+        }
     }
 
     /// Everything it was told since the last look, but how many players there were when it came.

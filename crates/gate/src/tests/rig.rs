@@ -460,10 +460,23 @@ impl Fleet {
         Self::gateway(setup, count, 0, &Rc::new(RefCell::new(Judge::new(PROTOCOL))))
     }
 
-    /// Two gateways with the same setup, whose packets have the same players.
-    pub(super) fn pair(setup: &Setup, count: u16) -> [Self; 2] {
+    /// Several gateways with the same setup, whose packets have the same players.
+    pub(super) fn several<const COUNT: usize>(setup: &Setup, count: u16) -> [Self; COUNT] {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
-        [0, 1].map(|gateway| Self::gateway(setup.clone(), count, gateway, &judge))
+        std::array::from_fn(|at| Self::gateway(setup.clone(), count, at as u8, &judge))
+    }
+
+    /// Another gateway in the place of one that has died, for the same players.
+    pub(super) fn restarted(&self, gateway: u8) -> Self {
+        let first = &self.rigs[0];
+        let setup = Setup::clone(first.host.gate().setup());
+        let mut fleet =
+            Self::gateway(setup, self.rigs.len() as u16, gateway, &Rc::clone(&first.judge));
+        for rig in &mut fleet.rigs {
+            rig.now = first.now;
+            rig.wall_ahead_s = first.wall_ahead_s;
+        }
+        fleet
     }
 
     fn gateway(setup: Setup, count: u16, gateway: u8, judge: &Rc<RefCell<Judge>>) -> Self {

@@ -140,6 +140,17 @@ impl SessionSequence {
         }
     }
 
+    /// The sequence that goes on with this number, whose tenure the caller has made; none is left
+    /// from [`GLOBAL_SEQUENCE_START`] on.
+    pub const fn at(number: u64) -> Self {
+        Self(if number < GLOBAL_SEQUENCE_START { number } else { GLOBAL_SEQUENCE_START })
+    }
+
+    /// The number that comes next, where one is left.
+    pub const fn peek(self) -> u64 {
+        self.0
+    }
+
     /// Where the next session of the same token begins: far enough behind the start of this one
     /// that the two cannot meet, also while both are live (a token may be good for several
     /// listeners). 2^40 packets are 35 years at a thousand a second.

@@ -19,6 +19,8 @@ pub(crate) enum Target {
     Elsewhere(Elsewhere),
     /// An unknown port, but perhaps that of a player who had another one: the number of its trial.
     Mover(u32),
+    /// A player whose session's owner is gone.
+    Orphan,
     /// A player in the handshake.
     Pending(Entry<Pending>),
     /// A client that asks to be let in with a token.

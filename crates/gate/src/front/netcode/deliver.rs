@@ -12,7 +12,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Opened, VERSION_DELIVERS};
+use ringgate_link::bundle::{Clustered, Opened, VERSION_DELIVERS};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -21,13 +21,13 @@ impl NetcodeFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        payload: &[u8],
+        (number, payload): (u64, &[u8]),
         kernel_ns: u64,
     ) {
         turn.common.counters.payloads_up += 1;
         let backend = self.sessions.at(index).backend;
         let delivered = match &turn.common.setup.backends[backend].link {
-            LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, payload),
+            LinkKind::Bundle { .. } => self.deliver_bundled(turn, index, (number, payload)),
             LinkKind::Udp { address } if is_shared_socket_backend(address) => {
                 let address = Endpoint::from(*address);
                 self.deliver_shared(turn, index, payload, address)
@@ -48,7 +48,7 @@ impl NetcodeFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        payload: &[u8],
+        (number, payload): (u64, &[u8]),
     ) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;
         let link = turn.common.links.live(backend).ok_or(DropReason::LinkDown)?;
@@ -56,11 +56,15 @@ impl NetcodeFront {
             return Err(DropReason::MoveUnconfirmed);
         }
         let session = self.sessions.id(index);
-        if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
-            Ok(())
+        let epoch = turn.common.links.backends[backend].epoch;
+        let is_numbered =
+            turn.common.links.arbitrates(link) && self.clusters.is_told(index, backend, epoch);
+        let is_written = if is_numbered {
+            turn.append(link, Load::PAYLOAD, |it| it.numbered(session, number, payload))
         } else {
-            Err(DropReason::LinkFull)
-        }
+            turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload))
+        };
+        if is_written { Ok(()) } else { Err(DropReason::LinkFull) }
     }
 
     /// Through the worker's one socket, from the player's own loopback address.
@@ -156,6 +160,8 @@ impl NetcodeFront {
         link: LinkId,
         ticket: Option<u64>,
     ) {
+        let is_arbitrated = turn.common.links.arbitrates(link);
+        let clustered = self.tell_clustered(turn, index, is_arbitrated);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
@@ -171,6 +177,16 @@ impl NetcodeFront {
             user_data: &self.user_data.whole(index),
             listener: &setup.listeners[address.listener].name,
         };
+        let clustered = clustered.map(|it| Clustered {
+            session: opened.session,
+            id: it.id.0,
+            tenure: it.tenure.number(),
+            token_until_s: it.token_until_s,
+            timeout_ms: self.sessions.at(index).timeout_ms,
+        });
+        if let Some(clustered) = clustered {
+            turn.tell_link(link, |writer| writer.clustered(&clustered));
+        }
         turn.tell_link(link, |writer| writer.opened(&opened));
     }
 }

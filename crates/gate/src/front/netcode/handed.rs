@@ -52,11 +52,13 @@ impl Carried for NetcodeFront {
             self.list_resident(common, index);
         }
         self.user_data.move_in(index, self.sessions.place(index));
+        self.move_clustered_in(index);
     }
 
     fn move_out(&mut self, common: &Common, index: Entry<Session>) {
         self.port_switches.residents.leave(common.claims.homes(), index);
         self.user_data.move_out(index, self.sessions.place(index));
+        self.move_clustered_out(index);
         self.connections.close(index);
     }
 
@@ -79,6 +81,9 @@ impl Carried for NetcodeFront {
             // In records of their own.
             user_data: _,
             connections: _,
+            clusters: _,
+            // Asked for again, when its player is heard again.
+            takeovers: _,
             challenge_key,
             challenge_sequence,
             global_sequence,
@@ -129,6 +134,7 @@ impl Carried for NetcodeFront {
             self.settle_sockets(common);
         }
         self.user_data.settle();
+        self.settle_clustered();
         for entry in self.connections.entries() {
             self.connections.alarms.set(entry, now_ns);
         }

@@ -392,6 +392,8 @@ impl NetcodeFront {
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.user_data.keep(index, &challenge.user_data);
         }
+        let token = self.pending.at(pending).token_mac;
+        self.begin_clustered(turn, index, &token);
         self.note_unique(turn, index);
         let id = self.sessions.id(index);
         turn.common.claims.seat(listener, claim.client_id, (id, false));
@@ -440,7 +442,12 @@ impl NetcodeFront {
         let address = *self.sessions.address(index);
         let policy = &self.listeners[address.listener].replay;
         let sequence = self.sessions.at(index).window.latest(policy).unwrap_or(0);
-        self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
+        // Of a session that goes on elsewhere, what still comes is no straggler.
+        let is_over = why != Ended::Fenced;
+        if is_over {
+            self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
+        }
+        self.end_clustered(turn.common, index, is_over);
         let session = self.sessions.at_mut(index);
         turn.common.trace_end(&address, Some(session.client_id), why);
         turn.common.claims.leave_from(&session.claim(&address), &address.endpoint);
@@ -449,7 +456,7 @@ impl NetcodeFront {
             turn.common.close_socket(socket);
         }
         if let Some(worker) = steered_by {
-            turn.common.unsteer(worker.worker(), address, Some(sequence));
+            turn.common.unsteer(worker.worker(), address, is_over.then_some(sequence));
         }
         self.port_switches.residents.leave(turn.common.claims.homes(), index);
         self.user_data.forget(index);
@@ -554,7 +561,7 @@ fn room_for(
 }
 
 /// The group in which nobody else may have the id of a player of this listener.
-fn unique_in<'t>(turn: &'t Turn<'_>, listener: ListenerId) -> Option<&'t Arc<str>> {
+pub(super) fn unique_in<'t>(turn: &'t Turn<'_>, listener: ListenerId) -> Option<&'t Arc<str>> {
     turn.common.setup.listeners[listener].netcode()?.unique_in.as_ref()
 }
 

@@ -123,6 +123,11 @@ impl Datagrams for NetcodeFront {
                 }
                 Ok(())
             }
+            Err(DropReason::UnknownSource)
+                if Self::is_orphans(turn.common, &origin.address, bytes) =>
+            {
+                self.step_orphans(turn, origin, bytes)
+            }
             Err(DropReason::UnknownSource) if is_lost => {
                 self.take_mover_in(turn, origin, true, bytes)
             }
@@ -261,6 +266,9 @@ impl NetcodeFront {
                 share_response(common, now, source, meta, bytes);
             }
             return Ok(Target::Pending(index));
+        }
+        if Self::is_orphans(common, address, bytes) {
+            return Ok(Target::Orphan);
         }
         if self.is_straggler(common, now, address, source.hash, bytes) {
             return Err(DropReason::SessionEnded);
@@ -428,6 +436,7 @@ impl NetcodeFront {
                 None => self.step_pending(turn, index, &origin, header, verdict, bytes),
             },
             Target::Request => self.step_request(turn, &origin, verdict, bytes),
+            Target::Orphan => self.step_orphans(turn, &origin, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
             Target::Elsewhere(there) => {
                 turn.common.pass_on(&origin, there, bytes);
@@ -479,7 +488,7 @@ impl NetcodeFront {
                 if self.connections.has(index) {
                     self.take_packet(turn, index, payload, kernel_ns);
                 } else {
-                    self.deliver(turn, index, payload, kernel_ns);
+                    self.deliver(turn, index, (header.sequence, payload), kernel_ns);
                 }
             }
         }
@@ -703,7 +712,7 @@ fn open_tokens(
     }
 }
 
-fn packet_job<'a>(
+pub(super) fn packet_job<'a>(
     key: &'a Key,
     listener: &'a ListenerRules,
     header: Header,

@@ -446,6 +446,7 @@ impl NetcodeFront {
         let steered_by =
             std::mem::replace(&mut session.steered_by, origin.steered_by().map(Neighbour::new));
         self.sessions.readdress(index, origin.address);
+        self.keep_record(turn.common, turn.now, index);
         // A handshake that the new address may have begun is void: it is a player already.
         if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
             self.forget_pending(turn, pending);
@@ -481,6 +482,7 @@ impl NetcodeFront {
         session.talk_through(socket, local);
         session.steered_by = None;
         let client_id = session.client_id;
+        self.keep_record(turn.common, turn.now, there);
         let from = origin.address.endpoint;
         turn.common.trace(&old, Some(client_id), Fact::Moved { from });
     }

@@ -16,6 +16,7 @@ use crate::setup::{LinkKind, Listener, Setup};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
+use ringgate_cluster::{Numbers, PacketNumber, Tenure, Term};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, SEND_INTERVAL_NS};
 
@@ -93,11 +94,15 @@ impl Rules for NetcodeFront {
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
         let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
         let move_ns = common.moves.due_ns();
-        self.sessions.due_ns().min(socket_ns).min(sweep_ns).min(alarm_ns).min(move_ns)
+        let unkept_ns = self.clusters.due_ns().min(self.takeovers.due_ns());
+        let other_ns = socket_ns.min(sweep_ns).min(alarm_ns).min(move_ns).min(unkept_ns);
+        self.sessions.due_ns().min(other_ns)
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         self.sweep_pending(turn);
+        self.keep_some(turn);
+        self.look_after_takeovers(turn);
         self.handle_session_sockets(turn);
         self.look_after_moves(turn);
         self.look_after_connections(turn);
@@ -123,6 +128,9 @@ impl Rules for NetcodeFront {
         let backend = session.backend;
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end(turn, index, Ended::TimedOut);
+        }
+        if has_used_up(turn.common, session) {
+            return self.end(turn, index, Ended::NumbersUsedUp);
         }
         let is_delivered = self.connections.has(index);
         let needs_backend = !is_delivered || !self.is_lingering(index);
@@ -155,7 +163,7 @@ impl Rules for NetcodeFront {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the
         // reference.
         let Ending { why, reason } = ending;
-        if !matches!(why, Ended::ByPlayer | Ended::TimedOut) {
+        if !matches!(why, Ended::ByPlayer | Ended::Fenced | Ended::TimedOut) {
             for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }
@@ -165,7 +173,10 @@ impl Rules for NetcodeFront {
         }
         let session = self.sessions.at(index);
         let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
-        turn.report_closed(player, session.announced, reason);
+        // The game process goes on with it.
+        if why != Ended::Fenced {
+            turn.report_closed(player, session.announced, reason);
+        }
         self.drop_session(turn, index, why);
     }
 }
@@ -205,3 +216,16 @@ impl NetcodeFront {
         }
     }
 }
+
+/// Whether a session has come near the end of its tenure's numbers. It is looked at far more often
+/// than it can send those that are left.
+fn has_used_up(common: &Common, session: &Session) -> bool {
+    let process = common.claims.standbys().and_then(|standbys| standbys.incarnation());
+    process.zip(PacketNumber::new(session.next_sequence.peek())).is_some_and(|(process, next)| {
+        let Tenure { term, incarnation } = next.tenure();
+        let left = Numbers::COUNTS - next.count();
+        term != Term::NONE && incarnation == process && left < NUMBERS_LEFT
+    })
+}
+
+const NUMBERS_LEFT: u64 = 1 << 30;

@@ -3,9 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::history::{TokenName, Use};
+use super::history::{Terms, TokenName, Use};
 use super::{Claim, Claims, Client, ClientKey, Slots};
 use crate::ids::{BackendId, Slot};
+use ringgate_cluster::Incarnation;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl Claims {
@@ -85,6 +86,23 @@ impl Claims {
         show: impl FnMut(&Use) -> bool,
     ) -> usize {
         self.lock().tokens.show_changed(places, show)
+    }
+
+    /// Writes which process of a cluster this is: its successor is the same, and makes no term that
+    /// this one has made.
+    pub(crate) fn hand_over_process(&self, out: &mut Writer<'_>) {
+        self.standbys().and_then(|standbys| standbys.incarnation()).write(out);
+        self.lock().tokens.terms().write(out);
+    }
+
+    /// Goes on as that.
+    pub(crate) fn take_process(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let incarnation = Option::<Incarnation>::read(from)?;
+        self.lock().tokens.set_terms(Terms::read(from)?);
+        if let Some((standbys, incarnation)) = self.standbys().zip(incarnation) {
+            standbys.set_incarnation(incarnation);
+        }
+        Ok(())
     }
 
     /// Remembers a token as the process before has.

@@ -18,6 +18,7 @@ use crate::store::entry::Entry;
 use crate::store::marks::Marks;
 use crate::store::multimap::{Multimap, Record};
 use crate::store::wheel::Wheel;
+use ringgate_cluster::{Incarnation, PacketNumber, Tenure, Term};
 use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::server::SessionSequence;
@@ -38,7 +39,20 @@ pub(crate) struct History {
     changed: Marks,
     /// Places whose tokens are spent, and have not been [written down](Self::take_spent) so far.
     unkept: Marks,
+    terms: Terms,
 }
+
+/// What is known of terms of a cluster beyond those of each token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The highest of a token that is forgotten, of those that had more than one.
+    forgotten: Term,
+    /// How many are left out each time: a process that goes on after a hand-over that came to
+    /// nothing does not know which of them the other one has made.
+    left_out: u16,
+}
+
+ringgate_core::carried!(Terms { forgotten, left_out });
 
 /// A token that no other session may be opened with, as it outlives the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +165,7 @@ impl History {
             expiries: Wheel::new(tokens_max, 0),
             changed: Marks::new(tokens_max),
             unkept: Marks::new(tokens_max),
+            terms: Terms::default(),
         }
     }
 
@@ -196,9 +211,20 @@ impl History {
         self.find(mac).map_or(TokenPast::Fresh, |position| self.uses.at(position).fate.past())
     }
 
+    /// When a token expires, by the wall clock.
+    pub(crate) fn expiry_of(&self, mac: &TokenMac) -> Option<u64> {
+        self.find(mac).map(|position| self.uses.at(position).expire_s.into())
+    }
+
     /// Records that a session of the token begins, with a range of sequence numbers that no other
-    /// one has.
-    pub(crate) fn begin_session(&mut self, mac: &TokenMac, random: u64) -> SessionSequence {
+    /// one has: those of a tenure where this process is one of a cluster.
+    pub(crate) fn begin_session(
+        &mut self,
+        mac: &TokenMac,
+        random: u64,
+        process: Option<Incarnation>,
+    ) -> SessionSequence {
+        let terms = self.terms;
         // A token that expired during its handshake may be forgotten already: then the random start
         // has to do.
         let Some(position) = self.find(mac) else {
@@ -207,14 +233,74 @@ impl History {
         let used = self.change(position);
         let past = used.fate.past();
         let next = (past != TokenPast::Fresh).then_some(used.next_sequence);
-        let sequence = SessionSequence::begin(next, random);
-        used.next_sequence = sequence.after();
+        let sequence = match process {
+            Some(incarnation) => {
+                let term = terms.make(next, Term::NONE);
+                used.next_sequence = first_of(term.and_then(Term::next), Incarnation(0));
+                first_of(term, incarnation)
+            }
+            None => {
+                let sequence = SessionSequence::begin(next, random);
+                used.next_sequence = sequence.after();
+                sequence
+            }
+        };
         if past == TokenPast::Spent {
             self.unkept.mark(position.index());
         } else {
             used.set_past(TokenPast::InSession);
         }
         sequence
+    }
+
+    /// Makes a term for a session of the token that another gateway has had, and whose player is at
+    /// `source`: beyond that one's, and beyond all that this process has made. The token is spent.
+    pub(crate) fn make_term(
+        &mut self,
+        (mac, expire_s): (&TokenMac, u64),
+        source: u64,
+        beyond: Term,
+        now: Now,
+    ) -> Result<Term, NoTerm> {
+        self.forget_expired(now);
+        let terms = self.terms;
+        let position = match self.find(mac) {
+            Some(position) => position,
+            None => {
+                let keep_until_s = keep_until_s(expire_s, now);
+                let fresh = Use {
+                    mac: *mac,
+                    source,
+                    next_sequence: first_of(terms.forgotten.next(), Incarnation(0)),
+                    expire_s: u32::try_from(expire_s).unwrap_or(u32::MAX),
+                    fate: Fate::new(TokenPast::Spent, keep_until_s),
+                };
+                let position = self.uses.insert(hash(mac), fresh).ok_or(NoTerm::HistoryFull)?;
+                self.expiries.arm(position, keep_until_s);
+                position
+            }
+        };
+        self.unkept.mark(position.index());
+        let used = self.change(position);
+        used.set_past(TokenPast::Spent);
+        let term = terms.make(Some(used.next_sequence), beyond).ok_or(NoTerm::UsedUp)?;
+        used.next_sequence = first_of(term.next(), Incarnation(0));
+        Ok(term)
+    }
+
+    /// What is known of terms beyond those of each token.
+    pub(crate) const fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Goes on with it.
+    pub(crate) const fn set_terms(&mut self, terms: Terms) {
+        self.terms = terms;
+    }
+
+    /// Another process may have made terms that this one does not know, and is gone: the `time`th.
+    pub(crate) fn leave_terms_out(&mut self, time: u16) {
+        self.terms.left_out = self.terms.left_out.max(time.min(16) * LEFT_OUT);
     }
 
     /// Records that a session of the token has taken something in from its player.
@@ -362,7 +448,8 @@ impl History {
                 self.expiries.arm(position, again_s);
             } else {
                 let hash = hash(&used.mac);
-                self.uses.remove(hash, position);
+                let next = self.uses.remove(hash, position).next_sequence;
+                self.terms.note_forgotten(next);
             }
         }
     }
@@ -370,6 +457,47 @@ impl History {
 
 ringgate_core::carried!(Use { mac, source, next_sequence, expire_s, fate });
 ringgate_core::carried_alone!(Fate);
+
+/// Why there is no term for a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTerm {
+    /// There is no room to remember its token.
+    HistoryFull,
+    /// All of its key are.
+    UsedUp,
+}
+
+impl Terms {
+    /// The next of a token whose numbers are free from `next` on: beyond another one, too.
+    fn make(self, next: Option<SessionSequence>, beyond: Term) -> Option<Term> {
+        let free = match next {
+            Some(next) => PacketNumber::new(next.peek())?.free_term()?,
+            None => Term::NONE.next()?,
+        };
+        let term = free.max(beyond.next()?);
+        Term::new(term.get().saturating_add(self.left_out))
+    }
+
+    /// Most tokens have one session in their lives, and the next process does not need its term:
+    /// it has an incarnation of its own. So what counts is where a term may be made again.
+    fn note_forgotten(&mut self, next: SessionSequence) {
+        let free = PacketNumber::new(next.peek()).map_or(Some(Term::LAST), PacketNumber::free_term);
+        let last = free.unwrap_or(Term::LAST).get().saturating_sub(1);
+        if let Some(last) = Term::new(last).filter(|last| last.get() > 1 + self.left_out) {
+            self.forgotten = self.forgotten.max(last);
+        }
+    }
+}
+
+/// Where the numbers of a term begin; where there is none, none is left.
+fn first_of(term: Option<Term>, incarnation: Incarnation) -> SessionSequence {
+    term.map_or(SessionSequence::EXHAUSTED, |term| {
+        SessionSequence::at(PacketNumber::first(Tenure { term, incarnation }).get())
+    })
+}
+
+/// More than another process makes under one key before its hand-over fails.
+const LEFT_OUT: u16 = 16;
 
 /// Until when a token matters by the monotonic clock: a second more than is left, because both
 /// clocks are read in whole seconds.

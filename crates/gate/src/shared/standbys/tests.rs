@@ -1,3 +1,5 @@
+//! What is owned is told, what is stood by for may be tried once its owner is gone.
+
 use super::*;
 use crate::ids::ListenerId;
 use ringgate_batch::Endpoint;
@@ -33,6 +35,7 @@ fn record(number: u16, term: u16) -> Record {
         seal_key: Key::from_bytes([2; 32]),
         client_id: number.into(),
         token_until_s: 100,
+        since_s: 50,
         timeout_ms: 10_000,
         silent_ms: 0,
         is_confirmed: true,

@@ -138,17 +138,17 @@ fn a_token_is_in_one_session_at_a_time_and_in_none_once_it_is_spent() {
     let mut history = History::new(8);
     let (use_it, random) = (|h: &mut History| h.use_token(&mac(1), 5, 100, together(10)), 7);
     assert_eq!(use_it(&mut history), FRESH);
-    let mut first = history.begin_session(&mac(1), random);
+    let mut first = history.begin_session(&mac(1), random, None);
     assert_eq!(use_it(&mut history), Ok(TokenPast::InSession));
     history.end_session(name(1), Some(6));
     assert_eq!(use_it(&mut history), Ok(TokenPast::HadSession), "and its owner is where it was");
-    let mut second = history.begin_session(&mac(1), random);
+    let mut second = history.begin_session(&mac(1), random, None);
     history.spend(name(1));
     assert_eq!(use_it(&mut history), Ok(TokenPast::Spent));
     history.end_session(name(1), None);
     assert_eq!(history.past(&mac(1)), TokenPast::Spent);
     // Where that is allowed there are more, and none of them begins where another can be.
-    let mut third = history.begin_session(&mac(1), random);
+    let mut third = history.begin_session(&mac(1), random, None);
     let starts = [&mut first, &mut second, &mut third].map(SessionSequence::take);
     assert_eq!(starts, [Ok(7), Ok(7 + (1 << 40)), Ok(7 + (2 << 40))]);
     assert_eq!(history.past(&mac(1)), TokenPast::Spent);
@@ -158,7 +158,7 @@ fn a_token_is_in_one_session_at_a_time_and_in_none_once_it_is_spent() {
 fn the_owner_of_a_spent_token_is_where_its_session_has_gone() {
     let mut history = History::new(8);
     let _ = history.use_token(&mac(1), 5, 100, together(10));
-    history.begin_session(&mac(1), 0);
+    history.begin_session(&mac(1), 0, None);
     history.spend(name(1));
     history.end_session(name(1), Some(6));
     let old = history.use_token(&mac(1), 5, 100, together(10));
@@ -171,7 +171,7 @@ fn what_is_spent_is_written_down_once_and_is_spent_in_the_next_process() {
     let mut history = History::new(8);
     for n in 0..3 {
         assert_eq!(history.use_token(&mac(n), 1, 100, together(10)), FRESH);
-        history.begin_session(&mac(n), 7);
+        history.begin_session(&mac(n), 7, None);
     }
     assert_eq!(history.take_spent(9), [], "none was heard");
     history.spend(name(0));
@@ -192,8 +192,8 @@ fn what_is_spent_is_written_down_once_and_is_spent_in_the_next_process() {
     }
     assert_eq!(next.use_token(&mac(1), 2, 100, at(2, 21)), FRESH, "it was not heard");
     // Where tokens may be used again, no number is.
-    let sequence = next.begin_session(&mac(2), 9);
-    assert_eq!(sequence, history.begin_session(&mac(2), 9));
+    let sequence = next.begin_session(&mac(2), 9, None);
+    assert_eq!(sequence, history.begin_session(&mac(2), 9, None));
     assert_eq!(next.take_spent(9).len(), 1, "the next one starts behind this one");
     // A successor writes down what it is given.
     let mut heir = History::new(8);
@@ -201,4 +201,72 @@ fn what_is_spent_is_written_down_once_and_is_spent_in_the_next_process() {
     assert_eq!(heir.take_spent(9).len(), 2);
     clear(&mut next, at(100, 200));
     assert_eq!(next.past(&mac(0)), TokenPast::Fresh, "it has expired");
+}
+
+fn begun(history: &mut History, process: u16) -> (u16, u16, u64) {
+    let sequence = history.begin_session(&mac(1), 7, Some(Incarnation(process)));
+    let number = PacketNumber::new(sequence.peek()).expect("one is left");
+    (number.tenure().term.get(), number.tenure().incarnation.0, number.count())
+}
+
+#[test]
+fn in_a_cluster_each_session_of_a_token_has_a_term_beyond_all_before_it() {
+    let mut history = History::new(4);
+    assert_eq!(history.use_token(&mac(1), 1, 100, together(10)), FRESH);
+    assert_eq!([begun(&mut history, 9), begun(&mut history, 9)], [(1, 9, 0), (2, 9, 0)]);
+    // A session without a cluster, beyond them, and the next one with it again.
+    let without = history.begin_session(&mac(1), 7, None);
+    assert_eq!(without.peek(), 3 << 49);
+    assert_eq!(begun(&mut history, 9), (4, 9, 0));
+    let beyond = |history: &mut History, term| {
+        let beyond = Term::new(term).expect("it is one");
+        let made = history.make_term((&mac(1), 100), 5, beyond, together(20));
+        made.map(Term::get)
+    };
+    assert_eq!((beyond(&mut history, 2), beyond(&mut history, 8)), (Ok(5), Ok(9)));
+    assert_eq!(history.past(&mac(1)), TokenPast::Spent);
+    // A hand-over has failed twice.
+    history.leave_terms_out(1);
+    history.leave_terms_out(2);
+    assert_eq!((beyond(&mut history, 8), begun(&mut history, 9)), (Ok(42), (75, 9, 0)));
+    assert_eq!(beyond(&mut history, Term::LAST.get()), Err(NoTerm::UsedUp));
+    assert_eq!(beyond(&mut history, Term::LAST.get() - 1), Err(NoTerm::UsedUp));
+    history.set_terms(Terms::default());
+    assert_eq!(beyond(&mut history, Term::LAST.get() - 1), Ok(Term::LAST.get()));
+    let last = history.begin_session(&mac(1), 7, Some(Incarnation(9)));
+    assert_eq!(last, SessionSequence::EXHAUSTED);
+}
+
+#[test]
+fn a_token_of_another_gateway_is_spent_here_and_a_full_history_takes_none() {
+    let mut history = History::new(1);
+    let term = |history: &mut History, number, now_s| {
+        let token = (&mac(number), 100);
+        history.make_term(token, 5, Term::NONE, together(now_s)).map(Term::get)
+    };
+    assert_eq!(term(&mut history, 1, 10), Ok(1));
+    assert_eq!(history.use_token(&mac(1), 5, 100, together(11)), Ok(TokenPast::Spent));
+    let elsewhere = history.use_token(&mac(1), 6, 100, together(11));
+    assert_eq!(elsewhere, Err(DropReason::TokenUsedElsewhere));
+    assert_eq!(term(&mut history, 2, 11), Err(NoTerm::HistoryFull));
+    assert_eq!(history.take_spent(9).len(), 1);
+}
+
+#[test]
+fn a_term_is_not_made_again_when_its_token_was_forgotten() {
+    let mut history = History::new(2);
+    assert_eq!(history.use_token(&mac(1), 1, 100, together(10)), FRESH);
+    begun(&mut history, 9);
+    begun(&mut history, 9);
+    clear(&mut history, together(200));
+    let beyond = Term::new(1).expect("it is one");
+    let again = history.make_term((&mac(1), 100), 1, beyond, together(200));
+    assert_eq!(again.map(Term::get), Ok(3), "2 was made");
+    // Of tokens that had one session nothing has to be known, or terms would be used up in days.
+    let mut history = History::new(2);
+    for n in 0..100 {
+        let now = together(1000 + 10 * n);
+        assert_eq!(history.use_token(&mac(1), 1, now.unix_s + 5, now), FRESH);
+        assert_eq!(begun(&mut history, 9), (1, 9, 0));
+    }
 }

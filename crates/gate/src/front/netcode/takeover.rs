@@ -1,0 +1,407 @@
+//! Sessions of a member that is gone, and whose records are here: a packet that opens under such a
+//! session's key has this gateway ask the arbiter of its backend, and go on with the session once
+//! that grants it.
+//!
+//! ```text
+//! look     is the address that of a session whose owner is gone?        one load where none is
+//! step     does the packet open under the record's key, and is it new?  two tries each 100 ms
+//!          client id and slot are claimed, the arbiter is asked
+//! answer   granted: the session, a keep-alive at once                   else all is given back
+//! ```
+//!
+//! Until the answer the player's datagrams are dropped, by name: the game process may have a later
+//! word of another gateway. What the arbiter has handed over is in the answer, so that nothing is
+//! twice.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::arrivals::Origin;
+use crate::common::Common;
+use crate::counters::Ended;
+use crate::front::netcode::clustered::Clustered;
+use crate::front::netcode::handshake::unique_in;
+use crate::front::netcode::players::packet_job;
+use crate::front::netcode::session::{Beginning, HeardSince, Session};
+use crate::front::netcode::state::NetcodeFront;
+use crate::front::protocol::Front;
+use crate::front::rules::Rules;
+use crate::ids::{BackendId, LinkId};
+use crate::links::state::Load;
+use crate::setup::{Limits, Phase};
+use crate::shared::claims::history::NoTerm;
+use crate::shared::claims::{Claim, Wanted};
+use crate::shared::standbys::{Found, Standbys, TakeoverRefusal};
+use crate::store::entry::Entry;
+use crate::store::table::Address;
+use crate::trace::Fact;
+use crate::turn::Turn;
+use ringgate_batch::{LocalIp, SocketId};
+use ringgate_cluster::{Incarnation, PacketNumber, Record, Reply, SessionId, Tenure, Term};
+use ringgate_core::carry::{Carry, Maps, Reader};
+use ringgate_core::crypto::Verdict;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::{Header, Receiver};
+use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_core::proto::replay::{Policy, SIZE_BITS_MAX, Window};
+use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Standing};
+
+/// What was asked for and is not answered.
+pub(crate) struct Takeovers {
+    under_way: HashMap<SessionId, Takeover>,
+    due_ns: u64,
+}
+
+struct Takeover {
+    record: Box<Record>,
+    address: Address,
+    /// What the player's packet came in through.
+    socket: SocketId,
+    local: LocalIp,
+    /// What the session will hold.
+    claim: Claim,
+    tenure: Tenure,
+    /// The tenure that is known to have it.
+    over: Tenure,
+    /// Of the link to its backend.
+    epoch: u32,
+    since_ns: u64,
+    asked_ns: u64,
+}
+
+impl Takeovers {
+    pub(crate) fn new() -> Self {
+        Self { under_way: HashMap::new(), due_ns: u64::MAX }
+    }
+
+    pub(crate) const fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+}
+
+impl NetcodeFront {
+    /// Whether a packet comes from the address of a session whose owner is gone.
+    #[inline]
+    pub(crate) fn is_orphans(common: &Common, address: &Address, bytes: &[u8]) -> bool {
+        common.claims.standbys().is_some_and(|standbys| standbys.awaits(address))
+            && Header::decode(bytes, Receiver::Server)
+                .is_ok_and(|header| header.kind.is_replay_protected())
+    }
+
+    /// Such a packet.
+    #[cold]
+    pub(crate) fn step_orphans(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let claims = Arc::clone(&turn.common.claims);
+        let standbys = claims.standbys().ok_or(DropReason::UnknownSource)?;
+        let record = match standbys.find(&origin.address, turn.now.mono_ns) {
+            Some(Found::Try(record)) => record,
+            Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
+            Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
+            None => return Err(DropReason::UnknownSource),
+        };
+        let header = Header::decode(bytes, Receiver::Server)?;
+        if header.sequence <= record.newest {
+            return Err(DropReason::ReplayTooOld);
+        }
+        let rules = &self.listeners[origin.address.listener];
+        let mut jobs = [packet_job(&record.open_key, rules, header, bytes)];
+        turn.common.aead.open(&mut jobs);
+        if jobs[0].verdict != Verdict::Done {
+            return Err(DropReason::PacketForged);
+        }
+        let id = record.session;
+        if standbys.begin_claim(id)
+            && let Err(why) = self.begin_takeover(turn, standbys, origin, record)
+        {
+            standbys.give_up(id, why);
+            return Err(DropReason::TakeoverRefused);
+        }
+        Err(DropReason::TakeoverAwaited)
+    }
+
+    fn begin_takeover(
+        &mut self,
+        turn: &mut Turn<'_>,
+        standbys: &Standbys,
+        origin: &Origin,
+        record: Box<Record>,
+    ) -> Result<(), TakeoverRefusal> {
+        let (now_ns, listener) = (turn.now.mono_ns, origin.address.listener);
+        let setup = Arc::clone(&turn.common.setup);
+        if setup.denied.holds_client(record.client_id) {
+            return Err(TakeoverRefusal::Denied);
+        }
+        let mut named = setup.backends.pairs().filter(|(_, it)| it.name == record.backend);
+        let backend = named.find(|(_, it)| !it.retired).map(|(backend, _)| backend);
+        let backend = backend.ok_or(TakeoverRefusal::BackendUnknown)?;
+        arbiter_of(turn.common, backend).ok_or(TakeoverRefusal::LinkDown)?;
+        let incarnation = standbys.incarnation().ok_or(TakeoverRefusal::LinkDown)?;
+        let is_full = self.takeovers.under_way.len() >= UNDER_WAY_MAX;
+        if is_full || !self.sessions.has_rested_place(now_ns) {
+            return Err(TakeoverRefusal::NoRoom);
+        }
+        let claim = turn.common.claims.take_over(&Wanted {
+            listener,
+            client_id: record.client_id,
+            backend,
+            sessions_max: setup.listeners[listener].sessions_max,
+            source: origin.address.endpoint,
+            limits: &Limits::NONE,
+            token_mac: &record.token,
+            allows_reuse: true,
+            random: 0,
+        })?;
+        let over = record.holder;
+        let tenure = make_tenure(turn, incarnation, (&record, &origin.address), over.term);
+        let tenure = tenure.inspect_err(|_| turn.common.claims.release(&claim))?;
+        let takeover = Takeover {
+            address: origin.address,
+            socket: origin.socket,
+            local: origin.local,
+            claim,
+            tenure,
+            over,
+            epoch: turn.common.links.backends[backend].epoch,
+            since_ns: now_ns,
+            asked_ns: now_ns,
+            record,
+        };
+        takeover.ask(turn);
+        self.takeovers.due_ns = self.takeovers.due_ns.min(now_ns + ASK_EVERY_NS);
+        self.takeovers.under_way.insert(takeover.record.session, takeover);
+        Ok(())
+    }
+
+    /// What the arbiter of a backend says of a session, asked or not. What cannot be meant by any is
+    /// passed over.
+    #[cold]
+    pub(crate) fn hear_standing(
+        &mut self,
+        turn: &mut Turn<'_>,
+        backend: BackendId,
+        said: &Standing<'_>,
+    ) {
+        let (id, tenure) = (SessionId(said.id), Tenure::of_number(said.tenure));
+        let (Some(tenure), Some(reply)) = (tenure, reply_of(said)) else { return };
+        let asked = self.takeovers.under_way.get(&id);
+        if asked.is_some_and(|it| it.claim.backend == backend && it.tenure == tenure) {
+            return self.hear_answer(turn, id, reply);
+        }
+        let Some(index) = self.clusters.find(id) else { return };
+        if self.sessions.at(index).backend != backend {
+            return;
+        }
+        let own = self.clusters.get(index).map(|it| it.tenure);
+        match reply {
+            Reply::Fenced { holder } if Some(holder) > own => self.end(turn, index, Ended::Fenced),
+            Reply::Ended => self.end(turn, index, Ended::ByArbiter),
+            Reply::Full => self.go_alone(turn, index),
+            Reply::Fenced { .. } | Reply::Granted { .. } => {}
+        }
+    }
+
+    fn hear_answer(&mut self, turn: &mut Turn<'_>, id: SessionId, reply: Reply) {
+        let Some(mut takeover) = self.takeovers.under_way.remove(&id) else { return };
+        let why = match reply {
+            Reply::Granted { handed } => return self.go_on_with(turn, &takeover, &handed),
+            Reply::Ended => TakeoverRefusal::Ended,
+            Reply::Full => TakeoverRefusal::NoRoom,
+            // An answer to this process that came too late, or went to the one before it.
+            Reply::Fenced { holder } if holder.incarnation == takeover.tenure.incarnation => {
+                let whose = (&*takeover.record, &takeover.address);
+                match make_tenure(turn, holder.incarnation, whose, holder.term) {
+                    Ok(tenure) => {
+                        (takeover.tenure, takeover.over) = (tenure, holder);
+                        takeover.ask(turn);
+                        self.takeovers.under_way.insert(id, takeover);
+                        return;
+                    }
+                    Err(why) => why,
+                }
+            }
+            Reply::Fenced { .. } => TakeoverRefusal::Fenced,
+        };
+        takeover.give_up(turn.common, why);
+    }
+
+    /// The session is this gateway's.
+    fn go_on_with(&mut self, turn: &mut Turn<'_>, takeover: &Takeover, handed: &Window) {
+        let &Takeover { address, socket, local, claim, tenure, .. } = takeover;
+        let listener = address.listener;
+        let is_there = turn.common.front(listener) == Front::Netcode
+            && turn.common.setup.listeners[listener].phase != Phase::Closed;
+        let is_free = self.sessions.find(self.sessions.hash(&address), &address).is_none();
+        if !is_there || !is_free {
+            return takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+        }
+        let record = &takeover.record;
+        let beginning = Beginning {
+            claim,
+            open_key: record.open_key.clone(),
+            seal_key: record.seal_key.clone(),
+            window: window_of(record.newest, handed, &self.listeners[listener].replay),
+            next_sequence: SessionSequence::at(PacketNumber::first(tenure).get()),
+            timeout_ms: record.timeout_ms,
+        };
+        let mut session = Session::new(beginning, socket, local, turn.now.mono_ns);
+        // What has opened was sent by a client that knows.
+        session.heard = HeardSince::Something;
+        session.confirm();
+        let Ok(index) = self.sessions.insert(address, session, turn.now.mono_ns) else {
+            return takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+        };
+        if turn.common.setup.listeners[listener].follow_port_switch {
+            self.make_resident(turn, index);
+        }
+        self.user_data.keep(index, &record.user_data);
+        let clustered = Clustered {
+            id: record.session,
+            tenure,
+            token: record.token,
+            token_until_s: record.token_until_s,
+            since_s: record.since_s,
+            revision: 0,
+            told: None,
+            is_alone: false,
+        };
+        self.clusters.put(index, clustered);
+        let id = self.sessions.id(index);
+        turn.common.claims.seat(listener, claim.client_id, (id, false));
+        let players = turn.common.setup.fleet_players.as_ref();
+        if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
+            players.taken_over(group, claim.client_id, id, record.since_s);
+        }
+        turn.common.count_session(listener, claim.backend);
+        let fact = Fact::TookOver { backend: claim.backend, slot: claim.slot };
+        turn.common.trace(&address, Some(claim.client_id), fact);
+        if let Some(standbys) = turn.common.claims.standbys() {
+            standbys.note_taken_over(record.session);
+        }
+        self.emit_keep_alive(turn, index);
+        self.announce(turn, index);
+        self.arm(turn, index);
+    }
+
+    /// The arbiter has no room for a session: it goes on, and ends with this gateway.
+    fn go_alone(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.leave_cluster(turn.common, index);
+        self.sessions.at_mut(index).announced = 0;
+        self.announce(turn, index);
+    }
+
+    /// Asks again for what is not answered, and gives up what cannot be any more.
+    pub(crate) fn look_after_takeovers(&mut self, turn: &mut Turn<'_>) {
+        if turn.now.mono_ns < self.takeovers.due_ns {
+            return;
+        }
+        let now_ns = turn.now.mono_ns;
+        self.takeovers.under_way.retain(|_, it| {
+            let common = &turn.common;
+            let is_same = common.links.backends[it.claim.backend].epoch == it.epoch;
+            let why = if !is_same || arbiter_of(common, it.claim.backend).is_none() {
+                TakeoverRefusal::LinkDown
+            } else if now_ns >= it.since_ns + GIVE_UP_NS {
+                TakeoverRefusal::NotAnswered
+            } else {
+                if now_ns >= it.asked_ns + ASK_EVERY_NS {
+                    it.asked_ns = now_ns;
+                    it.ask(turn);
+                }
+                return true;
+            };
+            it.give_up(turn.common, why);
+            false
+        });
+        let due = self.takeovers.under_way.values().map(|it| it.asked_ns + ASK_EVERY_NS);
+        self.takeovers.due_ns = due.min().unwrap_or(u64::MAX);
+    }
+}
+
+impl Takeover {
+    /// Lost where there is no room: it is asked again.
+    fn ask(&self, turn: &mut Turn<'_>) {
+        let Some(link) = arbiter_of(turn.common, self.claim.backend) else { return };
+        let claim = ClusterClaim {
+            id: self.record.session.0,
+            tenure: self.tenure.number(),
+            over: self.over.number(),
+            timeout_ms: self.record.timeout_ms,
+        };
+        turn.append(link, Load::NONE, |writer| writer.claim(&claim));
+    }
+
+    /// Gives back what the session would have held.
+    fn give_up(&self, common: &Common, why: TakeoverRefusal) {
+        common.claims.release(&self.claim);
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.give_up(self.record.session, why);
+        }
+    }
+}
+
+fn reply_of(said: &Standing<'_>) -> Option<Reply> {
+    Some(match said.reply {
+        ArbiterReply::Granted([]) => Reply::Granted { handed: Window::new() },
+        ArbiterReply::Granted(window) => {
+            let maps = Maps::default();
+            let mut from = Reader::new(window, &maps);
+            let handed = Window::read(&mut from).ok()?;
+            from.end().ok()?;
+            Reply::Granted { handed }
+        }
+        ArbiterReply::Fenced { holder } => Reply::Fenced { holder: Tenure::of_number(holder)? },
+        ArbiterReply::Ended => Reply::Ended,
+        ArbiterReply::Full => Reply::Full,
+    })
+}
+
+/// The link to a backend, if it is there and what is behind it arbitrates.
+fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
+    let link = common.links.live(backend)?;
+    common.links.arbitrates(link).then_some(link)
+}
+
+fn make_tenure(
+    turn: &Turn<'_>,
+    incarnation: Incarnation,
+    (record, address): (&Record, &Address),
+    beyond: Term,
+) -> Result<Tenure, TakeoverRefusal> {
+    let token = (&record.token, record.token_until_s);
+    let made = turn.common.claims.make_term(token, &address.endpoint, beyond, turn.now);
+    let term = made.map_err(|why| match why {
+        NoTerm::HistoryFull => TakeoverRefusal::NoRoom,
+        NoTerm::UsedUp => TakeoverRefusal::TermsUsedUp,
+    })?;
+    Ok(Tenure { term, incarnation })
+}
+
+/// What a session has taken that goes on: what was handed over, and all up to the newest packet
+/// when its record was written, because who had it then knew of those.
+fn window_of(newest: u64, handed: &Window, policy: &Policy) -> Window {
+    let mut window = Window::closed_before(newest.saturating_add(1));
+    let Some(latest) = handed.latest(&WIDEST) else { return window };
+    let size = u64::from(SIZE_BITS_MAX);
+    let first = latest.saturating_sub(size - 1).max(newest.saturating_add(1));
+    let unlimited = Policy::new(policy.size_bits(), 0).unwrap_or(*policy);
+    for number in first..=latest {
+        if handed.check(number, &WIDEST).is_err() {
+            let _ = window.commit(number, &unlimited);
+        }
+    }
+    window
+}
+
+/// An arbiter's windows are as wide as any can be.
+const WIDEST: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+/// Claims of one worker that are not answered.
+const UNDER_WAY_MAX: usize = 4096;
+
+const ASK_EVERY_NS: u64 = 200_000_000;
+const GIVE_UP_NS: u64 = 3_000_000_000;

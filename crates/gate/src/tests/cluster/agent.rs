@@ -1,0 +1,280 @@
+//! An agent in front of a game, as far as gateways of a cluster see one: an arbiter, and a link to
+//! each of their workers.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::super::games::Game;
+use super::super::rig::{OUR_USER, Rig};
+use ringgate_cluster::{
+    Answer, Arbiter, Asked, Incarnation, Question, Refused, Reply, SessionId, Tenure, Wake,
+};
+use ringgate_core::carry::{Carry, Writer as Carrier};
+use ringgate_core::limits::BUNDLE_BYTES_MAX;
+use ringgate_link::bundle::{
+    ArbiterReply, CloseReason, Frames, Hello, SessionId as LinkSession, Standing, ToArbiter,
+    ToGame, WINDOW_BYTES_MAX, Writer,
+};
+
+/// A worker of a gateway.
+pub(super) type At = (usize, usize);
+
+pub(super) struct Agent {
+    pub(super) arbiter: Arbiter,
+    pub(super) lanes: BTreeMap<At, Lane>,
+    /// What the game has got: each payload once.
+    pub(super) handed: Vec<Vec<u8>>,
+    numbers: HashSet<(SessionId, u64)>,
+    /// Records that were refused, by why.
+    pub(super) refused: Vec<Refused>,
+    pub(super) claims: Vec<(SessionId, Tenure, Tenure)>,
+    /// Closings by a gateway that has the session.
+    pub(super) closed: Vec<SessionId>,
+    /// Answers nobody.
+    pub(super) is_mute: bool,
+}
+
+pub(super) struct Lane {
+    pub(super) game: Game,
+    pub(super) incarnation: Incarnation,
+    /// What is called so on this link.
+    pub(super) sessions: HashMap<LinkSession, (SessionId, Tenure)>,
+    /// Not of a cluster.
+    pub(super) others: HashSet<LinkSession>,
+    /// What comes next is this one, or is not passed on.
+    next: Option<(LinkSession, bool)>,
+    pub(super) plain_payloads: usize,
+}
+
+impl Agent {
+    pub(super) fn new(sessions_max: usize) -> Self {
+        Self {
+            arbiter: Arbiter::new(sessions_max),
+            lanes: BTreeMap::new(),
+            handed: Vec::new(),
+            numbers: HashSet::new(),
+            refused: Vec::new(),
+            claims: Vec::new(),
+            closed: Vec::new(),
+            is_mute: false,
+        }
+    }
+
+    /// A link to a worker.
+    pub(super) fn join(&mut self, at: At, rig: &mut Rig, incarnation: Incarnation) {
+        let game = Game::connect(rig, OUR_USER);
+        game.say(rig, |writer| writer.hello(&Hello::new(1, "arena")) && arbitrates(writer));
+        self.lanes.insert(at, Lane::new(game, incarnation));
+    }
+
+    /// The links to a gateway are lost.
+    pub(super) fn lose(&mut self, gateway: usize) -> Vec<(At, Lane)> {
+        let lost: Vec<_> = self.lanes.extract_if(.., |at, _| at.0 == gateway).collect();
+        for (_, lane) in &lost {
+            self.arbiter.handle_lost(lane.incarnation);
+        }
+        lost
+    }
+
+    /// Takes what a worker has said, and answers.
+    pub(super) fn hear(&mut self, at: At, rig: &mut Rig) {
+        let Some(lane) = self.lanes.get(&at) else { return };
+        let bundles = rig.take_on(lane.game.link);
+        let mut answers = Vec::new();
+        for bundle in &bundles {
+            for frame in Frames::new(bundle).map(|frame| frame.expect("whole records")) {
+                match ToArbiter::decode(frame) {
+                    Some(record) => self.take(at, &record, &mut answers),
+                    None => self.take_other(at, ToGame::decode(frame).expect("a record")),
+                }
+            }
+        }
+        for (to, answer) in answers {
+            self.answer(to, &answer, rig, at);
+        }
+    }
+
+    fn take(&mut self, at: At, record: &ToArbiter<'_>, answers: &mut Vec<(At, Answer)>) {
+        match record {
+            ToArbiter::Clustered(it) => {
+                let (id, tenure) = (SessionId(it.id), tenure_of(it.tenure));
+                let asked = Asked::Open { token_until_s: it.token_until_s };
+                let answer = self.ask(id, tenure, asked, answers);
+                let is_granted = matches!(answer.reply, Reply::Granted { .. });
+                let lane = self.lanes.get_mut(&at).expect("it speaks");
+                lane.next = Some((it.session, is_granted));
+                if is_granted {
+                    lane.sessions.insert(it.session, (id, tenure));
+                } else {
+                    answers.push((at, answer));
+                }
+            }
+            ToArbiter::Claim(it) => {
+                let (id, tenure) = (SessionId(it.id), tenure_of(it.tenure));
+                let over = tenure_of(it.over);
+                self.claims.push((id, tenure, over));
+                let answer = self.ask(id, tenure, Asked::Claim { over }, answers);
+                answers.push((at, answer));
+            }
+            ToArbiter::Numbered { session, number, bytes } => {
+                let lane = &self.lanes[&at];
+                let Some(&(id, tenure)) = lane.sessions.get(session) else {
+                    // It was refused.
+                    return;
+                };
+                match self.arbiter.hand_over(id, tenure, *number) {
+                    Ok(()) => {
+                        assert!(self.numbers.insert((id, *number)), "{number} is handed twice");
+                        self.handed.push(bytes.to_vec());
+                    }
+                    Err(why) => {
+                        let reply = match why {
+                            Refused::Fenced(holder) => Some(Reply::Fenced { holder }),
+                            Refused::Ended => Some(Reply::Ended),
+                            Refused::Replayed(_) | Refused::Unclaimed => None,
+                        };
+                        self.refused.push(why);
+                        let answer = |reply| Answer { session: id, tenure, wake: Wake(0), reply };
+                        answers.extend(reply.map(|reply| (at, answer(reply))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_other(&mut self, at: At, record: ToGame<'_>) {
+        let lane = self.lanes.get_mut(&at).expect("it speaks");
+        match record {
+            ToGame::Opened(opened) => match lane.next.take() {
+                Some((session, _)) => assert_eq!(session, opened.session, "right behind"),
+                None => {
+                    lane.sessions.remove(&opened.session);
+                    lane.others.insert(opened.session);
+                }
+            },
+            ToGame::Payload { session, bytes } => {
+                assert!(lane.others.contains(&session), "it is of the cluster");
+                lane.plain_payloads += 1;
+                self.handed.push(bytes.to_vec());
+            }
+            ToGame::Closed { session, .. } => {
+                lane.others.remove(&session);
+                if let Some((id, tenure)) = lane.sessions.remove(&session) {
+                    let question =
+                        Question { session: id, tenure, wake: Wake(0), asked: Asked::End };
+                    if self.arbiter.answer(&question).answer.reply == Reply::Ended {
+                        self.closed.push(id);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask(
+        &mut self,
+        session: SessionId,
+        tenure: Tenure,
+        asked: Asked,
+        answers: &mut Vec<(At, Answer)>,
+    ) -> Answer {
+        let question = Question { session, tenure, wake: Wake(0), asked };
+        let verdict = self.arbiter.answer(&question);
+        if let Some(fenced) = verdict.fenced {
+            answers.extend(self.lane_of(fenced.tenure.incarnation, session).map(|at| (at, fenced)));
+        }
+        verdict.answer
+    }
+
+    fn lane_of(&self, incarnation: Incarnation, id: SessionId) -> Option<At> {
+        let has = |lane: &&Lane| lane.sessions.values().any(|it| it.0 == id);
+        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.incarnation == incarnation);
+        lanes.find(|(_, lane)| has(lane)).map(|(at, _)| *at)
+    }
+
+    /// Says it on a link, which is that of the rig at hand or is heard later.
+    fn answer(&mut self, to: At, answer: &Answer, rig: &mut Rig, at: At) {
+        if self.is_mute {
+            return;
+        }
+        let bundle = standing(answer);
+        if to == at {
+            self.lanes[&to].game.push_bytes(rig, &bundle);
+        } else {
+            self.lanes.get_mut(&to).expect("it is there").game.keep(bundle);
+        }
+    }
+
+    /// Says what was kept for a worker.
+    pub(super) fn speak(&mut self, at: At, rig: &mut Rig) {
+        if let Some(lane) = self.lanes.get(&at) {
+            lane.game.say_kept(rig);
+        }
+    }
+
+    /// Which worker has a session, and what it is called there.
+    pub(super) fn home(&self, id: SessionId) -> Option<(At, LinkSession)> {
+        let holder = self.arbiter.standing(id)?.holder()?;
+        self.lanes.iter().find_map(|(at, lane)| {
+            let mut its = lane.sessions.iter();
+            its.find(|(_, it)| **it == (id, holder)).map(|(session, _)| (*at, *session))
+        })
+    }
+
+    /// The sessions that gateways have.
+    pub(super) fn held(&self) -> Vec<SessionId> {
+        let all: HashSet<SessionId> =
+            self.lanes.values().flat_map(|lane| lane.sessions.values()).map(|it| it.0).collect();
+        all.into_iter().filter(|id| self.home(*id).is_some()).collect()
+    }
+
+    /// The game ends a session.
+    pub(super) fn close(&mut self, id: SessionId, at: At, rig: &mut Rig) {
+        let (home, session) = self.home(id).expect("a gateway has it");
+        assert_eq!(home, at);
+        let lane = &self.lanes[&at];
+        lane.game.say(rig, |writer| writer.close(session, CloseReason::Finished));
+    }
+}
+
+impl Lane {
+    fn new(game: Game, incarnation: Incarnation) -> Self {
+        Self {
+            game,
+            incarnation,
+            sessions: HashMap::new(),
+            others: HashSet::new(),
+            next: None,
+            plain_payloads: 0,
+        }
+    }
+}
+
+/// A standing as a bundle.
+pub(super) fn standing(answer: &Answer) -> Vec<u8> {
+    let mut window = [0; WINDOW_BYTES_MAX];
+    let reply = match &answer.reply {
+        Reply::Granted { handed } => {
+            let mut out = Carrier::new(&mut window);
+            handed.write(&mut out);
+            let len = out.len();
+            ArbiterReply::Granted(&window[..len])
+        }
+        Reply::Fenced { holder } => ArbiterReply::Fenced { holder: holder.number() },
+        Reply::Ended => ArbiterReply::Ended,
+        Reply::Full => ArbiterReply::Full,
+    };
+    let standing = Standing { id: answer.session.0, tenure: answer.tenure.number(), reply };
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    assert!(writer.standing(&standing));
+    writer.bytes().to_vec()
+}
+
+fn tenure_of(number: u32) -> Tenure {
+    Tenure::of_number(number).expect("a tenure")
+}
+
+/// For writers of any lifetime, which the method itself is not.
+fn arbitrates(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates()
+}

@@ -1,0 +1,581 @@
+//! A gateway dies, and its sessions go on at the other one.
+
+use super::super::clients::{Scribe, forged};
+use super::super::denied::{denied, deny};
+use super::super::rig::{Rig, home, plain_setup};
+use super::agent::{Agent, standing};
+use super::{OTHER, Pair};
+use crate::counters::Ended;
+use crate::ids::{BackendId, ListenerId};
+use crate::setup::Setup;
+use crate::shared::standbys::{Standbys, TakeoverRefusal};
+use crate::store::table::Address;
+use ringgate_cluster::{
+    Answer, Incarnation, Numbers, PacketNumber, Reply, SessionId, Tenure, Term, Wake,
+};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
+use ringgate_core::proto::netcode::server::SessionSequence;
+use std::sync::Arc;
+
+const A: usize = 0;
+const B: usize = 1;
+
+/// Two gateways of a worker each, an agent that both have, and one player of the first.
+struct Scene {
+    pair: Pair,
+    agent: Agent,
+    scribe: Scribe,
+    id: SessionId,
+}
+
+const fn incarnation(at: usize) -> Incarnation {
+    Incarnation(10 + at as u16)
+}
+
+fn tenure(term: u16, at: usize) -> Tenure {
+    Tenure { term: Term::new(term).expect("it is one"), incarnation: incarnation(at) }
+}
+
+fn setup() -> Setup {
+    let mut setup = plain_setup();
+    setup.backends[BackendId(0)].slots = 3;
+    setup
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(setup(), 100)
+    }
+
+    fn with(setup: Setup, sessions_max: usize) -> Self {
+        let (mut pair, mut agent) = (Pair::new(setup, 1), Agent::new(sessions_max));
+        for at in [A, B] {
+            agent.join((at, 0), pair.rig(at), incarnation(at));
+            pair.standbys(at).set_incarnation(incarnation(at));
+        }
+        let scribe = Scribe::new(&pair.rig(A).token(1));
+        let mut scene = Self { pair, agent, scribe, id: SessionId([0; 16]) };
+        scene.scribe.connect(scene.pair.rig(A), home(1));
+        scene.at(A, 5, b"five");
+        scene.pair.tell();
+        scene.id = scene.agent.held().first().copied().unwrap_or(scene.id);
+        scene
+    }
+
+    /// The player's packet arrives at a gateway, and the agent hears of it.
+    fn at(&mut self, at: usize, number: u64, payload: &[u8]) {
+        self.pair.rig(at).deliver(home(1), &self.scribe.payload(number, payload));
+        self.agent.hear((at, 0), self.pair.rig(at));
+        self.pair.rig(at).turn();
+        self.agent.hear((at, 0), self.pair.rig(at));
+    }
+
+    /// The first gateway gives the other what it may have to go on with.
+    fn stand(&self) {
+        self.pair.stand(A);
+    }
+
+    /// The first gateway is gone.
+    fn kill(&mut self) {
+        self.agent.lose(A);
+        let now_ns = self.pair.rig(B).now.mono_ns;
+        self.pair.standbys(B).set_gone(OTHER[B], now_ns);
+        self.pair.whereabouts(B).forget(OTHER[B]);
+    }
+
+    fn refused(&self) -> Vec<&'static str> {
+        let counts = self.pair.standbys(B).counts();
+        let named = TakeoverRefusal::ALL.into_iter();
+        named.filter(|it| counts.refused[*it as usize] > 0).map(TakeoverRefusal::name).collect()
+    }
+
+    /// The tenures of packets that the player was sent, and what they are.
+    fn sent(&mut self, at: usize) -> Vec<(Tenure, PacketKind)> {
+        let sent = self.pair.rig(at).take_for(home(1));
+        let read = sent.iter().map(|it| Header::decode(it, Receiver::Client).expect("a packet"));
+        let numbered = read.filter_map(|it| Some((PacketNumber::new(it.sequence)?, it.kind)));
+        numbered.map(|(number, kind)| (number.tenure(), kind)).collect()
+    }
+}
+
+impl Pair {
+    fn standbys(&self, at: usize) -> Arc<Standbys> {
+        let claims = &self.fleets[at].rigs[0].host.gate().common.claims;
+        Arc::clone(claims.standbys().expect("a cluster"))
+    }
+
+    /// One gives the other its records.
+    fn stand(&self, from: usize) {
+        let (own, other) = (self.standbys(from), self.standbys(1 - from));
+        own.take_changes(usize::MAX, |session, now| match now {
+            Some((address, record)) => {
+                assert!(other.stand_by(OTHER[1 - from], address, record.clone()));
+            }
+            None => other.stand_down(OTHER[1 - from], session),
+        });
+    }
+}
+
+fn here() -> Address {
+    Address { listener: ListenerId(0), endpoint: home(1) }
+}
+
+#[test]
+fn a_session_of_a_cluster_is_announced_as_one_and_numbered_by_its_tenure() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.agent.handed, [b"five".to_vec()]);
+    assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 0);
+    let sent = scene.sent(A);
+    assert!(sent.iter().all(|it| it.0 == tenure(1, A)) && !sent.is_empty(), "{sent:?}");
+    let own = scene.pair.standbys(A);
+    assert_eq!((own.counts().owned, own.counts().standing), (1, 0));
+    let kept = own.with_own(scene.id, |address, record| (address, record.clone()));
+    let (address, record) = kept.expect("it is kept");
+    assert_eq!((address, record.client_id, record.holder), (here(), 1, tenure(1, A)));
+    assert_eq!(
+        (record.backend.as_str(), record.newest, record.since_s),
+        ("arena", 1, 1_700_000_000)
+    );
+    // It moves to another port.
+    scene.pair.rig(A).deliver(home(1).with_port(9), &scene.scribe.payload(6, b"six"));
+    let kept = own.with_own(scene.id, |address, record| (address.endpoint.port(), record.clone()));
+    let (port, moved) = kept.expect("it is kept");
+    assert!(port == 9 && moved.is_later_than(&record) && moved.newest == 5);
+    scene.pair.rig(A).deliver(home(1).with_port(9), &scene.scribe.disconnect(7));
+    assert_eq!((own.counts().owned, own.with_own(scene.id, |_, _| ())), (0, None));
+    scene.agent.hear((A, 0), scene.pair.rig(A));
+    assert_eq!(scene.agent.closed, [scene.id]);
+}
+
+#[test]
+fn without_an_incarnation_or_an_arbiter_a_session_is_as_ever() {
+    let mut pair = Pair::new(setup(), 1);
+    let mut agent = Agent::new(100);
+    agent.join((A, 0), pair.rig(A), incarnation(A));
+    let scribe = Scribe::new(&pair.rig(A).token(1));
+    scribe.connect(pair.rig(A), home(1));
+    pair.rig(A).deliver(home(1), &scribe.payload(5, b"five"));
+    agent.hear((A, 0), pair.rig(A));
+    assert_eq!((agent.lanes[&(A, 0)].plain_payloads, pair.standbys(A).counts().owned), (1, 0));
+    // The next is one of the cluster, but the agent that comes is of an earlier release.
+    pair.standbys(A).set_incarnation(incarnation(A));
+    pair.rig(A).deliver(home(1), &scribe.disconnect(6));
+    agent.lose(A).into_iter().for_each(|(_, lane)| lane.game.crash(pair.rig(A)));
+    let game = super::super::games::Game::join(pair.rig(A), "arena");
+    let scribe = Scribe::new(&pair.rig(A).token(2));
+    scribe.connect(pair.rig(A), home(2));
+    pair.rig(A).deliver(home(2), &scribe.payload(5, b"five"));
+    assert_eq!(game.payloads(pair.rig(A)).len(), 1);
+    assert_eq!(pair.standbys(A).counts().owned, 0);
+    // One that arbitrates comes in its place.
+    game.crash(pair.rig(A));
+    agent.join((A, 0), pair.rig(A), incarnation(A));
+    pair.rig(A).deliver(home(2), &scribe.payload(6, b"six"));
+    agent.hear((A, 0), pair.rig(A));
+    assert_eq!((agent.lanes[&(A, 0)].plain_payloads, pair.standbys(A).counts().owned), (0, 1));
+}
+
+#[test]
+fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.pair.rig(B).provokes(DropReason::TakeoverAwaited, |rig| {
+        rig.deliver(home(1), &scene.scribe.payload(6, b"six"));
+    });
+    assert_eq!(scene.pair.rig(B).sessions(), 0);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.claims, [(scene.id, tenure(2, B), tenure(1, A))]);
+    scene.pair.rig(B).turn();
+    assert_eq!(scene.sent(B), [(tenure(2, B), PacketKind::KeepAlive)]);
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    scene.at(B, 7, b"seven");
+    assert_eq!(scene.agent.handed, [b"five".to_vec(), b"seven".to_vec()]);
+    let counts = scene.pair.standbys(B).counts();
+    assert_eq!((counts.owned, counts.standing, counts.taken_over), (1, 0, 1));
+    // What the game had is not taken again, nor what the owner knew of.
+    for (number, why) in [(5, DropReason::ReplayDuplicate), (1, DropReason::ReplayDuplicate)] {
+        scene.pair.rig(B).provokes(why, |rig| {
+            rig.deliver(home(1), &scene.scribe.payload(number, b"again"));
+        });
+    }
+    // What was lost meanwhile still arrives, once.
+    scene.at(B, 6, b"six");
+    assert_eq!(scene.agent.handed.len(), 3);
+    // It ends there as any does.
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.disconnect(8));
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.closed, [scene.id]);
+    assert_eq!(scene.pair.rig(B).counters().sessions_closed[Ended::ByPlayer as usize], 1);
+    // The token is spent there, too.
+    scene.pair.rig(B).provokes(DropReason::TokenSpent, |rig| {
+        rig.deliver(home(1), &scene.scribe.request());
+    });
+}
+
+#[test]
+fn a_recorded_packet_does_nothing_while_the_owner_lives_and_takes_nothing_that_was_had() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let recorded = scene.scribe.payload(6, b"six");
+    scene.at(A, 6, b"six");
+    scene.pair.rig(B).deliver(home(1), &recorded);
+    assert_eq!(scene.pair.rig(B).counters().members_out, 1, "its owner has it");
+    assert!(scene.agent.claims.is_empty());
+    scene.kill();
+    let rig = scene.pair.rig(B);
+    rig.provokes(DropReason::ReplayTooOld, |rig| {
+        rig.deliver(home(1), &scene.scribe.payload(1, b"response's"));
+    });
+    rig.pass(100);
+    rig.provokes(DropReason::PacketForged, |rig| {
+        rig.deliver(home(1), &forged(scene.scribe.payload(7, b"seven")));
+    });
+    rig.pass(100);
+    // It is newer than the record. The gateway goes on, and gives the game nothing twice.
+    scene.at(B, 6, b"six");
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    scene.pair.rig(B).provokes(DropReason::ReplayDuplicate, |rig| {
+        rig.deliver(home(1), &recorded);
+    });
+    assert_eq!(scene.agent.handed, [b"five".to_vec(), b"six".to_vec()]);
+}
+
+#[test]
+fn no_more_than_two_packets_are_tried_at_once() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    let rig = scene.pair.rig(B);
+    for number in [6, 7] {
+        rig.provokes(DropReason::PacketForged, |rig| {
+            rig.deliver(home(1), &forged(scene.scribe.payload(number, b"x")));
+        });
+    }
+    rig.provokes(DropReason::TakeoverLimited, |rig| {
+        rig.deliver(home(1), &scene.scribe.payload(8, b"x"));
+    });
+    rig.pass(50);
+    rig.provokes(DropReason::TakeoverAwaited, |rig| {
+        rig.deliver(home(1), &scene.scribe.payload(9, b"x"));
+    });
+    rig.provokes(DropReason::TakeoverAwaited, |rig| {
+        rig.deliver(home(1), &scene.scribe.payload(10, b"x"));
+    });
+}
+
+#[test]
+fn what_has_ended_stays_ended_and_what_another_has_is_not_taken() {
+    for is_ended in [true, false] {
+        let mut scene = Scene::new();
+        let _stay = scene.pair.stay();
+        scene.stand();
+        scene.kill();
+        if is_ended {
+            scene.agent.arbiter.end(scene.id);
+        } else {
+            let asked = ringgate_cluster::Asked::Claim { over: tenure(1, A) };
+            let (session, tenure) = (scene.id, tenure(7, 5));
+            let question = ringgate_cluster::Question { session, tenure, wake: Wake(0), asked };
+            scene.agent.arbiter.answer(&question);
+        }
+        scene.at(B, 6, b"six");
+        assert_eq!(scene.refused(), [if is_ended { "ended" } else { "fenced" }]);
+        let (rig, standbys) = (scene.pair.standbys(B), scene.pair.rig(B));
+        assert_eq!((standbys.sessions(), rig.counts().standing), (0, 0));
+        scene.pair.rig(B).provokes(DropReason::UnknownSource, |rig| {
+            rig.deliver(home(1), &scene.scribe.payload(7, b"x"));
+        });
+        let claims = &scene.pair.rig(B).host.gate().common.claims;
+        assert_eq!(claims.players(BackendId(0)), 0, "what it would have held is free");
+    }
+}
+
+/// What is in the way at the standby, and what that is called.
+type Obstacle = (&'static str, fn(&mut Scene));
+
+#[test]
+fn what_stands_in_the_way_of_a_session_is_named() {
+    let obstacles: [Obstacle; 6] = [
+        ("no_room", |scene| {
+            for number in 2..=4 {
+                let scribe = Scribe::new(&scene.pair.rig(B).token(number));
+                scribe.connect(scene.pair.rig(B), home(number as u16));
+            }
+        }),
+        ("client_connected", |scene| {
+            let scribe = Scribe::new(&scene.pair.rig(B).token(1));
+            scribe.connect(scene.pair.rig(B), home(2));
+        }),
+        ("denied", |scene| {
+            deny(scene.pair.rig(B), &denied(&[], &[1]));
+        }),
+        ("backend_unknown", |scene| {
+            let setup = scene.pair.rig(B).host.gate().setup().clone();
+            let mut setup = Setup { revision: setup.revision + 1, ..setup };
+            setup.backends[BackendId(0)].retired = true;
+            scene.pair.rig(B).mail(crate::mail::Mail::Setup(Arc::new(setup)));
+        }),
+        ("link_down", |scene| {
+            for (_, lane) in scene.agent.lose(B) {
+                lane.game.crash(scene.pair.rig(B));
+            }
+        }),
+        ("terms_used_up", |scene| {
+            let standbys = scene.pair.standbys(B);
+            let record = scene.pair.standbys(A).with_own(scene.id, |_, record| record.clone());
+            let mut record = record.expect("it is kept");
+            record.holder.term = Term::LAST;
+            assert!(standbys.stand_by(OTHER[B], here(), record));
+            standbys.set_gone(OTHER[B], 0);
+        }),
+    ];
+    for (name, stand_in_the_way) in obstacles {
+        let mut scene = Scene::new();
+        let _stay = scene.pair.stay();
+        scene.stand();
+        scene.kill();
+        stand_in_the_way(&mut scene);
+        let players = scene.pair.rig(B).sessions();
+        scene.pair.rig(B).turn();
+        scene.pair.rig(B).provokes(DropReason::TakeoverRefused, |rig| {
+            rig.deliver(home(1), &scene.scribe.payload(6, b"six"));
+        });
+        assert_eq!(scene.refused(), [name]);
+        assert_eq!(scene.pair.rig(B).sessions(), players, "{name}");
+        let claims = &scene.pair.rig(B).host.gate().common.claims;
+        assert_eq!(claims.players(BackendId(0)) as usize, players, "{name}");
+    }
+}
+
+#[test]
+fn an_arbiter_is_asked_until_it_answers_and_given_up_by_name() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.agent.is_mute = true;
+    scene.at(B, 6, b"six");
+    for _ in 0..290 {
+        scene.pair.rig(B).pass(10);
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+    }
+    assert_eq!((scene.agent.claims.len(), scene.refused()), (15, vec![]));
+    scene.pair.rig(B).pass(150);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!((scene.agent.claims.len(), scene.refused()), (15, vec!["not_answered"]));
+    // It is this process's at the arbiter, and has to be claimed over that.
+    scene.agent.is_mute = false;
+    scene.at(B, 7, b"seven");
+    scene.pair.rig(B).turn();
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    let over: Vec<_> = scene.agent.claims[15..].iter().map(|it| (it.1, it.2)).collect();
+    assert_eq!(over, [(tenure(3, B), tenure(1, A)), (tenure(4, B), tenure(2, B))]);
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
+}
+
+#[test]
+fn a_claim_ends_with_its_link() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.agent.is_mute = true;
+    scene.at(B, 6, b"six");
+    let lanes = scene.agent.lose(B);
+    for (_, lane) in lanes {
+        lane.game.crash(scene.pair.rig(B));
+    }
+    scene.pair.rig(B).pass(210);
+    assert_eq!(scene.refused(), ["link_down"]);
+    scene.agent.is_mute = false;
+    scene.agent.join((B, 0), scene.pair.rig(B), incarnation(B));
+    scene.at(B, 7, b"seven");
+    scene.pair.rig(B).turn();
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
+}
+
+#[test]
+fn an_owner_that_is_fenced_forgets_the_session_and_says_nothing() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    // Nobody hears the first one, and it lives.
+    let now_ns = scene.pair.rig(B).now.mono_ns;
+    scene.pair.standbys(B).set_gone(OTHER[B], now_ns);
+    scene.pair.whereabouts(B).forget(OTHER[B]);
+    scene.sent(A);
+    scene.at(B, 6, b"six");
+    assert_eq!((scene.pair.rig(A).sessions(), scene.pair.rig(B).sessions()), (1, 1));
+    // What it brings meanwhile goes no further.
+    scene.pair.rig(A).deliver(home(1), &scene.scribe.payload(7, b"seven"));
+    scene.agent.hear((A, 0), scene.pair.rig(A));
+    assert_eq!(scene.agent.refused.len(), 1);
+    scene.agent.speak((A, 0), scene.pair.rig(A));
+    scene.pair.rig(A).turn();
+    assert_eq!((scene.pair.rig(A).sessions(), scene.sent(A)), (0, vec![]));
+    scene.agent.hear((A, 0), scene.pair.rig(A));
+    assert!(scene.agent.closed.is_empty());
+    assert_eq!(scene.pair.rig(A).counters().sessions_closed[Ended::Fenced as usize], 1);
+    let counts = scene.pair.standbys(A).counts();
+    assert_eq!((counts.owned, counts.fenced), (0, 1));
+    // Its word of an end is not taken either, and late words change nothing.
+    for reply in [Reply::Fenced { holder: tenure(2, B) }, Reply::Ended] {
+        let answer = Answer { session: scene.id, tenure: tenure(1, A), wake: Wake(0), reply };
+        scene.agent.lanes[&(A, 0)].game.push_bytes(scene.pair.rig(A), &standing(&answer));
+        scene.pair.rig(A).turn();
+    }
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.agent.handed, [b"five".to_vec(), b"eight".to_vec()]);
+    // An earlier holder fences nobody.
+    let reply = Reply::Fenced { holder: tenure(1, A) };
+    let answer = Answer { session: scene.id, tenure: tenure(2, B), wake: Wake(0), reply };
+    scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &standing(&answer));
+    scene.pair.rig(B).turn();
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    // The first goes on with it again, by a further term.
+    scene.pair.stand(B);
+    scene.agent.lose(B);
+    scene.pair.standbys(A).set_gone(OTHER[A], now_ns);
+    scene.pair.whereabouts(A).forget(OTHER[A]);
+    scene.at(A, 9, b"nine");
+    scene.at(A, 10, b"ten");
+    assert_eq!(scene.sent(A)[0], (tenure(3, A), PacketKind::KeepAlive));
+    assert_eq!(scene.agent.handed.last(), Some(&b"ten".to_vec()));
+}
+
+#[test]
+fn a_session_ends_when_its_arbiter_says_so() {
+    let mut scene = Scene::new();
+    scene.sent(A);
+    scene.agent.arbiter.end(scene.id);
+    scene.at(A, 6, b"six");
+    assert_eq!(scene.pair.rig(A).counters().sessions_closed[Ended::ByArbiter as usize], 1);
+    assert!(scene.sent(A).contains(&(tenure(1, A), PacketKind::Disconnect)));
+    assert_eq!(scene.pair.standbys(A).counts().owned, 0);
+}
+
+#[test]
+fn a_session_for_which_the_arbiter_has_no_room_goes_on_alone() {
+    let mut scene = Scene::with(setup(), 0);
+    scene.pair.rig(A).turn();
+    scene.at(A, 6, b"six");
+    assert_eq!(scene.agent.handed.last(), Some(&b"six".to_vec()));
+    assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 1);
+    assert_eq!(scene.pair.standbys(A).counts().owned, 0);
+    scene.pair.rig(A).hand_over();
+    scene.at(A, 7, b"seven");
+    assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 2);
+    // At the next link it is tried no more.
+    scene.agent.lose(A).into_iter().for_each(|(_, lane)| lane.game.crash(scene.pair.rig(A)));
+    scene.agent.join((A, 0), scene.pair.rig(A), incarnation(A));
+    scene.at(A, 8, b"eight");
+    assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 1);
+}
+
+#[test]
+fn a_successor_is_the_same_process_to_the_cluster() {
+    let mut scene = Scene::new();
+    scene.sent(A);
+    scene.pair.rig(A).hand_over();
+    let standbys = scene.pair.standbys(A);
+    assert_eq!(standbys.incarnation(), Some(incarnation(A)));
+    scene.pair.rig(A).turn();
+    assert_eq!(standbys.counts().owned, 1);
+    scene.at(A, 6, b"six");
+    assert_eq!(scene.agent.handed.last(), Some(&b"six".to_vec()));
+    scene.pair.rig(A).pass(500);
+    let sent = scene.sent(A);
+    assert!(sent.iter().all(|it| it.0 == tenure(1, A)) && !sent.is_empty(), "{sent:?}");
+    // The next session of anybody has a term of its own, also where a hand-over fails.
+    scene.pair.rig(A).host.gate_mut().resume_after_failed_hand_over();
+    let scribe = Scribe::new(&scene.pair.rig(A).token(2));
+    scribe.connect(scene.pair.rig(A), home(2));
+    let sent = scene.pair.rig(A).take_for(home(2));
+    let numbers = sent.iter().filter_map(|it| {
+        PacketNumber::new(Header::decode(it, Receiver::Client).expect("a packet").sequence)
+    });
+    let terms: Vec<_> = numbers.map(|it| it.tenure().term.get()).collect();
+    assert_eq!(terms, [17]);
+    scene.stand();
+    scene.kill();
+    let _stay = scene.pair.stay();
+    scene.at(B, 7, b"seven");
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
+}
+
+#[test]
+fn a_session_ends_before_its_numbers_do() {
+    let mut scene = Scene::new();
+    let rig: &mut Rig = scene.pair.rig(A);
+    let session = rig.session_at(home(1));
+    let last = PacketNumber::first(tenure(1, A)).get() + Numbers::COUNTS - (1 << 30);
+    for (number, sessions) in [(last - 100, 1), (last + 1, 0)] {
+        let netcode = &mut rig.host.gate_mut().fronts.netcode;
+        if let Some(index) = netcode.sessions.named(session) {
+            netcode.sessions.at_mut(index).next_sequence = SessionSequence::at(number);
+        }
+        rig.pass(300);
+        assert_eq!(rig.sessions(), sessions);
+    }
+    assert_eq!(rig.counters().sessions_closed[Ended::NumbersUsedUp as usize], 1);
+}
+
+#[test]
+fn a_packet_that_another_member_brings_has_its_session_go_on_too() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    let packet = scene.scribe.payload(6, b"six");
+    let address = here();
+    let datagram = crate::mail::ForwardedDatagram::of_member(
+        (crate::ids::MemberId(7), crate::ids::WorkerId(0)),
+        address,
+        (crate::ids::BindId(0), ringgate_batch::LocalIp::UNSPECIFIED),
+        false,
+        &packet,
+    );
+    let mail = crate::mail::Mail::Datagram(datagram.expect("it fits"));
+    scene.pair.rig(B).mail(mail);
+    scene.pair.rig(B).turn();
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    scene.at(B, 7, b"seven");
+    assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
+}
+
+#[test]
+fn a_game_that_closes_a_session_closes_it_where_it_is() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.at(B, 6, b"six");
+    scene.agent.close(scene.id, (B, 0), scene.pair.rig(B));
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!((scene.agent.closed.len(), scene.pair.rig(B).sessions()), (1, 0));
+}
+
+#[test]
+fn nobody_is_taken_over_at_a_listener_that_has_gone_meanwhile() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.payload(6, b"six"));
+    let mut setup = scene.pair.rig(B).host.gate().setup().clone();
+    setup.revision += 1;
+    setup.listeners[ListenerId(0)].phase = crate::setup::Phase::Closed;
+    scene.pair.rig(B).mail(crate::mail::Mail::Setup(Arc::new(setup)));
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    assert_eq!((scene.refused(), scene.pair.rig(B).sessions()), (vec!["no_room"], 0));
+}
