@@ -199,7 +199,7 @@ pub(crate) struct Cluster {
     pub(crate) lines: Vec<Line>,
     behind: Behind,
     games: Vec<Game>,
-    hosted: Option<(Agent, [Program; 2])>,
+    pub(crate) hosted: Option<(Agent, [Program; 2])>,
 }
 
 /// What game processes are behind.
@@ -369,6 +369,30 @@ fn payload(round: u32, number: usize) -> Vec<u8> {
     let mut bytes = vec![number as u8; 40 + round as usize % 7 * 190];
     bytes[..4].copy_from_slice(&round.to_be_bytes());
     bytes
+}
+
+/// A test that fails says how it stood.
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let counts = |page: &str| {
+            let is_one = |it: &&str| {
+                let is_count = ["drop", "refused", "taken_over"].iter().any(|of| it.contains(of));
+                is_count && !it.starts_with('#') && !it.ends_with(" 0")
+            };
+            page.lines().filter(is_one).for_each(|it| eprintln!("  {it}"));
+        };
+        for line in &self.lines {
+            eprintln!("{}", line.daemon.status()["cluster"]);
+            counts(&line.daemon.get("/metrics").body);
+            eprintln!("{}", line.daemon.log());
+        }
+        if let Some((agent, _)) = &self.hosted {
+            counts(&agent.get("/metrics").body);
+        }
+    }
 }
 
 /// An agent for all gateways, and its game processes.

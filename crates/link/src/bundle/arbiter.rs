@@ -330,6 +330,7 @@ mod tests {
             let frame = only(bytes);
             assert_eq!(frame.may_be_lost(), at == 0);
             assert_eq!(frame.payloads(), u64::from(at == 0));
+            assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
             assert_eq!((to.is_some(), from.is_some()), (at < 3, at >= 3));
             let again = match (to, from) {

@@ -106,7 +106,7 @@ impl<'a> Frame<'a> {
     /// fields may be wrong.
     #[inline]
     pub fn payload_session(self) -> Option<SessionId> {
-        let is_ones = matches!(self.kind(), kind::PAYLOAD | kind::MESSAGE);
+        let is_ones = matches!(self.kind(), kind::PAYLOAD | kind::MESSAGE | kind::NUMBERED);
         let id = self.body().first_chunk().filter(|_| is_ones)?;
         SessionId::from_u64(u64::from_le_bytes(*id))
     }

@@ -125,10 +125,12 @@ pub(crate) struct Desk {
 }
 
 /// What has happened on a trunk and is dealt with when it is not lent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Noted {
     Begun(Welcome),
     Up(u8),
+    /// A record for the gateway that must arrive.
+    Tell(u8, u16, Box<[u8]>),
     End(u8, u16),
     Broken,
 }
@@ -393,10 +395,13 @@ impl Desk {
             Event::LaneUp(lane) => noted.push(Noted::Up(lane)),
             Event::Record { lane, link, frame } => {
                 let Some(station) = stations.get_mut(at(lane)) else { return };
-                let heard = station.hear(link, frame, &mut around, |wish| {
-                    if let Wish::End(link) = wish {
-                        noted.push(Noted::End(lane, link));
+                let heard = station.hear(link, frame, &mut around, |wish| match wish {
+                    Wish::Tell(link, frame) => {
+                        noted.push(Noted::Tell(lane, link, frame.bytes().into()));
                     }
+                    Wish::End(link) => noted.push(Noted::End(lane, link)),
+                    // A gateway is answered nothing that may be lost.
+                    Wish::Push(..) => {}
                 });
                 if heard.is_err() {
                     noted.push(Noted::Broken);
@@ -418,8 +423,8 @@ impl Desk {
     }
 
     fn take_notes(&mut self, now_ns: u64) {
-        for at in 0..self.noted.len() {
-            match self.noted[at] {
+        for noted in std::mem::take(&mut self.noted) {
+            match noted {
                 Noted::Begun(welcome) => self.begin(welcome, now_ns),
                 Noted::Up(lane) => {
                     hold_point!("agent-trunk Rise");
@@ -427,6 +432,12 @@ impl Desk {
                     self.one_station(at, now_ns, |station, around, wish| {
                         station.rise(lane, around, wish);
                     });
+                }
+                Noted::Tell(lane, link, record) => {
+                    let frame = Frames::new(&record).next().and_then(Result::ok);
+                    if let (Some(trunk), Some(frame)) = (&mut self.trunk, frame) {
+                        trunk.tell(lane, link, frame);
+                    }
                 }
                 Noted::End(lane, link) => {
                     if let Some(trunk) = &mut self.trunk {
@@ -440,7 +451,6 @@ impl Desk {
                 }
             }
         }
-        self.noted.clear();
     }
 
     /// The gateway has let the agent in: each of its lanes is a local worker from now on.
