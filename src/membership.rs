@@ -5,13 +5,12 @@
 //! file, `own` is what it registers; none of them touches anything. `thread` has the connection to
 //! etcd, and tells the control thread of what has changed, which changes workers as a reload does.
 //! `announced` are the game processes that come to this gateway (or to an agent, see
-//! `crate::hosting`) and have it register them.
-//! `names` tells all gateways and agents of a host whose their names are.
-//! `asked` answers what operators ask all gateways of the fleet through etcd.
-//! `claims` asks whose a token is that names several gateways, `players` tells where players are
-//! who may be in one place only, `kept` are the keys of listeners that were known, for a start
-//! after a restore; `incarnation` is which process of its cluster it is. What any process of a fleet does is `ringgate_fleet::member`. Nothing of this
-//! is on the way of a packet.
+//! `crate::hosting`) and have it register them. `names` tells all gateways and agents of a host
+//! whose their names are. `asked` answers what operators ask all gateways of the fleet through
+//! etcd. `claims` asks whose a token is that names several gateways, `players` tells where players
+//! are who may be in one place only, `kept` are the keys of listeners that were known, for a start
+//! after a restore; `incarnation` is which process of its cluster it is. What any process of a
+//! fleet does is `ringgate_fleet::member`. Nothing of this is on the way of a packet.
 
 pub(crate) mod announced;
 mod asked;

@@ -194,7 +194,8 @@ pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize
     let refused = TakeoverRefusal::ALL.map(|why| (why.name(), sessions.refused[why as usize]));
     Some(object! {
         name: name.as_str(),
-        // Which of the cluster's processes this one is: without it nobody goes on with its sessions.
+        // Which of the cluster's processes this one is: without it nobody goes on with its
+        // sessions.
         incarnation: Maybe(*incarnation),
         sessions: object! {
             // Those here that another member could go on with, and those of others likewise.

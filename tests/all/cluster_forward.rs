@@ -26,7 +26,8 @@ fn players_stay_whichever_gateway_the_router_sends_them_to() {
                 network.spread(over);
                 (0..3).for_each(|_| go_on(&mut players));
             }
-            // A group that moves no flow without need; one gateway is taken out of it, and comes back.
+            // A group that moves no flow without need; one gateway is taken out of it, and comes
+            // back.
             let kind = "type resilient buckets 96 idle_timer 1";
             network.change("add", [12, 32], &[3, 2, 1], kind);
             network.route(12, 32);

@@ -290,14 +290,16 @@ impl Cluster {
         line
     }
 
-    /// Each gateway knows of all players of each other.
+    /// Each gateway knows of all players of each other, and can go on with their sessions.
     pub(crate) fn wait_until_complete(&self) {
         for line in &self.lines {
             wait_for("members that have told of all players", || {
                 let status = line.daemon.status();
+                status["cluster"]["incarnation"].as_u64()?;
                 let members = status["cluster"]["members"].as_array()?.clone();
-                let is_there =
-                    |it: &serde_json::Value| it["forwards"] == true && it["complete"] == true;
+                let is_there = |it: &serde_json::Value| {
+                    ["forwards", "complete", "can_stand_by"].iter().all(|what| it[*what] == true)
+                };
                 let count = members.iter().filter(|it| is_there(it)).count();
                 (count + 1 == self.lines.len()).then_some(())
             });

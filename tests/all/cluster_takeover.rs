@@ -1,5 +1,5 @@
-//! Gateways of a cluster that die or fall silent: their players play on at another one, and the game
-//! processes behind the agent notice nothing.
+//! Gateways of a cluster that die or fall silent: their players play on at another one, and the
+//! game processes behind the agent notice nothing.
 
 use std::time::Duration;
 
@@ -72,8 +72,9 @@ fn a_gateway_that_wakes_finds_its_sessions_elsewhere() {
     among_players(name, Behind::Agent, |cluster| {
         cluster.network.spread(&[1]);
         let mut players = all(1);
+        let players_count = players.len() as u64;
         play(&mut players, 0);
-        wait_until_all_stand_by(&cluster, players.len() as u64);
+        wait_until_all_stand_by(&cluster, players_count);
         for (round, sleeps_ms) in [(1, 300), (2, 1000), (3, 5000)] {
             let sleeper = &cluster.lines[0].daemon;
             sleeper.signal("STOP");
@@ -82,12 +83,14 @@ fn a_gateway_that_wakes_finds_its_sessions_elsewhere() {
             let gap = longest_silence(&mut players, || true);
             eprintln!("gap of a sleep of {sleeps_ms} ms: {} ms", gap.as_millis());
             sleeper.signal("CONT");
+            // Until it has heard that its sessions are others', it says that it has them.
+            longest_silence(&mut players, || sum(&cluster, "owned") == players_count);
             still_connected(&mut players);
-            play(&mut players, round);
             cluster.wait_until_complete();
+            play(&mut players, round);
             cluster.network.spread(&[1]);
             play(&mut players, round + 10);
-            wait_until_all_stand_by(&cluster, players.len() as u64);
+            wait_until_all_stand_by(&cluster, players_count);
             cluster.is_conserved();
         }
         assert!(sum(&cluster, "fenced") > 0);

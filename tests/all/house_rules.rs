@@ -91,11 +91,11 @@ const MAY_USE: &[(&str, &str)] = &[
     ("loadgen/src/servers", "batch core io players rng"),
     ("src/cli", "batch bots config control core fleet gate hold hosting io link membership os process report state tokens trunk::agent worker"),
     ("src/config", "core fleet gate::Front gate::Intake gate::Route gate::TokenPlace gate::TokenReuse io::CardMode io::Choice os::host os::processor process::levels process::logging::LogFormat tokens::Scope trunk::agent::options trunk::protocol::tls trunk::socket::provider"),
-    ("src/control", "batch config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
+    ("src/control", "batch cluster config core fleet gate hold hosting io::CardChoice io::CardDrop io::CardMode io::Choice link::announce membership os process report state trunk worker"),
     ("src/hold", ""),
     ("src/hosting", "config fleet gate::Allowed link::announce membership os process::client process::handover::Part trunk::agent"),
     ("src/main", "ringgate"),
-    ("src/membership", "config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::TokenQuestion gate::Whose link::announce os state"),
+    ("src/membership", "cluster::Incarnation config core fleet gate::Allowed gate::Credentials gate::FleetPlayer gate::FleetPlayers gate::FleetTokens gate::Front gate::Intake gate::PlayerClaimed gate::PlayerNews gate::Prefix gate::SessionId gate::Standbys gate::TokenQuestion gate::Whose link::announce os state"),
 ];
 
 /// Packages whose files still import each other in a circle, as those of the daemon itself do. No

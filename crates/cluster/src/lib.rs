@@ -17,11 +17,11 @@
 //! ```
 //!
 //! Everything here decides and touches nothing: no clock, no socket, no thread. Agents ask an
-//! [`Arbiter`]; gateways number packets, appoint standbys and write [`Record`]s by what is here, and
-//! have of [`Stake`] what a session needs that is never an owner's twice; [`wire`] is what members
-//! tell each other. What must hold is judged by a search through all orders of small worlds, and by
-//! larger worlds from seeds (`tests`). Each rule below is also broken on purpose there, and that is
-//! found:
+//! [`Arbiter`]; gateways number packets, appoint standbys and write [`Record`]s by what is here,
+//! and have of [`Stake`] what a session needs that is never an owner's twice; [`wire`] is what
+//! members tell each other. What must hold is judged by a search through all orders of small
+//! worlds, and by larger worlds from seeds (`tests`). Each rule below is also broken on purpose
+//! there, and that is found:
 //!
 //! - No number is used twice under one key, by whatever process. A process has an [`Incarnation`]
 //!   that no other has had, and makes each [`Term`] once under a key ([`Member`]). That alone is

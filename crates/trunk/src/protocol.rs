@@ -15,6 +15,7 @@ pub mod arbitration;
 pub mod beat;
 pub mod control;
 pub mod datagram;
+pub mod games;
 pub mod handshake;
 pub mod keys;
 pub mod lane;

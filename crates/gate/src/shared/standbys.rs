@@ -324,8 +324,8 @@ impl Standbys {
         lock(&self.stood[part]).entries.keys().copied().collect()
     }
 
-    /// A member is gone: the sessions that it has given may be taken over. What it gives anew is its
-    /// own again.
+    /// A member is gone: the sessions that it has given may be taken over. What it gives anew is
+    /// its own again.
     pub fn set_gone(&self, owner: MemberId, now_ns: u64) {
         self.each_of(owner, |it| {
             let is_news = it.gone_at_ns.is_none();

@@ -112,8 +112,8 @@ ringgate_core::named! {
 }
 
 impl Drop {
-    /// Those that each thread counts for itself, and hands over: those of sessions of clusters stand
-    /// behind, where there are any. Players are counted together
+    /// Those that each thread counts for itself, and hands over: those of sessions of clusters
+    /// stand behind, where there are any. Players are counted together
     /// ([`Rolls`](crate::protocol::rolls::Rolls)).
     const HANDED: usize = Self::Fenced as usize;
 }

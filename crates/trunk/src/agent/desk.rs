@@ -458,8 +458,8 @@ impl Desk {
         hold_point!("agent-trunk Begin");
         let lanes = usize::from(welcome.lanes);
         if self.incarnation.is_some_and(|it| it != welcome.incarnation) {
-            // Another process numbers its sessions anew: game processes keep those that they know by
-            // a worker of their own.
+            // Another process numbers its sessions anew: game processes keep those that they know
+            // by a worker of their own.
             self.by_lane.clear();
         }
         let is_free = |at: &usize| !self.by_lane.contains(at) && !self.stations[*at].has_homes();

@@ -232,6 +232,7 @@ fn record(number: u8, incarnation: u16) -> Record {
         seal_key: Key::from_bytes([2; 32]),
         client_id: number.into(),
         token_until_s: 1 << 40,
+        since_s: 9,
         timeout_ms: 10_000,
         silent_ms: 0,
         is_confirmed: true,

@@ -16,7 +16,7 @@ use ringgate_link::bundle::{
     Writer as BundleWriter,
 };
 
-use super::relay::Game;
+use super::games::Game;
 
 /// Shared by the local workers of an agent.
 #[derive(Debug)]
@@ -175,8 +175,8 @@ impl Arbitration {
         (report, fenced)
     }
 
-    /// A packet of a player has come by the gateway that has this tenure. Where its game process is,
-    /// if it is to have it.
+    /// A packet of a player has come by the gateway that has this tenure. Where its game process
+    /// is, if it is to have it.
     #[inline]
     pub fn hand_over(
         &self,

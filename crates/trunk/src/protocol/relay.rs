@@ -11,6 +11,7 @@
 
 mod carried;
 mod clustered;
+mod clusters;
 #[cfg(test)]
 mod tests;
 
@@ -25,33 +26,10 @@ use ringgate_link::bundle::{
     VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
 
+pub use crate::protocol::games::{GAMES_MAX, Game};
 use crate::protocol::rolls::Rolls;
-use clustered::OfClusters;
-pub use clustered::{Passed, RefusedPackets};
-
-/// Local links of one worker.
-pub const GAMES_MAX: usize = 256;
-
-/// A local link: its place among those of its worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Game(u8);
-
-impl Game {
-    /// The number of its place: below [`GAMES_MAX`], and given to another link once this one is
-    /// over.
-    pub const fn place(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The link at a place.
-    ///
-    /// # Panics
-    /// Where there is no such place.
-    pub const fn at(place: usize) -> Self {
-        assert!(place < GAMES_MAX, "places are counted from 0");
-        Self(place as u8)
-    }
-}
+use clusters::OfClusters;
+pub use clusters::{Passed, RefusedPackets};
 
 /// What is to be done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

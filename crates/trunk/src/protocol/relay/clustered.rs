@@ -4,7 +4,6 @@
 //! A session's *home* is where its game process knows it, and stays that. Its gateway may be at
 //! another local worker by now, or nowhere for a while.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ringgate_cluster::{Refused, Tenure};
@@ -14,62 +13,9 @@ use ringgate_link::bundle::{
     SessionId, Sessions, ToArbiter, ToGame, ToGateway, Writer,
 };
 
+use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
 use super::{Action, Broken, Game, Relay, Taken, renumbered, write};
 use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Seat, tenure};
-
-/// What a relay knows of sessions of clusters: nothing where no gateway has announced one.
-#[derive(Debug, Default)]
-pub(super) struct OfClusters {
-    pub(super) arbitration: Option<Arc<Arbitration>>,
-    /// What the gateway of this worker has announced, by this worker's numbers.
-    pub(super) held: HashMap<SessionId, Held>,
-    /// Those that a game process here knows.
-    pub(super) homes: HashMap<SessionId, Homed>,
-    /// Whose opening follows, and goes no further.
-    muted: Vec<SessionId>,
-    /// Packets that were refused, by the arbiter's reasons.
-    pub(super) refused: RefusedPackets,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    pub(super) id: ClusterId,
-    pub(super) tenure: Tenure,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Homed {
-    pub(super) id: ClusterId,
-    pub(super) game: Game,
-}
-
-/// Payloads of clustered sessions that went no further, by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefusedPackets {
-    /// Their gateway does not have the session any more. Its other records are counted as well.
-    pub fenced: u64,
-    /// They were handed over before.
-    pub replayed: u64,
-    /// The session has ended, or was never announced.
-    pub session_over: u64,
-}
-
-/// What goes to another local worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passed<'a> {
-    /// A gateway has said this to a game process whose home is there.
-    ForGame(Game, u8, Frame<'a>),
-    /// The game process says this, whose link to that worker's gateway has this number.
-    FromGame(u16, Frame<'a>),
-    /// The gateway there does not have that session any more, and is told so.
-    Fenced(u16, Option<SessionId>, Frame<'a>),
-}
-
-impl OfClusters {
-    fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.muted.is_empty() && self.homes.is_empty()
-    }
-}
 
 impl Relay {
     /// Has sessions of clusters decided together with the agent's other local workers.
