@@ -54,8 +54,6 @@ ringgate_core::named! {
     Name = "name",
     /// Something came before the member's version.
     Order = "order",
-    /// More players than a member may have.
-    Players = "players",
     /// A version that there is not.
     Version = "version",
 }

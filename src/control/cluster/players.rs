@@ -92,6 +92,10 @@ impl Players for OfFleet {
         self.whereabouts.learn(&address, MemberId(member), self.clock.now_ns())
     }
 
+    fn count(&self, member: Number) -> usize {
+        self.whereabouts.count_of(MemberId(member))
+    }
+
     fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr) {
         self.whereabouts.unlearn(&address(listener, player), MemberId(member));
     }

@@ -1,6 +1,6 @@
 //! What a member has said so far: its version, and what its numbers mean here.
 
-use ringgate_core::limits::{LISTENERS_MAX, SESSIONS_MAX};
+use ringgate_core::limits::LISTENERS_MAX;
 
 use super::{Datagram, Entries, Message, Refused, VERSION};
 use crate::number::Incarnation;
@@ -11,10 +11,6 @@ use crate::question::SessionId;
 pub struct Ear {
     version: Option<u8>,
     listeners: Vec<Option<Named>>,
-    /// How many it has told of and not taken back.
-    players: usize,
-    /// For how many players it stands by.
-    stands: usize,
 }
 
 /// A listener of the other member.
@@ -64,11 +60,6 @@ impl Ear {
         self.version
     }
 
-    /// How many players the member has told of.
-    pub const fn players(&self) -> usize {
-        self.players
-    }
-
     /// Takes in a message. `here` says which number a listener has here.
     pub fn hear<'a>(
         &mut self,
@@ -93,22 +84,18 @@ impl Ear {
             }
             Message::Told(entries) => {
                 let number = of(self, entries)?;
-                self.players = more(self.players, &entries)?;
                 number.map_or(Heard::Nothing, |number| Heard::Told(number, entries))
             }
             Message::Left(entries) => {
                 let number = of(self, entries)?;
-                self.players = self.players.saturating_sub(entries.iter().len());
                 number.map_or(Heard::Nothing, |number| Heard::Left(number, entries))
             }
             Message::Stands(entries) => {
                 let number = of(self, entries)?;
-                self.stands = more(self.stands, &entries)?;
                 number.map_or(Heard::Nothing, |number| Heard::Stands(number, entries))
             }
             Message::StandsNot(entries) => {
                 let number = of(self, entries)?;
-                self.stands = self.stands.saturating_sub(entries.iter().len());
                 number.map_or(Heard::Nothing, |number| Heard::StandsNot(number, entries))
             }
             Message::Record { listener, bytes } => {
@@ -144,9 +131,6 @@ impl Ear {
             let before = std::mem::replace(&mut named.here, here(&named.name));
             is_new |= before != named.here && named.here.is_some();
         }
-        if is_new {
-            (self.players, self.stands) = (0, 0);
-        }
         is_new
     }
 
@@ -164,10 +148,4 @@ impl Ear {
         let named = self.listeners.get(usize::from(listener)).and_then(Option::as_ref);
         named.map(|named| named.here).ok_or(Refused::Listener)
     }
-}
-
-/// So many with these.
-fn more(before: usize, entries: &Entries<'_>) -> Result<usize, Refused> {
-    let all = before + entries.iter().len();
-    if all > SESSIONS_MAX { Err(Refused::Players) } else { Ok(all) }
 }

@@ -44,6 +44,8 @@ pub struct Whereabouts {
     homes: Box<[AtomicU64]>,
     /// How many players each member has in each bucket.
     home_counts: Mutex<[Box<[u32]>; MEMBERS_MAX]>,
+    /// How many players each member has.
+    counts: [AtomicUsize; MEMBERS_MAX],
 }
 
 /// Enters and leaves for a worker what its tables have.
@@ -130,6 +132,7 @@ impl Whereabouts {
             silent: AtomicU64::new(0),
             homes: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
             home_counts: Mutex::new(std::array::from_fn(|_| Box::default())),
+            counts: std::array::from_fn(|_| AtomicUsize::new(0)),
         }
     }
 
@@ -385,6 +388,7 @@ impl Whereabouts {
         }
         let mut counts = lock(&self.home_counts);
         counts[usize::from(member.0)] = Box::default();
+        self.counts[usize::from(member.0)].store(0, Ordering::Relaxed);
         for home in &self.homes {
             home.fetch_and(!(1 << member.0), Ordering::Relaxed);
         }
@@ -395,8 +399,19 @@ impl Whereabouts {
         self.others_count.load(Ordering::Relaxed)
     }
 
+    /// How many players a member has, as far as it has told.
+    pub fn count_of(&self, MemberId(member): MemberId) -> usize {
+        self.counts[usize::from(member)].load(Ordering::Relaxed)
+    }
+
     fn count(&self, address: &Address, MemberId(member): MemberId, is_more: bool) {
         let bucket = self.bucket(address);
+        let all = &self.counts[usize::from(member)];
+        if is_more {
+            all.fetch_add(1, Ordering::Relaxed);
+        } else {
+            all.fetch_sub(1, Ordering::Relaxed);
+        }
         let counts = &mut lock(&self.home_counts)[usize::from(member)];
         if counts.is_empty() {
             *counts = vec![0; BUCKETS].into();
@@ -613,7 +628,12 @@ mod tests {
     {
         let (whereabouts, third) = (none(), MemberId(7));
         let learn = |member| assert!(whereabouts.learn(&at(1, 1), member, 0));
-        let known = || (whereabouts.find(&at(1, 1)), homes(&whereabouts, 1));
+        let known = || {
+            let count = |of| whereabouts.count_of(of);
+            let expected = homes(&whereabouts, 1).len();
+            assert_eq!([B, C, third].map(count).iter().sum::<usize>(), expected);
+            (whereabouts.find(&at(1, 1)), homes(&whereabouts, 1))
+        };
         [B, C].into_iter().for_each(learn);
         assert_eq!(known(), (Some(C), vec![B, C]));
         whereabouts.unlearn(&at(1, 1), C);

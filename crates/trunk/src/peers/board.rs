@@ -506,7 +506,8 @@ impl<P: Players> Board<P> {
         let shown = |(name, member): (&String, &Member)| {
             let stands_by = |seat: &Seat| self.appointments.count(seat.token);
             let stands_by = member.seat.as_ref().map_or(0, stands_by);
-            MemberShown { stands_by, ..member.shown(name) }
+            let players = member.number.map_or(0, |number| self.players.count(number));
+            MemberShown { players, stands_by, ..member.shown(name) }
         };
         let members = self.members.iter().map(shown).collect();
         let (address, refused) = (self.guests.door.address().ok(), self.refused.clone());
@@ -585,7 +586,7 @@ impl Member {
             round_trip_ns: up.and_then(|it| it.trunk.stats().next()?.lane.round_trip_ns),
             speaks: talk.and_then(Talk::version),
             has_told_all: talk.is_some_and(|talk| talk.is_complete),
-            players: talk.map_or(0, Talk::players),
+            players: 0,
             can_stand_by: talk.is_some_and(|talk| talk.incarnation.is_some()),
             stands_by: 0,
             silences: self.silences,

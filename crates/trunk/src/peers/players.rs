@@ -44,6 +44,9 @@ pub trait Players: Send + 'static {
     /// A member has a player. False where there is no room for another one.
     fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool;
 
+    /// How many players a member has, as far as it has told.
+    fn count(&self, member: Number) -> usize;
+
     /// It has it no more.
     fn unlearn(&self, member: Number, listener: u16, player: &SocketAddr);
 

@@ -69,11 +69,6 @@ impl Talk {
         self.ear.version()
     }
 
-    /// How many players the member has told of.
-    pub(super) const fn players(&self) -> usize {
-        self.ear.players()
-    }
-
     /// What the trunk has brought.
     pub(super) fn handle(
         &mut self,

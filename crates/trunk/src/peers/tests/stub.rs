@@ -154,6 +154,10 @@ impl Players for Arc<Stub> {
         true
     }
 
+    fn count(&self, member: Number) -> usize {
+        self.with(|it| it.known.values().filter(|(number, _)| *number == member).count())
+    }
+
     fn unlearn(&self, _: Number, listener: u16, player: &SocketAddr) {
         self.with(|it| it.known.remove(&(listener, *player)));
     }
