@@ -187,6 +187,16 @@ impl Players for OfFleet {
         self.departures.has_more()
     }
 
+    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
+        let address = address(listener, &datagram.player);
+        if self.whereabouts.worker_of(&address).is_some() {
+            return None;
+        }
+        let MemberId(to) = self.whereabouts.find(&address).filter(|it| it.0 != member)?;
+        let is_paid = self.whereabouts.pay(&address, self.clock.now_ns()).is_ok();
+        is_paid.then_some(to)
+    }
+
     fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival {
         let Datagram { player, to, is_lost, bytes, .. } = *datagram;
         let binds = self.places.known().binds;

@@ -166,7 +166,7 @@ impl Whereabouts {
     /// The other member that is known to have a player at an address, or to stand by for whoever
     /// has had it and does not answer.
     #[inline]
-    pub(crate) fn find(&self, address: &Address) -> Option<MemberId> {
+    pub fn find(&self, address: &Address) -> Option<MemberId> {
         let count = |of: &AtomicUsize| of.load(Ordering::Relaxed);
         if count(&self.others_count) == 0 && count(&self.stands_count) == 0 {
             return None;
@@ -194,7 +194,7 @@ impl Whereabouts {
     /// Whether a datagram from there may go to the member that has it. An attacker who writes a
     /// player's address on datagrams has as much of the way to its member as that player, and
     /// nothing of any other's.
-    pub(crate) fn pay(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
+    pub fn pay(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
         let is_paid = self.with_way(address, |way| {
             let is_old = now_ns.saturating_sub(way.said_at_ns) > ACCEPTED_OLD_NS;
             let accepted = if is_old { 0 } else { way.accepted };

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::protocol::arbitration::Arbitration;
 use crate::protocol::rolls::Rolls;
 use ringgate_io::Bell;
 use ringgate_os::clock::Clock;
@@ -104,7 +105,8 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let bell = Bell::new().map_err(fail)?;
     let book = Arc::new(Book::new(bell.clone()));
     let (rolls, clock) = (Arc::default(), Clock::start());
-    let (arbitration, crossings) = (Arc::default(), Arc::default());
+    let (arbitration, crossings) = (Arc::<Arbitration>::default(), Arc::default());
+    arbitration.pass_time(ringgate_os::clock::unix_seconds());
     let options = Arc::new(options);
     let shared = Shared { options, book, rolls, arbitration, crossings, clock };
     let served = Served::new(shared.options.backends.clone(), Vec::new());

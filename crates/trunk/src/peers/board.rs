@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_cluster::wire::Datagram;
 use ringgate_cluster::{SessionId, Wake};
 use ringgate_core::limits::MEMBERS_MAX;
 use ringgate_core::splitmix;
@@ -17,7 +18,7 @@ use super::players::{Kept, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
 use super::standbys::{Appointed, Appointments, Doubt, Vigil};
-use super::talk::{Counts, FORWARDS_ON, Listeners, Talk, WAITING_MAX, forward};
+use super::talk::{Counts, FORWARDS_ON, Listeners, Onward, Talk, WAITING_MAX, forward};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
 use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
@@ -53,6 +54,8 @@ pub(super) struct Board<P> {
     /// How often this thread has slept: what others have answered may lie in its sockets.
     wake: Wake,
     turned_ns: u64,
+    /// Datagrams that have come for players whom other members have by now.
+    onward: Vec<Onward>,
 }
 
 /// Another member.
@@ -111,6 +114,7 @@ impl<P: Players> Board<P> {
             appointments: Appointments::default(),
             wake: Wake::default(),
             turned_ns: 0,
+            onward: Vec::new(),
         })
     }
 
@@ -285,7 +289,7 @@ impl<P: Players> Board<P> {
 
     /// First datagrams of lanes come to the address that everybody knows.
     fn receive(&mut self, now_ns: u64) {
-        let Self { guests, members, epoll, players, listeners, .. } = self;
+        let Self { guests, members, epoll, players, listeners, onward, .. } = self;
         for _ in 0..BURSTS_MAX {
             let has_more = guests.door.receive(|from, datagram| {
                 let Some(Header { trunk, .. }) = Header::read(datagram) else { return };
@@ -296,7 +300,7 @@ impl<P: Players> Board<P> {
                 seat.note_heard(players, now_ns);
                 let Seat { trunk, talk, .. } = seat;
                 trunk.handle_datagram(from, datagram, epoll, now_ns, |event| {
-                    hear(talk, &event, players, listeners, counts);
+                    hear(talk, &event, players, listeners, (counts, onward));
                 });
             });
             if !has_more {
@@ -306,7 +310,7 @@ impl<P: Players> Board<P> {
     }
 
     fn hear(&mut self, ready: Ready, number: u64, now_ns: u64) {
-        let Self { members, epoll, players, listeners, .. } = self;
+        let Self { members, epoll, players, listeners, onward, .. } = self;
         let is_it = |(_, it): &(&String, &mut Member)| {
             it.seat.as_ref().is_some_and(|seat| seat.token == number * NUMBERS)
         };
@@ -317,7 +321,7 @@ impl<P: Players> Board<P> {
         let Seat { trunk, talk, .. } = seat;
         trunk.handle_ready(ready, epoll, now_ns, |event| {
             has_begun |= matches!(event, Event::Begun(_));
-            hear(talk, &event, players, listeners, counts);
+            hear(talk, &event, players, listeners, (counts, onward));
         });
         if has_begun {
             member.connections += 1;
@@ -360,14 +364,14 @@ impl<P: Players> Board<P> {
 
     /// What time brings, and what waits to be sent.
     fn keep(&mut self, now_ns: u64) {
-        let Self { members, epoll, players, listeners, has_more, .. } = self;
+        let Self { members, epoll, players, listeners, has_more, onward, .. } = self;
         for (name, member) in members {
             let Member { seat: Some(seat), counts, .. } = member else { continue };
             let Seat { trunk, talk, .. } = seat;
             if trunk.has_more() {
                 let ready = Ready { token: seat.token, events: 0 };
                 trunk.handle_ready(ready, epoll, now_ns, |event| {
-                    hear(talk, &event, players, listeners, counts);
+                    hear(talk, &event, players, listeners, (counts, onward));
                 });
             }
             trunk.listen(|_| {});
@@ -482,8 +486,8 @@ impl<P: Players> Board<P> {
 
     /// Takes from workers what is for other members. Returns whether more waits.
     fn forward(&mut self, now_ns: u64) -> bool {
-        let Self { players, members, not_connected, wake, .. } = self;
-        players.take_departures(DEPARTURES_MAX, &mut |number, datagram| {
+        let Self { players, members, not_connected, wake, onward, .. } = self;
+        let mut send = |number: Number, datagram: Datagram<'_>| {
             let is_it = |it: &&mut Member| it.number == Some(number);
             match members.values_mut().find(is_it) {
                 Some(Member {
@@ -499,7 +503,11 @@ impl<P: Players> Board<P> {
                 }
                 _ => *not_connected += 1,
             }
-        })
+        };
+        for one in onward.drain(..) {
+            send(one.to, one.datagram());
+        }
+        players.take_departures(DEPARTURES_MAX, &mut send)
     }
 
     fn show(&self) {
@@ -641,10 +649,10 @@ fn hear(
     event: &Event<'_>,
     players: &impl Players,
     ours: &Listeners,
-    counts: &mut Counts,
+    taken: (&mut Counts, &mut Vec<Onward>),
 ) {
     if let Some(talk) = talk {
-        talk.handle(event, players, ours, counts);
+        talk.handle(event, players, ours, taken);
     }
 }
 

@@ -97,6 +97,10 @@ pub trait Players: Send + 'static {
     /// waits.
     fn take_departures(&self, max: usize, handle: &mut dyn FnMut(Number, Datagram<'_>)) -> bool;
 
+    /// Who has the player now whose datagram a member has forwarded, where that is neither this
+    /// gateway nor that member.
+    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number>;
+
     /// A member has forwarded this, to a listener here.
     fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival;
 }

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{
-    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, Heard, Message, Refused, VERSION, VERSION_STANDBY,
+    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Refused, VERSION,
+    VERSION_STANDBY,
 };
 use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId};
 use ringgate_link::bundle::{Frame, HEADER_BYTES};
@@ -23,6 +24,24 @@ pub(super) struct Counts {
     pub(super) come: u64,
     /// What went no further, by name.
     pub(super) dropped: BTreeMap<&'static str, u64>,
+}
+
+/// A datagram that was forwarded here, and belongs to yet another member by now.
+pub(super) struct Onward {
+    pub(super) to: Number,
+    listener: u16,
+    player: SocketAddr,
+    local: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+impl Onward {
+    /// The datagram, on its last hop.
+    pub(super) fn datagram(&self) -> Datagram<'_> {
+        let Self { listener, player, local, bytes, .. } = self;
+        let (listener, player, to) = (*listener, *player, *local);
+        Datagram { listener, player, to, is_lost: false, hops: HOPS_MAX, bytes }
+    }
 }
 
 /// Our listeners and their numbers.
@@ -75,12 +94,12 @@ impl Talk {
         event: &Event<'_>,
         players: &impl Players,
         ours: &Listeners,
-        counts: &mut Counts,
+        (counts, onward): (&mut Counts, &mut Vec<Onward>),
     ) {
         let heard = match event {
             Event::Message(message) => self.hear(message, players, ours),
             Event::Record { frame, .. } => match frame.as_forwarded() {
-                Some(datagram) => self.take(datagram, players, counts),
+                Some(datagram) => self.take(datagram, players, counts, onward),
                 None => Ok(()),
             },
             _ => Ok(()),
@@ -151,8 +170,19 @@ impl Talk {
         datagram: &[u8],
         players: &impl Players,
         counts: &mut Counts,
+        onward: &mut Vec<Onward>,
     ) -> Result<(), &'static str> {
         let (listener, datagram) = self.ear.datagram(datagram).map_err(Refused::name)?;
+        if datagram.hops < HOPS_MAX
+            && !datagram.is_lost
+            && let Some(listener) = listener
+            && let Some(to) = players.onward(self.number, listener, &datagram)
+        {
+            counts.come += 1;
+            let Datagram { player, to: local, bytes, .. } = datagram;
+            onward.push(Onward { to, listener, player, local, bytes: bytes.to_vec() });
+            return Ok(());
+        }
         let arrival = listener.map_or(Arrival::Elsewhere, |listener| {
             players.arrive(self.number, listener, &datagram)
         });

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_cluster::wire::{Message, VERSION};
+use ringgate_cluster::wire::{Datagram, Message, VERSION};
 use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
@@ -15,7 +15,7 @@ use ringgate_os::clock::Clock;
 use ringgate_os::notify::Epoll;
 use rustls::pki_types::ServerName;
 
-use super::talk::FORWARDS_ON;
+use super::talk::{FORWARDS_ON, forward};
 use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
 use crate::protocol::tls::{self, Identity, Peer, certified_name};
@@ -193,12 +193,42 @@ fn a_listener_that_is_added_where_players_are_told_of_has_them_too() {
     let Some([(one, first), (two, second)]) = two() else { return };
     two.come(US, player(9));
     until("the first", || two.finds(EU + 1, player(1)));
-    other(&first, |it| it.has_told_all && it.players == 1);
+    other(&first, |it| it.has_told_all && it.players == 0);
     assert_eq!(one.finds(US, player(9)), None);
     one.set_listeners(&[(EU, "eu"), (9, "us")]);
     until("its player", || one.finds(9, player(9)));
+    other(&first, |it| it.players == 1);
     drop(second);
     until("nobody", || one.finds(9, player(9)).is_none().then_some(()));
+}
+
+#[test]
+fn a_datagram_goes_on_to_who_has_its_player_by_now_and_no_further() {
+    let players = Stub::new(&[(EU, "eu")]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut first = Raw::gate_1(&second);
+    first.say(&Message::Begin { version: VERSION });
+    first.say(&Message::Listener { number: 1, name: "eu" });
+    first.until_seen(&second, |it| it.speaks == Some(VERSION));
+    // A member that is not connected: what goes on to it is counted.
+    players.set_known(EU, player(1), 40);
+    let (from, to) = (player(1), SocketAddr::new([198, 51, 100, 9].into(), 4000));
+    let mut send = |hops: u8, first: &mut Raw| {
+        let (player, bytes) = (from, &b"whose?"[..]);
+        let datagram = Datagram { listener: 1, player, to, is_lost: false, hops, bytes };
+        let now_ns = first.clock.now_ns();
+        forward(&mut first.trunk, &datagram, now_ns);
+    };
+    send(1, &mut first);
+    first.until("it goes on", |_| (second.window().shown().not_connected == 1).then_some(()));
+    assert_eq!(players.take(), None);
+    send(2, &mut first);
+    first.until("it stays", |_| players.take());
+    // Nor does it go back where it came from.
+    players.set_known(EU, player(1), 0);
+    send(1, &mut first);
+    first.until("it stays", |_| players.take());
+    assert_eq!(second.window().shown().not_connected, 1);
 }
 
 #[test]

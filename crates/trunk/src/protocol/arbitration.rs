@@ -121,7 +121,12 @@ impl Arbitration {
         } else {
             Asked::Open { token_until_s: it.token_until_s }
         };
-        let verdict = arbiter.answer(&question(id, tenure, asked));
+        let mut verdict = arbiter.answer(&question(id, tenure, asked));
+        if matches!((asked, &verdict.answer.reply), (Asked::Open { .. }, Reply::Ended)) {
+            // An agent that has begun anew knows of no session, and one whose token has expired may
+            // have ended: it goes on without an arbiter, and ends with its gateway.
+            verdict.answer.reply = Reply::Full;
+        }
         if !matches!(verdict.answer.reply, Reply::Granted { .. }) {
             return Opening::Refused(Reported::of(&verdict.answer));
         }

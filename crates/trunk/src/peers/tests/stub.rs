@@ -84,6 +84,10 @@ impl Stub {
         self.with(|it| it.known.get(&(listener, player)).map(|(number, _)| *number))
     }
 
+    pub(super) fn set_known(&self, listener: u16, player: SocketAddr, at: Number) {
+        self.with(|it| it.known.insert((listener, player), (at, 0)));
+    }
+
     pub(super) fn rate(&self, listener: u16, player: SocketAddr) -> Option<u32> {
         self.with(|it| it.known.get(&(listener, player)).map(|(_, per_s)| *per_s))
     }
@@ -253,6 +257,14 @@ impl Players for Arc<Stub> {
                 handle(to, datagram);
             }
             !it.departures.is_empty()
+        })
+    }
+
+    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
+        self.with(|it| {
+            let of = (listener, datagram.player);
+            let known = it.known.get(&of).map(|(number, _)| *number);
+            known.filter(|number| *number != member && !it.held.contains(&of))
         })
     }
 

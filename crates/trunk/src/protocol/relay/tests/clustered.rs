@@ -287,6 +287,11 @@ fn a_gateway_has_nothing_to_do_with_sessions_of_other_backends_or_that_are_not_t
     assert!(agent.brings(1, 1).is_empty(), "it was never announced");
     assert_eq!(agent.relays[1].refused_packets().session_over, 1);
     assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
+    // One that this agent does not know, and whose token has expired, may have ended.
+    agent.arbitration.pass_time(UNTIL_S);
+    agent.arbitration.end(ID);
+    agent.arbitration.pass_time(UNTIL_S + 1);
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 Full 1"]);
     // No tenure has term 0.
     assert!(agent.claims(0, of(0, 12), of(1, 11)).iter().all(|it| it == "0 Ended 0"));
 }
