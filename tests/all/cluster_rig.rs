@@ -290,6 +290,13 @@ impl Cluster {
         line
     }
 
+    /// The agent is gone, and is started again.
+    pub(crate) fn host_again(&mut self) {
+        if let Some((agent, _)) = &mut self.hosted {
+            *agent = Agent::start(&self.folder);
+        }
+    }
+
     /// Each gateway knows of all players of each other, and can go on with their sessions.
     pub(crate) fn wait_until_complete(&self) {
         for line in &self.lines {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ringgate_os::clock;
 
+use crate::agent::{Heir, agent_upgrade};
 use crate::cluster_rig::{Behind, Cluster, all, among_players, longest_silence, play};
 use crate::control_rig::{Player, wait_for};
 use crate::upgrade_rig::kill;
@@ -95,4 +96,52 @@ fn a_gateway_that_wakes_finds_its_sessions_elsewhere() {
         }
         assert!(sum(&cluster, "fenced") > 0);
     });
+}
+
+#[test]
+fn an_agent_that_is_replaced_goes_on_with_who_has_which_session_and_one_that_dies_begins_anew() {
+    let name = "cluster_takeover::an_agent_that_is_replaced_goes_on_with_who_has_which_session_\
+                and_one_that_dies_begins_anew";
+    among_players(name, Behind::Agent, |mut cluster| {
+        cluster.network.spread(&[1]);
+        let mut players = all(1);
+        let players_count = players.len() as u64;
+        play(&mut players, 0);
+        wait_until_all_stand_by(&cluster, players_count);
+        // Before anybody has taken a session, and when all are elsewhere than their homes.
+        let mut heirs = vec![replaced(&cluster)];
+        play(&mut players, 1);
+        let dead = cluster.lines.remove(0);
+        kill(dead.daemon.id());
+        drop(dead);
+        cluster.network.spread(&[2, 3]);
+        longest_silence(&mut players, || sum(&cluster, "owned") == players_count);
+        play(&mut players, 2);
+        heirs.push(replaced(&cluster));
+        play(&mut players, 3);
+        let line = cluster.gateway(1);
+        cluster.lines.push(line);
+        cluster.wait_until_complete();
+        wait_until_all_stand_by(&cluster, players_count);
+        let dead = cluster.lines.remove(0);
+        kill(dead.daemon.id());
+        drop(dead);
+        cluster.network.spread(&[1, 3]);
+        longest_silence(&mut players, || sum(&cluster, "owned") == players_count);
+        play(&mut players, 4);
+
+        // One that is killed knows nothing: gateways keep their sessions, and tell of them again.
+        drop(heirs.pop());
+        cluster.host_again();
+        longest_silence(&mut players, || true);
+        play(&mut players, 5);
+        still_connected(&mut players);
+    });
+}
+
+/// Another process goes on with what the agent has.
+fn replaced(cluster: &Cluster) -> Heir {
+    let said = agent_upgrade(&cluster.folder).succeeded();
+    let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
+    Heir(pid.expect("it says which process goes on"))
 }
