@@ -5,7 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
-use ringgate_link::bundle::{Frames, ToGame, ToGateway, VERSION_MAX, VERSION_MIN, Writer};
+use ringgate_link::bundle::{
+    Frame, Frames, FromArbiter, ToArbiter, ToGame, ToGateway, VERSION_MAX, VERSION_MIN, Writer,
+};
 use written::{write_to_game, write_to_gateway};
 
 #[path = "../../crates/link/src/bundle/tests/written.rs"]
@@ -45,9 +47,32 @@ fuzz_target!(|datagram: &[u8]| {
             _ => None,
         };
         assert_eq!(frame.as_payload(), decoded);
+        check_cluster(frame);
     }
     assert!(datagram.starts_with(writer.bytes()));
 });
+
+/// What an arbiter and a gateway say to each other is written again as it was read.
+fn check_cluster(frame: Frame<'_>) {
+    let mut buf = [0; BUNDLE_BYTES_MAX];
+    let mut writer = Writer::new(&mut buf);
+    let to = ToArbiter::decode(frame).map(|record| match record {
+        ToArbiter::Numbered { session, number, bytes } => {
+            assert_eq!(frame.payload_session(), Some(session));
+            writer.numbered(session, number, bytes)
+        }
+        ToArbiter::Clustered(it) => writer.clustered(&it),
+        ToArbiter::Claim(it) => writer.claim(&it),
+    });
+    let from = FromArbiter::decode(frame).map(|record| match record {
+        FromArbiter::Arbitrates => writer.arbitrates(),
+        FromArbiter::Standing(it) => writer.standing(&it),
+    });
+    assert!(to.is_none() || from.is_none());
+    if let Some(is_written) = to.or(from) {
+        assert!(is_written && writer.bytes() == frame.bytes());
+    }
+}
 
 /// Whatever is chosen was offered, and is spoken here.
 fn check_offer(record: &ToGateway<'_>) {

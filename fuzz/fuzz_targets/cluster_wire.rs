@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringgate_cluster::{RECORD_BYTES_MAX, Record};
 use ringgate_cluster::wire::{DATAGRAM_BYTES_MAX, Datagram, Ear, Message};
 
 fuzz_target!(|data: &[u8]| {
@@ -16,14 +17,27 @@ fuzz_target!(|data: &[u8]| {
             // What a later version has behind its own number, or in a message, is passed over.
             let is_open = matches!(read, Message::Begin { .. } | Message::Unknown);
             assert!(is_open || written == message);
+            if let Message::Record { bytes, .. } = read {
+                look_at(bytes);
+            }
         }
         let _ = ear.hear(message, |name| (name.len() == 2).then_some(name.len() as u16));
         let _ = ear.datagram(message);
     }
     ear.look_again(|name| (name.len() == 3).then_some(1));
+    look_at(data);
     if let Ok(datagram) = Datagram::read(data) {
         let mut out = [0; DATAGRAM_BYTES_MAX];
         let len = datagram.write_to(&mut out);
         assert_eq!(&out[..len], data);
     }
 });
+
+/// A session that another member wants us to stand by for.
+fn look_at(bytes: &[u8]) {
+    if let Ok(record) = Record::read_from(bytes) {
+        let mut written = [0; RECORD_BYTES_MAX];
+        let len = record.write_to(&mut written).expect("what was read has room");
+        assert_eq!(&written[..len], bytes);
+    }
+}

@@ -269,6 +269,18 @@ fn no_more_than_two_packets_are_tried_at_once() {
 }
 
 #[test]
+fn a_session_whose_owner_is_connected_and_silent_goes_on_too() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let now_ns = scene.pair.rig(B).now.mono_ns;
+    scene.pair.whereabouts(B).set_silent(OTHER[B], true);
+    scene.pair.standbys(B).set_gone(OTHER[B], now_ns);
+    scene.at(B, 6, b"six");
+    assert_eq!((scene.pair.rig(B).sessions(), scene.pair.rig(B).counters().members_out), (1, 0));
+}
+
+#[test]
 fn what_has_ended_stays_ended_and_what_another_has_is_not_taken() {
     for is_ended in [true, false] {
         let mut scene = Scene::new();
