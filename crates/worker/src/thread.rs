@@ -304,11 +304,10 @@ impl<D: SocketDriver> Worker<D> {
 
     /// Has the others of a cluster told who has come and gone.
     fn tell_members(&self) {
-        if let Some((departures, _)) = &self.around.departures
-            && let claims = self.body.gate().claims()
-            && (claims.whereabouts().is_some_and(|it| it.take_news())
-                | claims.standbys().is_some_and(|it| it.take_news()))
-        {
+        let Some((departures, _)) = &self.around.departures else { return };
+        let claims = self.body.gate().claims();
+        let has_moved = claims.whereabouts().is_some_and(|it| it.take_news());
+        if claims.standbys().is_some_and(|it| it.take_news()) || has_moved {
             departures.wake();
         }
     }

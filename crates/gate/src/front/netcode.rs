@@ -4,6 +4,7 @@
 pub(crate) mod answers;
 pub(crate) mod arrival;
 pub(crate) mod clustered;
+pub(crate) mod clustering;
 pub(crate) mod connection;
 pub(crate) mod deliver;
 pub(crate) mod departed;
@@ -31,6 +32,7 @@ pub(crate) mod spending;
 pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod takeover;
+pub(crate) mod takeovers;
 pub(crate) mod timers;
 pub(crate) mod trials;
 pub(crate) mod user_data;

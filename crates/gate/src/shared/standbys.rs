@@ -35,6 +35,7 @@ pub struct Standbys {
     gone_count: AtomicUsize,
     taken_over: AtomicU64,
     fenced: AtomicU64,
+    alone: AtomicU64,
     refused: [AtomicU64; TakeoverRefusal::COUNT],
 }
 
@@ -94,6 +95,8 @@ pub struct StandbyCounts {
     pub taken_over: u64,
     /// Sessions that others have gone on with.
     pub fenced: u64,
+    /// Sessions for which their arbiters had no room: they end with this gateway.
+    pub alone: u64,
     /// Sessions that were not taken over, by reason.
     pub refused: [u64; TakeoverRefusal::COUNT],
 }
@@ -143,6 +146,7 @@ impl Standbys {
             gone_count: AtomicUsize::new(0),
             taken_over: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; TakeoverRefusal::COUNT],
         }
     }
@@ -235,6 +239,13 @@ impl Standbys {
                 self.note_change(own, session);
             }
         }
+    }
+
+    /// This gateway's sessions in one of [`PARTS`](crate::PARTS) parts.
+    #[cfg(test)]
+    pub(crate) fn own_part(&self, part: usize) -> Vec<SessionId> {
+        let own = lock(&self.own[part]);
+        own.held.iter().filter(|(_, it)| it.record.is_some()).map(|(session, _)| *session).collect()
     }
 
     /// Shows one of this gateway's sessions, if it is still there.
@@ -374,6 +385,7 @@ impl Standbys {
             standing: self.standing_count.load(ORDER) as u64,
             taken_over: self.taken_over.load(ORDER),
             fenced: self.fenced.load(ORDER),
+            alone: self.alone.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
         }
     }
@@ -437,6 +449,11 @@ impl Standbys {
     pub(crate) fn note_fenced(&self, session: SessionId) {
         self.fenced.fetch_add(1, ORDER);
         self.end(session);
+    }
+
+    /// An arbiter has no room for a session of this gateway.
+    pub(crate) fn note_alone(&self) {
+        self.alone.fetch_add(1, ORDER);
     }
 
     fn session_at(&self, address: &Address) -> Option<SessionId> {

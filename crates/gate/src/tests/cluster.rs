@@ -1,6 +1,7 @@
 //! Two gateways that share an address: a datagram goes to its session, at whichever it arrives.
 
 mod agent;
+mod deaths;
 mod netcode;
 mod plain;
 mod takeover;

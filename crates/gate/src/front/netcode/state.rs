@@ -9,7 +9,7 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
-use crate::front::netcode::takeover::Takeovers;
+use crate::front::netcode::takeovers::Takeovers;
 use crate::front::netcode::user_data::KeptUserData;
 use crate::ids::{IdVec, ListenerId, WorkerId};
 use crate::seed::{Random, Seed};

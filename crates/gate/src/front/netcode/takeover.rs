@@ -13,30 +13,28 @@
 //! word of another gateway. What the arbiter has handed over is in the answer, so that nothing is
 //! twice.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::counters::Ended;
-use crate::front::netcode::clustered::Clustered;
+use crate::front::netcode::clustered;
 use crate::front::netcode::handshake::unique_in;
 use crate::front::netcode::players::packet_job;
 use crate::front::netcode::session::{Beginning, HeardSince, Session};
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::netcode::takeovers::{ASK_EVERY_NS, Takeover, arbiter_of};
 use crate::front::protocol::Front;
 use crate::front::rules::Rules;
-use crate::ids::{BackendId, LinkId};
-use crate::links::state::Load;
-use crate::setup::{Limits, Phase};
+use crate::ids::BackendId;
+use crate::setup::Phase;
 use crate::shared::claims::history::NoTerm;
-use crate::shared::claims::{Claim, Wanted};
 use crate::shared::standbys::{Found, Standbys, TakeoverRefusal};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
-use ringgate_batch::{LocalIp, SocketId};
+use ringgate_batch::Endpoint;
 use ringgate_cluster::{Incarnation, PacketNumber, Record, Reply, SessionId, Tenure, Term};
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::crypto::Verdict;
@@ -44,40 +42,10 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::replay::{Policy, SIZE_BITS_MAX, Window};
-use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Standing};
-
-/// What was asked for and is not answered.
-pub(crate) struct Takeovers {
-    under_way: HashMap<SessionId, Takeover>,
-    due_ns: u64,
-}
-
-struct Takeover {
-    record: Box<Record>,
-    address: Address,
-    /// What the player's packet came in through.
-    socket: SocketId,
-    local: LocalIp,
-    /// What the session will hold.
-    claim: Claim,
-    tenure: Tenure,
-    /// The tenure that is known to have it.
-    over: Tenure,
-    /// Of the link to its backend.
-    epoch: u32,
-    since_ns: u64,
-    asked_ns: u64,
-}
-
-impl Takeovers {
-    pub(crate) fn new() -> Self {
-        Self { under_way: HashMap::new(), due_ns: u64::MAX }
-    }
-
-    pub(crate) const fn due_ns(&self) -> u64 {
-        self.due_ns
-    }
-}
+use ringgate_link::bundle::{
+    ArbiterReply, CloseReason, Clustered, Opened, SessionId as LinkSession, Standing,
+    USER_DATA_BYTES,
+};
 
 impl NetcodeFront {
     /// Whether a packet comes from the address of a session whose owner is gone.
@@ -131,7 +99,7 @@ impl NetcodeFront {
         origin: &Origin,
         record: Box<Record>,
     ) -> Result<(), TakeoverRefusal> {
-        let (now_ns, listener) = (turn.now.mono_ns, origin.address.listener);
+        let now_ns = turn.now.mono_ns;
         let setup = Arc::clone(&turn.common.setup);
         if setup.denied.holds_client(record.client_id) {
             return Err(TakeoverRefusal::Denied);
@@ -141,21 +109,14 @@ impl NetcodeFront {
         let backend = backend.ok_or(TakeoverRefusal::BackendUnknown)?;
         arbiter_of(turn.common, backend).ok_or(TakeoverRefusal::LinkDown)?;
         let incarnation = standbys.incarnation().ok_or(TakeoverRefusal::LinkDown)?;
+        if self.takeovers.under_way.len() >= UNDER_WAY_MAX {
+            self.takeovers.under_way.retain(|_, it| !it.is_given_up);
+        }
         let is_full = self.takeovers.under_way.len() >= UNDER_WAY_MAX;
         if is_full || !self.sessions.has_rested_place(now_ns) {
             return Err(TakeoverRefusal::NoRoom);
         }
-        let claim = turn.common.claims.take_over(&Wanted {
-            listener,
-            client_id: record.client_id,
-            backend,
-            sessions_max: setup.listeners[listener].sessions_max,
-            source: origin.address.endpoint,
-            limits: &Limits::NONE,
-            token_mac: &record.token,
-            allows_reuse: true,
-            random: 0,
-        })?;
+        let claim = Takeover::claim(turn.common, &record, &origin.address, backend)?;
         let over = record.holder;
         let tenure = make_tenure(turn, incarnation, (&record, &origin.address), over.term);
         let tenure = tenure.inspect_err(|_| turn.common.claims.release(&claim))?;
@@ -169,6 +130,7 @@ impl NetcodeFront {
             epoch: turn.common.links.backends[backend].epoch,
             since_ns: now_ns,
             asked_ns: now_ns,
+            is_given_up: false,
             record,
         };
         takeover.ask(turn);
@@ -177,8 +139,8 @@ impl NetcodeFront {
         Ok(())
     }
 
-    /// What the arbiter of a backend says of a session, asked or not. What cannot be meant by any is
-    /// passed over.
+    /// What the arbiter of a backend says of a session, asked or not. What cannot be meant by any
+    /// is passed over.
     #[cold]
     pub(crate) fn hear_standing(
         &mut self,
@@ -192,7 +154,12 @@ impl NetcodeFront {
         if asked.is_some_and(|it| it.claim.backend == backend && it.tenure == tenure) {
             return self.hear_answer(turn, id, reply);
         }
-        let Some(index) = self.clusters.find(id) else { return };
+        let Some(index) = self.clusters.find(id) else {
+            if asked.is_none() && matches!(reply, Reply::Granted { .. }) {
+                self.decline(turn, backend, (id, tenure));
+            }
+            return;
+        };
         if self.sessions.at(index).backend != backend {
             return;
         }
@@ -207,6 +174,9 @@ impl NetcodeFront {
 
     fn hear_answer(&mut self, turn: &mut Turn<'_>, id: SessionId, reply: Reply) {
         let Some(mut takeover) = self.takeovers.under_way.remove(&id) else { return };
+        if takeover.is_given_up {
+            return self.hear_late(turn, takeover, &reply);
+        }
         let why = match reply {
             Reply::Granted { handed } => return self.go_on_with(turn, &takeover, &handed),
             Reply::Ended => TakeoverRefusal::Ended,
@@ -229,6 +199,19 @@ impl NetcodeFront {
         takeover.give_up(turn.common, why);
     }
 
+    /// An answer comes when nothing is held for the session any more.
+    fn hear_late(&mut self, turn: &mut Turn<'_>, mut takeover: Takeover, reply: &Reply) {
+        let Reply::Granted { handed } = reply else { return };
+        let Takeover { record, address, claim, tenure, .. } = &takeover;
+        match Takeover::claim(turn.common, record, address, claim.backend) {
+            Ok(claim) => {
+                takeover.claim = claim;
+                self.go_on_with(turn, &takeover, handed);
+            }
+            Err(_) => self.decline(turn, claim.backend, (record.session, *tenure)),
+        }
+    }
+
     /// The session is this gateway's.
     fn go_on_with(&mut self, turn: &mut Turn<'_>, takeover: &Takeover, handed: &Window) {
         let &Takeover { address, socket, local, claim, tenure, .. } = takeover;
@@ -237,7 +220,7 @@ impl NetcodeFront {
             && turn.common.setup.listeners[listener].phase != Phase::Closed;
         let is_free = self.sessions.find(self.sessions.hash(&address), &address).is_none();
         if !is_there || !is_free {
-            return takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+            return self.give_back(turn, takeover);
         }
         let record = &takeover.record;
         let beginning = Beginning {
@@ -253,13 +236,13 @@ impl NetcodeFront {
         session.heard = HeardSince::Something;
         session.confirm();
         let Ok(index) = self.sessions.insert(address, session, turn.now.mono_ns) else {
-            return takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+            return self.give_back(turn, takeover);
         };
         if turn.common.setup.listeners[listener].follow_port_switch {
             self.make_resident(turn, index);
         }
         self.user_data.keep(index, &record.user_data);
-        let clustered = Clustered {
+        let clustered = clustered::Clustered {
             id: record.session,
             tenure,
             token: record.token,
@@ -287,6 +270,45 @@ impl NetcodeFront {
         self.arm(turn, index);
     }
 
+    /// A session was granted that cannot be here after all.
+    fn give_back(&mut self, turn: &mut Turn<'_>, takeover: &Takeover) {
+        takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
+        let whose = (takeover.record.session, takeover.tenure);
+        self.decline(turn, takeover.claim.backend, whose);
+    }
+
+    /// Ends a session at its arbiter that is granted to this gateway, and that it does not have: it
+    /// was given up meanwhile. Nobody else would end it. One that the arbiter has forgotten is not
+    /// opened by that.
+    fn decline(&mut self, turn: &mut Turn<'_>, backend: BackendId, whose: (SessionId, Tenure)) {
+        let Some(link) = arbiter_of(turn.common, backend) else { return };
+        let (id, tenure) = whose;
+        // No session has such a number: theirs come from places of a table, from the first on.
+        let serial = self.random.next() | 1 << 63;
+        let session = LinkSession::new(turn.common.worker.id.index(), serial >> 8);
+        let clustered = Clustered {
+            session,
+            id: id.0,
+            tenure: tenure.number(),
+            token_until_s: 0,
+            timeout_ms: 0,
+        };
+        let opened = Opened {
+            session,
+            client_id: 0,
+            address: Endpoint::v4([0; 4], 0).into(),
+            slot: 0,
+            slots_max: 0,
+            delivers: false,
+            ticket: None,
+            user_data: &[0; USER_DATA_BYTES],
+            listener: "-",
+        };
+        turn.tell_link(link, |writer| writer.clustered(&clustered));
+        turn.tell_link(link, |writer| writer.opened(&opened));
+        turn.tell_link(link, |writer| writer.closed(session, CloseReason::Other));
+    }
+
     /// The arbiter has no room for a session: it goes on, and ends with this gateway.
     fn go_alone(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         self.leave_cluster(turn.common, index);
@@ -303,44 +325,28 @@ impl NetcodeFront {
         self.takeovers.under_way.retain(|_, it| {
             let common = &turn.common;
             let is_same = common.links.backends[it.claim.backend].epoch == it.epoch;
-            let why = if !is_same || arbiter_of(common, it.claim.backend).is_none() {
-                TakeoverRefusal::LinkDown
-            } else if now_ns >= it.since_ns + GIVE_UP_NS {
-                TakeoverRefusal::NotAnswered
-            } else {
-                if now_ns >= it.asked_ns + ASK_EVERY_NS {
-                    it.asked_ns = now_ns;
-                    it.ask(turn);
-                }
-                return true;
-            };
-            it.give_up(turn.common, why);
-            false
+            let is_gone = !is_same || arbiter_of(common, it.claim.backend).is_none();
+            if it.is_given_up {
+                return !is_gone && now_ns < it.since_ns + FORGET_NS;
+            }
+            if is_gone {
+                it.give_up(turn.common, TakeoverRefusal::LinkDown);
+                return false;
+            }
+            if now_ns >= it.since_ns + GIVE_UP_NS {
+                it.give_up(turn.common, TakeoverRefusal::NotAnswered);
+                it.is_given_up = true;
+            } else if now_ns >= it.asked_ns + ASK_EVERY_NS {
+                it.asked_ns = now_ns;
+                it.ask(turn);
+            }
+            true
         });
-        let due = self.takeovers.under_way.values().map(|it| it.asked_ns + ASK_EVERY_NS);
+        let due = self.takeovers.under_way.values().map(|it| {
+            let wait_ns = if it.is_given_up { FORGET_NS } else { 0 };
+            (it.asked_ns + ASK_EVERY_NS).max(it.since_ns + wait_ns)
+        });
         self.takeovers.due_ns = due.min().unwrap_or(u64::MAX);
-    }
-}
-
-impl Takeover {
-    /// Lost where there is no room: it is asked again.
-    fn ask(&self, turn: &mut Turn<'_>) {
-        let Some(link) = arbiter_of(turn.common, self.claim.backend) else { return };
-        let claim = ClusterClaim {
-            id: self.record.session.0,
-            tenure: self.tenure.number(),
-            over: self.over.number(),
-            timeout_ms: self.record.timeout_ms,
-        };
-        turn.append(link, Load::NONE, |writer| writer.claim(&claim));
-    }
-
-    /// Gives back what the session would have held.
-    fn give_up(&self, common: &Common, why: TakeoverRefusal) {
-        common.claims.release(&self.claim);
-        if let Some(standbys) = common.claims.standbys() {
-            standbys.give_up(self.record.session, why);
-        }
     }
 }
 
@@ -358,12 +364,6 @@ fn reply_of(said: &Standing<'_>) -> Option<Reply> {
         ArbiterReply::Ended => Reply::Ended,
         ArbiterReply::Full => Reply::Full,
     })
-}
-
-/// The link to a backend, if it is there and what is behind it arbitrates.
-fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
-    let link = common.links.live(backend)?;
-    common.links.arbitrates(link).then_some(link)
 }
 
 fn make_tenure(
@@ -403,5 +403,7 @@ const WIDEST: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
 /// Claims of one worker that are not answered.
 const UNDER_WAY_MAX: usize = 4096;
 
-const ASK_EVERY_NS: u64 = 200_000_000;
 const GIVE_UP_NS: u64 = 3_000_000_000;
+
+/// How late an answer may be.
+const FORGET_NS: u64 = 60_000_000_000;

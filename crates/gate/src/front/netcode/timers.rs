@@ -221,11 +221,12 @@ impl NetcodeFront {
 /// than it can send those that are left.
 fn has_used_up(common: &Common, session: &Session) -> bool {
     let process = common.claims.standbys().and_then(|standbys| standbys.incarnation());
-    process.zip(PacketNumber::new(session.next_sequence.peek())).is_some_and(|(process, next)| {
-        let Tenure { term, incarnation } = next.tenure();
-        let left = Numbers::COUNTS - next.count();
-        term != Term::NONE && incarnation == process && left < NUMBERS_LEFT
-    })
+    let Some(process) = process else { return false };
+    // Where there was no term for it, it has none.
+    let Some(next) = PacketNumber::new(session.next_sequence.peek()) else { return true };
+    let Tenure { term, incarnation } = next.tenure();
+    let left = Numbers::COUNTS - next.count();
+    term != Term::NONE && incarnation == process && left < NUMBERS_LEFT
 }
 
 const NUMBERS_LEFT: u64 = 1 << 30;

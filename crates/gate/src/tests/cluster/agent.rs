@@ -275,6 +275,6 @@ fn tenure_of(number: u32) -> Tenure {
 }
 
 /// For writers of any lifetime, which the method itself is not.
-fn arbitrates(writer: &mut Writer<'_>) -> bool {
+pub(super) fn arbitrates(writer: &mut Writer<'_>) -> bool {
     writer.arbitrates()
 }

@@ -2,13 +2,15 @@
 
 use super::super::clients::{Scribe, forged};
 use super::super::denied::{denied, deny};
-use super::super::rig::{Rig, home, plain_setup};
-use super::agent::{Agent, standing};
+use super::super::games::{Game, Heard};
+use super::super::rig::{Rig, bundle_backend, home, netcode_rules, plain_setup};
+use super::agent::{Agent, arbitrates, standing};
 use super::{OTHER, Pair};
 use crate::counters::Ended;
 use crate::ids::{BackendId, ListenerId};
 use crate::setup::Setup;
 use crate::shared::standbys::{Standbys, TakeoverRefusal};
+use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
 use ringgate_cluster::{
     Answer, Incarnation, Numbers, PacketNumber, Reply, SessionId, Tenure, Term, Wake,
@@ -16,6 +18,8 @@ use ringgate_cluster::{
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_core::proto::replay::Window;
+use ringgate_link::bundle::{Answer as LinkAnswer, Frames, Move, ToArbiter, ToGame};
 use std::sync::Arc;
 
 const A: usize = 0;
@@ -161,8 +165,10 @@ fn without_an_incarnation_or_an_arbiter_a_session_is_as_ever() {
     // The next is one of the cluster, but the agent that comes is of an earlier release.
     pair.standbys(A).set_incarnation(incarnation(A));
     pair.rig(A).deliver(home(1), &scribe.disconnect(6));
-    agent.lose(A).into_iter().for_each(|(_, lane)| lane.game.crash(pair.rig(A)));
-    let game = super::super::games::Game::join(pair.rig(A), "arena");
+    for (_, lane) in agent.lose(A) {
+        lane.game.crash(pair.rig(A));
+    }
+    let game = Game::join(pair.rig(A), "arena");
     let scribe = Scribe::new(&pair.rig(A).token(2));
     scribe.connect(pair.rig(A), home(2));
     pair.rig(A).deliver(home(2), &scribe.payload(5, b"five"));
@@ -392,6 +398,43 @@ fn an_arbiter_is_asked_until_it_answers_and_given_up_by_name() {
 }
 
 #[test]
+fn a_grant_that_comes_late_counts_and_is_given_back_where_the_session_cannot_be_here() {
+    for has_come_anew in [false, true] {
+        let mut scene = Scene::new();
+        let _stay = scene.pair.stay();
+        scene.stand();
+        scene.kill();
+        scene.agent.is_mute = true;
+        scene.at(B, 6, b"six");
+        scene.pair.rig(B).pass(3100);
+        assert_eq!(scene.refused(), ["not_answered"]);
+        if has_come_anew {
+            let scribe = Scribe::new(&scene.pair.rig(B).token(1));
+            scribe.connect(scene.pair.rig(B), home(2));
+        }
+        let reply = Reply::Granted { handed: Window::new() };
+        let mut answer = Answer { session: scene.id, tenure: tenure(2, B), wake: Wake(0), reply };
+        scene.agent.is_mute = false;
+        scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &standing(&answer));
+        scene.pair.rig(B).turn();
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+        assert_eq!(scene.pair.rig(B).sessions(), 1);
+        if has_come_anew {
+            assert_eq!(scene.agent.closed, [scene.id]);
+        } else {
+            scene.at(B, 7, b"seven");
+            assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
+        }
+        // What the arbiter does not know is not opened by what is granted to nobody.
+        answer.session = SessionId([9; 16]);
+        scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &standing(&answer));
+        scene.pair.rig(B).turn();
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+        assert_eq!(scene.agent.arbiter.standing(answer.session), None);
+    }
+}
+
+#[test]
 fn a_claim_ends_with_its_link() {
     let mut scene = Scene::new();
     let _stay = scene.pair.stay();
@@ -480,12 +523,15 @@ fn a_session_for_which_the_arbiter_has_no_room_goes_on_alone() {
     scene.at(A, 6, b"six");
     assert_eq!(scene.agent.handed.last(), Some(&b"six".to_vec()));
     assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 1);
-    assert_eq!(scene.pair.standbys(A).counts().owned, 0);
+    let counts = scene.pair.standbys(A).counts();
+    assert_eq!((counts.owned, counts.alone), (0, 1));
     scene.pair.rig(A).hand_over();
     scene.at(A, 7, b"seven");
     assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 2);
     // At the next link it is tried no more.
-    scene.agent.lose(A).into_iter().for_each(|(_, lane)| lane.game.crash(scene.pair.rig(A)));
+    for (_, lane) in scene.agent.lose(A) {
+        lane.game.crash(scene.pair.rig(A));
+    }
     scene.agent.join((A, 0), scene.pair.rig(A), incarnation(A));
     scene.at(A, 8, b"eight");
     assert_eq!(scene.agent.lanes[&(A, 0)].plain_payloads, 1);
@@ -538,6 +584,13 @@ fn a_session_ends_before_its_numbers_do() {
         assert_eq!(rig.sessions(), sessions);
     }
     assert_eq!(rig.counters().sessions_closed[Ended::NumbersUsedUp as usize], 1);
+    // One for which there was no term has none from the start.
+    let scribe = Scribe::new(&rig.token(2));
+    scribe.connect(rig, home(2));
+    let session = rig.session_at(home(2));
+    rig.host.gate_mut().exhaust_sequence(session);
+    rig.pass(300);
+    assert_eq!(rig.counters().sessions_closed[Ended::NumbersUsedUp as usize], 2);
 }
 
 #[test]
@@ -590,4 +643,77 @@ fn nobody_is_taken_over_at_a_listener_that_has_gone_meanwhile() {
     scene.agent.hear((B, 0), scene.pair.rig(B));
     scene.pair.rig(B).turn();
     assert_eq!((scene.refused(), scene.pair.rig(B).sessions()), (vec!["no_room"], 0));
+    // Nobody else would end it.
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.closed, [scene.id]);
+}
+
+/// What a process behind an arbiter is told: which sessions of the cluster, openings, numbers.
+fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
+    let (mut names, mut openings, mut numbers) = (Vec::new(), 0, Vec::new());
+    for bundle in rig.take_on(game.link) {
+        for frame in Frames::new(&bundle).map(|frame| frame.expect("whole records")) {
+            match ToArbiter::decode(frame) {
+                Some(ToArbiter::Clustered(it)) => names.push(SessionId(it.id)),
+                Some(ToArbiter::Numbered { number, .. }) => numbers.push(number),
+                Some(ToArbiter::Claim(_)) => panic!("nothing is claimed"),
+                None => match ToGame::decode(frame) {
+                    Ok(ToGame::Opened(_)) => {
+                        assert_eq!(names.len(), openings + 1, "right behind its name");
+                        openings += 1;
+                    }
+                    Ok(ToGame::Payload { .. }) => panic!("it has a number"),
+                    _ => {}
+                },
+            }
+        }
+    }
+    (names, openings, numbers)
+}
+
+#[test]
+fn a_player_who_is_moved_is_another_session_to_the_cluster() {
+    let mut setup = setup();
+    setup.is_clustered = true;
+    setup.backends.push(bundle_backend("zone", 3));
+    netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
+    let mut rig = Rig::new(setup);
+    let own = |rig: &Rig| {
+        let standbys = rig.host.gate().claims().standbys().expect("a cluster");
+        (0..PARTS).flat_map(|part| standbys.own_part(part)).collect::<Vec<_>>()
+    };
+    rig.host.gate().claims().standbys().expect("a cluster").set_incarnation(incarnation(A));
+    let games = ["arena", "zone"].map(|name| {
+        let game = Game::join(&mut rig, name);
+        game.say(&mut rig, arbitrates);
+        game
+    });
+    let scribe = Scribe::new(&rig.token(1));
+    scribe.connect(&mut rig, home(1));
+    rig.deliver(home(1), &scribe.payload(5, b"five"));
+    let session = rig.session_at(home(1));
+    let (before, openings, numbers) = told(&mut rig, &games[0]);
+    assert_eq!((before.len(), openings, numbers), (1, 1, vec![5]));
+    assert_eq!(own(&rig), before);
+
+    let (backend, data) = ("zone", &b""[..]);
+    let asked =
+        Move { session, backend, ticket: 7, time_ms: 500, confirms: false, message: None, data };
+    games[0].say(&mut rig, |writer| writer.move_session(&asked));
+    let heard = games[1].news(&mut rig);
+    let [Heard::Offered(offer)] = &heard[..] else { panic!("{heard:?}") };
+    let (session, number) = (offer.session, offer.number);
+    games[1].say(&mut rig, |writer| writer.answer(session, number, LinkAnswer::Yes));
+    rig.deliver(home(1), &scribe.payload(6, b"six"));
+    let (after, openings, numbers) = told(&mut rig, &games[1]);
+    assert_eq!((after.len(), openings, numbers), (1, 1, vec![6]));
+    assert!(after != before && own(&rig) == after);
+    // It is that one's alone from then on, also when its link comes anew.
+    let [arena, zone] = games;
+    zone.crash(&mut rig);
+    let zone = Game::join(&mut rig, "zone");
+    zone.say(&mut rig, arbitrates);
+    rig.deliver(home(1), &scribe.payload(7, b"seven"));
+    assert_eq!(told(&mut rig, &zone), (after, 1, vec![7]));
+    assert_eq!(told(&mut rig, &arena).0, []);
 }

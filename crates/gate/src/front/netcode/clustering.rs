@@ -1,0 +1,206 @@
+//! What becomes of sessions that another gateway of the cluster could go on with: their records are
+//! kept, their arbiters told, and the next process goes on with both.
+
+use std::collections::HashMap;
+
+use crate::common::Common;
+use crate::front::netcode::clustered::Clustered;
+use crate::front::netcode::session::Session;
+use crate::front::netcode::state::NetcodeFront;
+use crate::ids::BackendId;
+use crate::now::{NS_PER_MS, Now};
+use crate::setup::LinkKind;
+use crate::shared::claims::history::TokenMac;
+use crate::store::entry::Entry;
+use crate::store::table::Place;
+use crate::store::unarmed::Unarmed;
+use crate::turn::Turn;
+use ringgate_batch::LocalIp;
+use ringgate_cluster::{Record, SessionId, Tenure, Term};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
+impl NetcodeFront {
+    /// A session that has begun may be another gateway's one day, where this is one of a cluster.
+    pub(crate) fn begin_clustered(
+        &mut self,
+        turn: &Turn<'_>,
+        index: Entry<Session>,
+        token: &TokenMac,
+    ) {
+        let session = self.sessions.at(index);
+        let is_bundled =
+            matches!(turn.common.setup.backends[session.backend].link, LinkKind::Bundle { .. });
+        let process = turn.common.claims.standbys().and_then(|standbys| standbys.incarnation());
+        // Whose messages are delivered here has more than a record says.
+        if process.is_none() || !is_bundled || self.connections.has(index) {
+            return;
+        }
+        let Some(until_s) = turn.common.claims.expiry_of(token) else { return };
+        let begun = Clustered::begin(session.next_sequence, (*token, until_s), turn.now.unix_s);
+        if let Some(begun) = begun.filter(|it| process == Some(it.tenure.incarnation)) {
+            let id = self.new_id(index);
+            self.clusters.put(index, Clustered { id, ..begun });
+        }
+    }
+
+    /// What a session is called in its cluster. No two have the same random half and the same half
+    /// that is one worker's alone.
+    fn new_id(&mut self, index: Entry<Session>) -> SessionId {
+        let (random, own) = (self.random.next(), self.sessions.id(index).as_u64());
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random.to_le_bytes());
+        id[8..].copy_from_slice(&own.to_le_bytes());
+        SessionId(id)
+    }
+
+    /// A session is about to be announced on the link to its backend. Returns what the arbiter
+    /// there is told of it, if there is one.
+    pub(crate) fn tell_clustered(
+        &mut self,
+        turn: &Turn<'_>,
+        index: Entry<Session>,
+        is_arbitrated: bool,
+    ) -> Option<Clustered> {
+        let backend = self.sessions.at(index).backend;
+        let epoch = turn.common.links.backends[backend].epoch;
+        let told = self.clusters.get(index)?.told;
+        if !is_arbitrated || told.is_some_and(|(before, _)| before != backend) {
+            self.take_back(turn.common, index);
+        }
+        let it = self.clusters.get_mut(index).filter(|it| is_arbitrated && !it.is_alone)?;
+        it.told = Some((backend, epoch));
+        self.keep_record(turn.common, turn.now, index);
+        self.clusters.get(index).cloned()
+    }
+
+    /// A session goes on that ends with this gateway.
+    pub(crate) fn leave_cluster(&mut self, common: &Common, index: Entry<Session>) {
+        self.take_back(common, index);
+        if let Some(it) = self.clusters.get_mut(index) {
+            it.is_alone = true;
+        }
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.note_alone();
+        }
+    }
+
+    /// A session that was told an arbiter of goes on where that one has no word: it has another
+    /// name from then on.
+    fn take_back(&mut self, common: &Common, index: Entry<Session>) {
+        let Some(before) = self.clusters.forget(index) else { return };
+        if before.told.is_some()
+            && let Some(standbys) = common.claims.standbys()
+        {
+            standbys.end(before.id);
+        }
+        let id = self.new_id(index);
+        self.clusters.put(index, Clustered { id, revision: 0, told: None, ..*before });
+    }
+
+    /// A session is over, or goes on at another gateway.
+    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>, is_over: bool) {
+        let Some(it) = self.clusters.forget(index).filter(|it| it.told.is_some()) else { return };
+        match common.claims.standbys() {
+            Some(standbys) if is_over => standbys.end(it.id),
+            Some(standbys) => standbys.note_fenced(it.id),
+            None => {}
+        }
+    }
+
+    /// Keeps what another gateway needs to go on with a session, in the place of what was kept.
+    pub(crate) fn keep_record(&mut self, common: &Common, now: Now, index: Entry<Session>) {
+        let Some(standbys) = common.claims.standbys() else { return };
+        let Some(it) = self.clusters.get_mut(index).filter(|it| it.told.is_some()) else { return };
+        it.revision += 1;
+        let (session, address) = (self.sessions.at(index), *self.sessions.address(index));
+        let policy = &self.listeners[address.listener].replay;
+        let it = self.clusters.get(index).expect("it is there");
+        let silent_ns = now.mono_ns.saturating_sub(session.last_receive_ns);
+        let local = session.talks_to().1;
+        let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
+        let record = Record {
+            session: it.id,
+            token: it.token,
+            holder: it.tenure,
+            revision: it.revision,
+            open_key: session.open_key.clone(),
+            seal_key: session.seal_key.clone(),
+            client_id: session.client_id,
+            token_until_s: it.token_until_s,
+            since_s: it.since_s,
+            timeout_ms: session.timeout_ms,
+            silent_ms: u32::try_from(silent_ns / NS_PER_MS).unwrap_or(u32::MAX),
+            is_confirmed: session.is_confirmed(),
+            newest: session.window.latest(policy).unwrap_or(0),
+            slot: session.slot.0,
+            player: (*address.endpoint.ip_bytes(), address.endpoint.port()),
+            local: (local, 0),
+            user_data: self.user_data.whole(index),
+            backend: common.setup.backends[session.backend].name.clone(),
+        };
+        standbys.keep(address, record);
+    }
+
+    /// Keeps the records of some sessions that have come from another process.
+    pub(crate) fn keep_some(&mut self, turn: &Turn<'_>) {
+        for place in self.clusters.unkept.take_some() {
+            let entry = Entry::numbered(place);
+            if self.sessions.is_live(entry) {
+                self.keep_record(turn.common, turn.now, entry);
+            }
+        }
+    }
+
+    /// All sessions have come from another process.
+    pub(crate) fn settle_clustered(&mut self) {
+        self.clusters.moving = HashMap::new();
+        self.clusters.unkept = Unarmed::all(self.clusters.places());
+    }
+
+    /// Writes what a session is in its cluster.
+    pub(crate) fn hand_over_clustered(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
+        let Some(it) = self.clusters.get(entry) else { return };
+        let Clustered { id, tenure, token, token_until_s, since_s, revision, told, is_alone } = it;
+        self.sessions.place(entry).write(out);
+        id.write(out);
+        tenure.write(out);
+        token.write(out);
+        [*token_until_s, *since_s].write(out);
+        revision.write(out);
+        told.write(out);
+        is_alone.write(out);
+    }
+
+    /// Goes on with it. That of a session that could not be carried is forgotten.
+    pub(crate) fn take_clustered(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let place = Place::read(from)?;
+        let (id, tenure, token) = (SessionId::read(from)?, Tenure::read(from)?, Carry::read(from)?);
+        let [token_until_s, since_s] = <[u64; 2]>::read(from)?;
+        let revision = u32::read(from)?;
+        if tenure.term == Term::NONE {
+            return Err(Broken::Invalid("term"));
+        }
+        let (told, is_alone) = (Option::<(BackendId, u32)>::read(from)?, bool::read(from)?);
+        if let Some(entry) = self.sessions.live(place) {
+            self.clusters.put(
+                entry,
+                Clustered { id, tenure, token, token_until_s, since_s, revision, told, is_alone },
+            );
+        }
+        Ok(())
+    }
+
+    /// A session leaves its place, and may come again elsewhere.
+    pub(crate) fn move_clustered_out(&mut self, entry: Entry<Session>) {
+        let place = self.sessions.place(entry);
+        let it = self.clusters.forget(entry);
+        self.clusters.moving.extend(it.map(|it| (place, it)));
+    }
+
+    /// It has come to its place, perhaps again.
+    pub(crate) fn move_clustered_in(&mut self, entry: Entry<Session>) {
+        if let Some(it) = self.clusters.moving.remove(&self.sessions.place(entry)) {
+            self.clusters.put(entry, *it);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Sessions of members that are gone, while their arbiters are asked for them.
+
+use std::collections::HashMap;
+
+use crate::common::Common;
+use crate::ids::{BackendId, LinkId};
+use crate::links::state::Load;
+use crate::setup::Limits;
+use crate::shared::claims::{Claim, Wanted};
+use crate::shared::standbys::TakeoverRefusal;
+use crate::store::table::Address;
+use crate::turn::Turn;
+use ringgate_batch::{LocalIp, SocketId};
+use ringgate_cluster::{Record, SessionId, Tenure};
+use ringgate_link::bundle::ClusterClaim;
+
+/// What was asked for and is not answered.
+pub(crate) struct Takeovers {
+    pub(crate) under_way: HashMap<SessionId, Takeover>,
+    pub(crate) due_ns: u64,
+}
+
+pub(crate) struct Takeover {
+    pub(crate) record: Box<Record>,
+    pub(crate) address: Address,
+    /// What the player's packet came in through.
+    pub(crate) socket: SocketId,
+    pub(crate) local: LocalIp,
+    /// What the session will hold.
+    pub(crate) claim: Claim,
+    pub(crate) tenure: Tenure,
+    /// The tenure that is known to have it.
+    pub(crate) over: Tenure,
+    /// Of the link to its backend.
+    pub(crate) epoch: u32,
+    pub(crate) since_ns: u64,
+    pub(crate) asked_ns: u64,
+    /// It was not answered in time: nothing is held for it any more. A late answer still counts.
+    pub(crate) is_given_up: bool,
+}
+
+impl Takeovers {
+    pub(crate) fn new() -> Self {
+        Self { under_way: HashMap::new(), due_ns: u64::MAX }
+    }
+
+    pub(crate) const fn due_ns(&self) -> u64 {
+        self.due_ns
+    }
+}
+
+impl Takeover {
+    /// Lost where there is no room: it is asked again.
+    pub(crate) fn ask(&self, turn: &mut Turn<'_>) {
+        let Some(link) = arbiter_of(turn.common, self.claim.backend) else { return };
+        let claim = ClusterClaim {
+            id: self.record.session.0,
+            tenure: self.tenure.number(),
+            over: self.over.number(),
+            timeout_ms: self.record.timeout_ms,
+        };
+        turn.append(link, Load::NONE, |writer| writer.claim(&claim));
+    }
+
+    /// Claims what the session will hold.
+    pub(crate) fn claim(
+        common: &Common,
+        record: &Record,
+        address: &Address,
+        backend: BackendId,
+    ) -> Result<Claim, TakeoverRefusal> {
+        common.claims.take_over(&Wanted {
+            listener: address.listener,
+            client_id: record.client_id,
+            backend,
+            sessions_max: common.setup.listeners[address.listener].sessions_max,
+            source: address.endpoint,
+            limits: &Limits::NONE,
+            token_mac: &record.token,
+            allows_reuse: true,
+            random: 0,
+        })
+    }
+
+    /// Gives back what the session would have held.
+    pub(crate) fn give_up(&self, common: &Common, why: TakeoverRefusal) {
+        common.claims.release(&self.claim);
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.give_up(self.record.session, why);
+        }
+    }
+}
+
+/// The link to a backend, if it is there and what is behind it arbitrates.
+pub(crate) fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
+    let link = common.links.live(backend)?;
+    common.links.arbitrates(link).then_some(link)
+}
+
+/// How often an arbiter is asked.
+pub(crate) const ASK_EVERY_NS: u64 = 200_000_000;
