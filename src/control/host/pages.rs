@@ -31,6 +31,11 @@ pub(super) fn status(
         "uptime_s": uptime_s,
         "workers": view.workers,
         "players": view.players(),
+        "clustered": {
+            "sessions": view.clustered[0],
+            "awaited": view.clustered[1],
+            "taken_over": view.clustered[2],
+        },
         "gateways": view.gateways.iter().map(gateway).collect::<Vec<_>>(),
         "backends": backends_of(&view),
         "config": {
@@ -147,6 +152,13 @@ pub(super) fn metrics(
         Gauge "uptime_seconds", "Since it was started.", uptime_s;
         Gauge "draining", "1 while it waits for its end.", u8::from(is_draining);
         Gauge "workers", "Local workers, its own included.", view.workers;
+        Gauge "clustered_sessions",
+            "Sessions that gateways of a cluster have.", view.clustered[0];
+        Gauge "clustered_awaited",
+            "Those of them that no gateway has at the moment.", view.clustered[1];
+        Counter "taken_over_total",
+            "Times that one gateway of a cluster went on with another's session.",
+            view.clustered[2];
         Counter "links_total", "Local links that were let in.", counts.links;
         Counter "bundles_total", "Bundles of game processes.", counts.bundles_in;
         Counter "payloads_to_games_total",

@@ -24,6 +24,7 @@ pub(crate) struct Inbox {
 #[derive(Debug)]
 pub(crate) struct Parcel {
     to: To,
+    /// Nothing where there is only something to be done.
     record: Box<[u8]>,
 }
 
@@ -31,6 +32,7 @@ pub(crate) struct Parcel {
 enum To {
     Game(Game, u8),
     Link(u16),
+    HomeLost(u16),
     Fenced(u16, Option<SessionId>),
 }
 
@@ -83,15 +85,16 @@ impl Inbox {
 impl Parcel {
     fn of(passed: &Passed<'_>) -> Self {
         let (to, frame) = match *passed {
-            Passed::ForGame(game, turn, frame) => (To::Game(game, turn), frame),
-            Passed::FromGame(link, frame) => (To::Link(link), frame),
-            Passed::Fenced(link, session, frame) => (To::Fenced(link, session), frame),
+            Passed::ForGame(game, turn, frame) => (To::Game(game, turn), Some(frame)),
+            Passed::FromGame(link, frame) => (To::Link(link), Some(frame)),
+            Passed::HomeLost(link) => (To::HomeLost(link), None),
+            Passed::Fenced(link, session, frame) => (To::Fenced(link, session), Some(frame)),
         };
-        Self { to, record: frame.bytes().into() }
+        Self { to, record: frame.map_or(&[][..], Frame::bytes).into() }
     }
 
     fn may_be_lost(&self) -> bool {
-        self.frame().may_be_lost()
+        Frames::new(&self.record).flatten().any(Frame::may_be_lost)
     }
 
     fn frame(&self) -> Frame<'_> {
@@ -101,11 +104,11 @@ impl Parcel {
 
     /// What was passed.
     pub(crate) fn passed(&self) -> Passed<'_> {
-        let frame = self.frame();
         match self.to {
-            To::Game(game, turn) => Passed::ForGame(game, turn, frame),
-            To::Link(link) => Passed::FromGame(link, frame),
-            To::Fenced(link, session) => Passed::Fenced(link, session, frame),
+            To::Game(game, turn) => Passed::ForGame(game, turn, self.frame()),
+            To::Link(link) => Passed::FromGame(link, self.frame()),
+            To::HomeLost(link) => Passed::HomeLost(link),
+            To::Fenced(link, session) => Passed::Fenced(link, session, self.frame()),
         }
     }
 }

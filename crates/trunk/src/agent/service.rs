@@ -308,6 +308,7 @@ impl Agent {
         counts.drop(Drop::PlayerRefused, unheard);
         View {
             workers: self.shared.book.workers(),
+            clustered: self.shared.arbitration.counts(),
             backends: backends.collect(),
             retired,
             counts,

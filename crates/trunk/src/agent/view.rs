@@ -103,6 +103,9 @@ impl Seen {
 pub struct View {
     /// Local workers, the agent's own included.
     pub workers: usize,
+    /// Sessions of gateways of a cluster, how many of those no gateway has at the moment, and how
+    /// often one has gone on with another's.
+    pub clustered: [u64; 3],
     /// One for each gateway.
     pub gateways: Vec<DeskView>,
     /// All backends, by name.

@@ -213,7 +213,7 @@ fn a_datagram_goes_on_to_who_has_its_player_by_now_and_no_further() {
     // A member that is not connected: what goes on to it is counted.
     players.set_known(EU, player(1), 40);
     let (from, to) = (player(1), SocketAddr::new([198, 51, 100, 9].into(), 4000));
-    let mut send = |hops: u8, first: &mut Raw| {
+    let send = |hops: u8, first: &mut Raw| {
         let (player, bytes) = (from, &b"whose?"[..]);
         let datagram = Datagram { listener: 1, player, to, is_lost: false, hops, bytes };
         let now_ns = first.clock.now_ns();

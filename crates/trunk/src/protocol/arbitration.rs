@@ -10,7 +10,6 @@ use ringgate_cluster::{
     Standing as Held, Tenure, Term, Wake,
 };
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use ringgate_core::limits::SESSIONS_MAX;
 use ringgate_link::bundle::{
     ArbiterReply, ClusterClaim, Clustered, Frame, Frames, SessionId, Standing, WINDOW_BYTES_MAX,
     Writer as BundleWriter,
@@ -94,15 +93,12 @@ pub enum Opening {
 
 impl Default for Arbitration {
     fn default() -> Self {
-        Self::of(Arbiter::new(SESSIONS_MAX))
+        let (arbiter, known) = (Arbiter::new(SESSIONS_MAX), HashMap::new());
+        Self(Mutex::new(State { arbiter, known, taken_over: 0 }))
     }
 }
 
 impl Arbitration {
-    fn of(arbiter: Arbiter) -> Self {
-        Self(Mutex::new(State { arbiter, known: HashMap::new(), taken_over: 0 }))
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -230,11 +226,12 @@ impl Arbitration {
         self.lock().known.get(&ClusterId(id))?.seat
     }
 
-    /// The game process of a session is gone.
-    pub fn leave_home(&self, id: [u8; 16]) {
-        if let Some(known) = self.lock().known.get_mut(&ClusterId(id)) {
-            known.home = None;
-        }
+    /// The link is gone by which a game process knows a session. Returns where its gateway is.
+    pub fn leave_home(&self, id: [u8; 16]) -> Option<Seat> {
+        let mut state = self.lock();
+        let known = state.known.get_mut(&ClusterId(id))?;
+        known.home = None;
+        known.seat
     }
 
     /// The gateway of a local worker is not connected any more.
@@ -394,6 +391,10 @@ impl Carry for Seat {
         Ok(Self { worker, link, session: session.transpose()? })
     }
 }
+
+/// Sessions of all gateways, those included that have ended and whose tokens are good. What is
+/// beyond ends with its gateway.
+const SESSIONS_MAX: usize = 1 << 18;
 
 /// A session's number.
 pub(crate) fn read_session(from: &mut Reader<'_>) -> Result<SessionId, Broken> {

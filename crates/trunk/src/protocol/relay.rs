@@ -281,7 +281,7 @@ impl Relay {
     pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
-        self.leave_homes(game);
+        self.leave_homes(game, &mut act);
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
@@ -370,7 +370,7 @@ impl Relay {
         if let Some(game) = self.game_of(link) {
             let taken = self.places[usize::from(game.0)].taken.take();
             self.uncount(taken.as_ref());
-            self.leave_homes(game);
+            self.leave_homes(game, &mut act);
             act(Action::HangUp(game));
         }
     }
@@ -715,7 +715,7 @@ impl Relay {
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
-        self.leave_homes(game);
+        self.leave_homes(game, act);
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }

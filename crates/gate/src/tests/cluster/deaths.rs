@@ -218,7 +218,7 @@ impl World {
             }
         }
         let now_s = self.rig(0).now.unix_s;
-        self.agent.arbiter.pass_time(now_s, 20, |_| ());
+        self.agent.arbiter.pass_time(now_s, |_| 20, |_| ());
     }
 
     fn live(&mut self, number: usize, speaks: bool) {

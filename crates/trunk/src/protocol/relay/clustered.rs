@@ -259,6 +259,12 @@ impl Relay {
                     self.handle_from_game(game, record, &mut act);
                 }
             }
+            Passed::HomeLost(link) => {
+                if let Some(game) = self.game_of(link) {
+                    self.disconnect(game, &mut act);
+                    act(Action::HangUp(game));
+                }
+            }
             Passed::Fenced(link, session, frame) => {
                 session.and_then(|session| self.clusters.held.remove(&session));
                 if self.game_of(link).is_some() {
@@ -316,20 +322,23 @@ impl Relay {
         }
     }
 
-    /// A game process is gone, and with it what it knew.
-    pub(super) fn leave_homes(&mut self, game: Game) {
-        if self.clusters.homes.is_empty() {
+    /// The link of a game process is gone, and with it what that knew.
+    pub(super) fn leave_homes(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let OfClusters { homes, arbitration: Some(arbitration), .. } = &mut self.clusters else {
             return;
+        };
+        let mut seats = Vec::new();
+        for (_, home) in homes.extract_if(|_, home| home.game == game) {
+            let seat = arbitration.leave_home(home.id);
+            seats.extend(seat.map(|seat| (seat.worker, seat.link)));
         }
-        let arbitration = self.clusters.arbitration.clone();
-        self.clusters.homes.retain(|_, home| {
-            if home.game == game
-                && let Some(arbitration) = &arbitration
-            {
-                arbitration.leave_home(home.id);
+        seats.sort_unstable();
+        seats.dedup();
+        for (worker, link) in seats {
+            if worker != self.worker {
+                act(Action::Pass(worker, Passed::HomeLost(link)));
             }
-            home.game != game
-        });
+        }
     }
 
     /// The lane is down. Game processes that know sessions of a cluster keep their links, and hear

@@ -53,6 +53,9 @@ pub enum Passed<'a> {
     ForGame(Game, u8, Frame<'a>),
     /// The game process says this, whose link to that worker's gateway has this number.
     FromGame(u16, Frame<'a>),
+    /// The game process has lost a link by which it knows sessions of the gateway there: the link
+    /// with this number ends, and all sessions are announced again.
+    HomeLost(u16),
     /// The gateway there does not have that session any more, and is told so.
     Fenced(u16, Option<SessionId>, Frame<'a>),
 }

@@ -57,6 +57,12 @@ impl Agent {
         let mut note = |at: usize, act: Action<'_>, passed: &mut VecDeque<Parcel>| match act {
             Action::Pass(worker, it) => {
                 let (kind, bytes) = match it {
+                    Passed::HomeLost(link) => {
+                        let lost = move |relay: &mut Relay, act: &mut dyn FnMut(Action<'_>)| {
+                            relay.handle_passed(&Passed::HomeLost(link), act);
+                        };
+                        return passed.push_back((worker - 1, Box::new(lost)));
+                    }
                     Passed::ForGame(game, turn, frame) => ((0, game, u16::from(turn), None), frame),
                     Passed::FromGame(link, frame) => ((1, Game::at(0), link, None), frame),
                     Passed::Fenced(link, it, frame) => ((2, Game::at(0), link, it), frame),
@@ -261,6 +267,21 @@ fn a_game_process_may_end_a_session_without_a_gateway_and_may_die() {
     let ended = agent.plays(0, |it| it.close(here(0), CloseReason::Kicked));
     assert_eq!(ended, ["0 closed 1", "0 hung up"]);
     assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
+
+    // One that loses the link by which it knows a session hears of it by its gateway's own.
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    agent.claims(1, of(2, 12), of(1, 11));
+    agent.announces(1, of(2, 12));
+    let game = agent.games[0];
+    agent.with(0, |relay, act| relay.disconnect(game, act));
+    assert_eq!(std::mem::take(&mut agent.done), ["0 link ended", "1 link ended", "1 hung up"]);
+    let game = agent.relays[1].connect().expect("there is room");
+    agent.with(1, |relay, act| relay.handle_bundle(game, &bundle(hello("arena-1")), act));
+    let link = agent.relays[1].places[game.place()].taken.as_ref().and_then(|it| it.link);
+    (agent.links[1], agent.done) = (link.expect("it was introduced"), Vec::new());
+    assert_eq!(agent.announces(1, of(2, 12)), ["1 opened 2"]);
+    assert_eq!(agent.brings(1, 9), ["1 hears of 2"]);
 
     // One that dies is not told, and hears of its players at the link that they come by.
     let mut agent = Agent::new();
