@@ -3,6 +3,8 @@
 //!
 //! Skipped aloud where `etcd` or openssl is not installed.
 
+use std::collections::BTreeSet;
+
 use ringgate_report::text::put;
 
 use crate::agent::certificates;
@@ -55,9 +57,9 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
     let start = |at: usize| Line::of(Daemon::start(&texts[at]));
     let key = "/f/claim/cluster/fra";
     let mut lines = [0, 1, 2].map(start).into_iter().collect::<Vec<_>>();
-    let mut seen: Vec<_> = lines.iter().map(|line| incarnation(&line.daemon)).collect();
-    seen.sort_unstable();
-    assert_eq!(seen, [1, 2, 3]);
+    // One that could not be sure of its number has left that out.
+    let mut seen: BTreeSet<_> = lines.iter().map(|line| incarnation(&line.daemon)).collect();
+    assert_eq!(seen.len(), 3);
 
     // An upgrade is the same process to others; one that begins anew is another.
     let before = incarnation(&lines[2].daemon);
@@ -65,12 +67,13 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
     assert_eq!(incarnation(&lines[2].daemon), before);
     drop(lines.pop());
     lines.push(start(2));
-    assert_eq!(incarnation(&lines[2].daemon), 4);
+    assert!(seen.insert(incarnation(&lines[2].daemon)));
+    let highest = *seen.last().expect("four");
 
     // A restored etcd that has never had any hears of them again.
     fleet.go_back(&backup);
     let last = || fleet.value(key).and_then(|it| it["last"].as_u64());
-    wait_for("the count", || last().filter(|it| *it == 4));
+    wait_for("the count", || last().filter(|it| *it >= highest));
 
     // Nobody guesses where the count is none, or at its end.
     for (text, why) in [("{}", "missing"), ("{\"v\":1,\"last\":65535}", "its last process")] {
