@@ -77,6 +77,12 @@ impl Clusters {
         }
     }
 
+    /// Whether no session was a cluster's so far.
+    #[inline]
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.by_place.is_empty()
+    }
+
     pub(crate) fn get(&self, session: Entry<Session>) -> Option<&Clustered> {
         self.by_place.get(session.index())?.as_deref()
     }

@@ -55,15 +55,37 @@ impl NetcodeFront {
         if !self.announce(turn, index) {
             return Err(DropReason::MoveUnconfirmed);
         }
+        if !self.clusters.is_empty() {
+            return self.deliver_in_cluster(turn, (index, link), (number, payload));
+        }
+        let session = self.sessions.id(index);
+        if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
+            Ok(())
+        } else {
+            Err(DropReason::LinkFull)
+        }
+    }
+
+    /// The same where some sessions are a cluster's: their arbiter is told the packet's number.
+    #[inline(never)]
+    fn deliver_in_cluster(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (index, link): (Entry<Session>, LinkId),
+        (number, payload): (u64, &[u8]),
+    ) -> Result<(), DropReason> {
+        let backend = self.sessions.at(index).backend;
         let session = self.sessions.id(index);
         let epoch = turn.common.links.backends[backend].epoch;
         let is_numbered =
             turn.common.links.arbitrates(link) && self.clusters.is_told(index, backend, epoch);
-        let is_written = if is_numbered {
-            turn.append(link, Load::PAYLOAD, |it| it.numbered(session, number, payload))
-        } else {
-            turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload))
-        };
+        let is_written = turn.append(link, Load::PAYLOAD, |writer| {
+            if is_numbered {
+                writer.numbered(session, number, payload)
+            } else {
+                writer.payload(session, payload)
+            }
+        });
         if is_written { Ok(()) } else { Err(DropReason::LinkFull) }
     }
 
