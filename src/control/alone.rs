@@ -69,7 +69,7 @@ pub(super) enum Order {
 }
 
 impl ControlLoop {
-    pub(super) const fn join(&self) -> io::Result<()> {
+    pub(super) const fn join(&self, _: &Fleet) -> io::Result<()> {
         Ok(())
     }
 

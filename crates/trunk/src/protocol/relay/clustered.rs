@@ -385,11 +385,10 @@ impl Relay {
             return self.multicast_from_home(game, sessions, bytes, act);
         }
         let Some(session) = session_for(record) else { return false };
-        let mut memory = [0; super::BUNDLE_BYTES_MAX];
         match (self.gateway_of(session), record) {
             (Whereto::Here, _) => return false,
             (Whereto::There(worker, link, there), _) => {
-                let frame = write(&mut memory, |writer| rewritten(writer, record, there));
+                let frame = write(&mut self.scratch, |writer| rewritten(writer, record, there));
                 if let Some(frame) = frame {
                     act(Action::Pass(worker, Passed::FromGame(link, frame)));
                 }
