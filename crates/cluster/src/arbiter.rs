@@ -170,8 +170,11 @@ impl Arbiter {
     pub fn write(&self, out: &mut Writer<'_>) {
         let Self { standings, sessions_max: _, now_s } = self;
         now_s.write(out);
-        let all = standings.iter().map(|(session, standing)| (*session, standing.clone()));
-        all.collect::<Vec<_>>().write(out);
+        (standings.len() as u32).write(out);
+        for (session, standing) in standings {
+            session.write(out);
+            standing.write(out);
+        }
     }
 
     /// What another process had.
@@ -184,17 +187,17 @@ impl Arbiter {
     /// The connection of a gateway is lost: its sessions wait for another gateway to take them, or
     /// for that gateway to confirm them.
     pub fn handle_lost(&mut self, gateway: Incarnation) {
-        let all = self.standings.iter();
-        let is_its =
-            |standing: &Standing| standing.holder().is_some_and(|it| it.incarnation == gateway);
-        let its = all.filter(|(_, standing)| is_its(standing)).map(|(session, _)| *session);
-        its.collect::<Vec<_>>().into_iter().for_each(|session| self.lose(session));
+        for standing in self.standings.values_mut() {
+            if standing.holder().is_some_and(|holder| holder.incarnation == gateway) {
+                standing.lose(self.now_s);
+            }
+        }
     }
 
     /// The connection of a session's gateway is lost.
     pub fn lose(&mut self, session: SessionId) {
-        if let Some(Standing::Held { lost_at_s, .. }) = self.standings.get_mut(&session) {
-            lost_at_s.get_or_insert(self.now_s);
+        if let Some(standing) = self.standings.get_mut(&session) {
+            standing.lose(self.now_s);
         }
     }
 
@@ -255,6 +258,12 @@ impl Standing {
             return Reply::Ended;
         }
         Reply::Granted { handed: handed.clone() }
+    }
+
+    fn lose(&mut self, now_s: u64) {
+        if let Self::Held { lost_at_s, .. } = self {
+            lost_at_s.get_or_insert(now_s);
+        }
     }
 
     const fn end(&mut self) {

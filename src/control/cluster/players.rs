@@ -140,8 +140,11 @@ impl Players for OfFleet {
         self.standbys.stand_down(MemberId(member), session);
     }
 
-    fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
+    fn expire(&self) {
         self.standbys.expire(self.clock.now_ns());
+    }
+
+    fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
         self.standbys.take_stands(max, |address, stands_by| {
             if let Some((listener, player)) = told(&address) {
                 handle(listener, player, stands_by);

@@ -418,7 +418,7 @@ impl Standbys {
         })
     }
 
-    /// A worker asks for a session. False where another one does, or nobody may any more.
+    /// A worker asks for a session. False where another worker does, or its owner is there again.
     pub(crate) fn begin_claim(&self, session: SessionId) -> bool {
         let places = lock(&self.places);
         let Some(place) = places.get(&session) else { return false };

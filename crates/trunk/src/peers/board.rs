@@ -423,6 +423,7 @@ impl<P: Players> Board<P> {
             return;
         }
         *accepted_ns = now_ns;
+        players.expire();
         players.take_accepted(&mut |member, listener, player, accepted| {
             let per_s = u64::from(accepted) * 1_000_000_000 / passed_ns;
             let per_s = u32::try_from(per_s).unwrap_or(u32::MAX);

@@ -77,6 +77,10 @@ pub trait Players: Send + 'static {
     /// It does not any more.
     fn stand_down(&self, member: Number, session: SessionId);
 
+    /// Forgets sessions of members that are gone for so long that nobody plays there any more.
+    /// Asked now and then.
+    fn expire(&self);
+
     /// Takes what has changed of those for whom this gateway stands by, so much at the most.
     fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool));
 

@@ -11,6 +11,8 @@ pub(super) type Connection = u64;
 #[derive(Debug, Default)]
 pub(super) struct Appointments {
     appointed: HashMap<SessionId, Kept>,
+    /// For how many sessions each connection's member stands by.
+    counts: HashMap<Connection, usize>,
     /// Those who can.
     members: Vec<(Incarnation, Connection)>,
 }
@@ -40,6 +42,7 @@ impl Appointments {
         }
         let is_there = |of: Connection| members.iter().any(|(_, it)| *it == of);
         self.appointed.retain(|_, kept| is_there(kept.by));
+        self.counts.retain(|of, _| is_there(*of));
         self.members = members;
         true
     }
@@ -59,6 +62,7 @@ impl Appointments {
             Some(now) => self.appointed.insert(session, now),
             None => self.appointed.remove(&session),
         };
+        self.count_change(before, now);
         let has_it = |now: &Kept| {
             before.is_some_and(|before| (before.by, before.revision) == (now.by, now.revision))
         };
@@ -70,12 +74,23 @@ impl Appointments {
 
     /// For how many sessions a member stands by on this connection.
     pub(super) fn count(&self, of: Connection) -> usize {
-        self.appointed.values().filter(|kept| kept.by == of).count()
+        self.counts.get(&of).copied().unwrap_or(0)
+    }
+
+    fn count_change(&mut self, before: Option<Kept>, now: Option<Kept>) {
+        if let Some(before) = before {
+            *self.counts.entry(before.by).or_default() -= 1;
+        }
+        if let Some(now) = now {
+            *self.counts.entry(now.by).or_default() += 1;
+        }
     }
 
     /// A session is over. Returns who stood by for it.
     pub(super) fn end(&mut self, session: SessionId) -> Option<Connection> {
-        self.appointed.remove(&session).map(|kept| kept.by)
+        let before = self.appointed.remove(&session);
+        self.count_change(before, None);
+        before.map(|kept| kept.by)
     }
 }
 
@@ -165,6 +180,7 @@ mod tests {
         assert_eq!(all.count(30), moved.len());
         assert_eq!(appoint(&mut all, moved[0], 1), Appointed::default());
         assert_eq!(all.end(session(moved[0])), Some(30));
+        assert_eq!((all.count(30), all.count(20)), (moved.len() - 1, 201 - moved.len()));
 
         // The same member on another connection has to be told of all again.
         all.set_members(vec![(Incarnation(2), 20), (Incarnation(3), 31)]);

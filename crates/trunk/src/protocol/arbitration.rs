@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringgate_cluster::{
-    Answer, Arbiter, Asked, Incarnation, Question, Refused, Reply, Seen, SessionId as ClusterId,
+    Answer, Arbiter, Asked, Question, Refused, Reply, Seen, SessionId as ClusterId,
     Standing as Held, Tenure, Term, Wake,
 };
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
@@ -184,18 +184,11 @@ impl Arbitration {
         id: [u8; 16],
         tenure: Tenure,
         number: u64,
-    ) -> Result<Option<Home>, (Refused, Reported)> {
+    ) -> Result<Option<Home>, Refused> {
         let id = ClusterId(id);
         let State { arbiter, known, .. } = &mut *self.lock();
-        let handed = arbiter.hand_over(id, tenure, number);
-        handed.map(|()| known.get(&id).and_then(|known| known.home)).map_err(|why| {
-            let reply = match why {
-                Refused::Fenced(holder) => Reply::Fenced { holder },
-                _ => Reply::Ended,
-            };
-            let answer = Answer { session: id, tenure, wake: Wake(0), reply };
-            (why, Reported::of(&answer))
-        })
+        arbiter.hand_over(id, tenure, number)?;
+        Ok(known.get(&id).and_then(|known| known.home))
     }
 
     /// A gateway has ended a session. Where its game process is, if it was the gateway's to end.
@@ -272,8 +265,11 @@ impl Arbitration {
         let State { arbiter, known, taken_over } = &*self.lock();
         arbiter.write(out);
         taken_over.write(out);
-        let known = known.iter().map(|(id, known)| (*id, known.clone()));
-        known.collect::<Vec<_>>().write(out);
+        (known.len() as u32).write(out);
+        for (id, known) in known {
+            id.write(out);
+            known.write(out);
+        }
     }
 
     /// What another process had.
@@ -290,6 +286,15 @@ impl Arbitration {
 }
 
 impl Reported {
+    /// Why a packet of a session was not handed over: its gateway does not have it.
+    pub fn not_held(id: [u8; 16], tenure: Tenure, why: Refused) -> Self {
+        let reply = match why {
+            Refused::Fenced(holder) => Reply::Fenced { holder },
+            _ => Reply::Ended,
+        };
+        Self::of(&Answer { session: ClusterId(id), tenure, wake: Wake(0), reply })
+    }
+
     fn of(answer: &Answer) -> Self {
         let mut window = [0; WINDOW_BYTES_MAX];
         let reply = match &answer.reply {
@@ -299,11 +304,11 @@ impl Reported {
                 let len = out.len();
                 ArbiterReply::Granted(&window[..len])
             }
-            Reply::Fenced { holder } => ArbiterReply::Fenced { holder: number(*holder) },
+            Reply::Fenced { holder } => ArbiterReply::Fenced { holder: holder.number() },
             Reply::Ended => ArbiterReply::Ended,
             Reply::Full => ArbiterReply::Full,
         };
-        Self::written(&Standing { id: answer.session.0, tenure: number(answer.tenure), reply })
+        Self::written(&Standing { id: answer.session.0, tenure: answer.tenure.number(), reply })
     }
 
     fn written(standing: &Standing<'_>) -> Self {
@@ -321,18 +326,9 @@ impl Reported {
     }
 }
 
-/// A tenure of a record, if it is one.
-pub const fn tenure(number: u32) -> Option<Tenure> {
-    match Term::new((number >> 16) as u16) {
-        Some(term) if term.get() > 0 => {
-            Some(Tenure { term, incarnation: Incarnation(number as u16) })
-        }
-        _ => None,
-    }
-}
-
-const fn number(Tenure { term, incarnation: Incarnation(low) }: Tenure) -> u32 {
-    (term.get() as u32) << 16 | low as u32
+/// A tenure of a record, if a gateway can have it.
+pub fn tenure(number: u32) -> Option<Tenure> {
+    Tenure::of_number(number).filter(|tenure| tenure.term != Term::NONE)
 }
 
 const fn question(session: ClusterId, tenure: Tenure, asked: Asked) -> Question {

@@ -218,6 +218,8 @@ impl Players for Arc<Stub> {
         });
     }
 
+    fn expire(&self) {}
+
     fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
         self.with(|it| {
             let count = max.min(it.stood.len());

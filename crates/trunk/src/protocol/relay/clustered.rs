@@ -15,7 +15,7 @@ use ringgate_link::bundle::{
 
 use super::clusters::{Held, Homed, OfClusters, Passed, RefusedPackets};
 use super::{Action, Broken, Game, Relay, Taken, renumbered, write};
-use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Seat, tenure};
+use crate::protocol::arbitration::{Arbitration, Fenced, Home, Opening, Reported, Seat, tenure};
 
 impl Relay {
     /// Has sessions of clusters decided together with the agent's other local workers.
@@ -79,7 +79,6 @@ impl Relay {
     }
 
     /// A record that only an arbiter reads. False where it is none.
-    #[cold]
     pub(super) fn handle_for_arbiter(
         &mut self,
         (game, link): (Game, u16),
@@ -178,20 +177,23 @@ impl Relay {
         };
         match arbitration.hand_over(id, tenure, number) {
             Ok(Some(home)) => {
-                let mut memory = [0; PAYLOAD_RECORD_BYTES_MAX];
-                let frame = write(&mut memory, |it| it.payload(home.session, bytes));
-                let Some(frame) = frame else { return };
-                self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+                let mut scratch = std::mem::take(&mut self.scratch);
+                let frame = write(&mut scratch, |it| it.payload(home.session, bytes));
+                if let Some(frame) = frame {
+                    self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
+                }
+                self.scratch = scratch;
             }
             Ok(None) => refused.session_over += 1,
-            Err((Refused::Replayed(_), _)) => refused.replayed += 1,
-            Err((why, report)) => {
+            Err(Refused::Replayed(_)) => refused.replayed += 1,
+            Err(why) => {
                 match why {
                     Refused::Fenced(_) | Refused::Unclaimed => refused.fenced += 1,
                     _ => refused.session_over += 1,
                 }
                 // It is told once: what still comes is of no session.
                 self.clusters.held.remove(&session);
+                let report = Reported::not_held(id, tenure, why);
                 act(Action::Tell(link, report.frame()));
             }
         }
@@ -479,9 +481,6 @@ const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseRea
 
 /// An opening follows its session's name at once.
 const MUTED_MAX: usize = 64;
-
-const PAYLOAD_RECORD_BYTES_MAX: usize =
-    ringgate_link::bundle::PAYLOAD_OVERHEAD_BYTES + ringgate_link::bundle::LONG_PAYLOAD_BYTES_MAX;
 
 /// For writers of any lifetime, which the method itself is not.
 fn arbitrates(writer: &mut Writer<'_>) -> bool {
