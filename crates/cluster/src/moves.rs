@@ -1,18 +1,16 @@
 //! When a session moves after its player: not for one packet that a router has sent another way,
 //! but when it sends all of them there.
 
-use crate::number::Incarnation;
-
 /// By which ways a session's packets come to its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moves {
-    by: Option<Incarnation>,
+pub struct Moves<Member> {
+    by: Option<Member>,
     in_a_row: u32,
     since_ns: u64,
     not_before_ns: u64,
 }
 
-impl Moves {
+impl<Member: Copy + PartialEq> Moves<Member> {
     /// Of a session that has just begun here, or has just moved here.
     pub const fn new(now_ns: u64) -> Self {
         Self { by: None, in_a_row: 0, since_ns: now_ns, not_before_ns: now_ns + STAY_NS }
@@ -20,7 +18,7 @@ impl Moves {
 
     /// A packet was newer than all before, and came by another member, or by this gateway's own
     /// door. Returns where the session should be.
-    pub fn note_newest(&mut self, by: Option<Incarnation>, now_ns: u64) -> Option<Incarnation> {
+    pub fn note_newest(&mut self, by: Option<Member>, now_ns: u64) -> Option<Member> {
         if by != self.by {
             (self.by, self.in_a_row, self.since_ns) = (by, 0, now_ns);
         }
@@ -38,6 +36,7 @@ const STAY_NS: u64 = 2_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::number::Incarnation;
 
     const MS: u64 = 1_000_000;
     const B: Incarnation = Incarnation(2);

@@ -20,10 +20,13 @@ use crate::record::RECORD_BYTES_MAX;
 pub use ear::{Ear, Heard};
 
 /// The version that this code speaks. Two members speak the lower one of theirs.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// From this version on members stand by for each other's sessions.
 pub const VERSION_STANDBY: u8 = 2;
+
+/// From this version on members give sessions to each other.
+pub const VERSION_OFFER: u8 = 3;
 
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
@@ -98,6 +101,10 @@ pub enum Message<'a> {
     },
     /// We are not to stand by for that session any more.
     Release(SessionId),
+    /// We are to go on with a session of the member, for which we stand by.
+    Offer(Offered),
+    /// The member drains, and goes on with no session of others; or it does again.
+    Leaving(bool),
     /// Whether we are there. We answer with the same number.
     Question(u32),
     /// It is there.
@@ -178,6 +185,12 @@ impl<'a> Message<'a> {
                 if fits { Ok(Self::Record { listener, bytes }) } else { Err(Refused::Length) }
             }
             kind::RELEASE => whole(body).map(|it| Self::Release(SessionId(it))),
+            kind::OFFER => {
+                let (session, is_coming) = body.split_first_chunk().ok_or(Refused::Length)?;
+                let is_coming = flag(is_coming)?;
+                Ok(Self::Offer(Offered { session: SessionId(*session), is_coming }))
+            }
+            kind::LEAVING => flag(body).map(Self::Leaving),
             kind::QUESTION => whole(body).map(|it| Self::Question(u32::from_le_bytes(it))),
             kind::ANSWER => whole(body).map(|it| Self::Answer(u32::from_le_bytes(it))),
             kind::FIRST_SKIPPABLE.. => Ok(Self::Unknown),
@@ -207,11 +220,25 @@ impl<'a> Message<'a> {
                 out.extend(*bytes);
             }
             Self::Release(SessionId(it)) => put(out, kind::RELEASE, it),
+            Self::Offer(Offered { session: SessionId(it), is_coming }) => {
+                put(out, kind::OFFER, it);
+                out.push((*is_coming).into());
+            }
+            Self::Leaving(it) => put(out, kind::LEAVING, &[(*it).into()]),
             Self::Question(it) => put(out, kind::QUESTION, &it.to_le_bytes()),
             Self::Answer(it) => put(out, kind::ANSWER, &it.to_le_bytes()),
             Self::Unknown => out.push(kind::FIRST_SKIPPABLE),
         }
     }
+}
+
+/// A session that its owner gives away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// Which.
+    pub session: SessionId,
+    /// Its player's datagrams come in there by now: the next shows which worker is to have it.
+    pub is_coming: bool,
 }
 
 impl Entries<'_> {
@@ -340,6 +367,14 @@ fn whole<const BYTES: usize>(body: &[u8]) -> Result<[u8; BYTES], Refused> {
     body.try_into().map_err(|_| Refused::Length)
 }
 
+fn flag(body: &[u8]) -> Result<bool, Refused> {
+    match whole(body)? {
+        [0] => Ok(false),
+        [1] => Ok(true),
+        [_] => Err(Refused::Marks),
+    }
+}
+
 fn put(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
     out.push(kind);
     out.extend(body);
@@ -379,6 +414,8 @@ mod kind {
     pub(super) const RELEASE: u8 = 12;
     pub(super) const QUESTION: u8 = 13;
     pub(super) const ANSWER: u8 = 14;
+    pub(super) const OFFER: u8 = 15;
+    pub(super) const LEAVING: u8 = 16;
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
 }
 

@@ -2,7 +2,7 @@
 
 use ringgate_core::limits::LISTENERS_MAX;
 
-use super::{Datagram, Entries, Message, Refused, VERSION};
+use super::{Datagram, Entries, Message, Offered, Refused, VERSION};
 use crate::number::Incarnation;
 use crate::question::SessionId;
 
@@ -46,6 +46,10 @@ pub enum Heard<'a> {
     Record(u16, &'a [u8]),
     /// We are not to stand by for that one any more.
     Release(SessionId),
+    /// We are to go on with that one.
+    Offer(Offered),
+    /// Whether the member drains: it goes on with nothing then.
+    Leaving(bool),
     /// It wants to know whether we are there.
     Question(u32),
     /// It is there.
@@ -104,6 +108,8 @@ impl Ear {
             }
             Message::Incarnation(it) => Heard::Incarnation(it),
             Message::Release(session) => Heard::Release(session),
+            Message::Offer(it) => Heard::Offer(it),
+            Message::Leaving(it) => Heard::Leaving(it),
             Message::Question(it) => Heard::Question(it),
             Message::Answer(it) => Heard::Answer(it),
             Message::AllTold => Heard::AllTold,

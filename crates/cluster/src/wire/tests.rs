@@ -17,6 +17,10 @@ fn bytes(message: &Message<'_>) -> Vec<u8> {
     bytes
 }
 
+fn offer(is_coming: bool) -> Message<'static> {
+    Message::Offer(Offered { session: SessionId([7; 16]), is_coming })
+}
+
 fn datagram(bytes: &[u8]) -> Datagram<'_> {
     let (player, to) = (at(V4), at("198.51.100.9:4000"));
     Datagram { listener: 258, player, to, is_lost: true, hops: 1, bytes }
@@ -73,6 +77,9 @@ fn each_message_has_the_bytes_that_are_written_down() {
         (Message::Release(SessionId([7; 16])), of(&[12], &[&[7; 16]])),
         (Message::Question(258), of(&[13, 2, 1, 0, 0], &[])),
         (Message::Answer(258), of(&[14, 2, 1, 0, 0], &[])),
+        (offer(false), of(&[15], &[&[7; 16], &[0]])),
+        (offer(true), of(&[15], &[&[7; 16], &[1]])),
+        (Message::Leaving(true), of(&[16], &[&[1]])),
     ] {
         assert_eq!(bytes(&message), expected);
         assert_eq!(Message::read(&expected), Ok(message));
@@ -122,7 +129,10 @@ fn what_breaks_the_format_is_refused_by_name() {
         (&no_record, Refused::Length),
         (&[12; 18], Refused::Length),
         (&[13, 0], Refused::Length),
-        (&[15], Refused::Kind),
+        (&[15; 17], Refused::Length),
+        (&[15; 18], Refused::Marks),
+        (&[16, 2], Refused::Marks),
+        (&[17], Refused::Kind),
         (&[0], Refused::Kind),
         (&long, Refused::Length),
     ] {
@@ -185,7 +195,7 @@ fn a_listener_that_is_new_here_has_its_players_told_again() {
 proptest! {
     #[test]
     fn whatever_is_read_is_written_as_it_was(
-        kind in 0..16_u8, rest in prop::collection::vec(any::<u8>(), 0..80),
+        kind in 0..18_u8, rest in prop::collection::vec(any::<u8>(), 0..80),
     ) {
         let message = [&[kind][..], &rest].concat();
         if let Ok(read) = Message::read(&message) {

@@ -15,7 +15,7 @@ use crate::ids::MemberId;
 use crate::store::admission::{Bucket, Rate};
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
-use ringgate_cluster::{Incarnation, Record, SessionId};
+use ringgate_cluster::{Incarnation, Record, SessionId, Tenure};
 
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Standbys {
@@ -33,7 +33,17 @@ pub struct Standbys {
     standing_max: usize,
     /// How many of those have an owner that is gone.
     gone_count: AtomicUsize,
+    /// How many of those are this gateway's to have, because their owners offer them.
+    offered_count: AtomicUsize,
+    /// The members that can go on with sessions, and which processes they are.
+    able: Mutex<Vec<(Incarnation, MemberId)>>,
+    /// This gateway goes on with nothing of others.
+    is_leaving: AtomicBool,
+    /// And gives what it has to others.
+    hands_over: AtomicBool,
     taken_over: AtomicU64,
+    /// Of those, the ones that their owners had offered.
+    moved: AtomicU64,
     fenced: AtomicU64,
     alone: AtomicU64,
     refused: [AtomicU64; TakeoverRefusal::COUNT],
@@ -52,6 +62,19 @@ struct Held {
     /// Nothing any more where the session has ended, which stays until that was taken.
     record: Option<Box<(Address, Record)>>,
     is_changed: bool,
+    /// Whom it was offered to since that was last taken.
+    offered_to: Option<MemberId>,
+}
+
+/// A session of this gateway, as members are told of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Owned<'a> {
+    /// Where its player is.
+    pub address: Address,
+    /// What another one needs to go on with it.
+    pub record: &'a Record,
+    /// The member to which it is to go, because its player's datagrams come in there.
+    pub offered_to: Option<MemberId>,
 }
 
 /// Sessions of others.
@@ -63,10 +86,13 @@ struct Stood {
 }
 
 struct Entry {
-    owner: MemberId,
+    /// Who has given it; none where it was this gateway's own, and its owner could not be reached.
+    owner: Option<MemberId>,
     record: Box<Record>,
     /// Since when its owner is gone, if it is.
     gone_at_ns: Option<u64>,
+    /// Its owner wants this gateway to have it.
+    is_offered: bool,
     /// A worker has asked for it, and waits.
     is_claimed: bool,
     /// Packets that may be tried with its key.
@@ -93,6 +119,8 @@ pub struct StandbyCounts {
     pub standing: u64,
     /// Sessions that this gateway has gone on with.
     pub taken_over: u64,
+    /// Of those, the ones whose owners lived and had offered them.
+    pub moved: u64,
     /// Sessions that others have gone on with.
     pub fenced: u64,
     /// Sessions for which their arbiters had no room: they end with this gateway.
@@ -144,7 +172,12 @@ impl Standbys {
             standing_count: AtomicUsize::new(0),
             standing_max,
             gone_count: AtomicUsize::new(0),
+            offered_count: AtomicUsize::new(0),
+            able: Mutex::default(),
+            is_leaving: AtomicBool::new(false),
+            hands_over: AtomicBool::new(false),
             taken_over: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; TakeoverRefusal::COUNT],
@@ -169,7 +202,7 @@ impl Standbys {
     pub(crate) fn keep(&self, address: Address, record: Record) {
         let mut own = lock(&self.own[part_of(&record.session)]);
         let session = record.session;
-        let fresh = Held { record: None, is_changed: false };
+        let fresh = Held { record: None, is_changed: false, offered_to: None };
         let held = own.held.entry(session).or_insert(fresh);
         let before = held.record.replace(Box::new((address, record)));
         own.count += usize::from(before.is_none());
@@ -209,7 +242,7 @@ impl Standbys {
     pub fn take_changes(
         &self,
         max: usize,
-        mut handle: impl FnMut(SessionId, Option<(Address, &Record)>),
+        mut handle: impl FnMut(SessionId, Option<Owned<'_>>),
     ) {
         let mut left = max;
         for own in &self.own {
@@ -219,8 +252,11 @@ impl Standbys {
             for session in changed.drain(..taken) {
                 let Some(it) = held.get_mut(&session) else { continue };
                 it.is_changed = false;
+                let offered_to = it.offered_to.take();
                 match it.record.as_deref() {
-                    Some((address, record)) => handle(session, Some((*address, record))),
+                    Some((address, record)) => {
+                        handle(session, Some(Owned { address: *address, record, offered_to }));
+                    }
                     None => {
                         held.remove(&session);
                         handle(session, None);
@@ -228,6 +264,46 @@ impl Standbys {
                 }
             }
         }
+    }
+
+    /// A session is to be a member's, because its player's datagrams come in there: said to it once,
+    /// with the record as it is. False where that cannot go on with it.
+    pub(crate) fn offer(&self, session: SessionId, to: MemberId) -> bool {
+        if !lock(&self.able).iter().any(|(_, it)| *it == to) {
+            return false;
+        }
+        let mut own = lock(&self.own[part_of(&session)]);
+        let Some(held) = own.held.get_mut(&session) else { return false };
+        held.offered_to = Some(to);
+        self.note_change(&mut own, session);
+        true
+    }
+
+    /// These members can go on with sessions from now on. What this gateway has kept of its own
+    /// because a process could not be reached is that process's.
+    pub fn set_able(&self, members: Vec<(Incarnation, MemberId)>) {
+        for (process, _) in &members {
+            self.leave_to(*process);
+        }
+        *lock(&self.able) = members;
+    }
+
+    /// Whether this gateway goes on with sessions of others no more, and whether it gives them its
+    /// own.
+    pub fn set_leaving(&self, is_leaving: bool, hands_over: bool) {
+        self.is_leaving.store(is_leaving, ORDER);
+        self.hands_over.store(hands_over, ORDER);
+        self.has_news.store(true, Ordering::Release);
+    }
+
+    /// Whether this gateway goes on with nothing of others.
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(ORDER)
+    }
+
+    /// Whether it gives what it has to others.
+    pub fn hands_over(&self) -> bool {
+        self.hands_over.load(ORDER)
     }
 
     /// All of this gateway's sessions count as changed: other members stand by for them now.
@@ -273,7 +349,7 @@ impl Standbys {
                 return true;
             }
             if !record.is_later_than(&known.record) {
-                known.owner = owner;
+                known.owner = Some(owner);
                 self.gone_count.fetch_sub(known.gone_at_ns.take().is_some().into(), ORDER);
                 return true;
             }
@@ -281,20 +357,50 @@ impl Standbys {
         } else if places.len() >= self.standing_max {
             return false;
         }
-        self.remove(&mut places, session);
+        self.insert(&mut places, address, Entry::new(Some(owner), record, None));
+        true
+    }
+
+    fn insert(&self, places: &mut HashMap<SessionId, Address>, address: Address, entry: Entry) {
+        let session = entry.record.session;
+        self.remove(places, session);
         if let Some(other) = self.session_at(&address) {
-            self.remove(&mut places, other);
+            self.remove(places, other);
         }
-        let budget = Bucket::full(0);
-        let record = Box::new(record);
-        let entry = Entry { owner, record, gone_at_ns: None, is_claimed: false, budget };
         places.insert(session, address);
+        self.gone_count.fetch_add(entry.gone_at_ns.is_some().into(), ORDER);
         let mut stood = lock(self.stood_at(&address));
         stood.entries.insert(address, entry);
         stood.note_change(address);
         self.standing_count.store(places.len(), ORDER);
         self.has_news.store(true, Ordering::Release);
-        true
+    }
+
+    /// A member offers one of its sessions to this gateway. Returns where its player is, if this
+    /// gateway stands by for it and may go on with it.
+    pub fn hear_offer(&self, owner: MemberId, session: SessionId) -> Option<(Address, Record)> {
+        if self.is_leaving() {
+            return None;
+        }
+        let places = lock(&self.places);
+        let place = places.get(&session)?;
+        let mut stood = lock(self.stood_at(place));
+        let it = stood.entries.get_mut(place).filter(|it| it.owner == Some(owner))?;
+        let is_news = !std::mem::replace(&mut it.is_offered, true);
+        self.offered_count.fetch_add(is_news.into(), ORDER);
+        Some((*place, (*it.record).clone()))
+    }
+
+    /// The session at an address that its owner offers to this gateway, unless a worker has asked
+    /// for it.
+    #[inline]
+    pub(crate) fn find_offered(&self, address: &Address) -> Option<Box<Record>> {
+        if self.offered_count.load(ORDER) == 0 {
+            return None;
+        }
+        let stood = lock(self.stood_at(address));
+        let it = stood.entries.get(address).filter(|it| it.is_offered && !it.is_claimed)?;
+        Some(it.record.clone())
     }
 
     /// A member's session has ended, or has another standby.
@@ -302,7 +408,7 @@ impl Standbys {
         let mut places = lock(&self.places);
         let Some(place) = places.get(&session) else { return };
         let is_its =
-            lock(self.stood_at(place)).entries.get(place).is_some_and(|it| it.owner == owner);
+            lock(self.stood_at(place)).entries.get(place).is_some_and(|it| it.owner == Some(owner));
         if is_its {
             self.remove(&mut places, session);
         }
@@ -353,11 +459,33 @@ impl Standbys {
                 self.gone_count.fetch_sub(it.gone_at_ns.take().is_some().into(), ORDER);
             }
         });
+        self.leave_to(process);
+    }
+
+    /// What was this gateway's own, and that process has, is that process's to give.
+    fn leave_to(&self, process: Incarnation) {
+        if self.gone_count.load(ORDER) == 0 {
+            return;
+        }
+        let is_its = |it: &Entry| it.owner.is_none() && it.record.holder.incarnation == process;
+        self.remove_all(|it| !it.is_claimed && is_its(it));
+    }
+
+    fn remove_all(&self, is_over: impl Fn(&Entry) -> bool) {
+        let mut places = lock(&self.places);
+        let mut over = Vec::new();
+        for stood in &self.stood {
+            let stood = lock(stood);
+            over.extend(stood.entries.values().filter(|it| is_over(it)).map(|it| it.record.session));
+        }
+        for session in over {
+            self.remove(&mut places, session);
+        }
     }
 
     fn each_of(&self, owner: MemberId, with: impl Fn(&mut Entry)) {
         for stood in &self.stood {
-            lock(stood).entries.values_mut().filter(|it| it.owner == owner).for_each(&with);
+            lock(stood).entries.values_mut().filter(|it| it.owner == Some(owner)).for_each(&with);
         }
     }
 
@@ -366,16 +494,7 @@ impl Standbys {
         if self.gone_count.load(ORDER) == 0 {
             return;
         }
-        let mut places = lock(&self.places);
-        let mut over = Vec::new();
-        for stood in &self.stood {
-            let stood = lock(stood);
-            let is_over = |it: &&Entry| !it.is_claimed && it.is_over(now_ns);
-            over.extend(stood.entries.values().filter(is_over).map(|it| it.record.session));
-        }
-        for session in over {
-            self.remove(&mut places, session);
-        }
+        self.remove_all(|it| !it.is_claimed && it.is_over(now_ns));
     }
 
     /// How it stands.
@@ -384,6 +503,7 @@ impl Standbys {
             owned: self.own.iter().map(|own| lock(own).count as u64).sum(),
             standing: self.standing_count.load(ORDER) as u64,
             taken_over: self.taken_over.load(ORDER),
+            moved: self.moved.load(ORDER),
             fenced: self.fenced.load(ORDER),
             alone: self.alone.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
@@ -424,7 +544,7 @@ impl Standbys {
         let Some(place) = places.get(&session) else { return false };
         let mut stood = lock(self.stood_at(place));
         let it = stood.entries.get_mut(place).expect("it is where its place says");
-        it.gone_at_ns.is_some() && !std::mem::replace(&mut it.is_claimed, true)
+        it.is_free() && !std::mem::replace(&mut it.is_claimed, true)
     }
 
     /// It has not got it. What can be nobody's here any more is forgotten.
@@ -432,23 +552,50 @@ impl Standbys {
         self.refused[why as usize].fetch_add(1, ORDER);
         let mut places = lock(&self.places);
         if why.is_final() {
-            return self.remove(&mut places, session);
+            self.remove(&mut places, session);
+            return;
         }
         let Some(place) = places.get(&session) else { return };
         let mut stood = lock(self.stood_at(place));
-        stood.entries.get_mut(place).expect("it is where its place says").is_claimed = false;
+        let it = stood.entries.get_mut(place).expect("it is where its place says");
+        it.is_claimed = false;
+        // Its owner has it, and offers it again if it likes.
+        let was_offered = std::mem::take(&mut it.is_offered);
+        self.offered_count.fetch_sub(was_offered.into(), ORDER);
     }
 
     /// It has got it.
     pub(crate) fn note_taken_over(&self, session: SessionId) {
         self.taken_over.fetch_add(1, ORDER);
-        self.remove(&mut lock(&self.places), session);
+        let mut places = lock(&self.places);
+        if let Some(entry) = self.remove(&mut places, session) {
+            self.moved.fetch_add((entry.gone_at_ns.is_none()).into(), ORDER);
+        }
     }
 
-    /// Another gateway has gone on with a session that was this one's.
-    pub(crate) fn note_fenced(&self, session: SessionId) {
+    /// Another gateway has gone on with a session that was this one's. Returns which member that
+    /// is. Where it cannot be reached, this gateway stands by for the session, so that it goes on
+    /// here when its player comes back.
+    pub(crate) fn note_fenced(
+        &self,
+        kept: Option<(Address, Record)>,
+        holder: Option<Tenure>,
+        now_ns: u64,
+    ) -> Option<MemberId> {
         self.fenced.fetch_add(1, ORDER);
-        self.end(session);
+        let ((address, record), holder) = kept.zip(holder)?;
+        let able = lock(&self.able);
+        let mut able = able.iter().filter(|(process, _)| *process == holder.incarnation);
+        if let Some((_, member)) = able.next() {
+            return Some(*member);
+        }
+        let mut places = lock(&self.places);
+        if places.len() < self.standing_max && !self.is_leaving() {
+            // Its owner's own records are later.
+            let record = Record { holder, revision: 0, ..record };
+            self.insert(&mut places, address, Entry::new(None, record, Some(now_ns)));
+        }
+        None
     }
 
     /// An arbiter has no room for a session of this gateway.
@@ -460,15 +607,21 @@ impl Standbys {
         lock(self.stood_at(address)).entries.get(address).map(|it| it.record.session)
     }
 
-    fn remove(&self, places: &mut HashMap<SessionId, Address>, session: SessionId) {
-        let hash_map::Entry::Occupied(place) = places.entry(session) else { return };
+    fn remove(
+        &self,
+        places: &mut HashMap<SessionId, Address>,
+        session: SessionId,
+    ) -> Option<Entry> {
+        let hash_map::Entry::Occupied(place) = places.entry(session) else { return None };
         let address = place.remove();
         let mut stood = lock(self.stood_at(&address));
         let entry = stood.entries.remove(&address).expect("it is where its place says");
         self.gone_count.fetch_sub(entry.gone_at_ns.is_some().into(), ORDER);
+        self.offered_count.fetch_sub(entry.is_offered.into(), ORDER);
         self.standing_count.store(places.len(), ORDER);
         stood.note_change(address);
         self.has_news.store(true, Ordering::Release);
+        Some(entry)
     }
 
     fn stood_at(&self, address: &Address) -> &Mutex<Stood> {
@@ -486,6 +639,16 @@ impl Stood {
 }
 
 impl Entry {
+    fn new(owner: Option<MemberId>, record: Record, gone_at_ns: Option<u64>) -> Self {
+        let (record, budget) = (Box::new(record), Bucket::full(0));
+        Self { owner, record, gone_at_ns, is_offered: false, is_claimed: false, budget }
+    }
+
+    /// Whether a worker may ask for it.
+    const fn is_free(&self) -> bool {
+        self.gone_at_ns.is_some() || self.is_offered
+    }
+
     fn is_over(&self, now_ns: u64) -> bool {
         let timeout_ns = match self.record.timeout_ms {
             0 => NO_TIMEOUT_NS,
