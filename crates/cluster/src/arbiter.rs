@@ -50,6 +50,8 @@ pub enum Standing {
         token_until_s: u64,
         /// Since when its holder's connection is lost.
         lost_at_s: Option<u64>,
+        /// Who has given it to the holder, and until when its last packets may still come.
+        giver: Option<(Tenure, u64)>,
     },
 }
 
@@ -116,7 +118,7 @@ impl Arbiter {
         }
         let Some(standing) = self.standings.get_mut(&session) else { return verdict };
         let before = standing.holder();
-        verdict.answer.reply = standing.answer(tenure, asked);
+        verdict.answer.reply = standing.answer(tenure, asked, self.now_s);
         if before.is_some() && standing.holder().is_none() {
             verdict.seen = Seen::Ended;
         }
@@ -135,8 +137,8 @@ impl Arbiter {
         number: u64,
     ) -> Result<(), Refused> {
         match self.standings.get_mut(&session) {
-            Some(Standing::Held { holder, handed, .. }) => {
-                if by == *holder {
+            Some(Standing::Held { holder, handed, giver, .. }) => {
+                if by == *holder || giver.is_some_and(|(giver, _)| by == giver) {
                     handed.commit(number, &WINDOW).map_err(Refused::Replayed)
                 } else if by.term > holder.term {
                     Err(Refused::Unclaimed)
@@ -211,7 +213,9 @@ impl Arbiter {
     ) {
         self.now_s = self.now_s.max(now_s);
         for (session, standing) in &mut self.standings {
-            if let Standing::Held { lost_at_s: Some(lost_at_s), .. } = standing
+            let Standing::Held { lost_at_s, giver, .. } = standing else { continue };
+            giver.take_if(|(_, until_s)| *until_s < self.now_s);
+            if let Some(lost_at_s) = lost_at_s
                 && *lost_at_s + takeover_grace_s(*session) <= self.now_s
             {
                 standing.end();
@@ -228,7 +232,7 @@ impl Arbiter {
 
 impl Standing {
     const fn new(holder: Tenure, token_until_s: u64) -> Self {
-        Self::Held { holder, handed: Window::new(), token_until_s, lost_at_s: None }
+        Self::Held { holder, handed: Window::new(), token_until_s, lost_at_s: None, giver: None }
     }
 
     /// The tenure that has the session.
@@ -239,14 +243,18 @@ impl Standing {
         }
     }
 
-    fn answer(&mut self, tenure: Tenure, asked: Asked) -> Reply {
-        let Self::Held { holder, handed, lost_at_s, .. } = self else { return Reply::Ended };
+    fn answer(&mut self, tenure: Tenure, asked: Asked, now_s: u64) -> Reply {
+        let Self::Held { holder, handed, lost_at_s, giver, .. } = self else { return Reply::Ended };
         // A term that has been had is over, for each gateway: the player takes no number below.
         let may_take = match asked {
-            Asked::Claim { over } => over == *holder && tenure.term > holder.term,
+            Asked::Claim { over } | Asked::Take { over } => {
+                over == *holder && tenure.term > holder.term
+            }
             Asked::End | Asked::Open { .. } => false,
         };
         if may_take {
+            let gives = matches!(asked, Asked::Take { .. });
+            *giver = gives.then_some((*holder, now_s + LATE_S));
             *holder = tenure;
         }
         if *holder != tenure {
@@ -280,12 +288,16 @@ impl Carry for Standing {
                 0_u8.write(out);
                 token_until_s.write(out);
             }
-            Self::Held { holder, handed, token_until_s, lost_at_s } => {
-                1_u8.write(out);
+            Self::Held { holder, handed, token_until_s, lost_at_s, giver } => {
+                let kind = if giver.is_some() { 2_u8 } else { 1 };
+                kind.write(out);
                 holder.write(out);
                 handed.write(out);
                 token_until_s.write(out);
                 lost_at_s.write(out);
+                if let Some(giver) = giver {
+                    giver.write(out);
+                }
             }
         }
     }
@@ -293,11 +305,12 @@ impl Carry for Standing {
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         match u8::read(from)? {
             0 => Ok(Self::Ended { token_until_s: Carry::read(from)? }),
-            1 => Ok(Self::Held {
+            kind @ (1 | 2) => Ok(Self::Held {
                 holder: Carry::read(from)?,
                 handed: Carry::read(from)?,
                 token_until_s: Carry::read(from)?,
                 lost_at_s: Carry::read(from)?,
+                giver: if kind == 2 { Some(Carry::read(from)?) } else { None },
             }),
             _ => Err(Broken::Invalid("standing")),
         }
@@ -311,6 +324,9 @@ const fn told(session: SessionId, tenure: Tenure, reply: Reply) -> Answer {
 
 /// As wide as any listener's own window may be: what that takes is not refused here.
 const WINDOW: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+/// How long a packet may take from a gateway that gives its session away, by a clock of seconds.
+const LATE_S: u64 = 1;
 
 #[cfg(test)]
 mod tests;

@@ -41,6 +41,12 @@ pub enum Asked {
         /// When its token expires, in seconds since 1970.
         token_until_s: u64,
     },
+    /// To own a session that the tenure which has it gives away. What that one has sent on its
+    /// player's behalf before it heard of it is handed over, too.
+    Take {
+        /// The tenure that has it.
+        over: Tenure,
+    },
 }
 
 /// What the arbiter has said to a question, with what makes it known again.

@@ -35,6 +35,8 @@ pub enum Mail {
     Listening(Listening),
     /// Players are to play at other backends, as far as they are the receiver's.
     Move(Arc<[Arc<MoveOrder>]>),
+    /// The owner of a session gives it to this gateway.
+    Offered(Offered),
     /// Players have logged in elsewhere: these sessions of theirs end, as far as they are the
     /// receiver's.
     Oust(Arc<[SessionId]>),
@@ -63,6 +65,18 @@ pub struct Rivalry {
     /// Where the other login has proved to be, and where it would play: the session ends if it is
     /// silent and the login has room then. Without, it is only noted whether it is silent.
     pub(crate) proven: Option<(Endpoint, BackendId)>,
+}
+
+/// A session that this gateway is to go on with, whether its player's datagrams come in here or
+/// not.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered {
+    /// Where its player is.
+    pub address: Address,
+    /// Which of the listener's addresses the player talks to.
+    pub bind: BindId,
+    /// Which of the host's addresses that is, where the listener's stands for several.
+    pub local: LocalIp,
 }
 
 /// Which worker an address belongs to.

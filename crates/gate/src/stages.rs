@@ -41,6 +41,7 @@ impl Fronts {
         match mail {
             Mail::Capture(capture) => turn.common.captures.join(turn.common.worker.id, capture),
             Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),
+            Mail::Offered(offered) => self.handle_offered(turn, offered),
             Mail::Drain { left_ms } => turn.drain(left_ms),
             Mail::Listening(news) => {
                 if turn.common.note_listening(turn.now, news) {

@@ -6,12 +6,13 @@ use crate::elsewhere::Elsewhere;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;
-use crate::ids::{MemberId, WorkerId};
-use crate::mail::{ForwardedDatagram, Mail, Mailed, Steering};
+use crate::ids::{BindId, MemberId, WorkerId};
+use crate::mail::{ForwardedDatagram, Mail, Mailed, Offered, Steering};
 use crate::now::Now;
 use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
+use ringgate_batch::LocalIp;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 
@@ -96,6 +97,20 @@ impl Common {
             Elsewhere::Member(_) => whereabouts.pay(address, now.mono_ns),
             Elsewhere::Worker(_) => whereabouts.pay_own(address, now.mono_ns),
         }
+    }
+
+    /// Where something comes from that has not come by a socket of this worker. Nothing where the
+    /// listener has no such socket here.
+    fn origin(
+        &self,
+        address: Address,
+        (bind, local): (BindId, LocalIp),
+        (kernel_ns, forwarded_by): (u64, Option<Elsewhere>),
+    ) -> Option<Origin> {
+        let listener = self.listeners.get(address.listener)?;
+        let socket = listener.sockets.get(bind).copied()?;
+        let hash = address.hash(self.hash_key);
+        Some(Origin { address, hash, bind, socket, local, kernel_ns, forwarded_by })
     }
 
     fn forwarded(
@@ -205,6 +220,14 @@ impl Fronts {
         }
     }
 
+    /// A member gives a session to this gateway.
+    pub(crate) fn handle_offered(&mut self, turn: &mut Turn<'_>, offered: Offered) {
+        let Offered { address, bind, local } = offered;
+        if let Some(origin) = turn.common.origin(address, (bind, local), (0, None)) {
+            self.netcode.take_offered(turn, &origin);
+        }
+    }
+
     fn step_forwarded(
         &mut self,
         turn: &mut Turn<'_>,
@@ -213,18 +236,9 @@ impl Fronts {
         // Whoever forwarded it may not have known yet.
         turn.common.check_denied(&datagram.address.endpoint)?;
         let listener = datagram.address.listener;
-        let sockets = turn.common.listeners.get(listener).map(|listener| &listener.sockets);
-        let socket = sockets.and_then(|sockets| sockets.get(datagram.bind).copied());
-        let socket = socket.ok_or(DropReason::UnknownSource)?;
-        let origin = Origin {
-            address: datagram.address,
-            hash: datagram.address.hash(turn.common.hash_key),
-            bind: datagram.bind,
-            socket,
-            local: datagram.local,
-            kernel_ns: datagram.kernel_ns,
-            forwarded_by: Some(datagram.by),
-        };
+        let ForwardedDatagram { address, bind, local, kernel_ns, by, .. } = *datagram;
+        let origin = turn.common.origin(address, (bind, local), (kernel_ns, Some(by)));
+        let origin = origin.ok_or(DropReason::UnknownSource)?;
         let mailed = Mailed { by: datagram.by, is_lost: datagram.is_lost };
         let bytes = datagram.bytes_mut();
         ask!(self, turn.common.front(listener), .step_mailed(turn, &origin, mailed, bytes))

@@ -202,6 +202,7 @@ mod kind {
     pub(super) const NUMBERED: u8 = 137;
     pub(super) const CLUSTERED: u8 = 138;
     pub(super) const CLAIM: u8 = 139;
+    pub(super) const TAKE: u8 = 140;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;

@@ -125,3 +125,31 @@ fn a_session_whose_owner_is_lost_waits_for_a_while() {
     arbiter.pass_time(59, |_| 30, |session| ended.push(session));
     assert_eq!(ended, [SessionId([3; 16]), OTHER]);
 }
+
+#[test]
+fn who_gives_a_session_away_is_heard_for_a_moment_and_has_it_no_more() {
+    let (a, b, c) = (tenure(1, 1), tenure(2, 2), tenure(3, 3));
+    let mut arbiter = Arbiter::new(1);
+    open(&mut arbiter, SESSION, a);
+    assert_eq!(ask(&mut arbiter, SESSION, b, Asked::Take { over: c }).answer.reply, fenced(a));
+    let taken = ask(&mut arbiter, SESSION, b, Asked::Take { over: a });
+    assert!(matches!(taken.answer.reply, Reply::Granted { .. }));
+    assert_eq!(taken.fenced.map(|it| it.reply), Some(fenced(b)));
+    assert_eq!(arbiter.hand_over(SESSION, b, 8), Ok(()));
+    assert_eq!(arbiter.hand_over(SESSION, a, 7), Ok(()));
+    assert_eq!(arbiter.hand_over(SESSION, a, 8), Err(Refused::Replayed(Refusal::Duplicate)));
+    assert_eq!(ask(&mut arbiter, SESSION, a, Asked::End).answer.reply, fenced(b));
+    let mut memory = [0; 1024];
+    let mut out = Writer::new(&mut memory);
+    arbiter.write(&mut out);
+    let len = out.len();
+    let maps = ringgate_core::carry::Maps::default();
+    let mut arbiter = Arbiter::read(&mut Reader::new(&memory[..len], &maps), 1).expect("written");
+    arbiter.pass_time(1, |_| 30, |_| {});
+    assert_eq!(arbiter.hand_over(SESSION, a, 9), Ok(()));
+    arbiter.pass_time(2, |_| 30, |_| {});
+    assert_eq!(arbiter.hand_over(SESSION, a, 10), Err(Refused::Fenced(b)));
+    ask(&mut arbiter, SESSION, a, Asked::Take { over: b });
+    ask(&mut arbiter, SESSION, c, Asked::Claim { over: b });
+    assert_eq!(arbiter.hand_over(SESSION, b, 11), Err(Refused::Fenced(c)), "it was not asked");
+}

@@ -239,11 +239,7 @@ impl Standbys {
     /// Takes some of this gateway's sessions that have changed since that was last asked, with
     /// their records; nothing where one has ended. Where more have changed than fit, the rest is
     /// for the next time.
-    pub fn take_changes(
-        &self,
-        max: usize,
-        mut handle: impl FnMut(SessionId, Option<Owned<'_>>),
-    ) {
+    pub fn take_changes(&self, max: usize, mut handle: impl FnMut(SessionId, Option<Owned<'_>>)) {
         let mut left = max;
         for own in &self.own {
             let Own { held, changed, .. } = &mut *lock(own);
@@ -476,7 +472,9 @@ impl Standbys {
         let mut over = Vec::new();
         for stood in &self.stood {
             let stood = lock(stood);
-            over.extend(stood.entries.values().filter(|it| is_over(it)).map(|it| it.record.session));
+            over.extend(
+                stood.entries.values().filter(|it| is_over(it)).map(|it| it.record.session),
+            );
         }
         for session in over {
             self.remove(&mut places, session);
@@ -578,12 +576,11 @@ impl Standbys {
     /// here when its player comes back.
     pub(crate) fn note_fenced(
         &self,
-        kept: Option<(Address, Record)>,
-        holder: Option<Tenure>,
+        (address, record): (Address, Record),
+        holder: Tenure,
         now_ns: u64,
     ) -> Option<MemberId> {
         self.fenced.fetch_add(1, ORDER);
-        let ((address, record), holder) = kept.zip(holder)?;
         let able = lock(&self.able);
         let mut able = able.iter().filter(|(process, _)| *process == holder.incarnation);
         if let Some((_, member)) = able.next() {

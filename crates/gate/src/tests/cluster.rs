@@ -2,6 +2,7 @@
 
 mod agent;
 mod deaths;
+mod moves;
 mod netcode;
 mod plain;
 mod takeover;

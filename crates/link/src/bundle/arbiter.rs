@@ -62,6 +62,8 @@ pub struct ClusterClaim {
     pub over: u32,
     /// After how long a silence its player is given up, in milliseconds; 0 for never.
     pub timeout_ms: u32,
+    /// Whoever has it gives it away.
+    pub is_offered: bool,
 }
 
 /// What an arbiter tells a gateway.
@@ -120,7 +122,8 @@ impl<'a> ToArbiter<'a> {
                 fits.then_some(Self::Numbered { session, number, bytes })
             }
             kind::CLUSTERED => Clustered::decode(body).map(Self::Clustered),
-            kind::CLAIM => ClusterClaim::decode(body).map(Self::Claim),
+            kind::CLAIM => ClusterClaim::decode(body, false).map(Self::Claim),
+            kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
             _ => None,
         }
     }
@@ -152,12 +155,13 @@ impl Clustered {
 }
 
 impl ClusterClaim {
-    fn decode(mut body: &[u8]) -> Option<Self> {
+    fn decode(mut body: &[u8], is_offered: bool) -> Option<Self> {
         let it = Self {
             id: take(&mut body)?,
             tenure: u32::from_le_bytes(take(&mut body)?),
             over: u32::from_le_bytes(take(&mut body)?),
             timeout_ms: u32::from_le_bytes(take(&mut body)?),
+            is_offered,
         };
         body.is_empty().then_some(it)
     }
@@ -210,7 +214,8 @@ impl Writer<'_> {
     /// To an arbiter: the gateway wants to go on with a session.
     #[must_use]
     pub fn claim(&mut self, it: &ClusterClaim) -> bool {
-        self.record(kind::CLAIM, CLUSTER_ID_BYTES + 3 * 4, |body| {
+        let kind = if it.is_offered { kind::TAKE } else { kind::CLAIM };
+        self.record(kind, CLUSTER_ID_BYTES + 3 * 4, |body| {
             body.bytes(&it.id);
             body.u32(it.tenure);
             body.u32(it.over);
@@ -287,15 +292,17 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 8] {
+    fn all() -> [Vec<u8>; 9] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
-        let claim = ClusterClaim { id: ID, tenure: 5, over: 4, timeout_ms: 7 };
+        let claim =
+            |is_offered| ClusterClaim { id: ID, tenure: 5, over: 4, timeout_ms: 7, is_offered };
         let standing = |reply| written(|it| it.standing(&Standing { id: ID, tenure: 5, reply }));
         [
             written(|it| it.numbered(session(), 9, b"hi")),
             written(|it| it.clustered(&clustered)),
-            written(|it| it.claim(&claim)),
+            written(|it| it.claim(&claim(false))),
+            written(|it| it.claim(&claim(true))),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
@@ -312,11 +319,12 @@ mod tests {
             [&[(body.len() + HEADER_BYTES) as u8, 0, kind, 0][..], &body].concat()
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
-        let [numbered, clustered, claim, arbitrates, granted, fenced, ended, full] = all();
+        let [numbered, clustered, claim, take, arbitrates, granted, fenced, ended, full] = all();
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
         let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
         assert_eq!(claim, of(139, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
+        assert_eq!(take, of(140, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(arbitrates, of(149, &[]));
         let head = [5, 0, 0, 0];
         assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
@@ -332,7 +340,7 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 3, at >= 3));
+            assert_eq!((to.is_some(), from.is_some()), (at < 4, at >= 4));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))

@@ -7,12 +7,13 @@
 use std::collections::HashMap;
 
 use crate::front::netcode::session::Session;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, MemberId};
+use crate::now::Now;
 use crate::shared::claims::history::TokenMac;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::store::unarmed::Unarmed;
-use ringgate_cluster::{PacketNumber, SessionId, Tenure, Term};
+use ringgate_cluster::{Moves, PacketNumber, SessionId, Tenure, Term};
 use ringgate_core::proto::netcode::server::SessionSequence;
 
 /// A session as its cluster knows it.
@@ -32,6 +33,10 @@ pub(crate) struct Clustered {
     pub(crate) told: Option<(BackendId, u32)>,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
+    /// By which members its player's packets come.
+    pub(crate) moves: Moves<MemberId>,
+    /// The newest packet that a member has forwarded.
+    pub(crate) forwarded_up_to: Option<u64>,
 }
 
 /// All of them.
@@ -49,7 +54,7 @@ impl Clustered {
     pub(crate) fn begin(
         sequence: SessionSequence,
         (token, token_until_s): (TokenMac, u64),
-        since_s: u64,
+        now: Now,
     ) -> Option<Self> {
         let tenure = PacketNumber::new(sequence.peek())?.tenure();
         let id = SessionId([0; 16]);
@@ -59,10 +64,12 @@ impl Clustered {
             tenure,
             token,
             token_until_s,
-            since_s,
+            since_s: now.unix_s,
             revision,
             told,
             is_alone,
+            moves: Moves::new(now.mono_ns),
+            forwarded_up_to: None,
         })
     }
 }

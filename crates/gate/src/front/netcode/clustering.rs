@@ -2,21 +2,24 @@
 //! kept, their arbiters told, and the next process goes on with both.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::common::Common;
+use crate::counters::Ended;
 use crate::front::netcode::clustered::Clustered;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
-use crate::ids::BackendId;
+use crate::front::rules::Rules;
+use crate::ids::{BackendId, MemberId};
 use crate::now::{NS_PER_MS, Now};
 use crate::setup::LinkKind;
 use crate::shared::claims::history::TokenMac;
 use crate::store::entry::Entry;
-use crate::store::table::Place;
+use crate::store::table::{Address, Place};
 use crate::store::unarmed::Unarmed;
 use crate::turn::Turn;
 use ringgate_batch::LocalIp;
-use ringgate_cluster::{Record, SessionId, Tenure, Term};
+use ringgate_cluster::{Moves, Record, SessionId, Tenure, Term};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 impl NetcodeFront {
@@ -36,7 +39,7 @@ impl NetcodeFront {
             return;
         }
         let Some(until_s) = turn.common.claims.expiry_of(token) else { return };
-        let begun = Clustered::begin(session.next_sequence, (*token, until_s), turn.now.unix_s);
+        let begun = Clustered::begin(session.next_sequence, (*token, until_s), turn.now);
         if let Some(begun) = begun.filter(|it| process == Some(it.tenure.incarnation)) {
             let id = self.new_id(index);
             self.clusters.put(index, Clustered { id, ..begun });
@@ -98,23 +101,73 @@ impl NetcodeFront {
     }
 
     /// A session is over, or goes on at another gateway.
-    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>, is_over: bool) {
+    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>) {
         let Some(it) = self.clusters.forget(index).filter(|it| it.told.is_some()) else { return };
-        match common.claims.standbys() {
-            Some(standbys) if is_over => standbys.end(it.id),
-            Some(standbys) => standbys.note_fenced(it.id),
-            None => {}
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.end(it.id);
+        }
+    }
+
+    /// An arbiter says that another gateway has a session which was this one's. That gateway has
+    /// its player from now on; where it cannot be reached, this one stands by.
+    pub(crate) fn leave_to(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, holder: Tenure) {
+        let kept = self.record_of(turn.common, turn.now, index);
+        self.end(turn, index, Ended::Fenced);
+        let claims = Arc::clone(&turn.common.claims);
+        let (Some(standbys), Some(kept)) = (claims.standbys(), kept) else { return };
+        let address = kept.0;
+        let member = standbys.note_fenced(kept, holder, turn.now.mono_ns);
+        if let (Some(member), Some(whereabouts)) = (member, claims.whereabouts()) {
+            whereabouts.learn(&address, member, turn.now.mono_ns);
+        }
+    }
+
+    /// A member has forwarded a packet of a session that is newer than all before. Where all of
+    /// them come by the same member for a while, the session is to be that one's.
+    #[cold]
+    pub(crate) fn note_way(
+        &mut self,
+        turn: &Turn<'_>,
+        index: Entry<Session>,
+        (by, sequence, before): (MemberId, u64, Option<u64>),
+    ) {
+        let now_ns = turn.now.mono_ns;
+        let Some(it) = self.clusters.get_mut(index).filter(|it| it.told.is_some()) else { return };
+        if before.is_some_and(|before| sequence <= before) {
+            return;
+        }
+        if before != it.forwarded_up_to {
+            it.moves.note_newest(None, now_ns);
+        }
+        it.forwarded_up_to = Some(sequence);
+        let Some(to) = it.moves.note_newest(Some(by), now_ns) else { return };
+        let id = it.id;
+        it.moves = Moves::new(now_ns);
+        if let Some(standbys) = turn.common.claims.standbys() {
+            self.keep_record(turn.common, turn.now, index);
+            standbys.offer(id, to);
         }
     }
 
     /// Keeps what another gateway needs to go on with a session, in the place of what was kept.
     pub(crate) fn keep_record(&mut self, common: &Common, now: Now, index: Entry<Session>) {
         let Some(standbys) = common.claims.standbys() else { return };
-        let Some(it) = self.clusters.get_mut(index).filter(|it| it.told.is_some()) else { return };
+        if let Some((address, record)) = self.record_of(common, now, index) {
+            standbys.keep(address, record);
+        }
+    }
+
+    fn record_of(
+        &mut self,
+        common: &Common,
+        now: Now,
+        index: Entry<Session>,
+    ) -> Option<(Address, Record)> {
+        let it = self.clusters.get_mut(index).filter(|it| it.told.is_some())?;
         it.revision += 1;
+        let it = self.clusters.get(index)?;
         let (session, address) = (self.sessions.at(index), *self.sessions.address(index));
         let policy = &self.listeners[address.listener].replay;
-        let it = self.clusters.get(index).expect("it is there");
         let silent_ns = now.mono_ns.saturating_sub(session.last_receive_ns);
         let local = session.talks_to().1;
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
@@ -138,7 +191,7 @@ impl NetcodeFront {
             user_data: self.user_data.whole(index),
             backend: common.setup.backends[session.backend].name.clone(),
         };
-        standbys.keep(address, record);
+        Some((address, record))
     }
 
     /// Keeps the records of some sessions that have come from another process.
@@ -160,7 +213,19 @@ impl NetcodeFront {
     /// Writes what a session is in its cluster.
     pub(crate) fn hand_over_clustered(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
         let Some(it) = self.clusters.get(entry) else { return };
-        let Clustered { id, tenure, token, token_until_s, since_s, revision, told, is_alone } = it;
+        let Clustered {
+            id,
+            tenure,
+            token,
+            token_until_s,
+            since_s,
+            revision,
+            told,
+            is_alone,
+            // Who is new looks anew.
+            moves: _,
+            forwarded_up_to: _,
+        } = it;
         self.sessions.place(entry).write(out);
         id.write(out);
         tenure.write(out);
@@ -182,9 +247,21 @@ impl NetcodeFront {
         }
         let (told, is_alone) = (Option::<(BackendId, u32)>::read(from)?, bool::read(from)?);
         if let Some(entry) = self.sessions.live(place) {
+            let (moves, forwarded_up_to) = (Moves::new(0), None);
             self.clusters.put(
                 entry,
-                Clustered { id, tenure, token, token_until_s, since_s, revision, told, is_alone },
+                Clustered {
+                    id,
+                    tenure,
+                    token,
+                    token_until_s,
+                    since_s,
+                    revision,
+                    told,
+                    is_alone,
+                    moves,
+                    forwarded_up_to,
+                },
             );
         }
         Ok(())

@@ -117,7 +117,11 @@ impl Datagrams for NetcodeFront {
                 {
                     return self.take_mover_in(turn, origin, is_lost, bytes);
                 }
+                let before = self.newest_of(index);
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
+                if let Some(member) = by.member().filter(|_| !self.clusters.is_empty()) {
+                    self.note_way(turn, index, (member, header.sequence, before));
+                }
                 if let (true, Some(worker)) = (is_lost, by.worker()) {
                     self.remind_of_steering(turn, index, worker);
                 }
@@ -439,6 +443,7 @@ impl NetcodeFront {
             Target::Orphan => self.step_orphans(turn, &origin, bytes),
             Target::Mover(number) => self.step_own_mover(turn, number, &origin, bytes),
             Target::Elsewhere(there) => {
+                self.take_offered(turn, &origin);
                 turn.common.pass_on(&origin, there, bytes);
                 Ok(())
             }
@@ -546,6 +551,12 @@ impl NetcodeFront {
             self.departed.leave(hash, sequence, turn.now.mono_ns);
         }
         refused
+    }
+
+    /// The highest number of a packet of a session's player so far.
+    fn newest_of(&self, index: Entry<Session>) -> Option<u64> {
+        let policy = &self.listeners[self.sessions.address(index).listener].replay;
+        self.sessions.at(index).window.latest(policy)
     }
 
     /// Opens one packet by itself, off the batch: for the few that come by mail or from a new port.

@@ -35,7 +35,7 @@ use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::Endpoint;
-use ringgate_cluster::{Incarnation, PacketNumber, Record, Reply, SessionId, Tenure, Term};
+use ringgate_cluster::{Incarnation, Moves, PacketNumber, Record, Reply, SessionId, Tenure, Term};
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
@@ -84,7 +84,7 @@ impl NetcodeFront {
         }
         let id = record.session;
         if standbys.begin_claim(id)
-            && let Err(why) = self.begin_takeover(turn, standbys, origin, record)
+            && let Err(why) = self.begin_takeover(turn, standbys, origin, (record, false))
         {
             standbys.give_up(id, why);
             return Err(DropReason::TakeoverRefused);
@@ -92,12 +92,27 @@ impl NetcodeFront {
         Err(DropReason::TakeoverAwaited)
     }
 
+    /// A datagram has come from a player whose session its owner offers to this gateway, or the
+    /// owner does not wait for one.
+    #[cold]
+    pub(crate) fn take_offered(&mut self, turn: &mut Turn<'_>, origin: &Origin) {
+        let claims = Arc::clone(&turn.common.claims);
+        let Some(standbys) = claims.standbys() else { return };
+        let Some(record) = standbys.find_offered(&origin.address) else { return };
+        let id = record.session;
+        if standbys.begin_claim(id)
+            && let Err(why) = self.begin_takeover(turn, standbys, origin, (record, true))
+        {
+            standbys.give_up(id, why);
+        }
+    }
+
     fn begin_takeover(
         &mut self,
         turn: &mut Turn<'_>,
         standbys: &Standbys,
         origin: &Origin,
-        record: Box<Record>,
+        (record, is_offered): (Box<Record>, bool),
     ) -> Result<(), TakeoverRefusal> {
         let now_ns = turn.now.mono_ns;
         let setup = Arc::clone(&turn.common.setup);
@@ -127,6 +142,7 @@ impl NetcodeFront {
             claim,
             tenure,
             over,
+            is_offered,
             epoch: turn.common.links.backends[backend].epoch,
             since_ns: now_ns,
             asked_ns: now_ns,
@@ -165,7 +181,7 @@ impl NetcodeFront {
         }
         let own = self.clusters.get(index).map(|it| it.tenure);
         match reply {
-            Reply::Fenced { holder } if Some(holder) > own => self.end(turn, index, Ended::Fenced),
+            Reply::Fenced { holder } if Some(holder) > own => self.leave_to(turn, index, holder),
             Reply::Ended => self.end(turn, index, Ended::ByArbiter),
             Reply::Full => self.go_alone(turn, index),
             Reply::Fenced { .. } | Reply::Granted { .. } => {}
@@ -251,6 +267,8 @@ impl NetcodeFront {
             revision: 0,
             told: None,
             is_alone: false,
+            moves: Moves::new(turn.now.mono_ns),
+            forwarded_up_to: None,
         };
         self.clusters.put(index, clustered);
         let id = self.sessions.id(index);

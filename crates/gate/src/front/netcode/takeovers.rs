@@ -31,6 +31,8 @@ pub(crate) struct Takeover {
     pub(crate) tenure: Tenure,
     /// The tenure that is known to have it.
     pub(crate) over: Tenure,
+    /// That one gives it away.
+    pub(crate) is_offered: bool,
     /// Of the link to its backend.
     pub(crate) epoch: u32,
     pub(crate) since_ns: u64,
@@ -58,6 +60,7 @@ impl Takeover {
             tenure: self.tenure.number(),
             over: self.over.number(),
             timeout_ms: self.record.timeout_ms,
+            is_offered: self.is_offered,
         };
         turn.append(link, Load::NONE, |writer| writer.claim(&claim));
     }

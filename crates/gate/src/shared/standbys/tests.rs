@@ -51,7 +51,7 @@ fn record(number: u16, term: u16) -> Record {
 fn changes(of: &Standbys, max: usize) -> Vec<(SessionId, Option<(u16, u16)>)> {
     let mut all = Vec::new();
     of.take_changes(max, |session, now| {
-        let now = now.map(|(at, record)| (at.endpoint.port(), record.holder.term.get()));
+        let now = now.map(|it| (it.address.endpoint.port(), it.record.holder.term.get()));
         all.push((session, now));
     });
     all
@@ -97,7 +97,8 @@ fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
     standbys.renew();
     standbys.renew();
     assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2)))]);
-    standbys.note_fenced(id(1));
+    standbys.end(id(1));
+    standbys.note_fenced((at(1), record(1, 1)), record(1, 2).holder, 0);
     assert_eq!(changes(&standbys, 9), [(id(1), None)]);
     assert_eq!((standbys.counts().owned, standbys.counts().fenced), (0, 1));
 }

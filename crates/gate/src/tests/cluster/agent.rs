@@ -112,7 +112,9 @@ impl Agent {
                 let (id, tenure) = (SessionId(it.id), tenure_of(it.tenure));
                 let over = tenure_of(it.over);
                 self.claims.push((id, tenure, over));
-                let answer = self.ask(id, tenure, Asked::Claim { over }, answers);
+                let asked =
+                    if it.is_offered { Asked::Take { over } } else { Asked::Claim { over } };
+                let answer = self.ask(id, tenure, asked, answers);
                 answers.push((at, answer));
             }
             ToArbiter::Numbered { session, number, bytes } => {

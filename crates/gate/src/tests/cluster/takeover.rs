@@ -7,11 +7,13 @@ use super::super::rig::{Rig, bundle_backend, home, netcode_rules, plain_setup};
 use super::agent::{Agent, arbitrates, standing};
 use super::{OTHER, Pair};
 use crate::counters::Ended;
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, BindId, ListenerId};
+use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
-use crate::shared::standbys::{Standbys, TakeoverRefusal};
+use crate::shared::standbys::{Owned, Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
+use ringgate_batch::LocalIp;
 use ringgate_cluster::{
     Answer, Incarnation, Numbers, PacketNumber, Reply, SessionId, Tenure, Term, Wake,
 };
@@ -22,37 +24,37 @@ use ringgate_core::proto::replay::Window;
 use ringgate_link::bundle::{Answer as LinkAnswer, Frames, Move, ToArbiter, ToGame};
 use std::sync::Arc;
 
-const A: usize = 0;
-const B: usize = 1;
+pub(super) const A: usize = 0;
+pub(super) const B: usize = 1;
 
 /// Two gateways of a worker each, an agent that both have, and one player of the first.
-struct Scene {
-    pair: Pair,
-    agent: Agent,
-    scribe: Scribe,
-    id: SessionId,
+pub(super) struct Scene {
+    pub(super) pair: Pair,
+    pub(super) agent: Agent,
+    pub(super) scribe: Scribe,
+    pub(super) id: SessionId,
 }
 
-const fn incarnation(at: usize) -> Incarnation {
+pub(super) const fn incarnation(at: usize) -> Incarnation {
     Incarnation(10 + at as u16)
 }
 
-fn tenure(term: u16, at: usize) -> Tenure {
+pub(super) fn tenure(term: u16, at: usize) -> Tenure {
     Tenure { term: Term::new(term).expect("it is one"), incarnation: incarnation(at) }
 }
 
-fn setup() -> Setup {
+pub(super) fn setup() -> Setup {
     let mut setup = plain_setup();
     setup.backends[BackendId(0)].slots = 3;
     setup
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(setup(), 100)
     }
 
-    fn with(setup: Setup, sessions_max: usize) -> Self {
+    pub(super) fn with(setup: Setup, sessions_max: usize) -> Self {
         let (mut pair, mut agent) = (Pair::new(setup, 1), Agent::new(sessions_max));
         for at in [A, B] {
             agent.join((at, 0), pair.rig(at), incarnation(at));
@@ -68,7 +70,7 @@ impl Scene {
     }
 
     /// The player's packet arrives at a gateway, and the agent hears of it.
-    fn at(&mut self, at: usize, number: u64, payload: &[u8]) {
+    pub(super) fn at(&mut self, at: usize, number: u64, payload: &[u8]) {
         self.pair.rig(at).deliver(home(1), &self.scribe.payload(number, payload));
         self.agent.hear((at, 0), self.pair.rig(at));
         self.pair.rig(at).turn();
@@ -76,26 +78,26 @@ impl Scene {
     }
 
     /// The first gateway gives the other what it may have to go on with.
-    fn stand(&self) {
+    pub(super) fn stand(&mut self) {
         self.pair.stand(A);
     }
 
     /// The first gateway is gone.
-    fn kill(&mut self) {
+    pub(super) fn kill(&mut self) {
         self.agent.lose(A);
         let now_ns = self.pair.rig(B).now.mono_ns;
         self.pair.standbys(B).set_gone(OTHER[B], now_ns);
         self.pair.whereabouts(B).forget(OTHER[B]);
     }
 
-    fn refused(&self) -> Vec<&'static str> {
+    pub(super) fn refused(&self) -> Vec<&'static str> {
         let counts = self.pair.standbys(B).counts();
         let named = TakeoverRefusal::ALL.into_iter();
         named.filter(|it| counts.refused[*it as usize] > 0).map(TakeoverRefusal::name).collect()
     }
 
     /// The tenures of packets that the player was sent, and what they are.
-    fn sent(&mut self, at: usize) -> Vec<(Tenure, PacketKind)> {
+    pub(super) fn sent(&mut self, at: usize) -> Vec<(Tenure, PacketKind)> {
         let sent = self.pair.rig(at).take_for(home(1));
         let read = sent.iter().map(|it| Header::decode(it, Receiver::Client).expect("a packet"));
         let numbered = read.filter_map(|it| Some((PacketNumber::new(it.sequence)?, it.kind)));
@@ -104,20 +106,33 @@ impl Scene {
 }
 
 impl Pair {
-    fn standbys(&self, at: usize) -> Arc<Standbys> {
+    pub(super) fn standbys(&self, at: usize) -> Arc<Standbys> {
         let claims = &self.fleets[at].rigs[0].host.gate().common.claims;
         Arc::clone(claims.standbys().expect("a cluster"))
     }
 
-    /// One gives the other its records.
-    fn stand(&self, from: usize) {
+    /// One gives the other its records, and sessions that are to be the other's.
+    pub(super) fn stand(&mut self, from: usize) {
+        let mut offers = Vec::new();
         let (own, other) = (self.standbys(from), self.standbys(1 - from));
+        let hands_over = own.hands_over();
         own.take_changes(usize::MAX, |session, now| match now {
-            Some((address, record)) => {
+            Some(Owned { address, record, offered_to }) => {
                 assert!(other.stand_by(OTHER[1 - from], address, record.clone()));
+                if offered_to == Some(OTHER[from]) || hands_over {
+                    let is_coming = offered_to.is_some();
+                    offers
+                        .extend(other.hear_offer(OTHER[1 - from], session).filter(|_| !is_coming));
+                }
             }
             None => other.stand_down(OTHER[1 - from], session),
         });
+        for (address, _) in offers {
+            let (bind, local) = (BindId(0), LocalIp::UNSPECIFIED);
+            let rig = self.rig(1 - from);
+            rig.mail(Mail::Offered(Offered { address, bind, local }));
+            rig.turn();
+        }
     }
 }
 
@@ -608,7 +623,7 @@ fn a_packet_that_another_member_brings_has_its_session_go_on_too() {
         false,
         &packet,
     );
-    let mail = crate::mail::Mail::Datagram(datagram.expect("it fits"));
+    let mail = Mail::Datagram(datagram.expect("it fits"));
     scene.pair.rig(B).mail(mail);
     scene.pair.rig(B).turn();
     scene.agent.hear((B, 0), scene.pair.rig(B));

@@ -123,7 +123,7 @@ impl Agent {
     }
 
     fn claims(&mut self, at: usize, tenure: u32, over: u32) -> Vec<String> {
-        let it = ClusterClaim { id: ID, tenure, over, timeout_ms: 10_000 };
+        let it = ClusterClaim { id: ID, tenure, over, timeout_ms: 10_000, is_offered: false };
         self.says(at, |writer| writer.claim(&it))
     }
 

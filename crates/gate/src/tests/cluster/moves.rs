@@ -1,0 +1,173 @@
+//! A session moves after its player, and a gateway gives away what it has before it leaves.
+
+use super::super::rig::home;
+use super::takeover::{A, B, Scene, incarnation, tenure};
+use super::{OTHER, Pair};
+use crate::counters::Ended;
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::packet::PacketKind;
+
+impl Pair {
+    /// Each knows that the other can go on with its sessions.
+    fn be_able(&self) {
+        for at in [A, B] {
+            self.standbys(at).set_able(vec![(incarnation(1 - at), OTHER[at])]);
+        }
+    }
+}
+
+impl Scene {
+    /// A session that is two seconds old, at gateways that can give it to each other.
+    fn settled() -> Self {
+        let mut scene = Self::new();
+        scene.pair.be_able();
+        scene.pair.pass(2000);
+        scene.sent(A);
+        scene
+    }
+
+    /// The player's packet arrives at a gateway, and all goes on that follows from it.
+    fn pass_by(&mut self, at: usize, number: u64) {
+        let packet = self.scribe.payload(number, &number.to_le_bytes());
+        self.pair.arrive(at, home(1), &packet);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..3 {
+            for at in [A, B] {
+                self.pair.stand(at);
+                self.agent.hear((at, 0), self.pair.rig(at));
+                self.pair.rig(at).turn();
+            }
+            for at in [A, B] {
+                self.agent.speak((at, 0), self.pair.rig(at));
+                self.pair.rig(at).turn();
+            }
+            self.pair.carry();
+        }
+    }
+
+    /// What the game has got since the first packet, by their numbers.
+    fn handed(&self) -> Vec<u64> {
+        let number = |it: &Vec<u8>| Some(u64::from_le_bytes(it.as_slice().try_into().ok()?));
+        self.agent.handed.iter().filter_map(number).collect()
+    }
+}
+
+#[test]
+fn a_session_moves_where_all_its_packets_come_in_and_nothing_is_lost_or_twice() {
+    let mut scene = Scene::settled();
+    for number in 10..30 {
+        scene.pass_by(B, number);
+        scene.pair.pass(50);
+    }
+    assert_eq!(scene.pair.sessions(), [0, 1]);
+    assert_eq!(scene.handed(), (10..30).collect::<Vec<_>>());
+    assert_eq!(scene.agent.claims, [(scene.id, tenure(2, B), tenure(1, A))]);
+    let forwarded = scene.pair.forwarded(A) + scene.pair.forwarded(B);
+    assert!((8..12).contains(&forwarded), "{forwarded}");
+    let counts = [A, B].map(|at| scene.pair.standbys(at).counts());
+    assert_eq!((counts[A].owned, counts[A].fenced, counts[A].standing), (0, 1, 1));
+    assert_eq!((counts[B].owned, counts[B].taken_over, counts[B].moved), (1, 1, 1));
+    assert!(scene.sent(A).iter().all(|it| it.1 != PacketKind::Disconnect));
+    // What still comes in at the first goes to the second at once.
+    scene.pass_by(A, 40);
+    assert_eq!(scene.handed().last(), Some(&40));
+    assert_eq!(scene.pair.rig(A).counters().drops.of(DropReason::UnknownSource), 0);
+}
+
+#[test]
+fn a_session_stays_while_some_packets_come_in_at_its_owner() {
+    let mut scene = Scene::settled();
+    for number in 10..60 {
+        scene.pass_by(if number % 7 == 0 { A } else { B }, number);
+        scene.pair.pass(50);
+    }
+    assert_eq!((scene.pair.sessions(), scene.handed().len()), ([1, 0], 50));
+}
+
+#[test]
+fn a_recorded_packet_moves_nothing() {
+    let mut scene = Scene::settled();
+    for number in 10..60 {
+        scene.pass_by(A, number);
+        scene.pass_by(B, number);
+        scene.pair.pass(50);
+    }
+    assert_eq!((scene.pair.sessions(), scene.handed().len()), ([1, 0], 50));
+}
+
+#[test]
+fn a_gateway_that_leaves_gives_its_sessions_away_and_sends_on_what_still_comes() {
+    let mut scene = Scene::settled();
+    scene.pass_by(A, 10);
+    scene.pair.standbys(A).set_leaving(true, true);
+    scene.pair.standbys(A).renew();
+    scene.settle();
+    assert_eq!(scene.pair.sessions(), [0, 1]);
+    assert_eq!(scene.pair.rig(A).counters().sessions_closed[Ended::Fenced as usize], 1);
+    for number in 11..40 {
+        scene.pass_by(A, number);
+        scene.pair.pass(100);
+    }
+    assert_eq!(scene.handed(), (10..40).collect::<Vec<_>>());
+    // It would be given back, were the first not leaving.
+    assert_eq!((scene.pair.sessions(), scene.pair.standbys(A).counts().moved), ([0, 1], 0));
+    scene.pair.standbys(A).set_leaving(false, false);
+    for number in 40..60 {
+        scene.pass_by(A, number);
+        scene.pair.pass(100);
+    }
+    assert_eq!(scene.pair.sessions(), [1, 0]);
+    assert_eq!(scene.handed(), (10..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_offer_that_is_not_taken_changes_nothing_and_is_made_again() {
+    let mut scene = Scene::settled();
+    scene.pair.standbys(A).set_leaving(true, true);
+    scene.pair.standbys(B).set_leaving(true, false);
+    for number in 10..20 {
+        scene.pair.standbys(A).renew();
+        scene.pass_by(A, number);
+    }
+    assert_eq!((scene.pair.sessions(), scene.agent.claims.len()), ([1, 0], 0));
+    scene.pair.standbys(B).set_leaving(false, false);
+    scene.pair.standbys(A).renew();
+    scene.settle();
+    scene.pass_by(A, 20);
+    assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 1], (10..=20).collect()));
+}
+
+#[test]
+fn two_gateways_that_cannot_reach_each_other_pass_a_player_to_and_fro() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let now_ns = scene.pair.rig(B).now.mono_ns;
+    for at in [A, B] {
+        scene.pair.standbys(at).set_gone(OTHER[at], now_ns);
+        scene.pair.whereabouts(at).forget(OTHER[at]);
+    }
+    let (mut number, mut lost) = (10, 0);
+    for at in [B, A, B, A, B] {
+        for _ in 0..5 {
+            scene.at(at, number, &number.to_le_bytes());
+            for it in [A, B] {
+                scene.agent.speak((it, 0), scene.pair.rig(it));
+                scene.pair.rig(it).turn();
+            }
+            scene.pair.fleets.iter_mut().flat_map(|it| &mut it.rigs).for_each(|it| it.jump(30));
+            number += 1;
+        }
+        lost += 1;
+        assert_eq!(scene.handed().len() + lost, number as usize - 10, "the first asks");
+        let own = scene.pair.sessions();
+        assert_eq!(own, if at == A { [1, 0] } else { [0, 1] });
+    }
+    // They meet again: what each has kept of its own is the other's.
+    assert_eq!(scene.pair.standbys(A).counts().standing, 1);
+    scene.pair.be_able();
+    assert_eq!([A, B].map(|at| scene.pair.standbys(at).counts().standing), [0, 0]);
+}
