@@ -32,6 +32,10 @@ pub(super) struct Args {
     /// never]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     deadline: Option<Duration>,
+    /// Have other members of its cluster go on with its sessions. It ends once routers have sent it
+    /// nothing for three seconds
+    #[arg(long, conflicts_with_all = ["backend", "move_to"])]
+    hand_over: bool,
     /// Come back only when the gateway has ended, and say meanwhile how many are left
     #[arg(long, conflicts_with_all = ["only", "backend"])]
     wait: bool,
@@ -69,7 +73,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.move_to.is_some() {
         return Err(Failure::bad_input("--move-to is for one backend: expected --backend NAME"));
     }
-    let Draining { sessions, left_ms } = admin.change(&path, &[])?;
+    if args.hand_over {
+        path.push_str("hand_over=1");
+    }
+    let Draining { sessions, left_ms } = admin.change(&path, &[400, 409])?;
     let left = utc::span(left_ms / 1000);
     print(&format!("draining: {} sessions, {left} at most\n", count(sessions)))?;
     if args.wait {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::view::Drain;
 use super::{ControlLoop, NS_PER_MS};
 use ringgate_gate::{BackendId, Ended, Mail, Setup, Survey, Wanted};
-use ringgate_process::pages::asked::Draining;
+use ringgate_process::pages::asked::{AskedDrain, Draining};
 use ringgate_worker::{Fleet, Published};
 
 /// When the players of backends that drain have to leave.
@@ -18,7 +18,8 @@ pub(super) type Deadlines = HashMap<BackendId, u64>;
 
 impl ControlLoop {
     /// Begins a drain of the gateway, or gives one that is under way another deadline.
-    pub(super) fn drain(&mut self, fleet: &Fleet, deadline: Option<Duration>) -> Draining {
+    pub(super) fn drain(&mut self, fleet: &Fleet, asked: AskedDrain) -> Draining {
+        let AskedDrain { deadline, hands_over } = asked;
         let now_ns = self.view.now_ns();
         let under_way = self.view.live().drain;
         let until_ns = match (under_way, deadline) {
@@ -28,6 +29,7 @@ impl ControlLoop {
                 self.begin_drain(fleet, now_ns, timeout)
             }
         };
+        self.leave_cluster(fleet, hands_over);
         let left_ms = until_ns.saturating_sub(now_ns) / NS_PER_MS;
         Draining { sessions: self.view.snapshot().totals().sessions, left_ms }
     }
@@ -44,8 +46,24 @@ impl ControlLoop {
         );
         self.notifier.stopping(timeout);
         fleet.tell_all(|| Mail::Drain { left_ms });
-        self.view.live().drain = Some(Drain { since_ns: now_ns, until_ns });
+        let (hands_over, sent_on) = (false, (0, now_ns));
+        let under_way = Drain { since_ns: now_ns, until_ns, hands_over, sent_on };
+        self.view.live().drain = Some(under_way);
         until_ns
+    }
+
+    /// Goes on with nothing of other members of a cluster, and has them go on with what is here, if
+    /// that was asked for now or before.
+    fn leave_cluster(&self, fleet: &Fleet, hands_over: bool) {
+        let Some(standbys) = fleet.claims().standbys() else { return };
+        let hands_over = hands_over || standbys.hands_over();
+        if let Some(drain) = &mut self.view.live().drain {
+            drain.hands_over = hands_over;
+        }
+        standbys.set_leaving(true, hands_over);
+        if hands_over {
+            standbys.renew();
+        }
     }
 
     /// Takes the gateway's drain back. Not one that a signal has begun: who sends it waits for the
@@ -57,6 +75,9 @@ impl ControlLoop {
         if self.view.live().drain.take().is_none() {
             return Ok(false);
         }
+        if let Some(standbys) = fleet.claims().standbys() {
+            standbys.set_leaving(false, false);
+        }
         fleet.tell_all(|| Mail::Undrain);
         self.notifier.ready();
         tracing::info!(event = "undrain", "players are taken in again");
@@ -64,14 +85,22 @@ impl ControlLoop {
     }
 
     /// Whether a drain is over: its time is, or every worker has said since it began that nobody is
-    /// left.
+    /// left. One that hands over goes on as long as routers send it players' datagrams.
     pub(super) fn has_drained(&self) -> bool {
-        let Some(drain) = self.view.live().drain else { return false };
+        let now_ns = self.view.now_ns();
+        let Some(mut drain) = self.view.live().drain else { return false };
+        let published = self.view.published();
+        let sent_on = published.iter().map(|it| it.report().counters.members_out).sum();
+        if drain.hands_over && drain.sent_on.0 != sent_on {
+            drain.sent_on = (sent_on, now_ns);
+            self.view.live().drain = Some(drain);
+        }
+        let is_quiet = !drain.hands_over || now_ns >= drain.sent_on.1 + QUIET_NS;
         let has_emptied = |worker: &Arc<Published>| {
             let report = worker.report();
             report.at_ns > drain.since_ns && report.counters.sessions == 0
         };
-        self.view.now_ns() >= drain.until_ns || self.view.published().iter().all(has_emptied)
+        now_ns >= drain.until_ns || (is_quiet && published.iter().all(has_emptied))
     }
 
     /// Sends no new players to a backend, or some again. Returns how many it has.
@@ -157,3 +186,6 @@ pub(super) fn survey(
     fleet.tell_all(|| Mail::Survey(Arc::clone(&survey)));
     survey
 }
+
+/// A player says something each second, as a rule.
+const QUIET_NS: u64 = 3000 * NS_PER_MS;

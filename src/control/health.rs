@@ -207,7 +207,8 @@ mod tests {
         assert_eq!(is_ready(&snapshot), nowhere, "the retired one does not count");
         snapshot.reports[1].backends_up = vec![false, true];
         assert_eq!(is_ready(&snapshot), Ok(()));
-        snapshot.live.drain = Some(Drain { since_ns: 0, until_ns: 1 });
+        snapshot.live.drain =
+            Some(Drain { since_ns: 0, until_ns: 1, hands_over: false, sent_on: (0, 0) });
         assert_eq!(is_ready(&snapshot), Err("draining".to_owned()));
         assert_eq!(is_healthy(&snapshot), Ok(()));
     }

@@ -34,7 +34,7 @@ use ringgate_os::clock::Clock;
 use ringgate_os::publishing::Roll;
 use ringgate_os::{process, wiping};
 use ringgate_process::handover::{CONTROL_SOCKET, Program};
-use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
+use ringgate_process::pages::asked::{self, AskedDrain, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self as chassis, AccessRefusal, For, JSON, NotDone, Page, Pages, Reply, Right, Rounds, Site,
     Visit, Visitor, hear, operators, typed, verdict,
@@ -351,7 +351,8 @@ async fn show_metrics(Visit { site: shared, .. }: Visit<Shared>) -> Reply {
 }
 
 impl Obeys for Shared {
-    async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
+    async fn drain(self: &Arc<Self>, asked: AskedDrain) -> Result<Draining, NotDone> {
+        let deadline = asked.deadline;
         Ok(self.begin_drain(deadline))
     }
 

@@ -21,7 +21,7 @@ use crate::config::Admin;
 use ringgate_gate::{BackendId, Capture, Ended, MoveOrder, Survey, Trace, Wanted};
 use ringgate_os::publishing::Roll;
 use ringgate_process::handover::Channel;
-use ringgate_process::pages::asked::{self, Draining, Obeys, Upgraded};
+use ringgate_process::pages::asked::{self, AskedDrain, Draining, Obeys, Upgraded};
 use ringgate_process::pages::{
     self, AccessRefusal, For, IsToken, JSON, NotDone, Page, Pages, Query, Reply, Right, Rounds,
     Rules, Site, Visit, Visitor, as_json, note, typed, verdict,
@@ -40,7 +40,7 @@ pub(super) enum Command {
     /// Have the workers copy datagrams.
     Capture { capture: Arc<Capture>, reply: oneshot::Sender<()> },
     /// Take nobody in any more, and end when everybody has left.
-    Drain { deadline: Option<Duration>, reply: oneshot::Sender<Draining> },
+    Drain { asked: AskedDrain, reply: oneshot::Sender<Draining> },
     /// Send nobody to a backend any more, or somebody again.
     DrainBackend {
         backend: BackendId,
@@ -167,11 +167,19 @@ async fn show_metrics(visit: Visit<AdminState>) -> Reply {
 }
 
 async fn drain(visit: Visit<AdminState>) -> Reply {
-    let query = Query::of(&visit.uri, &["backend", "deadline_ms"])?;
+    let query = Query::of(&visit.uri, &["backend", "deadline_ms", "hand_over"])?;
     let deadline = asked::deadline(&query)?;
+    let hands_over = query.read("hand_over", "1", |text| (text == "1").then_some(()))?.is_some();
     let Some(name) = query.text("backend") else {
-        return asked::drain_until(&visit, deadline).await;
+        if hands_over && visit.site.view.snapshot().cluster.is_none() {
+            return Err((StatusCode::CONFLICT, "this gateway is in no cluster\n".to_owned()));
+        }
+        return asked::drain_until(&visit, AskedDrain { deadline, hands_over }).await;
     };
+    if hands_over {
+        let why = "a backend's players stay where they are: hand_over is of a gateway\n";
+        return Err((StatusCode::BAD_REQUEST, why.to_owned()));
+    }
     let Visit { site: state, visitor, .. } = &visit;
     let backend = sessions::backend_named(&state.view.live().setup, name)?;
     note(visitor, &format!("drain of backend {name}"));
@@ -195,8 +203,8 @@ async fn undrain(visit: Visit<AdminState>) -> Reply {
 }
 
 impl Obeys for AdminState {
-    async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
-        self.ask(|reply| Command::Drain { deadline, reply }).await
+    async fn drain(self: &Arc<Self>, asked: AskedDrain) -> Result<Draining, NotDone> {
+        self.ask(|reply| Command::Drain { asked, reply }).await
     }
 
     async fn undrain(self: &Arc<Self>) -> Result<Result<bool, &'static str>, NotDone> {

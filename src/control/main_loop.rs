@@ -30,6 +30,7 @@ use ringgate_gate::{Backend, BackendId, IdVec, ListenerId, Mail, Setup};
 use ringgate_os::stored::Store;
 use ringgate_process::handover::{Channel, Program};
 use ringgate_process::levels;
+use ringgate_process::pages::asked::AskedDrain;
 use ringgate_process::reloads::{Outcome, sentences};
 use ringgate_process::role::Role;
 use ringgate_process::systemd::Notifier;
@@ -182,7 +183,7 @@ impl Role for Attending<'_> {
 
     fn drain(&mut self) {
         self.main_loop.terms += 1;
-        self.main_loop.drain(self.fleet, None);
+        self.main_loop.drain(self.fleet, AskedDrain::default());
     }
 
     fn stop(&mut self) -> io::Result<End> {
@@ -224,7 +225,7 @@ impl ControlLoop {
                 fleet.tell_all(|| Mail::Capture(Arc::clone(&capture)));
                 answer(reply, ());
             }
-            Command::Drain { deadline, reply } => answer(reply, self.drain(fleet, deadline)),
+            Command::Drain { asked, reply } => answer(reply, self.drain(fleet, asked)),
             Command::DrainBackend { backend, drained, deadline, reply } => {
                 answer(reply, self.drain_backend(fleet, backend, drained, deadline));
             }

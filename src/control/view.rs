@@ -99,6 +99,11 @@ pub(super) struct Drain {
     pub(super) since_ns: u64,
     /// When those who are still there are disconnected.
     pub(super) until_ns: u64,
+    /// Other members of the cluster go on with the sessions, and datagrams that still come are sent
+    /// on to them.
+    pub(super) hands_over: bool,
+    /// How many were sent on when that was last looked at, and since when there were no more.
+    pub(super) sent_on: (u64, u64),
 }
 
 /// Everything at one moment.

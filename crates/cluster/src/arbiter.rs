@@ -138,7 +138,7 @@ impl Arbiter {
     ) -> Result<(), Refused> {
         match self.standings.get_mut(&session) {
             Some(Standing::Held { holder, handed, giver, .. }) => {
-                if by == *holder || giver.is_some_and(|(giver, _)| by == giver) {
+                if is_heard(by, *holder, *giver) {
                     handed.commit(number, &WINDOW).map_err(Refused::Replayed)
                 } else if by.term > holder.term {
                     Err(Refused::Unclaimed)
@@ -148,6 +148,15 @@ impl Arbiter {
             }
             Some(Standing::Ended { .. }) | None => Err(Refused::Ended),
         }
+    }
+
+    /// Whether packets are handed over that a gateway brings: it has the session, or has just given
+    /// it away.
+    pub fn hears(&self, session: SessionId, by: Tenure) -> bool {
+        matches!(
+            self.standings.get(&session),
+            Some(Standing::Held { holder, giver, .. }) if is_heard(by, *holder, *giver)
+        )
     }
 
     /// Ends a session because the game process wants it. Returns what its owner has to hear.
@@ -315,6 +324,10 @@ impl Carry for Standing {
             _ => Err(Broken::Invalid("standing")),
         }
     }
+}
+
+fn is_heard(by: Tenure, holder: Tenure, giver: Option<(Tenure, u64)>) -> bool {
+    by == holder || giver.is_some_and(|(giver, _)| by == giver)
 }
 
 /// What a gateway hears that has not asked.

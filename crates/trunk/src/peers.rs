@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-pub use ringgate_cluster::wire::Datagram;
+pub use ringgate_cluster::wire::{Datagram, Offered as GivenAway};
 use ringgate_io::Bell;
 
 pub use crate::agent::options::Gateway as Entrance;

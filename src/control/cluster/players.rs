@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ringgate_batch::{Endpoint, LocalIp};
 use ringgate_cluster::{Incarnation, Record, SessionId};
 use ringgate_gate::{
-    Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, PARTS, Phase, Standbys,
-    Whereabouts, WorkerId,
+    Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, Offered, Owned, PARTS,
+    Phase, Standbys, Whereabouts, WorkerId,
 };
 use ringgate_os::clock::Clock;
-use ringgate_trunk::peers::{Arrival, Datagram, Kept, Number, Places as Listed, Players};
+use ringgate_trunk::peers::{
+    Arrival, Datagram, GivenAway, Kept, Number, Places as Listed, Players,
+};
 use ringgate_worker::{Departures, Fleet, Post};
 
 /// The thread's end of it.
@@ -120,14 +122,52 @@ impl Players for OfFleet {
     }
 
     fn take_records(&self, max: usize, handle: &mut dyn FnMut(SessionId, Option<Kept<'_>>)) {
+        let binds = self.places.known().binds;
         self.standbys.take_changes(max, |session, kept| {
-            let kept = kept.and_then(|(address, record)| Some((told(&address)?.0, record)));
-            handle(session, kept);
+            let Some(Owned { address, record, offered_to }) = kept else {
+                return handle(session, None);
+            };
+            let (listener, offered_to) = (address.listener.0, offered_to.map(|it| it.0));
+            let binds = binds.get(usize::from(listener));
+            let local = binds.and_then(|binds| local_of(binds, record.local));
+            let is_told = told(&address).is_some();
+            let record = local.map(|local| Record { local, ..record.clone() });
+            let record = record.as_ref().filter(|_| is_told);
+            handle(session, record.map(|record| Kept { listener, record, offered_to }));
         });
     }
 
     fn renew_records(&self) {
         self.standbys.renew();
+    }
+
+    fn set_able(&self, members: &[(Incarnation, Number)]) {
+        let able = members.iter().map(|(process, number)| (*process, MemberId(*number)));
+        self.standbys.set_able(able.collect());
+    }
+
+    fn is_leaving(&self) -> (bool, bool) {
+        (self.standbys.is_leaving(), self.standbys.hands_over())
+    }
+
+    fn hear_offer(&self, member: Number, offered: &GivenAway) {
+        let heard = self.standbys.hear_offer(MemberId(member), offered.session);
+        let Some((address, record)) = heard else { return };
+        // Otherwise the next datagram shows which worker is to have it.
+        if offered.is_coming {
+            return;
+        }
+        let binds = self.places.known().binds;
+        let binds = binds.get(usize::from(address.listener.0));
+        let (ip, port) = record.local;
+        let to = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
+        let Some((bind, local)) = binds.and_then(|binds| place_of(binds, to)) else { return };
+        let takers = self.claims.takers(&address, false, self.posts.len() as u16);
+        let posts = takers.iter().filter_map(|worker| self.posts.get(worker.index()));
+        for post in posts {
+            // Where a worker has too much to do, it is offered again.
+            let _ = post.send(Mail::Offered(Offered { address, bind, local }));
+        }
     }
 
     fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
@@ -190,12 +230,12 @@ impl Players for OfFleet {
         self.departures.has_more()
     }
 
-    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
+    fn onward(&self, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
         let address = address(listener, &datagram.player);
         if self.whereabouts.worker_of(&address).is_some() {
             return None;
         }
-        let MemberId(to) = self.whereabouts.find(&address).filter(|it| it.0 != member)?;
+        let MemberId(to) = self.whereabouts.find(&address)?;
         let is_paid = self.whereabouts.pay(&address, self.clock.now_ns()).is_ok();
         is_paid.then_some(to)
     }
@@ -230,6 +270,17 @@ fn told(address: &Address) -> Option<(u16, SocketAddr)> {
     is_everywhere.then(|| (address.listener.0, address.endpoint.into()))
 }
 
+/// The address that a player talks to, as its record has it that says the number of a listener's
+/// address in place of a port, and a host's address only where that one stands for several.
+fn local_of(binds: &[SocketAddr], (ip, bind): ([u8; 16], u16)) -> Option<([u8; 16], u16)> {
+    let bind = binds.get(usize::from(bind))?;
+    let fixed = match bind.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    Some((if ip == [0; 16] { fixed.octets() } else { ip }, bind.port()))
+}
+
 /// By which of a listener's addresses `to` is reached, and what the answer's sender is.
 fn place_of(binds: &[SocketAddr], to: SocketAddr) -> Option<(BindId, LocalIp)> {
     let find = |is_it: &dyn Fn(&SocketAddr) -> bool| binds.iter().position(is_it);
@@ -249,6 +300,24 @@ fn place_of(binds: &[SocketAddr], to: SocketAddr) -> Option<(BindId, LocalIp)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_on_with_a_session_finds_the_address_that_its_player_talks_to() {
+        let binds = ["198.51.100.9:40000", "0.0.0.0:40001"];
+        let binds = binds.map(|it| it.parse().expect("an address"));
+        let mapped = |ip: [u8; 4]| std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets();
+        let seven = LocalIp::v4([198, 51, 100, 7], 0);
+        for (local, expected) in [
+            (([0; 16], 0), Some((0, LocalIp::UNSPECIFIED))),
+            ((mapped([198, 51, 100, 7]), 1), Some((1, seven))),
+            (([0; 16], 2), None),
+        ] {
+            let told = local_of(&binds, local);
+            let at = |(ip, port)| SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
+            let place = told.and_then(|told| place_of(&binds, at(told)));
+            assert_eq!(place, expected.map(|(bind, local)| (BindId(bind), local)), "{local:?}");
+        }
+    }
 
     #[test]
     fn an_answer_leaves_from_the_address_that_was_asked() {

@@ -71,7 +71,8 @@ struct Held {
 pub struct Owned<'a> {
     /// Where its player is.
     pub address: Address,
-    /// What another one needs to go on with it.
+    /// What another one needs to go on with it. Its `local` has in place of a port the number of the
+    /// listener's address.
     pub record: &'a Record,
     /// The member to which it is to go, because its player's datagrams come in there.
     pub offered_to: Option<MemberId>,

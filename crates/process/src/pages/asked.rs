@@ -14,12 +14,21 @@ use super::query::{Query, wrong};
 use super::site::{For, Page, Site, Visit};
 use crate::reloads::Outcome;
 
+/// How a process is to drain.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AskedDrain {
+    /// How long that may take.
+    pub deadline: Option<Duration>,
+    /// Other members of its cluster go on with its sessions.
+    pub hands_over: bool,
+}
+
 /// A process that can be asked.
 pub trait Obeys: Site {
     /// Takes nobody in any more, and ends when everybody has left.
     fn drain(
         self: &Arc<Self>,
-        deadline: Option<Duration>,
+        asked: AskedDrain,
     ) -> impl Future<Output = Result<Draining, NotDone>> + Send;
 
     /// Takes players in again. Whether there was a drain, or why it goes on.
@@ -73,16 +82,16 @@ pub fn pages<S: Obeys>() -> [Page<S>; 3] {
 /// `POST /drain?deadline_ms=NUMBER`.
 pub async fn drain<S: Obeys>(visit: Visit<S>) -> Reply {
     let deadline = deadline(&Query::of(&visit.uri, &["deadline_ms"])?)?;
-    drain_until(&visit, deadline).await
+    drain_until(&visit, AskedDrain { deadline, hands_over: false }).await
 }
 
 /// The same, once that is read.
 pub async fn drain_until<S: Obeys>(
     Visit { site, visitor, .. }: &Visit<S>,
-    deadline: Option<Duration>,
+    asked: AskedDrain,
 ) -> Reply {
     note(visitor, "drain");
-    let Draining { sessions, left_ms } = site.drain(deadline).await?;
+    let Draining { sessions, left_ms } = site.drain(asked).await?;
     let answer = json!({ "state": "draining", "sessions": sessions, "left_ms": left_ms });
     Ok(as_json(StatusCode::OK, answer))
 }
@@ -190,8 +199,8 @@ mod tests {
     }
 
     impl Obeys for Willing {
-        async fn drain(self: &Arc<Self>, deadline: Option<Duration>) -> Result<Draining, NotDone> {
-            let left_ms = deadline.map_or(7, |it| it.as_millis() as u64);
+        async fn drain(self: &Arc<Self>, asked: AskedDrain) -> Result<Draining, NotDone> {
+            let left_ms = asked.deadline.map_or(7, |it| it.as_millis() as u64);
             Ok(Draining { sessions: 3, left_ms })
         }
 

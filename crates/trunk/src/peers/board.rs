@@ -56,6 +56,8 @@ pub(super) struct Board<P> {
     turned_ns: u64,
     /// Datagrams that have come for players whom other members have by now.
     onward: Vec<Onward>,
+    /// When all sessions were last offered to others.
+    offered_ns: u64,
 }
 
 /// Another member.
@@ -115,6 +117,7 @@ impl<P: Players> Board<P> {
             wake: Wake::default(),
             turned_ns: 0,
             onward: Vec::new(),
+            offered_ns: 0,
         })
     }
 
@@ -160,7 +163,7 @@ impl<P: Players> Board<P> {
         // The bell is rung again from here on: what changes behind it is told in the next turn.
         self.has_more = self.forward(now_ns);
         self.tell(now_ns);
-        self.stand();
+        self.stand(now_ns);
         self.doubt(now_ns);
         self.keep(now_ns);
         self.is_shown = now_ns >= self.shown_ns + SHOW_EVERY.as_nanos() as u64;
@@ -434,8 +437,8 @@ impl<P: Players> Board<P> {
     }
 
     /// Has others stand by for our sessions, and tells them for whom we do.
-    fn stand(&mut self) {
-        let Self { players, members, appointments, has_more, .. } = self;
+    fn stand(&mut self, now_ns: u64) {
+        let Self { players, members, appointments, has_more, offered_ns, .. } = self;
         let mut changes = 0;
         players.take_stands(CHANGES_MAX, &mut |listener, player, stands_by| {
             changes += 1;
@@ -443,9 +446,25 @@ impl<P: Players> Board<P> {
         });
         *has_more |= changes == CHANGES_MAX;
         let Some(own) = players.incarnation() else { return };
-        talks(members).for_each(|talk| talk.introduce(own));
-        let able = |seat: &mut Seat| Some((seat.talk.as_ref()?.incarnation?, seat.token));
-        if appointments.set_members(seats(members).filter_map(able).collect()) {
+        let (is_leaving, hands_over) = players.is_leaving();
+        talks(members).for_each(|talk| {
+            talk.introduce(own);
+            talk.tell_leaving(is_leaving);
+        });
+        let able = |seat: &mut Seat| {
+            let talk = seat.talk.as_ref().filter(|talk| !talk.is_leaving)?;
+            Some((talk.incarnation?, seat.token))
+        };
+        let all: Vec<_> = seats(members).map(|seat| seat.token).collect();
+        let able = seats(members).filter_map(able).collect();
+        if appointments.set_members(able, |it| all.contains(&it)) {
+            let able = talks(members).filter(|talk| talk.takes_offers());
+            let able: Vec<_> = able.filter_map(|it| Some((it.incarnation?, it.number))).collect();
+            players.set_able(&able);
+            players.renew_records();
+        } else if hands_over && now_ns >= *offered_ns + OFFER_EVERY_NS {
+            // Those that were not taken are offered again.
+            *offered_ns = now_ns;
             players.renew_records();
         }
         if seats(members).any(|seat| seat.trunk.waiting_bytes() > WAITING_MAX) {
@@ -455,10 +474,17 @@ impl<P: Players> Board<P> {
         players.take_records(RECORDS_MAX, &mut |session, kept| {
             records += 1;
             let told = match kept {
-                Some((_, record)) => appointments.appoint(own, session, record.revision),
-                None => Appointed { given: None, released: appointments.end(session) },
+                Some(Kept { record, offered_to, .. }) => {
+                    let is_it = |seat: &&mut Seat| {
+                        let number = seat.talk.as_ref().map(|talk| talk.number);
+                        offered_to.is_some() && number == offered_to
+                    };
+                    let preferred = seats(members).find(is_it).map(|seat| seat.token);
+                    appointments.appoint(own, session, (record.revision, preferred))
+                }
+                None => Appointed { released: appointments.end(session), ..Appointed::default() },
             };
-            hand_on(members, session, kept, told);
+            hand_on(members, (session, kept), told, hands_over);
         });
         *has_more |= records == RECORDS_MAX;
     }
@@ -678,22 +704,24 @@ fn talks(members: &mut BTreeMap<String, Member>) -> impl Iterator<Item = &mut Ta
     seats(members).filter_map(|seat| seat.talk.as_mut())
 }
 
-/// Tells members what has become of a session's standby.
+/// Tells members what has become of a session's standby, and which of them is to go on with it.
 fn hand_on(
     members: &mut BTreeMap<String, Member>,
-    session: SessionId,
-    kept: Option<Kept<'_>>,
+    (session, kept): (SessionId, Option<Kept<'_>>),
     told: Appointed,
+    hands_over: bool,
 ) {
     for seat in seats(members) {
         let Seat { token, talk: Some(talk), .. } = seat else { continue };
         if told.released == Some(*token) {
             talk.release(session);
         }
-        if told.given == Some(*token)
-            && let Some((listener, record)) = kept
-        {
+        let Some(Kept { listener, record, offered_to }) = kept else { continue };
+        if told.given == Some(*token) {
             talk.give_record(listener, record);
+        }
+        if told.by == Some(*token) && (hands_over || offered_to == Some(talk.number)) {
+            talk.offer(session, offered_to == Some(talk.number));
         }
     }
 }
@@ -714,6 +742,9 @@ const CHANGES_MAX: usize = 4096;
 
 /// Datagrams of each worker between two looks at what has come.
 const DEPARTURES_MAX: usize = 256;
+
+/// How often a gateway that leaves offers what it still has.
+const OFFER_EVERY_NS: u64 = 1_000_000_000;
 
 const ACCEPTED_EVERY_NS: u64 = 250_000_000;
 const BURSTS_MAX: usize = 8;

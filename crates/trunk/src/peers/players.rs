@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ringgate_cluster::wire::Datagram;
+use ringgate_cluster::wire::{Datagram, Offered};
 use ringgate_cluster::{Incarnation, Record, SessionId};
 
 /// Another member, by a number that it has here, below `MEMBERS_MAX`.
@@ -25,8 +25,16 @@ ringgate_core::named! {
 /// Players by the numbers of their listeners.
 pub type Places = Vec<(u16, SocketAddr)>;
 
-/// What others are to stand by for: the number of a session's listener, and its record.
-pub type Kept<'a> = (u16, &'a Record);
+/// A session of this gateway that others are to stand by for.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<'a> {
+    /// The number of its listener.
+    pub listener: u16,
+    /// What another gateway needs to go on with it.
+    pub record: &'a Record,
+    /// The member that is to go on with it now, because the player's datagrams come in there.
+    pub offered_to: Option<Number>,
+}
 
 /// Where players are, here and at other members. Listeners are said by their numbers here.
 pub trait Players: Send + 'static {
@@ -71,6 +79,16 @@ pub trait Players: Send + 'static {
     /// All of these sessions count as changed: others stand by now.
     fn renew_records(&self);
 
+    /// These members can go on with this gateway's sessions, and are these processes.
+    fn set_able(&self, members: &[(Incarnation, Number)]);
+
+    /// Whether this gateway goes on with no sessions of others, and whether others are to go on with
+    /// all of its own.
+    fn is_leaving(&self) -> (bool, bool);
+
+    /// A member gives one of its sessions to this gateway.
+    fn hear_offer(&self, member: Number, offered: &Offered);
+
     /// This gateway stands by for a session of a member. False where there is no room for another.
     fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool;
 
@@ -101,9 +119,9 @@ pub trait Players: Send + 'static {
     /// waits.
     fn take_departures(&self, max: usize, handle: &mut dyn FnMut(Number, Datagram<'_>)) -> bool;
 
-    /// Who has the player now whose datagram a member has forwarded, where that is neither this
-    /// gateway nor that member.
-    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number>;
+    /// Who has the player now whose datagram a member has forwarded, where that is not this gateway.
+    /// It may be that very member: the session has gone there meanwhile.
+    fn onward(&self, listener: u16, datagram: &Datagram<'_>) -> Option<Number>;
 
     /// A member has forwarded this, to a listener here.
     fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival;

@@ -27,6 +27,8 @@ struct Kept {
 /// What is to be told of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Appointed {
+    /// Who stands by.
+    pub(super) by: Option<Connection>,
     /// Who is to be given the record, and does not have it.
     pub(super) given: Option<Connection>,
     /// Who is not to stand by any more.
@@ -34,30 +36,38 @@ pub(super) struct Appointed {
 }
 
 impl Appointments {
-    /// These can stand by from now on. What others have had is lost with their connections. Returns
-    /// whether sessions may need others.
-    pub(super) fn set_members(&mut self, members: Vec<(Incarnation, Connection)>) -> bool {
+    /// These can stand by from now on. What others have had is lost with their connections, of
+    /// which these are there. Returns whether sessions may need others.
+    pub(super) fn set_members(
+        &mut self,
+        members: Vec<(Incarnation, Connection)>,
+        is_there: impl Fn(Connection) -> bool,
+    ) -> bool {
         if self.members == members {
             return false;
         }
-        let is_there = |of: Connection| members.iter().any(|(_, it)| *it == of);
         self.appointed.retain(|_, kept| is_there(kept.by));
         self.counts.retain(|of, _| is_there(*of));
         self.members = members;
         true
     }
 
-    /// Appoints a standby for a session of this process, whose record has this revision.
+    /// Appoints a standby for a session of this process, whose record has this revision: the member
+    /// on this connection, if it can.
     pub(super) fn appoint(
         &mut self,
         own: Incarnation,
         session: SessionId,
-        revision: u32,
+        (revision, preferred): (u32, Option<Connection>),
     ) -> Appointed {
         let all = self.members.iter().map(|(incarnation, _)| *incarnation);
         let chosen = appoint(session, own, all);
+        let is_preferred = |(_, by): &&(Incarnation, Connection)| Some(*by) == preferred;
         let is_it = |(it, _): &&(Incarnation, Connection)| Some(*it) == chosen;
-        let now = self.members.iter().find(is_it).map(|(_, by)| Kept { by: *by, revision });
+        let found = self.members.iter().find(is_preferred);
+        let now = found
+            .or_else(|| self.members.iter().find(is_it))
+            .map(|(_, by)| Kept { by: *by, revision });
         let before = match now {
             Some(now) => self.appointed.insert(session, now),
             None => self.appointed.remove(&session),
@@ -67,6 +77,7 @@ impl Appointments {
             before.is_some_and(|before| (before.by, before.revision) == (now.by, now.revision))
         };
         Appointed {
+            by: now.map(|now| now.by),
             given: now.filter(|now| !has_it(now)).map(|now| now.by),
             released: before.map(|it| it.by).filter(|by| now.is_none_or(|now| now.by != *by)),
         }
@@ -162,32 +173,40 @@ mod tests {
     fn each_session_has_one_standby_and_who_had_it_is_told() {
         let mut all = Appointments::default();
         let appoint =
-            |all: &mut Appointments, it, revision| all.appoint(OWN, session(it), revision);
+            |all: &mut Appointments, it, revision| all.appoint(OWN, session(it), (revision, None));
         assert_eq!(appoint(&mut all, 1, 1), Appointed::default());
-        assert!(all.set_members(vec![(Incarnation(2), 20)]));
-        let given = |to| Appointed { given: Some(to), released: None };
+        let all_there = |_| true;
+        assert!(all.set_members(vec![(Incarnation(2), 20)], all_there));
+        let given = |to| Appointed { by: Some(to), given: Some(to), released: None };
+        let kept = |by| Appointed { by: Some(by), given: None, released: None };
         for number in 0..=200 {
             assert_eq!(appoint(&mut all, number, 1), given(20));
-            assert_eq!(appoint(&mut all, number, 1), Appointed::default(), "it has that");
+            assert_eq!(appoint(&mut all, number, 1), kept(20), "it has that");
         }
         assert_eq!(appoint(&mut all, 1, 2), given(20));
 
         let two = || vec![(Incarnation(2), 20), (Incarnation(3), 30)];
-        assert!(all.set_members(two()) && !all.set_members(two()));
-        let moved = Appointed { given: Some(30), released: Some(20) };
+        assert!(all.set_members(two(), all_there) && !all.set_members(two(), all_there));
+        let moved = Appointed { by: Some(30), given: Some(30), released: Some(20) };
+        let moved_to = moved;
         let moved: Vec<_> = (2..=200).filter(|it| appoint(&mut all, *it, 1) == moved).collect();
         assert!((60..140).contains(&moved.len()), "{}", moved.len());
         assert_eq!(all.count(30), moved.len());
-        assert_eq!(appoint(&mut all, moved[0], 1), Appointed::default());
+        assert_eq!(appoint(&mut all, moved[0], 1), kept(30));
+        let back = Appointed { by: Some(20), given: Some(20), released: Some(30) };
+        let to = |all: &mut Appointments, it| all.appoint(OWN, session(moved[2]), (1, Some(it)));
+        assert_eq!((to(&mut all, 20), to(&mut all, 20)), (back, kept(20)), "who is asked for");
+        assert_eq!(to(&mut all, 99), moved_to, "who cannot does not");
         assert_eq!(all.end(session(moved[0])), Some(30));
         assert_eq!((all.count(30), all.count(20)), (moved.len() - 1, 201 - moved.len()));
 
         // The same member on another connection has to be told of all again.
-        all.set_members(vec![(Incarnation(2), 20), (Incarnation(3), 31)]);
+        all.set_members(vec![(Incarnation(2), 20), (Incarnation(3), 31)], |it| it != 30);
         assert_eq!(appoint(&mut all, moved[1], 1), given(31));
-        all.set_members(vec![(Incarnation(2), 20)]);
-        assert_eq!(appoint(&mut all, moved[1], 1), given(20));
-        all.set_members(Vec::new());
+        all.set_members(vec![(Incarnation(2), 20)], all_there);
+        let left = Appointed { released: Some(31), ..given(20) };
+        assert_eq!(appoint(&mut all, moved[1], 1), left, "it is there and leaves");
+        all.set_members(Vec::new(), |_| false);
         assert_eq!(appoint(&mut all, moved[1], 1), Appointed::default());
     }
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{
-    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Refused, VERSION,
-    VERSION_STANDBY,
+    DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Offered, Refused, VERSION,
+    VERSION_OFFER, VERSION_STANDBY,
 };
 use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId};
 use ringgate_link::bundle::{Frame, HEADER_BYTES};
@@ -59,6 +59,10 @@ pub(super) struct Talk {
     pub(super) incarnation: Option<Incarnation>,
     /// The member knows which process we are.
     is_known: bool,
+    /// It goes on with nothing of ours.
+    pub(super) is_leaving: bool,
+    /// It knows that of us.
+    has_heard_leaving: bool,
 }
 
 impl Counts {
@@ -80,6 +84,8 @@ impl Talk {
             is_complete: false,
             incarnation: None,
             is_known: false,
+            is_leaving: false,
+            has_heard_leaving: false,
         }
     }
 
@@ -145,6 +151,8 @@ impl Talk {
             }
             Heard::Record(listener, bytes) => return self.stand_by(listener, bytes, players),
             Heard::Release(session) => players.stand_down(number, session),
+            Heard::Offer(it) => players.hear_offer(number, &it),
+            Heard::Leaving(it) => self.is_leaving = it,
             Heard::Question(it) => self.draft.message(&Message::Answer(it)),
             Heard::Answer(_) | Heard::Nothing => {}
         }
@@ -176,7 +184,7 @@ impl Talk {
         if datagram.hops < HOPS_MAX
             && !datagram.is_lost
             && let Some(listener) = listener
-            && let Some(to) = players.onward(self.number, listener, &datagram)
+            && let Some(to) = players.onward(listener, &datagram)
         {
             counts.come += 1;
             let Datagram { player, to: local, bytes, .. } = datagram;
@@ -226,6 +234,11 @@ impl Talk {
         self.version().is_some_and(|version| version >= VERSION_STANDBY)
     }
 
+    /// Whether sessions can be given to the member.
+    pub(super) fn takes_offers(&self) -> bool {
+        self.version().is_some_and(|version| version >= VERSION_OFFER) && !self.is_leaving
+    }
+
     /// Says which process we are, once that is known.
     pub(super) fn introduce(&mut self, own: Incarnation) {
         if !self.is_known && self.knows_standbys() {
@@ -248,6 +261,22 @@ impl Talk {
             self.draft.message(&Message::Record { listener, bytes: &bytes[..len] });
         }
         bytes.zeroize();
+    }
+
+    /// And to go on with it.
+    pub(super) fn offer(&mut self, session: SessionId, is_coming: bool) {
+        if self.takes_offers() {
+            self.draft.message(&Message::Offer(Offered { session, is_coming }));
+        }
+    }
+
+    /// Says whether we go on with nothing of the member's.
+    pub(super) fn tell_leaving(&mut self, is_leaving: bool) {
+        let knows = self.version().is_some_and(|version| version >= VERSION_OFFER);
+        if knows && self.has_heard_leaving != is_leaving {
+            self.has_heard_leaving = is_leaving;
+            self.draft.message(&Message::Leaving(is_leaving));
+        }
     }
 
     /// It is not to any more.

@@ -224,10 +224,11 @@ fn a_datagram_goes_on_to_who_has_its_player_by_now_and_no_further() {
     assert_eq!(players.take(), None);
     send(2, &mut first);
     first.until("it stays", |_| players.take());
-    // Nor does it go back where it came from.
+    // The session has gone meanwhile to who has sent it.
     players.set_known(EU, player(1), 0);
     send(1, &mut first);
-    first.until("it stays", |_| players.take());
+    first.until_seen(&second, |it| it.forwarded == [3, 1]);
+    assert_eq!(players.take(), None);
     assert_eq!(second.window().shown().not_connected, 1);
 }
 
@@ -328,6 +329,35 @@ fn a_member_that_does_not_answer_is_given_up_until_it_does() {
     assert_eq!(other(&second, |it| it.silences == 1).state, State::Up);
     silent.say(&Message::Answer(1));
     silent.until("that it is there", |_| (players.silent() == 0).then_some(()));
+}
+
+#[test]
+fn a_session_is_offered_to_who_is_to_have_it_and_all_of_them_by_who_leaves() {
+    let Some(members) = two() else { return };
+    for (number, (players, _)) in (21..).zip(&members) {
+        players.set_incarnation(number);
+    }
+    let [(one, _first), (two, _second)] = &members;
+    until("both to be able", || (one.able().len() + two.able().len() == 2).then_some(()));
+    let sessions = [1, 2].map(|number| record(number, 21).session);
+    for number in [1, 2] {
+        one.keep(EU, &record(number, 21));
+    }
+    until("its records", || (two.kept().len() == 2).then_some(()));
+    assert_eq!(two.heard_offers(), []);
+    one.offer(sessions[0], 0);
+    until("an offer", || (two.heard_offers() == [(0, sessions[0], true)]).then_some(()));
+    // Who leaves takes nothing.
+    two.leave(true);
+    until("it to be left alone", || one.able().is_empty().then_some(()));
+    until("its records to be elsewhere", || two.kept().is_empty().then_some(()));
+    two.leave(false);
+    until("it to stand by again", || (two.kept().len() == 2).then_some(()));
+    one.leave(true);
+    for session in sessions {
+        let is_it = |it: &(u8, SessionId, bool)| *it == (0, session, false);
+        until("all to be offered", || two.heard_offers().iter().any(is_it).then_some(()));
+    }
 }
 
 #[test]

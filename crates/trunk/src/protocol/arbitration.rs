@@ -28,6 +28,8 @@ struct State {
     known: HashMap<ClusterId, Known>,
     /// How often a gateway has taken one over.
     taken_over: u64,
+    /// Of all that is parked.
+    parked_bytes: usize,
 }
 
 /// A session.
@@ -40,6 +42,8 @@ struct Known {
     /// The link of the gateway that has it, while that is connected.
     seat: Option<Seat>,
     timeout_ms: u32,
+    /// What the game process has said while a gateway has the session and has not announced it.
+    parked: Vec<Vec<u8>>,
 }
 
 /// Where a game process knows a session.
@@ -85,8 +89,8 @@ pub struct Fenced {
 pub enum Opening {
     /// A game process is told of it.
     Passed,
-    /// The game process knows the session.
-    Known,
+    /// The game process knows the session, and has said this since the gateway has it.
+    Known(Vec<Vec<u8>>),
     /// It is not the gateway's.
     Refused(Reported),
 }
@@ -94,7 +98,7 @@ pub enum Opening {
 impl Default for Arbitration {
     fn default() -> Self {
         let (arbiter, known) = (Arbiter::new(SESSIONS_MAX), HashMap::new());
-        Self(Mutex::new(State { arbiter, known, taken_over: 0 }))
+        Self(Mutex::new(State { arbiter, known, taken_over: 0, parked_bytes: 0 }))
     }
 }
 
@@ -107,7 +111,7 @@ impl Arbitration {
     /// the local worker numbers it.
     pub fn announce(&self, it: &Clustered, backend: &str, link: u16, here: Home) -> Opening {
         let id = ClusterId(it.id);
-        let State { arbiter, known, .. } = &mut *self.lock();
+        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
         let Some(tenure) = tenure(it.tenure) else { return refused(it.id, it.tenure) };
         if known.get(&id).is_some_and(|known| *known.backend != *backend) {
             return refused(it.id, it.tenure);
@@ -130,13 +134,15 @@ impl Arbitration {
         let timeout_ms = it.timeout_ms;
         if verdict.seen == Seen::Opened {
             let (backend, home) = (backend.into(), Some(here));
-            known.insert(id, Known { backend, home, seat, timeout_ms });
+            known.insert(id, Known { backend, home, seat, timeout_ms, parked: Vec::new() });
             return Opening::Passed;
         }
         let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
         (known.seat, known.timeout_ms) = (seat, timeout_ms);
+        let waits = std::mem::take(&mut known.parked);
+        *parked_bytes -= waits.iter().map(Vec::len).sum::<usize>();
         match known.home {
-            Some(_) => Opening::Known,
+            Some(_) => Opening::Known(waits),
             None => {
                 known.home = Some(here);
                 Opening::Passed
@@ -152,7 +158,7 @@ impl Arbitration {
         (worker, link): (usize, u16),
     ) -> (Reported, Option<Fenced>) {
         let id = ClusterId(it.id);
-        let State { arbiter, known, taken_over } = &mut *self.lock();
+        let State { arbiter, known, taken_over, .. } = &mut *self.lock();
         let ended = || (ended(it.id, it.tenure), None);
         let Some(known) = known.get_mut(&id).filter(|known| *known.backend == *backend) else {
             return ended();
@@ -160,7 +166,8 @@ impl Arbitration {
         let (Some(tenure), Some(over)) = (tenure(it.tenure), tenure(it.over)) else {
             return ended();
         };
-        let verdict = arbiter.answer(&question(id, tenure, Asked::Claim { over }));
+        let asked = if it.is_offered { Asked::Take { over } } else { Asked::Claim { over } };
+        let verdict = arbiter.answer(&question(id, tenure, asked));
         let report = Reported::of(&verdict.answer);
         if !matches!(verdict.answer.reply, Reply::Granted { .. }) {
             return (report, None);
@@ -191,12 +198,17 @@ impl Arbitration {
         Ok(known.get(&id).and_then(|known| known.home))
     }
 
+    /// Whether packets of a player are handed over that come by a gateway with this tenure.
+    pub fn hears(&self, id: [u8; 16], tenure: Tenure) -> bool {
+        self.lock().arbiter.hears(ClusterId(id), tenure)
+    }
+
     /// A gateway has ended a session. Where its game process is, if it was the gateway's to end.
     pub fn close(&self, id: [u8; 16], tenure: Tenure) -> Option<Option<Home>> {
         let id = ClusterId(id);
-        let State { arbiter, known, .. } = &mut *self.lock();
-        let seen = arbiter.answer(&question(id, tenure, Asked::End)).seen;
-        (seen == Seen::Ended).then(|| known.remove(&id).and_then(|known| known.home))
+        let state = &mut *self.lock();
+        let seen = state.arbiter.answer(&question(id, tenure, Asked::End)).seen;
+        (seen == Seen::Ended).then(|| state.forget(id)?.home)
     }
 
     /// Where the game process of a session is, if the gateway has it.
@@ -209,9 +221,24 @@ impl Arbitration {
     /// The game process ends a session that no connected gateway has.
     pub fn end(&self, id: [u8; 16]) {
         let id = ClusterId(id);
-        let State { arbiter, known, .. } = &mut *self.lock();
-        arbiter.end(id);
-        known.remove(&id);
+        let state = &mut *self.lock();
+        state.arbiter.end(id);
+        state.forget(id);
+    }
+
+    /// Keeps what a game process says about a session for the gateway that has it and is about to
+    /// announce it. False where there is none, or no room.
+    pub fn park(&self, id: [u8; 16], record: &[u8]) -> bool {
+        let State { known, parked_bytes, .. } = &mut *self.lock();
+        let Some(known) = known.get_mut(&ClusterId(id)) else { return false };
+        let is_coming = known.seat.is_some_and(|seat| seat.session.is_none());
+        let fits =
+            known.parked.len() < PARKED_MAX && *parked_bytes + record.len() <= PARKED_BYTES_MAX;
+        if is_coming && fits {
+            *parked_bytes += record.len();
+            known.parked.push(record.to_vec());
+        }
+        is_coming && fits
     }
 
     /// Where the gateway has a session, if one is connected that does.
@@ -229,10 +256,11 @@ impl Arbitration {
 
     /// The gateway of a local worker is not connected any more.
     pub fn lose(&self, worker: usize) {
-        let State { arbiter, known, .. } = &mut *self.lock();
+        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
         for (id, known) in known {
             if known.seat.take_if(|seat| seat.worker == worker).is_some() {
                 arbiter.lose(*id);
+                *parked_bytes -= known.parked.drain(..).map(|it| it.len()).sum::<usize>();
             }
         }
     }
@@ -240,11 +268,12 @@ impl Arbitration {
     /// Lets time pass. Those whose gateway is gone for too long end: where their game processes
     /// are.
     pub fn pass_time(&self, now_s: u64) -> Vec<Home> {
-        let State { arbiter, known, .. } = &mut *self.lock();
+        let state = &mut *self.lock();
+        let State { arbiter, known, .. } = state;
         let grace_s = |id| known.get(&id).map_or(0, |known: &Known| grace_s(known.timeout_ms));
         let mut ended = Vec::new();
         arbiter.pass_time(now_s, grace_s, |id| ended.push(id));
-        ended.into_iter().filter_map(|id| known.remove(&id)?.home).collect()
+        ended.into_iter().filter_map(|id| state.forget(id)?.home).collect()
     }
 
     /// How many there are, how many of them have no gateway now, and how often another gateway has
@@ -262,7 +291,7 @@ impl Arbitration {
 
     /// Writes all of it.
     pub fn write(&self, out: &mut Writer<'_>) {
-        let State { arbiter, known, taken_over } = &*self.lock();
+        let State { arbiter, known, taken_over, parked_bytes: _ } = &*self.lock();
         arbiter.write(out);
         taken_over.write(out);
         (known.len() as u32).write(out);
@@ -281,7 +310,16 @@ impl Arbitration {
         if !known.keys().all(|id| is_held(*id)) {
             return Err(Broken::Invalid("session"));
         }
-        Ok(Self(Mutex::new(State { arbiter, known, taken_over })))
+        Ok(Self(Mutex::new(State { arbiter, known, taken_over, parked_bytes: 0 })))
+    }
+}
+
+impl State {
+    /// A session has ended.
+    fn forget(&mut self, id: ClusterId) -> Option<Known> {
+        let known = self.known.remove(&id)?;
+        self.parked_bytes -= known.parked.iter().map(Vec::len).sum::<usize>();
+        Some(known)
     }
 }
 
@@ -351,7 +389,26 @@ const fn grace_s(timeout_ms: u32) -> u64 {
     }
 }
 
-ringgate_core::carried!(Known { backend, home, seat, timeout_ms });
+impl Carry for Known {
+    fn write(&self, out: &mut Writer<'_>) {
+        // What is parked may be lost.
+        let Self { backend, home, seat, timeout_ms, parked: _ } = self;
+        backend.write(out);
+        home.write(out);
+        seat.write(out);
+        timeout_ms.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        Ok(Self {
+            backend: Carry::read(from)?,
+            home: Carry::read(from)?,
+            seat: Carry::read(from)?,
+            timeout_ms: Carry::read(from)?,
+            parked: Vec::new(),
+        })
+    }
+}
 
 impl Carry for Home {
     fn write(&self, out: &mut Writer<'_>) {
@@ -391,6 +448,11 @@ impl Carry for Seat {
 /// Sessions of all gateways, those included that have ended and whose tokens are good. What is
 /// beyond ends with its gateway.
 const SESSIONS_MAX: usize = 1 << 18;
+
+/// What is parked of one session, and in all: a gateway announces a session right behind the answer
+/// to its claim.
+const PARKED_MAX: usize = 64;
+const PARKED_BYTES_MAX: usize = 4 << 20;
 
 /// A session's number.
 pub(crate) fn read_session(from: &mut Reader<'_>) -> Result<SessionId, Broken> {

@@ -169,8 +169,11 @@ impl NetcodeFront {
         let (session, address) = (self.sessions.at(index), *self.sessions.address(index));
         let policy = &self.listeners[address.listener].replay;
         let silent_ns = now.mono_ns.saturating_sub(session.last_receive_ns);
-        let local = session.talks_to().1;
+        let (socket, local) = session.talks_to();
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
+        // Whoever gives the record to others knows the port, and the address where that is fixed.
+        let sockets = &common.listeners.get(address.listener)?.sockets;
+        let bind = sockets.iter().position(|it| *it == socket).unwrap_or_default() as u16;
         let record = Record {
             session: it.id,
             token: it.token,
@@ -187,7 +190,7 @@ impl NetcodeFront {
             newest: session.window.latest(policy).unwrap_or(0),
             slot: session.slot.0,
             player: (*address.endpoint.ip_bytes(), address.endpoint.port()),
-            local: (local, 0),
+            local: (local, bind),
             user_data: self.user_data.whole(index),
             backend: common.setup.backends[session.backend].name.clone(),
         };

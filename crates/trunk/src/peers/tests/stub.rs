@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use ringgate_cluster::wire::Datagram;
+use ringgate_cluster::wire::{Datagram, Offered};
 use ringgate_cluster::{Incarnation, Record, SessionId};
 
 use crate::peers::{Arrival, Kept, Number, Places, Players};
@@ -31,6 +31,10 @@ struct Inner {
     stood: Vec<(Of, bool)>,
     heard_stands: BTreeMap<Of, Number>,
     silent: BTreeSet<Number>,
+    able: Vec<(Incarnation, Number)>,
+    offers: BTreeMap<SessionId, Number>,
+    heard_offers: Vec<(Number, SessionId, bool)>,
+    is_leaving: bool,
 }
 
 #[derive(Default)]
@@ -115,6 +119,28 @@ impl Stub {
         self.with(|it| it.kept.clone())
     }
 
+    /// One of its sessions is to be a member's.
+    pub(super) fn offer(&self, session: SessionId, to: Number) {
+        self.with(|it| {
+            it.offers.insert(session, to);
+            it.changed.push(session);
+        });
+    }
+
+    pub(super) fn leave(&self, is_leaving: bool) {
+        self.with(|it| it.is_leaving = is_leaving);
+    }
+
+    /// What it was offered, of whom, and whether that comes in here.
+    pub(super) fn heard_offers(&self) -> Vec<(Number, SessionId, bool)> {
+        self.with(|it| it.heard_offers.clone())
+    }
+
+    /// The members that can go on with its sessions.
+    pub(super) fn able(&self) -> Vec<Incarnation> {
+        self.with(|it| it.able.iter().map(|(process, _)| *process).collect())
+    }
+
     /// Who else stands by for a player.
     pub(super) fn stands(&self, listener: u16, player: SocketAddr) -> Option<Number> {
         self.with(|it| it.heard_stands.get(&(listener, player)).copied())
@@ -190,13 +216,28 @@ impl Players for Arc<Stub> {
             let count = max.min(it.changed.len());
             for session in it.changed.drain(..count) {
                 let kept = it.records.get(&session);
-                handle(session, kept.map(|(listener, record)| (*listener, record)));
+                let offered_to = it.offers.remove(&session);
+                let kept =
+                    kept.map(|(listener, record)| Kept { listener: *listener, record, offered_to });
+                handle(session, kept);
             }
         });
     }
 
     fn renew_records(&self) {
         self.with(|it| it.changed.extend(it.records.keys()));
+    }
+
+    fn set_able(&self, members: &[(Incarnation, Number)]) {
+        self.with(|it| it.able = members.to_vec());
+    }
+
+    fn is_leaving(&self) -> (bool, bool) {
+        self.with(|it| (it.is_leaving, it.is_leaving))
+    }
+
+    fn hear_offer(&self, member: Number, offered: &Offered) {
+        self.with(|it| it.heard_offers.push((member, offered.session, offered.is_coming)));
     }
 
     fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
@@ -262,11 +303,11 @@ impl Players for Arc<Stub> {
         })
     }
 
-    fn onward(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
+    fn onward(&self, listener: u16, datagram: &Datagram<'_>) -> Option<Number> {
         self.with(|it| {
             let of = (listener, datagram.player);
             let known = it.known.get(&of).map(|(number, _)| *number);
-            known.filter(|number| *number != member && !it.held.contains(&of))
+            known.filter(|_| !it.held.contains(&of))
         })
     }
 

@@ -31,7 +31,7 @@ impl Relay {
     /// Writes it.
     pub fn write_clusters(&self, out: &mut CarryWriter<'_>) {
         // An opening that goes no further comes at once, and is told of again otherwise.
-        let OfClusters { arbitration: _, held, homes, muted: _, refused } = &self.clusters;
+        let OfClusters { arbitration: _, held, homes, muted: _, refused, left: _ } = &self.clusters;
         let held =
             held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
         held.collect::<Vec<_>>().write(out);
@@ -131,11 +131,29 @@ impl Relay {
             Opening::Passed => {
                 self.clusters.homes.insert(session, Homed { id, game });
             }
-            Opening::Known => self.mute(session),
+            Opening::Known(waits) => {
+                self.mute(session);
+                for record in &waits {
+                    self.pass_parked((link, session), record, act);
+                }
+            }
             Opening::Refused(report) => {
                 self.mute(session);
                 act(Action::Tell(link, report.frame()));
             }
+        }
+    }
+
+    /// What a game process has said while the gateway had not announced a session yet.
+    fn pass_parked(
+        &mut self,
+        (link, session): (u16, SessionId),
+        record: &[u8],
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let mut memory = record.to_vec();
+        if let Some(frame) = called(&mut memory, session) {
+            self.handle_passed(&Passed::FromGame(link, frame), &mut *act);
         }
     }
 
@@ -268,12 +286,27 @@ impl Relay {
                 }
             }
             Passed::Fenced(link, session, frame) => {
-                session.and_then(|session| self.clusters.held.remove(&session));
+                session.inspect(|session| self.leave_held(*session));
                 if self.game_of(link).is_some() {
                     act(Action::Tell(link, frame));
                 }
             }
         }
+    }
+
+    /// The gateway does not have a session any more. What it has sent before it hears of that is
+    /// still taken where it has given the session away.
+    fn leave_held(&mut self, session: SessionId) {
+        let OfClusters { arbitration, held, left, .. } = &mut self.clusters;
+        let Some(Held { id, tenure }) = held.get(&session) else { return };
+        if !arbitration.as_ref().is_some_and(|it| it.hears(*id, *tenure)) {
+            held.remove(&session);
+            return;
+        }
+        if left.len() == LEFT_MAX {
+            left.pop_front().and_then(|oldest| held.remove(&oldest));
+        }
+        left.push_back(session);
     }
 
     /// A gateway says something about a session to a game process here.
@@ -367,6 +400,7 @@ impl Relay {
     pub(super) fn lose_held(&mut self) {
         self.clusters.held.clear();
         self.clusters.muted.clear();
+        self.clusters.left.clear();
         if let Some(arbitration) = &self.clusters.arbitration {
             arbitration.lose(self.worker);
         }
@@ -401,9 +435,23 @@ impl Relay {
             (Whereto::Nowhere, ToGateway::CloseAfter(it)) => {
                 self.end_from_home(session, it.reason, act);
             }
-            (Whereto::Nowhere, _) => self.dropped.lane_down += super::payloads(record),
+            (Whereto::Nowhere, _) => {
+                if !self.park(session, record) {
+                    self.dropped.lane_down += super::payloads(record);
+                }
+            }
         }
         true
+    }
+
+    /// Keeps what a game process says for the gateway that is about to announce the session.
+    fn park(&mut self, session: SessionId, record: &ToGateway<'_>) -> bool {
+        let Self { clusters: OfClusters { homes, arbitration, .. }, scratch, .. } = self;
+        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
+            return false;
+        };
+        let frame = write(scratch, |writer| rewritten(writer, record, session));
+        frame.is_some_and(|frame| arbitration.park(*id, frame.bytes()))
     }
 
     /// Where the gateway of a session is that a game process here has named.
@@ -481,6 +529,9 @@ const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseRea
 
 /// An opening follows its session's name at once.
 const MUTED_MAX: usize = 64;
+
+/// Sessions that the gateway has given away, and of which more may come.
+const LEFT_MAX: usize = 4096;
 
 /// For writers of any lifetime, which the method itself is not.
 fn arbitrates(writer: &mut Writer<'_>) -> bool {

@@ -1,6 +1,6 @@
 //! What a relay knows of sessions that go from one gateway to another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ringgate_cluster::Tenure;
@@ -19,6 +19,8 @@ pub(super) struct OfClusters {
     pub(super) homes: HashMap<SessionId, Homed>,
     /// Whose opening follows, and goes no further.
     pub(super) muted: Vec<SessionId>,
+    /// What that gateway has given away, the oldest first: more of it may come.
+    pub(super) left: VecDeque<SessionId>,
     /// Packets that were refused, by the arbiter's reasons.
     pub(super) refused: RefusedPackets,
 }

@@ -122,6 +122,11 @@ impl Agent {
         })
     }
 
+    fn takes(&mut self, at: usize, tenure: u32, over: u32) -> Vec<String> {
+        let it = ClusterClaim { id: ID, tenure, over, timeout_ms: 10_000, is_offered: true };
+        self.says(at, |writer| writer.claim(&it))
+    }
+
     fn claims(&mut self, at: usize, tenure: u32, over: u32) -> Vec<String> {
         let it = ClusterClaim { id: ID, tenure, over, timeout_ms: 10_000, is_offered: false };
         self.says(at, |writer| writer.claim(&it))
@@ -230,6 +235,40 @@ fn who_wakes_late_is_fenced_and_ends_nothing() {
     assert!(agent.announces(0, of(3, 11)).is_empty());
     assert_eq!(agent.brings(0, 10), ["0 hears of 1"]);
     assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["0 sent"]);
+}
+
+#[test]
+fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
+    let mut agent = Agent::new();
+    agent.announces(0, of(1, 11));
+    assert_eq!(agent.takes(1, of(2, 12), of(1, 11)), ["1 granted 2", "0 fenced 1 by 2"]);
+    // What the first had on its way is handed over; it has the session no more.
+    assert_eq!(agent.brings(0, 5), ["0 hears of 1"]);
+    assert!(agent.brings(0, 5).is_empty() && agent.relays[0].refused_packets().replayed == 1);
+    assert!(agent.says(0, |it| it.closed(there(), CloseReason::TimedOut)).is_empty());
+    // What the game process says waits for the second, in order.
+    assert!(agent.plays(0, |it| it.payload(here(0), b"yo")).is_empty());
+    assert!(agent.plays(0, |it| it.ask_quality(here(0))).is_empty());
+    assert_eq!(agent.announces(1, of(2, 12)), ["1 sent", "1 asked for quality"]);
+    assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+    assert_eq!(agent.relays.each_ref().map(|it| it.dropped().lane_down), [0, 0]);
+    // That has bounds, and ends with the gateway that it waits for.
+    agent.takes(0, of(3, 11), of(2, 12));
+    for _ in 0..70 {
+        agent.plays(0, |it| it.payload(here(0), b"yo"));
+    }
+    assert_eq!(agent.relays[0].dropped().lane_down, 6);
+    assert_eq!(agent.announces(0, of(3, 11)).len(), 64);
+    // A gateway that has given a session away is heard for a moment, and then told again.
+    assert_eq!(agent.brings(1, 9), ["0 hears of 1"]);
+    agent.arbitration.pass_time(10);
+    assert_eq!(agent.brings(1, 10), ["1 fenced 2 by 3"]);
+    assert!(agent.brings(1, 11).is_empty());
+    agent.takes(1, of(4, 12), of(3, 11));
+    agent.plays(0, |it| it.payload(here(0), b"yo"));
+    agent.loses_lane(1);
+    assert!(agent.claims(0, of(5, 11), of(4, 12)).starts_with(&["0 granted 5".to_owned()]));
+    assert!(agent.announces(0, of(5, 11)).is_empty());
 }
 
 #[test]
