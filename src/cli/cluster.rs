@@ -47,6 +47,7 @@ struct Sessions {
     owned: u64,
     standing_by: u64,
     taken_over: u64,
+    moved: u64,
     fenced: u64,
     not_taken_over: BTreeMap<String, u64>,
 }
@@ -152,16 +153,18 @@ fn render(cluster: &Cluster) -> String {
             put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
         }
     }
-    let Sessions { owned, standing_by, taken_over, fenced, not_taken_over } = &cluster.sessions;
+    let Sessions { owned, standing_by, taken_over, moved, fenced, not_taken_over } =
+        &cluster.sessions;
     if cluster.incarnation.is_some() {
         put(
             &mut text,
             format_args!(
-                "\nsessions: {} that others could go on with, standing by for {}, taken over {}, \
-                 taken by others {}\n",
+                "\nsessions: {} that others could go on with, standing by for {}, taken over {} \
+                 ({} given), taken by others {}\n",
                 count(*owned),
                 count(*standing_by),
                 count(*taken_over),
+                count(*moved),
                 count(*fenced)
             ),
         );
@@ -192,7 +195,7 @@ mod tests {
         let page = serde_json::json!({
             "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
             "not_connected": 5, "incarnation": 3,
-            "sessions": { "owned": 11, "standing_by": 12, "taken_over": 13, "fenced": 14,
+            "sessions": { "owned": 11, "standing_by": 12, "taken_over": 13, "moved": 9, "fenced": 14,
                           "not_taken_over": { "ended": 15 } },
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
@@ -218,8 +221,8 @@ mod tests {
             "note: gate-4 does not say which players it has: nothing is forwarded to it\n",
             "note: gate-2 cannot go on with sessions of this gateway\n",
             "note: not taken over: 15 as ended\n",
-            "sessions: 11 that others could go on with, standing by for 12, taken over 13, \
-             taken by others 14\n",
+            "sessions: 11 that others could go on with, standing by for 12, \
+             taken over 13 (9 given), taken by others 14\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

@@ -202,6 +202,8 @@ pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize
             owned: sessions.owned,
             standing_by: sessions.standing,
             taken_over: sessions.taken_over,
+            // Of those, the ones whose gateways lived and had given them away.
+            moved: sessions.moved,
             // Those that another member has gone on with.
             fenced: sessions.fenced,
             not_taken_over: refused.into_iter().filter(|it| it.1 > 0).collect::<BTreeMap<_, _>>(),

@@ -333,6 +333,30 @@ impl Cluster {
     }
 }
 
+/// Another member has a session of each of these.
+pub(crate) fn wait_until_all_stand_by(cluster: &Cluster, players: u64) {
+    for line in &cluster.lines {
+        wait_for("standbys", || {
+            let status = line.daemon.status();
+            let owned = status["cluster"]["sessions"]["owned"].as_u64()?;
+            let members = status["cluster"]["members"].as_array()?.clone();
+            let stood: u64 = members.iter().filter_map(|it| it["stands_by"].as_u64()).sum();
+            (stood == owned).then_some(())
+        });
+    }
+    assert_eq!(sum(cluster, "owned"), players);
+}
+
+/// A number of all gateways.
+pub(crate) fn sum(cluster: &Cluster, what: &str) -> u64 {
+    let sessions = cluster.lines.iter().map(|line| line.daemon.status()["cluster"].clone());
+    sessions.filter_map(|it| it["sessions"][what].as_u64()).sum()
+}
+
+pub(crate) fn still_connected(players: &mut [Player]) {
+    assert!(players.iter_mut().all(Player::is_connected));
+}
+
 pub(crate) fn player(place: &str, client_id: u64) -> Player {
     let at: SocketAddr = place.parse().expect("an address");
     let token = token(&[at], client_id, KEY_HEX, 60);

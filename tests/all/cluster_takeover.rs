@@ -7,32 +7,8 @@ use ringgate_os::clock;
 
 use crate::agent::{Heir, agent_upgrade};
 use crate::cluster_rig::{Behind, Cluster, all, among_players, longest_silence, play};
-use crate::control_rig::{Player, wait_for};
+use crate::cluster_rig::{still_connected, sum, wait_until_all_stand_by};
 use crate::upgrade_rig::kill;
-
-/// Another member has a session of each of these.
-fn wait_until_all_stand_by(cluster: &Cluster, players: u64) {
-    for line in &cluster.lines {
-        wait_for("standbys", || {
-            let status = line.daemon.status();
-            let owned = status["cluster"]["sessions"]["owned"].as_u64()?;
-            let members = status["cluster"]["members"].as_array()?.clone();
-            let stood: u64 = members.iter().filter_map(|it| it["stands_by"].as_u64()).sum();
-            (stood == owned).then_some(())
-        });
-    }
-    assert_eq!(sum(cluster, "owned"), players);
-}
-
-/// A number of all gateways.
-fn sum(cluster: &Cluster, what: &str) -> u64 {
-    let sessions = cluster.lines.iter().map(|line| line.daemon.status()["cluster"].clone());
-    sessions.filter_map(|it| it["sessions"][what].as_u64()).sum()
-}
-
-fn still_connected(players: &mut [Player]) {
-    assert!(players.iter_mut().all(Player::is_connected));
-}
 
 #[test]
 fn players_of_a_gateway_that_dies_play_on() {

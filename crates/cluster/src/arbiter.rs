@@ -159,6 +159,11 @@ impl Arbiter {
         )
     }
 
+    /// Whether a gateway that has just given a session away is still heard.
+    pub fn has_giver(&self, session: SessionId) -> bool {
+        matches!(self.standings.get(&session), Some(Standing::Held { giver: Some(_), .. }))
+    }
+
     /// Ends a session because the game process wants it. Returns what its owner has to hear.
     pub fn end(&mut self, session: SessionId) -> Option<Answer> {
         let standing = self.standings.get_mut(&session)?;

@@ -12,6 +12,7 @@ use crate::store::table::Address;
 use crate::survey::Survey;
 use crate::trace::Trace;
 use ringgate_batch::{Endpoint, LocalIp, SocketId};
+use ringgate_cluster::wire::HOPS_MAX;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_link::bundle::SessionId;
 
@@ -103,6 +104,8 @@ pub struct ForwardedDatagram {
     pub(crate) to: Elsewhere,
     /// Who received it.
     pub(crate) by: Elsewhere,
+    /// How often members have forwarded it, the time to come included.
+    pub(crate) hops: u8,
     pub(crate) len: u16,
     pub(crate) bytes: [u8; UNREAL_BYTES_MAX],
 }
@@ -134,11 +137,24 @@ impl ForwardedDatagram {
             is_lost,
             to: Elsewhere::Worker(to),
             by: Elsewhere::Member(by),
+            hops: HOPS_MAX,
             len: bytes.len() as u16,
             bytes: [0; UNREAL_BYTES_MAX],
         };
         datagram.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(datagram)
+    }
+
+    /// It was forwarded so often: less than may be, so it may go on.
+    #[must_use]
+    pub const fn forwarded(mut self, hops: u8) -> Self {
+        self.hops = hops;
+        self
+    }
+
+    /// How often members have forwarded it, the time to come included.
+    pub const fn hops(&self) -> u8 {
+        self.hops
     }
 
     /// Where it comes from, and at which listener.

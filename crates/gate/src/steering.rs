@@ -13,6 +13,7 @@ use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::LocalIp;
+use ringgate_cluster::wire::HOPS_MAX;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::UNREAL_BYTES_MAX;
 
@@ -74,6 +75,23 @@ impl Common {
         Ok(true)
     }
 
+    /// Sends a datagram on, which a member has forwarded, to the member that has its session by now.
+    /// False where none has, or it was forwarded often enough.
+    #[cold]
+    fn send_after(&mut self, now: Now, datagram: &ForwardedDatagram) -> bool {
+        let address = &datagram.address;
+        let Some(Elsewhere::Member(member)) = self.elsewhere(address) else { return false };
+        let goes = datagram.hops < HOPS_MAX
+            && !datagram.is_lost
+            && self.pay_way(now, Elsewhere::Member(member), address).is_ok();
+        if goes {
+            let next = datagram.clone().forwarded(datagram.hops + 1);
+            self.neighbours.members_out.push((member, next));
+            self.counters.members_out += 1;
+        }
+        goes
+    }
+
     /// Who else has the player of an address, in a cluster: another worker, which has heard of it
     /// by a member, or a member.
     pub(crate) fn elsewhere(&self, address: &Address) -> Option<Elsewhere> {
@@ -128,6 +146,7 @@ impl Common {
             is_lost,
             to,
             by: Elsewhere::Worker(self.worker.id),
+            hops: 1,
             len: bytes.len() as u16,
             bytes: [0; UNREAL_BYTES_MAX],
         };
@@ -216,6 +235,8 @@ impl Fronts {
                 whereabouts.inspect(|it| it.note_accepted(&datagram.address, member));
             }
             (Ok(()), Elsewhere::Worker(_)) => {}
+            (Err(DropReason::UnknownSource), Elsewhere::Member(_))
+                if turn.common.send_after(turn.now, datagram) => {}
             (Err(why), _) => turn.common.drop_datagram(&datagram.address, why),
         }
     }

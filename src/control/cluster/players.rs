@@ -225,7 +225,7 @@ impl Players for OfFleet {
             let ip = if local.is_unspecified() { bind.ip() } else { local.ip() };
             let to = SocketAddr::new(ip, bind.port());
             let (is_lost, bytes) = (it.is_lost(), it.bytes());
-            handle(member, Datagram { listener, player, to, is_lost, hops: 1, bytes });
+            handle(member, Datagram { listener, player, to, is_lost, hops: it.hops(), bytes });
         });
         self.departures.has_more()
     }
@@ -241,7 +241,7 @@ impl Players for OfFleet {
     }
 
     fn arrive(&self, member: Number, listener: u16, datagram: &Datagram<'_>) -> Arrival {
-        let Datagram { player, to, is_lost, bytes, .. } = *datagram;
+        let Datagram { player, to, is_lost, hops, bytes, .. } = *datagram;
         let binds = self.places.known().binds;
         let place = binds.get(usize::from(listener)).and_then(|binds| place_of(binds, to));
         let Some(place) = place else { return Arrival::Elsewhere };
@@ -250,7 +250,7 @@ impl Players for OfFleet {
         let give = |worker: WorkerId| {
             let (by, post) = (MemberId(member), self.posts.get(worker.index())?);
             let it = ForwardedDatagram::of_member((by, worker), address, place, is_lost, bytes)?;
-            post.send(Mail::Datagram(it)).ok()
+            post.send(Mail::Datagram(it.forwarded(hops))).ok()
         };
         match takers.iter().filter_map(give).count() {
             0 => Arrival::Full,

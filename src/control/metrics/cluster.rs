@@ -84,6 +84,11 @@ pub(super) fn render(text: &mut Text, Seen { shown, sessions, .. }: &Seen) {
         "Sessions of other members that this gateway has gone on with.",
     );
     taken.sample(&[], sessions.taken_over);
+    let mut moved = text.counter(
+        "ringgate_cluster_moved_total",
+        "Of those, the ones whose gateways lived and had given them away.",
+    );
+    moved.sample(&[], sessions.moved);
     let mut fenced = text.counter(
         "ringgate_cluster_fenced_total",
         "Sessions of this gateway that another member has gone on with.",

@@ -25,6 +25,14 @@ pub enum ToArbiter<'a> {
     Clustered(Clustered),
     /// The gateway wants to have a session that another one had.
     Claim(ClusterClaim),
+    /// Another gateway has a session that this one has given away, and nothing more goes to its
+    /// player from here.
+    Given {
+        /// Which session.
+        id: ClusterId,
+        /// As whom the gateway has had it.
+        tenure: u32,
+    },
     /// A payload of a player of such a session.
     Numbered {
         /// Whose.
@@ -123,6 +131,11 @@ impl<'a> ToArbiter<'a> {
             }
             kind::CLUSTERED => Clustered::decode(body).map(Self::Clustered),
             kind::CLAIM => ClusterClaim::decode(body, false).map(Self::Claim),
+            kind::GIVEN => {
+                let (id, tenure) = body.split_first_chunk()?;
+                let tenure = u32::from_le_bytes(tenure.try_into().ok()?);
+                Some(Self::Given { id: *id, tenure })
+            }
             kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
             _ => None,
         }
@@ -223,6 +236,15 @@ impl Writer<'_> {
         })
     }
 
+    /// To an arbiter: nothing more goes to the player of a session that was given away.
+    #[must_use]
+    pub fn given(&mut self, id: &ClusterId, tenure: u32) -> bool {
+        self.record(kind::GIVEN, CLUSTER_ID_BYTES + 4, |body| {
+            body.bytes(id);
+            body.u32(tenure);
+        })
+    }
+
     /// From an arbiter, right behind the hello: that it is one.
     #[must_use]
     pub fn arbitrates(&mut self) -> bool {
@@ -292,7 +314,7 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 9] {
+    fn all() -> [Vec<u8>; 10] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
         let claim =
@@ -303,6 +325,7 @@ mod tests {
             written(|it| it.clustered(&clustered)),
             written(|it| it.claim(&claim(false))),
             written(|it| it.claim(&claim(true))),
+            written(|it| it.given(&ID, 5)),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
@@ -319,12 +342,14 @@ mod tests {
             [&[(body.len() + HEADER_BYTES) as u8, 0, kind, 0][..], &body].concat()
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
-        let [numbered, clustered, claim, take, arbitrates, granted, fenced, ended, full] = all();
+        let [numbered, clustered, claim, take, given, arbitrates, granted, fenced, ended, full] =
+            all();
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
         let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
         assert_eq!(claim, of(139, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(take, of(140, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
+        assert_eq!(given, of(141, &[&id, &[5, 0, 0, 0]]));
         assert_eq!(arbitrates, of(149, &[]));
         let head = [5, 0, 0, 0];
         assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
@@ -340,12 +365,13 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 4, at >= 4));
+            assert_eq!((to.is_some(), from.is_some()), (at < 5, at >= 5));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))
                 }
                 (Some(ToArbiter::Clustered(it)), _) => written(|writer| writer.clustered(&it)),
+                (Some(ToArbiter::Given { id, tenure }), _) => written(|it| it.given(&id, tenure)),
                 (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),

@@ -131,6 +131,8 @@ enum Noted {
     Up(u8),
     /// A record for the gateway that must arrive.
     Tell(u8, u16, Box<[u8]>),
+    /// One that may be lost.
+    Push(u8, u16, Box<[u8]>),
     End(u8, u16),
     Broken,
 }
@@ -400,8 +402,10 @@ impl Desk {
                         noted.push(Noted::Tell(lane, link, frame.bytes().into()));
                     }
                     Wish::End(link) => noted.push(Noted::End(lane, link)),
-                    // A gateway is answered nothing that may be lost.
-                    Wish::Push(..) => {}
+                    // What its game process has said while another gateway had the session.
+                    Wish::Push(link, frame) => {
+                        noted.push(Noted::Push(lane, link, frame.bytes().into()));
+                    }
                 });
                 if heard.is_err() {
                     noted.push(Noted::Broken);
@@ -437,6 +441,12 @@ impl Desk {
                     let frame = Frames::new(&record).next().and_then(Result::ok);
                     if let (Some(trunk), Some(frame)) = (&mut self.trunk, frame) {
                         trunk.tell(lane, link, frame);
+                    }
+                }
+                Noted::Push(lane, link, record) => {
+                    let frame = Frames::new(&record).next().and_then(Result::ok);
+                    if let (Some(trunk), Some(frame)) = (&mut self.trunk, frame) {
+                        trunk.push(lane, link, frame, now_ns);
                     }
                 }
                 Noted::End(lane, link) => {

@@ -42,7 +42,11 @@ struct Known {
     /// The link of the gateway that has it, while that is connected.
     seat: Option<Seat>,
     timeout_ms: u32,
-    /// What the game process has said while a gateway has the session and has not announced it.
+    /// The link of the gateway that gives it away, until that has said its last word: what the
+    /// player gets of that one comes before what it gets of the next.
+    giver: Option<Seat>,
+    /// What the game process has said while that was so, or the gateway that has the session had
+    /// not announced it.
     parked: Vec<Vec<u8>>,
 }
 
@@ -134,13 +138,13 @@ impl Arbitration {
         let timeout_ms = it.timeout_ms;
         if verdict.seen == Seen::Opened {
             let (backend, home) = (backend.into(), Some(here));
-            known.insert(id, Known { backend, home, seat, timeout_ms, parked: Vec::new() });
+            let (giver, parked) = (None, Vec::new());
+            known.insert(id, Known { backend, home, seat, timeout_ms, giver, parked });
             return Opening::Passed;
         }
         let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
         (known.seat, known.timeout_ms) = (seat, timeout_ms);
-        let waits = std::mem::take(&mut known.parked);
-        *parked_bytes -= waits.iter().map(Vec::len).sum::<usize>();
+        let waits = known.take_parked(parked_bytes);
         match known.home {
             Some(_) => Opening::Known(waits),
             None => {
@@ -177,6 +181,9 @@ impl Arbitration {
         *taken_over += u64::from(is_new);
         let seat = Seat { worker, link, session: None };
         let before = if is_new { known.seat.replace(seat) } else { None };
+        if is_new {
+            known.giver = before.filter(|_| it.is_offered);
+        }
         known.seat.get_or_insert(seat);
         let fenced = before.zip(verdict.fenced);
         let fenced = fenced.map(|(seat, told)| Fenced { seat, report: Reported::of(&told) });
@@ -211,6 +218,20 @@ impl Arbitration {
         (seen == Seen::Ended).then(|| state.forget(id)?.home)
     }
 
+    /// Nothing more goes to a session's player by the gateway that has given it away. What has
+    /// waited for that, and where it goes.
+    pub fn given(&self, id: [u8; 16], tenure: Tenure) -> Option<(Seat, Vec<Vec<u8>>)> {
+        let id = ClusterId(id);
+        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
+        let holder = arbiter.standing(id)?.holder();
+        if holder == Some(tenure) || !arbiter.hears(id, tenure) {
+            return None;
+        }
+        let known = known.get_mut(&id)?;
+        known.giver = None;
+        Some((known.seat?, known.take_parked(parked_bytes)))
+    }
+
     /// Where the game process of a session is, if the gateway has it.
     pub fn home(&self, id: [u8; 16], tenure: Tenure) -> Option<Home> {
         let State { arbiter, known, .. } = &*self.lock();
@@ -231,7 +252,7 @@ impl Arbitration {
     pub fn park(&self, id: [u8; 16], record: &[u8]) -> bool {
         let State { known, parked_bytes, .. } = &mut *self.lock();
         let Some(known) = known.get_mut(&ClusterId(id)) else { return false };
-        let is_coming = known.seat.is_some_and(|seat| seat.session.is_none());
+        let is_coming = known.giver.is_some() || known.seat.is_some_and(|it| it.session.is_none());
         let fits =
             known.parked.len() < PARKED_MAX && *parked_bytes + record.len() <= PARKED_BYTES_MAX;
         if is_coming && fits {
@@ -242,8 +263,13 @@ impl Arbitration {
     }
 
     /// Where the gateway has a session, if one is connected that does.
-    pub fn seat(&self, id: [u8; 16]) -> Option<Seat> {
-        self.lock().known.get(&ClusterId(id))?.seat
+    ///
+    /// With what the game process has said to it before, and that is not passed on yet.
+    pub fn seat(&self, id: [u8; 16]) -> Option<(Seat, Vec<Vec<u8>>)> {
+        let State { known, parked_bytes, .. } = &mut *self.lock();
+        let known = known.get_mut(&ClusterId(id))?;
+        let seat = known.seat.filter(|_| known.giver.is_none())?;
+        Some((seat, known.take_parked(parked_bytes)))
     }
 
     /// The link is gone by which a game process knows a session. Returns where its gateway is.
@@ -258,6 +284,7 @@ impl Arbitration {
     pub fn lose(&self, worker: usize) {
         let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
         for (id, known) in known {
+            known.giver.take_if(|seat| seat.worker == worker);
             if known.seat.take_if(|seat| seat.worker == worker).is_some() {
                 arbiter.lose(*id);
                 *parked_bytes -= known.parked.drain(..).map(|it| it.len()).sum::<usize>();
@@ -273,6 +300,9 @@ impl Arbitration {
         let grace_s = |id| known.get(&id).map_or(0, |known: &Known| grace_s(known.timeout_ms));
         let mut ended = Vec::new();
         arbiter.pass_time(now_s, grace_s, |id| ended.push(id));
+        for (id, known) in known {
+            known.giver.take_if(|_| !arbiter.has_giver(*id));
+        }
         ended.into_iter().filter_map(|id| state.forget(id)?.home).collect()
     }
 
@@ -311,6 +341,18 @@ impl Arbitration {
             return Err(Broken::Invalid("session"));
         }
         Ok(Self(Mutex::new(State { arbiter, known, taken_over, parked_bytes: 0 })))
+    }
+}
+
+impl Known {
+    /// What waits for the gateway that has the session, if there is nothing to wait for any more.
+    fn take_parked(&mut self, parked_bytes: &mut usize) -> Vec<Vec<u8>> {
+        if self.giver.is_some() || self.seat.is_none_or(|seat| seat.session.is_none()) {
+            return Vec::new();
+        }
+        let parked = std::mem::take(&mut self.parked);
+        *parked_bytes -= parked.iter().map(Vec::len).sum::<usize>();
+        parked
     }
 }
 
@@ -392,7 +434,7 @@ const fn grace_s(timeout_ms: u32) -> u64 {
 impl Carry for Known {
     fn write(&self, out: &mut Writer<'_>) {
         // What is parked may be lost.
-        let Self { backend, home, seat, timeout_ms, parked: _ } = self;
+        let Self { backend, home, seat, timeout_ms, giver: _, parked: _ } = self;
         backend.write(out);
         home.write(out);
         seat.write(out);
@@ -405,6 +447,7 @@ impl Carry for Known {
             home: Carry::read(from)?,
             seat: Carry::read(from)?,
             timeout_ms: Carry::read(from)?,
+            giver: None,
             parked: Vec::new(),
         })
     }

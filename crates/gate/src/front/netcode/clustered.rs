@@ -33,6 +33,8 @@ pub(crate) struct Clustered {
     pub(crate) told: Option<(BackendId, u32)>,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
+    /// Another gateway is to go on with it. The arbiter hears when nothing more comes from here.
+    pub(crate) is_given: bool,
     /// By which members its player's packets come.
     pub(crate) moves: Moves<MemberId>,
     /// The newest packet that a member has forwarded.
@@ -68,6 +70,7 @@ impl Clustered {
             revision,
             told,
             is_alone,
+            is_given: false,
             moves: Moves::new(now.mono_ns),
             forwarded_up_to: None,
         })

@@ -9,6 +9,7 @@ use crate::counters::Ended;
 use crate::front::netcode::clustered::Clustered;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
+use crate::front::netcode::takeovers::arbiter_of;
 use crate::front::rules::Rules;
 use crate::ids::{BackendId, MemberId};
 use crate::now::{NS_PER_MS, Now};
@@ -111,9 +112,17 @@ impl NetcodeFront {
     /// An arbiter says that another gateway has a session which was this one's. That gateway has
     /// its player from now on; where it cannot be reached, this one stands by.
     pub(crate) fn leave_to(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, holder: Tenure) {
-        let kept = self.record_of(turn.common, turn.now, index);
-        self.end(turn, index, Ended::Fenced);
         let claims = Arc::clone(&turn.common.claims);
+        let kept = self.record_of(turn.common, turn.now, index);
+        let hands_over = claims.standbys().is_some_and(|standbys| standbys.hands_over());
+        let backend = self.sessions.at(index).backend;
+        if let Some(it) = self.clusters.get(index).filter(|it| it.is_given || hands_over)
+            && let Some(link) = arbiter_of(turn.common, backend)
+        {
+            let (id, tenure) = (it.id.0, it.tenure.number());
+            turn.tell_link(link, |writer| writer.given(&id, tenure));
+        }
+        self.end(turn, index, Ended::Fenced);
         let (Some(standbys), Some(kept)) = (claims.standbys(), kept) else { return };
         let address = kept.0;
         let member = standbys.note_fenced(kept, holder, turn.now.mono_ns);
@@ -145,7 +154,10 @@ impl NetcodeFront {
         it.moves = Moves::new(now_ns);
         if let Some(standbys) = turn.common.claims.standbys() {
             self.keep_record(turn.common, turn.now, index);
-            standbys.offer(id, to);
+            let is_given = standbys.offer(id, to);
+            if let Some(it) = self.clusters.get_mut(index) {
+                it.is_given = is_given;
+            }
         }
     }
 
@@ -226,6 +238,7 @@ impl NetcodeFront {
             told,
             is_alone,
             // Who is new looks anew.
+            is_given: _,
             moves: _,
             forwarded_up_to: _,
         } = it;
@@ -262,6 +275,7 @@ impl NetcodeFront {
                     revision,
                     told,
                     is_alone,
+                    is_given: false,
                     moves,
                     forwarded_up_to,
                 },

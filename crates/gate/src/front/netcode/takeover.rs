@@ -267,6 +267,7 @@ impl NetcodeFront {
             revision: 0,
             told: None,
             is_alone: false,
+            is_given: false,
             moves: Moves::new(turn.now.mono_ns),
             forwarded_up_to: None,
         };
@@ -283,7 +284,11 @@ impl NetcodeFront {
         if let Some(standbys) = turn.common.claims.standbys() {
             standbys.note_taken_over(record.session);
         }
-        self.emit_keep_alive(turn, index);
+        // A player who hears of this gateway hears nothing of the one before any more: where that
+        // one lives, what it has on its way comes first.
+        if !takeover.is_offered {
+            self.emit_keep_alive(turn, index);
+        }
         self.announce(turn, index);
         self.arm(turn, index);
     }

@@ -117,6 +117,7 @@ impl Agent {
                 let answer = self.ask(id, tenure, asked, answers);
                 answers.push((at, answer));
             }
+            ToArbiter::Given { .. } => {}
             ToArbiter::Numbered { session, number, bytes } => {
                 let lane = &self.lanes[&at];
                 let Some(&(id, tenure)) = lane.sessions.get(session) else {

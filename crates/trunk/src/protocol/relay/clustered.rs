@@ -100,6 +100,12 @@ impl Relay {
                 self.announce((game, link), &it, &arbitration, act);
             }
             ToArbiter::Claim(it) => self.claim((game, link), &it, &arbitration, act),
+            ToArbiter::Given { id, tenure: by } => {
+                let given = tenure(by).and_then(|by| arbitration.given(id, by));
+                if let Some((Seat { worker, link, session: Some(session) }, waits)) = given {
+                    self.pass_parked((worker, link, session), &waits, act);
+                }
+            }
         }
         Ok(true)
     }
@@ -133,9 +139,7 @@ impl Relay {
             }
             Opening::Known(waits) => {
                 self.mute(session);
-                for record in &waits {
-                    self.pass_parked((link, session), record, act);
-                }
+                self.pass_parked((worker, link, session), &waits, act);
             }
             Opening::Refused(report) => {
                 self.mute(session);
@@ -144,16 +148,18 @@ impl Relay {
         }
     }
 
-    /// What a game process has said while the gateway had not announced a session yet.
+    /// What a game process has said before the gateway was there that has the session.
     fn pass_parked(
         &mut self,
-        (link, session): (u16, SessionId),
-        record: &[u8],
-        act: &mut impl FnMut(Action<'_>),
+        (worker, link, session): (usize, u16, SessionId),
+        waits: &[Vec<u8>],
+        act: &mut dyn FnMut(Action<'_>),
     ) {
-        let mut memory = record.to_vec();
-        if let Some(frame) = called(&mut memory, session) {
-            self.handle_passed(&Passed::FromGame(link, frame), &mut *act);
+        for record in waits {
+            let mut memory = record.clone();
+            if let Some(frame) = called(&mut memory, session) {
+                self.pass(worker, Passed::FromGame(link, frame), &mut |action| act(action));
+            }
         }
     }
 
@@ -421,7 +427,7 @@ impl Relay {
             return self.multicast_from_home(game, sessions, bytes, act);
         }
         let Some(session) = session_for(record) else { return false };
-        match (self.gateway_of(session), record) {
+        match (self.gateway_of(session, act), record) {
             (Whereto::Here, _) => return false,
             (Whereto::There(worker, link, there), _) => {
                 let frame = write(&mut self.scratch, |writer| rewritten(writer, record, there));
@@ -455,12 +461,18 @@ impl Relay {
     }
 
     /// Where the gateway of a session is that a game process here has named.
-    fn gateway_of(&self, session: SessionId) -> Whereto {
+    fn gateway_of(&mut self, session: SessionId, act: &mut impl FnMut(Action<'_>)) -> Whereto {
         let OfClusters { homes, arbitration, .. } = &self.clusters;
-        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
+        let (Some(Homed { id, .. }), Some(arbitration)) =
+            (homes.get(&session).copied(), arbitration.clone())
+        else {
             return Whereto::Here;
         };
-        match arbitration.seat(*id) {
+        let (seat, waits) = arbitration.seat(id).unzip();
+        if let Some(Seat { worker, link, session: Some(session) }) = seat {
+            self.pass_parked((worker, link, session), &waits.unwrap_or_default(), act);
+        }
+        match seat {
             Some(Seat { worker, session: Some(it), .. })
                 if (worker, it) == (self.worker, session) && self.lane.is_some() =>
             {

@@ -242,33 +242,42 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     let mut agent = Agent::new();
     agent.announces(0, of(1, 11));
     assert_eq!(agent.takes(1, of(2, 12), of(1, 11)), ["1 granted 2", "0 fenced 1 by 2"]);
-    // What the first had on its way is handed over; it has the session no more.
+    // What the first had on its way is handed over.
     assert_eq!(agent.brings(0, 5), ["0 hears of 1"]);
     assert!(agent.brings(0, 5).is_empty() && agent.relays[0].refused_packets().replayed == 1);
-    assert!(agent.says(0, |it| it.closed(there(), CloseReason::TimedOut)).is_empty());
-    // What the game process says waits for the second, in order.
+    // What the game process says waits until the first has said its last word, and the second is
+    // there.
+    let gives = |agent: &mut Agent, at, by| agent.says(at, |it| it.given(&ID, by));
     assert!(agent.plays(0, |it| it.payload(here(0), b"yo")).is_empty());
+    assert!(agent.announces(1, of(2, 12)).is_empty());
     assert!(agent.plays(0, |it| it.ask_quality(here(0))).is_empty());
-    assert_eq!(agent.announces(1, of(2, 12)), ["1 sent", "1 asked for quality"]);
+    assert_eq!(gives(&mut agent, 0, of(1, 11)), ["1 sent", "1 asked for quality"]);
     assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+    assert_eq!(agent.brings(0, 6), ["0 hears of 1"], "it was overtaken");
     assert_eq!(agent.relays.each_ref().map(|it| it.dropped().lane_down), [0, 0]);
-    // That has bounds, and ends with the gateway that it waits for.
+    // That has bounds.
     agent.takes(0, of(3, 11), of(2, 12));
+    assert!(gives(&mut agent, 1, of(2, 12)).is_empty());
     for _ in 0..70 {
         agent.plays(0, |it| it.payload(here(0), b"yo"));
     }
     assert_eq!(agent.relays[0].dropped().lane_down, 6);
     assert_eq!(agent.announces(0, of(3, 11)).len(), 64);
-    // A gateway that has given a session away is heard for a moment, and then told again.
-    assert_eq!(agent.brings(1, 9), ["0 hears of 1"]);
-    agent.arbitration.pass_time(10);
-    assert_eq!(agent.brings(1, 10), ["1 fenced 2 by 3"]);
-    assert!(agent.brings(1, 11).is_empty());
+    // A gateway that says no last word is heard for a moment, and then told again.
     agent.takes(1, of(4, 12), of(3, 11));
+    agent.announces(1, of(4, 12));
+    assert!(agent.plays(0, |it| it.payload(here(0), b"yo")).is_empty());
+    assert_eq!(agent.brings(0, 9), ["0 hears of 1"]);
+    agent.arbitration.pass_time(10);
+    assert_eq!(agent.plays(0, |it| it.ask_quality(here(0))), ["1 sent", "1 asked for quality"]);
+    assert_eq!(agent.brings(0, 10), ["0 fenced 3 by 4"]);
+    assert!(agent.brings(0, 11).is_empty());
+    // What waits for a gateway that is lost before it was there is gone.
+    agent.takes(0, of(5, 11), of(4, 12));
     agent.plays(0, |it| it.payload(here(0), b"yo"));
-    agent.loses_lane(1);
-    assert!(agent.claims(0, of(5, 11), of(4, 12)).starts_with(&["0 granted 5".to_owned()]));
-    assert!(agent.announces(0, of(5, 11)).is_empty());
+    agent.loses_lane(0);
+    assert_eq!(agent.claims(1, of(6, 12), of(5, 11)), ["1 granted 6"]);
+    assert!(agent.announces(1, of(6, 12)).is_empty());
 }
 
 #[test]
