@@ -39,7 +39,8 @@ tag=cl$$ router=cl$$-r players=cl$$-p host=cl$$-h
 gateways=3
 declare -A gate
 at_end() { [[ -z $OUT ]] || { mkdir -p "$OUT" && cp -r "$work"/*.{log,toml} "$work"/fast "$work"/slow "$OUT" 2>/dev/null; } || true; }
-inside() { local where=$1; shift; ip netns exec "$where" taskset -c "$CORES" "$@"; }
+# In the place of the shell that says so, whose number is then the program's.
+inside() { local where=$1; shift; exec ip netns exec "$where" taskset -c "$CORES" "$@"; }
 
 # wire NAMESPACE NETWORK: to the router, which is NETWORK.1.
 wire() {
@@ -96,7 +97,7 @@ inside "$host" etcd --data-dir "$work/etcd" --unsafe-no-fsync --log-level error 
 children+=($!)
 etcd=$!
 for _ in {1..100}; do
-    inside "$host" curl -fs http://10.3.0.2:2379/health >"$work/health" 2>&1 && break
+    (inside "$host" curl -fs http://10.3.0.2:2379/health) >"$work/health" 2>&1 && break
     sleep 0.1
 done
 grep -q true "$work/health" || fail "etcd did not start: $(tail -1 "$work/etcd.log")"
@@ -279,7 +280,7 @@ for ((i = 1; i <= DEATHS; i++)); do
     sleep "0.$(printf %03d "$DARK_MS")"
     spread replace $(others "$n")
     echo "death $i: gate-$n with $had sessions"
-    wait "${gate[$n]}" 2>/dev/null || true
+    wait "${gate[$n]}" 2>>"$work/killed" || true
     until_second $((at + 2 + BACK))
     books $(others "$n")
     ip -n "$tag-$n" rule del pref 1
