@@ -195,7 +195,7 @@ impl Players for OfFleet {
         if self.whereabouts.worker_of(&address).is_some() {
             return None;
         }
-        let MemberId(to) = self.whereabouts.find(&address).filter(|it| it.0 != member)?;
+        let MemberId(to) = self.claims.member_with(&address).filter(|it| it.0 != member)?;
         let is_paid = self.whereabouts.pay(&address, self.clock.now_ns()).is_ok();
         is_paid.then_some(to)
     }
