@@ -5,12 +5,16 @@
 #
 #     cargo build --profile dist -p ringgate -p ringgate-loadgen
 #     benches/cluster.sh                          # 10,000 sessions, 1,000 of them at 20 payloads a second; five deaths
-#     SESSIONS=200 FAST=50 HEAD=6 CONTROL=5 benches/cluster.sh
+#     SESSIONS=200 FAST=50 RAMP=4 HEAD=5 CONTROL=5 EVERY=14 benches/cluster.sh
+#     benches/cluster.sh cost                     # what forwarding costs, and being a member
 #
 # It takes root, etcd, openssl, jq and four minutes, and wants a quiet machine. Everything runs on two cores, so the time before the first
 # death is the control: where it loses anything, or leaves less than 30 % of a core idle, the figures mean nothing, and it ends with 1. So it
-# does where a session is lost, a payload comes twice, or a survivor's books do not balance. What can be set, from outside, and what it is
-# without:
+# does where a session is lost, a payload comes twice, or a survivor's books do not balance.
+#
+# With `cost` everybody is on one core, and players send in bursts, so that batches are full. Two gateways are a cluster, and the router sends
+# the players of the first to the second and back, slice by slice. The third serves as many others without a cluster, as the first does some
+# by an address of its own. Processor time is the scheduler's, of whole processes. What can be set, from outside, and what it is without:
 set -euo pipefail
 : "${SESSIONS:=10000}"   # players
 : "${FAST:=1000}"        # of them, who send HZ payloads a second, and whose silence is told
@@ -26,7 +30,9 @@ set -euo pipefail
 : "${DARK_MS:=200}"      # until the router notices
 : "${GROUP:=resilient}"  # how the router spreads flows: resilient or plain
 : "${WORKERS:=1}"        # of each gateway
-: "${CORES:=0,1}"
+: "${CORES:=0,1}"        # with cost: the first of them
+: "${SLICES:=11}"        # of a second each way
+: "${COST_SESSIONS:=500}" "${COST_HZ:=16}" "${GATHER:=10ms}"
 : "${BIN:=target/dist}"  # ringgate, ringgate-loadgen
 : "${OUT:=}"             # a folder for what everybody has said
 
@@ -35,6 +41,10 @@ cd "$(dirname "$0")/.."
 need ringgate ringgate-loadgen
 need_root
 for program in etcd openssl jq curl; do command -v "$program" >/dev/null || fail "it takes $program"; done
+mode=${1:-deaths}
+[[ $mode == deaths || $mode == cost ]] || fail "it is called without arguments, or with \`cost\`"
+members=(1 2 3)
+if [[ $mode == cost ]]; then members=(1 2) CORES=${CORES%%,*}; fi
 tag=cl$$ router=cl$$-r players=cl$$-p host=cl$$-h
 gateways=3
 declare -A gate
@@ -115,7 +125,7 @@ reserve_sessions = $room
 [[listener]]
 name = "players"
 protocol = "netcode"
-bind = ["10.9.9.9:40000"]
+bind = ["10.9.9.9:40000", "10.1.$1.2:40000"]
 protocol_id = 7
 keys = [{ file = "$work/key" }]
 backends = ["game"]
@@ -146,6 +156,9 @@ region = "here"
 host = "host-$1"
 key = { file = "$work/fleet.key" }
 lease = "2m"
+CONFIG
+    [[ " ${members[*]} " == *" $1 "* ]] || return 0
+    cat <<CONFIG
 [cluster]
 name = "bench"
 bind = "10.1.$1.2:4700"
@@ -197,9 +210,9 @@ owned() { cluster_of "$1" | jq .sessions.owned; }
 # How many sessions all gateways own, where each knows of all players of each other, and all its sessions have a standby; else nothing.
 complete() {
     local n sum=0 own
-    for ((n = 1; n <= gateways; n++)); do
+    for n in "${members[@]}"; do
         own=$(cluster_of "$n" | jq "select(.incarnation != null and ([.members[] | select(.forwards and .complete and .can_stand_by)]
-            | length == $((gateways - 1))) and ([.members[].stands_by] | add) == .sessions.owned) | .sessions.owned")
+            | length == $((${#members[@]} - 1))) and ([.members[].stands_by] | add) == .sessions.owned) | .sessions.owned")
         [[ -n $own ]] || return 0
         sum=$((sum + own))
     done
@@ -220,11 +233,71 @@ plan() {
 }
 plan "$FAST" "$HZ" >"$work/fast.toml"
 plan $((SESSIONS - FAST)) "$SLOW_HZ" >"$work/slow.toml"
+# load PLAN FIRST_ADDRESS [SERVER [OPTION...]]
 load() {
-    inside "$players" "$BIN/ringgate-loadgen" run --server 10.9.9.9:40000 --key "$work/key" --protocol-id 7 --players-at "$2" \
-        --arrivals ticks --keep-alive "$KEEP_ALIVE" --scenario "$work/$1.toml" --out "$work/$1" >"$work/$1.log" 2>&1 &
+    inside "$players" "$BIN/ringgate-loadgen" run --server "${3:-10.9.9.9}:40000" --key "$work/key" --protocol-id 7 --players-at "$2" \
+        --arrivals ticks --keep-alive "$KEEP_ALIVE" "${@:4}" --scenario "$work/$1.toml" --out "$work/$1" >"$work/$1.log" 2>&1 &
     children+=($!)
 }
+
+middle() { sort -g | awk '{ all[NR] = $1 } END { printf "%.2f", NR % 2 ? all[(NR + 1) / 2] : (all[NR / 2] + all[NR / 2 + 1]) / 2 }'; }
+# Nanoseconds that a process has had.
+spent() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d", sum }'; }
+# Microseconds for each round trip of a slice of a second, of the processes together.
+slice() {
+    local one before=0 after=0 from
+    for one in "$@"; do before=$((before + $(spent "$one"))); done
+    from=$(date +%s%N)
+    sleep 1
+    for one in "$@"; do after=$((after + $(spent "$one"))); done
+    awk -v ns=$((after - before)) -v took=$(($(date +%s%N) - from)) -v hz=$((COST_SESSIONS * COST_HZ)) \
+        'BEGIN { printf "%.3f\n", ns / 1000 / (hz * took / 1e9) }'
+}
+if [[ $mode == cost ]]; then
+    at_most=$((4 * SLICES + 40))
+    cost_plan() { phase ramp ramp 5 "$@"; phase hold hold "$at_most" "$@"; }
+    cost_plan "$COST_SESSIONS" "$COST_HZ" >"$work/cost.toml"
+    for name in forward member alone; do cp "$work/cost.toml" "$work/$name.toml"; done
+    : >"$work/own" >"$work/forwarded" >"$work/differences"
+    spread replace 1
+    load forward 10.80.0.0 10.9.9.9 --gather "$GATHER"
+    wait_for_players() { for _ in {1..100}; do [[ $(owned 1) -lt $1 ]] || return 0; sleep 0.2; done; fail "players did not come in: $(owned 1)"; }
+    wait_for_players "$COST_SESSIONS"
+    sleep 3
+    # The first slice of all is for the caches. Then each slice of the way by the other gateway is between two of the direct one.
+    slice "${gate[1]}" "${gate[2]}" >"$work/cold"
+    slice "${gate[1]}" "${gate[2]}" >>"$work/own"
+    for ((i = 0; i < SLICES; i++)); do
+        spread replace 2
+        sleep 0.2
+        slice "${gate[1]}" "${gate[2]}" >>"$work/forwarded"
+        spread replace 1
+        sleep 0.2
+        slice "${gate[1]}" "${gate[2]}" >>"$work/own"
+    done
+    paste "$work/forwarded" <(paste "$work/own" <(tail -n +2 "$work/own")) | awk 'NF == 3 { print $1 - ($2 + $3) / 2 }' >"$work/differences"
+    echo "both gateways, us of the processor for a round trip: $(middle <"$work/own"), with its datagram forwarded: $(middle <"$work/forwarded")"
+    echo "  added: $(middle <"$work/differences") ($(sort -g "$work/differences" | sed -n '1p;$p' | paste -sd' '))"
+    cluster_of 1 | jq -r '.members[] | "  forwarded in: \(.forwarded_in), dropped: \(.dropped)"'
+    kill -INT "${children[-1]}"
+    wait "${children[-1]}" || true
+    load member 10.96.0.0 10.1.1.2 --gather "$GATHER"
+    load alone 10.112.0.0 10.1.3.2 --gather "$GATHER"
+    wait_for_players "$COST_SESSIONS"
+    sleep 5
+    : >"$work/in" >"$work/out"
+    for ((i = 0; i <= SLICES; i++)); do
+        slice "${gate[1]}" >"$work/one" &
+        one=$!
+        slice "${gate[3]}" >"$work/other"
+        wait "$one"
+        ((i == 0)) || { cat "$work/one" >>"$work/in"; cat "$work/other" >>"$work/out"; }
+    done
+    paste "$work/in" "$work/out" | awk '{ print ($1 - $2) / 2 }' >"$work/differences"
+    echo "a member: $(middle <"$work/in") us a round trip, a gateway without a cluster: $(middle <"$work/out")"
+    echo "  added for a payload: $(middle <"$work/differences") ($(sort -g "$work/differences" | sed -n '1p;$p' | paste -sd' '))"
+    exit 0
+fi
 load fast 10.80.0.0
 fast=$!
 load slow 10.96.0.0
