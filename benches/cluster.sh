@@ -121,6 +121,7 @@ pin = false
 log = "json"
 run_dir = "$work/g$1"
 state_dir = "$work/g$1-state"
+drain_timeout = "0s"
 reserve_sessions = $room
 [[listener]]
 name = "players"
@@ -349,11 +350,10 @@ for ((i = 1; i <= DEATHS; i++)); do
     had=$(owned "$n")
     until_second $((at + 2))
     ip -n "$tag-$n" rule add pref 1 blackhole
-    kill -9 "${gate[$n]}"
+    { kill -9 "${gate[$n]}" && wait "${gate[$n]}"; } 2>>"$work/killed" || true
     sleep "0.$(printf %03d "$DARK_MS")"
     spread replace $(others "$n")
     echo "death $i: gate-$n with $had sessions"
-    wait "${gate[$n]}" 2>>"$work/killed" || true
     until_second $((at + 2 + BACK))
     books $(others "$n")
     ip -n "$tag-$n" rule del pref 1
