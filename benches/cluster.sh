@@ -243,17 +243,23 @@ load() {
 
 middle() { sort -g | awk '{ all[NR] = $1 } END { printf "%.2f", NR % 2 ? all[(NR + 1) / 2] : (all[NR / 2] + all[NR / 2 + 1]) / 2 }'; }
 # Nanoseconds that a process has had.
-spent() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d", sum }'; }
-# Microseconds for each round trip of a slice of a second, of the processes together.
-slice() {
-    local one before=0 after=0 from
-    for one in "$@"; do before=$((before + $(spent "$one"))); done
+spent() { cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
+# Microseconds of each process for a round trip, in a slice of a second.
+slices() {
+    local one before=() after=() from took
+    for one in "$@"; do before+=("$(spent "$one")"); done
     from=$(date +%s%N)
     sleep 1
-    for one in "$@"; do after=$((after + $(spent "$one"))); done
-    awk -v ns=$((after - before)) -v took=$(($(date +%s%N) - from)) -v hz=$((COST_SESSIONS * COST_HZ)) \
-        'BEGIN { printf "%.3f\n", ns / 1000 / (hz * took / 1e9) }'
+    for one in "$@"; do after+=("$(spent "$one")"); done
+    took=$(($(date +%s%N) - from))
+    for one in "${!before[@]}"; do
+        awk -v ns=$((after[one] - before[one])) -v took="$took" -v hz=$((COST_SESSIONS * COST_HZ)) \
+            'BEGIN { printf "%.3f ", ns / 1000 / (hz * took / 1e9) }'
+    done
+    echo
 }
+# The same of all of them together.
+slice() { slices "$@" | awk '{ for (i = 1; i <= NF; i++) sum += $i; print sum }'; }
 if [[ $mode == cost ]]; then
     at_most=$((4 * SLICES + 40))
     cost_plan() { phase ramp ramp 5 "$@"; phase hold hold "$at_most" "$@"; }
@@ -286,16 +292,11 @@ if [[ $mode == cost ]]; then
     load alone 10.112.0.0 10.1.3.2 --gather "$GATHER"
     wait_for_players "$COST_SESSIONS"
     sleep 5
-    : >"$work/in" >"$work/out"
-    for ((i = 0; i <= SLICES; i++)); do
-        slice "${gate[1]}" >"$work/one" &
-        one=$!
-        slice "${gate[3]}" >"$work/other"
-        wait "$one"
-        ((i == 0)) || { cat "$work/one" >>"$work/in"; cat "$work/other" >>"$work/out"; }
-    done
-    paste "$work/in" "$work/out" | awk '{ print ($1 - $2) / 2 }' >"$work/differences"
-    echo "a member: $(middle <"$work/in") us a round trip, a gateway without a cluster: $(middle <"$work/out")"
+    slices "${gate[1]}" "${gate[3]}" >"$work/cold"
+    for ((i = 0; i < SLICES; i++)); do slices "${gate[1]}" "${gate[3]}"; done >"$work/both"
+    awk '{ print ($1 - $2) / 2 }' "$work/both" >"$work/differences"
+    of() { awk -v at="$1" '{ print $at }' "$work/both" | middle; }
+    echo "a member: $(of 1) us a round trip, a gateway without a cluster: $(of 2)"
     echo "  added for a payload: $(middle <"$work/differences") ($(sort -g "$work/differences" | sed -n '1p;$p' | paste -sd' '))"
     exit 0
 fi
