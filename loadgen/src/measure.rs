@@ -7,5 +7,6 @@ pub mod hlog;
 pub mod kernel;
 pub mod pause;
 pub mod procfs;
+pub mod silence;
 pub mod tally;
 pub mod watch;

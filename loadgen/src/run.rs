@@ -23,10 +23,11 @@ use crate::measure::gateway::Gateway;
 use crate::measure::hlog::Log;
 use crate::measure::kernel::Kernel;
 use crate::measure::procfs::{self, Machine};
+use crate::measure::silence::Silence;
 use crate::measure::tally::{Count, Tally};
 use crate::measure::watch::Watch;
 use crate::players::arrivals::Arrivals;
-use crate::players::scenario::Scenario;
+use crate::players::scenario::{Phase, Scenario};
 use crate::players::{Gauges, Protocol, SecondLoss, Setup};
 use crate::report::check::{Closing, Hostile};
 use crate::report::record::{Interruption, Interval, Record};
@@ -273,8 +274,10 @@ struct Book<'a> {
 
 impl<'a> Book<'a> {
     fn new(run: &'a Run, log: Option<Log<BufWriter<File>>>) -> Self {
+        let silence = |phase: &Phase| Silence { phase: phase.name.clone(), ..Silence::default() };
         let record = Record {
             name: run.scenario.name.clone(),
+            silences: run.scenario.phases.iter().map(silence).collect(),
             scenario: run.scenario.clone(),
             arrivals: run.arrivals,
             ..Record::default()
@@ -308,6 +311,9 @@ impl<'a> Book<'a> {
             self.ended.push(handover.interval);
             self.record.own_cpu.push(last.cpu);
             self.record.pause = self.record.pause.max(last.pause);
+            for (all, silence) in self.record.silences.iter_mut().zip(&last.silences) {
+                all.merge(silence);
+            }
             let length = self.losses.len().max(last.seconds.len());
             self.losses.resize(length, SecondLoss::default());
             for (sum, second) in self.losses.iter_mut().zip(last.seconds) {

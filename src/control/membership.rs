@@ -169,7 +169,10 @@ impl ControlLoop {
         let standbys = fleet.claims().standbys().cloned();
         let shelf = Shelf { answerer, tokens, players, standbys, door, file, used };
         let member = Member::start(prepared, facts, shelf)?;
-        membership.receiver = Some(member.known());
+        let known = member.known();
+        // What a copy has told is no news: etcd may know the same.
+        self.cluster.follow(&known.borrow());
+        membership.receiver = Some(known);
         membership.member = Some(member);
         Ok(())
     }

@@ -88,6 +88,34 @@ fn no_two_processes_of_a_cluster_are_the_same_one() {
 }
 
 #[test]
+fn a_member_that_begins_with_a_copy_of_the_fleet_finds_the_others() {
+    let (Some(fleet), folder) = (Fleet::start(), Folder::new()) else { return };
+    if !certificates(&folder, MEMBERS) {
+        return;
+    }
+    let second = Daemon::start(&in_cluster(&fleet, &folder, "gate-2"));
+    let mut text = in_cluster(&fleet, &folder, "gate-1");
+    let states = folder.join("states");
+    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", states.display()));
+    let first = Daemon::start(&text);
+    is_there(&first);
+    wait_for("a copy with the other member in it", || {
+        let copy = std::fs::read(states.join("fleet")).ok()?;
+        copy.windows(15).any(|it| it == b"/gateway/gate-2").then_some(())
+    });
+    drop(first);
+    // It is the one that connects, and nothing has changed in etcd since.
+    let again = Daemon::start(&text);
+    assert!(again.log().contains("fleet_copy_read"), "{}", again.log());
+    is_there(&again);
+    wait_for("the other one's word", || is_up(&second, "gate-1"));
+}
+
+fn is_there(daemon: &Daemon) {
+    wait_for("the other member", || is_up(daemon, "gate-2"));
+}
+
+#[test]
 fn members_find_each_other_and_say_what_does_not_fit() {
     let (Some(fleet), folder) = (Fleet::start(), Folder::new()) else { return };
     if !certificates(&folder, MEMBERS) {

@@ -97,9 +97,7 @@ impl Common {
     pub(crate) fn elsewhere(&self, address: &Address) -> Option<Elsewhere> {
         let whereabouts = self.claims.whereabouts()?;
         let worker = whereabouts.worker_of(address).filter(|it| *it != self.worker.id);
-        // Its owner does not answer, and this gateway is the one to go on with it.
-        let awaits = || self.claims.standbys().is_some_and(|standbys| standbys.awaits(address));
-        let member = || whereabouts.find(address).filter(|_| !awaits()).map(Elsewhere::Member);
+        let member = || self.claims.member_with(address).map(Elsewhere::Member);
         worker.map(Elsewhere::Worker).or_else(member)
     }
 

@@ -41,6 +41,7 @@ pub(super) fn of(record: &Record) -> String {
             summary.pause.until_ns as f64 / 1e9
         );
     }
+    silences(record, &mut text);
     if record.scenario.impair.is_active() || record.count(Count::PortSwitches) > 0 {
         let _ = writeln!(
             text,
@@ -61,6 +62,25 @@ pub(super) fn of(record: &Record) -> String {
         let _ = writeln!(text, "{verdict} {}: {}", check.name, check.text);
     }
     text
+}
+
+/// Each player's longest silence, in phases in which players send.
+fn silences(record: &Record, text: &mut String) {
+    let phases = record.silences.iter().zip(&record.scenario.phases);
+    let phases = phases.filter(|(it, phase)| it.players() > 0 && phase.traffic.hz > 0.0);
+    for (silence, phase) in phases {
+        let at = |percent| time(silence.at_ms(percent) * 1_000_000);
+        let _ = writeln!(
+            text,
+            "silence     {}: half of {} players heard nothing for {} at the longest, 99 % for {}, \
+             all for {}",
+            if phase.name.is_empty() { "a phase" } else { &phase.name },
+            count(silence.players()),
+            at(50.0),
+            at(99.0),
+            at(100.0)
+        );
+    }
 }
 
 fn players(players: &Players, text: &mut String) {

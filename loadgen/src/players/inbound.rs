@@ -295,6 +295,7 @@ impl Swarm {
         if stamp.run != self.setup.run || stamp.session != player.session {
             return self.tally.counters.bump(Count::Misdelivered);
         }
+        player.hear(at_ns);
         let arrival = player.received.note(stamp.counter);
         let count = match arrival {
             Arrival::Duplicate => return self.tally.counters.bump(Count::Duplicates),
@@ -319,6 +320,7 @@ impl Swarm {
         if push.session != player.session {
             return self.tally.counters.bump(Count::Misdelivered);
         }
+        player.hear(at_ns);
         if push.since != player.known_since {
             if player.known_since != 0 {
                 // Numbers wrap; an earlier one lies behind.

@@ -66,12 +66,22 @@ impl Swarm {
             self.send_away(now);
             return self.owe(1, moment_ns);
         }
+        self.end_silences(step.end_ns);
         self.population.step += 1;
         self.population.changed = 0;
         self.population.churn_at_ns = u64::MAX;
         self.population.is_entered = false;
         if self.population.current().is_none() {
             self.end(now);
+        }
+    }
+
+    /// A step ends here, and with it the silence of each player in it.
+    fn end_silences(&mut self, at_ns: u64) {
+        let silence = &mut self.silences[self.population.step];
+        for player in self.players.iter_mut().filter(|it| it.life == Life::Playing) {
+            player.hear(at_ns);
+            silence.note(std::mem::take(&mut player.silent_ns));
         }
     }
 
@@ -224,6 +234,7 @@ impl Swarm {
     pub(super) fn enter_game(&mut self, index: u32, now_ns: u64) {
         let player = &mut self.players[index as usize];
         player.life = Life::Playing;
+        (player.heard_ns, player.silent_ns) = (now_ns, 0);
         if matches!(player.wire, Wire::Netcode(_) | Wire::Unreal(_)) {
             player.keep_alive_ns = now_ns + self.setup.keep_alive_ns;
         }

@@ -116,7 +116,9 @@ impl Swarm {
     }
 
     fn judge_message(&mut self, index: u32, of: Channel, message: &[u8], at_ns: u64) {
-        let Wire::Messages(talker) = &mut self.players[index as usize].wire else { return };
+        let player = &mut self.players[index as usize];
+        player.hear(at_ns);
+        let Wire::Messages(talker) = &mut player.wire else { return };
         match &mut talker.levels {
             Some(levels) => {
                 let told = levels.hear(of, message);

@@ -16,6 +16,9 @@ pub(super) struct Player {
     pub(super) wire: Wire,
     pub(super) life: Life,
     pub(super) session: u32,
+    /// When it last heard a payload, or its phase began, and its longest silence in that phase.
+    pub(super) heard_ns: u64,
+    pub(super) silent_ns: u64,
     /// The next payload's number.
     pub(super) next_counter: u32,
     /// When the next payload is to leave. Means something while playing only.
@@ -159,6 +162,8 @@ impl Player {
             wire: Wire::Plain(Endpoint::v4([0; 4], 0)),
             life: Life::Free,
             session: 0,
+            heard_ns: 0,
+            silent_ns: 0,
             next_counter: 0,
             next_due_ns: u64::MAX,
             keep_alive_ns: u64::MAX,
@@ -173,6 +178,12 @@ impl Player {
             port: 0,
             client_id: 0,
         }
+    }
+
+    /// A payload has come for it, or its phase has ended.
+    pub(super) fn hear(&mut self, at_ns: u64) {
+        self.silent_ns = self.silent_ns.max(at_ns.saturating_sub(self.heard_ns));
+        self.heard_ns = self.heard_ns.max(at_ns);
     }
 
     /// Its netcode client.

@@ -35,6 +35,7 @@ use super::tokens::Tokens;
 use super::traffic::Traffic;
 use super::unreal::Unreal;
 use crate::measure::pause::{self, Pause};
+use crate::measure::silence::Silence;
 use crate::measure::tally::{Count, Tally};
 
 /// What players speak.
@@ -129,6 +130,8 @@ pub struct Swarm {
     pub(super) tally: Tally,
     pub(super) seconds: Vec<SecondLoss>,
     pub(super) pauses: pause::Listener,
+    /// Of each phase.
+    pub(super) silences: Vec<Silence>,
     /// What time of day the run's clock began at, as last seen.
     pub(super) unix_at_start_ns: u64,
 }
@@ -152,6 +155,7 @@ impl Swarm {
             free: VecDeque::new(),
             gauges: Gauges::default(),
             traffic: plan.steps.first().map(|step| step.traffic).unwrap_or_default(),
+            silences: vec![Silence::default(); plan.steps.len()],
             population: Population::new(plan),
             schedule: Schedule::new(setup.arrivals.is_exact()),
             due: Vec::with_capacity(staged::VISITS_MAX),
@@ -239,6 +243,11 @@ impl Swarm {
     /// The longest time in which nothing came, while nobody was to come or go.
     pub const fn longest_pause(&self) -> Pause {
         self.pauses.longest()
+    }
+
+    /// How long players heard nothing in each phase that has ended.
+    pub fn silences(&self) -> &[Silence] {
+        &self.silences
     }
 
     /// Nobody waits any more for what impairments still hold: it counts as come too late.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::gateway::Metrics;
 use crate::measure::pause::Pause;
 use crate::measure::procfs::{Machine, ThreadCpu, cpu_s};
+use crate::measure::silence::Silence;
 use crate::measure::tally::{Count, Counters, Stage, Tally};
 use crate::measure::watch::{Restart, THE_GATEWAY};
 use crate::players::arrivals::Arrivals;
@@ -64,6 +65,9 @@ pub struct Record {
     /// The longest time in which nothing came, while players played and nobody was to come or go.
     #[serde(default)]
     pub pause: Pause,
+    /// How long players heard no payload, phase by phase.
+    #[serde(default)]
+    pub silences: Vec<Silence>,
     /// How many players may stay outside before that is a failure.
     #[serde(default)]
     pub allowed_outside: Allowance,

@@ -27,6 +27,7 @@ use super::pacer::{HEARD_AT_ONCE, Pacer, Step};
 use crate::measure::bursts::Bursts;
 use crate::measure::pause::Pause;
 use crate::measure::procfs::{self, ThreadCpu};
+use crate::measure::silence::Silence;
 use crate::measure::tally::{Count, Tally};
 use crate::players::scenario::Plan;
 use crate::players::{Addresses, Gauges, Now, SecondLoss, Setup, Swarm, TICK_NS, TX_SLOTS};
@@ -88,6 +89,8 @@ pub struct Last {
     pub cpu: ThreadCpu,
     /// The longest time in which it heard nothing.
     pub pause: Pause,
+    /// How long its players heard nothing, phase by phase.
+    pub silences: Vec<Silence>,
 }
 
 /// What threads and the thread that started them tell each other.
@@ -275,7 +278,8 @@ impl Body {
         self.hear_the_last()?;
         let seconds = self.swarm.seconds().to_vec();
         let (cpu, pause) = (procfs::this_thread().unwrap_or_default(), self.swarm.longest_pause());
-        self.hand_over(Some(Last { seconds, cpu, pause }));
+        let silences = self.swarm.silences().to_vec();
+        self.hand_over(Some(Last { seconds, cpu, pause, silences }));
         Ok(())
     }
 

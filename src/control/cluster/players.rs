@@ -235,7 +235,7 @@ impl Players for OfFleet {
         if self.whereabouts.worker_of(&address).is_some() {
             return None;
         }
-        let MemberId(to) = self.whereabouts.find(&address)?;
+        let MemberId(to) = self.claims.member_with(&address)?;
         let is_paid = self.whereabouts.pay(&address, self.clock.now_ns()).is_ok();
         is_paid.then_some(to)
     }

@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ids::{BackendId, IdVec, ListenerId, Slot, WorkerId};
+use crate::ids::{BackendId, IdVec, ListenerId, MemberId, Slot, WorkerId};
 use crate::now::Now;
 use crate::setup::{ClaimLimits, Limits, Setup};
 use crate::shared::claims::history::{History, NoTerm, SpentToken, TokenMac, TokenName, TokenPast};
@@ -270,6 +270,14 @@ impl Claims {
     #[inline]
     pub const fn standbys(&self) -> Option<&Arc<Standbys>> {
         self.standbys.as_ref()
+    }
+
+    /// The member that a datagram of an address goes to: none where its owner does not answer, and
+    /// this gateway is the one to go on with its session.
+    pub fn member_with(&self, address: &Address) -> Option<MemberId> {
+        let member = self.whereabouts.as_ref()?.find(address)?;
+        let awaits = self.standbys.as_ref().is_some_and(|standbys| standbys.awaits(address));
+        (!awaits).then_some(member)
     }
 
     /// Those of so many workers that a member's datagram goes to.
@@ -775,6 +783,27 @@ mod tests {
     fn claims(listeners: usize, backend_slots: &[u32]) -> Claims {
         let limits = ClaimLimits { sessions_max: 1000, tokens_max: 8 };
         Claims::new(listeners, backend_slots, limits)
+    }
+
+    #[test]
+    fn a_datagram_goes_to_no_owner_that_does_not_answer_where_its_standby_has_it() {
+        use crate::shared::standbys::tests::record;
+        let key = HashKey::new([1, 2]);
+        let (whereabouts, standbys) = (Whereabouts::new(key, 9), Standbys::new(key, 9));
+        let mut claims = claims(1, &[]);
+        let (owner, at) =
+            (MemberId(1), |port| Address { listener: ListenerId(0), endpoint: source(port) });
+        assert!([1, 2].iter().all(|port| whereabouts.learn(&at(*port), owner, 0)));
+        assert!(standbys.stand_by(owner, at(1), record(1, 1)));
+        claims.whereabouts = Some(Arc::new(whereabouts));
+        claims.standbys = Some(Arc::new(standbys));
+        assert_eq!(
+            [1, 2, 3].map(|port| claims.member_with(&at(port))),
+            [Some(owner), Some(owner), None]
+        );
+        claims.whereabouts().expect("just set").set_silent(owner, true);
+        claims.standbys().expect("just set").set_gone(owner, 0);
+        assert_eq!([1, 2].map(|port| claims.member_with(&at(port))), [None, Some(owner)]);
     }
 
     fn connect(

@@ -680,5 +680,7 @@ const ORDER: Ordering = Ordering::Relaxed;
 
 const SHARDS: usize = crate::shared::whereabouts::PARTS;
 
+const _: () = assert!(size_of::<Record>() <= 512);
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -501,6 +501,8 @@ const OWN_FORWARDS: u32 = 1000;
 /// Members say four times a second what they have accepted.
 const ACCEPTED_OLD_NS: u64 = 1_000_000_000;
 
+const _: () = assert!(size_of::<(u64, Other)>() <= 32);
+
 const SHARDS: usize = 64;
 const BUCKETS: usize = 1 << 16;
 

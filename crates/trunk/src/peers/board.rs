@@ -180,7 +180,8 @@ impl<P: Players> Board<P> {
     fn wait(&self) -> Duration {
         let seats = self.members.values().map(|member| match &member.seat {
             Some(seat) => seat.trunk.due_ns(),
-            None => member.due_ns,
+            // Whoever has to come here is due never.
+            None => member.dial.as_ref().map_or(u64::MAX, |_| member.due_ns),
         });
         if self.has_more {
             return Duration::ZERO;

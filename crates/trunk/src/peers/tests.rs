@@ -11,7 +11,7 @@ use ringgate_cluster::wire::{Datagram, Message, VERSION};
 use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
-use ringgate_os::clock::Clock;
+use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify::Epoll;
 use rustls::pki_types::ServerName;
 
@@ -358,6 +358,24 @@ fn a_session_is_offered_to_who_is_to_have_it_and_all_of_them_by_who_leaves() {
         let is_it = |it: &(u8, SessionId, bool)| *it == (0, session, false);
         until("all to be offered", || two.heard_offers().iter().any(is_it).then_some(()));
     }
+}
+
+#[test]
+fn whoever_awaits_a_member_that_has_gone_sleeps() {
+    let players = Stub::new(&[]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut first = member("gate-1", MEMBER_1).expect("it is possible");
+    let all = told(&[("gate-1", &at(&first)), ("gate-2", &at(&second))]);
+    second.set_members(all.clone());
+    first.set_members(all);
+    other(&second, is_up);
+    first.stop();
+    other(&second, |it| it.state == State::Awaited);
+    // A thread that is late has fewer.
+    let before = players.turns();
+    clock::sleep(Duration::from_millis(300));
+    let turns = players.turns() - before;
+    assert!(turns < 300, "{turns}");
 }
 
 #[test]

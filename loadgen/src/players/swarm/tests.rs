@@ -236,6 +236,23 @@ fn a_gateway_that_stalls_shows_in_the_percentiles_as_long_as_it_stalled() {
 }
 
 #[test]
+fn a_stall_is_silence_in_its_phase_and_in_no_other() {
+    let mut scenario = scenario(Shape::Fixed, 100, 3);
+    let hold = scenario.phases[1].clone();
+    scenario.phases.extend([hold.clone(), hold]);
+    let mut rig = Rig::new(&scenario);
+    rig.run_ms(5000);
+    rig.stalled_until_ns = rig.now_ns + 1000 * MS;
+    rig.finish();
+    let silences = rig.swarm.silences();
+    let at = |phase: usize, percent| silences[phase].at_ms(percent);
+    assert!(silences[1..].iter().all(|it| it.players() == 100), "{silences:?}");
+    assert!((90..=105).contains(&at(1, 50.0)) && at(1, 100.0) <= 105, "{:?}", silences[1]);
+    assert!(at(2, 0.1) >= 990 && at(2, 100.0) <= 1105, "{:?}", silences[2]);
+    assert!(at(3, 100.0) <= 105, "{:?}", silences[3]);
+}
+
+#[test]
 fn a_generator_that_stalls_confesses_and_skips_nothing() {
     let mut rig = Rig::new(&scenario(Shape::Fixed, 100, 9));
     rig.run_ms(3000);

@@ -25,7 +25,7 @@ fn id(number: u16) -> SessionId {
     SessionId(bytes)
 }
 
-fn record(number: u16, term: u16) -> Record {
+pub(in crate::shared) fn record(number: u16, term: u16) -> Record {
     Record {
         session: id(number),
         token: [9; 16],

@@ -35,6 +35,8 @@ struct Inner {
     offers: BTreeMap<SessionId, Number>,
     heard_offers: Vec<(Number, SessionId, bool)>,
     is_leaving: bool,
+    /// How often it was asked what has changed: once in each turn.
+    turns: u64,
 }
 
 #[derive(Default)]
@@ -54,6 +56,10 @@ impl Stub {
     pub(super) fn set_listeners(&self, listeners: &[(u16, &str)]) {
         let named = listeners.iter().map(|(number, name)| (*number, (*name).to_owned()));
         self.with(|it| it.listeners = named.collect());
+    }
+
+    pub(super) fn turns(&self) -> u64 {
+        self.with(|it| it.turns)
     }
 
     pub(super) fn come(&self, listener: u16, player: SocketAddr) {
@@ -167,6 +173,7 @@ impl Players for Arc<Stub> {
 
     fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
         self.with(|it| {
+            it.turns += 1;
             let count = max.min(it.changes.len());
             for ((listener, player), is_here) in it.changes.drain(..count) {
                 handle(listener, player, is_here);
