@@ -75,8 +75,8 @@ impl Common {
         Ok(true)
     }
 
-    /// Sends a datagram on, which a member has forwarded, to the member that has its session by now.
-    /// False where none has, or it was forwarded often enough.
+    /// Sends a datagram on, which a member has forwarded, to the member that has its session by
+    /// now. False where none has, or it was forwarded often enough.
     #[cold]
     fn send_after(&mut self, now: Now, datagram: &ForwardedDatagram) -> bool {
         let address = &datagram.address;

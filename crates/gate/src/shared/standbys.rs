@@ -71,8 +71,8 @@ struct Held {
 pub struct Owned<'a> {
     /// Where its player is.
     pub address: Address,
-    /// What another one needs to go on with it. Its `local` has in place of a port the number of the
-    /// listener's address.
+    /// What another one needs to go on with it. Its `local` has in place of a port the number of
+    /// the listener's address.
     pub record: &'a Record,
     /// The member to which it is to go, because its player's datagrams come in there.
     pub offered_to: Option<MemberId>,
@@ -263,8 +263,8 @@ impl Standbys {
         }
     }
 
-    /// A session is to be a member's, because its player's datagrams come in there: said to it once,
-    /// with the record as it is. False where that cannot go on with it.
+    /// A session is to be a member's, because its player's datagrams come in there: said to it
+    /// once, with the record as it is. False where that cannot go on with it.
     pub(crate) fn offer(&self, session: SessionId, to: MemberId) -> bool {
         if !lock(&self.able).iter().any(|(_, it)| *it == to) {
             return false;

@@ -61,8 +61,8 @@ pub(super) struct Talk {
     is_known: bool,
     /// It goes on with nothing of ours.
     pub(super) is_leaving: bool,
-    /// It knows that of us.
-    has_heard_leaving: bool,
+    /// What it was told of whether we do with what it has.
+    told_leaving: Option<bool>,
 }
 
 impl Counts {
@@ -85,7 +85,7 @@ impl Talk {
             incarnation: None,
             is_known: false,
             is_leaving: false,
-            has_heard_leaving: false,
+            told_leaving: None,
         }
     }
 
@@ -273,8 +273,8 @@ impl Talk {
     /// Says whether we go on with nothing of the member's.
     pub(super) fn tell_leaving(&mut self, is_leaving: bool) {
         let knows = self.version().is_some_and(|version| version >= VERSION_OFFER);
-        if knows && self.has_heard_leaving != is_leaving {
-            self.has_heard_leaving = is_leaving;
+        if knows && self.told_leaving.unwrap_or(false) != is_leaving {
+            self.told_leaving = Some(is_leaving);
             self.draft.message(&Message::Leaving(is_leaving));
         }
     }
