@@ -551,8 +551,7 @@ impl Standbys {
         self.refused[why as usize].fetch_add(1, ORDER);
         let mut places = lock(&self.places);
         if why.is_final() {
-            self.remove(&mut places, session);
-            return;
+            return self.remove(&mut places, session);
         }
         let Some(place) = places.get(&session) else { return };
         let mut stood = lock(self.stood_at(place));
@@ -564,12 +563,10 @@ impl Standbys {
     }
 
     /// It has got it.
-    pub(crate) fn note_taken_over(&self, session: SessionId) {
+    pub(crate) fn note_taken_over(&self, session: SessionId, was_offered: bool) {
         self.taken_over.fetch_add(1, ORDER);
-        let mut places = lock(&self.places);
-        if let Some(entry) = self.remove(&mut places, session) {
-            self.moved.fetch_add((entry.gone_at_ns.is_none()).into(), ORDER);
-        }
+        self.moved.fetch_add(was_offered.into(), ORDER);
+        self.remove(&mut lock(&self.places), session);
     }
 
     /// Another gateway has gone on with a session that was this one's. Returns which member that
@@ -605,12 +602,8 @@ impl Standbys {
         lock(self.stood_at(address)).entries.get(address).map(|it| it.record.session)
     }
 
-    fn remove(
-        &self,
-        places: &mut HashMap<SessionId, Address>,
-        session: SessionId,
-    ) -> Option<Entry> {
-        let hash_map::Entry::Occupied(place) = places.entry(session) else { return None };
+    fn remove(&self, places: &mut HashMap<SessionId, Address>, session: SessionId) {
+        let hash_map::Entry::Occupied(place) = places.entry(session) else { return };
         let address = place.remove();
         let mut stood = lock(self.stood_at(&address));
         let entry = stood.entries.remove(&address).expect("it is where its place says");
@@ -619,7 +612,6 @@ impl Standbys {
         self.standing_count.store(places.len(), ORDER);
         stood.note_change(address);
         self.has_news.store(true, Ordering::Release);
-        Some(entry)
     }
 
     fn stood_at(&self, address: &Address) -> &Mutex<Stood> {

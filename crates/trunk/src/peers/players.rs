@@ -82,8 +82,8 @@ pub trait Players: Send + 'static {
     /// These members can go on with this gateway's sessions, and are these processes.
     fn set_able(&self, members: &[(Incarnation, Number)]);
 
-    /// Whether this gateway goes on with no sessions of others, and whether others are to go on with
-    /// all of its own.
+    /// Whether this gateway goes on with no sessions of others, and whether others are to go on
+    /// with all of its own.
     fn is_leaving(&self) -> (bool, bool);
 
     /// A member gives one of its sessions to this gateway.
@@ -119,8 +119,8 @@ pub trait Players: Send + 'static {
     /// waits.
     fn take_departures(&self, max: usize, handle: &mut dyn FnMut(Number, Datagram<'_>)) -> bool;
 
-    /// Who has the player now whose datagram a member has forwarded, where that is not this gateway.
-    /// It may be that very member: the session has gone there meanwhile.
+    /// Who has the player now whose datagram a member has forwarded, where that is not this
+    /// gateway. It may be that very member: the session has gone there meanwhile.
     fn onward(&self, listener: u16, datagram: &Datagram<'_>) -> Option<Number>;
 
     /// A member has forwarded this, to a listener here.

@@ -128,6 +128,11 @@ impl Datagrams for NetcodeFront {
                 Ok(())
             }
             Err(DropReason::UnknownSource)
+                if !self.takeovers.under_way.is_empty() && self.wait_for_session(origin, bytes) =>
+            {
+                Ok(())
+            }
+            Err(DropReason::UnknownSource)
                 if Self::is_orphans(turn.common, &origin.address, bytes) =>
             {
                 self.step_orphans(turn, origin, bytes)

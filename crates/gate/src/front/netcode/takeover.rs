@@ -26,7 +26,7 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::{ASK_EVERY_NS, Takeover, arbiter_of};
 use crate::front::protocol::Front;
 use crate::front::rules::Rules;
-use crate::ids::BackendId;
+use crate::ids::{BackendId, BindId};
 use crate::setup::Phase;
 use crate::shared::claims::history::NoTerm;
 use crate::shared::standbys::{Found, Standbys, TakeoverRefusal};
@@ -146,10 +146,12 @@ impl NetcodeFront {
             epoch: turn.common.links.backends[backend].epoch,
             since_ns: now_ns,
             asked_ns: now_ns,
+            early: Vec::new(),
             is_given_up: false,
             record,
         };
         takeover.ask(turn);
+        takeover.enter(turn.common);
         self.takeovers.due_ns = self.takeovers.due_ns.min(now_ns + ASK_EVERY_NS);
         self.takeovers.under_way.insert(takeover.record.session, takeover);
         Ok(())
@@ -194,7 +196,7 @@ impl NetcodeFront {
             return self.hear_late(turn, takeover, &reply);
         }
         let why = match reply {
-            Reply::Granted { handed } => return self.go_on_with(turn, &takeover, &handed),
+            Reply::Granted { handed } => return self.go_on_with(turn, &mut takeover, &handed),
             Reply::Ended => TakeoverRefusal::Ended,
             Reply::Full => TakeoverRefusal::NoRoom,
             // An answer to this process that came too late, or went to the one before it.
@@ -222,15 +224,15 @@ impl NetcodeFront {
         match Takeover::claim(turn.common, record, address, claim.backend) {
             Ok(claim) => {
                 takeover.claim = claim;
-                self.go_on_with(turn, &takeover, handed);
+                self.go_on_with(turn, &mut takeover, handed);
             }
             Err(_) => self.decline(turn, claim.backend, (record.session, *tenure)),
         }
     }
 
     /// The session is this gateway's.
-    fn go_on_with(&mut self, turn: &mut Turn<'_>, takeover: &Takeover, handed: &Window) {
-        let &Takeover { address, socket, local, claim, tenure, .. } = takeover;
+    fn go_on_with(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover, handed: &Window) {
+        let &mut Takeover { address, socket, local, claim, tenure, .. } = takeover;
         let listener = address.listener;
         let is_there = turn.common.front(listener) == Front::Netcode
             && turn.common.setup.listeners[listener].phase != Phase::Closed;
@@ -282,8 +284,9 @@ impl NetcodeFront {
         let fact = Fact::TookOver { backend: claim.backend, slot: claim.slot };
         turn.common.trace(&address, Some(claim.client_id), fact);
         if let Some(standbys) = turn.common.claims.standbys() {
-            standbys.note_taken_over(record.session);
+            standbys.note_taken_over(record.session, takeover.is_offered);
         }
+        takeover.leave(turn.common);
         // A player who hears of this gateway hears nothing of the one before any more: where that
         // one lives, what it has on its way comes first.
         if !takeover.is_offered {
@@ -291,10 +294,49 @@ impl NetcodeFront {
         }
         self.announce(turn, index);
         self.arm(turn, index);
+        self.take_early(turn, takeover);
+    }
+
+    /// A packet has come for a session that its owner gives to this gateway, and that is not here
+    /// yet. Whether it waits for that.
+    pub(crate) fn wait_for_session(&mut self, origin: &Origin, bytes: &[u8]) -> bool {
+        let mut under_way = self.takeovers.under_way.values_mut();
+        let is_it = |it: &&mut Takeover| it.is_offered && it.address == origin.address;
+        let Some(takeover) = under_way.find(is_it) else { return false };
+        let has_room = takeover.early.len() < EARLY_MAX;
+        if has_room {
+            takeover.early.push(bytes.into());
+        }
+        has_room
+    }
+
+    /// The session is here.
+    fn take_early(&mut self, turn: &mut Turn<'_>, takeover: &Takeover) {
+        let &Takeover { address, socket, local, .. } = takeover;
+        let hash = address.hash(turn.common.hash_key);
+        let (bind, kernel_ns, forwarded_by) = (BindId(0), 0, None);
+        let origin = Origin { address, hash, bind, socket, local, kernel_ns, forwarded_by };
+        for packet in &takeover.early {
+            let mut bytes = packet.clone();
+            if let Err(why) = self.step_early(turn, &origin, &mut bytes) {
+                turn.common.drop_datagram(&address, why);
+            }
+        }
+    }
+
+    fn step_early(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let (index, header) = self.look_at_mailed(origin, bytes)?;
+        let verdict = self.open_single(turn, index, header, bytes);
+        self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)
     }
 
     /// A session was granted that cannot be here after all.
-    fn give_back(&mut self, turn: &mut Turn<'_>, takeover: &Takeover) {
+    fn give_back(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover) {
         takeover.give_up(turn.common, TakeoverRefusal::NoRoom);
         let whose = (takeover.record.session, takeover.tenure);
         self.decline(turn, takeover.claim.backend, whose);
@@ -422,6 +464,9 @@ fn window_of(newest: u64, handed: &Window, policy: &Policy) -> Window {
 
 /// An arbiter's windows are as wide as any can be.
 const WIDEST: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+/// Packets that wait for a session.
+const EARLY_MAX: usize = 8;
 
 /// Claims of one worker that are not answered.
 const UNDER_WAY_MAX: usize = 4096;

@@ -12,6 +12,7 @@ use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, SocketId};
 use ringgate_cluster::{Record, SessionId, Tenure};
+use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::ClusterClaim;
 
 /// What was asked for and is not answered.
@@ -37,6 +38,9 @@ pub(crate) struct Takeover {
     pub(crate) epoch: u32,
     pub(crate) since_ns: u64,
     pub(crate) asked_ns: u64,
+    /// Packets of its player that have come since it was asked for, where its owner gives it away:
+    /// that one may not have it any more.
+    pub(crate) early: Vec<Box<[u8]>>,
     /// It was not answered in time: nothing is held for it any more. A late answer still counts.
     pub(crate) is_given_up: bool,
 }
@@ -85,9 +89,28 @@ impl Takeover {
         })
     }
 
+    /// What comes for its player is this worker's, whoever brings it: it waits for the answer.
+    pub(crate) fn enter(&self, common: &Common) {
+        if let Some(whereabouts) = common.claims.whereabouts().filter(|_| self.is_offered) {
+            whereabouts.enter(&self.address, common.worker.id);
+        }
+    }
+
+    /// Or it is the session's, or nobody's.
+    pub(crate) fn leave(&self, common: &Common) {
+        let is_entered = self.is_offered && !self.is_given_up;
+        if let Some(whereabouts) = common.claims.whereabouts().filter(|_| is_entered) {
+            whereabouts.leave(&self.address);
+        }
+    }
+
     /// Gives back what the session would have held.
-    pub(crate) fn give_up(&self, common: &Common, why: TakeoverRefusal) {
+    pub(crate) fn give_up(&mut self, common: &mut Common, why: TakeoverRefusal) {
         common.claims.release(&self.claim);
+        self.leave(common);
+        for _ in self.early.drain(..) {
+            common.drop_datagram(&self.address, DropReason::TakeoverRefused);
+        }
         if let Some(standbys) = common.claims.standbys() {
             standbys.give_up(self.record.session, why);
         }

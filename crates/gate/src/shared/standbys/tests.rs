@@ -185,7 +185,7 @@ fn one_worker_claims_at_a_time_until_it_is_answered() {
     standbys.give_up(id(1), TakeoverRefusal::NotAnswered);
     assert_eq!(tried(&standbys, 1, 0), Some(1));
     assert!(standbys.begin_claim(id(1)) && standbys.begin_claim(id(2)));
-    standbys.note_taken_over(id(1));
+    standbys.note_taken_over(id(1), false);
     standbys.give_up(id(2), TakeoverRefusal::Ended);
     assert_eq!([1, 2].map(|port| tried(&standbys, port, 0)), [None; 2]);
     let counts = standbys.counts();

@@ -20,6 +20,7 @@ impl Scene {
     /// A session that is two seconds old, at gateways that can give it to each other.
     fn settled() -> Self {
         let mut scene = Self::new();
+        scene.stays = Some(scene.pair.stay());
         scene.pair.be_able();
         scene.pair.pass(2000);
         scene.sent(A);

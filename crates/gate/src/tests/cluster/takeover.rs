@@ -10,6 +10,7 @@ use crate::counters::Ended;
 use crate::ids::{BackendId, BindId, ListenerId};
 use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
+use crate::shared::claims::Claims;
 use crate::shared::standbys::{Owned, Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
@@ -33,6 +34,8 @@ pub(super) struct Scene {
     pub(super) agent: Agent,
     pub(super) scribe: Scribe,
     pub(super) id: SessionId,
+    /// Keeps the processes of both, where a test is about what they remember.
+    pub(super) stays: Option<[Arc<Claims>; 2]>,
 }
 
 pub(super) const fn incarnation(at: usize) -> Incarnation {
@@ -61,7 +64,7 @@ impl Scene {
             pair.standbys(at).set_incarnation(incarnation(at));
         }
         let scribe = Scribe::new(&pair.rig(A).token(1));
-        let mut scene = Self { pair, agent, scribe, id: SessionId([0; 16]) };
+        let mut scene = Self { pair, agent, scribe, id: SessionId([0; 16]), stays: None };
         scene.scribe.connect(scene.pair.rig(A), home(1));
         scene.at(A, 5, b"five");
         scene.pair.tell();
