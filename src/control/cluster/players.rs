@@ -152,14 +152,13 @@ impl Players for OfFleet {
 
     fn hear_offer(&self, member: Number, offered: &GivenAway) {
         let heard = self.standbys.hear_offer(MemberId(member), offered.session);
-        let Some((address, record)) = heard else { return };
+        let Some((address, (ip, port))) = heard else { return };
         // Otherwise the next datagram shows which worker is to have it.
         if offered.is_coming {
             return;
         }
         let binds = self.places.known().binds;
         let binds = binds.get(usize::from(address.listener.0));
-        let (ip, port) = record.local;
         let to = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
         let Some((bind, local)) = binds.and_then(|binds| place_of(binds, to)) else { return };
         let takers = self.claims.takers(&address, false, self.posts.len() as u16);

@@ -62,7 +62,7 @@ struct Held {
     /// Nothing any more where the session has ended, which stays until that was taken.
     record: Option<Box<(Address, Record)>>,
     is_changed: bool,
-    /// Whom it was offered to since that was last taken.
+    /// The member that it was offered to since that was last taken.
     offered_to: Option<MemberId>,
 }
 
@@ -373,9 +373,13 @@ impl Standbys {
         self.has_news.store(true, Ordering::Release);
     }
 
-    /// A member offers one of its sessions to this gateway. Returns where its player is, if this
-    /// gateway stands by for it and may go on with it.
-    pub fn hear_offer(&self, owner: MemberId, session: SessionId) -> Option<(Address, Record)> {
+    /// A member offers one of its sessions to this gateway. Returns where its player is, and which
+    /// of our addresses that talks to, if this gateway stands by for it and may go on with it.
+    pub fn hear_offer(
+        &self,
+        owner: MemberId,
+        session: SessionId,
+    ) -> Option<(Address, ([u8; 16], u16))> {
         if self.is_leaving() {
             return None;
         }
@@ -385,7 +389,7 @@ impl Standbys {
         let it = stood.entries.get_mut(place).filter(|it| it.owner == Some(owner))?;
         let is_news = !std::mem::replace(&mut it.is_offered, true);
         self.offered_count.fetch_add(is_news.into(), ORDER);
-        Some((*place, (*it.record).clone()))
+        Some((*place, it.record.local))
     }
 
     /// The session at an address that its owner offers to this gateway, unless a worker has asked

@@ -183,7 +183,7 @@ impl NetcodeFront {
         let silent_ns = now.mono_ns.saturating_sub(session.last_receive_ns);
         let (socket, local) = session.talks_to();
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
-        // Whoever gives the record to others knows the port, and the address where that is fixed.
+        // The thread of members knows the port, and the address where that is fixed.
         let sockets = &common.listeners.get(address.listener)?.sockets;
         let bind = sockets.iter().position(|it| *it == socket).unwrap_or_default() as u16;
         let record = Record {

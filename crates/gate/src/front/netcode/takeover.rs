@@ -311,13 +311,12 @@ impl NetcodeFront {
     }
 
     /// The session is here.
-    fn take_early(&mut self, turn: &mut Turn<'_>, takeover: &Takeover) {
-        let &Takeover { address, socket, local, .. } = takeover;
+    fn take_early(&mut self, turn: &mut Turn<'_>, takeover: &mut Takeover) {
+        let &mut Takeover { address, socket, local, .. } = takeover;
         let hash = address.hash(turn.common.hash_key);
         let (bind, kernel_ns, forwarded_by) = (BindId(0), 0, None);
         let origin = Origin { address, hash, bind, socket, local, kernel_ns, forwarded_by };
-        for packet in &takeover.early {
-            let mut bytes = packet.clone();
+        for mut bytes in takeover.early.drain(..) {
             if let Err(why) = self.step_early(turn, &origin, &mut bytes) {
                 turn.common.drop_datagram(&address, why);
             }

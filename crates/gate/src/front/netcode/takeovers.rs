@@ -89,14 +89,15 @@ impl Takeover {
         })
     }
 
-    /// What comes for its player is this worker's, whoever brings it: it waits for the answer.
+    /// Every datagram of its player comes to this worker from now on: an offered session may be
+    /// here before its owner knows.
     pub(crate) fn enter(&self, common: &Common) {
         if let Some(whereabouts) = common.claims.whereabouts().filter(|_| self.is_offered) {
             whereabouts.enter(&self.address, common.worker.id);
         }
     }
 
-    /// Or it is the session's, or nobody's.
+    /// That is over: the session is here and has entered itself, or it is given up.
     pub(crate) fn leave(&self, common: &Common) {
         let is_entered = self.is_offered && !self.is_given_up;
         if let Some(whereabouts) = common.claims.whereabouts().filter(|_| is_entered) {

@@ -103,7 +103,7 @@ impl Relay {
             ToArbiter::Given { id, tenure: by } => {
                 let given = tenure(by).and_then(|by| arbitration.given(id, by));
                 if let Some((Seat { worker, link, session: Some(session) }, waits)) = given {
-                    self.pass_parked((worker, link, session), &waits, act);
+                    self.pass_parked((worker, link, session), waits, act);
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Relay {
             }
             Opening::Known(waits) => {
                 self.mute(session);
-                self.pass_parked((worker, link, session), &waits, act);
+                self.pass_parked((worker, link, session), waits, act);
             }
             Opening::Refused(report) => {
                 self.mute(session);
@@ -152,12 +152,11 @@ impl Relay {
     fn pass_parked(
         &mut self,
         (worker, link, session): (usize, u16, SessionId),
-        waits: &[Vec<u8>],
+        waits: Vec<Vec<u8>>,
         act: &mut dyn FnMut(Action<'_>),
     ) {
-        for record in waits {
-            let mut memory = record.clone();
-            if let Some(frame) = called(&mut memory, session) {
+        for mut record in waits {
+            if let Some(frame) = called(&mut record, session) {
                 self.pass(worker, Passed::FromGame(link, frame), &mut |action| act(action));
             }
         }
@@ -463,14 +462,12 @@ impl Relay {
     /// Where the gateway of a session is that a game process here has named.
     fn gateway_of(&mut self, session: SessionId, act: &mut impl FnMut(Action<'_>)) -> Whereto {
         let OfClusters { homes, arbitration, .. } = &self.clusters;
-        let (Some(Homed { id, .. }), Some(arbitration)) =
-            (homes.get(&session).copied(), arbitration.clone())
-        else {
+        let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
             return Whereto::Here;
         };
-        let (seat, waits) = arbitration.seat(id).unzip();
-        if let Some(Seat { worker, link, session: Some(session) }) = seat {
-            self.pass_parked((worker, link, session), &waits.unwrap_or_default(), act);
+        let (seat, waits) = arbitration.seat(*id).unzip();
+        if let (Some(Seat { worker, link, session: Some(session) }), Some(waits)) = (seat, waits) {
+            self.pass_parked((worker, link, session), waits, act);
         }
         match seat {
             Some(Seat { worker, session: Some(it), .. })
