@@ -168,6 +168,17 @@ fn render(cluster: &Cluster) -> String {
                 count(*fenced)
             ),
         );
+        let stood_for: u64 = cluster.members.iter().map(|it| it.stands_by).sum();
+        let alone = owned.saturating_sub(stood_for);
+        if alone > 0 {
+            put(
+                &mut text,
+                format_args!(
+                    "note: {} sessions have no standby: they end with this gateway\n",
+                    count(alone)
+                ),
+            );
+        }
     } else {
         text.push_str(
             "note: the fleet has not said which process this is: its sessions end with it\n",
@@ -200,7 +211,7 @@ mod tests {
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
                   "up_s": 90, "connections": 1, "round_trip_us": 210, "last_end": "an older one",
-                  "forwards": true, "players": 7, "forwarded_in": 41, "forwarded_out": 3,
+                  "forwards": true, "players": 7, "stands_by": 9, "forwarded_in": 41, "forwarded_out": 3,
                   "dropped": { "mailbox_full": 6 },
                   "misfits": ["198.51.100.9:40000 has no key in common here and there"] },
                 { "name": "gate-3", "state": "awaited", "registered": false, "up_s": 0,
@@ -221,6 +232,7 @@ mod tests {
             "note: gate-4 does not say which players it has: nothing is forwarded to it\n",
             "note: gate-2 cannot go on with sessions of this gateway\n",
             "note: not taken over: 15 as ended\n",
+            "note: 2 sessions have no standby: they end with this gateway\n",
             "sessions: 11 that others could go on with, standing by for 12, \
              taken over 13 (9 given), taken by others 14\n",
         ] {

@@ -22,6 +22,12 @@ pub(super) fn of(config: &Config) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(cluster) = config.cluster.as_ref().filter(|_| config.agents.is_empty()) {
+        notices.push(format!(
+            "cluster {:?}: without an [[agent]] no other gateway reaches the game processes behind this one, so sessions end with it",
+            cluster.name
+        ));
+    }
     for listener in &config.listeners {
         for field in listener.ignored() {
             notices.push(format!(

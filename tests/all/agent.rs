@@ -16,6 +16,7 @@ use crate::control_rig::{Daemon, KEY_HEX, Page, Player, Text, ask, request, wait
 use crate::folder::Folder;
 use crate::oncall::row;
 use crate::own::{own_address, own_ip, own_port};
+use crate::tuning::{OF_AGENTS, missing};
 
 /// A program that is killed when dropped.
 pub(crate) struct Program {
@@ -209,7 +210,7 @@ fn play((backend, server): (String, impl FnOnce(&Folder) -> Program)) {
     player.echo(b"over the wire");
     agent.shows("ringgate_agent_players{backend=\"arena\"}", 1);
     agent.shows("ringgate_agent_workers", 3);
-    let missing = crate::tuning::missing_of_agents(&gateway.get("/metrics").body);
+    let missing = missing(&gateway.get("/metrics").body, OF_AGENTS);
     assert!(missing.is_empty(), "dashboard and rules name {missing:?}");
     for number in [libc::SIGHUP, libc::SIGUSR1] {
         agent.signal(number);

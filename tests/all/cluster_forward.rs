@@ -6,6 +6,7 @@ use crate::cluster_rig::{
 };
 use crate::command::{ringgate, run};
 use crate::control_rig::{KEY_HEX, PROTOCOL_ID, Player, wait_for};
+use crate::tuning::{OF_CLUSTERS, missing};
 
 #[test]
 fn players_stay_whichever_gateway_the_router_sends_them_to() {
@@ -38,6 +39,8 @@ fn players_stay_whichever_gateway_the_router_sends_them_to() {
             }
             assert!(cluster.forwarded() > (PLAYERS * PLACES.len() * 3) as u64);
             cluster.is_conserved();
+            let page = cluster.lines[0].daemon.ask("/metrics").body;
+            assert_eq!(missing(&page, OF_CLUSTERS), [""; 0], "dashboard and rules name them");
             let control = cluster.lines[0].daemon.run_dir().display().to_string();
             let said = run(ringgate(["cluster", "--control", &control])).succeeded();
             assert!(said.contains("gate-3") && !said.contains("nothing is forwarded"), "{said}");

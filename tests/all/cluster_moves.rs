@@ -6,6 +6,7 @@ use crate::cluster_rig::{Behind, all, among_players, longest_silence, play};
 use crate::cluster_rig::{still_connected, sum, wait_until_all_stand_by};
 use crate::command::{ringgate, run};
 use crate::control_rig::wait_for;
+use crate::oncall::row;
 
 #[test]
 fn a_session_goes_where_the_router_sends_its_player() {
@@ -34,6 +35,7 @@ fn a_session_goes_where_the_router_sends_its_player() {
         }
         still_connected(&mut players);
         assert_eq!(sum(&cluster, "moved"), 3 * players.len() as u64);
+        row("flows-unsettled").asked_at(&cluster.lines[0].daemon, &[]);
         cluster.is_conserved();
     });
 }

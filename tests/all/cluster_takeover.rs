@@ -8,6 +8,7 @@ use ringgate_os::clock;
 use crate::agent::{Heir, agent_upgrade};
 use crate::cluster_rig::{Behind, Cluster, all, among_players, longest_silence, play};
 use crate::cluster_rig::{still_connected, sum, wait_until_all_stand_by};
+use crate::oncall::row;
 use crate::upgrade_rig::kill;
 
 #[test]
@@ -40,6 +41,22 @@ fn players_of_a_gateway_that_dies_play_on() {
             play(&mut players, round + 10);
         }
         assert!(sum(&cluster, "taken_over") > 0);
+        // Until the last one has them all.
+        let players_count = players.len() as u64;
+        for number in 1..=2 {
+            let dead = cluster.lines.remove(0);
+            kill(dead.daemon.id());
+            drop(dead);
+            cluster.network.spread(&(number + 1..=3).collect::<Vec<_>>());
+            longest_silence(&mut players, || sum(&cluster, "owned") == players_count);
+            if number == 1 {
+                wait_until_all_stand_by(&cluster, players_count);
+            }
+        }
+        play(&mut players, 20);
+        for id in [row("member-gone"), row("standby-missing")] {
+            id.asked_at(&cluster.lines[0].daemon, &[]);
+        }
     });
 }
 

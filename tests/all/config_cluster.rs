@@ -26,6 +26,8 @@ fn a_cluster_is_read_and_its_mistakes_are_named() {
         folder.file(name, text, mode);
     }
     let config = read(&folder, &[FLEET, CLUSTER].concat()).expect("it is sound");
+    let notices = config.notices();
+    assert!(notices[0].starts_with("cluster \"fra\": without an [[agent]]"), "{notices:?}");
     let cluster = config.cluster.expect("it is there");
     assert_eq!((&*cluster.name, &*cluster.entrance()), ("fra", "127.0.0.1:4700"));
     let name = "gate-1.fra.ringgate-cluster".to_owned();

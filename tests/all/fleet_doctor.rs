@@ -248,6 +248,35 @@ fn registrations_that_are_stale_or_held_back_are_found() {
 }
 
 #[test]
+fn gateways_of_a_cluster_that_do_not_fit_together_are_found() {
+    let Some(ward) = Ward::open() else { return };
+    let member = |name: &str, protocol_id: u64| {
+        let listener = json!([{ "name": "main", "protocol": "netcode", "epochs": [1],
+            "addresses": ["198.51.100.9:40000"], "protocol_id": protocol_id }]);
+        let cluster = json!({ "name": "fra", "at": format!("{name}:4700") });
+        ward.put_gateway(name, &json!({ "listeners": listener, "cluster": cluster, "host": name }));
+    };
+    member("g1", 7);
+    let alone = ("could".into(), "g1 is alone in it".into());
+    assert_eq!(ward.finds("cluster fra"), alone);
+    member("g2", 7);
+    assert_eq!(ward.finds("cluster fra"), ("ok".into(), "g1, g2 fit together".into()));
+    member("g2", 8);
+    let differs = "g1 (here) and g2 (there) do not fit: 198.51.100.9:40000 has protocol_id 7 here and 8 there";
+    assert_eq!(ward.finds("cluster fra"), ("bites".into(), differs.into()));
+    member("g2", 7);
+    let backend = |gateways: &[&str]| {
+        json!({ "v": 1, "instance": "i", "host": "h", "group": "main", "slots": 4, "used": 0,
+            "reach": { "agent": "h" }, "gateways": gateways, "state": "ready" })
+    };
+    ward.put("backend/b1", &backend(&["g2"]));
+    let half = "1 backends are reached by some of its gateways alone, such as b1";
+    assert_eq!(ward.finds("cluster fra"), ("could".into(), half.into()));
+    ward.put("backend/b1", &backend(&["g1", "g2"]));
+    assert_eq!(ward.finds("cluster fra").0, "ok");
+}
+
+#[test]
 fn epochs_that_keep_tokens_from_being_minted_are_found() {
     let Some(ward) = Ward::open() else { return };
     ward.put_gateway("g1", &json!({}));

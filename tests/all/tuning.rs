@@ -56,8 +56,8 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
     ] {
         let mut named = named(&text_of(file));
         assert!(named.len() > 10, "{file} names {named:?}");
-        // Held where there is an agent.
-        named.retain(|name| !is_of_agents(name));
+        // Held where there is an agent, and a cluster.
+        named.retain(|name| [OF_AGENTS, OF_CLUSTERS].iter().all(|it| !is_of(name, it)));
         let missing: Vec<_> = named.difference(&there).collect();
         assert!(
             missing.is_empty(),
@@ -72,18 +72,23 @@ fn dashboard_and_rules_name_metrics_that_there_are() {
     assert!(missing.is_empty(), "the queries name {missing:?}");
 }
 
-fn is_of_agents(name: &str) -> bool {
-    ["ringgate_agent_", "ringgate_trunk_"].into_iter().any(|start| name.starts_with(start))
+/// How the metrics begin that a gateway with an agent has.
+pub(crate) const OF_AGENTS: &[&str] = &["ringgate_agent_", "ringgate_trunk_"];
+/// Those of a gateway in a cluster.
+pub(crate) const OF_CLUSTERS: &[&str] = &["ringgate_cluster_"];
+
+fn is_of(name: &str, starts: &[&str]) -> bool {
+    starts.iter().any(|start| name.starts_with(start))
 }
 
-/// What dashboard and rules name of agents, and the page of a gateway with one has not.
-pub(crate) fn missing_of_agents(page: &str) -> Vec<String> {
+/// What dashboard and rules name that begins so, and a gateway's page has not.
+pub(crate) fn missing(page: &str, starts: &[&str]) -> Vec<String> {
     let files = ["grafana/ringgate.json", "prometheus/ringgate.rules.yml"];
     let named = files.iter().flat_map(|file| named(&text_of(file)));
-    let of_agents: Vec<_> = named.filter(|name| is_of_agents(name)).collect();
-    assert!(of_agents.len() > 5, "{of_agents:?}");
+    let meant: Vec<_> = named.filter(|name| is_of(name, starts)).collect();
+    assert!(meant.len() > 5, "{meant:?}");
     let is_there = |name: &String| page.contains(&format!("# TYPE {name} "));
-    of_agents.into_iter().filter(|name| !is_there(name)).collect()
+    meant.into_iter().filter(|name| !is_there(name)).collect()
 }
 
 /// What a token service tells that knows a key and nothing else.

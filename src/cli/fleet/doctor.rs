@@ -12,7 +12,8 @@ use ringgate_fleet::etcd::kv::end_of_prefix;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::mirror::face::BANS_MAX;
-use ringgate_fleet::values::{Agent, Gateway, Service, Stored};
+use ringgate_fleet::values::gateway::misfits;
+use ringgate_fleet::values::{Agent, Backend, Gateway, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
 use ringgate_report::text::put;
@@ -141,6 +142,7 @@ fn bans(survey: &Survey) -> Finding {
 pub(super) fn examine(survey: &Survey, now_s: u64) -> Vec<Finding> {
     let mut findings = vec![versions(survey), leases(survey), unreadable(survey), reach(survey)];
     findings.push(bans(survey));
+    findings.extend(clusters(survey));
     findings.extend(doubts(survey));
     findings.extend(stale(survey, now_s));
     findings.extend(epochs_of(survey, now_s));
@@ -241,6 +243,64 @@ fn reach(survey: &Survey) -> Finding {
         "a gateway with a listener of that group: on that host (`host` has to be the same in both, and `run_dir` for a bundle link), or one that its agent is \
          connected to (`ringgate status` at the agent's control socket says why it is not); and the game process has to be there (`ringgate status` at the gateway)",
     )
+}
+
+/// What does not fit together in each cluster, and whose sessions a death ends.
+fn clusters(survey: &Survey) -> Vec<Finding> {
+    let mut clusters: BTreeMap<&str, Vec<(&Name, &Gateway)>> = BTreeMap::new();
+    for (name, gateway) in &survey.gateways {
+        if let Some(cluster) = &gateway.cluster {
+            clusters.entry(&cluster.name).or_default().push((name, gateway));
+        }
+    }
+    clusters.iter().flat_map(|(cluster, members)| of_cluster(survey, cluster, members)).collect()
+}
+
+fn of_cluster(survey: &Survey, cluster: &str, members: &[(&Name, &Gateway)]) -> Vec<Finding> {
+    let what = format!("cluster {cluster}");
+    let names: Vec<_> = members.iter().map(|(name, _)| name.as_str()).collect();
+    let mut findings = Vec::new();
+    for (index, (here, own)) in members.iter().enumerate() {
+        for (there, other) in &members[index + 1..] {
+            let differs = misfits(&own.listeners, &other.listeners).into_iter();
+            findings.extend(differs.map(|why| {
+                let found = format!("{here} (here) and {there} (there) do not fit: {why}");
+                Finding::ok(what.clone(), found).bites(
+                    "players whom the router sends to the other of them are lost",
+                    "the same there in both configs; a key is in both once each has confirmed it (ringgate fleet status)",
+                )
+            }));
+        }
+    }
+    if let [alone] = names[..] {
+        findings.push(Finding::ok(what.clone(), format!("{alone} is alone in it")).could(
+            "its sessions end with it",
+            "start the others, with the same cluster.name and fleet.prefix",
+        ));
+    }
+    let is_half_reached = |(_, backend): &(&Name, &Backend)| {
+        let mut leading = members
+            .iter()
+            .filter(|(_, it)| it.listeners.iter().any(|it| it.group() == backend.group));
+        let reaches = |(own, it): &(&Name, &Gateway)| it.reaches(own.as_str(), backend);
+        let [some, all] = [leading.clone().any(reaches), leading.all(reaches)];
+        some && !all
+    };
+    let mut half_reached = survey.backends.iter().filter(is_half_reached);
+    if let Some((first, _)) = half_reached.next() {
+        let found = format!(
+            "{} backends are reached by some of its gateways alone, such as {first}",
+            1 + half_reached.count()
+        );
+        findings.push(Finding::ok(what.clone(), found).could(
+            "a gateway that dies ends its sessions there: no other can go on with them",
+            "an agent on the backend's host that every gateway of the cluster lets in",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(what, format!("{} fit together", names.join(", "))));
+    }
+    findings
 }
 
 fn epochs_of(survey: &Survey, now_s: u64) -> Vec<Finding> {

@@ -178,6 +178,37 @@ impl Stored for Gateway {
     }
 }
 
+/// In which ways the listeners of two gateways differ at addresses that both have, one sentence
+/// each: a cluster's players may come to either.
+pub fn misfits(own: &[Listener], other: &[Listener]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (own, other) in own.iter().flat_map(|own| other.iter().map(move |other| (own, other))) {
+        let Some(address) = own.addresses.iter().find(|it| other.addresses.contains(it)) else {
+            continue;
+        };
+        if own.protocol != other.protocol {
+            found.push(format!("{address} is {} here and {} there", own.protocol, other.protocol));
+        } else if own.protocol_id != other.protocol_id {
+            let ids = [own.protocol_id, other.protocol_id];
+            found.push(format!("{address} has protocol_id {} here and {} there", ids[0], ids[1]));
+        } else if own.token_bytes != other.token_bytes {
+            found.push(format!("{address} has routing tokens of other lengths here and there"));
+        } else if own.epochs.iter().all(|epoch| !other.epochs.contains(epoch))
+            && !(own.epochs.is_empty() && other.epochs.is_empty())
+        {
+            found.push(format!("{address} has no key in common here and there"));
+        }
+        if own.group() != other.group() {
+            found.push(format!(
+                "{address} leads to group {} here and {} there",
+                own.group(),
+                other.group()
+            ));
+        }
+    }
+    found
+}
+
 /// Stands for every agent that has no entrance of its own.
 pub const ANY: &str = "*";
 

@@ -207,3 +207,51 @@ fn what_cannot_be_is_refused() {
     let validity = Validity { from: 2, mint_until: 2, accept_until: 3 };
     assert!(ListenerKey { validity, sealed: String::new() }.encode().is_err());
 }
+
+fn listener_of_a_cluster() -> Listener {
+    Listener {
+        name: "eu".to_owned(),
+        protocol: "netcode".to_owned(),
+        addresses: vec![([198, 51, 100, 9], 40_000).into()],
+        epochs: vec![1, 2],
+        group: "arena".to_owned(),
+        protocol_id: 7,
+        token_bytes: 0,
+        tags: true,
+    }
+}
+
+#[test]
+fn only_what_differs_at_a_common_address_does_not_fit() {
+    let said = |other: Listener| gateway::misfits(&[listener_of_a_cluster()], &[other]).join("; ");
+    let elsewhere = vec![([198, 51, 100, 9], 40_001).into()];
+    let none =
+        Listener { addresses: elsewhere, protocol: "plain".to_owned(), ..listener_of_a_cluster() };
+    assert_eq!((said(none), said(listener_of_a_cluster())), (String::new(), String::new()));
+    assert_eq!(
+        said(Listener { epochs: vec![2, 3], ..listener_of_a_cluster() }),
+        "",
+        "one in common"
+    );
+    let at = "198.51.100.9:40000";
+    for (other, expected) in [
+        (
+            Listener { protocol: "plain".to_owned(), ..listener_of_a_cluster() },
+            format!("{at} is netcode here and plain there"),
+        ),
+        (
+            Listener { protocol_id: 8, ..listener_of_a_cluster() },
+            format!("{at} has protocol_id 7 here and 8 there"),
+        ),
+        (
+            Listener { epochs: vec![3], ..listener_of_a_cluster() },
+            format!("{at} has no key in common here and there"),
+        ),
+        (
+            Listener { group: "other".to_owned(), ..listener_of_a_cluster() },
+            format!("{at} leads to group arena here and other there"),
+        ),
+    ] {
+        assert_eq!(said(other), expected);
+    }
+}
