@@ -263,6 +263,8 @@ mod systemd;
 mod systemd_agent;
 #[path = "all/systemd_tokens.rs"]
 mod systemd_tokens;
+#[path = "all/three_hosts.rs"]
+mod three_hosts;
 #[path = "all/token_languages.rs"]
 mod token_languages;
 #[path = "all/tuning.rs"]

@@ -10,17 +10,23 @@ use crate::control_rig::wait_for;
 use crate::folder::Folder;
 use crate::netns::Pair;
 
-/// The chapter's commands, each with the host that its first line names.
-fn blocks(document: &str) -> Vec<(bool, String)> {
-    let (_, chapter) = document.split_once("\n## From one host to two\n").expect("the chapter");
+/// The commands of a chapter, each with the host that its first line names.
+pub(crate) fn blocks_of(document: &str, chapter: &str) -> Vec<(String, String)> {
+    let (_, chapter) = document.split_once(&format!("\n## {chapter}\n")).expect("the chapter");
     let chapter = chapter.split("\n## ").next().expect("at least one part");
     let blocks = chapter.split("```sh\n").skip(1).map(|rest| rest.split("```").next());
-    let whose = |block: &str| match block.lines().next() {
-        Some("# on the gateway's host") => true,
-        Some("# on the game host") => false,
-        other => panic!("whose commands are these? {other:?}"),
-    };
-    blocks.map(|block| block.expect("it ends")).map(|it| (whose(it), it.to_owned())).collect()
+    let blocks = blocks.map(|block| block.expect("it ends"));
+    let host = |block: &str| block.lines().next()?.strip_prefix("# on ").map(str::to_owned);
+    blocks.map(|it| (host(it).expect("it says whose commands these are"), it.to_owned())).collect()
+}
+
+/// Sends a signal to all that runs in a namespace.
+pub(crate) fn signal_all_in(namespace: &str, name: &str) {
+    let pids = Command::new("ip").args(["netns", "pids", namespace]).output();
+    let pids = pids.map(|said| said.stdout).unwrap_or_default();
+    for pid in String::from_utf8_lossy(&pids).lines() {
+        let _ = Command::new("kill").args(["-s", name, pid]).status();
+    }
 }
 
 /// Namespaces in which nothing runs any more once this is dropped.
@@ -28,13 +34,7 @@ struct Hosts<'a>(&'a Pair);
 
 impl Drop for Hosts<'_> {
     fn drop(&mut self) {
-        for name in [&self.0.gateway, &self.0.player] {
-            let pids = Command::new("ip").args(["netns", "pids", name]).output();
-            let pids = pids.map(|said| said.stdout).unwrap_or_default();
-            for pid in String::from_utf8_lossy(&pids).lines() {
-                let _ = Command::new("kill").args(["-KILL", pid]).status();
-            }
-        }
+        [&self.0.gateway, &self.0.player].into_iter().for_each(|name| signal_all_in(name, "KILL"));
     }
 }
 
@@ -52,27 +52,32 @@ fn the_chapter_brings_a_newcomer_from_one_host_to_two() {
     }
     let hosts = Hosts(&pair);
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/start/two-hosts.md");
-    let blocks = blocks(&std::fs::read_to_string(document).expect("it is there"));
+    let document = std::fs::read_to_string(document).expect("it is there");
+    let blocks = blocks_of(&document, "From one host to two");
     // One folder in the place of two: what is copied from host to host is there already.
     let folder = Folder::new();
     let program = Path::new(env!("CARGO_BIN_EXE_ringgate")).parent().expect("a folder");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
-    let play = |is_gateway: bool, block: &str| {
-        let namespace = if is_gateway { &pair.gateway } else { &pair.player };
+    let play = |host: &str, block: &str| {
+        let namespace = match host {
+            "the gateway's host" => &pair.gateway,
+            "the game host" => &pair.player,
+            other => panic!("whose commands are these? {other}"),
+        };
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace, "bash", "-e", "-c", block]);
         command.current_dir(folder.path()).env("PATH", &path).stdin(Stdio::null());
         command.output().expect("`ip` is there")
     };
     let (last, first) = blocks.split_last().expect("there are commands");
-    for (is_gateway, block) in first {
-        let said = play(*is_gateway, block);
+    for (host, block) in first {
+        let said = play(host, block);
         let errors = String::from_utf8_lossy(&said.stderr);
         assert!(said.status.success(), "{block}\n{errors}\n{}", logs(&folder));
     }
     // The last block is a player's, who comes when everything has found each other.
     let answer = wait_for("a player is answered", || {
-        let said = play(last.0, &last.1);
+        let said = play(&last.0, &last.1);
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         said.status.success().then_some(text)
     });
