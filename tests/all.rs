@@ -146,6 +146,8 @@ mod delivery_gateway;
 mod delivery_load;
 #[path = "all/delivery_ways.rs"]
 mod delivery_ways;
+#[path = "all/demo_cluster.rs"]
+mod demo_cluster;
 #[path = "all/fleet_agent.rs"]
 mod fleet_agent;
 #[path = "all/fleet_agent_upgrade.rs"]

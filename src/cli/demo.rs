@@ -1,11 +1,15 @@
 //! `ringgate demo`: the whole thing in one process, to be seen working: gateway, echo backend, real
-//! clients over real sockets.
+//! clients over real sockets. A cluster is several processes.
 
+mod cluster;
 mod load;
+mod network;
 mod players;
 mod table;
 
+use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +33,7 @@ use ringgate_worker::{Fleet, Plan, Stages};
 
 use super::logging::{self, LogArgs};
 pub(super) use load::{Step, measure};
-use players::{Outcome, Pace, Swarm};
+use players::{Home, Outcome, Pace, Swarm};
 use table::Facts;
 
 /// Shows the main job in about 12 seconds, without arguments and without privileges.
@@ -44,6 +48,11 @@ pub(super) struct Args {
     /// Workers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=128))]
     workers: u16,
+    /// Three gateways at one address behind a router, in network namespaces: one of them is killed,
+    /// and nobody is lost. Takes root, the programs `ip`, `etcd` and `openssl`, and at most 2000
+    /// players
+    #[arg(long)]
+    cluster: bool,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -55,6 +64,9 @@ fn seconds(text: &str) -> Result<u64, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    if args.cluster {
+        return cluster::run(args);
+    }
     logging::init(args.log, (LogFormat::Human, ""))?;
     let run_dir = RunDir::create()?;
     let key = Key::generate().map_err(Failure::failed)?;
@@ -136,7 +148,7 @@ fn plan(players: u32, workers: u16, run_dir: &RunDir, key: Key) -> Plan {
 }
 
 fn play(args: &Args, fleet: &Fleet, server: SocketAddr, key: &Key) -> Result<Outcome, Failure> {
-    let mut swarm = Swarm::new(args.players, server, key, Pace::DEMO)?;
+    let mut swarm = Swarm::new(args.players, server, key, Pace::DEMO, Home::LOOPBACK)?;
     for second in 1..=args.seconds {
         swarm.play_until(Duration::from_secs(second))?;
         let sessions: u64 =
@@ -207,14 +219,22 @@ impl EchoGame {
     }
 }
 
-/// A directory for the link sockets that goes with the demo.
+/// A directory for sockets and files that goes with the demo.
 struct RunDir(PathBuf);
 
 impl RunDir {
+    /// Nobody else may look in there. What is there already is of a demo that was killed.
     fn create() -> Result<Self, Failure> {
-        let dir = std::env::temp_dir().join(format!("ringgate-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(Failure::failed)?;
+        let dir = Self::path(std::process::id());
+        let _ = std::fs::remove_dir_all(&dir);
+        let fail = |why| Failure::failed(format_args!("{}: {why}", dir.display()));
+        DirBuilder::new().mode(0o700).create(&dir).map_err(fail)?;
         Ok(Self(dir))
+    }
+
+    /// That of the demo whose process this is.
+    fn path(pid: u32) -> PathBuf {
+        std::env::temp_dir().join(format!("ringgate-demo-{pid}"))
     }
 }
 

@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "system calls without a wrapper elsewhere")]
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 
 /// The user that this process acts as.
@@ -50,6 +50,17 @@ pub fn signal(pid: u32, number: i32) -> io::Result<()> {
 pub fn raise(number: i32) {
     // SAFETY: takes an integer only.
     unsafe { libc::raise(number) };
+}
+
+/// Has what this starts be killed when the thread that starts it ends, however that happens.
+pub fn end_with_us(command: &mut Command) -> &mut Command {
+    let ask = || {
+        // SAFETY: `PR_SET_PDEATHSIG` takes one integer and no pointer.
+        let result = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(ask) }
 }
 
 /// Puts this thread before every ordinary one of its core, at the lowest real-time priority. Needs

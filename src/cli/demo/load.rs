@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::players::{Pace, Swarm};
+use super::players::{Home, Pace, Swarm};
 use super::{EchoGame, Failure, RunDir, finish, plan};
 use ringgate_core::secret::Key;
 use ringgate_os::usage;
@@ -38,7 +38,7 @@ pub(in crate::cli) fn measure(bytes: u16, enough: f64) -> Result<Load, Failure> 
         tick: Duration::ZERO,
         sends_per_s: SLOWEST,
     };
-    let mut swarm = Swarm::new(PLAYERS, fleet.addresses()[0][0], &key, pace)?;
+    let mut swarm = Swarm::new(PLAYERS, fleet.addresses()[0][0], &key, pace, Home::LOOPBACK)?;
     swarm.connect()?;
     let mut steps: Vec<Step> = Vec::new();
     for double in 0..DOUBLES {

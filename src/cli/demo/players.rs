@@ -1,4 +1,4 @@
-//! The demo's players: real clients that share one socket, each at a loopback address of its own.
+//! The demo's players: real clients that share one socket, each at an address of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -24,6 +24,7 @@ pub(super) struct Swarm {
     driver: AnyDriver,
     socket: SocketId,
     server: SocketAddr,
+    home: Home,
     clock: Clock,
     pace: Pace,
     outcome: Outcome,
@@ -84,6 +85,9 @@ struct Player {
     number: u32,
     sent: u32,
     echoed: Received,
+    heard_ns: u64,
+    /// The longest time without an echo.
+    silent_ns: u64,
 }
 
 impl Swarm {
@@ -92,6 +96,7 @@ impl Swarm {
         server: SocketAddr,
         key: &Key,
         pace: Pace,
+        home: Home,
     ) -> Result<Self, Failure> {
         let options = DriverOptions { tx_datagrams: TX_SLOTS, tx_bundles: 0, ..Default::default() };
         let mut driver = io::open(Choice::Auto, &options).map_err(Failure::failed)?;
@@ -101,12 +106,13 @@ impl Swarm {
         let clock = Clock::start();
         let send_every_ns = pace.send_every_ns(count as usize);
         let players =
-            (0..count).map(|n| Player::new(n, (server, key), clock.now_ns(), send_every_ns));
+            (0..count).map(|n| Player::new(n, (server, key), home, clock.now_ns(), send_every_ns));
         Ok(Self {
             players: players.collect::<Result<_, _>>()?,
             driver,
             socket,
             server,
+            home,
             clock,
             pace,
             outcome: Outcome {
@@ -123,6 +129,11 @@ impl Swarm {
 
     pub(super) fn outcome(&self) -> &Outcome {
         &self.outcome
+    }
+
+    /// How many are in.
+    pub(super) fn playing(&self) -> u64 {
+        self.players.iter().filter(|it| it.client.is_connected()).count() as u64
     }
 
     /// Waits until each is in or has given up, and sends nothing else meanwhile.
@@ -157,6 +168,38 @@ impl Swarm {
             self.turn(true)?;
         }
         Ok(())
+    }
+
+    /// Forgets who has heard nothing for how long so far.
+    pub(super) fn listen_anew(&mut self) {
+        let now_ns = self.clock.now_ns();
+        for player in &mut self.players {
+            (player.heard_ns, player.silent_ns) = (now_ns, 0);
+        }
+    }
+
+    /// Plays until each has heard something from now on, and says how many never do.
+    pub(super) fn count_lost(&mut self) -> Result<usize, Failure> {
+        let now_ns = self.clock.now_ns();
+        let is_lost = |it: &Player| !it.client.is_connected() || it.heard_ns <= now_ns;
+        while self.players.iter().any(|it| is_lost(it) && !it.client.is_finished())
+            && self.clock.now_ns() < now_ns + SILENCE_NS_MAX
+        {
+            self.turn(true)?;
+        }
+        Ok(self.players.iter().filter(|it| is_lost(it)).count())
+    }
+
+    /// For how long the players of these client ids have heard nothing at most, shortest first.
+    pub(super) fn silences(&self, client_ids: &[u64]) -> Vec<u64> {
+        let now_ns = self.clock.now_ns();
+        let mut silences: Vec<_> = client_ids
+            .iter()
+            .filter_map(|id| self.players.get(id.checked_sub(1)? as usize))
+            .map(|player| player.silent_ns.max(now_ns - player.heard_ns))
+            .collect();
+        silences.sort_unstable();
+        silences
     }
 
     /// Waits for the last echoes, then has everybody leave.
@@ -195,9 +238,9 @@ impl Swarm {
     }
 
     fn receive(&mut self, now_ns: u64) {
-        let Self { players, driver, outcome, server, .. } = self;
+        let Self { players, driver, outcome, server, home, .. } = self;
         for (meta, bytes) in driver.rx().iter_mut() {
-            let Some(player) = index_of(meta.local).and_then(|n| players.get_mut(n)) else {
+            let Some(player) = home.index_of(meta.local).and_then(|n| players.get_mut(n)) else {
                 continue;
             };
             match player.client.handle_datagram(now_ns, *server, bytes) {
@@ -205,6 +248,8 @@ impl Swarm {
                 Ok(Some(Notice::Payload(payload))) => {
                     match Player::check_echo(player.number, &mut player.echoed, payload) {
                         Some(stamp) => {
+                            player.silent_ns = player.silent_ns.max(now_ns - player.heard_ns);
+                            player.heard_ns = now_ns;
                             outcome.payloads_echoed += 1;
                             outcome.round_trip.saturating_record(stamp.service_ns(now_ns));
                         }
@@ -255,6 +300,7 @@ impl Player {
     fn new(
         n: u32,
         (server, key): (SocketAddr, &Key),
+        home: Home,
         now_ns: u64,
         send_every_ns: u64,
     ) -> Result<Self, Failure> {
@@ -265,12 +311,14 @@ impl Player {
         let phase_ns = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) % send_every_ns;
         Ok(Self {
             client: Client::new(&token, now_ns).map_err(Failure::failed)?,
-            source: LocalIp::v4(source_of(n).octets(), 0),
+            source: LocalIp::v4(home.source_of(n).octets(), 0),
             send_every_ns,
             next_send_ns: now_ns + phase_ns,
             number: n,
             sent: 0,
             echoed: Received::new(),
+            heard_ns: now_ns,
+            silent_ns: 0,
         })
     }
 
@@ -301,19 +349,31 @@ impl Player {
     }
 }
 
-/// 250 players in each /24, from 127.2.0.1 on.
-fn source_of(n: u32) -> Ipv4Addr {
-    Ipv4Addr::new(127, 2, (n / 250) as u8, (n % 250) as u8 + 1)
-}
+/// The /16 that the players' addresses are in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home(pub(super) [u8; 2]);
 
-fn index_of(local: LocalIp) -> Option<usize> {
-    let IpAddr::V4(v4) = local.ip() else { return None };
-    let [127, 2, block, host] = v4.octets() else { return None };
-    Some(usize::from(block) * 250 + usize::from(host).checked_sub(1)?)
+impl Home {
+    pub(super) const LOOPBACK: Self = Self([127, 2]);
+
+    /// 250 players in each /24, from the first address on.
+    fn source_of(self, n: u32) -> Ipv4Addr {
+        Ipv4Addr::new(self.0[0], self.0[1], (n / 250) as u8, (n % 250) as u8 + 1)
+    }
+
+    fn index_of(self, local: LocalIp) -> Option<usize> {
+        let IpAddr::V4(v4) = local.ip() else { return None };
+        let [first, second, block, host] = v4.octets();
+        let at = usize::from(block) * 250 + usize::from(host).checked_sub(1)?;
+        (self.0 == [first, second]).then_some(at)
+    }
 }
 
 /// How long the last echoes may take.
 const STRAGGLERS_NS: u64 = 1_000_000_000;
+
+/// Who has heard nothing for so long is lost.
+const SILENCE_NS_MAX: u64 = 10_000_000_000;
 
 /// Batches taken in before the players get a turn again, however many more have come.
 const RECEIVES_MAX: usize = 16;
@@ -328,8 +388,10 @@ mod tests {
     #[test]
     fn every_player_has_an_address_of_its_own_that_leads_back_to_it() {
         for n in [0, 1, 249, 250, 9_999] {
-            let local = LocalIp::v4(source_of(n).octets(), 0);
-            assert_eq!(index_of(local), Some(n as usize));
+            let home = Home::LOOPBACK;
+            let local = LocalIp::v4(home.source_of(n).octets(), 0);
+            assert_eq!(home.index_of(local), Some(n as usize));
+            assert_eq!(Home([127, 3]).index_of(local), None);
         }
     }
 

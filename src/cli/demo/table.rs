@@ -4,8 +4,11 @@ use std::fmt::Write;
 
 use hdrhistogram::Histogram;
 
+use serde_json::Value;
+
 use super::players::{Outcome, Swarm};
 use ringgate_gate::{Counters, Imbalance};
+use ringgate_report::text::{Table, count, put, time};
 use ringgate_worker::{Stage, Stages};
 
 /// What the gateway says of itself at the end.
@@ -56,6 +59,82 @@ pub(super) fn render(outcome: &Outcome, facts: &Facts) -> String {
     latencies(&mut text, outcome, facts);
     drops(&mut text, &total, facts.socket_drops);
     conservation(&mut text, facts, &total);
+    text
+}
+
+/// A gateway of a cluster at the end.
+pub(super) struct Member<'a> {
+    pub(super) name: &'a str,
+    /// Its status, unless it was killed.
+    pub(super) page: Option<Value>,
+    /// Sessions that it had before one was killed.
+    pub(super) had: u64,
+}
+
+impl Member<'_> {
+    pub(super) fn accounts_for_everything(&self) -> bool {
+        self.page.as_ref().is_none_or(|page| page["conservation"]["holds"] == true)
+    }
+}
+
+/// A number that a gateway has of each other one, over all of them.
+pub(super) fn of_members(page: &Value, what: &str) -> u64 {
+    let members = page["cluster"]["members"].as_array();
+    members.into_iter().flatten().filter_map(|it| it[what].as_u64()).sum()
+}
+
+/// A number of the sessions that outlive their gateway.
+pub(super) fn of_sessions(page: &Value, what: &str) -> u64 {
+    page["cluster"]["sessions"][what].as_u64().unwrap_or(0)
+}
+
+/// The closing table of a cluster. The silences are those of players whose gateway was killed,
+/// shortest first.
+pub(super) fn render_cluster(
+    outcome: &Outcome,
+    lost: usize,
+    silences: &[u64],
+    gateways: &[Member<'_>],
+) -> String {
+    let mut table = Table::new(
+        "gateway, had:, has:, taken over:, moved to it:, forwarded to others:, accounted for",
+    );
+    let mut taken_over = 0;
+    for gateway in gateways {
+        let mut row = vec![gateway.name.to_owned(), count(gateway.had)];
+        if let Some(page) = &gateway.page {
+            // A session that was given is taken over, too.
+            let given = of_sessions(page, "moved");
+            let taken = of_sessions(page, "taken_over").saturating_sub(given);
+            taken_over += taken;
+            let forwarded = of_members(page, "forwarded_out");
+            row.extend([of_sessions(page, "owned"), taken, given, forwarded].map(count));
+            let is_all = gateway.accounts_for_everything();
+            row.push(if is_all { "everything" } else { "NOT everything" }.to_owned());
+        } else {
+            row.extend(["killed", "", "", "", ""].map(str::to_owned));
+        }
+        table.row(row);
+    }
+    let at = |index: usize| time(silences.get(index).copied().unwrap_or(0));
+    let mut text = String::new();
+    put(
+        &mut text,
+        format_args!(
+            "\nplayers        {} connected, {lost} lost\n\
+             killed         {} had their session there, {} taken over; \
+             they heard nothing for {} (median), {} (longest)\n\
+             payloads       {} sent, {} echoed, {} wrong or twice\n\nsessions\n{table}",
+            outcome.connected,
+            silences.len(),
+            taken_over,
+            at(silences.len() / 2),
+            at(silences.len().saturating_sub(1)),
+            outcome.payloads_sent,
+            outcome.payloads_echoed,
+            outcome.payloads_wrong,
+        ),
+    );
     text
 }
 
