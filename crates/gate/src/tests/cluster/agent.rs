@@ -183,15 +183,14 @@ impl Agent {
         let question = Question { session, tenure, wake: Wake(0), asked };
         let verdict = self.arbiter.answer(&question);
         if let Some(fenced) = verdict.fenced {
-            answers.extend(self.lane_of(fenced.tenure.incarnation, session).map(|at| (at, fenced)));
+            answers.extend(self.lane_of(session, fenced.tenure).map(|at| (at, fenced)));
         }
         verdict.answer
     }
 
-    fn lane_of(&self, incarnation: Incarnation, id: SessionId) -> Option<At> {
-        let has = |lane: &&Lane| lane.sessions.values().any(|it| it.0 == id);
-        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.incarnation == incarnation);
-        lanes.find(|(_, lane)| has(lane)).map(|(at, _)| *at)
+    fn lane_of(&self, id: SessionId, tenure: Tenure) -> Option<At> {
+        let has = |lane: &Lane| lane.sessions.values().any(|it| *it == (id, tenure));
+        self.lanes.iter().find(|(_, lane)| has(lane)).map(|(at, _)| *at)
     }
 
     /// Says it on a link, which is that of the rig at hand or is heard later.
