@@ -64,6 +64,7 @@ fn check_cluster(frame: Frame<'_>) {
         ToArbiter::Clustered(it) => writer.clustered(&it),
         ToArbiter::Claim(it) => writer.claim(&it),
         ToArbiter::Given { id, tenure } => writer.given(&id, tenure),
+        ToArbiter::Over { id, tenure } => writer.over(&id, tenure),
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
         FromArbiter::Arbitrates => writer.arbitrates(),

@@ -204,6 +204,7 @@ mod kind {
     pub(super) const CLAIM: u8 = 139;
     pub(super) const TAKE: u8 = 140;
     pub(super) const GIVEN: u8 = 141;
+    pub(super) const OVER: u8 = 142;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;

@@ -19,6 +19,7 @@ pub(crate) mod linger;
 pub(crate) mod listener;
 pub(crate) mod messages;
 pub(crate) mod moving;
+pub(crate) mod overs;
 pub(crate) mod players;
 pub(crate) mod port_switch;
 pub(crate) mod residents;

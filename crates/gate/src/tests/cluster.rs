@@ -4,6 +4,7 @@ mod agent;
 mod deaths;
 mod moves;
 mod netcode;
+mod overs;
 mod plain;
 mod takeover;
 mod unreal;

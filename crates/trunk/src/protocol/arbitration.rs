@@ -218,6 +218,28 @@ impl Arbitration {
         (seen == Seen::Ended).then(|| state.forget(id)?.home)
     }
 
+    /// A gateway that has had a session says, by a link of this backend, that the session is over
+    /// for good. What it hears; and where the game process is and the gateway that has had the
+    /// session so far, if it was not over yet.
+    pub fn bury(
+        &self,
+        (id, by): ([u8; 16], u32),
+        backend: &str,
+    ) -> (Reported, Option<Home>, Option<Fenced>) {
+        let report = ended(id, by);
+        let id = ClusterId(id);
+        let state = &mut *self.lock();
+        let is_its = state.known.get(&id).is_some_and(|known| *known.backend == *backend);
+        let told = tenure(by).filter(|_| is_its).and_then(|by| state.arbiter.bury(id, by));
+        let (Some(told), Some(known)) = (told, state.known.get(&id)) else {
+            return (report, None, None);
+        };
+        let (home, seat) = (known.home, known.seat);
+        let fenced = seat.map(|seat| Fenced { seat, report: Reported::of(&told) });
+        state.forget(id);
+        (report, home, fenced)
+    }
+
     /// Nothing more goes to a session's player by the gateway that has given it away. What has
     /// waited for that, and where it goes.
     pub fn given(&self, id: [u8; 16], tenure: Tenure) -> Option<(Seat, Vec<Vec<u8>>)> {
@@ -243,7 +265,7 @@ impl Arbitration {
     pub fn end(&self, id: [u8; 16]) {
         let id = ClusterId(id);
         let state = &mut *self.lock();
-        state.arbiter.end(id);
+        state.arbiter.end_unheard(id);
         state.forget(id);
     }
 

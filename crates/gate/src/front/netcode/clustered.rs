@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::front::netcode::overs::Overs;
 use crate::front::netcode::session::Session;
 use crate::ids::{BackendId, MemberId};
 use crate::now::Now;
@@ -49,6 +50,7 @@ pub(crate) struct Clusters {
     pub(crate) moving: HashMap<Place, Box<Clustered>>,
     /// Places of sessions that have come from another process, whose records are still to be kept.
     pub(crate) unkept: Unarmed,
+    pub(crate) overs: Overs,
 }
 
 impl Clustered {
@@ -84,6 +86,7 @@ impl Clusters {
             by_id: HashMap::new(),
             moving: HashMap::new(),
             unkept: Unarmed::NONE,
+            overs: Overs::new(),
         }
     }
 
@@ -135,6 +138,6 @@ impl Clusters {
     }
 
     pub(crate) fn due_ns(&self) -> u64 {
-        self.unkept.due_ns()
+        self.unkept.due_ns().min(self.overs.due_ns())
     }
 }

@@ -168,6 +168,9 @@ impl NetcodeFront {
     ) {
         let (id, tenure) = (SessionId(said.id), Tenure::of_number(said.tenure));
         let (Some(tenure), Some(reply)) = (tenure, reply_of(said)) else { return };
+        if reply == Reply::Ended {
+            self.clusters.overs.hear_ended(id);
+        }
         let asked = self.takeovers.under_way.get(&id);
         if asked.is_some_and(|it| it.claim.backend == backend && it.tenure == tenure) {
             return self.hear_answer(turn, id, reply);

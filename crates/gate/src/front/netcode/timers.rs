@@ -103,6 +103,7 @@ impl Rules for NetcodeFront {
         self.sweep_pending(turn);
         self.keep_some(turn);
         self.look_after_takeovers(turn);
+        self.tell_overs(turn);
         self.handle_session_sockets(turn);
         self.look_after_moves(turn);
         self.look_after_connections(turn);

@@ -118,6 +118,16 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => {}
+            ToArbiter::Over { id, tenure } => {
+                let (id, tenure) = (SessionId(*id), tenure_of(*tenure));
+                if let Some(fenced) = self.arbiter.bury(id, tenure) {
+                    let lane = self.lane_of(id, fenced.tenure);
+                    answers.extend(lane.map(|at| (at, fenced)));
+                    self.closed.push(id);
+                }
+                let (wake, reply) = (Wake(0), Reply::Ended);
+                answers.push((at, Answer { session: id, tenure, wake, reply }));
+            }
             ToArbiter::Numbered { session, number, bytes } => {
                 let lane = &self.lanes[&at];
                 let Some(&(id, tenure)) = lane.sessions.get(session) else {

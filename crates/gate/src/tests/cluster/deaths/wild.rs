@@ -159,9 +159,9 @@ impl Wild {
             if is_over && self.world.dice.roll(100) == 0 {
                 self.lost += usize::from(!is_ending);
                 self.come_anew(number);
-            } else if is_connected && !is_ending && self.world.dice.roll(1500) == 0 {
+            } else if is_connected && !is_ending && self.world.dice.roll(500) == 0 {
                 self.kick(number);
-            } else if is_connected && !is_ending && self.world.dice.roll(2000) == 0 {
+            } else if is_connected && !is_ending && self.world.dice.roll(1000) == 0 {
                 self.say_goodbye(number);
             }
         }
@@ -251,4 +251,4 @@ fn whatever_happens_at_once_nothing_is_twice() {
 }
 
 /// How long an end may be on its way to the agent, in turns.
-const HEARD_WITHIN: u64 = 10;
+const HEARD_WITHIN: u64 = 30;
