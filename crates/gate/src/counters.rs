@@ -628,6 +628,7 @@ impl Ledger {
             R::LinkFull
             | R::LinkDown
             | R::MoveUnconfirmed
+            | R::OwnerUnconfirmed
             | R::DeliveryDeferred
             | R::DeliveryLate
             | R::DeliveryFault => Self::Uplink,

@@ -6,6 +6,7 @@ mod moves;
 mod netcode;
 mod overs;
 mod plain;
+mod sleeps;
 mod takeover;
 mod unreal;
 mod world;

@@ -42,6 +42,9 @@ pub enum ToArbiter<'a> {
         /// As whom the gateway has had it.
         tenure: u32,
     },
+    /// The gateway has slept, and asks which of the sessions that it has announced on this link
+    /// are still its own. What is in it comes back in the answer.
+    Woke(u64),
     /// A payload of a player of such a session.
     Numbered {
         /// Whose.
@@ -90,6 +93,9 @@ pub enum FromArbiter<'a> {
     Arbitrates,
     /// How it stands with a session.
     Standing(Standing<'a>),
+    /// The gateway was told of each session that is not its own any more, up to when it woke. With
+    /// what was in its question.
+    Sure(u64),
 }
 
 /// How it stands with a session of a cluster, for the gateway that has asked, or that has it no
@@ -142,6 +148,7 @@ impl<'a> ToArbiter<'a> {
             kind::CLAIM => ClusterClaim::decode(body, false).map(Self::Claim),
             kind::GIVEN => had(body).map(|(id, tenure)| Self::Given { id, tenure }),
             kind::OVER => had(body).map(|(id, tenure)| Self::Over { id, tenure }),
+            kind::WOKE => body.try_into().ok().map(|it| Self::Woke(u64::from_le_bytes(it))),
             kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
             _ => None,
         }
@@ -155,6 +162,7 @@ impl<'a> FromArbiter<'a> {
         match (frame.flags(), frame.kind()) {
             (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
             (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
+            (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
             _ => None,
         }
     }
@@ -254,6 +262,18 @@ impl Writer<'_> {
         self.had(kind::OVER, id, tenure)
     }
 
+    /// To an arbiter: the gateway has slept.
+    #[must_use]
+    pub fn woke(&mut self, number: u64) -> bool {
+        self.record(kind::WOKE, 8, |body| body.u64(number))
+    }
+
+    /// From an arbiter: the gateway was told of all that is not its own any more.
+    #[must_use]
+    pub fn sure(&mut self, number: u64) -> bool {
+        self.record(kind::SURE, 8, |body| body.u64(number))
+    }
+
     fn had(&mut self, kind: u8, id: &ClusterId, tenure: u32) -> bool {
         self.record(kind, CLUSTER_ID_BYTES + 4, |body| {
             body.bytes(id);
@@ -336,7 +356,7 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 11] {
+    fn all() -> [Vec<u8>; 13] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
         let claim =
@@ -349,11 +369,13 @@ mod tests {
             written(|it| it.claim(&claim(true))),
             written(|it| it.given(&ID, 5)),
             written(|it| it.over(&ID, 5)),
+            written(|it| it.woke(6)),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
             standing(ArbiterReply::Ended),
             standing(ArbiterReply::Full),
+            written(|it| it.sure(6)),
         ]
     }
 
@@ -366,7 +388,9 @@ mod tests {
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
         let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
-        let [arbitrates, granted, fenced, ended, full] = rest;
+        let [woke, arbitrates, granted, fenced, ended, full, sure] = rest;
+        let six = [6, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
         let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
@@ -389,7 +413,7 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 6, at >= 6));
+            assert_eq!((to.is_some(), from.is_some()), (at < 7, at >= 7));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))
@@ -398,6 +422,8 @@ mod tests {
                 (Some(ToArbiter::Given { id, tenure }), _) => written(|it| it.given(&id, tenure)),
                 (Some(ToArbiter::Over { id, tenure }), _) => written(|it| it.over(&id, tenure)),
                 (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
+                (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
+                (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),

@@ -205,6 +205,25 @@ impl Arbitration {
         Ok(known.get(&id).and_then(|known| known.home))
     }
 
+    /// What a gateway hears of those of these sessions of a backend that it does not have any more.
+    pub fn not_held(
+        &self,
+        of: impl Iterator<Item = ([u8; 16], Tenure)>,
+        backend: &str,
+    ) -> Vec<Reported> {
+        let State { arbiter, known, .. } = &*self.lock();
+        let is_others =
+            |id: &[u8; 16]| known.get(&ClusterId(*id)).is_some_and(|it| *it.backend != *backend);
+        let lost = of.filter(|(id, _)| !is_others(id)).filter_map(|(id, tenure)| {
+            match arbiter.standing(ClusterId(id)).and_then(Held::holder) {
+                Some(holder) if holder == tenure => None,
+                Some(holder) => Some(Reported::not_held(id, tenure, Refused::Fenced(holder))),
+                None => Some(Reported::not_held(id, tenure, Refused::Ended)),
+            }
+        });
+        lost.collect()
+    }
+
     /// Whether packets of a player are handed over that come by a gateway with this tenure.
     pub fn hears(&self, id: [u8; 16], tenure: Tenure) -> bool {
         self.lock().arbiter.hears(ClusterId(id), tenure)

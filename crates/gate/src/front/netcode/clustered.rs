@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::front::netcode::doubts::Doubt;
 use crate::front::netcode::overs::Overs;
 use crate::front::netcode::session::Session;
 use crate::ids::{BackendId, MemberId};
@@ -51,6 +52,7 @@ pub(crate) struct Clusters {
     /// Places of sessions that have come from another process, whose records are still to be kept.
     pub(crate) unkept: Unarmed,
     pub(crate) overs: Overs,
+    pub(crate) doubt: Doubt,
 }
 
 impl Clustered {
@@ -87,6 +89,7 @@ impl Clusters {
             moving: HashMap::new(),
             unkept: Unarmed::NONE,
             overs: Overs::new(),
+            doubt: Doubt::NONE,
         }
     }
 
@@ -132,12 +135,18 @@ impl Clusters {
         Some(it)
     }
 
+    /// All that there are.
+    pub(crate) fn all(&self) -> Vec<Entry<Session>> {
+        self.by_id.values().copied().collect()
+    }
+
     /// How many places may have some.
     pub(crate) fn places(&self) -> u32 {
         self.by_place.len() as u32
     }
 
     pub(crate) fn due_ns(&self) -> u64 {
-        self.unkept.due_ns().min(self.overs.due_ns())
+        let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
+        self.unkept.due_ns().min(self.overs.due_ns()).min(beat_ns)
     }
 }

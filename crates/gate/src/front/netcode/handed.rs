@@ -81,8 +81,7 @@ impl Carried for NetcodeFront {
             // In records of their own.
             user_data: _,
             connections: _,
-            // Those that live are in records of their own.
-            clusters,
+            clusters: _,
             // Asked for again, when its player is heard again.
             takeovers: _,
             challenge_key,
@@ -102,7 +101,6 @@ impl Carried for NetcodeFront {
         sweep.write(out);
         port_switches.hand_over(out);
         departed.hand_over(out);
-        clusters.overs.hand_over(out);
     }
 
     fn take_rules(&mut self, common: &Common, from: &mut Reader<'_>) -> Result<(), Broken> {
@@ -114,8 +112,7 @@ impl Carried for NetcodeFront {
         self.random = Random(u64::read(from)?);
         self.sweep = Sweep::read(from)?;
         self.port_switches.take_over(from)?;
-        self.departed.take_over(from)?;
-        self.clusters.overs.take_over(from)
+        self.departed.take_over(from)
     }
 
     /// How large its windows are: as large as they were at first, whatever its setup says by now.

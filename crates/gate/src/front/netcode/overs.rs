@@ -1,36 +1,33 @@
 //! Sessions of clusters that have ended here for good, until their arbiters say that they know.
 //!
 //! The link may be lost when a session ends, and a standby may go on with the session before the
-//! arbiter hears of its end. So that is said on each link anew, whichever gateway has the session by
-//! then.
+//! arbiter hears of its end. So that is said on each link anew (`over`), whichever gateway has the
+//! session by then.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::counters::Ended;
-use crate::front::netcode::state::NetcodeFront;
-use crate::front::netcode::takeovers::{ASK_EVERY_NS, arbiter_of};
 use crate::ids::BackendId;
-use crate::links::state::Load;
-use crate::turn::Turn;
 use ringgate_cluster::{SessionId, Tenure};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// All of them.
 pub(crate) struct Overs {
-    waiting: HashMap<SessionId, Over>,
-    due_ns: u64,
+    pub(crate) waiting: BTreeMap<SessionId, Over>,
+    pub(crate) due_ns: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Over {
-    backend: BackendId,
+pub(crate) struct Over {
+    pub(crate) backend: BackendId,
     /// As whom this gateway has had it.
-    tenure: Tenure,
+    pub(crate) tenure: Tenure,
 }
 
 impl Overs {
     pub(crate) fn new() -> Self {
-        Self { waiting: HashMap::new(), due_ns: u64::MAX }
+        Self { waiting: BTreeMap::new(), due_ns: u64::MAX }
     }
 
     pub(crate) const fn due_ns(&self) -> u64 {
@@ -53,11 +50,16 @@ impl Overs {
         }
     }
 
-    /// Writes them for the next process.
-    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Writes some for the next process.
+    pub(crate) fn hand_over(&self, some: Range<usize>, out: &mut Writer<'_>) {
         let Self { waiting, due_ns: _ } = self;
-        (waiting.len() as u32).write(out);
-        for (session, Over { backend, tenure }) in waiting {
+        (some.len() as u32).write(out);
+        for (session, Over { backend, tenure }) in waiting.iter().skip(some.start).take(some.len())
+        {
             session.write(out);
             tenure.write(out);
             backend.write(out);
@@ -84,25 +86,6 @@ pub(crate) const fn is_for_good(why: Ended) -> bool {
         why,
         Ended::BackendGone | Ended::ByArbiter | Ended::Fenced | Ended::NotCarried | Ended::TimedOut
     )
-}
-
-impl NetcodeFront {
-    /// Tells arbiters of sessions that are over, until they answer.
-    pub(crate) fn tell_overs(&mut self, turn: &mut Turn<'_>) {
-        let now_ns = turn.now.mono_ns;
-        if now_ns < self.clusters.overs.due_ns {
-            return;
-        }
-        for (session, Over { backend, tenure }) in &self.clusters.overs.waiting {
-            // Lost where there is no room: it is said again.
-            if let Some(link) = arbiter_of(turn.common, *backend) {
-                let (id, tenure) = (session.0, tenure.number());
-                turn.append(link, Load::NONE, |writer| writer.over(&id, tenure));
-            }
-        }
-        let is_over = self.clusters.overs.waiting.is_empty();
-        self.clusters.overs.due_ns = if is_over { u64::MAX } else { now_ns + ASK_EVERY_NS };
-    }
 }
 
 /// Sessions whose ends an arbiter has not heard of, of a worker. What is beyond that is lost, as it

@@ -29,6 +29,8 @@ pub(super) struct Agent {
     pub(super) claims: Vec<(SessionId, Tenure, Tenure)>,
     /// Closings by a gateway that has the session.
     pub(super) closed: Vec<SessionId>,
+    /// Gateways that have slept and were told of what is not theirs.
+    woken: Vec<(At, u64)>,
     /// Answers nobody.
     pub(super) is_mute: bool,
 }
@@ -55,6 +57,7 @@ impl Agent {
             refused: Vec::new(),
             claims: Vec::new(),
             closed: Vec::new(),
+            woken: Vec::new(),
             is_mute: false,
         }
     }
@@ -91,6 +94,9 @@ impl Agent {
         for (to, answer) in answers {
             self.answer(to, &answer, rig, at);
         }
+        for (at, number) in self.woken.drain(..).filter(|_| !self.is_mute) {
+            self.lanes[&at].game.push(rig, |writer| writer.sure(number));
+        }
     }
 
     fn take(&mut self, at: At, record: &ToArbiter<'_>, answers: &mut Vec<(At, Answer)>) {
@@ -118,6 +124,19 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => {}
+            ToArbiter::Woke(number) => {
+                for (id, tenure) in self.lanes[&at].sessions.values().copied() {
+                    let holder =
+                        self.arbiter.standing(id).and_then(ringgate_cluster::Standing::holder);
+                    let reply = match holder {
+                        Some(holder) if holder == tenure => continue,
+                        Some(holder) => Reply::Fenced { holder },
+                        None => Reply::Ended,
+                    };
+                    answers.push((at, Answer { session: id, tenure, wake: Wake(0), reply }));
+                }
+                self.woken.push((at, *number));
+            }
             ToArbiter::Over { id, tenure } => {
                 let (id, tenure) = (SessionId(*id), tenure_of(*tenure));
                 if let Some(fenced) = self.arbiter.bury(id, tenure) {

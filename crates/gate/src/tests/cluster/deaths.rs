@@ -421,9 +421,9 @@ impl World {
     }
 }
 
-/// A few, or those that `WORLD_SEEDS` names: `100..2100`.
+/// A few, or those that `GATE_WORLD_SEEDS` names: `100..2100`.
 fn seeds(first: u64) -> Range<u64> {
-    let Ok(named) = std::env::var("WORLD_SEEDS") else { return first..first + SEEDS };
+    let Ok(named) = std::env::var("GATE_WORLD_SEEDS") else { return first..first + SEEDS };
     let (from, to) = named.split_once("..").expect("two numbers");
     let number = |text: &str| text.parse().expect("a number");
     number(from)..number(to)

@@ -106,8 +106,17 @@ impl Relay {
                     self.pass_parked((worker, link, session), waits, act);
                 }
             }
+            ToArbiter::Woke(number) => {
+                let held = self.clusters.held.values().map(|it| (it.id, it.tenure));
+                for report in arbitration.not_held(held, self.name(game)) {
+                    act(Action::Tell(link, report.frame()));
+                }
+                let mut memory = [0; 16];
+                let frame = write(&mut memory, |writer| writer.sure(number));
+                act(Action::Tell(link, frame.expect("it is short")));
+            }
             ToArbiter::Over { id, tenure } => {
-                self.bury((game, link), (id, tenure), &arbitration, act)
+                self.bury((game, link), (id, tenure), &arbitration, act);
             }
         }
         Ok(true)

@@ -31,6 +31,8 @@ struct Wild {
     /// The agent has heard of their ends.
     over: BTreeSet<u64>,
     left: [u64; GATES],
+    /// Which gateways have had the sessions that are to be over.
+    had: BTreeSet<(usize, u64)>,
     next_name: u64,
     lost: usize,
 }
@@ -40,7 +42,16 @@ impl Wild {
         let world = playing(seed);
         let next_name = 1 + *world.names.iter().max().expect("there are players");
         let (endings, over) = (Vec::new(), BTreeSet::new());
-        Self { world, seed, endings, over, left: [0; GATES], next_name, lost: 0 }
+        Self {
+            world,
+            seed,
+            endings,
+            over,
+            left: [0; GATES],
+            had: BTreeSet::new(),
+            next_name,
+            lost: 0,
+        }
     }
 
     fn turn(&mut self, speaks: bool) {
@@ -76,11 +87,15 @@ impl Wild {
             }
             for it in 0..self.endings.len() {
                 let Ending { number, name, known, .. } = self.endings[it];
-                if known.is_none() && !(0..GATES).any(|at| self.has(at, number, name)) {
+                let had = self.had.contains(&(at, name)) && !self.has(at, number, name);
+                if known.is_none() && had {
                     self.endings[it].known = Some((at, self.world.step));
                 }
             }
         }
+        let all = self.endings.iter().flat_map(|it| (0..GATES).map(move |at| (at, it)));
+        let has = all.filter(|(at, it)| self.has(*at, it.number, it.name));
+        self.had = has.map(|(at, it)| (at, it.name)).collect();
     }
 
     /// What a gateway knows, the agent knows after a while in which they have been connected.

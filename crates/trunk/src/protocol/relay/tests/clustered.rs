@@ -162,6 +162,7 @@ fn in_words(act: Action<'_>) -> String {
                 }
                 other => format!("{other:?} {}", tenure >> 16),
             },
+            Some(FromArbiter::Sure(number)) => format!("sure of {number}"),
             _ => match ToGateway::decode(frame).expect("readable") {
                 ToGateway::Close { .. } => "asked to close".to_owned(),
                 ToGateway::AskQuality { .. } => "asked for quality".to_owned(),
@@ -299,6 +300,23 @@ fn a_session_is_over_for_all_where_a_gateway_says_so_that_has_had_it() {
         assert!(agent.brings(1, 1).is_empty());
         assert_eq!(agent.arbitration.counts(), [0, 0, 1]);
     }
+}
+
+#[test]
+fn a_gateway_that_has_slept_hears_of_all_that_is_not_its_own_and_then_that_this_was_all() {
+    let mut agent = Agent::new();
+    let wakes = |agent: &mut Agent, at, number| agent.says(at, |it| it.woke(number));
+    agent.announces(0, of(1, 11));
+    assert_eq!(wakes(&mut agent, 0, 5), ["0 sure of 5"]);
+    agent.claims(1, of(2, 12), of(1, 11));
+    agent.announces(1, of(2, 12));
+    // One that was given away is still heard for a moment, and is not its own either.
+    agent.takes(0, of(3, 11), of(2, 12));
+    agent.announces(0, of(3, 11));
+    assert_eq!(wakes(&mut agent, 1, 6), ["1 fenced 2 by 3", "1 sure of 6"]);
+    assert_eq!(wakes(&mut agent, 0, 7), ["0 sure of 7"]);
+    agent.arbitration.end(ID);
+    assert_eq!(wakes(&mut agent, 0, 8), ["0 Ended 3", "0 sure of 8"]);
 }
 
 #[test]
