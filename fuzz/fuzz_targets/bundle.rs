@@ -64,9 +64,12 @@ fn check_cluster(frame: Frame<'_>) {
         ToArbiter::Clustered(it) => writer.clustered(&it),
         ToArbiter::Claim(it) => writer.claim(&it),
         ToArbiter::Given { id, tenure } => writer.given(&id, tenure),
+        ToArbiter::Over { id, tenure } => writer.over(&id, tenure),
+        ToArbiter::Woke(number) => writer.woke(number),
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
         FromArbiter::Arbitrates => writer.arbitrates(),
+        FromArbiter::Sure(number) => writer.sure(number),
         FromArbiter::Standing(it) => writer.standing(&it),
     });
     assert!(to.is_none() || from.is_none());

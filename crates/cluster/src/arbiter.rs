@@ -172,6 +172,25 @@ impl Arbiter {
         Some(told(session, tenure, Reply::Ended))
     }
 
+    /// The same where the owner may not be there to hear it, and may announce the session when it
+    /// comes back: its end is remembered for a while, though its token has expired.
+    pub fn end_unheard(&mut self, session: SessionId) -> Option<Answer> {
+        let told = self.end(session)?;
+        if let Some(Standing::Ended { token_until_s }) = self.standings.get_mut(&session) {
+            *token_until_s = (*token_until_s).max(self.now_s + REMEMBERED_S);
+        }
+        Some(told)
+    }
+
+    /// Ends a session because a gateway that has had it says that it is over for good: its player
+    /// has left, or somebody has ended it there. That gateway may have lost the session to another
+    /// one before it could say so. Returns what the session's owner has to hear.
+    pub fn bury(&mut self, session: SessionId, by: Tenure) -> Option<Answer> {
+        let holder = self.standings.get(&session)?.holder()?;
+        // Nobody has had a later one.
+        if by.term <= holder.term { self.end_unheard(session) } else { None }
+    }
+
     /// How it stands with a session. What the game process says goes to the session's holder.
     pub fn standing(&self, session: SessionId) -> Option<&Standing> {
         self.standings.get(&session)
@@ -342,6 +361,9 @@ const fn told(session: SessionId, tenure: Tenure, reply: Reply) -> Answer {
 
 /// As wide as any listener's own window may be: what that takes is not refused here.
 const WINDOW: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+/// How long an end is remembered that a session's owner may not have heard.
+const REMEMBERED_S: u64 = 600;
 
 /// How long a packet may take from a gateway that gives its session away, by a clock of seconds.
 const LATE_S: u64 = 1;

@@ -255,6 +255,8 @@ crate::named! {
     LinkDown = "link_down",
     /// The player was moved, and the game process it has left has not heard of it yet.
     MoveUnconfirmed = "move_unconfirmed",
+    /// This gateway has slept, and asks the agent whether the session is still its own.
+    OwnerUnconfirmed = "owner_unconfirmed",
 
     // from game processes
     /// A record on a bundle link that breaks the format (this also closes the link).

@@ -154,6 +154,10 @@ counters! {
             "Datagrams that this worker received for a player of another member of the cluster.";
         /// Datagrams we passed on to more than one: how many times more.
         forwarded_copies: counter, CameIn in Datagrams;
+        /// Datagrams that were kept for a session which another member gives to this one.
+        early_kept: counter, Accounted in Datagrams;
+        /// Of those, the ones whose wait is over.
+        early_taken: counter, CameIn in Datagrams;
         /// Payloads opened.
         payloads_up: counter, CameIn in Uplink,
             "ringgate_payloads_up_total", "Payloads from players, opened.";
@@ -624,6 +628,7 @@ impl Ledger {
             R::LinkFull
             | R::LinkDown
             | R::MoveUnconfirmed
+            | R::OwnerUnconfirmed
             | R::DeliveryDeferred
             | R::DeliveryLate
             | R::DeliveryFault => Self::Uplink,

@@ -14,6 +14,7 @@ impl Fronts {
     /// when this returns.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
         turn.begin();
+        self.netcode.notice_sleep(turn);
         for &event in &rx.events {
             self.handle_event(turn, event);
         }
@@ -38,6 +39,7 @@ impl Fronts {
     /// it.
     pub(crate) fn handle_mail(&mut self, turn: &mut Turn<'_>, mail: Mail) {
         turn.begin();
+        self.netcode.notice_sleep(turn);
         match mail {
             Mail::Capture(capture) => turn.common.captures.join(turn.common.worker.id, capture),
             Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),

@@ -204,6 +204,8 @@ mod kind {
     pub(super) const CLAIM: u8 = 139;
     pub(super) const TAKE: u8 = 140;
     pub(super) const GIVEN: u8 = 141;
+    pub(super) const OVER: u8 = 142;
+    pub(super) const WOKE: u8 = 143;
 
     pub(super) const INTAKE: u8 = 144;
     pub(super) const CLOSE_AFTER: u8 = 145;
@@ -213,6 +215,7 @@ mod kind {
     /// From agents alone.
     pub(super) const ARBITRATES: u8 = 149;
     pub(super) const STANDING: u8 = 150;
+    pub(super) const SURE: u8 = 151;
 }
 
 /// What a record's header says beside its kind.

@@ -223,6 +223,9 @@ const fn in_general(why: DropReason) -> &'static str {
         R::MoveUnconfirmed => {
             "the player was moved, and the game process it has left has not heard of it yet"
         }
+        R::OwnerUnconfirmed => {
+            "the gateway has slept, and asks whether the session is still its own"
+        }
         R::OfferUnknown => "an answer to an offer that does not stand any more",
         R::RecordInvalid => "the game process broke the format",
         R::AfterMove => "for a player who has been moved to another game process",

@@ -51,6 +51,27 @@ fn of_two_takers_the_second_hears_who_was_first_and_so_does_the_owner_before() {
 }
 
 #[test]
+fn a_session_is_over_where_one_says_so_that_has_had_it_and_that_is_remembered() {
+    let (a, b) = (tenure(1, 1), tenure(2, 2));
+    let mut arbiter = Arbiter::new(2);
+    assert_eq!(arbiter.bury(SESSION, a), None);
+    open(&mut arbiter, SESSION, a);
+    ask(&mut arbiter, SESSION, b, Asked::Claim { over: a });
+    assert_eq!(arbiter.bury(SESSION, tenure(3, 1)), None, "nobody has had that");
+    let told = arbiter.bury(SESSION, a).map(|it| (it.tenure, it.reply));
+    assert_eq!((told, arbiter.bury(SESSION, a)), (Some((b, Reply::Ended)), None));
+    // Its owner may come back long after its token has expired.
+    arbiter.pass_time(500, |_| 5, |_| ());
+    let ended = |arbiter: &mut Arbiter| {
+        ask(arbiter, SESSION, b, Asked::Claim { over: b }).answer.reply == Reply::Ended
+            && arbiter.standing(SESSION).is_some()
+    };
+    assert!(ended(&mut arbiter));
+    arbiter.pass_time(700, |_| 5, |_| ());
+    assert!(!ended(&mut arbiter));
+}
+
+#[test]
 fn an_end_is_taken_from_the_owner_alone_and_is_for_good() {
     let (a, b) = (tenure(1, 1), tenure(2, 2));
     let mut arbiter = Arbiter::new(2);

@@ -150,6 +150,10 @@ impl Players for Fronts {
         self.netcode.hear_standing(turn, backend, said);
     }
 
+    fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
+        self.netcode.hear_sure(turn, backend, number);
+    }
+
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
         let front = turn.common.server_front(player.backend);
         ask!(self, front, .close_for_backend(turn, player, reason));

@@ -133,6 +133,11 @@ impl Import {
             Kind::PlainProof => fronts.plain.take_proof(common, &mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeClustered => fronts.netcode.take_clustered(&mut from),
+            Kind::NetcodeDoubt => {
+                fronts.netcode.clusters.doubt.is_inherited = true;
+                Ok(())
+            }
+            Kind::NetcodeOvers => fronts.netcode.clusters.overs.take_over(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),

@@ -293,6 +293,8 @@ kinds! {
     ClusterProcess = 0x800d, "which process of a cluster this is";
     NetcodeClustered = 0x800e, "a session that others could go on with";
     LinkArbitrates = 0x800f, "a link to an arbiter";
+    NetcodeOvers = 0x8010, "sessions of whose ends their arbiters have not heard";
+    NetcodeDoubt = 0x8011, "that it is asked whose sessions are";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

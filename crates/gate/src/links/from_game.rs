@@ -126,6 +126,7 @@ impl Turn<'_> {
                 progress.left = progress.left.saturating_sub(STANDING_ANSWERS);
                 players.hear_standing(self, backend, &standing);
             }
+            Some(FromArbiter::Sure(number)) => players.hear_sure(self, backend, number),
             None => {}
         }
     }

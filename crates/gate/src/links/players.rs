@@ -77,6 +77,9 @@ pub(crate) trait Players {
     /// Takes what the arbiter of a backend says of a session.
     fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>);
 
+    /// An arbiter has said which sessions are not this gateway's any more.
+    fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64);
+
     /// Ends a session, if there is one.
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason);
 }

@@ -155,6 +155,7 @@ pub(super) const OF_CLUSTER: &[DropReason] = &[
     DropReason::TakeoverAwaited,
     DropReason::TakeoverLimited,
     DropReason::TakeoverRefused,
+    DropReason::OwnerUnconfirmed,
 ];
 
 /// What is refused because a player was moved, or was to be: provoked in `moves`.

@@ -167,13 +167,15 @@ impl Rig {
 
     fn worker(
         setup: Arc<Setup>,
-        (worker, gateway): (WorkerIndex, u8),
+        (worker, life): (WorkerIndex, u8),
         claims: Arc<Claims>,
         judge: Rc<RefCell<Judge>>,
     ) -> Self {
-        let number = u64::from(gateway) << 40 | u64::from(worker.id.0);
+        let number = u64::from(life) << 40 | u64::from(worker.id.0);
         let seed = Seed {
-            challenge_key: key(200 + worker.id.0 as u8 + 20 * gateway),
+            challenge_key: key(200_u8
+                .wrapping_add(worker.id.0 as u8)
+                .wrapping_add(life.wrapping_mul(20))),
             random: [u64::MAX ^ number << 8, number, 1, 2],
         };
         let listeners = setup.listeners.clone();
@@ -457,21 +459,20 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(setup: Setup, count: u16) -> Self {
-        Self::gateway(setup, count, 0, &Rc::new(RefCell::new(Judge::new(PROTOCOL))))
+        Self::gateway(setup, count, &Rc::new(RefCell::new(Judge::new(PROTOCOL))))
     }
 
     /// Several gateways with the same setup, whose packets have the same players.
     pub(super) fn several<const COUNT: usize>(setup: &Setup, count: u16) -> [Self; COUNT] {
         let judge = Rc::new(RefCell::new(Judge::new(PROTOCOL)));
-        std::array::from_fn(|at| Self::gateway(setup.clone(), count, at as u8, &judge))
+        std::array::from_fn(|_| Self::gateway(setup.clone(), count, &judge))
     }
 
     /// Another gateway in the place of one that has died, for the same players.
-    pub(super) fn restarted(&self, gateway: u8) -> Self {
+    pub(super) fn restarted(&self) -> Self {
         let first = &self.rigs[0];
         let setup = Setup::clone(first.host.gate().setup());
-        let mut fleet =
-            Self::gateway(setup, self.rigs.len() as u16, gateway, &Rc::clone(&first.judge));
+        let mut fleet = Self::gateway(setup, self.rigs.len() as u16, &Rc::clone(&first.judge));
         for rig in &mut fleet.rigs {
             rig.now = first.now;
             rig.wall_ahead_s = first.wall_ahead_s;
@@ -479,13 +480,15 @@ impl Fleet {
         fleet
     }
 
-    fn gateway(setup: Setup, count: u16, gateway: u8, judge: &Rc<RefCell<Judge>>) -> Self {
+    fn gateway(setup: Setup, count: u16, judge: &Rc<RefCell<Judge>>) -> Self {
+        let life = judge.borrow().lives;
+        judge.borrow_mut().lives += 1;
         let claims = claims_for(&setup, setup.claim_limits());
         let setup = Arc::new(setup);
         let worker = |index| {
             let (setup, claims) = (Arc::clone(&setup), Arc::clone(&claims));
             let worker = WorkerIndex { id: WorkerId(index), count };
-            Rig::worker(setup, (worker, gateway), claims, Rc::clone(judge))
+            Rig::worker(setup, (worker, life), claims, Rc::clone(judge))
         };
         Self { rigs: (0..count).map(worker).collect() }
     }
@@ -601,6 +604,8 @@ struct Judge {
     keys: Vec<Key>,
     used: HashSet<(usize, u64)>,
     aead: Aead,
+    /// How many processes there have been: each draws other random numbers.
+    lives: u8,
     /// Other packets are not its business.
     sees_netcode_only: bool,
 }
@@ -612,6 +617,7 @@ impl Judge {
             keys: Vec::new(),
             used: HashSet::new(),
             aead: Aead::detect(),
+            lives: 0,
             sees_netcode_only: true,
         }
     }
@@ -644,6 +650,14 @@ impl Gate {
         let netcode = &self.fronts.netcode;
         let index = netcode.sessions.find(netcode.sessions.hash(&address), &address);
         netcode.sessions.id(index.expect("a player lives there"))
+    }
+
+    /// Whose session is at an address, if one is.
+    pub(super) fn client_at(&self, player: Endpoint) -> Option<u64> {
+        let address = Address { listener: ListenerId(0), endpoint: player };
+        let sessions = &self.fronts.netcode.sessions;
+        let index = sessions.find(sessions.hash(&address), &address)?;
+        Some(sessions.at(index).client_id)
     }
 
     /// Uses up a session's sequence numbers, which takes 2^63 packets otherwise.

@@ -33,6 +33,18 @@ pub enum ToArbiter<'a> {
         /// As whom the gateway has had it.
         tenure: u32,
     },
+    /// A session that this gateway has had is over for good, whichever gateway has it by now: its
+    /// player has left, or somebody has ended it here. Said until the arbiter answers that it has
+    /// ended.
+    Over {
+        /// Which session.
+        id: ClusterId,
+        /// As whom the gateway has had it.
+        tenure: u32,
+    },
+    /// The gateway has slept, and asks which of the sessions that it has announced on this link
+    /// are still its own. What is in it comes back in the answer.
+    Woke(u64),
     /// A payload of a player of such a session.
     Numbered {
         /// Whose.
@@ -81,6 +93,9 @@ pub enum FromArbiter<'a> {
     Arbitrates,
     /// How it stands with a session.
     Standing(Standing<'a>),
+    /// The gateway was told of each session that is not its own any more, up to when it woke. With
+    /// what was in its question.
+    Sure(u64),
 }
 
 /// How it stands with a session of a cluster, for the gateway that has asked, or that has it no
@@ -131,11 +146,9 @@ impl<'a> ToArbiter<'a> {
             }
             kind::CLUSTERED => Clustered::decode(body).map(Self::Clustered),
             kind::CLAIM => ClusterClaim::decode(body, false).map(Self::Claim),
-            kind::GIVEN => {
-                let (id, tenure) = body.split_first_chunk()?;
-                let tenure = u32::from_le_bytes(tenure.try_into().ok()?);
-                Some(Self::Given { id: *id, tenure })
-            }
+            kind::GIVEN => had(body).map(|(id, tenure)| Self::Given { id, tenure }),
+            kind::OVER => had(body).map(|(id, tenure)| Self::Over { id, tenure }),
+            kind::WOKE => body.try_into().ok().map(|it| Self::Woke(u64::from_le_bytes(it))),
             kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
             _ => None,
         }
@@ -149,6 +162,7 @@ impl<'a> FromArbiter<'a> {
         match (frame.flags(), frame.kind()) {
             (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
             (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
+            (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
             _ => None,
         }
     }
@@ -239,7 +253,29 @@ impl Writer<'_> {
     /// To an arbiter: nothing more goes to the player of a session that was given away.
     #[must_use]
     pub fn given(&mut self, id: &ClusterId, tenure: u32) -> bool {
-        self.record(kind::GIVEN, CLUSTER_ID_BYTES + 4, |body| {
+        self.had(kind::GIVEN, id, tenure)
+    }
+
+    /// To an arbiter: a session is over that this gateway has had.
+    #[must_use]
+    pub fn over(&mut self, id: &ClusterId, tenure: u32) -> bool {
+        self.had(kind::OVER, id, tenure)
+    }
+
+    /// To an arbiter: the gateway has slept.
+    #[must_use]
+    pub fn woke(&mut self, number: u64) -> bool {
+        self.record(kind::WOKE, 8, |body| body.u64(number))
+    }
+
+    /// From an arbiter: the gateway was told of all that is not its own any more.
+    #[must_use]
+    pub fn sure(&mut self, number: u64) -> bool {
+        self.record(kind::SURE, 8, |body| body.u64(number))
+    }
+
+    fn had(&mut self, kind: u8, id: &ClusterId, tenure: u32) -> bool {
+        self.record(kind, CLUSTER_ID_BYTES + 4, |body| {
             body.bytes(id);
             body.u32(tenure);
         })
@@ -274,6 +310,12 @@ impl Writer<'_> {
             body.bytes(window);
         })
     }
+}
+
+/// A session that the gateway has had, and as whom.
+fn had(body: &[u8]) -> Option<(ClusterId, u32)> {
+    let (id, tenure) = body.split_first_chunk()?;
+    Some((*id, u32::from_le_bytes(tenure.try_into().ok()?)))
 }
 
 fn take<const BYTES: usize>(body: &mut &[u8]) -> Option<[u8; BYTES]> {
@@ -314,7 +356,7 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 10] {
+    fn all() -> [Vec<u8>; 13] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
         let claim =
@@ -326,11 +368,14 @@ mod tests {
             written(|it| it.claim(&claim(false))),
             written(|it| it.claim(&claim(true))),
             written(|it| it.given(&ID, 5)),
+            written(|it| it.over(&ID, 5)),
+            written(|it| it.woke(6)),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
             standing(ArbiterReply::Ended),
             standing(ArbiterReply::Full),
+            written(|it| it.sure(6)),
         ]
     }
 
@@ -342,14 +387,17 @@ mod tests {
             [&[(body.len() + HEADER_BYTES) as u8, 0, kind, 0][..], &body].concat()
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
-        let [numbered, clustered, claim, take, given, arbitrates, granted, fenced, ended, full] =
-            all();
+        let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
+        let [woke, arbitrates, granted, fenced, ended, full, sure] = rest;
+        let six = [6, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
         let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
         assert_eq!(claim, of(139, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(take, of(140, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(given, of(141, &[&id, &[5, 0, 0, 0]]));
+        assert_eq!(over, of(142, &[&id, &[5, 0, 0, 0]]));
         assert_eq!(arbitrates, of(149, &[]));
         let head = [5, 0, 0, 0];
         assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
@@ -365,14 +413,17 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 5, at >= 5));
+            assert_eq!((to.is_some(), from.is_some()), (at < 7, at >= 7));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))
                 }
                 (Some(ToArbiter::Clustered(it)), _) => written(|writer| writer.clustered(&it)),
                 (Some(ToArbiter::Given { id, tenure }), _) => written(|it| it.given(&id, tenure)),
+                (Some(ToArbiter::Over { id, tenure }), _) => written(|it| it.over(&id, tenure)),
                 (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
+                (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
+                (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),

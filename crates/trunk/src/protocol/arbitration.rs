@@ -205,6 +205,25 @@ impl Arbitration {
         Ok(known.get(&id).and_then(|known| known.home))
     }
 
+    /// What a gateway hears of those of these sessions of a backend that it does not have any more.
+    pub fn not_held(
+        &self,
+        of: impl Iterator<Item = ([u8; 16], Tenure)>,
+        backend: &str,
+    ) -> Vec<Reported> {
+        let State { arbiter, known, .. } = &*self.lock();
+        let is_others =
+            |id: &[u8; 16]| known.get(&ClusterId(*id)).is_some_and(|it| *it.backend != *backend);
+        let lost = of.filter(|(id, _)| !is_others(id)).filter_map(|(id, tenure)| {
+            match arbiter.standing(ClusterId(id)).and_then(Held::holder) {
+                Some(holder) if holder == tenure => None,
+                Some(holder) => Some(Reported::not_held(id, tenure, Refused::Fenced(holder))),
+                None => Some(Reported::not_held(id, tenure, Refused::Ended)),
+            }
+        });
+        lost.collect()
+    }
+
     /// Whether packets of a player are handed over that come by a gateway with this tenure.
     pub fn hears(&self, id: [u8; 16], tenure: Tenure) -> bool {
         self.lock().arbiter.hears(ClusterId(id), tenure)
@@ -216,6 +235,28 @@ impl Arbitration {
         let state = &mut *self.lock();
         let seen = state.arbiter.answer(&question(id, tenure, Asked::End)).seen;
         (seen == Seen::Ended).then(|| state.forget(id)?.home)
+    }
+
+    /// A gateway that has had a session says, by a link of this backend, that the session is over
+    /// for good. What it hears; and where the game process is and the gateway that has had the
+    /// session so far, if it was not over yet.
+    pub fn bury(
+        &self,
+        (id, by): ([u8; 16], u32),
+        backend: &str,
+    ) -> (Reported, Option<Home>, Option<Fenced>) {
+        let report = ended(id, by);
+        let id = ClusterId(id);
+        let state = &mut *self.lock();
+        let is_its = state.known.get(&id).is_some_and(|known| *known.backend == *backend);
+        let told = tenure(by).filter(|_| is_its).and_then(|by| state.arbiter.bury(id, by));
+        let (Some(told), Some(known)) = (told, state.known.get(&id)) else {
+            return (report, None, None);
+        };
+        let (home, seat) = (known.home, known.seat);
+        let fenced = seat.map(|seat| Fenced { seat, report: Reported::of(&told) });
+        state.forget(id);
+        (report, home, fenced)
     }
 
     /// Nothing more goes to a session's player by the gateway that has given it away. What has
@@ -243,7 +284,7 @@ impl Arbitration {
     pub fn end(&self, id: [u8; 16]) {
         let id = ClusterId(id);
         let state = &mut *self.lock();
-        state.arbiter.end(id);
+        state.arbiter.end_unheard(id);
         state.forget(id);
     }
 

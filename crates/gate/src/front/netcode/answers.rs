@@ -21,7 +21,9 @@ use ringgate_core::delivery::SendError;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PAYLOAD_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{CloseAfter, LINGER_MS_MAX, MessagePart, MoveRefusal, SessionId};
+use ringgate_link::bundle::{
+    CloseAfter, CloseReason, LINGER_MS_MAX, MessagePart, MoveRefusal, SessionId,
+};
 
 impl Answers for NetcodeFront {
     fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
@@ -89,6 +91,13 @@ impl Answers for NetcodeFront {
         turn.append(link, Load::NONE, |writer| writer.quality(player.session, &quality));
     }
 
+    fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
+        if let Some(index) = index {
+            self.end_like(turn, index, Ending { why: Ended::ByBackend, reason });
+        }
+    }
+
     fn close_after_for_backend(
         &mut self,
         turn: &mut Turn<'_>,
@@ -96,7 +105,8 @@ impl Answers for NetcodeFront {
         close: &CloseAfter<'_>,
     ) {
         let player = PlayerOf { backend, session: close.session };
-        let Some(index) = self.session_for_backend(player) else { return };
+        let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
+        let Some(index) = index else { return };
         let Some(connection) = self.connections.get_mut(index) else {
             // What was sent to it is under way, and nothing is known of it.
             let ending = Ending { why: Ended::ByBackend, reason: close.reason };

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use crate::front::netcode::doubts::Doubt;
+use crate::front::netcode::overs::Overs;
 use crate::front::netcode::session::Session;
 use crate::ids::{BackendId, MemberId};
 use crate::now::Now;
@@ -49,6 +51,8 @@ pub(crate) struct Clusters {
     pub(crate) moving: HashMap<Place, Box<Clustered>>,
     /// Places of sessions that have come from another process, whose records are still to be kept.
     pub(crate) unkept: Unarmed,
+    pub(crate) overs: Overs,
+    pub(crate) doubt: Doubt,
 }
 
 impl Clustered {
@@ -84,6 +88,8 @@ impl Clusters {
             by_id: HashMap::new(),
             moving: HashMap::new(),
             unkept: Unarmed::NONE,
+            overs: Overs::new(),
+            doubt: Doubt::NONE,
         }
     }
 
@@ -129,12 +135,18 @@ impl Clusters {
         Some(it)
     }
 
+    /// All that there are.
+    pub(crate) fn all(&self) -> Vec<Entry<Session>> {
+        self.by_id.values().copied().collect()
+    }
+
     /// How many places may have some.
     pub(crate) fn places(&self) -> u32 {
         self.by_place.len() as u32
     }
 
     pub(crate) fn due_ns(&self) -> u64 {
-        self.unkept.due_ns()
+        let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
+        self.unkept.due_ns().min(self.overs.due_ns()).min(beat_ns)
     }
 }

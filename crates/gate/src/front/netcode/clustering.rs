@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::clustered::Clustered;
+use crate::front::netcode::overs::is_for_good;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::arbiter_of;
@@ -92,20 +93,23 @@ impl NetcodeFront {
     /// name from then on.
     fn take_back(&mut self, common: &Common, index: Entry<Session>) {
         let Some(before) = self.clusters.forget(index) else { return };
-        if before.told.is_some()
-            && let Some(standbys) = common.claims.standbys()
-        {
+        if let (Some((backend, _)), Some(standbys)) = (before.told, common.claims.standbys()) {
             standbys.end(before.id);
+            self.clusters.overs.note(before.id, backend, before.tenure);
         }
         let id = self.new_id(index);
         self.clusters.put(index, Clustered { id, revision: 0, told: None, ..*before });
     }
 
     /// A session is over, or goes on at another gateway.
-    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>) {
-        let Some(it) = self.clusters.forget(index).filter(|it| it.told.is_some()) else { return };
+    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>, why: Ended) {
+        let Some(it) = self.clusters.forget(index) else { return };
+        let Some((backend, _)) = it.told else { return };
         if let Some(standbys) = common.claims.standbys() {
             standbys.end(it.id);
+        }
+        if is_for_good(why) {
+            self.clusters.overs.note(it.id, backend, it.tenure);
         }
     }
 

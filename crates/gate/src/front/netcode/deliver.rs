@@ -75,6 +75,9 @@ impl NetcodeFront {
         (number, payload): (u64, &[u8]),
     ) -> Result<(), DropReason> {
         let backend = self.sessions.at(index).backend;
+        if self.is_unsure(index) {
+            return Err(DropReason::OwnerUnconfirmed);
+        }
         let session = self.sessions.id(index);
         let epoch = turn.common.links.backends[backend].epoch;
         let is_numbered =

@@ -447,7 +447,7 @@ impl NetcodeFront {
         if is_over {
             self.departed.leave(self.sessions.hash(&address), sequence, turn.now.mono_ns);
         }
-        self.end_clustered(turn.common, index);
+        self.end_clustered(turn.common, index, why);
         let session = self.sessions.at_mut(index);
         turn.common.trace_end(&address, Some(session.client_id), why);
         turn.common.claims.leave_from(&session.claim(&address), &address.endpoint);

@@ -128,7 +128,8 @@ impl Datagrams for NetcodeFront {
                 Ok(())
             }
             Err(DropReason::UnknownSource)
-                if !self.takeovers.under_way.is_empty() && self.wait_for_session(origin, bytes) =>
+                if !self.takeovers.under_way.is_empty()
+                    && self.wait_for_session(turn.common, origin, bytes) =>
             {
                 Ok(())
             }

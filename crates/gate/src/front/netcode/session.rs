@@ -67,8 +67,8 @@ pub(crate) struct Session {
     /// Our socket that the player talks to.
     socket: SocketId,
     /// Who may name the session. Invariant: the same as `backend`, or nobody while the player has
-    /// gone over to that one and it is not told yet. Asked where only what sealing touches is at
-    /// hand.
+    /// gone over to that one and it is not told yet, or while another gateway may have it. Asked
+    /// where only what sealing touches is at hand.
     owner: BackendId,
     /// Invariant: whether `heard` is [`HeardSince::Confirmed`].
     is_confirmed: bool,
@@ -254,6 +254,16 @@ impl Session {
         self.slot = slot;
         self.announced = 0;
         self.owner = if waits { BackendId::NOBODYS } else { backend };
+    }
+
+    /// Whether another gateway may have the session by now: no backend can name it meanwhile.
+    pub(crate) const fn set_unsure(&mut self, is_unsure: bool) {
+        self.owner = if is_unsure { BackendId::NOBODYS } else { self.backend };
+    }
+
+    /// Whether no backend can name the session just now.
+    pub(crate) fn is_nobodys(&self) -> bool {
+        self.owner == BackendId::NOBODYS
     }
 
     /// The player knows that it is connected.

@@ -168,6 +168,9 @@ impl NetcodeFront {
     ) {
         let (id, tenure) = (SessionId(said.id), Tenure::of_number(said.tenure));
         let (Some(tenure), Some(reply)) = (tenure, reply_of(said)) else { return };
+        if reply == Reply::Ended {
+            self.clusters.overs.hear_ended(id);
+        }
         let asked = self.takeovers.under_way.get(&id);
         if asked.is_some_and(|it| it.claim.backend == backend && it.tenure == tenure) {
             return self.hear_answer(turn, id, reply);
@@ -299,13 +302,19 @@ impl NetcodeFront {
 
     /// A packet has come for a session that its owner gives to this gateway, and that is not here
     /// yet. Whether it waits for that.
-    pub(crate) fn wait_for_session(&mut self, origin: &Origin, bytes: &[u8]) -> bool {
+    pub(crate) fn wait_for_session(
+        &mut self,
+        common: &mut Common,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> bool {
         let mut under_way = self.takeovers.under_way.values_mut();
         let is_it = |it: &&mut Takeover| it.is_offered && it.address == origin.address;
         let Some(takeover) = under_way.find(is_it) else { return false };
         let has_room = takeover.early.len() < EARLY_MAX;
         if has_room {
             takeover.early.push(bytes.into());
+            common.counters.early_kept += 1;
         }
         has_room
     }
@@ -316,6 +325,7 @@ impl NetcodeFront {
         let hash = address.hash(turn.common.hash_key);
         let (bind, kernel_ns, forwarded_by) = (BindId(0), 0, None);
         let origin = Origin { address, hash, bind, socket, local, kernel_ns, forwarded_by };
+        turn.common.counters.early_taken += takeover.early.len() as u64;
         for mut bytes in takeover.early.drain(..) {
             if let Err(why) = self.step_early(turn, &origin, &mut bytes) {
                 turn.common.drop_datagram(&address, why);

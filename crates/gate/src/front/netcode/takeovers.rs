@@ -109,6 +109,7 @@ impl Takeover {
     pub(crate) fn give_up(&mut self, common: &mut Common, why: TakeoverRefusal) {
         common.claims.release(&self.claim);
         self.leave(common);
+        common.counters.early_taken += self.early.len() as u64;
         for _ in self.early.drain(..) {
             common.drop_datagram(&self.address, DropReason::TakeoverRefused);
         }

@@ -103,6 +103,8 @@ impl Rules for NetcodeFront {
         self.sweep_pending(turn);
         self.keep_some(turn);
         self.look_after_takeovers(turn);
+        self.tell_overs(turn);
+        self.look_after_doubt(turn);
         self.handle_session_sockets(turn);
         self.look_after_moves(turn);
         self.look_after_connections(turn);
@@ -126,6 +128,9 @@ impl Rules for NetcodeFront {
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let Some(session) = self.sessions.get(index) else { return };
         let backend = session.backend;
+        if self.is_unsure(index) {
+            return self.wait_for_owner(turn, index);
+        }
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end(turn, index, Ended::TimedOut);
         }
@@ -163,7 +168,8 @@ impl Rules for NetcodeFront {
         // The player who leaves knows, and one who has fallen silent is not told either, as in the
         // reference.
         let Ending { why, reason } = ending;
-        if !matches!(why, Ended::ByPlayer | Ended::Fenced | Ended::TimedOut) {
+        let is_silent = matches!(why, Ended::ByPlayer | Ended::Fenced | Ended::TimedOut);
+        if !is_silent && !self.is_unsure(index) {
             for _ in 0..DISCONNECT_COUNT {
                 let _ = self.emit(turn, index, PacketKind::Disconnect, &[]);
             }

@@ -29,6 +29,8 @@ pub(super) struct Agent {
     pub(super) claims: Vec<(SessionId, Tenure, Tenure)>,
     /// Closings by a gateway that has the session.
     pub(super) closed: Vec<SessionId>,
+    /// Gateways that have slept and were told of what is not theirs.
+    woken: Vec<(At, u64)>,
     /// Answers nobody.
     pub(super) is_mute: bool,
 }
@@ -55,6 +57,7 @@ impl Agent {
             refused: Vec::new(),
             claims: Vec::new(),
             closed: Vec::new(),
+            woken: Vec::new(),
             is_mute: false,
         }
     }
@@ -91,6 +94,9 @@ impl Agent {
         for (to, answer) in answers {
             self.answer(to, &answer, rig, at);
         }
+        for (at, number) in self.woken.drain(..).filter(|_| !self.is_mute) {
+            self.lanes[&at].game.push(rig, |writer| writer.sure(number));
+        }
     }
 
     fn take(&mut self, at: At, record: &ToArbiter<'_>, answers: &mut Vec<(At, Answer)>) {
@@ -118,6 +124,29 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => {}
+            ToArbiter::Woke(number) => {
+                for (id, tenure) in self.lanes[&at].sessions.values().copied() {
+                    let holder =
+                        self.arbiter.standing(id).and_then(ringgate_cluster::Standing::holder);
+                    let reply = match holder {
+                        Some(holder) if holder == tenure => continue,
+                        Some(holder) => Reply::Fenced { holder },
+                        None => Reply::Ended,
+                    };
+                    answers.push((at, Answer { session: id, tenure, wake: Wake(0), reply }));
+                }
+                self.woken.push((at, *number));
+            }
+            ToArbiter::Over { id, tenure } => {
+                let (id, tenure) = (SessionId(*id), tenure_of(*tenure));
+                if let Some(fenced) = self.arbiter.bury(id, tenure) {
+                    let lane = self.lane_of(id, fenced.tenure);
+                    answers.extend(lane.map(|at| (at, fenced)));
+                    self.closed.push(id);
+                }
+                let (wake, reply) = (Wake(0), Reply::Ended);
+                answers.push((at, Answer { session: id, tenure, wake, reply }));
+            }
             ToArbiter::Numbered { session, number, bytes } => {
                 let lane = &self.lanes[&at];
                 let Some(&(id, tenure)) = lane.sessions.get(session) else {
@@ -183,15 +212,14 @@ impl Agent {
         let question = Question { session, tenure, wake: Wake(0), asked };
         let verdict = self.arbiter.answer(&question);
         if let Some(fenced) = verdict.fenced {
-            answers.extend(self.lane_of(fenced.tenure.incarnation, session).map(|at| (at, fenced)));
+            answers.extend(self.lane_of(session, fenced.tenure).map(|at| (at, fenced)));
         }
         verdict.answer
     }
 
-    fn lane_of(&self, incarnation: Incarnation, id: SessionId) -> Option<At> {
-        let has = |lane: &&Lane| lane.sessions.values().any(|it| it.0 == id);
-        let mut lanes = self.lanes.iter().filter(|(_, lane)| lane.incarnation == incarnation);
-        lanes.find(|(_, lane)| has(lane)).map(|(at, _)| *at)
+    fn lane_of(&self, id: SessionId, tenure: Tenure) -> Option<At> {
+        let has = |lane: &Lane| lane.sessions.values().any(|it| *it == (id, tenure));
+        self.lanes.iter().find(|(_, lane)| has(lane)).map(|(at, _)| *at)
     }
 
     /// Says it on a link, which is that of the rig at hand or is heard later.

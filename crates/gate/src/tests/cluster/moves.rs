@@ -1,9 +1,11 @@
 //! A session moves after its player, and a gateway gives away what it has before it leaves.
 
 use super::super::rig::home;
+use super::agent::standing;
 use super::takeover::{A, B, Scene, incarnation, tenure};
 use super::{OTHER, Pair};
 use crate::counters::Ended;
+use ringgate_cluster::{Answer, Reply, Wake};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 
@@ -139,6 +141,32 @@ fn an_offer_that_is_not_taken_changes_nothing_and_is_made_again() {
     scene.settle();
     scene.pass_by(A, 20);
     assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 1], (10..=20).collect()));
+}
+
+#[test]
+fn a_packet_that_comes_before_its_session_waits_and_is_accounted_for_meanwhile() {
+    for comes in [true, false] {
+        let mut scene = Scene::settled();
+        scene.pass_by(A, 10);
+        scene.pair.standbys(A).set_leaving(true, true);
+        scene.pair.standbys(A).renew();
+        scene.agent.is_mute = true;
+        scene.settle();
+        // The one that gives it hears first that it has it no more.
+        let reply = Reply::Fenced { holder: tenure(2, B) };
+        let fenced = Answer { session: scene.id, tenure: tenure(1, A), wake: Wake(0), reply };
+        scene.agent.lanes[&(A, 0)].game.push_bytes(scene.pair.rig(A), &standing(&fenced));
+        scene.pair.rig(A).turn();
+        scene.pass_by(A, 11);
+        assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 0], vec![10]));
+        scene.agent.is_mute = !comes;
+        scene.pair.pass(if comes { 300 } else { 4000 });
+        scene.settle();
+        let rig = scene.pair.rig(B);
+        assert_eq!(rig.drops(DropReason::TakeoverRefused), u64::from(!comes));
+        let expected = if comes { (vec![10, 11], [0, 1]) } else { (vec![10], [0, 0]) };
+        assert_eq!((scene.handed(), scene.pair.sessions()), expected);
+    }
 }
 
 #[test]

@@ -106,6 +106,18 @@ impl Relay {
                     self.pass_parked((worker, link, session), waits, act);
                 }
             }
+            ToArbiter::Woke(number) => {
+                let held = self.clusters.held.values().map(|it| (it.id, it.tenure));
+                for report in arbitration.not_held(held, self.name(game)) {
+                    act(Action::Tell(link, report.frame()));
+                }
+                let mut memory = [0; 16];
+                let frame = write(&mut memory, |writer| writer.sure(number));
+                act(Action::Tell(link, frame.expect("it is short")));
+            }
+            ToArbiter::Over { id, tenure } => {
+                self.bury((game, link), (id, tenure), &arbitration, act);
+            }
         }
         Ok(true)
     }
@@ -182,6 +194,28 @@ impl Relay {
         if let Some(Fenced { seat, report }) = fenced {
             let Seat { worker, link, session } = seat;
             self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
+        }
+    }
+
+    /// A session is over, whichever gateway has it.
+    fn bury(
+        &mut self,
+        (game, link): (Game, u16),
+        whose: (ClusterId, u32),
+        arbitration: &Arbitration,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let (report, home, fenced) = arbitration.bury(whose, self.name(game));
+        act(Action::Tell(link, report.frame()));
+        if let Some(Fenced { seat, report }) = fenced {
+            let Seat { worker, link, session } = seat;
+            self.pass(worker, Passed::Fenced(link, session, report.frame()), act);
+        }
+        if let Some(home) = home {
+            let mut memory = [0; 32];
+            let frame = write(&mut memory, |writer| writer.closed(home.session, BURIED));
+            let frame = frame.expect("it is short");
+            self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
         }
     }
 
@@ -535,6 +569,9 @@ enum Whereto {
 
 /// Why a session is over whose gateway is gone.
 const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::TimedOut;
+
+/// Why a session is over that another gateway than its own has ended.
+const BURIED: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::Other;
 
 /// An opening follows its session's name at once.
 const MUTED_MAX: usize = 64;

@@ -162,6 +162,7 @@ fn in_words(act: Action<'_>) -> String {
                 }
                 other => format!("{other:?} {}", tenure >> 16),
             },
+            Some(FromArbiter::Sure(number)) => format!("sure of {number}"),
             _ => match ToGateway::decode(frame).expect("readable") {
                 ToGateway::Close { .. } => "asked to close".to_owned(),
                 ToGateway::AskQuality { .. } => "asked for quality".to_owned(),
@@ -281,6 +282,44 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
 }
 
 #[test]
+fn a_session_is_over_for_all_where_a_gateway_says_so_that_has_had_it() {
+    let over = |agent: &mut Agent, at, by| agent.says(at, |it| it.over(&ID, by));
+    for is_announced in [true, false] {
+        let mut agent = Agent::new();
+        agent.announces(0, of(1, 11));
+        agent.claims(1, of(2, 12), of(1, 11));
+        if is_announced {
+            agent.announces(1, of(2, 12));
+        }
+        assert_eq!(over(&mut agent, 0, of(3, 11)), ["0 Ended 3"], "nobody has had that");
+        let mut told = over(&mut agent, 0, of(1, 11));
+        told.sort_unstable();
+        assert_eq!(told, ["0 Ended 1", "0 closed 1", "1 Ended 2"]);
+        assert_eq!(over(&mut agent, 0, of(1, 11)), ["0 Ended 1"]);
+        assert_eq!(agent.claims(0, of(3, 11), of(2, 12)), ["0 Ended 3"]);
+        assert!(agent.brings(1, 1).is_empty());
+        assert_eq!(agent.arbitration.counts(), [0, 0, 1]);
+    }
+}
+
+#[test]
+fn a_gateway_that_has_slept_hears_of_all_that_is_not_its_own_and_then_that_this_was_all() {
+    let mut agent = Agent::new();
+    let wakes = |agent: &mut Agent, at, number| agent.says(at, |it| it.woke(number));
+    agent.announces(0, of(1, 11));
+    assert_eq!(wakes(&mut agent, 0, 5), ["0 sure of 5"]);
+    agent.claims(1, of(2, 12), of(1, 11));
+    agent.announces(1, of(2, 12));
+    // One that was given away is still heard for a moment, and is not its own either.
+    agent.takes(0, of(3, 11), of(2, 12));
+    agent.announces(0, of(3, 11));
+    assert_eq!(wakes(&mut agent, 1, 6), ["1 fenced 2 by 3", "1 sure of 6"]);
+    assert_eq!(wakes(&mut agent, 0, 7), ["0 sure of 7"]);
+    agent.arbitration.end(ID);
+    assert_eq!(wakes(&mut agent, 0, 8), ["0 Ended 3", "0 sure of 8"]);
+}
+
+#[test]
 fn a_session_whose_gateway_comes_back_goes_on_and_one_that_nobody_takes_ends() {
     let mut agent = Agent::new();
     agent.announces(0, of(1, 11));
@@ -356,10 +395,13 @@ fn a_gateway_has_nothing_to_do_with_sessions_of_other_backends_or_that_are_not_t
     assert!(agent.brings(1, 1).is_empty(), "it was never announced");
     assert_eq!(agent.relays[1].refused_packets().session_over, 1);
     assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
-    // One that this agent does not know, and whose token has expired, may have ended.
+    // One whose gateway may not have heard that it has ended is remembered.
     agent.arbitration.pass_time(UNTIL_S);
     agent.arbitration.end(ID);
     agent.arbitration.pass_time(UNTIL_S + 1);
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 Ended 1"]);
+    // One that this agent does not know, and whose token has expired, may have ended.
+    agent.arbitration.pass_time(UNTIL_S + 601);
     assert_eq!(agent.announces(0, of(1, 11)), ["0 Full 1"]);
     // No tenure has term 0.
     assert!(agent.claims(0, of(0, 12), of(1, 11)).iter().all(|it| it == "0 Ended 0"));

@@ -1,0 +1,138 @@
+//! A worker that has slept asks the arbiters which sessions of its cluster are still its own,
+//! before it says or delivers anything for one of them.
+//!
+//! Members take a gateway for gone that they have not heard for 200 ms, and one of them may go on
+//! with a session meanwhile. What the arbiter has said of that may lie in the link behind what the
+//! game process has said. So one question to each arbiter is enough: its answer comes behind all
+//! that it has to say of the sessions.
+//!
+//! Until then no game process can name such a session, and its player's payloads go no further, by
+//! name. What ends it still does, but its player is told nothing.
+
+use crate::counters::Ended;
+use crate::front::netcode::session::Session;
+use crate::front::netcode::state::NetcodeFront;
+use crate::front::netcode::takeovers::{ASK_EVERY_NS, arbiter_of};
+use crate::front::rules::Rules;
+use crate::ids::BackendId;
+use crate::links::players::PlayerOf;
+use crate::links::state::Load;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+
+impl NetcodeFront {
+    /// Before anything else in a turn.
+    #[inline]
+    pub(crate) fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
+        if self.clusters.is_empty() {
+            return;
+        }
+        let slept_ns = turn.now.mono_ns.saturating_sub(turn.common.life.turned_ns);
+        if slept_ns > SLEEP_NS || self.clusters.doubt.is_inherited {
+            self.begin_to_doubt(turn);
+        }
+    }
+
+    #[cold]
+    fn begin_to_doubt(&mut self, turn: &mut Turn<'_>) {
+        let now_ns = turn.now.mono_ns;
+        self.clusters.doubt.is_inherited = false;
+        if self.clusters.doubt.since_ns == now_ns {
+            return;
+        }
+        self.clusters.doubt.since_ns = now_ns;
+        for index in self.clusters.all() {
+            let told = self.clusters.get(index).and_then(|it| it.told);
+            let Some((backend, _)) = told else { continue };
+            self.sessions.at_mut(index).set_unsure(true);
+            let backends = &mut self.clusters.doubt.backends;
+            if !backends.contains(&backend) {
+                backends.push(backend);
+            }
+        }
+        self.ask_whose(turn);
+    }
+
+    fn ask_whose(&mut self, turn: &mut Turn<'_>) {
+        let doubt = &mut self.clusters.doubt;
+        doubt.asked_ns = turn.now.mono_ns;
+        for backend in &doubt.backends {
+            if let Some(link) = arbiter_of(turn.common, *backend) {
+                let number = doubt.since_ns;
+                turn.append(link, Load::NONE, |writer| writer.woke(number));
+            }
+        }
+    }
+
+    /// Has the worker take a turn now and then, and asks again for what is not answered.
+    pub(crate) fn look_after_doubt(&mut self, turn: &mut Turn<'_>) {
+        let now_ns = turn.now.mono_ns;
+        let doubt = &mut self.clusters.doubt;
+        if now_ns >= doubt.beat_ns && !self.clusters.is_empty() {
+            self.clusters.doubt.beat_ns = now_ns + BEAT_NS;
+        }
+        let doubt = &self.clusters.doubt;
+        if !doubt.backends.is_empty() && now_ns >= doubt.asked_ns + ASK_EVERY_NS {
+            self.ask_whose(turn);
+        }
+    }
+
+    /// An arbiter has said all that there was to say: what is still here is this gateway's.
+    pub(crate) fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
+        let doubt = &self.clusters.doubt;
+        if number != doubt.since_ns || !doubt.backends.contains(&backend) {
+            return;
+        }
+        let all = self.clusters.all().into_iter();
+        let of_it: Vec<_> =
+            all.filter(|it| self.is_unsure(*it) && self.is_at(*it, backend)).collect();
+        // The arbiter knows nothing of one that it was not told of on this link: it is asked again.
+        let epoch = turn.common.links.backends[backend].epoch;
+        let is_new = |index: &Entry<Session>| self.sessions.at(*index).announced != epoch;
+        let new: Vec<_> = of_it.iter().copied().filter(is_new).collect();
+        if !new.is_empty() {
+            for index in new {
+                self.announce(turn, index);
+            }
+            return;
+        }
+        self.clusters.doubt.backends.retain(|it| *it != backend);
+        for index in of_it {
+            let is_unheard = turn.common.moves.is_unheard(self.sessions.id(index));
+            self.sessions.at_mut(index).set_unsure(is_unheard);
+        }
+    }
+
+    fn is_at(&self, index: Entry<Session>, backend: BackendId) -> bool {
+        self.sessions.at(index).backend == backend
+    }
+
+    /// Whether it is asked whose a session is.
+    pub(crate) fn is_unsure(&self, index: Entry<Session>) -> bool {
+        let doubt = &self.clusters.doubt;
+        let is_in_doubt = |it: (BackendId, u32)| doubt.backends.contains(&it.0);
+        !doubt.backends.is_empty()
+            && self.sessions.at(index).is_nobodys()
+            && self.clusters.get(index).and_then(|it| it.told).is_some_and(is_in_doubt)
+    }
+
+    /// A session that a game process may end, though it may do nothing else with it just now.
+    pub(crate) fn unsure_for_backend(&self, player: PlayerOf) -> Option<Entry<Session>> {
+        let index = self.sessions.named(player.session)?;
+        let is_its = self.sessions.at(index).backend == player.backend;
+        (is_its && self.is_unsure(index)).then_some(index)
+    }
+
+    /// Time passes for a session while it is asked whose it is.
+    pub(crate) fn wait_for_owner(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        if turn.common.is_lost(self.sessions.at(index).backend, turn.now) {
+            return self.end(turn, index, Ended::BackendGone);
+        }
+        self.sessions.arm(index, turn.now.mono_ns + BEAT_NS);
+    }
+}
+
+/// How long nobody has to have heard a gateway that is taken for gone, less what a turn may take.
+const SLEEP_NS: u64 = 150_000_000;
+
+const BEAT_NS: u64 = 50_000_000;
