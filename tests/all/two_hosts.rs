@@ -34,7 +34,9 @@ struct Hosts<'a>(&'a Pair);
 
 impl Drop for Hosts<'_> {
     fn drop(&mut self) {
-        [&self.0.gateway, &self.0.player].into_iter().for_each(|name| signal_all_in(name, "KILL"));
+        for name in [&self.0.gateway, &self.0.player] {
+            signal_all_in(name, "KILL");
+        }
     }
 }
 
