@@ -87,28 +87,9 @@ impl Pair {
     fn carry_one_way(&mut self, from: usize) -> usize {
         let departures = self.take_departures(from);
         for datagram in &departures {
-            self.land(1 - from, datagram);
+            land(&mut self.fleets[1 - from].rigs, OTHER[1 - from], datagram);
         }
         departures.len()
-    }
-
-    /// A datagram comes over the trunk.
-    fn land(&mut self, to: usize, datagram: &ForwardedDatagram) {
-        let rigs = &mut self.fleets[to].rigs;
-        let (address, workers) = (*datagram.address(), rigs.len() as u16);
-        let takers = rigs[0].host.gate().claims().takers(&address, datagram.is_lost(), workers);
-        for worker in takers.iter() {
-            let datagram = ForwardedDatagram::of_member(
-                (OTHER[to], worker),
-                address,
-                (datagram.bind(), datagram.local()),
-                datagram.is_lost(),
-                datagram.bytes(),
-            );
-            let rig = &mut rigs[worker.index()];
-            rig.mail(Mail::Datagram(datagram.expect("it was received")));
-            rig.turn();
-        }
     }
 
     /// Each tells the other who has come and gone.
@@ -180,3 +161,21 @@ impl Pair {
 
 /// A worker that has nothing but what it was told.
 const SECOND: WorkerId = WorkerId(1);
+
+/// A datagram comes over the trunk from a member, and the workers that may have its player take it.
+fn land(rigs: &mut [Rig], from: MemberId, datagram: &ForwardedDatagram) {
+    let (address, workers) = (*datagram.address(), rigs.len() as u16);
+    let takers = rigs[0].host.gate().claims().takers(&address, datagram.is_lost(), workers);
+    for worker in takers.iter() {
+        let datagram = ForwardedDatagram::of_member(
+            (from, worker),
+            address,
+            (datagram.bind(), datagram.local()),
+            datagram.is_lost(),
+            datagram.bytes(),
+        );
+        let rig = &mut rigs[worker.index()];
+        rig.mail(Mail::Datagram(datagram.expect("it was received")));
+        rig.turn();
+    }
+}

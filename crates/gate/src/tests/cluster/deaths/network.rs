@@ -1,9 +1,10 @@
 //! What passes between players, the router, gateways and the agent.
 
 use super::super::super::clients::Library;
+use super::super::land;
 use super::{Flight, GATES, State, World};
 use crate::ids::MemberId;
-use crate::mail::{ForwardedDatagram, Mail};
+use crate::mail::ForwardedDatagram;
 use ringgate_batch::Endpoint;
 
 impl World {
@@ -95,27 +96,9 @@ impl World {
             }
             for (from, MemberId(to), datagram) in departures {
                 if self.hears(to.into(), from) {
-                    self.land(from, to.into(), &datagram);
+                    land(&mut self.gates[usize::from(to)].rigs, MemberId(from as u8), &datagram);
                 }
             }
-        }
-    }
-
-    fn land(&mut self, from: usize, to: usize, datagram: &ForwardedDatagram) {
-        let rigs = &mut self.gates[to].rigs;
-        let (address, workers) = (*datagram.address(), rigs.len() as u16);
-        let takers = rigs[0].host.gate().claims().takers(&address, datagram.is_lost(), workers);
-        for worker in takers.iter() {
-            let datagram = ForwardedDatagram::of_member(
-                (MemberId(from as u8), worker),
-                address,
-                (datagram.bind(), datagram.local()),
-                datagram.is_lost(),
-                datagram.bytes(),
-            );
-            let rig = &mut rigs[worker.index()];
-            rig.mail(Mail::Datagram(datagram.expect("it was received")));
-            rig.turn();
         }
     }
 
