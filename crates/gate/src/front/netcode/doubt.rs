@@ -66,12 +66,11 @@ impl NetcodeFront {
 
     /// Has the worker take a turn now and then, and asks again for what is not answered.
     pub(crate) fn look_after_doubt(&mut self, turn: &mut Turn<'_>) {
-        let now_ns = turn.now.mono_ns;
+        let (now_ns, has_sessions) = (turn.now.mono_ns, !self.clusters.is_empty());
         let doubt = &mut self.clusters.doubt;
-        if now_ns >= doubt.beat_ns && !self.clusters.is_empty() {
-            self.clusters.doubt.beat_ns = now_ns + BEAT_NS;
+        if now_ns >= doubt.beat_ns && has_sessions {
+            doubt.beat_ns = now_ns + BEAT_NS;
         }
-        let doubt = &self.clusters.doubt;
         if !doubt.backends.is_empty() && now_ns >= doubt.asked_ns + ASK_EVERY_NS {
             self.ask_whose(turn);
         }
