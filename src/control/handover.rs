@@ -280,6 +280,7 @@ impl ControlLoop {
         let mut barrier = Barrier::new(self, fleet, offer, agents);
         let Some(pause) = giving.hand_over(&mut barrier) else {
             barrier.go_on();
+            self.go_on_in_fleet();
             asked.fail(&giving.part());
             self.end_hand_over(fleet);
             return false;

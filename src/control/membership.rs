@@ -203,6 +203,13 @@ impl ControlLoop {
         Some(member.heirloom())
     }
 
+    /// No successor goes on with it.
+    pub(super) fn go_on_in_fleet(&self) {
+        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+            member.go_on();
+        }
+    }
+
     /// Goes on with the registration of the process before this one.
     pub(super) fn inherit_fleet(&mut self, row: &Value) -> Result<(), String> {
         if let Some(prepared) = self.membership.as_mut().and_then(|it| it.prepared.as_mut()) {

@@ -6,7 +6,8 @@
 //! transaction and written in another, a few times a second at the most. Claims stand under the
 //! gateway's own lease: when it dies, its players' ids are free. When the lease ends while it
 //! lives, or etcd was away, everybody is claimed again; then the moment decides at which a session
-//! began.
+//! began. A successor claims everybody again, too, and from the barrier on it alone does: the
+//! process before it goes by the same name and hears no more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ ringgate_core::numbered! {
 
 /// What it shares with the thread that it runs on.
 pub(super) trait Host: Send {
-    /// The lease of our registration, while it lives for certain; 0 otherwise.
+    /// The lease of our registration, while it lives for certain and is no successor's; 0
+    /// otherwise.
     fn lease(&self) -> i64;
 
     /// What was counted since it was told last.
@@ -94,7 +96,7 @@ impl<H: Host> PlayerClaimer<H> {
                 self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
-            if looked.elapsed() >= LOOK_EVERY && !self.players.is_empty() && self.lease != 0 {
+            if looked.elapsed() >= LOOK_EVERY && !self.players.is_empty() && self.speaks() {
                 looked = Instant::now();
                 if self.hear().await.is_err() {
                     self.host.count(PlayerCounts { failures: 1, ..PlayerCounts::default() });
@@ -106,11 +108,17 @@ impl<H: Host> PlayerClaimer<H> {
         }
     }
 
+    /// Whether what stands there is ours to change: a process that has given the gateway away would
+    /// take notes that are for its successor, and release players who have come to that.
+    fn speaks(&self) -> bool {
+        self.lease != 0 && self.host.lease() == self.lease
+    }
+
     /// Tells the next news. Returns of how many players it was.
     async fn tell(&mut self) -> Result<usize, Error> {
         let lease = self.host.lease();
         if lease == 0 {
-            // We are not registered, or not for certain: it waits.
+            // We are not registered, or not for certain, or no longer ourselves: it waits.
             return Ok(0);
         }
         if lease != self.lease {
@@ -136,6 +144,12 @@ impl<H: Host> PlayerClaimer<H> {
 
     async fn tell_all(&mut self, news: &[PlayerNews]) -> Result<(), Error> {
         let found = self.read(news).await?;
+        if !self.speaks() {
+            for it in news {
+                self.players.settle(it, PlayerClaimed::Unknown);
+            }
+            return Ok(());
+        }
         let now_s = self.clock.unix_s();
         let own = Own { gateway: &self.gateway, instance: &self.instance, lease: self.lease };
         let steps: Vec<_> =
@@ -223,6 +237,10 @@ impl<H: Host> PlayerClaimer<H> {
         let range =
             Range { limit: NOTES_MAX, ..Range::prefix(&self.keyspace.ousted(&self.instance)) };
         let notes = self.client.range(&range).await?.kvs;
+        if !self.speaks() {
+            // They are for the successor, and what stands there by now it has found itself.
+            return Ok(());
+        }
         let mut counts = PlayerCounts::default();
         for note in &notes {
             if self.obey(note) {

@@ -126,6 +126,8 @@ struct Gateway {
     has_news: bool,
     /// How often everything was listed.
     lists: u64,
+    /// What stands in etcd of players is a successor's to say.
+    is_given: bool,
 }
 
 type Orders = mpsc::UnboundedReceiver<Order>;
@@ -176,7 +178,8 @@ impl Member {
         let leases = Leases::new(left_at);
         let state = plan.state(&settings.name, &truth);
         let own = registry.clone();
-        let role = Gateway { settings, status, reading, registry: own, has_news: false, lists: 0 };
+        let (has_news, lists, is_given) = (false, 0, false);
+        let role = Gateway { settings, status, reading, registry: own, has_news, lists, is_given };
         let seat = Arc::new(Mutex::new(Seat { state, role }));
         let (facts, told) = watch::channel(facts);
         let (orders, ordered) = mpsc::unbounded_channel();
@@ -303,10 +306,12 @@ impl Member {
         Status { member, announced, announcements_refused, ..role.status.clone() }
     }
 
-    /// What a successor goes on with.
+    /// What a successor goes on with. From here on it says where players are, and hears where they
+    /// are to end: both processes go by the same name in etcd.
     pub fn heirloom(&self) -> Inherited {
         let (handed, bans) = {
-            let Seat { state, role } = &*lock(&self.seat);
+            let Seat { state, role } = &mut *lock(&self.seat);
+            role.is_given = true;
             (state.handed.clone(), role.reading.bans())
         };
         // So many would take longer than a hand-over may; its copy has most of them.
@@ -333,6 +338,11 @@ impl Member {
             incarnation,
             bans,
         }
+    }
+
+    /// Nobody has taken the [heirloom](Self::heirloom).
+    pub fn go_on(&self) {
+        lock(&self.seat).role.is_given = false;
     }
 
     /// Ends with [`Order::Leave`] or [`Order::Part`], and waits for that a little: etcd may be
@@ -566,7 +576,8 @@ struct PlayerHost(Arc<Mutex<Seat<Gateway>>>);
 
 impl Host for PlayerHost {
     fn lease(&self) -> i64 {
-        lock(&self.0).state.status.lease
+        let Seat { state, role } = &*lock(&self.0);
+        if role.is_given { 0 } else { state.status.lease }
     }
 
     fn count(&self, counts: PlayerCounts) {

@@ -3,17 +3,25 @@
 //!
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
+use std::process::Command;
+
 use ringgate_core::netcode::State;
 
+use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, wait_for};
 use crate::fleet_gateway::Heir;
 use crate::fleet_rig::{Fleet, in_fleet, key};
+use crate::hold::Hold;
 
 /// A gateway whose listener shares its players' ids with the fleet, and a game process.
 fn unique(fleet: &Fleet, name: &str) -> (Daemon, Game) {
+    unique_with(fleet, name, |_| {})
+}
+
+fn unique_with(fleet: &Fleet, name: &str, change: impl FnOnce(&mut Command)) -> (Daemon, Game) {
     let mut text = in_fleet(fleet, name);
     text.listener.push_str("unique_clients = \"fleet\"\n");
-    let daemon = Daemon::start(&text);
+    let daemon = Daemon::start_with(&text, |command, _| change(command));
     let backend = format!("at-{name}");
     let game = fleet.plays_at(&daemon, &backend);
     (daemon, game)
@@ -101,5 +109,67 @@ fn a_successor_gives_way_to_the_newer_login_too() {
     let mut newer = Player::connected(second.listener, 7, &key(1));
     assert_eq!(older.ended(), State::Disconnected);
     newer.echo(b"at the second");
+    is_at(&fleet, 7, "gate-2");
+}
+
+/// A process that has given its gateway away goes by the name of its successor in etcd, for as long
+/// as it takes to end: what is said to that name is for the successor.
+#[test]
+fn what_is_said_to_a_successor_is_not_heard_by_the_process_before_it() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut hold = None;
+    let (first, _game) = unique_with(&fleet, "gate-1", |command| {
+        hold = Some(Hold::at(command, "gateway-gives Leave"));
+    });
+    let mut hold = hold.expect("it is held");
+    let (second, _other_game) = unique(&fleet, "gate-2");
+    let ids = 1..=4;
+    let mut older: Vec<Player> =
+        ids.clone().map(|id| Player::connected(first.listener, id, &key(1))).collect();
+    ids.clone().for_each(|id| is_at(&fleet, id, "gate-1"));
+    std::thread::scope(|scope| {
+        let heir = scope.spawn(|| Heir::of(&first));
+        assert_eq!(hold.reached(), first.id());
+        for older in &mut older {
+            older.echo(b"carried");
+        }
+        // Each claim takes a while, in which either process may look.
+        let newer: Vec<Player> = ids
+            .map(|id| {
+                let newer = Player::connected(second.listener, id, &key(1));
+                is_at(&fleet, id, "gate-2");
+                newer
+            })
+            .collect();
+        for older in &mut older {
+            assert_eq!(older.ended(), State::Disconnected);
+        }
+        hold.release();
+        drop((heir.join().expect("it was handed over"), newer));
+    });
+}
+
+#[test]
+fn who_keeps_the_gateway_because_its_successor_has_died_hears_again() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut hold = None;
+    let (first, _game) = unique_with(&fleet, "gate-1", |command| {
+        hold = Some(Hold::at(command, "gateway-takes Import"));
+    });
+    let mut hold = hold.expect("it is held");
+    let (second, _other_game) = unique(&fleet, "gate-2");
+    let mut older = Player::connected(first.listener, 7, &key(1));
+    is_at(&fleet, 7, "gate-1");
+    std::thread::scope(|scope| {
+        let killed = scope.spawn(|| hold.kill());
+        let control = first.control();
+        let upgrade = ["upgrade".as_ref(), "--control".as_ref(), control.as_os_str()];
+        assert_eq!(run(ringgate(upgrade)).code, Some(1), "{}", first.log());
+        assert_ne!(killed.join().expect("it was killed"), first.id());
+    });
+    let _newer = Player::connected(second.listener, 7, &key(1));
+    assert_eq!(older.ended(), State::Disconnected);
     is_at(&fleet, 7, "gate-2");
 }
