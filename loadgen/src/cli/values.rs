@@ -13,9 +13,15 @@ pub(super) fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| "a number, decimal or 0x…".into())
 }
 
-/// A span of time like `10s` or `500ms`.
+/// A span of time like `10s`, `500ms` or `10m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let ns = crate::report::require::nanoseconds(text).filter(|ns| *ns < 1e18);
+    // A condition has neither: `p99<2m` is a slip.
+    let long = [("m", 60e9), ("h", 3600e9)];
+    let long = long.iter().find_map(|(unit, ns)| {
+        let count = text.strip_suffix(unit)?.parse::<u32>().ok()?;
+        Some(f64::from(count) * ns)
+    });
+    let ns = long.or_else(|| crate::report::require::nanoseconds(text)).filter(|ns| *ns < 1e18);
     ns.map(|ns| Duration::from_nanos(ns as u64)).ok_or_else(|| "a time like 10s or 500ms".into())
 }
 
@@ -42,5 +48,21 @@ pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
     match (min.parse(), max.parse()) {
         (Ok(min), Ok(max)) => Ok((min, max)),
         _ => Err("a number of bytes, or a range like 40-120".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_may_have_minutes_and_hours() {
+        assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
+        assert_eq!(duration("1h"), Ok(Duration::from_hours(1)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(seconds("2m"), Ok(120));
+        for text in ["", "m", "-1m", "1.5m", "10", "4294967295h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
     }
 }
