@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::MemberId;
 use crate::store::admission::{Bucket, Rate};
+use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
 use ringgate_cluster::{Incarnation, Record, SessionId, Tenure};
@@ -33,6 +34,8 @@ pub struct Standbys {
     standing_max: usize,
     /// How many of those have an owner that is gone.
     gone_count: AtomicUsize,
+    /// Where these are, by their addresses without ports. Locked last.
+    orphans: [Mutex<HashMap<Area, Vec<Address>>>; SHARDS],
     /// How many of those are this gateway's to have, because their owners offer them.
     offered_count: AtomicUsize,
     /// The members that can go on with sessions, and which processes they are.
@@ -173,6 +176,7 @@ impl Standbys {
             standing_count: AtomicUsize::new(0),
             standing_max,
             gone_count: AtomicUsize::new(0),
+            orphans: std::array::from_fn(|_| Mutex::default()),
             offered_count: AtomicUsize::new(0),
             able: Mutex::default(),
             is_leaving: AtomicBool::new(false),
@@ -347,7 +351,7 @@ impl Standbys {
             }
             if !record.is_later_than(&known.record) {
                 known.owner = Some(owner);
-                self.gone_count.fetch_sub(known.gone_at_ns.take().is_some().into(), ORDER);
+                self.note_back(place, known);
                 return true;
             }
             drop(stood);
@@ -365,7 +369,9 @@ impl Standbys {
             self.remove(places, other);
         }
         places.insert(session, address);
-        self.gone_count.fetch_add(entry.gone_at_ns.is_some().into(), ORDER);
+        if entry.gone_at_ns.is_some() {
+            self.note_orphan(&address);
+        }
         let mut stood = lock(self.stood_at(&address));
         stood.entries.insert(address, entry);
         stood.note_change(address);
@@ -445,19 +451,20 @@ impl Standbys {
     /// A member is gone: the sessions that it has given may be taken over. What it gives anew is
     /// its own again.
     pub fn set_gone(&self, owner: MemberId, now_ns: u64) {
-        self.each_of(owner, |it| {
-            let is_news = it.gone_at_ns.is_none();
-            it.gone_at_ns.get_or_insert(now_ns);
-            self.gone_count.fetch_add(is_news.into(), ORDER);
+        self.each_of(owner, |place, it| {
+            if it.gone_at_ns.is_none() {
+                it.gone_at_ns = Some(now_ns);
+                self.note_orphan(place);
+            }
         });
     }
 
     /// A member that was gone is there after all, and is this process: one that had the same name
     /// before stays gone.
     pub fn set_back(&self, owner: MemberId, process: Incarnation) {
-        self.each_of(owner, |it| {
+        self.each_of(owner, |place, it| {
             if it.record.holder.incarnation == process {
-                self.gone_count.fetch_sub(it.gone_at_ns.take().is_some().into(), ORDER);
+                self.note_back(place, it);
             }
         });
         self.leave_to(process);
@@ -486,9 +493,34 @@ impl Standbys {
         }
     }
 
-    fn each_of(&self, owner: MemberId, with: impl Fn(&mut Entry)) {
+    fn each_of(&self, owner: MemberId, with: impl Fn(&Address, &mut Entry)) {
         for stood in &self.stood {
-            lock(stood).entries.values_mut().filter(|it| it.owner == Some(owner)).for_each(&with);
+            let mut stood = lock(stood);
+            for (place, it) in stood.entries.iter_mut().filter(|(_, it)| it.owner == Some(owner)) {
+                with(place, it);
+            }
+        }
+    }
+
+    /// The owner of the session at an address is gone.
+    fn note_orphan(&self, place: &Address) {
+        self.gone_count.fetch_add(1, ORDER);
+        let area = area(place);
+        lock(self.orphans_of(&area)).entry(area).or_default().push(*place);
+    }
+
+    /// It is there again, or the session is nobody's here any more.
+    fn note_back(&self, place: &Address, it: &mut Entry) {
+        if it.gone_at_ns.take().is_none() {
+            return;
+        }
+        self.gone_count.fetch_sub(1, ORDER);
+        let area = area(place);
+        let mut orphans = lock(self.orphans_of(&area));
+        let hash_map::Entry::Occupied(mut near) = orphans.entry(area) else { return };
+        near.get_mut().retain(|it| it != place);
+        if near.get().is_empty() {
+            near.remove();
         }
     }
 
@@ -539,6 +571,31 @@ impl Standbys {
         } else {
             Found::Limited
         })
+    }
+
+    /// Whether sessions whose owner is gone were at an address, with any port.
+    #[inline]
+    pub(crate) fn awaits_near(&self, address: &Address) -> bool {
+        let area = area(address);
+        self.gone_count.load(ORDER) > 0 && lock(self.orphans_of(&area)).contains_key(&area)
+    }
+
+    /// Some of these, so many at the most: from the one of that number on, and round.
+    pub(crate) fn find_near(&self, address: &Address, from: usize, max: usize) -> Vec<Found> {
+        let area = area(address);
+        let places: Vec<Address> = match lock(self.orphans_of(&area)).get(&area) {
+            Some(near) => {
+                let numbers = (0..near.len().min(max)).map(|it| (from + it) % near.len());
+                numbers.map(|number| near[number]).collect()
+            }
+            None => Vec::new(),
+        };
+        let found = places.iter().filter_map(|place| {
+            let stood = lock(self.stood_at(place));
+            let it = stood.entries.get(place).filter(|it| it.gone_at_ns.is_some())?;
+            Some(if it.is_claimed { Found::Claimed } else { Found::Try(it.record.clone()) })
+        });
+        found.collect()
     }
 
     /// A worker asks for a session. False where another worker does, or its owner is there again.
@@ -610,12 +667,16 @@ impl Standbys {
         let hash_map::Entry::Occupied(place) = places.entry(session) else { return };
         let address = place.remove();
         let mut stood = lock(self.stood_at(&address));
-        let entry = stood.entries.remove(&address).expect("it is where its place says");
-        self.gone_count.fetch_sub(entry.gone_at_ns.is_some().into(), ORDER);
+        let mut entry = stood.entries.remove(&address).expect("it is where its place says");
+        self.note_back(&address, &mut entry);
         self.offered_count.fetch_sub(entry.is_offered.into(), ORDER);
         self.standing_count.store(places.len(), ORDER);
         stood.note_change(address);
         self.has_news.store(true, Ordering::Release);
+    }
+
+    fn orphans_of(&self, area: &Area) -> &Mutex<HashMap<Area, Vec<Address>>> {
+        &self.orphans[area.hash(self.key) as usize % SHARDS]
     }
 
     fn stood_at(&self, address: &Address) -> &Mutex<Stood> {
@@ -650,6 +711,10 @@ impl Entry {
         };
         self.gone_at_ns.is_some_and(|at_ns| now_ns >= at_ns + timeout_ns + GRACE_NS)
     }
+}
+
+fn area(place: &Address) -> Area {
+    Area::address(place.listener, &place.endpoint)
 }
 
 /// Ids are random.

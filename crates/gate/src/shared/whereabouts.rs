@@ -40,9 +40,10 @@ pub struct Whereabouts {
     stands_count: AtomicUsize,
     /// A bit for each member that is connected and does not answer.
     silent: AtomicU64,
-    /// For each bucket of addresses without ports, a bit for each member that has players there.
+    /// For each bucket of addresses without ports, a bit for each member that has players there, or
+    /// stands by for some.
     homes: Box<[AtomicU64]>,
-    /// How many players each member has in each bucket.
+    /// How many players these are of each member in each bucket.
     home_counts: Mutex<[Box<[u32]>; MEMBERS_MAX]>,
     /// How many players each member has.
     counts: [AtomicUsize; MEMBERS_MAX],
@@ -208,9 +209,11 @@ impl Whereabouts {
         }
     }
 
-    /// The other members that may have players at that address with any port.
+    /// The other members that may have players at that address with any port, or may go on with
+    /// them.
     pub(crate) fn homes_of(&self, address: &Address) -> Members {
-        if self.others_count.load(Ordering::Relaxed) == 0 {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        if of(&self.others_count) == 0 && of(&self.stands_count) == 0 {
             return Members::NONE;
         }
         Members(self.homes[self.bucket(address)].load(Ordering::Relaxed))
@@ -343,12 +346,16 @@ impl Whereabouts {
     pub fn learn_stands(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
         let hash = self.hash(address);
         let mut stands = lock(&self.stands[shard(hash)]);
-        let is_known = stands.contains_key(&hash);
-        if !is_known && self.stands_count.load(Ordering::Relaxed) >= self.others_max {
+        let known = stands.get(&hash).map(|it| it.member);
+        if known.is_none() && self.stands_count.load(Ordering::Relaxed) >= self.others_max {
             return false;
         }
         stands.insert(hash, Other::new(member, now_ns));
-        self.stands_count.fetch_add((!is_known).into(), Ordering::Relaxed);
+        self.stands_count.fetch_add(known.is_none().into(), Ordering::Relaxed);
+        if known != Some(member) {
+            self.count_home(address, member, true);
+            known.inspect(|known| self.count_home(address, *known, false));
+        }
         true
     }
 
@@ -359,6 +366,7 @@ impl Whereabouts {
         if stands.get(&hash).is_some_and(|it| it.member == member) {
             stands.remove(&hash);
             self.stands_count.fetch_sub(1, Ordering::Relaxed);
+            self.count_home(address, member, false);
         }
     }
 
@@ -404,14 +412,18 @@ impl Whereabouts {
         self.counts[usize::from(member)].load(Ordering::Relaxed)
     }
 
-    fn count(&self, address: &Address, MemberId(member): MemberId, is_more: bool) {
-        let bucket = self.bucket(address);
-        let all = &self.counts[usize::from(member)];
+    fn count(&self, address: &Address, member: MemberId, is_more: bool) {
+        let all = &self.counts[usize::from(member.0)];
         if is_more {
             all.fetch_add(1, Ordering::Relaxed);
         } else {
             all.fetch_sub(1, Ordering::Relaxed);
         }
+        self.count_home(address, member, is_more);
+    }
+
+    fn count_home(&self, address: &Address, MemberId(member): MemberId, is_more: bool) {
+        let bucket = self.bucket(address);
         let counts = &mut lock(&self.home_counts)[usize::from(member)];
         if counts.is_empty() {
             *counts = vec![0; BUCKETS].into();

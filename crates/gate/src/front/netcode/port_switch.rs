@@ -101,12 +101,16 @@ impl NetcodeFront {
         let bucket = common.claims.homes().bucket(&area);
         let workers = common.claims.homes().workers(bucket);
         let members = common.claims.whereabouts().map_or(Members::NONE, |it| it.homes_of(address));
+        let is_orphans = || own.is_none() && Self::is_near_orphans(common, address);
         if workers.is_empty() && members.is_empty() {
-            return Err(DropReason::UnknownSource);
+            return if is_orphans() { Ok(Target::Orphan) } else { Err(DropReason::UnknownSource) };
         }
         let others = Others { workers: workers.without(common.worker.id), members };
         let what = (hash, header, bytes.len());
-        let candidates = self.choose(common, now, address, what, others, own)?;
+        let candidates = match self.choose(common, now, address, what, others, own) {
+            Err(_) if is_orphans() => return Ok(Target::Orphan),
+            candidates => candidates?,
+        };
         let trials = &mut self.port_switches.trials;
         let is_others = !others.is_empty();
         Ok(Target::Mover(trials.push(header, None, bytes, &candidates, is_others)))
@@ -384,6 +388,11 @@ impl NetcodeFront {
         origin: &Origin,
         packet: &[u8],
     ) -> Result<(), DropReason> {
+        if Self::is_near_orphans(turn.common, &origin.address)
+            && let Ok(outcome) = self.claim_near(turn, origin, packet)
+        {
+            return Err(outcome);
+        }
         if !mover.is_others {
             return Err(DropReason::PortSwitchForged);
         }
@@ -432,7 +441,14 @@ impl NetcodeFront {
         let workers = if is_lost { Workers::NONE } else { workers.without(turn.common.worker.id) };
         let others = Others { workers, members: Members::NONE };
         let what = (origin.hash, header, bytes.len());
-        let candidates = self.choose(turn.common, turn.now, &origin.address, what, others, None)?;
+        let candidates =
+            match self.choose(turn.common, turn.now, &origin.address, what, others, None) {
+                Err(_) if Self::is_near_orphans(turn.common, &origin.address) => {
+                    let claimed = self.claim_near(turn, origin, bytes);
+                    return Err(claimed.unwrap_or_else(|why| why));
+                }
+                candidates => candidates?,
+            };
         let is_others = !others.is_empty();
         self.port_switches.trials.push(header, Some(*origin), bytes, &candidates, is_others);
         turn.common.captures.defer();

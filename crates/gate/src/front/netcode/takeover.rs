@@ -5,6 +5,7 @@
 //! ```text
 //! look     is the address that of a session whose owner is gone?        one load where none is
 //! step     does the packet open under the record's key, and is it new?  two tries each 100 ms
+//!          from another port of the address: under that of any there?   as port switches may
 //!          client id and slot are claimed, the arbiter is asked
 //! answer   granted: the session, a keep-alive at once                   else all is given back
 //! ```
@@ -22,6 +23,7 @@ use crate::front::netcode::clustered;
 use crate::front::netcode::handshake::unique_in;
 use crate::front::netcode::players::packet_job;
 use crate::front::netcode::session::{Beginning, HeardSince, Session};
+use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::{ASK_EVERY_NS, Takeover, arbiter_of};
 use crate::front::protocol::Front;
@@ -30,6 +32,8 @@ use crate::ids::{BackendId, BindId};
 use crate::setup::Phase;
 use crate::shared::claims::history::NoTerm;
 use crate::shared::standbys::{Found, Standbys, TakeoverRefusal};
+use crate::store::admission::Rate;
+use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
@@ -39,6 +43,7 @@ use ringgate_cluster::{Incarnation, Moves, PacketNumber, Record, Reply, SessionI
 use ringgate_core::carry::{Carry, Maps, Reader};
 use ringgate_core::crypto::Verdict;
 use ringgate_core::drops::DropReason;
+use ringgate_core::limits::UNREAL_BYTES_MAX;
 use ringgate_core::proto::netcode::packet::{Header, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
 use ringgate_core::proto::replay::{Policy, SIZE_BITS_MAX, Window};
@@ -70,26 +75,121 @@ impl NetcodeFront {
             Some(Found::Try(record)) => record,
             Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
             Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
-            None => return Err(DropReason::UnknownSource),
+            None => return Err(self.claim_near(turn, origin, bytes).unwrap_or_else(|why| why)),
         };
         let header = Header::decode(bytes, Receiver::Server)?;
         if header.sequence <= record.newest {
             return Err(DropReason::ReplayTooOld);
         }
+        if !self.opens(turn, origin, header, &record, bytes) {
+            return Err(DropReason::PacketForged);
+        }
+        Err(self.claim_orphan(turn, standbys, origin, record))
+    }
+
+    /// A packet of no session here, from an address where such sessions were: its player may have
+    /// another port since. What becomes of it where it opens for one of them, or why it does not.
+    #[cold]
+    pub(crate) fn claim_near(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<DropReason, DropReason> {
+        let claims = Arc::clone(&turn.common.claims);
+        let standbys = claims.standbys().ok_or(DropReason::UnknownSource)?;
+        let record = self.open_near(turn, standbys, origin, bytes)?;
+        Ok(self.claim_orphan(turn, standbys, origin, record))
+    }
+
+    /// Whether that may be.
+    #[inline]
+    pub(crate) fn is_near_orphans(common: &Common, address: &Address) -> bool {
+        common.setup.listeners[address.listener].follow_port_switch
+            && common.claims.standbys().is_some_and(|standbys| standbys.awaits_near(address))
+    }
+
+    /// The record of the session that such a packet opens for, within what may be spent on packets
+    /// from unknown ports. A packet that is older than the record moves nothing.
+    fn open_near(
+        &mut self,
+        turn: &mut Turn<'_>,
+        standbys: &Standbys,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<Box<Record>, DropReason> {
+        let header = Header::decode(bytes, Receiver::Server)?;
+        let (address, now_ns) = (&origin.address, turn.now.mono_ns);
+        if !header.kind.is_replay_protected() || !Self::is_near_orphans(turn.common, address) {
+            return Err(DropReason::UnknownSource);
+        }
+        let area = Area::address(address.listener, &address.endpoint);
+        let PortSwitches { sources, few, .. } = &mut self.port_switches;
+        let source = sources.of(origin.hash, header.sequence, now_ns);
+        let max = source.trials_left().min(few.left(&area, now_ns)).min(NEAR_MAX);
+        let found = standbys.find_near(address, source.tried as usize, max as usize);
+        if found.is_empty() {
+            return Err(DropReason::PortSwitchRateLimited);
+        }
+        let count = found.len() as u32;
+        source.spend_trials(count);
+        source.tried = source.tried.wrapping_add(count);
+        few.spend(&area, count);
+        let mut why = DropReason::PortSwitchStale;
+        let mut copy = [0; UNREAL_BYTES_MAX];
+        let copy = copy.get_mut(..bytes.len()).ok_or(DropReason::TooLong)?;
+        for it in found {
+            let Found::Try(record) = it else {
+                why = DropReason::TakeoverAwaited;
+                continue;
+            };
+            if header.sequence <= record.newest {
+                continue;
+            }
+            copy.copy_from_slice(bytes);
+            if self.opens(turn, origin, header, &record, copy) {
+                let most = turn.common.limits(address.listener).port_switches_per_block;
+                let switches = &mut self.port_switches.switches;
+                let is_admitted = switches.admit(&address.block(), Rate::new(most, 2), now_ns);
+                return is_admitted.then_some(record).ok_or(DropReason::PortSwitchRateLimited);
+            }
+            if why == DropReason::PortSwitchStale {
+                why = DropReason::PortSwitchForged;
+            }
+        }
+        Err(why)
+    }
+
+    fn opens(
+        &self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        header: Header,
+        record: &Record,
+        bytes: &mut [u8],
+    ) -> bool {
         let rules = &self.listeners[origin.address.listener];
         let mut jobs = [packet_job(&record.open_key, rules, header, bytes)];
         turn.common.aead.open(&mut jobs);
-        if jobs[0].verdict != Verdict::Done {
-            return Err(DropReason::PacketForged);
-        }
+        jobs[0].verdict == Verdict::Done
+    }
+
+    /// A packet has opened for a session whose owner is gone. What becomes of the packet.
+    fn claim_orphan(
+        &mut self,
+        turn: &mut Turn<'_>,
+        standbys: &Standbys,
+        origin: &Origin,
+        record: Box<Record>,
+    ) -> DropReason {
         let id = record.session;
         if standbys.begin_claim(id)
             && let Err(why) = self.begin_takeover(turn, standbys, origin, (record, false))
         {
             standbys.give_up(id, why);
-            return Err(DropReason::TakeoverRefused);
+            return DropReason::TakeoverRefused;
         }
-        Err(DropReason::TakeoverAwaited)
+        DropReason::TakeoverAwaited
     }
 
     /// A datagram has come from a player whose session its owner offers to this gateway, or the
@@ -473,6 +573,10 @@ fn window_of(newest: u64, handed: &Window, policy: &Policy) -> Window {
 
 /// An arbiter's windows are as wide as any can be.
 const WIDEST: Policy = Policy::new(SIZE_BITS_MAX, 0).expect("it is a size");
+
+/// Of the sessions at an address whose owners are gone, how many one packet from another port is
+/// tried against; the next packet of its source goes on from there.
+const NEAR_MAX: u32 = 8;
 
 /// Packets that wait for a session.
 const EARLY_MAX: usize = 8;

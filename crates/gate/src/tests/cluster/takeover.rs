@@ -200,6 +200,63 @@ fn without_an_incarnation_or_an_arbiter_a_session_is_as_ever() {
     assert_eq!((agent.lanes[&(A, 0)].plain_payloads, pair.standbys(A).counts().owned), (0, 1));
 }
 
+/// Its player's address has been given another port, and nobody who has the player's session was
+/// there to see that.
+#[test]
+fn a_player_whose_port_has_changed_is_found_by_the_standby() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let moved = home(1).with_port(9);
+    let packets: Vec<_> = (0..11).map(|it| scene.scribe.payload(it, b"moved")).collect();
+    scene.kill();
+    // What is recorded, forged or another address's moves nothing.
+    for (from, packet, why) in [
+        (moved, packets[1].clone(), DropReason::PortSwitchStale),
+        (moved, forged(packets[7].clone()), DropReason::PortSwitchForged),
+        (home(2), packets[7].clone(), DropReason::UnknownSource),
+        (moved, packets[7].clone(), DropReason::TakeoverAwaited),
+        (moved, packets[8].clone(), DropReason::TakeoverAwaited),
+    ] {
+        scene.pair.rig(B).provokes(why, |rig| rig.deliver(from, &packet));
+    }
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.claims, [(scene.id, tenure(2, B), tenure(1, A))]);
+    scene.pair.rig(B).turn();
+    assert!(!scene.pair.rig(B).take_for(moved).is_empty(), "it hears of this gateway");
+    scene.pair.rig(B).deliver(moved, &packets[9]);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    assert_eq!(scene.agent.handed, [b"five".to_vec(), b"moved".to_vec()]);
+    let counts = scene.pair.standbys(B).counts();
+    assert_eq!((counts.owned, counts.standing, counts.taken_over), (1, 0, 1));
+    assert_eq!(scene.sent(B), [], "nothing goes to where it was");
+    // Its port changes again, as that of any player.
+    scene.pair.rig(B).deliver(home(1), &packets[10]);
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    assert_eq!(scene.pair.rig(B).counters().port_switches, 1);
+}
+
+/// Junk with the address of a player whose owner is gone costs so many tries and no more, and the
+/// player, who still has its port, is not kept from going on by it.
+#[test]
+fn junk_from_other_ports_does_not_keep_a_player_from_its_standby() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    let junk = forged(scene.scribe.payload(99, b"junk"));
+    for port in 10..2000 {
+        scene.pair.rig(B).deliver(home(1).with_port(port), &junk);
+    }
+    let drops = |scene: &mut Scene, why| scene.pair.rig(B).counters().drops.of(why);
+    let tried = drops(&mut scene, DropReason::PortSwitchForged);
+    assert!((1..=1000).contains(&tried), "{tried}");
+    assert!(drops(&mut scene, DropReason::PortSwitchRateLimited) > 0);
+    scene.at(B, 100, b"hundred");
+    scene.pair.rig(B).turn();
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+}
+
 #[test]
 fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
     let mut scene = Scene::new();
