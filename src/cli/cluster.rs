@@ -49,6 +49,8 @@ struct Sessions {
     taken_over: u64,
     moved: u64,
     fenced: u64,
+    alone: u64,
+    ends_untold: u64,
     not_taken_over: BTreeMap<String, u64>,
 }
 
@@ -153,8 +155,8 @@ fn render(cluster: &Cluster) -> String {
             put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
         }
     }
-    let Sessions { owned, standing_by, taken_over, moved, fenced, not_taken_over } =
-        &cluster.sessions;
+    let Sessions { owned, standing_by, taken_over, moved, fenced, .. } = &cluster.sessions;
+    let Sessions { alone, ends_untold, not_taken_over, .. } = &cluster.sessions;
     if cluster.incarnation.is_some() {
         put(
             &mut text,
@@ -169,13 +171,13 @@ fn render(cluster: &Cluster) -> String {
             ),
         );
         let stood_for: u64 = cluster.members.iter().map(|it| it.stands_by).sum();
-        let alone = owned.saturating_sub(stood_for);
-        if alone > 0 {
+        let unguarded = owned.saturating_sub(stood_for);
+        if unguarded > 0 {
             put(
                 &mut text,
                 format_args!(
                     "note: {} sessions have no standby: they end with this gateway\n",
-                    count(alone)
+                    count(unguarded)
                 ),
             );
         }
@@ -183,6 +185,14 @@ fn render(cluster: &Cluster) -> String {
         text.push_str(
             "note: the fleet has not said which process this is: its sessions end with it\n",
         );
+    }
+    if *alone > 0 {
+        let times = count(*alone);
+        put(&mut text, format_args!("note: sessions that an agent had no room for: {times}\n"));
+    }
+    if *ends_untold > 0 {
+        let times = count(*ends_untold);
+        put(&mut text, format_args!("note: ends of sessions that no agent was told: {times}\n"));
     }
     for (reason, times) in not_taken_over {
         put(&mut text, format_args!("note: not taken over: {} as {reason}\n", count(*times)));
@@ -207,6 +217,7 @@ mod tests {
             "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
             "not_connected": 5, "incarnation": 3,
             "sessions": { "owned": 11, "standing_by": 12, "taken_over": 13, "moved": 9, "fenced": 14,
+                          "alone": 16, "ends_untold": 17,
                           "not_taken_over": { "ended": 15 } },
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",
@@ -232,6 +243,8 @@ mod tests {
             "note: gate-4 does not say which players it has: nothing is forwarded to it\n",
             "note: gate-2 cannot go on with sessions of this gateway\n",
             "note: not taken over: 15 as ended\n",
+            "note: sessions that an agent had no room for: 16\n",
+            "note: ends of sessions that no agent was told: 17\n",
             "note: 2 sessions have no standby: they end with this gateway\n",
             "sessions: 11 that others could go on with, standing by for 12, \
              taken over 13 (9 given), taken by others 14\n",

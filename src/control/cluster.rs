@@ -206,6 +206,10 @@ pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize
             moved: sessions.moved,
             // Those that another member has gone on with.
             fenced: sessions.fenced,
+            // Those that no other member could go on with, because the agent had no room.
+            alone: sessions.alone,
+            // Those that have ended without their agent being told: too many waited for it.
+            ends_untold: sessions.ends_untold,
             not_taken_over: refused.into_iter().filter(|it| it.1 > 0).collect::<BTreeMap<_, _>>(),
         },
         address: Maybe(shown.address),

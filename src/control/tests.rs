@@ -92,6 +92,8 @@ fn cluster() -> super::cluster::Seen {
         standing: 5,
         taken_over: 6,
         fenced: 7,
+        alone: 10,
+        ends_untold: 11,
         ..Default::default()
     };
     sessions.refused[ringgate_gate::TakeoverRefusal::NoRoom as usize] = 8;

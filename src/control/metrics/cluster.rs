@@ -94,6 +94,16 @@ pub(super) fn render(text: &mut Text, Seen { shown, sessions, .. }: &Seen) {
         "Sessions of this gateway that another member has gone on with.",
     );
     fenced.sample(&[], sessions.fenced);
+    let mut alone = text.counter(
+        "ringgate_cluster_alone_total",
+        "Sessions of this gateway for which the agent had no room: they end with this gateway.",
+    );
+    alone.sample(&[], sessions.alone);
+    let mut untold = text.counter(
+        "ringgate_cluster_ends_untold_total",
+        "Sessions that have ended here, and whose agent is not told because too many waited for it.",
+    );
+    untold.sample(&[], sessions.ends_untold);
     let mut refused = text.counter(
         "ringgate_cluster_not_taken_over_total",
         "Sessions of other members that this gateway has not gone on with, by reason.",

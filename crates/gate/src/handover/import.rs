@@ -137,7 +137,7 @@ impl Import {
                 fronts.netcode.clusters.doubt.is_inherited = true;
                 Ok(())
             }
-            Kind::NetcodeOvers => fronts.netcode.clusters.overs.take_over(&mut from),
+            Kind::NetcodeOvers => fronts.netcode.take_overs(common, &mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),

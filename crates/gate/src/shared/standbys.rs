@@ -49,6 +49,7 @@ pub struct Standbys {
     moved: AtomicU64,
     fenced: AtomicU64,
     alone: AtomicU64,
+    ends_untold: AtomicU64,
     refused: [AtomicU64; TakeoverRefusal::COUNT],
 }
 
@@ -129,6 +130,8 @@ pub struct StandbyCounts {
     pub fenced: u64,
     /// Sessions for which their arbiters had no room: they end with this gateway.
     pub alone: u64,
+    /// Sessions that have ended here, and whose arbiters are not told: too many waited for a link.
+    pub ends_untold: u64,
     /// Sessions that were not taken over, by reason.
     pub refused: [u64; TakeoverRefusal::COUNT],
 }
@@ -185,6 +188,7 @@ impl Standbys {
             moved: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
             alone: AtomicU64::new(0),
+            ends_untold: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; TakeoverRefusal::COUNT],
         }
     }
@@ -541,6 +545,7 @@ impl Standbys {
             moved: self.moved.load(ORDER),
             fenced: self.fenced.load(ORDER),
             alone: self.alone.load(ORDER),
+            ends_untold: self.ends_untold.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
         }
     }
@@ -657,6 +662,11 @@ impl Standbys {
     /// An arbiter has no room for a session of this gateway.
     pub(crate) fn note_alone(&self) {
         self.alone.fetch_add(1, ORDER);
+    }
+
+    /// An arbiter is not told that a session of this gateway has ended.
+    pub(crate) fn note_end_untold(&self) {
+        self.ends_untold.fetch_add(1, ORDER);
     }
 
     fn session_at(&self, address: &Address) -> Option<SessionId> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::netcode::clustered::Clustered;
-use crate::front::netcode::overs::is_for_good;
+use crate::front::netcode::overs::{Over, Player, is_for_good};
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::arbiter_of;
@@ -95,7 +95,8 @@ impl NetcodeFront {
         let Some(before) = self.clusters.forget(index) else { return };
         if let (Some((backend, _)), Some(standbys)) = (before.told, common.claims.standbys()) {
             standbys.end(before.id);
-            self.clusters.overs.note(before.id, backend, before.tenure);
+            let over = Over { backend, tenure: before.tenure };
+            self.note_over(common, (Player::MayPlayOn, before.id), over);
         }
         let id = self.new_id(index);
         self.clusters.put(index, Clustered { id, revision: 0, told: None, ..*before });
@@ -109,7 +110,8 @@ impl NetcodeFront {
             standbys.end(it.id);
         }
         if is_for_good(why) {
-            self.clusters.overs.note(it.id, backend, it.tenure);
+            let over = Over { backend, tenure: it.tenure };
+            self.note_over(common, (Player::of(why), it.id), over);
         }
     }
 

@@ -1,10 +1,13 @@
 //! Says to arbiters that sessions of a cluster are over, until they answer.
 
-use crate::front::netcode::overs::Over;
+use crate::common::Common;
+use crate::front::netcode::overs::{Forgotten, Over, Overs, Player};
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::{ASK_EVERY_NS, arbiter_of};
 use crate::links::state::Load;
 use crate::turn::Turn;
+use ringgate_cluster::SessionId;
+use ringgate_core::carry::{Broken, Carry, Reader};
 
 impl NetcodeFront {
     /// Tells arbiters of sessions that are over, until they answer.
@@ -13,7 +16,7 @@ impl NetcodeFront {
         if now_ns < self.clusters.overs.due_ns {
             return;
         }
-        for (session, Over { backend, tenure }) in &self.clusters.overs.waiting {
+        for ((_, session), Over { backend, tenure }) in &self.clusters.overs.waiting {
             // Lost where there is no room: it is said again.
             if let Some(link) = arbiter_of(turn.common, *backend) {
                 let (id, tenure) = (session.0, tenure.number());
@@ -22,5 +25,32 @@ impl NetcodeFront {
         }
         let is_over = self.clusters.overs.waiting.is_empty();
         self.clusters.overs.due_ns = if is_over { u64::MAX } else { now_ns + ASK_EVERY_NS };
+    }
+
+    /// An arbiter is to hear that a session is over.
+    pub(crate) fn note_over(&mut self, common: &Common, name: (Player, SessionId), over: Over) {
+        let noted = self.clusters.overs.note(name, over);
+        if let (Err(Forgotten), Some(standbys)) = (noted, common.claims.standbys()) {
+            standbys.note_end_untold();
+        }
+    }
+
+    /// Goes on with what another process has noted, but for those of a backend that is not there
+    /// any more.
+    pub(crate) fn take_overs(
+        &mut self,
+        common: &Common,
+        from: &mut Reader<'_>,
+    ) -> Result<(), Broken> {
+        for _ in 0..u32::read(from)? {
+            match Overs::read(from) {
+                Err(Broken::Foreign) => {}
+                read => {
+                    let (name, over) = read?;
+                    self.note_over(common, name, over);
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -12,9 +12,9 @@ use crate::ids::BackendId;
 use ringgate_cluster::{SessionId, Tenure};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
-/// All of them.
+/// All of them. Those whose players have left come last.
 pub(crate) struct Overs {
-    pub(crate) waiting: BTreeMap<SessionId, Over>,
+    pub(crate) waiting: BTreeMap<Name, Over>,
     pub(crate) due_ns: u64,
 }
 
@@ -25,6 +25,20 @@ pub(crate) struct Over {
     pub(crate) tenure: Tenure,
 }
 
+/// What the player of a session that has ended does where that goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Player {
+    /// It may play on: it did not want the end, and may not have heard of it.
+    MayPlayOn,
+    /// It says nothing more, so the session times out wherever it goes on.
+    HasLeft,
+}
+
+type Name = (Player, SessionId);
+
+/// An end that no arbiter hears of from here.
+pub(crate) struct Forgotten;
+
 impl Overs {
     pub(crate) fn new() -> Self {
         Self { waiting: BTreeMap::new(), due_ns: u64::MAX }
@@ -34,17 +48,26 @@ impl Overs {
         self.due_ns
     }
 
-    /// A session is over, whose arbiter is behind a backend.
-    pub(crate) fn note(&mut self, session: SessionId, backend: BackendId, tenure: Tenure) {
-        if self.waiting.len() < WAITING_MAX {
-            self.waiting.insert(session, Over { backend, tenure });
-            self.due_ns = 0;
+    /// A session is over. Where there is no room, the end of one whose player has left is
+    /// forgotten first, because that session ends by itself. Else it is the one that comes: nobody
+    /// takes the place of an end that waits by having many sessions end.
+    pub(crate) fn note(&mut self, (player, session): Name, over: Over) -> Result<(), Forgotten> {
+        self.waiting.insert((player, session), over);
+        self.due_ns = 0;
+        if self.waiting.len() <= WAITING_MAX {
+            return Ok(());
         }
+        let last = self.waiting.keys().next_back().copied();
+        let left = last.filter(|(player, _)| *player == Player::HasLeft);
+        self.waiting.remove(&left.unwrap_or((player, session)));
+        Err(Forgotten)
     }
 
     /// An arbiter says that a session has ended.
     pub(crate) fn hear_ended(&mut self, session: SessionId) {
-        self.waiting.remove(&session);
+        for player in [Player::MayPlayOn, Player::HasLeft] {
+            self.waiting.remove(&(player, session));
+        }
         if self.waiting.is_empty() {
             self.due_ns = u64::MAX;
         }
@@ -58,24 +81,30 @@ impl Overs {
     pub(crate) fn hand_over(&self, some: Range<usize>, out: &mut Writer<'_>) {
         let Self { waiting, due_ns: _ } = self;
         (some.len() as u32).write(out);
-        for (session, Over { backend, tenure }) in waiting.iter().skip(some.start).take(some.len())
-        {
+        for ((player, session), over) in waiting.iter().skip(some.start).take(some.len()) {
+            let Over { backend, tenure } = over;
+            (*player == Player::HasLeft).write(out);
             session.write(out);
             tenure.write(out);
             backend.write(out);
         }
     }
 
-    /// Goes on with them, but for those of a backend that is not there any more.
-    pub(crate) fn take_over(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
-        for _ in 0..u32::read(from)? {
-            let (session, tenure) = (SessionId::read(from)?, Tenure::read(from)?);
-            match BackendId::read(from) {
-                Err(Broken::Foreign) => {}
-                backend => self.note(session, backend?, tenure),
-            }
+    /// Reads the next one that was written.
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<(Name, Over), Broken> {
+        let player = if bool::read(from)? { Player::HasLeft } else { Player::MayPlayOn };
+        let (session, tenure) = (SessionId::read(from)?, Tenure::read(from)?);
+        Ok(((player, session), Over { backend: BackendId::read(from)?, tenure }))
+    }
+}
+
+impl Player {
+    /// Of a session that has ended so.
+    pub(crate) const fn of(why: Ended) -> Self {
+        match why {
+            Ended::ByPlayer | Ended::NewerLogin | Ended::Replaced => Self::HasLeft,
+            _ => Self::MayPlayOn,
         }
-        Ok(())
     }
 }
 
@@ -88,6 +117,5 @@ pub(crate) const fn is_for_good(why: Ended) -> bool {
     )
 }
 
-/// Sessions whose ends an arbiter has not heard of, of a worker. What is beyond that is lost, as it
-/// is where this gateway dies.
-const WAITING_MAX: usize = 1 << 14;
+/// Sessions whose ends an arbiter has not heard of, of a worker.
+pub(crate) const WAITING_MAX: usize = 1 << 14;

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use super::super::rig::home;
 use super::OTHER;
-use super::takeover::{A, B, Scene, incarnation};
+use super::takeover::{A, B, Scene, incarnation, tenure};
 use crate::counters::Ended;
+use crate::front::netcode::overs::{Over, Player, WAITING_MAX};
+use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::survey::{Survey, Wanted};
+use ringgate_cluster::SessionId;
 
 impl Scene {
     /// The first gateway has no link to the agent, and the second one none to the first.
@@ -29,6 +32,28 @@ impl Scene {
             self.agent.speak((at, 0), self.pair.rig(at));
             self.pair.rig(at).turn();
         }
+    }
+
+    /// As many sessions have ended at the first gateway as may wait for the agent.
+    fn fill(&mut self, player: Player) {
+        let gate = self.pair.rig(A).host.gate_mut();
+        let over = Over { backend: BackendId(0), tenure: tenure(1, A) };
+        for number in 0..WAITING_MAX as u128 {
+            let name = (player, SessionId(number.to_be_bytes()));
+            gate.fronts.netcode.note_over(&gate.common, name, over);
+        }
+        assert_eq!(self.untold(), 0);
+    }
+
+    fn untold(&self) -> u64 {
+        self.pair.standbys(A).counts().ends_untold
+    }
+
+    /// Whether the first gateway tells the agent that the session is over.
+    fn tells(&mut self, player: Player) -> bool {
+        let overs = &self.pair.rig(A).host.gate().fronts.netcode.clusters.overs;
+        assert_eq!(overs.len(), WAITING_MAX);
+        overs.waiting.contains_key(&(player, self.id))
     }
 
     fn kick(&mut self, at: usize) {
@@ -94,4 +119,28 @@ fn a_session_whose_player_is_silent_at_one_gateway_goes_on_at_the_other() {
     assert_eq!(scene.pair.sessions(), [0, 1], "it has timed out at the first");
     scene.join_again();
     assert_eq!((scene.pair.sessions(), scene.agent.closed.len()), ([0, 1], 0));
+}
+
+#[test]
+fn an_end_that_no_agent_is_told_of_is_counted() {
+    use Player::{HasLeft, MayPlayOn};
+    for (filled, is_kicked, is_told) in
+        [(HasLeft, true, true), (MayPlayOn, true, false), (MayPlayOn, false, false)]
+    {
+        let mut scene = Scene::new();
+        scene.cut_off();
+        scene.stays = Some(scene.pair.stay());
+        scene.fill(filled);
+        let player = if is_kicked {
+            scene.kick(A);
+            MayPlayOn
+        } else {
+            scene.pair.rig(A).deliver(home(1), &scene.scribe.disconnect(7));
+            HasLeft
+        };
+        assert_eq!((scene.untold(), scene.tells(player)), (1, is_told));
+        scene.stays = None;
+        scene.pair.fleets[A].hand_over();
+        assert_eq!(scene.tells(player), is_told, "the next process goes on with all of them");
+    }
 }
