@@ -395,10 +395,26 @@ ringgate_core::named! {
 }
 
 /// How a session ends: what is counted, and what a game process on a bundle link is told.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
     pub(crate) why: Ended,
     pub(crate) reason: CloseReason,
+}
+
+impl Ending {
+    /// How somebody who can wait has a session end.
+    const WANTED: [Ended; 3] = [Ended::ByBackend, Ended::ByOperator, Ended::Denied];
+
+    /// It for another process, whose release may have other reasons.
+    pub(crate) fn numbers(self) -> (u8, u8) {
+        let at = Self::WANTED.iter().position(|why| *why == self.why);
+        (at.unwrap_or_default() as u8, self.reason.as_u8())
+    }
+
+    pub(crate) fn of_numbers((at, reason): (u8, u8)) -> Option<Self> {
+        let why = *Self::WANTED.get(usize::from(at))?;
+        Some(Self { why, reason: CloseReason::from_u8(reason)? })
+    }
 }
 
 impl From<Ended> for Ending {

@@ -245,7 +245,7 @@ impl Fronts {
 
     /// Ends the session at one of them.
     pub(crate) fn end_at(&mut self, turn: &mut Turn<'_>, front: Front, place: u32, why: Ended) {
-        ask!(self, front, .end(turn, Entry::numbered(place), why));
+        ask!(self, front, .end_when_sure(turn, Entry::numbered(place), why.into()));
     }
 
     /// Sessions now, those included whose server is still asked.

@@ -160,6 +160,12 @@ pub(crate) trait Rules {
         self.end_like(turn, index, why.into());
     }
 
+    /// Ends a session as somebody wants who can wait: not before it is sure that it is this
+    /// gateway's.
+    fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, ending: Ending) {
+        self.end_like(turn, index, ending);
+    }
+
     /// Ends every session at such an address.
     fn end_all(&mut self, turn: &mut Turn<'_>, why: Ended, is_meant: impl Fn(&Address) -> bool) {
         for index in self.sessions().entries() {

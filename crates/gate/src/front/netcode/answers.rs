@@ -94,7 +94,7 @@ impl Answers for NetcodeFront {
     fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
         let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
         if let Some(index) = index {
-            self.end_like(turn, index, Ending { why: Ended::ByBackend, reason });
+            self.end_when_sure(turn, index, Ending { why: Ended::ByBackend, reason });
         }
     }
 
@@ -110,7 +110,7 @@ impl Answers for NetcodeFront {
         let Some(connection) = self.connections.get_mut(index) else {
             // What was sent to it is under way, and nothing is known of it.
             let ending = Ending { why: Ended::ByBackend, reason: close.reason };
-            return self.end_like(turn, index, ending);
+            return self.end_when_sure(turn, index, ending);
         };
         let linger_ns = u64::from(close.linger_ms.min(LINGER_MS_MAX)) * NS_PER_MS;
         let until_ns = turn.now.mono_ns + linger_ns;

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::counters::Ending;
 use crate::front::netcode::doubts::Doubt;
 use crate::front::netcode::overs::Overs;
 use crate::front::netcode::session::Session;
@@ -35,6 +36,8 @@ pub(crate) struct Clustered {
     pub(crate) told: Option<(BackendId, u32)>,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
+    /// It ends so as soon as it is sure that it is this gateway's.
+    pub(crate) ending: Option<Ending>,
     /// Another gateway is to go on with it. The arbiter hears when nothing more comes from here.
     pub(crate) is_given: bool,
     /// By which members its player's packets come.
@@ -74,6 +77,7 @@ impl Clustered {
             revision,
             told,
             is_alone,
+            ending: None,
             is_given: false,
             moves: Moves::new(now.mono_ns),
             forwarded_up_to: None,

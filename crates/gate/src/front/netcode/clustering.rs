@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::common::Common;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::clustered::Clustered;
 use crate::front::netcode::overs::{Over, Player, is_for_good};
 use crate::front::netcode::session::Session;
@@ -243,6 +243,7 @@ impl NetcodeFront {
             revision,
             told,
             is_alone,
+            ending,
             // Who is new looks anew.
             is_given: _,
             moves: _,
@@ -256,6 +257,7 @@ impl NetcodeFront {
         revision.write(out);
         told.write(out);
         is_alone.write(out);
+        ending.map(Ending::numbers).write(out);
     }
 
     /// Goes on with it. That of a session that could not be carried is forgotten.
@@ -268,6 +270,9 @@ impl NetcodeFront {
             return Err(Broken::Invalid("term"));
         }
         let (told, is_alone) = (Option::<(BackendId, u32)>::read(from)?, bool::read(from)?);
+        let ending = Option::<(u8, u8)>::read(from)?;
+        let ending = ending.map(|it| Ending::of_numbers(it).ok_or(Broken::Invalid("ending")));
+        let ending = ending.transpose()?;
         if let Some(entry) = self.sessions.live(place) {
             let (moves, forwarded_up_to) = (Moves::new(0), None);
             self.clusters.put(
@@ -281,6 +286,7 @@ impl NetcodeFront {
                     revision,
                     told,
                     is_alone,
+                    ending,
                     is_given: false,
                     moves,
                     forwarded_up_to,

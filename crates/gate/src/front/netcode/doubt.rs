@@ -7,9 +7,12 @@
 //! that it has to say of the sessions.
 //!
 //! Until then no game process can name such a session, and its player's payloads go no further, by
-//! name. What ends it still does, but its player is told nothing.
+//! name. Where a game process or an operator wants it to end, that waits for the answer: a player
+//! of this gateway is told goodbye, and one of another gateway by that one, which hears from the
+//! arbiter that the session is over. What cannot wait ends it without a word to the player: a newer
+//! login, a forbidden gap, a link that is gone for good, the gateway's own end.
 
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::front::netcode::takeovers::{ASK_EVERY_NS, arbiter_of};
@@ -19,6 +22,7 @@ use crate::links::players::PlayerOf;
 use crate::links::state::Load;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
+use ringgate_link::bundle::MoveRefusal;
 
 impl NetcodeFront {
     /// Before anything else in a turn.
@@ -97,9 +101,32 @@ impl NetcodeFront {
         }
         self.clusters.doubt.backends.retain(|it| *it != backend);
         for index in of_it {
-            let is_unheard = turn.common.moves.is_unheard(self.sessions.id(index));
-            self.sessions.at_mut(index).set_unsure(is_unheard);
+            self.be_sure(turn, index);
         }
+    }
+
+    /// A session is this gateway's. It ends now where somebody has wanted that meanwhile.
+    pub(crate) fn be_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let is_unheard = turn.common.moves.is_unheard(self.sessions.id(index));
+        self.sessions.at_mut(index).set_unsure(is_unheard);
+        if let Some(ending) = self.ending_of(index) {
+            self.end_like(turn, index, ending);
+        }
+    }
+
+    /// A session ends so when it is sure that it is this gateway's. Who has wanted it first is
+    /// whose reason is told.
+    pub(crate) fn keep_ending(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, it: Ending) {
+        let session = self.sessions.id(index);
+        turn.end_offer(session, MoveRefusal::SessionOver);
+        if let Some(clustered) = self.clusters.get_mut(index) {
+            clustered.ending.get_or_insert(it);
+        }
+    }
+
+    /// How a session is to end.
+    pub(crate) fn ending_of(&self, index: Entry<Session>) -> Option<Ending> {
+        self.clusters.get(index)?.ending
     }
 
     fn is_at(&self, index: Entry<Session>, backend: BackendId) -> bool {
@@ -125,7 +152,8 @@ impl NetcodeFront {
     /// Time passes for a session while it is asked whose it is.
     pub(crate) fn wait_for_owner(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         if turn.common.is_lost(self.sessions.at(index).backend, turn.now) {
-            return self.end(turn, index, Ended::BackendGone);
+            let ending = self.ending_of(index).unwrap_or_else(|| Ended::BackendGone.into());
+            return self.end_like(turn, index, ending);
         }
         self.sessions.arm(index, turn.now.mono_ns + BEAT_NS);
     }

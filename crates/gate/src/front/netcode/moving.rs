@@ -93,7 +93,7 @@ impl NetcodeFront {
         asked: &Asked<'_>,
     ) -> Result<(), MoveRefusal> {
         let delivers = self.connections.has(index);
-        if self.is_lingering(index) {
+        if self.is_lingering(index) || self.ending_of(index).is_some() {
             return Err(MoveRefusal::SessionOver);
         }
         if asked.message.is_some() && !delivers {

@@ -286,7 +286,13 @@ impl NetcodeFront {
         }
         let own = self.clusters.get(index).map(|it| it.tenure);
         match reply {
-            Reply::Fenced { holder } if Some(holder) > own => self.leave_to(turn, index, holder),
+            Reply::Fenced { holder } if Some(holder) > own => {
+                if let Some(ending) = self.ending_of(index) {
+                    // The arbiter hears that it is over, and its holder from there.
+                    return self.end_like(turn, index, ending);
+                }
+                self.leave_to(turn, index, holder);
+            }
             Reply::Ended => self.end(turn, index, Ended::ByArbiter),
             Reply::Full => self.go_alone(turn, index),
             Reply::Fenced { .. } | Reply::Granted { .. } => {}
@@ -372,6 +378,7 @@ impl NetcodeFront {
             revision: 0,
             told: None,
             is_alone: false,
+            ending: None,
             is_given: false,
             moves: Moves::new(turn.now.mono_ns),
             forwarded_up_to: None,
@@ -488,6 +495,7 @@ impl NetcodeFront {
         self.leave_cluster(turn.common, index);
         self.sessions.at_mut(index).announced = 0;
         self.announce(turn, index);
+        self.be_sure(turn, index);
     }
 
     /// Asks again for what is not answered, and gives up what cannot be any more.

@@ -131,6 +131,9 @@ impl Rules for NetcodeFront {
         if self.is_unsure(index) {
             return self.wait_for_owner(turn, index);
         }
+        if let Some(ending) = self.ending_of(index) {
+            return self.end_like(turn, index, ending);
+        }
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end(turn, index, Ended::TimedOut);
         }
@@ -161,6 +164,14 @@ impl Rules for NetcodeFront {
 
     fn deadline_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
         self.sessions.at(index).deadline_ns(self.keep_alive_ns(common, index))
+    }
+
+    fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        if self.is_unsure(index) {
+            self.keep_ending(turn, index, ending);
+        } else {
+            self.end_like(turn, index, ending);
+        }
     }
 
     /// Tells the player where that makes sense, tells the backend, gives everything back.

@@ -56,8 +56,9 @@ impl Scene {
         overs.waiting.contains_key(&(player, self.id))
     }
 
-    fn kick(&mut self, at: usize) {
-        let survey = Survey::new(Wanted::default(), Some(Ended::ByOperator), 0, 1);
+    /// An operator has all sessions of a gateway end.
+    pub(super) fn kick(&mut self, at: usize, why: Ended) {
+        let survey = Survey::new(Wanted::default(), Some(why), 0, 1);
         self.pair.rig(at).mail(Mail::Survey(Arc::new(survey)));
         (0..5).for_each(|_| self.pair.rig(at).turn());
     }
@@ -74,7 +75,7 @@ fn ended_while_cut_off(goes_on: bool, is_kicked: bool, is_upgraded: bool) -> Sce
     }
     assert_eq!(scene.pair.sessions(), [1, usize::from(goes_on)]);
     if is_kicked {
-        scene.kick(A);
+        scene.kick(A, Ended::ByOperator);
     } else {
         scene.pair.rig(A).deliver(home(1), &scene.scribe.disconnect(7));
     }
@@ -132,7 +133,7 @@ fn an_end_that_no_agent_is_told_of_is_counted() {
         scene.stays = Some(scene.pair.stay());
         scene.fill(filled);
         let player = if is_kicked {
-            scene.kick(A);
+            scene.kick(A, Ended::ByOperator);
             MayPlayOn
         } else {
             scene.pair.rig(A).deliver(home(1), &scene.scribe.disconnect(7));

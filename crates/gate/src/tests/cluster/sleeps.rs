@@ -117,17 +117,111 @@ fn an_owner_that_has_slept_for_longer_than_a_timeout_times_nobody_out_before_it_
     assert_eq!(closed[Ended::Fenced as usize], 1);
 }
 
-#[test]
-fn a_game_process_ends_a_session_while_it_is_asked_whose_that_is() {
+/// The first gateway has slept, and somebody has the session end before it hears whose that is.
+fn wanted_to_end(why: Ended, is_taken_over: bool, is_upgraded: bool) -> Scene {
     let mut scene = ready();
     scene.sleep(300);
-    let Some((_, session)) = scene.agent.home(scene.id) else { panic!("the first has it") };
-    let lane = &scene.agent.lanes[&(A, 0)];
-    lane.game.push(scene.pair.rig(A), |writer| writer.close(session, CloseReason::Kicked));
+    if why == Ended::ByBackend {
+        let Some((_, session)) = scene.agent.home(scene.id) else { panic!("the first has it") };
+        let lane = &scene.agent.lanes[&(A, 0)];
+        lane.game.push(scene.pair.rig(A), |writer| writer.close(session, CloseReason::Kicked));
+    }
+    if is_taken_over {
+        scene.take_over();
+    }
     scene.pair.rig(A).turn();
+    if why != Ended::ByBackend {
+        scene.kick(A, why);
+    }
+    if is_upgraded {
+        scene.stays = None;
+        scene.pair.fleets[A].hand_over();
+        scene.pair.rig(A).turn();
+    }
+    assert_eq!((scene.sent(A), scene.pair.sessions()), (vec![], [1, is_taken_over.into()]));
+    scene
+}
+
+const WAYS_TO_END: [(Ended, bool); 6] = [
+    (Ended::ByBackend, false),
+    (Ended::ByBackend, true),
+    (Ended::ByOperator, false),
+    (Ended::ByOperator, true),
+    (Ended::Denied, false),
+    (Ended::Denied, true),
+];
+
+#[test]
+fn a_session_that_is_to_end_while_it_is_asked_whose_it_is_ends_with_a_goodbye() {
+    for (why, is_upgraded) in WAYS_TO_END {
+        let mut scene = wanted_to_end(why, false, is_upgraded);
+        // Who wants it again changes nothing, nor does a second sleep.
+        scene.kick(A, Ended::ByOperator);
+        scene.sleep(300);
+        scene.pair.rig(A).turn();
+        assert_eq!((scene.sent(A), scene.pair.sessions()), (vec![], [1, 0]));
+        (0..3).for_each(|_| scene.hear(A));
+        let sent = scene.sent(A);
+        assert!(sent.contains(&(tenure(1, A), PacketKind::Disconnect)), "{why:?}: {sent:?}");
+        assert_eq!((scene.pair.sessions(), &scene.agent.closed[..]), ([0, 0], &[scene.id][..]));
+        assert_eq!(scene.pair.rig(A).counters().sessions_closed[why as usize], 1, "{why:?}");
+    }
+}
+
+#[test]
+fn a_session_that_is_to_end_and_is_anothers_by_then_ends_there() {
+    for (why, is_upgraded) in WAYS_TO_END {
+        let mut scene = wanted_to_end(why, true, is_upgraded);
+        scene.sent(B);
+        for _ in 0..60 {
+            for at in [A, B] {
+                scene.hear(at);
+            }
+            scene.pair.pass(10);
+        }
+        assert_eq!((scene.sent(A), scene.pair.sessions()), (vec![], [0, 0]), "{why:?}");
+        let sent = scene.sent(B);
+        assert!(sent.contains(&(tenure(2, B), PacketKind::Disconnect)), "{why:?}: {sent:?}");
+        assert_eq!(scene.agent.closed.first(), Some(&scene.id));
+        assert_eq!(scene.pair.rig(A).counters().sessions_closed[why as usize], 1, "{why:?}");
+    }
+}
+
+#[test]
+fn a_session_that_is_to_end_ends_with_its_backend_at_the_latest() {
+    let mut scene = wanted_to_end(Ended::ByOperator, false, false);
+    for (_, lane) in scene.agent.lose(A) {
+        lane.game.crash(scene.pair.rig(A));
+    }
+    for _ in 0..120 {
+        scene.pair.pass(500);
+    }
     assert_eq!((scene.sent(A), scene.pair.sessions()), (vec![], [0, 0]));
-    scene.hear(A);
-    assert_eq!(scene.agent.closed, [scene.id]);
+    let closed = &scene.pair.rig(A).counters().sessions_closed;
+    assert_eq!(closed[Ended::ByOperator as usize], 1);
+}
+
+#[test]
+fn a_session_that_is_alone_after_a_sleep_is_its_game_processs_to_name() {
+    let mut scene = ready();
+    scene.sleep(300);
+    scene.pair.rig(A).turn();
+    for (_, lane) in scene.agent.lose(A) {
+        lane.game.crash(scene.pair.rig(A));
+    }
+    scene.agent.arbiter = ringgate_cluster::Arbiter::new(0);
+    scene.agent.join((A, 0), scene.pair.rig(A), incarnation(A));
+    for _ in 0..60 {
+        scene.hear(A);
+        scene.pair.pass(10);
+    }
+    let lane = &scene.agent.lanes[&(A, 0)];
+    let session = lane.others.iter().copied().next().expect("it is announced");
+    scene.pair.rig(A).take_for(home(1));
+    let lane = &scene.agent.lanes[&(A, 0)];
+    lane.game.push(scene.pair.rig(A), |writer| writer.payload(session, b"down"));
+    scene.pair.rig(A).turn();
+    assert!(scene.sent(A).contains(&(tenure(1, A), PacketKind::Payload)));
 }
 
 #[test]
