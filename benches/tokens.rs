@@ -113,6 +113,7 @@ fn gateway(at: u32) -> Gateway {
         protocol: "netcode".into(),
         addresses: vec![([192, 0, high, low], 40_000).into()],
         epochs: vec![1],
+        keys: Vec::new(),
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,

@@ -9,6 +9,7 @@ use super::plan::Links;
 use super::reload::{self, Known as KnownListeners, Next};
 use crate::config::{self, Config, Link, Protocol};
 use crate::membership::{EntranceRow, Facts, FrontRow, Known, Refused, merged};
+use ringgate_fleet::seal::name_of;
 use ringgate_fleet::values::gateway::{Cluster, SHUT_MAX};
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
 
@@ -103,6 +104,16 @@ fn epochs(file: &Config, known: &Known) -> Epochs {
     };
     let with_keys = file.listeners.iter().filter(|listener| listener.has_fleet_keys());
     with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
+}
+
+/// What the keys of a listener are called that stand in the config; none where they are the fleet's.
+fn key_names(listener: Option<&config::Listener>) -> Vec<String> {
+    match listener.map(|it| &it.protocol) {
+        Some(Protocol::Netcode(rules)) if !rules.has_fleet_keys => {
+            rules.keys.iter().map(name_of).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 impl Following {
@@ -307,6 +318,7 @@ impl Following {
                 protocol: Front::of(&listener.protocol).word(),
                 addresses: listener.public.clone(),
                 epochs: epochs(&listener.name).unwrap_or_default(),
+                keys: key_names(configured),
                 group: group.map_or(String::new(), ToString::to_string),
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
                 token_bytes: token.map_or(0, |token| token.bytes),

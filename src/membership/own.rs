@@ -57,6 +57,8 @@ pub struct FrontRow {
     pub addresses: Vec<SocketAddr>,
     /// The epochs of its keys that every worker accepts.
     pub epochs: Vec<u32>,
+    /// What the keys are called that stand in its config.
+    pub keys: Vec<String>,
     /// The group of the fleet's backends that it leads to; empty where it leads to none.
     pub group: String,
     /// The game's protocol id, of a netcode listener.
@@ -91,6 +93,7 @@ pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s
         protocol: row.protocol.to_owned(),
         addresses: row.addresses.iter().copied().filter(may_be_dialled).take(LIST_MAX).collect(),
         epochs: row.epochs.iter().copied().take(LIST_MAX).collect(),
+        keys: row.keys.iter().take(LIST_MAX).cloned().collect(),
         group: row.group.clone(),
         protocol_id: row.protocol_id,
         token_bytes: row.token_bytes.into(),

@@ -264,6 +264,19 @@ fn gateways_of_a_cluster_that_do_not_fit_together_are_found() {
     member("g2", 8);
     let differs = "g1 (here) and g2 (there) do not fit: 198.51.100.9:40000 has protocol_id 7 here and 8 there";
     assert_eq!(ward.finds("cluster fra"), ("bites".into(), differs.into()));
+    let keyed = |name: &str, keys: &[&str]| {
+        let listener = json!([{ "name": "main", "protocol": "netcode", "keys": keys,
+            "addresses": ["198.51.100.9:40000"], "protocol_id": 7 }]);
+        let cluster = json!({ "name": "fra", "at": format!("{name}:4700") });
+        ward.put_gateway(name, &json!({ "listeners": listener, "cluster": cluster, "host": name }));
+    };
+    keyed("g1", &["00112233aabbccdd"]);
+    keyed("g2", &["00112233aabbccdd", "ffffffffffffffff"]);
+    let differs = "g1 (here) and g2 (there) do not fit: 198.51.100.9:40000 has 1 keys here and 2 there, 1 of them in common";
+    assert_eq!(ward.finds("cluster fra"), ("bites".into(), differs.into()));
+    keyed("g2", &["00112233aabbccdd"]);
+    assert_eq!(ward.finds("cluster fra"), ("ok".into(), "g1, g2 fit together".into()));
+    member("g1", 7);
     member("g2", 7);
     let backend = |gateways: &[&str]| {
         json!({ "v": 1, "instance": "i", "host": "h", "group": "main", "slots": 4, "used": 0,

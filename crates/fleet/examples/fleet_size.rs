@@ -115,6 +115,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         protocol: "netcode".into(),
         addresses: vec![([192, 0, (index >> 8) as u8, index as u8], port).into()],
         epochs: vec![1, 2],
+        keys: Vec::new(),
         group: String::new(),
         protocol_id: 0,
         token_bytes: 0,

@@ -187,6 +187,17 @@ impl FleetKey {
     }
 }
 
+/// What a listener's key is called where others may read it: 64 bits of the cipher's stream under a
+/// nonce that is used for nothing else. They tell nothing of the key. They show that a guess of it
+/// is right, as any connect token does, and nobody guesses one of 2^256. Two keys have the same name
+/// once in 2^64 times; that would hide a difference from operators, and opens nothing.
+pub fn name_of(key: &SharedKey) -> String {
+    FleetKey(key.clone()).derive(b"ringgate listener key id", |secret| {
+        let bytes = secret.as_bytes().iter().take(8);
+        format!("{:016x}", bytes.fold(0_u64, |name, byte| name << 8 | u64::from(*byte)))
+    })
+}
+
 /// What a sealed key is bound to.
 fn bound(place: &[u8], validity: Validity) -> Vec<u8> {
     let Validity { from, mint_until, accept_until } = validity;
@@ -232,6 +243,14 @@ mod tests {
         assert_eq!(fleet(1).open(b"/f/truth/key/main/1", &sealed), Ok(key.clone().into()));
         let again = fleet(1).seal(b"/f/truth/key/main/1", VALIDITY, &key).unwrap();
         assert_ne!(again, sealed, "a nonce is used once");
+    }
+
+    #[test]
+    fn a_key_has_the_same_name_at_every_gateway_and_no_other_has_it() {
+        let name = |byte: u8| name_of(&Key::from_bytes([byte; KEY_BYTES]).into());
+        // It stands in etcd while gateways of several releases compare it.
+        assert_eq!(name(7), "490bd406ee7e107d");
+        assert_ne!(name(7), name(8));
     }
 
     #[test]

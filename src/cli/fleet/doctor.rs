@@ -267,7 +267,7 @@ fn of_cluster(survey: &Survey, cluster: &str, members: &[(&Name, &Gateway)]) -> 
                 let found = format!("{here} (here) and {there} (there) do not fit: {why}");
                 Finding::ok(what.clone(), found).bites(
                     "players whom the router sends to the other of them are lost",
-                    "the same there in both configs; a key is in both once each has confirmed it (ringgate fleet status)",
+                    "the same there in both configs; a key of the fleet is in both once each has confirmed it (ringgate fleet status)",
                 )
             }));
         }

@@ -30,6 +30,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         protocol: "netcode".into(),
         addresses: vec!["192.0.2.1:40000".parse().expect("literal")],
         epochs: epochs.into(),
+        keys: Vec::new(),
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,

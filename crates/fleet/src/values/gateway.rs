@@ -97,6 +97,10 @@ pub struct Listener {
     /// The epochs of its key that this gateway accepts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub epochs: Vec<u32>,
+    /// What its keys are called that stand in the gateway's own config (`seal::name_of`). None from
+    /// a release that does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
     /// Which backends it leads to; empty where the group is called as the listener is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
@@ -170,8 +174,9 @@ impl Stored for Gateway {
             check_name(&listener.protocol, "a protocol is no name")?;
             check_name(listener.group(), "a listener's group is no name")?;
             check(listener.token_bytes <= TOKEN_BYTES_MAX, "a routing token is too long")?;
-            let lists = [listener.addresses.len(), listener.epochs.len()];
+            let lists = [listener.addresses.len(), listener.epochs.len(), listener.keys.len()];
             check(lists.iter().all(|len| *len <= LIST_MAX), "a listener's lists are too long")?;
+            listener.keys.iter().try_for_each(|key| check_name(key, "a key's name is no name"))?;
             let may_be_dialled = |it: &SocketAddr| it.port() != 0 && !it.ip().is_unspecified();
             check(listener.addresses.iter().all(may_be_dialled), "an address cannot be dialled")
         })
@@ -193,10 +198,8 @@ pub fn misfits(own: &[Listener], other: &[Listener]) -> Vec<String> {
             found.push(format!("{address} has protocol_id {} here and {} there", ids[0], ids[1]));
         } else if own.token_bytes != other.token_bytes {
             found.push(format!("{address} has routing tokens of other lengths here and there"));
-        } else if own.epochs.iter().all(|epoch| !other.epochs.contains(epoch))
-            && !(own.epochs.is_empty() && other.epochs.is_empty())
-        {
-            found.push(format!("{address} has no key in common here and there"));
+        } else if let Some(why) = differing_keys(own, other) {
+            found.push(format!("{address} has {why}"));
         }
         if own.group() != other.group() {
             found.push(format!(
@@ -208,6 +211,23 @@ pub fn misfits(own: &[Listener], other: &[Listener]) -> Vec<String> {
     }
     found
 }
+
+/// What of the keys of two listeners differs. The fleet's come and go at each gateway when that has
+/// confirmed them; those of a file are the operator's to have at all of them alike.
+fn differing_keys(own: &Listener, other: &Listener) -> Option<String> {
+    let shared = own.keys.iter().filter(|key| other.keys.contains(key)).count();
+    let [here, there] = [own.keys.len(), other.keys.len()];
+    if here > 0 && there > 0 {
+        let are_same = shared == here && shared == there;
+        let partly = || format!("{here} keys here and {there} there, {shared} of them in common");
+        return (!are_same).then(|| if shared > 0 { partly() } else { NO_KEY.to_owned() });
+    }
+    let is_shared = own.epochs.iter().any(|epoch| other.epochs.contains(epoch));
+    let are_told = !own.epochs.is_empty() || !other.epochs.is_empty();
+    (are_told && !is_shared).then(|| NO_KEY.to_owned())
+}
+
+const NO_KEY: &str = "no key in common here and there";
 
 /// Stands for every agent that has no entrance of its own.
 pub const ANY: &str = "*";

@@ -26,6 +26,7 @@ fn gateway() -> Gateway {
         protocol: "netcode".into(),
         addresses: vec!["192.0.2.1:40000".parse().unwrap()],
         epochs: vec![3, 4],
+        keys: Vec::new(),
         group: String::new(),
         protocol_id: 7,
         token_bytes: 0,
@@ -214,6 +215,7 @@ fn listener_of_a_cluster() -> Listener {
         protocol: "netcode".to_owned(),
         addresses: vec![([198, 51, 100, 9], 40_000).into()],
         epochs: vec![1, 2],
+        keys: Vec::new(),
         group: "arena".to_owned(),
         protocol_id: 7,
         token_bytes: 0,
@@ -254,4 +256,26 @@ fn only_what_differs_at_a_common_address_does_not_fit() {
     ] {
         assert_eq!(said(other), expected);
     }
+}
+
+#[test]
+fn keys_of_files_are_the_same_at_all_gateways_of_a_cluster() {
+    let with = |keys: &[&str]| {
+        let keys = keys.iter().map(|it| (*it).to_owned()).collect();
+        [Listener { epochs: Vec::new(), keys, ..listener_of_a_cluster() }]
+    };
+    let own = with(&["a1", "b2"]);
+    for (other, expected) in [
+        (&["a1", "b2"][..], ""),
+        (&["b2", "a1"], ""),
+        (&["b2"], "2 keys here and 1 there, 1 of them in common"),
+        (&["c3"], "no key in common here and there"),
+        // One of an earlier release does not tell.
+        (&[], ""),
+    ] {
+        let said = gateway::misfits(&own, &with(other)).join("; ");
+        assert_eq!(said.strip_prefix("198.51.100.9:40000 has ").unwrap_or(&said), expected);
+    }
+    let fleets = gateway::misfits(&own, &[listener_of_a_cluster()]);
+    assert_eq!(fleets, ["198.51.100.9:40000 has no key in common here and there"]);
 }

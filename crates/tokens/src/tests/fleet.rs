@@ -66,6 +66,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         protocol: "netcode".into(),
         addresses: vec![address.parse::<SocketAddr>().expect("literal")],
         epochs: vec![1],
+        keys: Vec::new(),
         group: String::new(),
         protocol_id: PROTOCOL_ID,
         token_bytes: 0,

@@ -80,6 +80,7 @@ impl Fleet {
             protocol: "netcode".into(),
             addresses: vec![SocketAddr::from(([192, 0, 2, 1 + at as u8], 40_000))],
             epochs: epochs.into(),
+            keys: Vec::new(),
             group: String::new(),
             protocol_id: PROTOCOL_ID,
             token_bytes: 0,
