@@ -16,9 +16,8 @@ use std::collections::HashMap;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::replay::{Policy, Refusal, SIZE_BITS_MAX, Window};
 
-use crate::member::Wake;
 use crate::number::{Incarnation, Tenure};
-use crate::question::{Answer, Asked, Question, Reply, SessionId};
+use crate::question::{Answer, Asked, Question, Reply, SessionId, Wake};
 
 /// The sessions of one agent, or of one game process that gateways reach directly.
 ///

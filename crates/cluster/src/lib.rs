@@ -8,24 +8,23 @@
 //! so far; what other gateways bring from then on goes no further.
 //!
 //! ```text
-//!   gateway: a Member, and a Stake in each session      arbiter: a Standing of each session
-//!     Stake::open, claim ──── Question ───────────────▶ Arbiter::answer
-//!     Stake::handle_answer ◀─ granted, fenced, ended ─────┘
-//!     Stake::delivers_as ──── payload, tenure, number ▶ Arbiter::hand_over ─▶ game process
-//!     Stake::take_number ───▶ packet to the player
-//!     Stake::end ──────────── Question ───────────────▶ Arbiter::answer: ended, for good
+//!   gateway: a stake in each session             arbiter: a Standing of each session
+//!     opens, claims ─── Question ───────────────▶ Arbiter::answer
+//!     hears ◀────────── granted, fenced, ended ─────┘
+//!     delivers ──────── payload, tenure, number ▶ Arbiter::hand_over ─▶ game process
+//!     numbers ────────▶ packet to the player
+//!     ends ──────────── Question ───────────────▶ Arbiter::answer: ended, for good
 //! ```
 //!
 //! Everything here decides and touches nothing: no clock, no socket, no thread. Agents ask an
-//! [`Arbiter`]; gateways number packets, appoint standbys and write [`Record`]s by what is here,
-//! and have of [`Stake`] what a session needs that is never an owner's twice; [`wire`] is what
-//! members tell each other. What must hold is judged by a search through all orders of small
-//! worlds, and by larger worlds from seeds (`tests`). Each rule below is also broken on purpose
-//! there, and that is found:
+//! [`Arbiter`]; gateways number packets, appoint standbys and write [`Record`]s by what is here;
+//! [`wire`] is what members tell each other. What must hold is judged by a search through all
+//! orders of small worlds, and by larger worlds from seeds (`tests`). There a gateway is a model:
+//! what it remembers of keys (`tests::member`), and its stake in each session (`tests::stake`).
+//! Each rule below is also broken on purpose there, and that is found:
 //!
 //! - No number is used twice under one key, by whatever process. A process has an [`Incarnation`]
-//!   that no other has had, and makes each [`Term`] once under a key ([`Member`]). That alone is
-//!   enough; no arbiter and no other gateway has to be heard for it.
+//!   that no other has had, and makes each [`Term`] once under a key. That alone is enough; no arbiter and no other gateway has to be heard for it.
 //! - No packet of a player is handed to a game process twice: the arbiter has the replay window.
 //! - What has ended stays ended. An arbiter that does not know a session says that it has ended. A
 //!   session opens only while its token is good, and until then its end is remembered.
@@ -43,13 +42,10 @@
 //! snapshot) has an incarnation twice, and nothing here helps against that.
 
 mod arbiter;
-mod directory;
-mod member;
 mod moves;
 mod number;
 mod question;
 mod record;
-mod stake;
 mod standby;
 pub mod wire;
 
@@ -57,11 +53,8 @@ pub mod wire;
 mod tests;
 
 pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
-pub use directory::{Directory, Entry, Forwarded, Stopped, Way, way};
-pub use member::{KeyName, Member, Wake};
 pub use moves::Moves;
-pub use number::{AnswerNumbers, Incarnation, Numbers, PacketNumber, Tenure, Term};
-pub use question::{Answer, Asked, Question, Reply, SessionId};
+pub use number::{Incarnation, PacketNumber, Tenure, Term};
+pub use question::{Answer, Asked, Question, Reply, SessionId, Wake};
 pub use record::{RECORD_BYTES_MAX, Record};
-pub use stake::{Heard, NoNumber, Stake, TermsUsedUp, Why};
 pub use standby::{HolderQuestions, Next, appoint};

@@ -16,7 +16,6 @@
 //! a hand-over that came to nothing), one with a cluster makes a further term.
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use ringgate_core::limits::WORKERS_MAX;
 use ringgate_core::proto::netcode::server::GLOBAL_SEQUENCE_START;
 
 /// How often a session has gone to another owner, its first included. 0 where it has no cluster.
@@ -83,6 +82,9 @@ impl Tenure {
 pub struct PacketNumber(u64);
 
 impl PacketNumber {
+    /// How many a tenure has: 99 days of a thousand a second. Then a further term is needed.
+    pub const COUNTS: u64 = 1 << COUNT_BITS;
+
     /// Reads a number.
     pub const fn new(number: u64) -> Option<Self> {
         if number >> (TERM_BITS + INCARNATION_BITS + COUNT_BITS) == 0 {
@@ -92,7 +94,7 @@ impl PacketNumber {
         }
     }
 
-    const fn of(Tenure { term, incarnation }: Tenure, count: u64) -> Self {
+    pub(crate) const fn of(Tenure { term, incarnation }: Tenure, count: u64) -> Self {
         let high = (term.0 as u64) << INCARNATION_BITS | incarnation.0 as u64;
         Self(high << COUNT_BITS | count)
     }
@@ -104,7 +106,7 @@ impl PacketNumber {
 
     /// How many of its tenure are before it.
     pub const fn count(self) -> u64 {
-        self.0 & ((1 << COUNT_BITS) - 1)
+        self.0 & (Self::COUNTS - 1)
     }
 
     /// The lowest term of which all numbers are from this one on: what a process may make under a
@@ -130,71 +132,6 @@ impl PacketNumber {
     }
 }
 
-/// The numbers of one tenure, each given once.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Numbers {
-    tenure: Tenure,
-    /// Invariant: at most [`COUNTS`](Self::COUNTS).
-    given: u64,
-}
-
-impl Numbers {
-    /// How many there are: 99 days of a thousand a second. Then a further term is needed.
-    pub const COUNTS: u64 = 1 << COUNT_BITS;
-
-    /// All of a tenure.
-    pub const fn new(tenure: Tenure) -> Self {
-        Self { tenure, given: 0 }
-    }
-
-    /// Whose they are.
-    pub const fn tenure(&self) -> Tenure {
-        self.tenure
-    }
-
-    /// The next, as long as there is one.
-    pub const fn take(&mut self) -> Option<PacketNumber> {
-        if self.given == Self::COUNTS {
-            return None;
-        }
-        self.given += 1;
-        Some(PacketNumber::of(self.tenure, self.given - 1))
-    }
-}
-
-/// The numbers of challenges and denials, which one worker of one process sends under the keys of
-/// many tokens.
-///
-/// `1 | incarnation (16 bits) | worker (7) | count (40)`. The count wraps, after 2^40: by then each
-/// token has expired under whose key the first ones were.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AnswerNumbers {
-    /// The number without its count.
-    base: u64,
-    count: u64,
-}
-
-impl AnswerNumbers {
-    /// Those of a worker.
-    ///
-    /// # Panics
-    /// Where there can be no worker with that index.
-    pub const fn new(Incarnation(incarnation): Incarnation, worker_index: usize) -> Self {
-        assert!(worker_index < WORKERS_MAX, "worker index out of range");
-        let base = 1 << 63
-            | (incarnation as u64) << (63 - INCARNATION_BITS)
-            | (worker_index as u64) << ANSWER_COUNT_BITS;
-        Self { base, count: 0 }
-    }
-
-    /// The next.
-    pub const fn take(&mut self) -> u64 {
-        let taken = self.base | self.count;
-        self.count = (self.count + 1) % (1 << ANSWER_COUNT_BITS);
-        taken
-    }
-}
-
 ringgate_core::carried_alone!(Incarnation);
 ringgate_core::carried!(Tenure { term, incarnation });
 
@@ -211,10 +148,8 @@ impl Carry for Term {
 const TERM_BITS: u32 = 14;
 const INCARNATION_BITS: u32 = 16;
 const COUNT_BITS: u32 = 33;
-const ANSWER_COUNT_BITS: u32 = 63 - INCARNATION_BITS - WORKERS_MAX.ilog2();
 
 const _: () = assert!(1 << (TERM_BITS + INCARNATION_BITS + COUNT_BITS) == GLOBAL_SEQUENCE_START);
-const _: () = assert!(WORKERS_MAX.is_power_of_two() && ANSWER_COUNT_BITS == 40);
 /// The first of a cluster lies above where sessions without one begin.
 const _: () = assert!(1_u64 << (INCARNATION_BITS + COUNT_BITS) > 1 << 48);
 

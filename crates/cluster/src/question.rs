@@ -5,12 +5,15 @@
 
 use ringgate_core::proto::replay::Window;
 
-use crate::member::Wake;
 use crate::number::Tenure;
 
 /// A session, in all of its cluster and for all time: random, made where it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
+
+/// How often a process has slept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wake(pub u32);
 
 /// A question, with what makes its answer known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,6 @@ use ringgate_core::carry::{Broken, Carry, Maps, Reader, Writer};
 use ringgate_core::proto::netcode::USER_DATA_BYTES;
 use ringgate_core::secret::Key;
 
-use crate::member::KeyName;
 use crate::number::{Tenure, Term};
 use crate::question::SessionId;
 
@@ -110,11 +109,6 @@ impl Record {
         let name = self.backend.as_bytes();
         let is_name = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(is_inner);
         if is_name { Ok(()) } else { Err(Broken::Invalid("name")) }
-    }
-
-    /// Whose key it has.
-    pub fn key(&self) -> KeyName {
-        KeyName(u64::from_le_bytes(*self.token.first_chunk().expect("a tag is longer")))
     }
 
     /// Whether this is to be kept in place of another of the same session.

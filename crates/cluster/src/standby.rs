@@ -2,9 +2,8 @@
 
 use ringgate_core::splitmix;
 
-use crate::member::Wake;
 use crate::number::Incarnation;
-use crate::question::SessionId;
+use crate::question::{SessionId, Wake};
 
 /// The member that stands by for a session: the one with the largest number that follows from both.
 /// So members that come and go change little, and no owner has to remember its standby.

@@ -3,6 +3,9 @@
 
 mod breaks;
 mod judge;
+mod member;
+mod numbers;
 mod random;
 mod search;
+mod stake;
 mod world;

@@ -16,7 +16,7 @@ proptest! {
     fn a_later_term_is_higher_whoever_has_it(
         (low, high) in (0..Term::LAST.0).prop_flat_map(|low| (Just(low), low + 1..=Term::LAST.0)),
         incarnations: [u16; 2],
-        counts in [0..Numbers::COUNTS, 0..Numbers::COUNTS],
+        counts in [0..PacketNumber::COUNTS, 0..PacketNumber::COUNTS],
     ) {
         let before = PacketNumber::of(tenure(low, incarnations[0]), counts[0]);
         let after = PacketNumber::of(tenure(high, incarnations[1]), counts[1]);
@@ -26,23 +26,15 @@ proptest! {
     #[test]
     fn a_number_says_whose_it_is(number in 0..GLOBAL_SEQUENCE_START) {
         let read = PacketNumber::new(number).expect("it is below those of challenges");
-        prop_assert_eq!(PacketNumber::of(read.tenure(), number % Numbers::COUNTS), read);
+        prop_assert_eq!(PacketNumber::of(read.tenure(), number % PacketNumber::COUNTS), read);
     }
-}
-
-#[test]
-fn the_last_number_of_a_tenure_is_followed_by_none() {
-    let mut numbers = Numbers { tenure: tenure(3, 9), given: Numbers::COUNTS - 1 };
-    let last = numbers.take().expect("one is left").get();
-    assert_eq!(PacketNumber::new(last + 1).map(PacketNumber::tenure), Some(tenure(3, 10)));
-    assert_eq!((numbers.take(), numbers.take()), (None, None));
 }
 
 #[test]
 fn terms_and_numbers_end_below_challenges() {
     assert_eq!(Term::NONE.next(), Term::new(1));
     assert_eq!(Term::LAST.next(), None);
-    let last = PacketNumber::of(tenure(Term::LAST.0, u16::MAX), Numbers::COUNTS - 1);
+    let last = PacketNumber::of(tenure(Term::LAST.0, u16::MAX), PacketNumber::COUNTS - 1);
     assert_eq!(last.get(), GLOBAL_SEQUENCE_START - 1);
     assert_eq!(PacketNumber::new(last.get() + 1), None);
 }
@@ -54,22 +46,6 @@ fn a_session_from_before_the_cluster_goes_on_above_what_it_has_used() {
     let term = PacketNumber::new(used).expect("it is a number").tenure().term;
     let next = PacketNumber::of(tenure(term.next().expect("there are more").0, 0), 0);
     assert!(next.get() > used);
-}
-
-#[test]
-fn challenges_of_two_workers_or_processes_never_have_one_number() {
-    let range = |incarnation, worker| {
-        let mut numbers = AnswerNumbers::new(Incarnation(incarnation), worker);
-        let first = numbers.take();
-        numbers.count = (1 << ANSWER_COUNT_BITS) - 1;
-        let last = numbers.take();
-        assert_eq!(numbers.take(), first, "it wraps in its own range");
-        (first, last)
-    };
-    assert_eq!(range(0, 0).0, GLOBAL_SEQUENCE_START);
-    assert_eq!(range(0, 0).1 + 1, range(0, 1).0);
-    assert_eq!(range(0, WORKERS_MAX - 1).1 + 1, range(1, 0).0);
-    assert_eq!(range(u16::MAX, WORKERS_MAX - 1).1, u64::MAX);
 }
 
 #[test]

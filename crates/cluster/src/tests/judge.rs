@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::member::KeyName;
 use crate::number::Tenure;
+use crate::tests::member::KeyName;
 
 /// What has been seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

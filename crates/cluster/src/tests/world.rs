@@ -14,10 +14,10 @@ use std::hash::{Hash, Hasher};
 use super::breaks::Break;
 use super::judge::{Judge, Wrong};
 use crate::arbiter::{Arbiter, Standing};
-use crate::member::{KeyName, Member, Wake};
 use crate::number::{Incarnation, Tenure};
-use crate::question::{Answer, Asked, Question, Reply, SessionId};
-use crate::stake::Stake;
+use crate::question::{Answer, Asked, Question, Reply, SessionId, Wake};
+use crate::tests::member::{KeyName, Member};
+use crate::tests::stake::Stake;
 
 /// What a world is made of, and how much of each thing may happen in it.
 #[derive(Clone, Copy, Debug)]

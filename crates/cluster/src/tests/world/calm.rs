@@ -2,9 +2,9 @@
 
 use super::{GRACE_S, World, id};
 use crate::arbiter::Standing;
-use crate::member::Member;
-use crate::stake::Stake;
 use crate::tests::judge::Wrong;
+use crate::tests::member::Member;
+use crate::tests::stake::Stake;
 
 impl World {
     /// Lets everything arrive and nobody die any more. Standbys of those who are gone claim, and

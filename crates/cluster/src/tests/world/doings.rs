@@ -2,12 +2,12 @@
 
 use super::{GRACE_S, Held, Message, TOKEN_UNTIL_S, World, answer, granted, id};
 use crate::arbiter::Standing;
-use crate::member::{Member, Wake};
 use crate::number::{Incarnation, Tenure};
-use crate::question::{Reply, SessionId};
-use crate::stake::Stake;
+use crate::question::{Reply, SessionId, Wake};
 use crate::tests::breaks::Break;
 use crate::tests::judge::Wrong;
+use crate::tests::member::Member;
+use crate::tests::stake::Stake;
 
 impl World {
     /// What a gateway does whenever it can: it asks what it has to, and seals a keep-alive as soon

@@ -2,12 +2,11 @@
 
 use super::{Message, Said, World, answer, granted, id};
 use crate::arbiter::{Refused, Seen, Standing};
-use crate::member::Wake;
 use crate::number::{PacketNumber, Tenure, Term};
-use crate::question::{Answer, Asked, Question, Reply};
-use crate::stake::{Heard, Why};
+use crate::question::{Answer, Asked, Question, Reply, Wake};
 use crate::tests::breaks::Break;
 use crate::tests::judge::Wrong;
+use crate::tests::stake::{Heard, Why};
 
 impl World {
     pub(super) fn deliver(&mut self, message: &Message) -> Result<(), Wrong> {

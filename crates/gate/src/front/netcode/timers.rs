@@ -16,7 +16,7 @@ use crate::setup::{LinkKind, Listener, Setup};
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
-use ringgate_cluster::{Numbers, PacketNumber, Tenure, Term};
+use ringgate_cluster::{PacketNumber, Tenure, Term};
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_core::proto::netcode::timing::{DISCONNECT_COUNT, SEND_INTERVAL_NS};
 
@@ -242,7 +242,7 @@ fn has_used_up(common: &Common, session: &Session) -> bool {
     // Where there was no term for it, it has none.
     let Some(next) = PacketNumber::new(session.next_sequence.peek()) else { return true };
     let Tenure { term, incarnation } = next.tenure();
-    let left = Numbers::COUNTS - next.count();
+    let left = PacketNumber::COUNTS - next.count();
     term != Term::NONE && incarnation == process && left < NUMBERS_LEFT
 }
 

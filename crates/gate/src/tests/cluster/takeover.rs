@@ -15,9 +15,7 @@ use crate::shared::standbys::{Owned, Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
 use ringgate_batch::LocalIp;
-use ringgate_cluster::{
-    Answer, Incarnation, Numbers, PacketNumber, Reply, SessionId, Tenure, Term, Wake,
-};
+use ringgate_cluster::{Answer, Incarnation, PacketNumber, Reply, SessionId, Tenure, Term, Wake};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
 use ringgate_core::proto::netcode::server::SessionSequence;
@@ -649,7 +647,7 @@ fn a_session_ends_before_its_numbers_do() {
     let mut scene = Scene::new();
     let rig: &mut Rig = scene.pair.rig(A);
     let session = rig.session_at(home(1));
-    let last = PacketNumber::first(tenure(1, A)).get() + Numbers::COUNTS - (1 << 30);
+    let last = PacketNumber::first(tenure(1, A)).get() + PacketNumber::COUNTS - (1 << 30);
     for (number, sessions) in [(last - 100, 1), (last + 1, 0)] {
         let netcode = &mut rig.host.gate_mut().fronts.netcode;
         if let Some(index) = netcode.sessions.named(session) {

@@ -14,14 +14,15 @@
 //! arbiter ends it, and refuses that to all gateways but the owner. So a gateway that wakes after a
 //! minute cannot take a player for silent who plays elsewhere.
 
-use crate::member::{KeyName, Member, Wake};
-use crate::number::{Numbers, PacketNumber, Tenure, Term};
-use crate::question::{Answer, Asked, Question, Reply, SessionId};
+use super::member::{KeyName, Member};
+use super::numbers::Numbers;
+use crate::number::{PacketNumber, Tenure, Term};
+use crate::question::{Answer, Asked, Question, Reply, SessionId, Wake};
 use ringgate_core::proto::replay::Window;
 
 /// A gateway's part in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Stake {
+pub(crate) struct Stake {
     session: SessionId,
     key: KeyName,
     state: State,
@@ -47,7 +48,7 @@ enum State {
 
 /// Why a gateway is done with a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Why {
+pub(crate) enum Why {
     /// The arbiter has no room for it.
     ArbiterFull,
     /// It has ended for everybody.
@@ -60,11 +61,11 @@ pub enum Why {
 
 /// No term is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TermsUsedUp;
+pub(crate) struct TermsUsedUp;
 
 /// What an answer has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub(crate) enum Heard {
     /// It still has the session.
     Confirmed,
     /// It has the session now: a keep-alive goes to the player at once.
@@ -79,7 +80,7 @@ pub enum Heard {
 
 /// Why a packet has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoNumber {
+pub(crate) enum NoNumber {
     /// The tenure's are given away: a further one has to be [claimed](Stake::claim).
     Exhausted,
     /// This gateway does not have the session, or has slept and is not confirmed.
@@ -88,7 +89,7 @@ pub enum NoNumber {
 
 impl Stake {
     /// Opens a session for a player who has proven its token.
-    pub fn open(
+    pub(crate) fn open(
         session: SessionId,
         key: KeyName,
         token_until_s: u64,
@@ -99,12 +100,12 @@ impl Stake {
     }
 
     /// Stands by for a session of which its owner has given us the record.
-    pub const fn stand_by(session: SessionId, key: KeyName, holder: Tenure) -> Self {
+    pub(crate) const fn stand_by(session: SessionId, key: KeyName, holder: Tenure) -> Self {
         Self { session, key, state: State::StandsBy { holder } }
     }
 
     /// Another member says which tenure has the session: the later tenure counts.
-    pub fn hear_of(&mut self, later: Tenure) {
+    pub(crate) fn hear_of(&mut self, later: Tenure) {
         if let State::StandsBy { holder } = &mut self.state {
             *holder = later.max(*holder);
         }
@@ -113,7 +114,7 @@ impl Stake {
     /// Asks to own the session, over the gateway that is known to have it: another one that does
     /// not answer, or this one, where it needs further numbers or goes on after a hand-over that
     /// came to nothing. Where no term is left, an owner ends the session.
-    pub fn claim(&mut self, member: &mut Member) -> Result<(), TermsUsedUp> {
+    pub(crate) fn claim(&mut self, member: &mut Member) -> Result<(), TermsUsedUp> {
         let over = match &self.state {
             State::StandsBy { holder } => *holder,
             State::Owns { numbers, .. } => numbers.tenure(),
@@ -129,14 +130,14 @@ impl Stake {
     }
 
     /// Asks to end the session: the player has left or is silent, or an operator wants it.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if let State::Owns { numbers, .. } = &self.state {
             self.state = State::Ends { numbers: numbers.clone() };
         }
     }
 
     /// What has to be asked, again and again until it is answered.
-    pub fn question(&self, wake: Wake) -> Option<Question> {
+    pub(crate) fn question(&self, wake: Wake) -> Option<Question> {
         let (tenure, asked) = match &self.state {
             State::Claims { tenure, over } => (*tenure, Asked::Claim { over: *over }),
             State::Ends { numbers } => (numbers.tenure(), Asked::End),
@@ -154,7 +155,7 @@ impl Stake {
     }
 
     /// Takes in what the arbiter says, asked or not, in time or late.
-    pub fn handle_answer(&mut self, answer: &Answer) -> Heard {
+    pub(crate) fn handle_answer(&mut self, answer: &Answer) -> Heard {
         match &answer.reply {
             Reply::Ended => self.handle_ended(),
             Reply::Fenced { holder } => self.handle_fenced(answer.tenure, *holder),
@@ -225,7 +226,7 @@ impl Stake {
     }
 
     /// As whom payloads of the player go to the arbiter, if they may.
-    pub const fn delivers_as(&self) -> Option<Tenure> {
+    pub(crate) const fn delivers_as(&self) -> Option<Tenure> {
         match &self.state {
             State::Owns { numbers, .. } => Some(numbers.tenure()),
             _ => None,
@@ -233,7 +234,7 @@ impl Stake {
     }
 
     /// The number of the next packet for the player.
-    pub fn take_number(&mut self, wake: Wake) -> Result<PacketNumber, NoNumber> {
+    pub(crate) fn take_number(&mut self, wake: Wake) -> Result<PacketNumber, NoNumber> {
         match &mut self.state {
             State::Owns { numbers, sure_in } if *sure_in == wake => Some(numbers),
             State::Leaves { numbers } => Some(numbers),
@@ -245,7 +246,7 @@ impl Stake {
     }
 
     /// The tenure that has the session as far as is known here: this gateway's where it owns it.
-    pub const fn holder(&self) -> Option<Tenure> {
+    pub(crate) const fn holder(&self) -> Option<Tenure> {
         match &self.state {
             State::Ends { numbers } | State::Owns { numbers, .. } => Some(numbers.tenure()),
             State::StandsBy { holder } | State::Over(Why::Fenced(holder)) => Some(*holder),
@@ -256,17 +257,17 @@ impl Stake {
     }
 
     /// Whether an answer is awaited that decides whose the session is.
-    pub const fn is_asking(&self) -> bool {
+    pub(crate) const fn is_asking(&self) -> bool {
         matches!(&self.state, State::Claims { .. } | State::Opens { .. })
     }
 
     /// Whether it could go on with the session if its owner were gone.
-    pub const fn stands_by(&self) -> bool {
+    pub(crate) const fn stands_by(&self) -> bool {
         matches!(&self.state, State::StandsBy { .. })
     }
 
     /// Why it is done with the session, if it is.
-    pub const fn over(&self) -> Option<Why> {
+    pub(crate) const fn over(&self) -> Option<Why> {
         match &self.state {
             State::Leaves { .. } => Some(Why::Ended),
             State::Over(why) => Some(*why),

@@ -4,19 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::number::{Incarnation, Tenure, Term};
+use crate::question::Wake;
 
 /// Whose key a session's packets are sealed with: the beginning of its token's tag. All sessions of
 /// a token share the key. Two keys of one name cost terms and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyName(pub u64);
-
-/// How often a process has slept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Wake(pub u32);
+pub(crate) struct KeyName(pub(crate) u64);
 
 /// A gateway's process as a member of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Member {
+pub(crate) struct Member {
     incarnation: Incarnation,
     /// The highest term that this process has made under each key.
     terms: BTreeMap<KeyName, Term>,
@@ -31,7 +28,7 @@ pub struct Member {
 
 impl Member {
     /// A process that has made no term so far, and remembers those of so many keys one by one.
-    pub fn new(incarnation: Incarnation, keys_max: usize) -> Self {
+    pub(crate) fn new(incarnation: Incarnation, keys_max: usize) -> Self {
         Self {
             incarnation,
             terms: BTreeMap::new(),
@@ -44,18 +41,18 @@ impl Member {
     }
 
     /// Which process it is.
-    pub const fn incarnation(&self) -> Incarnation {
+    pub(crate) const fn incarnation(&self) -> Incarnation {
         self.incarnation
     }
 
     /// How often it has slept.
-    pub const fn wake(&self) -> Wake {
+    pub(crate) const fn wake(&self) -> Wake {
         self.wake
     }
 
     /// Begins a turn. The others may have given a process up that has had no turn for long: each
     /// session has to be confirmed by its arbiter before anything more is said in it.
-    pub fn begin_turn(&mut self, now_ns: u64) {
+    pub(crate) fn begin_turn(&mut self, now_ns: u64) {
         let gap_ns = self.last_turn_ns.map_or(0, |last_ns| now_ns.saturating_sub(last_ns));
         if gap_ns > SLEEP_NS {
             self.doubt();
@@ -64,14 +61,14 @@ impl Member {
     }
 
     /// Has each session confirmed again: the way to its arbiter was interrupted.
-    pub const fn doubt(&mut self) {
+    pub(crate) const fn doubt(&mut self) {
         self.wake.0 = self.wake.0.wrapping_add(1);
     }
 
     /// Makes a term under a key, beyond one that is known and beyond all that this process has made
     /// under it, whatever session that was for and whatever became of it. Each is made once: who
     /// has been refused makes another.
-    pub fn make_term(&mut self, key: KeyName, beyond: Term) -> Option<Tenure> {
+    pub(crate) fn make_term(&mut self, key: KeyName, beyond: Term) -> Option<Tenure> {
         let made = self.terms.get(&key).copied();
         let term = made.unwrap_or(self.forgotten).max(beyond).next()?;
         if self.terms.insert(key, term).is_none() {
@@ -85,8 +82,6 @@ impl Member {
         Some(Tenure { term, incarnation: self.incarnation })
     }
 }
-
-ringgate_core::carried_alone!(KeyName);
 
 /// How long a process may be without a turn and go on as if nothing had been.
 const SLEEP_NS: u64 = 500_000_000;
