@@ -1,5 +1,5 @@
-//! What one gateway of a cluster gives another: sessions to stand by for. Whatever is read is written
-//! as it was.
+//! What one gateway of a cluster gives another: sessions to stand by for. Whatever is read is
+//! written as it was.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -106,7 +106,7 @@ fn epochs(file: &Config, known: &Known) -> Epochs {
     with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
 }
 
-/// What the keys of a listener are called that stand in the config; none where they are the fleet's.
+/// What the keys of a listener are called that stand in the config; none where the fleet has them.
 fn key_names(listener: Option<&config::Listener>) -> Vec<String> {
     match listener.map(|it| &it.protocol) {
         Some(Protocol::Netcode(rules)) if !rules.has_fleet_keys => {

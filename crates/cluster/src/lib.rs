@@ -24,7 +24,8 @@
 //! Each rule below is also broken on purpose there, and that is found:
 //!
 //! - No number is used twice under one key, by whatever process. A process has an [`Incarnation`]
-//!   that no other has had, and makes each [`Term`] once under a key. That alone is enough; no arbiter and no other gateway has to be heard for it.
+//!   that no other has had, and makes each [`Term`] once under a key. That alone is enough; no
+//!   arbiter and no other gateway has to be heard for it.
 //! - No packet of a player is handed to a game process twice: the arbiter has the replay window.
 //! - What has ended stays ended. An arbiter that does not know a session says that it has ended. A
 //!   session opens only while its token is good, and until then its end is remembered.

@@ -189,8 +189,8 @@ impl FleetKey {
 
 /// What a listener's key is called where others may read it: 64 bits of the cipher's stream under a
 /// nonce that is used for nothing else. They tell nothing of the key. They show that a guess of it
-/// is right, as any connect token does, and nobody guesses one of 2^256. Two keys have the same name
-/// once in 2^64 times; that would hide a difference from operators, and opens nothing.
+/// is right, as any connect token does, and nobody guesses one of 2^256. Two keys have the same
+/// name once in 2^64 times; that would hide a difference from operators, and opens nothing.
 pub fn name_of(key: &SharedKey) -> String {
     FleetKey(key.clone()).derive(b"ringgate listener key id", |secret| {
         let bytes = secret.as_bytes().iter().take(8);
