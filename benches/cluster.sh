@@ -13,8 +13,9 @@
 # does where a session is lost, a payload comes twice, or a survivor's books do not balance.
 #
 # With `cost` everybody is on one core, and players send in bursts, so that batches are full. Two gateways are a cluster, and the router sends
-# the players of the first to the second and back, slice by slice. The third serves as many others without a cluster, as the first does some
-# by an address of its own. Processor time is the scheduler's, of whole processes. What can be set, from outside, and what it is without:
+# the players of the first to the second and back, slice by slice. None sends eight payloads in a slice, after which its session would move.
+# The third serves as many others without a cluster, as the first does some by an address of its own. Processor time is the scheduler's, of
+# whole processes. What can be set, from outside, and what it is without:
 set -euo pipefail
 : "${SESSIONS:=10000}"   # players
 : "${FAST:=1000}"        # of them, who send HZ payloads a second, and whose silence is told
@@ -32,7 +33,7 @@ set -euo pipefail
 : "${WORKERS:=1}"        # of each gateway
 : "${CORES:=0,1}"        # with cost: the first of them
 : "${SLICES:=11}"        # of a second each way
-: "${COST_SESSIONS:=500}" "${COST_HZ:=16}" "${GATHER:=10ms}"
+: "${COST_SESSIONS:=2000}" "${COST_HZ:=4}" "${GATHER:=10ms}"
 : "${BIN:=target/dist}"  # ringgate, ringgate-loadgen
 : "${OUT:=}"             # a folder for what everybody has said
 
@@ -285,6 +286,8 @@ if [[ $mode == cost ]]; then
     paste "$work/forwarded" <(paste "$work/own" <(tail -n +2 "$work/own")) | awk 'NF == 3 { print $1 - ($2 + $3) / 2 }' >"$work/differences"
     echo "both gateways, us of the processor for a round trip: $(middle <"$work/own"), with its datagram forwarded: $(middle <"$work/forwarded")"
     echo "  added: $(middle <"$work/differences") ($(sort -g "$work/differences" | sed -n '1p;$p' | paste -sd' '))"
+    moved=$(cluster_of 2 | jq .sessions.moved)
+    [[ $moved == 0 ]] || fail "$moved sessions have moved, so less was forwarded: a slice took too long"
     cluster_of 1 | jq -r '.members[] | "  forwarded in: \(.forwarded_in), dropped: \(.dropped)"'
     kill -INT "${children[-1]}"
     wait "${children[-1]}" || true
