@@ -9,7 +9,7 @@
 //! Sockets of new listeners lie beside both: they are not the gate's to know, and are taken now and
 //! then.
 //!
-//! The bell is rung once per message; the driver takes any number of rings as one wake-up.
+//! The bell is rung with each message; any number of rings is one wake-up, and one system call.
 
 use std::sync::Arc;
 
