@@ -283,7 +283,7 @@ impl Claims {
     /// Those of so many workers that a member's datagram goes to.
     pub fn takers(&self, address: &Address, is_lost: bool, workers: u16) -> Takers {
         let there = self.whereabouts().and_then(|whereabouts| whereabouts.worker_of(address));
-        let bucket = self.homes.bucket(&Area::address(address.listener, &address.endpoint));
+        let bucket = self.homes.bucket(&address.area());
         let found = match there {
             Some(worker) => Workers::one(worker),
             None if is_lost => self.homes.workers(bucket),

@@ -509,17 +509,17 @@ impl Standbys {
     /// The owner of the session at an address is gone.
     fn note_orphan(&self, place: &Address) {
         self.gone_count.fetch_add(1, ORDER);
-        let area = area(place);
+        let area = place.area();
         lock(self.orphans_of(&area)).entry(area).or_default().push(*place);
     }
 
-    /// It is there again, or the session is nobody's here any more.
+    /// That owner is there again, or this gateway does not stand by for the session any more.
     fn note_back(&self, place: &Address, it: &mut Entry) {
         if it.gone_at_ns.take().is_none() {
             return;
         }
         self.gone_count.fetch_sub(1, ORDER);
-        let area = area(place);
+        let area = place.area();
         let mut orphans = lock(self.orphans_of(&area));
         let hash_map::Entry::Occupied(mut near) = orphans.entry(area) else { return };
         near.get_mut().retain(|it| it != place);
@@ -581,13 +581,13 @@ impl Standbys {
     /// Whether sessions whose owner is gone were at an address, with any port.
     #[inline]
     pub(crate) fn awaits_near(&self, address: &Address) -> bool {
-        let area = area(address);
+        let area = address.area();
         self.gone_count.load(ORDER) > 0 && lock(self.orphans_of(&area)).contains_key(&area)
     }
 
     /// Some of these, so many at the most: from the one of that number on, and round.
     pub(crate) fn find_near(&self, address: &Address, from: usize, max: usize) -> Vec<Found> {
-        let area = area(address);
+        let area = address.area();
         let places: Vec<Address> = match lock(self.orphans_of(&area)).get(&area) {
             Some(near) => {
                 let numbers = (0..near.len().min(max)).map(|it| (from + it) % near.len());
@@ -721,10 +721,6 @@ impl Entry {
         };
         self.gone_at_ns.is_some_and(|at_ns| now_ns >= at_ns + timeout_ns + GRACE_NS)
     }
-}
-
-fn area(place: &Address) -> Area {
-    Area::address(place.listener, &place.endpoint)
 }
 
 /// Ids are random.

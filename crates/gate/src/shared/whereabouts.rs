@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ids::{MemberId, WorkerId};
 use crate::store::admission::{Bucket, Rate};
-use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Told};
 use ringgate_core::drops::DropReason;
@@ -441,7 +440,7 @@ impl Whereabouts {
     }
 
     fn bucket(&self, address: &Address) -> usize {
-        Area::address(address.listener, &address.endpoint).hash(self.key) as usize % BUCKETS
+        address.area().hash(self.key) as usize % BUCKETS
     }
 }
 

@@ -37,6 +37,12 @@ pub struct Address {
 }
 
 impl Address {
+    /// It with any port.
+    #[inline]
+    pub(crate) fn area(&self) -> Area {
+        Area::address(self.listener, &self.endpoint)
+    }
+
     /// The block that it is in.
     pub(crate) fn block(&self) -> Area {
         Area::block(self.listener, &self.endpoint)

@@ -143,7 +143,7 @@ impl Lineup {
         for index in residents.behind(lost.bucket, self.goes_on.take()) {
             looked_at += 1;
             let address = table.address(index);
-            if Area::address(address.listener, &address.endpoint) == self.area {
+            if address.area() == self.area {
                 let session = table.at(index);
                 if is_silent(session, lost) {
                     let next = next_of(session, policy);

@@ -39,7 +39,6 @@ use crate::now::Now;
 use crate::shared::homes::Workers;
 use crate::shared::whereabouts::Members;
 use crate::store::admission::Rate;
-use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
@@ -67,9 +66,8 @@ impl NetcodeFront {
 
     /// The same without a turn.
     pub(crate) fn list_resident(&mut self, common: &Common, index: Entry<Session>) {
-        let Address { listener, endpoint } = *self.sessions.address(index);
         let homes = common.claims.homes();
-        let bucket = homes.bucket(&Area::address(listener, &endpoint));
+        let bucket = homes.bucket(&self.sessions.address(index).area());
         self.port_switches.residents.enter(homes, bucket, index);
     }
 
@@ -97,7 +95,7 @@ impl NetcodeFront {
         if !header.kind.is_replay_protected() {
             return Err(DropReason::UnknownSource);
         }
-        let area = Area::address(address.listener, &address.endpoint);
+        let area = address.area();
         let bucket = common.claims.homes().bucket(&area);
         let workers = common.claims.homes().workers(bucket);
         let members = common.claims.whereabouts().map_or(Members::NONE, |it| it.homes_of(address));
@@ -193,7 +191,7 @@ impl NetcodeFront {
         if !self.port_switches.switches.would_admit(&block, switches, now_ns) {
             return Err(DropReason::PortSwitchRateLimited);
         }
-        let area = Area::address(address.listener, &address.endpoint);
+        let area = address.area();
         let bucket = common.claims.homes().bucket(&area);
         let Self { sessions, port_switches, listeners, .. } = self;
         let PortSwitches { residents, lineups, sources, few, many, trials, .. } = port_switches;
@@ -220,7 +218,7 @@ impl NetcodeFront {
         if is_few {
             for index in residents.of(bucket) {
                 let home = sessions.address(index);
-                if Area::address(home.listener, &home.endpoint) == area {
+                if home.area() == area {
                     is_at_home = true;
                     if could_be(sessions.at(index), policy, &lost) {
                         candidates.push(index);
@@ -396,9 +394,8 @@ impl NetcodeFront {
         if !mover.is_others {
             return Err(DropReason::PortSwitchForged);
         }
-        let Address { listener, endpoint } = origin.address;
         let homes = turn.common.claims.homes();
-        let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
+        let workers = homes.workers(homes.bucket(&origin.address.area()));
         // What has come from another member goes to none.
         let whereabouts =
             turn.common.claims.whereabouts().filter(|_| origin.forwarded_by.is_none());
@@ -430,14 +427,13 @@ impl NetcodeFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let header = Header::decode(bytes, Receiver::Server)?;
-        let Address { listener, endpoint } = origin.address;
-        if !(turn.common.setup.listeners[listener].follow_port_switch
+        if !(turn.common.setup.listeners[origin.address.listener].follow_port_switch
             && header.kind.is_replay_protected())
         {
             return Err(DropReason::UnknownSource);
         }
         let homes = turn.common.claims.homes();
-        let workers = homes.workers(homes.bucket(&Area::address(listener, &endpoint)));
+        let workers = homes.workers(homes.bucket(&origin.address.area()));
         let workers = if is_lost { Workers::NONE } else { workers.without(turn.common.worker.id) };
         let others = Others { workers, members: Members::NONE };
         let what = (origin.hash, header, bytes.len());

@@ -33,7 +33,6 @@ use crate::setup::Phase;
 use crate::shared::claims::history::NoTerm;
 use crate::shared::standbys::{Found, Standbys, TakeoverRefusal};
 use crate::store::admission::Rate;
-use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::trace::Fact;
@@ -123,7 +122,7 @@ impl NetcodeFront {
         if !header.kind.is_replay_protected() || !Self::is_near_orphans(turn.common, address) {
             return Err(DropReason::UnknownSource);
         }
-        let area = Area::address(address.listener, &address.endpoint);
+        let area = address.area();
         let PortSwitches { sources, few, .. } = &mut self.port_switches;
         let source = sources.of(origin.hash, header.sequence, now_ns);
         let max = source.trials_left().min(few.left(&area, now_ns)).min(NEAR_MAX);
