@@ -402,7 +402,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// How somebody who can wait has a session end.
+    /// How game processes and operators have a session end, who can wait.
     const WANTED: [Ended; 3] = [Ended::ByBackend, Ended::ByOperator, Ended::Denied];
 
     /// It for another process, whose release may have other reasons.

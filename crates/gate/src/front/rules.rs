@@ -160,8 +160,8 @@ pub(crate) trait Rules {
         self.end_like(turn, index, why.into());
     }
 
-    /// Ends a session as somebody wants who can wait: not before it is sure that it is this
-    /// gateway's.
+    /// Ends a session for a game process or an operator, who can wait: not before it is sure that
+    /// the session is this gateway's.
     fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, ending: Ending) {
         self.end_like(turn, index, ending);
     }

@@ -105,7 +105,8 @@ impl NetcodeFront {
         }
     }
 
-    /// A session is this gateway's. It ends now where somebody has wanted that meanwhile.
+    /// A session is this gateway's. It ends now where its game process
+    /// or an operator has wanted that meanwhile.
     pub(crate) fn be_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let is_unheard = turn.common.moves.is_unheard(self.sessions.id(index));
         self.sessions.at_mut(index).set_unsure(is_unheard);

@@ -49,8 +49,8 @@ impl Overs {
     }
 
     /// A session is over. Where there is no room, the end of one whose player has left is
-    /// forgotten first, because that session ends by itself. Else it is the one that comes: nobody
-    /// takes the place of an end that waits by having many sessions end.
+    /// forgotten first, because that session ends by itself. Otherwise the new end is: so players
+    /// who have many sessions end push out no end that waits.
     pub(crate) fn note(&mut self, (player, session): Name, over: Over) -> Result<(), Forgotten> {
         self.waiting.insert((player, session), over);
         self.due_ns = 0;

@@ -117,7 +117,7 @@ fn an_owner_that_has_slept_for_longer_than_a_timeout_times_nobody_out_before_it_
     assert_eq!(closed[Ended::Fenced as usize], 1);
 }
 
-/// The first gateway has slept, and somebody has the session end before it hears whose that is.
+/// The first gateway has slept, and the session is ended there before it hears whose that is.
 fn wanted_to_end(why: Ended, is_taken_over: bool, is_upgraded: bool) -> Scene {
     let mut scene = ready();
     scene.sleep(300);

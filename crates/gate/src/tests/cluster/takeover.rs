@@ -198,8 +198,7 @@ fn without_an_incarnation_or_an_arbiter_a_session_is_as_ever() {
     assert_eq!((agent.lanes[&(A, 0)].plain_payloads, pair.standbys(A).counts().owned), (0, 1));
 }
 
-/// Its player's address has been given another port, and nobody who has the player's session was
-/// there to see that.
+/// The player's NAT gives it another port after its gateway has died.
 #[test]
 fn a_player_whose_port_has_changed_is_found_by_the_standby() {
     let mut scene = Scene::new();
