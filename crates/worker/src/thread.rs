@@ -306,8 +306,8 @@ impl<D: SocketDriver> Worker<D> {
     fn tell_members(&self) {
         let Some((departures, _)) = &self.around.departures else { return };
         let claims = self.body.gate().claims();
-        let has_moved = claims.whereabouts().is_some_and(|it| it.take_news());
-        if claims.standbys().is_some_and(|it| it.take_news()) || has_moved {
+        let has_moved = claims.whereabouts().is_some_and(|it| it.has_news());
+        if has_moved || claims.standbys().is_some_and(|it| it.has_news()) {
             departures.wake();
         }
     }

@@ -283,15 +283,16 @@ impl Claims {
     /// Those of so many workers that a member's datagram goes to.
     pub fn takers(&self, address: &Address, is_lost: bool, workers: u16) -> Takers {
         let there = self.whereabouts().and_then(|whereabouts| whereabouts.worker_of(address));
-        let bucket = self.homes.bucket(&address.area());
         let found = match there {
             Some(worker) => Workers::one(worker),
-            None if is_lost => self.homes.workers(bucket),
+            None if is_lost => self.homes.workers(self.homes.bucket(&address.area())),
             None => Workers::NONE,
         };
+        if !found.is_empty() {
+            return Takers { workers: found, is_stray: false };
+        }
         let first = WorkerId((address.hash(self.hashes) % u32::from(workers.max(1))) as u16);
-        let is_stray = found.is_empty();
-        Takers { workers: if is_stray { Workers::one(first) } else { found }, is_stray }
+        Takers { workers: Workers::one(first), is_stray: true }
     }
 
     /// Records that a token is used from `source`, at request time. A token that was used from

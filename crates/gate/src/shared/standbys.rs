@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::MemberId;
+use crate::shared::whereabouts::take;
 use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
@@ -24,10 +25,12 @@ pub struct Standbys {
     /// One more than its number; 0 while there is none.
     incarnation: AtomicU32,
     own: [Mutex<Own>; SHARDS],
-    /// Something has changed since that was last asked.
+    /// Something of it has changed since that was last taken, or of what is said of all.
     has_news: AtomicBool,
     /// What others own, by a hash of the player's address.
     stood: [Mutex<Stood>; SHARDS],
+    /// Some of it have come or gone since that was last taken.
+    has_stands: AtomicBool,
     /// Where each of those is. Locked before any of `stood`, and by who changes them alone.
     places: Mutex<HashMap<SessionId, Address>>,
     standing_count: AtomicUsize,
@@ -174,6 +177,7 @@ impl Standbys {
             incarnation: AtomicU32::new(0),
             own: std::array::from_fn(|_| Mutex::default()),
             has_news: AtomicBool::new(false),
+            has_stands: AtomicBool::new(false),
             stood: std::array::from_fn(|_| Mutex::default()),
             places: Mutex::default(),
             standing_count: AtomicUsize::new(0),
@@ -239,16 +243,19 @@ impl Standbys {
         }
     }
 
-    /// Whether something has changed since this was last asked, here or with what this gateway
+    /// Whether something has changed since that was last taken, here or with what this gateway
     /// stands by for: the thread of members is to look.
-    pub fn take_news(&self) -> bool {
-        self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::Acquire)
+    pub fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed) || self.has_stands.load(Ordering::Relaxed)
     }
 
     /// Takes some of this gateway's sessions that have changed since that was last asked, with
     /// their records; nothing where one has ended. Where more have changed than fit, the rest is
     /// for the next time.
     pub fn take_changes(&self, max: usize, mut handle: impl FnMut(SessionId, Option<Owned<'_>>)) {
+        if !take(&self.has_news) {
+            return;
+        }
         let mut left = max;
         for own in &self.own {
             let Own { held, changed, .. } = &mut *lock(own);
@@ -268,6 +275,9 @@ impl Standbys {
                     }
                 }
             }
+        }
+        if left == 0 {
+            self.has_news.store(true, Ordering::Release);
         }
     }
 
@@ -380,7 +390,7 @@ impl Standbys {
         stood.entries.insert(address, entry);
         stood.note_change(address);
         self.standing_count.store(places.len(), ORDER);
-        self.has_news.store(true, Ordering::Release);
+        self.has_stands.store(true, Ordering::Release);
     }
 
     /// A member offers one of its sessions to this gateway. Returns where its player is, and which
@@ -428,6 +438,9 @@ impl Standbys {
     /// Takes some of the addresses that have changed since that was last asked, and whether this
     /// gateway stands by for each.
     pub fn take_stands(&self, max: usize, mut handle: impl FnMut(Address, bool)) {
+        if !take(&self.has_stands) {
+            return;
+        }
         let mut left = max;
         for stood in &self.stood {
             let Stood { entries, changed } = &mut *lock(stood);
@@ -443,6 +456,7 @@ impl Standbys {
                 changed.remove(&address);
                 handle(address, entries.contains_key(&address));
             }
+            self.has_stands.store(true, Ordering::Release);
             return;
         }
     }
@@ -682,7 +696,7 @@ impl Standbys {
         self.offered_count.fetch_sub(entry.is_offered.into(), ORDER);
         self.standing_count.store(places.len(), ORDER);
         stood.note_change(address);
-        self.has_news.store(true, Ordering::Release);
+        self.has_stands.store(true, Ordering::Release);
     }
 
     fn orphans_of(&self, area: &Area) -> &Mutex<HashMap<Area, Vec<Address>>> {

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,14 +29,14 @@ pub struct Members(u64);
 pub struct Whereabouts {
     key: HashKey,
     own: [Mutex<Own>; SHARDS],
-    /// Something has changed of it since a worker has last said so.
+    /// Something has changed of it since that was last taken.
     has_news: AtomicBool,
     /// By a hash of the address: two addresses of one hash cost a datagram a way, no more.
-    others: [Mutex<HashMap<u64, Other>>; SHARDS],
+    others: [Mutex<ByHash<u64, Other>>; SHARDS],
     others_count: AtomicUsize,
     others_max: usize,
     /// Who stands by for players of others, by the same hash.
-    stands: [Mutex<HashMap<u64, Other>>; SHARDS],
+    stands: [Mutex<ByHash<u64, Other>>; SHARDS],
     stands_count: AtomicUsize,
     /// A bit for each member that is connected and does not answer.
     silent: AtomicU64,
@@ -51,14 +52,48 @@ pub struct Whereabouts {
 /// Enters and leaves for a worker what its tables have.
 pub(crate) struct Teller(Arc<Whereabouts>, WorkerId);
 
+/// A map whose keys say their hash themselves: it is a keyed one already.
+type ByHash<K, V> = HashMap<K, V, BuildHasherDefault<Said>>;
+
+/// An address, and its hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Hashed {
+    hash: u64,
+    address: Address,
+}
+
+impl Hash for Hashed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// The hash that a key says.
+#[derive(Default)]
+struct Said(u64);
+
+impl Hasher for Said {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a hash is a number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
 /// Players of this gateway, those in a handshake included.
 #[derive(Default)]
 struct Own {
-    held: HashMap<Address, Held>,
+    held: ByHash<Hashed, Held>,
     /// Each of these is marked as changed where it is held.
-    changed: Vec<Address>,
+    changed: Vec<Hashed>,
     /// Of each of these something was accepted.
-    heard: Vec<Address>,
+    heard: Vec<Hashed>,
 }
 
 struct Held {
@@ -93,13 +128,13 @@ impl Told for Teller {
 
 impl Own {
     /// An address has come or gone. Where nobody takes what has changed, that has an end.
-    fn note_change(&mut self, address: &Address) {
-        let Some(it) = self.held.get_mut(address).filter(|it| !it.is_changed) else { return };
+    fn note_change(&mut self, at: &Hashed) {
+        let Some(it) = self.held.get_mut(at).filter(|it| !it.is_changed) else { return };
         if self.changed.len() < CHANGES_MAX {
             it.is_changed = true;
-            self.changed.push(*address);
+            self.changed.push(*at);
         } else if it.times == 0 {
-            self.held.remove(address);
+            self.held.remove(at);
         }
     }
 }
@@ -141,24 +176,24 @@ impl Whereabouts {
         if address.endpoint.port() == NOWHERE {
             return;
         }
-        let mut own = lock(&self.own[shard(self.hash(address))]);
+        let (at, mut own) = self.own_of(address);
         let budget = Bucket::full(0);
         let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0, budget };
-        let it = own.held.entry(*address).or_insert(fresh);
+        let it = own.held.entry(at).or_insert(fresh);
         (it.worker, it.times) = (worker, it.times + 1);
         // Also where it was here before: of two members that have said so, the one is believed that
         // has a session.
-        own.note_change(address);
+        own.note_change(&at);
         self.has_news.store(true, Ordering::Release);
     }
 
     /// It has not any more. Said once for each time that it was entered.
     pub(crate) fn leave(&self, address: &Address) {
-        let mut own = lock(&self.own[shard(self.hash(address))]);
-        let Some(it) = own.held.get_mut(address) else { return };
+        let (at, mut own) = self.own_of(address);
+        let Some(it) = own.held.get_mut(&at) else { return };
         it.times = it.times.saturating_sub(1);
         if it.times == 0 {
-            own.note_change(address);
+            own.note_change(&at);
             self.has_news.store(true, Ordering::Release);
         }
     }
@@ -220,20 +255,20 @@ impl Whereabouts {
 
     /// The worker that has a player at an address.
     pub fn worker_of(&self, address: &Address) -> Option<WorkerId> {
-        let own = lock(&self.own[shard(self.hash(address))]);
-        own.held.get(address).filter(|it| it.times > 0).map(|it| it.worker)
+        let (at, own) = self.own_of(address);
+        own.held.get(&at).filter(|it| it.times > 0).map(|it| it.worker)
     }
 
-    /// Whether something has changed since this was last asked: the thread of members is to look.
-    pub fn take_news(&self) -> bool {
-        self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::Acquire)
+    /// Whether something has changed since that was last taken: the thread of members is to look.
+    pub fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed)
     }
 
     /// Whether one more datagram from there may go from another worker to the one that has it: it
     /// may be another's that has written a player's address on it.
     pub(crate) fn pay_own(&self, address: &Address, now_ns: u64) -> Result<(), DropReason> {
-        let Own { held, .. } = &mut *lock(&self.own[shard(self.hash(address))]);
-        let it = held.get_mut(address).ok_or(DropReason::UnknownSource)?;
+        let (at, mut own) = self.own_of(address);
+        let it = own.held.get_mut(&at).ok_or(DropReason::UnknownSource)?;
         let is_paid = it.budget.take(Rate::new(OWN_FORWARDS, 1), 1, now_ns);
         if is_paid { Ok(()) } else { Err(DropReason::ForwardLimited) }
     }
@@ -241,20 +276,26 @@ impl Whereabouts {
     /// Takes some of what has changed since it was last asked: addresses, and whether each is held.
     /// Where more has changed than fits, the rest is for the next time.
     pub fn take_changes(&self, max: usize, mut handle: impl FnMut(Address, bool)) {
+        if !take(&self.has_news) {
+            return;
+        }
         let mut left = max;
         for own in &self.own {
             let Own { held, changed, .. } = &mut *lock(own);
             let taken = left.min(changed.len());
             left -= taken;
-            for address in changed.drain(..taken) {
-                let Some(it) = held.get_mut(&address) else { continue };
+            for at in changed.drain(..taken) {
+                let Some(it) = held.get_mut(&at) else { continue };
                 it.is_changed = false;
                 let is_held = it.times > 0;
                 if !is_held {
-                    held.remove(&address);
+                    held.remove(&at);
                 }
-                handle(address, is_held);
+                handle(at.address, is_held);
             }
+        }
+        if left == 0 {
+            self.has_news.store(true, Ordering::Release);
         }
     }
 
@@ -262,15 +303,16 @@ impl Whereabouts {
     /// What changes meanwhile is among the changes.
     pub fn own_part(&self, part: usize) -> Vec<Address> {
         let own = lock(&self.own[part]);
-        own.held.iter().filter(|(_, it)| it.times > 0).map(|(address, _)| *address).collect()
+        own.held.iter().filter(|(_, it)| it.times > 0).map(|(at, _)| at.address).collect()
     }
 
     /// A datagram that a member has forwarded was new, and not one that was recorded before.
     pub(crate) fn note_accepted(&self, address: &Address, by: MemberId) {
-        let Own { held, heard, .. } = &mut *lock(&self.own[shard(self.hash(address))]);
-        let Some(it) = held.get_mut(address) else { return };
+        let (at, mut own) = self.own_of(address);
+        let Own { held, heard, .. } = &mut *own;
+        let Some(it) = held.get_mut(&at) else { return };
         if it.accepted == 0 {
-            heard.push(*address);
+            heard.push(at);
         }
         it.accepted = it.accepted.saturating_add(1);
         it.heard_by |= 1 << by.0;
@@ -281,11 +323,11 @@ impl Whereabouts {
     pub fn take_accepted(&self, mut handle: impl FnMut(Address, u32, Members)) {
         for own in &self.own {
             let Own { held, heard, .. } = &mut *lock(own);
-            for address in heard.drain(..) {
-                let Some(it) = held.get_mut(&address) else { continue };
+            for at in heard.drain(..) {
+                let Some(it) = held.get_mut(&at) else { continue };
                 let (accepted, heard_by) = (it.accepted, it.heard_by);
                 (it.accepted, it.heard_by) = (0, 0);
-                handle(address, accepted, Members(heard_by));
+                handle(at.address, accepted, Members(heard_by));
             }
         }
     }
@@ -435,6 +477,12 @@ impl Whereabouts {
         };
     }
 
+    /// Where this gateway's player of an address is, if there is one.
+    fn own_of(&self, address: &Address) -> (Hashed, MutexGuard<'_, Own>) {
+        let hash = self.hash(address);
+        (Hashed { hash, address: *address }, lock(&self.own[shard(hash)]))
+    }
+
     fn hash(&self, address: &Address) -> u64 {
         address.wide_hash(self.key)
     }
@@ -446,6 +494,11 @@ impl Whereabouts {
 
 const fn shard(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
+}
+
+/// Whether something was said, which is not from then on.
+pub(crate) fn take(of: &AtomicBool) -> bool {
+    of.load(Ordering::Relaxed) && of.swap(false, Ordering::Acquire)
 }
 
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {

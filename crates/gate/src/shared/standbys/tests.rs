@@ -84,14 +84,15 @@ fn an_incarnation_is_said_once() {
 #[test]
 fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
     let standbys = none();
-    assert!(!standbys.take_news());
+    assert!(!standbys.has_news());
     standbys.keep(at(1), record(1, 1));
     standbys.keep(at(2), record(1, 2));
     standbys.keep(at(3), record(2, 1));
     standbys.end(id(2));
     standbys.end(id(3));
-    assert!(standbys.take_news() && !standbys.take_news());
+    assert!(standbys.has_news());
     assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2))), (id(2), None)]);
+    assert!(!standbys.has_news());
     assert_eq!(changes(&standbys, 9), []);
     assert_eq!(standbys.counts().owned, 1);
     standbys.renew();
