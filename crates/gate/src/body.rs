@@ -68,12 +68,8 @@ pub trait Surroundings {
     /// Gives another worker a message, or gives it back.
     fn send(&mut self, to: WorkerId, mail: Mail) -> Result<(), Box<Mail>>;
 
-    /// Gives another member of the cluster a datagram, or gives it back.
-    fn send_to_member(
-        &mut self,
-        to: MemberId,
-        datagram: ForwardedDatagram,
-    ) -> Result<(), Box<ForwardedDatagram>>;
+    /// Gives another member of the cluster a datagram. Whether there was room for it.
+    fn send_to_member(&mut self, to: MemberId, datagram: &ForwardedDatagram) -> bool;
 
     /// Two secrets for cookies; `None` where there are none now, and the gate asks again.
     fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]>;
@@ -329,13 +325,15 @@ impl Body {
         for mail in refused {
             self.gate.mail_refused(&mail);
         }
-        let mut refused: Vec<Box<ForwardedDatagram>> = Vec::new();
-        for (member, datagram) in self.gate.poll_members_mail() {
-            refused.extend(around.send_to_member(member, datagram).err());
+        let mut for_members = std::mem::take(&mut self.gate.common.neighbours.members_out);
+        for (member, datagram) in &for_members {
+            if !around.send_to_member(*member, datagram) {
+                self.gate.member_refused(datagram);
+            }
         }
-        for datagram in refused {
-            self.gate.member_refused(&datagram);
-        }
+        // With the memory that it has.
+        for_members.clear();
+        self.gate.common.neighbours.members_out = for_members;
     }
 
     fn answer_requests<D: Driver, S: Surroundings>(
@@ -432,12 +430,8 @@ mod tests {
             Ok(())
         }
 
-        fn send_to_member(
-            &mut self,
-            _to: MemberId,
-            _datagram: ForwardedDatagram,
-        ) -> Result<(), Box<ForwardedDatagram>> {
-            Ok(())
+        fn send_to_member(&mut self, _to: MemberId, _datagram: &ForwardedDatagram) -> bool {
+            true
         }
 
         fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]> {

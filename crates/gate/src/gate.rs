@@ -11,7 +11,7 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::plain::state::PlainFront;
 use crate::front::room::Room;
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BindId, ListenerId, MemberId, WorkerId};
+use crate::ids::{BindId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::{ForwardedDatagram, Mail, Request};
 use crate::moves::BackendMoves;
@@ -150,13 +150,6 @@ impl Gate {
     /// What has to go to other workers, with their index. Empties the list.
     pub(crate) fn poll_mail(&mut self) -> impl Iterator<Item = (WorkerId, Mail)> + '_ {
         self.common.neighbours.mail_out.drain(..)
-    }
-
-    /// What has to go to other members of the cluster. Empties the list.
-    pub(crate) fn poll_members_mail(
-        &mut self,
-    ) -> impl Iterator<Item = (MemberId, ForwardedDatagram)> + '_ {
-        self.common.neighbours.members_out.drain(..)
     }
 
     /// A datagram for another member could not be given to the thread that sends it.

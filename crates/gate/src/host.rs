@@ -148,13 +148,9 @@ impl Surroundings for Letters {
         Ok(())
     }
 
-    fn send_to_member(
-        &mut self,
-        to: MemberId,
-        datagram: ForwardedDatagram,
-    ) -> Result<(), Box<ForwardedDatagram>> {
-        self.for_members.push((to, datagram));
-        Ok(())
+    fn send_to_member(&mut self, to: MemberId, datagram: &ForwardedDatagram) -> bool {
+        self.for_members.push((to, datagram.clone()));
+        true
     }
 
     fn cookie_secrets(&mut self) -> Option<[CookieSecret; 2]> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::capture::Capture;
 use crate::elsewhere::Elsewhere;
-use crate::ids::{BackendId, BindId, MemberId, WorkerId};
+use crate::ids::{BackendId, BindId, ListenerId, MemberId, WorkerId};
 use crate::moves::MoveOrder;
 use crate::setup::Setup;
 use crate::store::table::Address;
@@ -143,6 +143,33 @@ impl ForwardedDatagram {
         };
         datagram.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(datagram)
+    }
+
+    /// Memory for any, of nobody.
+    pub fn blank() -> Self {
+        let address = Address { listener: ListenerId(0), endpoint: Endpoint::v4([0; 4], 0) };
+        let (local, nobody) = (LocalIp::UNSPECIFIED, Elsewhere::Worker(WorkerId(0)));
+        Self {
+            address,
+            bind: BindId(0),
+            local,
+            kernel_ns: 0,
+            is_lost: false,
+            to: nobody,
+            by: nobody,
+            hops: 0,
+            len: 0,
+            bytes: [0; UNREAL_BYTES_MAX],
+        }
+    }
+
+    /// Becomes a copy of another one, without the memory that the other does not use.
+    pub fn copy_from(&mut self, other: &Self) {
+        let Self { address, bind, local, kernel_ns, is_lost, to, by, hops, len, bytes } = self;
+        (*address, *bind, *local) = (other.address, other.bind, other.local);
+        (*kernel_ns, *is_lost, *to, *by) = (other.kernel_ns, other.is_lost, other.to, other.by);
+        (*hops, *len) = (other.hops, other.len);
+        bytes[..other.bytes().len()].copy_from_slice(other.bytes());
     }
 
     /// It was forwarded so often: less than may be, so it may go on.

@@ -292,22 +292,23 @@ impl<D: SocketDriver> Worker<D> {
     /// process does not know of that.
     pub(super) fn last_turn(&mut self) -> std::io::Result<()> {
         self.take_sockets();
-        let Self { body, driver, lanes, clock, around, .. } = self;
         for _ in 0..LAST_TURNS_MAX {
+            let Self { body, driver, lanes, clock, around, .. } = self;
             body.last_turn(&mut lanes.over(driver), clock, around)?;
-            if !body.gate().is_ending_sessions() {
+            self.tell_members();
+            if !self.body.gate().is_ending_sessions() {
                 return Ok(());
             }
         }
         Err(std::io::Error::other("it is ending sessions that an operator wants to end; try again"))
     }
 
-    /// Has the others of a cluster told who has come and gone.
+    /// Has the others of a cluster told who has come and gone, and sent what is for them.
     fn tell_members(&self) {
         let Some((departures, _)) = &self.around.departures else { return };
         let claims = self.body.gate().claims();
         let has_moved = claims.whereabouts().is_some_and(|it| it.has_news());
-        if has_moved || claims.standbys().is_some_and(|it| it.has_news()) {
+        if has_moved || departures.has_more() || claims.standbys().is_some_and(|it| it.has_news()) {
             departures.wake();
         }
     }
@@ -422,15 +423,9 @@ impl Surroundings for Around {
         }
     }
 
-    fn send_to_member(
-        &mut self,
-        to: MemberId,
-        datagram: ForwardedDatagram,
-    ) -> Result<(), Box<ForwardedDatagram>> {
-        match &self.departures {
-            Some((departures, worker)) => departures.send(*worker, to, datagram),
-            None => Err(Box::new(datagram)),
-        }
+    fn send_to_member(&mut self, to: MemberId, datagram: &ForwardedDatagram) -> bool {
+        let departures = self.departures.as_ref();
+        departures.is_some_and(|(departures, worker)| departures.send(*worker, to, datagram))
     }
 
     /// `None` where the operating system's generator fails.
