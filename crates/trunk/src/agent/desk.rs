@@ -234,6 +234,10 @@ impl Desk {
     /// Everything that there is to do now. False where it was told to end.
     fn turn(&mut self) -> bool {
         let now_ns = self.now_ns();
+        // Before that is looked for which it was rung.
+        if self.ready.iter().any(|one| one.token == BELL) {
+            self.bell.take();
+        }
         if !self.obey(now_ns) {
             return false;
         }
@@ -356,10 +360,6 @@ impl Desk {
     fn take_ready(&mut self, now_ns: u64) {
         let ready = std::mem::take(&mut self.ready);
         for one in &ready {
-            if one.token == BELL {
-                self.bell.take();
-                continue;
-            }
             match owner(one.token) {
                 Owner::Listener(at) => {
                     let Self { stations, backends, servers, counts, epoll, shared, .. } = self;
@@ -370,6 +370,7 @@ impl Desk {
                     }
                 }
                 Owner::Link(at, place) => self.read_link(at, place, now_ns),
+                // The bell's is not the trunk's either.
                 Owner::Other => self.read_trunk(*one, now_ns),
             }
         }
