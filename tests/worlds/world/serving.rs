@@ -177,10 +177,9 @@ impl World {
             let its = |it: &Player| matches!(&it.doing, Doing::Playing(it) if it.token == token);
             self.players.iter().any(its)
         };
-        // The later login of a client has the slot of the earlier one, which ends within seconds.
-        let whose = |token: u64| {
-            if self.is_unique { self.tokens[token as usize].0 } else { token }
-        };
+        // A client has one promise, so its later login has the slot of the earlier one: that ends
+        // within seconds, or plays on where ids may be in several places.
+        let whose = |token: u64| self.tokens[token as usize].0;
         for server in self.udp.iter().filter(|_| is_counted) {
             let there: BTreeSet<u64> =
                 server.there(self.now_ms).filter(|it| plays(*it)).map(whose).collect();
