@@ -81,6 +81,8 @@ struct World {
     dice: Dice,
     step: u64,
     heard: BTreeSet<Vec<u8>>,
+    /// What players have said.
+    said: BTreeSet<Vec<u8>>,
     /// Whose payloads the game has got in this turn.
     speakers: BTreeSet<u64>,
 }
@@ -122,6 +124,7 @@ impl World {
             dice: Dice(seed),
             step: 0,
             heard: BTreeSet::new(),
+            said: BTreeSet::new(),
             speakers: BTreeSet::new(),
         };
         (0..GATES).for_each(|at| world.begin(at));
@@ -309,6 +312,18 @@ impl World {
         }
     }
 
+    /// Most of what a player has said in the last moments has reached the game.
+    fn is_heard(&self, number: usize, seed: u64) {
+        let (name, step) = (self.names[number], self.step);
+        let texts: Vec<_> =
+            (step - 100..step - 5).map(|it| format!("{name}: {it}").into_bytes()).collect();
+        let count = |of: &BTreeSet<Vec<u8>>| texts.iter().filter(|it| of.contains(*it)).count();
+        let (said, heard) = (count(&self.said), count(&self.heard));
+        let what =
+            format!("seed {seed}, step {step}: of {said} of player {number} {heard} are heard");
+        assert!(said > 0 && heard * 2 > said, "{what}");
+    }
+
     fn everybody_is_connected(&self, seed: u64) {
         for (number, player) in self.players.iter().enumerate() {
             let step = self.step;
@@ -326,17 +341,7 @@ impl World {
         for _ in 0..100 {
             self.turn(true);
         }
-        let step = self.step;
-        for number in 0..self.players.len() {
-            let is_its = |text: &&Vec<u8>| {
-                let text = String::from_utf8_lossy(text);
-                let (whose, when) = text.split_once(": ").expect("it was written here");
-                whose.parse() == Ok(self.names[number])
-                    && when.parse::<u64>().is_ok_and(|it| it + 100 > step)
-            };
-            let heard = self.heard.iter().filter(is_its).count();
-            assert!(heard > 10, "seed {seed}, step {step}: {heard} of player {number}");
-        }
+        (0..self.players.len()).for_each(|number| self.is_heard(number, seed));
         assert!(self.heard.len() > before);
         let sessions = self.gates.iter().flat_map(|it| &it.rigs).map(Rig::sessions);
         assert_eq!(

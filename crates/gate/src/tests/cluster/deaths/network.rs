@@ -14,6 +14,7 @@ impl World {
         if speaks && player.library.is_connected() && self.dice.roll(3) == 0 {
             let text = format!("{}: {}", self.names[number], self.step).into_bytes();
             let bytes = player.library.payload(now_ns, &text);
+            self.said.insert(text);
             self.send(number, &bytes);
         }
         for bytes in self.players[number].library.poll(now_ns) {
