@@ -77,6 +77,14 @@ fn a_successor_knows_the_bans_that_the_process_before_it_has_known() {
 }
 
 #[test]
+fn a_ban_that_comes_right_before_an_upgrade_ends_who_plays() {
+    for after_ms in (0..=200).step_by(STEP_MS as usize) {
+        let plays_on = World::new(1).upgrade_right_behind_a_ban(after_ms);
+        assert_eq!(plays_on, Ok(false), "after {after_ms} ms");
+    }
+}
+
+#[test]
 fn a_successor_claims_again_what_the_process_before_it_has_claimed() {
     let known = World::new(TOKENS_OF_TWO).upgrade_behind_forgotten_tokens();
     let [before, after] = known.expect("it holds");

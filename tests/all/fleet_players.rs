@@ -150,6 +150,32 @@ fn what_is_said_to_a_successor_is_not_heard_by_the_process_before_it() {
     });
 }
 
+/// A ban that a process hears while its workers stand still already is known to its successor from
+/// the beginning, and ends who plays there.
+#[test]
+fn a_ban_that_comes_while_a_gateway_is_given_away_ends_who_plays() {
+    let Some(fleet) = Fleet::start() else { return };
+    fleet.put_key("eu", 1);
+    let mut hold = None;
+    let (first, _game) = unique_with(&fleet, "gate-1", |command| {
+        hold = Some(Hold::at(command, "gateway-gives Give"));
+    });
+    let mut hold = hold.expect("it is held");
+    let (second, _other_game) = unique(&fleet, "gate-2");
+    let mut player = Player::connected(first.listener, 7, &key(1));
+    is_at(&fleet, 7, "gate-1");
+    std::thread::scope(|scope| {
+        let heir = scope.spawn(|| Heir::of(&first));
+        assert_eq!(hold.reached(), first.id());
+        fleet.denies(&["deny", "--client", "7"]);
+        // The first hears it as soon, and says nothing of it.
+        fleet.is_heard_by(&second);
+        hold.release();
+        assert_eq!(player.ended(), State::Disconnected);
+        drop(heir.join().expect("it was handed over"));
+    });
+}
+
 #[test]
 fn who_keeps_the_gateway_because_its_successor_has_died_hears_again() {
     let Some(fleet) = Fleet::start() else { return };

@@ -289,8 +289,9 @@ impl Gateway {
         if self.forgets_questions {
             heirloom.asked.clear();
         }
-        prepared.inherit(heirloom);
+        // It is made with what the copy has, and hears of the rest once its workers are there.
         let known = prepared.known(process.clock().unix_s());
+        prepared.inherit(heirloom);
         let config = ringgate::membership::merged(&self.file, &known).config;
         let before = unheard(&alive.setup, &config);
         let sessions_max = before.claim_limits().sessions_max;
@@ -316,6 +317,7 @@ impl Gateway {
         self.begin(process, prepared, (following, config, setup), (claims, host, links), now_ms);
         if let Some(alive) = &mut self.alive {
             alive.inbox = inbox;
+            alive.receiver.mark_changed();
         }
         true
     }

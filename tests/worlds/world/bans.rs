@@ -56,6 +56,30 @@ impl World {
         Ok([before, self.gateways[0].denies(client)])
     }
 
+    /// A client is banned that plays at a gateway, and so long afterwards that is upgraded. Whether
+    /// the client plays on.
+    pub(crate) fn upgrade_right_behind_a_ban(mut self, after_ms: u64) -> Result<bool, String> {
+        self.put_key();
+        let playing = |it: &Self| {
+            let mut its = it.servers.iter().filter(|it| it.gateway == 0);
+            its.find_map(|it| it.sessions.values().next()).map(|guest| guest.client_id)
+        };
+        while playing(&self).is_none() {
+            self.step()?;
+        }
+        let client = playing(&self).expect("it was there");
+        self.ban(client, None);
+        self.pass(after_ms)?;
+        self.upgrade(0);
+        while self.faults.upgraded == 0 {
+            self.step()?;
+            self.upgrade(0);
+        }
+        self.pass(900)?;
+        let mut its = self.servers.iter().filter(|it| it.gateway == 0);
+        Ok(its.any(|it| it.sessions.values().any(|guest| guest.client_id == client)))
+    }
+
     pub(super) fn pass(&mut self, ms: u64) -> Result<(), String> {
         (0..ms / STEP_MS).try_for_each(|_| self.step())
     }
