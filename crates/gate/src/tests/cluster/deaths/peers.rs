@@ -26,7 +26,7 @@ impl World {
                     if self.step >= since + SILENT && !self.is_gone[at][other] {
                         self.is_gone[at][other] = true;
                         self.standbys_of(at).set_gone(member, now_ns);
-                        self.whereabouts_of(at).forget(member);
+                        self.forget(at, other);
                         self.met[at][other] = None;
                     }
                     continue;
@@ -39,8 +39,8 @@ impl World {
                     self.standbys_of(at).set_back(member, self.incarnations[other]);
                 }
                 if !is_same {
+                    self.forget(at, other);
                     let own = self.whereabouts_of(at);
-                    own.forget(member);
                     for address in (0..PARTS).flat_map(|part| theirs.own_part(part)) {
                         assert!(own.learn(&address, member, now_ns));
                     }
@@ -72,6 +72,12 @@ impl World {
         self.know_stands();
     }
 
+    /// A gateway forgets all that a member has said.
+    fn forget(&mut self, at: usize, other: usize) {
+        self.whereabouts_of(at).forget(MemberId(other as u8));
+        self.stands[at].retain(|it| it.1 != other);
+    }
+
     /// Whether the process of a member is the one that has given another one its records.
     fn is_same_process(&self, at: usize, other: usize) -> bool {
         self.appointed[other].values().any(|(standby, _)| *standby == at)
@@ -91,16 +97,12 @@ impl World {
                 };
                 let gone = |it: &(Address, usize)| it.1 == other && !stands.contains(&it.0);
                 let member = MemberId(other as u8);
-                for (address, _) in self.stands[at].extract_if(|it| gone(it)).collect::<Vec<_>>() {
-                    if self.whereabouts_of(other).worker_of(&address).is_none() {
-                        whereabouts.unlearn(&address, member);
-                    }
+                for (address, _) in self.stands[at].extract_if(|it| gone(it)) {
+                    whereabouts.unlearn_stands(&address, member);
                 }
                 for address in stands {
-                    if whereabouts.find(&address).is_none()
-                        && self.stands[at].insert((address, other))
-                    {
-                        assert!(whereabouts.learn(&address, member, now_ns));
+                    if self.stands[at].insert((address, other)) {
+                        assert!(whereabouts.learn_stands(&address, member, now_ns));
                     }
                 }
             }
