@@ -27,7 +27,7 @@ pub mod peer;
 pub mod prefix;
 
 #[cfg(test)]
-mod vectors;
+mod tests;
 
 pub use crate::proto::notify::PacketSeq;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::proto::unreal::cookie::Timestamp;
 use crate::proto::unreal::handshake::HANDSHAKE_BYTES_MAX;
-use crate::proto::unreal::vectors::{BASE, ORIGINAL, VERSIONED, cookie, proof, tail};
+use crate::proto::unreal::tests::vectors::{BASE, ORIGINAL, VERSIONED, cookie, proof, tail};
 
 const S: u64 = NS_PER_S;
 

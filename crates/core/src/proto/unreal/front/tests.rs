@@ -5,7 +5,7 @@ use crate::proto::unreal::bits::BitWriter;
 use crate::proto::unreal::cookie::{Rotation, SecretId, Timestamp};
 use crate::proto::unreal::handshake::{HANDSHAKE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::proto::unreal::prefix::{Layout, Prefix};
-use crate::proto::unreal::vectors::{
+use crate::proto::unreal::tests::vectors::{
     BASE, IDS, ORIGINAL, VERSIONED, all_bodies, cookie, proof, tail,
 };
 use crate::secret::{COOKIE_SECRET_BYTES, CookieSecret};

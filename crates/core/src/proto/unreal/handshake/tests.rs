@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proto::unreal::prefix::{MAGIC_BITS_MAX, Magic};
-use crate::proto::unreal::vectors::{
+use crate::proto::unreal::tests::vectors::{
     BASE, IDS, ORIGINAL, VERSIONED, all_bodies, cookie, magic, proof, tail,
 };
 

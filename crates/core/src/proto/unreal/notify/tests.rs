@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::proto::unreal::bits::store;
 use crate::proto::unreal::prefix::Layout;
-use crate::proto::unreal::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
+use crate::proto::unreal::tests::vectors::{IDS, ORIGINAL, VERSIONED, cookie, magic};
 
 const NOW: Gaps = Gaps { now_ns: 1000 * NS_PER_S, limit: 0 };
 

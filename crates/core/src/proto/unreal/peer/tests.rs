@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proto::notify::{HISTORY_PACKETS_MAX, HISTORY_WORDS_MAX};
-use crate::proto::unreal::vectors::{IDS, VERSIONED, cookie};
+use crate::proto::unreal::tests::vectors::{IDS, VERSIONED, cookie};
 
 fn no_bunches() -> BitReader<'static> {
     BitReader::new(&[0]).take(1).expect("a bit")

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proto::unreal::bits::load;
-use crate::proto::unreal::vectors::{ORIGINAL, VERSIONED, magic};
+use crate::proto::unreal::tests::vectors::{ORIGINAL, VERSIONED, magic};
 
 fn framings() -> impl Strategy<Value = Framing> {
     let layouts = prop::sample::select(Layout::ALL.to_vec());

@@ -1,15 +1,17 @@
 //! Known answers: packets as hexadecimal text, both ways.
 
-use super::PacketSeq;
-use super::bits::{BitReader, BitWriter};
-use super::cookie::{COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp, first_reliable_bunch};
-use super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Shape, Tail};
-use super::notify::{Fields, Header};
-use super::prefix::{Framing, Ids, Layout, Magic, Prefix};
+use super::super::PacketSeq;
+use super::super::bits::{BitReader, BitWriter};
+use super::super::cookie::{
+    COOKIE_BYTES, Cookie, Proof, SecretId, Timestamp, first_reliable_bunch,
+};
+use super::super::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Receiver, Shape, Tail};
+use super::super::notify::{Fields, Header};
+use super::super::prefix::{Framing, Ids, Layout, Magic, Prefix};
 
-pub(super) const IDS: Ids = Ids::new(1, 5);
+pub(in crate::proto::unreal) const IDS: Ids = Ids::new(1, 5);
 
-pub(super) const BASE: Base = Base {
+pub(in crate::proto::unreal) const BASE: Base = Base {
     version_min: 3,
     version: 4,
     sent_count: 2,
@@ -17,13 +19,15 @@ pub(super) const BASE: Base = Base {
     network_features: 1,
 };
 
-pub(super) const VERSIONED: Framing = Framing { magic: Magic::NONE, layout: Layout::Versioned };
-pub(super) const ORIGINAL: Framing = Framing { magic: Magic::NONE, layout: Layout::Original };
+pub(in crate::proto::unreal) const VERSIONED: Framing =
+    Framing { magic: Magic::NONE, layout: Layout::Versioned };
+pub(in crate::proto::unreal) const ORIGINAL: Framing =
+    Framing { magic: Magic::NONE, layout: Layout::Original };
 
 impl Base {
     /// What is left of it on the wire: the fields that its version does not have in that layout are
     /// zero.
-    pub(super) fn as_written(self, layout: Layout) -> Self {
+    pub(in crate::proto::unreal) fn as_written(self, layout: Layout) -> Self {
         match Shape::of(layout, self.version) {
             Shape::Original => Self::default(),
             Shape::Randomized => Self { network_version: 0, network_features: 0, ..self },
@@ -34,29 +38,29 @@ impl Base {
 }
 
 /// A cookie that counts up from `first`.
-pub(super) fn cookie(first: u8) -> Cookie {
+pub(in crate::proto::unreal) fn cookie(first: u8) -> Cookie {
     Cookie(std::array::from_fn::<_, COOKIE_BYTES, _>(|index| first + index as u8))
 }
 
-pub(super) fn proof() -> Proof {
+pub(in crate::proto::unreal) fn proof() -> Proof {
     let timestamp = Timestamp::from_seconds(12.5);
     Proof { secret_id: SecretId::from_bit(true), timestamp, cookie: cookie(0x10) }
 }
 
 /// The shortest tail.
-pub(super) fn tail() -> Tail {
+pub(in crate::proto::unreal) fn tail() -> Tail {
     let mut random = [0x55; 17];
     random[0] = 0;
     Tail::draw(&random)
 }
 
-pub(super) fn magic(text: &str) -> Magic {
+pub(in crate::proto::unreal) fn magic(text: &str) -> Magic {
     let bits: Vec<_> = text.bytes().map(|byte| byte == b'1').collect();
     Magic::from_bits(&bits).expect("at most 32 bits")
 }
 
 /// One packet of each type, and who receives it.
-pub(super) fn all_bodies() -> [(Body, Receiver); 8] {
+pub(in crate::proto::unreal) fn all_bodies() -> [(Body, Receiver); 8] {
     [
         (Body::Initial { is_restart: false }, Receiver::Server),
         (Body::Initial { is_restart: true }, Receiver::Server),

@@ -1,0 +1,3 @@
+//! What the tests of these packets have in common.
+
+pub(super) mod vectors;
