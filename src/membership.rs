@@ -53,7 +53,7 @@ pub use known::{Backend, Clustered, Known};
 pub use leases::LEASES_FILE;
 use leases::Left;
 pub use merge::{Merged, Refused, merged};
-pub use own::{EntranceRow, Facts, FrontRow};
+pub use own::Facts;
 pub use players::PlayerCounts;
 pub use thread::{Member, Order, Shelf, Status};
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use super::plan::Links;
 use super::reload::{self, Known as KnownListeners, Next};
 use crate::config::{self, Config, Link, Protocol};
-use crate::membership::{EntranceRow, Facts, FrontRow, Known, Refused, merged};
+use crate::membership::{Facts, Known, Refused, merged};
 use ringgate_fleet::seal::name_of;
-use ringgate_fleet::values::gateway::{Cluster, SHUT_MAX};
+use ringgate_fleet::values::gateway::{Cluster, Entrance, Listener, SHUT_MAX};
 use ringgate_gate::{Backend, BackendId, Front, LinkKind, ListenerId, Phase, Setup, TokenReuse};
 
 /// What is known of the workers of a gateway.
@@ -51,6 +51,7 @@ pub struct Running<'a> {
 pub struct Following {
     /// The config as the file has it.
     file: Config,
+    key_names: KeyNames,
     known: Arc<Known>,
     refused: BTreeSet<Refused>,
     /// What workers were told, and the setup that says it.
@@ -64,6 +65,7 @@ pub struct Following {
 }
 
 type Epochs = BTreeMap<String, Vec<u32>>;
+type KeyNames = BTreeMap<String, Vec<String>>;
 
 /// What others have to know of what workers know.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +83,7 @@ impl Given {
 }
 
 /// Where agents connect, as the fleet is told. `file` is the config without what the fleet knows.
-fn entrances(file: &Config) -> Vec<EntranceRow> {
+fn entrances(file: &Config) -> Vec<Entrance> {
     let graces = file.backends.iter().map(|backend| backend.grace);
     let grace = graces.chain(file.fleet.as_ref().map(|fleet| fleet.grace)).max();
     let grace_ms = grace.map_or(0, |it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
@@ -90,7 +92,7 @@ fn entrances(file: &Config) -> Vec<EntranceRow> {
         let may_be_dialled = bind.port() != 0 && !bind.ip().is_unspecified();
         let at = agent.public.as_ref().map(ToString::to_string);
         let at = at.or_else(|| may_be_dialled.then(|| bind.to_string()))?;
-        Some(EntranceRow { name: agent.name.clone(), at, grace_ms })
+        Some(Entrance { name: agent.name.clone(), at, grace_ms })
     };
     file.agents.iter().filter_map(entrance).collect()
 }
@@ -106,14 +108,16 @@ fn epochs(file: &Config, known: &Known) -> Epochs {
     with_keys.filter_map(|it| Some((it.name.clone(), numbers(known.keys.get(&it.name)?)))).collect()
 }
 
-/// What the keys of a listener are called that stand in the config; none where the fleet has them.
-fn key_names(listener: Option<&config::Listener>) -> Vec<String> {
-    match listener.map(|it| &it.protocol) {
-        Some(Protocol::Netcode(rules)) if !rules.has_fleet_keys => {
-            rules.keys.iter().map(name_of).collect()
+/// What the keys of each listener are called that stand in the config file; those of the fleet are
+/// called by their epochs.
+fn key_names(file: &Config) -> KeyNames {
+    let named = |listener: &config::Listener| match &listener.protocol {
+        Protocol::Netcode(rules) if !rules.has_fleet_keys => {
+            Some((listener.name.clone(), rules.keys.iter().map(name_of).collect()))
         }
-        _ => Vec::new(),
-    }
+        _ => None,
+    };
+    file.listeners.iter().filter_map(named).collect()
 }
 
 impl Following {
@@ -122,6 +126,7 @@ impl Following {
         let given = (0, Given::of(&file, &known));
         let bans_given = (0, known.denied);
         Self {
+            key_names: key_names(&file),
             file,
             known: Arc::new(known),
             refused: BTreeSet::new(),
@@ -160,6 +165,7 @@ impl Following {
     /// The config file was read again, and workers were told so by the setup with this revision.
     pub fn set_file(&mut self, file: Config, revision: u64) {
         self.given = (revision, Given::of(&file, &self.known));
+        self.key_names = key_names(&file);
         self.file = file;
     }
 
@@ -292,16 +298,13 @@ impl Following {
         let Running { config, setup, crew, .. } = *running;
         let serving = setup.listeners.pairs().filter(|(_, it)| it.phase == Phase::Serving);
         let epochs = |name: &str| self.confirmed.epochs.get(name).cloned();
+        let cluster = |it: &config::Cluster| Cluster { name: it.name.clone(), at: it.entrance() };
         let mut facts = Facts {
             heard: self.confirmed.heard,
             denied: self.bans_confirmed,
             shut: self.shut_backends(running),
             entrances: entrances(&self.file),
-            cluster: self
-                .file
-                .cluster
-                .as_ref()
-                .map(|it| Cluster { name: it.name.clone(), at: it.entrance() }),
+            cluster: self.file.cluster.as_ref().map(cluster),
             ..Facts::default()
         };
         for (number, listener) in serving {
@@ -313,15 +316,15 @@ impl Following {
             });
             facts.capacity = facts.capacity.saturating_add(listener.sessions_max);
             facts.sessions = facts.sessions.saturating_add(crew.sessions(number));
-            facts.fronts.push(FrontRow {
+            facts.listeners.push(Listener {
                 name: listener.name.clone(),
-                protocol: Front::of(&listener.protocol).word(),
+                protocol: Front::of(&listener.protocol).word().to_owned(),
                 addresses: listener.public.clone(),
                 epochs: epochs(&listener.name).unwrap_or_default(),
-                keys: key_names(configured),
+                keys: self.key_names.get(&listener.name).cloned().unwrap_or_default(),
                 group: group.map_or(String::new(), ToString::to_string),
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
-                token_bytes: token.map_or(0, |token| token.bytes),
+                token_bytes: token.map_or(0, |token| token.bytes.into()),
                 tags: listener.netcode().is_some_and(|it| it.token_reuse == TokenReuse::Deny),
             });
         }

@@ -14,9 +14,9 @@ use super::Settings;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Those that serve.
-    pub fronts: Vec<FrontRow>,
+    pub listeners: Vec<Listener>,
     /// Where agents connect.
-    pub entrances: Vec<EntranceRow>,
+    pub entrances: Vec<Entrance>,
     /// The cluster that it is in, where it is in one.
     pub cluster: Option<Cluster>,
     /// Sessions that there may be.
@@ -33,40 +33,6 @@ pub struct Facts {
     pub denied: i64,
     /// Backends that nobody new is led to, whatever they say themselves.
     pub shut: Vec<String>,
-}
-
-/// Where an agent connects.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EntranceRow {
-    /// Its name, or `*` for any other.
-    pub name: String,
-    /// A host and a port.
-    pub at: String,
-    /// How long players wait at most for a game process that is gone.
-    pub grace_ms: u64,
-}
-
-/// A listener.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FrontRow {
-    /// Its name.
-    pub name: String,
-    /// What is spoken there.
-    pub protocol: &'static str,
-    /// Where players find it.
-    pub addresses: Vec<SocketAddr>,
-    /// The epochs of its keys that every worker accepts.
-    pub epochs: Vec<u32>,
-    /// What the keys are called that stand in its config.
-    pub keys: Vec<String>,
-    /// The group of the fleet's backends that it leads to; empty where it leads to none.
-    pub group: String,
-    /// The game's protocol id, of a netcode listener.
-    pub protocol_id: u64,
-    /// How long the tokens are that it routes by; 0 where it does not.
-    pub token_bytes: u8,
-    /// Whether its tokens may have a tag, and open one session each.
-    pub tags: bool,
 }
 
 impl member::Facts for Facts {
@@ -88,28 +54,21 @@ impl member::Facts for Facts {
 pub(super) fn value(settings: &Settings, facts: &Facts, doubted: &Doubted, now_s: u64) -> Gateway {
     let mut version = env!("CARGO_PKG_VERSION").to_owned();
     version.truncate(TEXT_BYTES_MAX);
-    let listener = |row: &FrontRow| Listener {
-        name: row.name.clone(),
-        protocol: row.protocol.to_owned(),
-        addresses: row.addresses.iter().copied().filter(may_be_dialled).take(LIST_MAX).collect(),
-        epochs: row.epochs.iter().copied().take(LIST_MAX).collect(),
-        keys: row.keys.iter().take(LIST_MAX).cloned().collect(),
-        group: row.group.clone(),
-        protocol_id: row.protocol_id,
-        token_bytes: row.token_bytes.into(),
-        tags: row.tags,
-    };
-    let entrance = |row: &EntranceRow| {
-        let EntranceRow { name, at, grace_ms } = row.clone();
-        Entrance { name, at, grace_ms }
+    let listener = |it: &Listener| {
+        let mut listener = it.clone();
+        listener.addresses.retain(may_be_dialled);
+        listener.addresses.truncate(LIST_MAX);
+        listener.epochs.truncate(LIST_MAX);
+        listener.keys.truncate(LIST_MAX);
+        listener
     };
     Gateway {
         instance: settings.instance.clone(),
         region: settings.region.as_str().to_owned(),
         host: settings.host.as_str().to_owned(),
         version,
-        listeners: facts.fronts.iter().take(LIST_MAX).map(listener).collect(),
-        agents: facts.entrances.iter().take(LIST_MAX).map(entrance).collect(),
+        listeners: facts.listeners.iter().take(LIST_MAX).map(listener).collect(),
+        agents: facts.entrances.iter().take(LIST_MAX).cloned().collect(),
         cluster: facts.cluster.clone(),
         capacity: facts.capacity,
         sessions: facts.sessions,
