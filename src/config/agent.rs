@@ -109,14 +109,13 @@ pub(super) fn read(
     } else {
         read_backends(&mut section, known, has_fleet)
     };
-    let place = section.place("backends");
     if serves_fleet && !has_fleet {
-        section.report.expected(&place, "\"fleet\" without a fleet", "a table [fleet], or names");
+        section.expected("backends", "\"fleet\" without a fleet", "a table [fleet], or names");
     }
     let is_any = found.name.as_deref() == Some(ANY_AGENT);
     if is_any && found.backends.is_some() && !serves_fleet {
         let found = "a list, for agents that have no table of their own";
-        section.report.expected(&place, found, "\"fleet\": the fleet knows who serves what");
+        section.expected("backends", found, "\"fleet\": the fleet knows who serves what");
     }
     found.serves_fleet = Some(serves_fleet);
     section.finish();

@@ -88,13 +88,11 @@ pub(super) fn read(mut section: Section<'_, '_>, fleet: Option<&Fleet>) -> Optio
     if let (Some(bind), Some(None)) = (found.bind, &found.public)
         && (bind.ip().is_unspecified() || bind.port() == 0)
     {
-        let place = section.place("public");
-        section.report.expected(&place, format_args!("nothing, and {bind}"), "what others dial");
+        section.expected("public", format_args!("nothing, and {bind}"), "what others dial");
     }
-    let place = section.place("name");
     match fleet.map(member_name) {
-        None => section.report.expected(&place, "a cluster without a fleet", "a table [fleet]"),
-        Some(Err(why)) => section.report.note(&place, why),
+        None => section.expected("name", "a cluster without a fleet", "a table [fleet]"),
+        Some(Err(why)) => section.note("name", why),
         Some(Ok(_)) => {}
     }
     section.finish();

@@ -210,23 +210,23 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Fleet> {
         match (is_encrypted, &found.ca) {
             (Some(true), Some(None)) => {
                 let found = "nothing, and an endpoint with https";
-                note(&mut section, "ca", found, "a file with who may have signed its certificate");
+                section.expected("ca", found, "a file with who may have signed its certificate");
             }
             (Some(false), Some(Some(_))) => {
-                note(&mut section, "ca", NO_TLS, "an endpoint with https");
+                section.expected("ca", NO_TLS, "an endpoint with https");
             }
             (Some(false), Some(None)) if own => {
-                note(&mut section, "certificate", NO_TLS, "an endpoint with https");
+                section.expected("certificate", NO_TLS, "an endpoint with https");
             }
             _ => {}
         }
     }
     match (&found.user, &found.password) {
         (Some(Some(_)), Some(None)) => {
-            note(&mut section, "password", "nothing, and a user", "its password");
+            section.expected("password", "nothing, and a user", "its password");
         }
         (Some(None), Some(Some(_))) => {
-            note(&mut section, "user", "nothing, and a password", "whose it is");
+            section.expected("user", "nothing, and a password", "whose it is");
         }
         _ => {}
     }
@@ -246,21 +246,17 @@ pub(super) fn check_pair(
     match (certificate, key) {
         (None, None) => {}
         (Some(_), None) => {
-            note(section, "certificate_key", "nothing, and a certificate", "its key's file");
+            section.expected("certificate_key", "nothing, and a certificate", "its key's file");
         }
-        (None, Some(_)) => note(section, "certificate", "nothing, and its key", "the certificate"),
+        (None, Some(_)) => {
+            section.expected("certificate", "nothing, and its key", "the certificate");
+        }
         (Some(_), Some(key)) => {
             if let Err(why) = keys::open_closed(key) {
-                let place = section.place("certificate_key");
-                section.report.note(&place, why.to_string());
+                section.note("certificate_key", why.to_string());
             }
         }
     }
-}
-
-fn note(section: &mut Section<'_, '_>, field: &str, found: &str, expected: &str) {
-    let place = section.place(field);
-    section.report.expected(&place, found, expected);
 }
 
 fn user(text: &str) -> Option<String> {

@@ -252,10 +252,9 @@ fn check_address(backend: &Backend, place: &Place, report: &mut Report) {
 }
 
 /// An agent is called in the fleet as it is at gateways.
-fn read_fleet(section: Section<'_, '_>) -> Option<Fleet> {
+fn read_fleet(mut section: Section<'_, '_>) -> Option<Fleet> {
     if section.has("name") {
-        let place = section.place("name");
-        section.report.expected(&place, "a name", "nothing: an agent is called by agent.name");
+        section.expected("name", "a name", "nothing: an agent is called by agent.name");
     }
     fleet_table::read(section)
 }
@@ -273,8 +272,7 @@ fn read_backend(
 
 fn read_agent(mut section: Section<'_, '_>, has_fleet: bool) -> Option<Agent> {
     if !has_fleet && !section.has("gateways") {
-        let place = section.place("gateways");
-        section.report.expected(&place, "nothing", "one or more gateways, or a table [fleet]");
+        section.expected("gateways", "nothing", "one or more gateways, or a table [fleet]");
     }
     let found = Agent::find(&mut section);
     let files = [&found.ca, &found.certificate, &found.key].map(Option::as_ref);

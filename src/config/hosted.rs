@@ -154,8 +154,7 @@ pub(super) fn read(
     if found.group.is_none() {
         if let Some(field) = said {
             let found = format_args!("nothing, and {field}");
-            let place = section.place("group");
-            section.report.expected(&place, found, "the group that it is registered under");
+            section.expected("group", found, "the group that it is registered under");
         }
         return Ok(None);
     }

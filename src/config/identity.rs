@@ -103,7 +103,6 @@ pub(super) fn open(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {
 
 /// A key: a file that is closed to others, or a credential, which the service manager guards.
 pub(super) fn closed(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {
-    let place = section.place(name);
     let Some(credential) = section.peek(name).and_then(credential).map(str::to_owned) else {
         let closed = |path: &Path| keys::open_closed(path).map_err(|why| why.to_string());
         return file(section, name, closed);
@@ -113,7 +112,7 @@ pub(super) fn closed(section: &mut Section<'_, '_>, name: &str) -> Option<Pem> {
     match opened.and_then(|file| contents(file).map_err(unreadable)) {
         Ok(bytes) => Some(Pem { bytes: Arc::new(bytes), folder: None }),
         Err(why) => {
-            section.report.note(&place, why);
+            section.note(name, why);
             None
         }
     }
@@ -129,8 +128,7 @@ fn file(
     match open(&path).and_then(|file| contents(file).map_err(unreadable)) {
         Ok(bytes) => Some(Pem { bytes: Arc::new(bytes), folder: Some(folder(&path)) }),
         Err(why) => {
-            let place = section.place(name);
-            section.report.note(&place, format!("{}: {why}", path.display()));
+            section.note(name, format!("{}: {why}", path.display()));
             None
         }
     }
@@ -146,8 +144,7 @@ pub(super) fn whole<T>(
     let [ca, certificate, key] = files.map(Option::<&Pem>::cloned);
     let identity = Identity { ca: ca?, certificate: certificate?, key: key? };
     if let Err(why) = try_out(&identity) {
-        let place = section.place("certificate");
-        section.report.note(&place, why);
+        section.note("certificate", why);
     }
     Some(identity)
 }

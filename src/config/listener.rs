@@ -248,16 +248,15 @@ fn check_group(
     group: &Name,
     around: &mut Surroundings<'_>,
 ) {
-    let place = section.place("group");
     if !around.has_fleet {
         let found = format_args!("\"{group}\", and no [fleet]");
-        section.report.expected(&place, found, "backends (groups are a fleet's)");
+        section.expected("group", found, "backends (groups are a fleet's)");
     }
     if let Some(word) = protocol
         && *around.spoken_groups.entry(group.clone()).or_insert(word) != word
     {
         let found = format_args!("\"{group}\", which is behind a listener of another protocol");
-        section.report.expected(&place, found, "a group whose backends speak one protocol");
+        section.expected("group", found, "a group whose backends speak one protocol");
     }
 }
 
@@ -276,8 +275,7 @@ fn read_backends(
             section.report.expected(&place, "nothing", form);
         }
         (true, true) => {
-            let place = section.place("backends");
-            section.report.expected(&place, "backends beside a group", "one of the two");
+            section.expected("backends", "backends beside a group", "one of the two");
         }
         _ => {}
     }

@@ -185,6 +185,23 @@ impl<'r, 'a> Section<'r, 'a> {
         Place::new(absent.path, there.or(read).unwrap_or(absent.at))
     }
 
+    /// Notes that a field has something else than what is expected there.
+    pub(super) fn expected(
+        &mut self,
+        name: &str,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) {
+        let place = self.place(name);
+        self.report.expected(&place, found, expected);
+    }
+
+    /// Notes what is wrong with a field.
+    pub(super) fn note(&mut self, name: &str, message: String) {
+        let place = self.place(name);
+        self.report.note(&place, message);
+    }
+
     /// Whether this is a variant of the table.
     pub(super) fn is_of(&self, variant: &str) -> bool {
         self.variant == Some(variant)

@@ -203,8 +203,7 @@ fn read_tokens(mut section: Section<'_, '_>) -> Option<Tokens> {
         && expire > max_expire
     {
         let expected = format_args!("expire ({expire:?}) or more");
-        let place = section.place("max_expire");
-        section.report.expected(&place, format_args!("{max_expire:?}"), expected);
+        section.expected("max_expire", format_args!("{max_expire:?}"), expected);
     }
     section.finish();
     Tokens::whole(found)
@@ -222,8 +221,7 @@ fn read_caller(
     if let Some(secret) = &found.secret {
         if secrets.contains(secret) {
             let expected = "one of its own: nobody could tell the two callers apart";
-            let place = section.place("secret");
-            section.report.expected(&place, "the secret of another caller", expected);
+            section.expected("secret", "the secret of another caller", expected);
         }
         secrets.push(secret.clone());
     }

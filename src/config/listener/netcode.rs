@@ -92,8 +92,11 @@ pub(super) fn read(
         check_tokens_used_once(section, found.token_reuse);
     }
     if found.unique_clients == Some(UniqueClients::Fleet) && !is_grouped {
-        let place = section.place("unique_clients");
-        section.report.expected(&place, "\"fleet\", and no group", "a group, whose ids they are");
+        section.expected(
+            "unique_clients",
+            "\"fleet\", and no group",
+            "a group, whose ids they are",
+        );
     }
     found.moves_to = found.moves.as_ref().map(|moves| backends_of(section, moves, around));
     Netcode::whole(found)
@@ -144,11 +147,10 @@ fn check_bundled(
 /// packet would bring its messages again, as new ones.
 fn check_tokens_used_once(section: &mut Section<'_, '_>, reuse: Option<TokenReuse>) {
     if reuse == Some(TokenReuse::Allow) {
-        let place = section.place("token_reuse");
         let found = "\"allow\" and delivery = \"gateway\"";
         let expected =
             "\"deny\" (messages of a token's first session could be played into its next)";
-        section.report.expected(&place, found, expected);
+        section.expected("token_reuse", found, expected);
     }
 }
 

@@ -180,22 +180,21 @@ pub(super) fn read(
 fn check_route(section: &mut Section<'_, '_>, led: Led<'_>) {
     let Some(route) = led.route else { return };
     for field in ["token", "tokens"] {
-        let place = section.place(field);
         let is_made = led.is_grouped && field == "tokens";
         match (route == Route::Token, section.has(field)) {
             (true, true) if is_made => {
                 let found = "tokens beside a group";
-                section.report.expected(&place, found, "none: they are made of fleet.key");
+                section.expected(field, found, "none: they are made of fleet.key");
             }
             (true, false) if is_made => {}
             (true, false) => {
                 let form = section.form(field);
                 let expected = format_args!("{form} (route = \"token\" goes by it)");
-                section.report.expected(&place, "nothing", expected);
+                section.expected(field, "nothing", expected);
             }
             (false, true) => {
                 let found = format_args!("{field} without route = \"token\"");
-                section.report.expected(&place, found, "both or neither");
+                section.expected(field, found, "both or neither");
             }
             _ => {}
         }
@@ -233,33 +232,27 @@ fn check_offset(
     (offset, bits): (u64, u8),
     token: Option<RoutingToken>,
 ) {
-    let place = &section.place("offset");
     let last = PLAIN_BYTES_MAX as u64 - u64::from(bits / 8);
     if offset > last {
         let found = format_args!("{offset} for {bits} bits");
         let expected = format_args!("at most {last} (datagrams have {PLAIN_BYTES_MAX} bytes)");
-        section.report.expected(place, found, expected);
+        section.expected("offset", found, expected);
     }
     let at_start = token.filter(|token| token.at == TokenPlace::Start);
     let before = at_start.map_or(0, |token| u64::from(token.bytes));
     if offset < before {
         let found = format_args!("{offset}, which lies in the token");
         let expected = format_args!("at least {before} (the token is at the start)");
-        section.report.expected(place, found, expected);
+        section.expected("offset", found, expected);
     }
 }
 
 /// Beyond half of the numbers, new and old cannot be told apart.
 fn check_half(section: &mut Section<'_, '_>, found: u64, sequence: Sequence, field: &str) {
-    let place = &section.place(field);
     let half = 1_u64 << (sequence.bits - 1);
     if found >= half {
         let found = format_args!("{found} for a sequence of {} bits", sequence.bits);
-        section.report.expected(
-            place,
-            found,
-            format_args!("less than {half}, half of its numbers"),
-        );
+        section.expected(field, found, format_args!("less than {half}, half of its numbers"));
     }
 }
 

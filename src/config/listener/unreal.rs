@@ -55,9 +55,8 @@ pub(super) fn read(section: &mut Section<'_, '_>) -> Option<Unreal> {
     // Packets whose numbers are not read have no gaps that could be seen.
     let is_read = found.mode != Some(UnrealMode::Opaque) && found.window != Some(false);
     if let Some(limit) = found.gap_limit.flatten().filter(|_| !is_read) {
-        let place = section.place("gap_limit");
         let found = format_args!("{limit} where the numbers of packets are not read");
-        section.report.expected(&place, found, "0, or mode = \"notify\" and window = \"on\"");
+        section.expected("gap_limit", found, "0, or mode = \"notify\" and window = \"on\"");
     }
     Unreal::whole(found)
 }

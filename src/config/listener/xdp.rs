@@ -54,14 +54,13 @@ pub(super) fn read(
     let interface = section.text_or("interface", None, |text| interface(text).map(Some));
     let mut found = Xdp::find(&mut section);
     section.finish();
-    let place = listener.place("xdp");
     found.interface = interface?;
     if io? == ListenerIo::Sockets {
         return Some(None);
     }
     if found.interface.is_none() {
         let expected = "interface, the network interface that its packets come by";
-        listener.report.expected(&place, "io = \"xdp\" without an interface", expected);
+        listener.expected("xdp", "io = \"xdp\" without an interface", expected);
         return None;
     }
     let xdp = Xdp::whole(found)?;
@@ -72,14 +71,14 @@ pub(super) fn read(
     if *first != xdp {
         let found = "another table than that of the first listener with io = \"xdp\"";
         let expected = "the same interface, queues, mode and fallback (a worker serves one queue)";
-        listener.report.expected(&place, found, expected);
+        listener.expected("xdp", found, expected);
     }
     if let (Some(workers), Some(queues)) = (around.workers, xdp.queues)
         && workers > queues as usize
     {
         let found = format_args!("{queues} queues, and gateway.workers = {workers}");
         let expected = "a queue for each worker: fewer workers, or more queues";
-        listener.report.expected(&place, found, expected);
+        listener.expected("xdp", found, expected);
     }
     Some(Some(xdp))
 }
