@@ -64,7 +64,7 @@ use std::sync::LazyLock;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use exit::Failure;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// A gateway in front of fleets of game servers.
 #[derive(Debug, Parser)]
@@ -135,11 +135,11 @@ static HELP: LazyLock<String> = LazyLock::new(|| {
     let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
     let commands = Command::augment_subcommands(clap::Command::new("ringgate"));
     for (group, names) in GROUPS {
-        put(&mut text, format_args!("\n{group}:\n"));
+        writeln!(text, "\n{group}:");
         for name in *names {
             let about = commands.find_subcommand(name).and_then(clap::Command::get_about);
             let about = about.map_or_else(|| "Explain a command".to_owned(), ToString::to_string);
-            put(&mut text, format_args!("  {name:<9} {about}\n"));
+            writeln!(text, "  {name:<9} {about}");
         }
     }
     text + "\nOptions:\n{options}"

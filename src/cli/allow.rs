@@ -3,7 +3,7 @@
 use super::Failure;
 use super::deny::{Words, named};
 use super::exit::print;
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 
 /// Let addresses or players in again, or except them from a longer denial
 #[derive(Debug, clap::Args)]
@@ -37,10 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     if changed.contrary > 0 {
         let contrary = count(changed.contrary);
-        put(
-            &mut text,
-            format_args!("denied prefixes within that stay: {contrary} (--whole forgets them)\n"),
-        );
+        writeln!(text, "denied prefixes within that stay: {contrary} (--whole forgets them)");
     }
     print(&(text + &changed.caveats()))
 }

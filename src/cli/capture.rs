@@ -13,7 +13,7 @@ use super::Failure;
 use super::admin::Place;
 use crate::config::values;
 use ringgate_report::pcapng::{Block, blocks};
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 
 /// Write players' datagrams at a running gateway into a file, with what has become of each
 ///
@@ -106,11 +106,11 @@ fn request(args: &Args) -> String {
         [("listener", &args.listener), ("client", &args.client_id), ("address", &args.address)]
     {
         if let Some(value) = value {
-            put(&mut path, format_args!("&{name}={value}"));
+            write!(path, "&{name}={value}");
         }
     }
     for reason in &args.drop_reason {
-        put(&mut path, format_args!("&reason={reason}"));
+        write!(path, "&reason={reason}");
     }
     if args.decrypted {
         path.push_str("&decrypted");

@@ -8,7 +8,7 @@ use super::Failure;
 use super::admin::Place;
 use super::exit::print;
 use ringgate_os::utc;
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 
 /// Show the other members of a running gateway's cluster
 #[derive(Debug, clap::Args)]
@@ -123,62 +123,53 @@ fn render(cluster: &Cluster) -> String {
     if cluster.members.is_empty() {
         text.push_str("no other member is known\n");
     } else {
-        put(&mut text, format_args!("{table}"));
+        write!(text, "{table}");
     }
     for member in &cluster.members {
         let Member { name, state, registered, last_end, misfits, forwards, dropped, .. } = member;
         let Member { can_stand_by, .. } = member;
         if !registered {
-            put(&mut text, format_args!("note: {name} is not registered in the fleet\n"));
+            writeln!(text, "note: {name} is not registered in the fleet");
         }
         if state == "up" && !forwards {
-            put(
-                &mut text,
-                format_args!(
-                    "note: {name} does not say which players it has: nothing is forwarded to it\n"
-                ),
+            writeln!(
+                text,
+                "note: {name} does not say which players it has: nothing is forwarded to it"
             );
         }
         if state == "up" && *forwards && !can_stand_by {
-            put(
-                &mut text,
-                format_args!("note: {name} cannot go on with sessions of this gateway\n"),
-            );
+            writeln!(text, "note: {name} cannot go on with sessions of this gateway");
         }
         for (reason, times) in dropped {
-            put(&mut text, format_args!("note: {name}: {} as {reason}\n", count(*times)));
+            writeln!(text, "note: {name}: {} as {reason}", count(*times));
         }
         if state != "up" && !last_end.is_empty() {
-            put(&mut text, format_args!("note: {name}: its last connection ended: {last_end}\n"));
+            writeln!(text, "note: {name}: its last connection ended: {last_end}");
         }
         for misfit in misfits {
-            put(&mut text, format_args!("note: {name} does not fit: {misfit}\n"));
+            writeln!(text, "note: {name} does not fit: {misfit}");
         }
     }
     let Sessions { owned, standing_by, taken_over, moved, fenced, .. } = &cluster.sessions;
     let Sessions { alone, ends_untold, not_taken_over, .. } = &cluster.sessions;
     if cluster.incarnation.is_some() {
-        put(
-            &mut text,
-            format_args!(
-                "\nsessions: {} that others could go on with, standing by for {}, taken over {} \
-                 ({} given), taken by others {}\n",
-                count(*owned),
-                count(*standing_by),
-                count(*taken_over),
-                count(*moved),
-                count(*fenced)
-            ),
+        writeln!(
+            text,
+            "\nsessions: {} that others could go on with, standing by for {}, taken over {} \
+                 ({} given), taken by others {}",
+            count(*owned),
+            count(*standing_by),
+            count(*taken_over),
+            count(*moved),
+            count(*fenced)
         );
         let stood_for: u64 = cluster.members.iter().map(|it| it.stands_by).sum();
         let unguarded = owned.saturating_sub(stood_for);
         if unguarded > 0 {
-            put(
-                &mut text,
-                format_args!(
-                    "note: {} sessions have no standby: they end with this gateway\n",
-                    count(unguarded)
-                ),
+            writeln!(
+                text,
+                "note: {} sessions have no standby: they end with this gateway",
+                count(unguarded)
             );
         }
     } else {
@@ -188,21 +179,21 @@ fn render(cluster: &Cluster) -> String {
     }
     if *alone > 0 {
         let times = count(*alone);
-        put(&mut text, format_args!("note: sessions that an agent had no room for: {times}\n"));
+        writeln!(text, "note: sessions that an agent had no room for: {times}");
     }
     if *ends_untold > 0 {
         let times = count(*ends_untold);
-        put(&mut text, format_args!("note: ends of sessions that no agent was told: {times}\n"));
+        writeln!(text, "note: ends of sessions that no agent was told: {times}");
     }
     for (reason, times) in not_taken_over {
-        put(&mut text, format_args!("note: not taken over: {} as {reason}\n", count(*times)));
+        writeln!(text, "note: not taken over: {} as {reason}", count(*times));
     }
     if cluster.not_connected > 0 {
         let times = count(cluster.not_connected);
-        put(&mut text, format_args!("note: datagrams for members that were gone: {times}\n"));
+        writeln!(text, "note: datagrams for members that were gone: {times}");
     }
     for (reason, times) in &cluster.refused {
-        put(&mut text, format_args!("note: connections refused: {} as {reason}\n", count(*times)));
+        writeln!(text, "note: connections refused: {} as {reason}", count(*times));
     }
     text
 }

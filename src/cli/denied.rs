@@ -6,7 +6,7 @@ use super::Failure;
 use super::admin::{self, Place};
 use super::exit::print;
 use ringgate_os::utc;
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 
 /// Show who is denied at a running gateway, or why an address is
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let client = client.or(args.client_id.as_deref());
     for (name, value) in [("address", address), ("client", client)] {
         if let Some(value) = value {
-            put(&mut path, format_args!("&{name}={value}"));
+            write!(path, "&{name}={value}");
         }
     }
     let answer = gateway.fetch(&path)?;
@@ -80,21 +80,21 @@ fn render(page: &Page, asked: Option<&str>) -> String {
             let left = row.left_s.map_or(String::new(), utc::span);
             table.row([row.whom(), word.to_owned(), until, left]);
         }
-        put(&mut text, format_args!("{table}"));
+        write!(text, "{table}");
     }
     match asked {
         None if page.count == 0 => text.push_str("nobody is denied\n"),
-        None => put(&mut text, format_args!("\n{} rules", count(page.count))),
+        None => write!(text, "\n{} rules", count(page.count)),
         Some(_) => {}
     }
     if (page.rules.len() as u64) < page.count {
-        put(&mut text, format_args!(", {} of them shown (--limit)", page.rules.len()));
+        write!(text, ", {} of them shown (--limit)", page.rules.len());
     }
     if !text.ends_with('\n') {
         text.push('\n');
     }
     if let (Some(why), false) = (&page.not_kept_because, page.count == 0) {
-        put(&mut text, format_args!("this lasts until the gateway restarts: {why}\n"));
+        writeln!(text, "this lasts until the gateway restarts: {why}");
     }
     text
 }

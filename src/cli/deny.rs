@@ -12,7 +12,7 @@ use super::admin::Place;
 use super::exit::print;
 use crate::config::values;
 use ringgate_os::utc;
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 use ringgate_state::Whom;
 use ringgate_state::denylist::client_id;
 
@@ -79,10 +79,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut text = format!("{named} may not play{span}; ended {ended} sessions\n");
     if changed.contrary > 0 {
         let contrary = count(changed.contrary);
-        put(
-            &mut text,
-            format_args!("exceptions within that stay: {contrary} (--whole forgets them)\n"),
-        );
+        writeln!(text, "exceptions within that stay: {contrary} (--whole forgets them)");
     }
     print(&(text + &changed.caveats()))
 }
@@ -115,7 +112,7 @@ impl Words {
         };
         let mut start = format!("/{path}?whole={}", self.whole);
         if let Some(lasts) = self.lasts {
-            put(&mut start, format_args!("&for_ms={}", lasts.as_millis()));
+            write!(start, "&for_ms={}", lasts.as_millis());
         }
         for part in parts(whom, admin.names_bytes_max()) {
             sum.add(admin.change(&(start.clone() + &part), &[400, 409])?);
@@ -159,7 +156,7 @@ impl Outcome {
     pub(super) fn caveats(&self) -> String {
         let mut text = unfinished(self.complete).to_owned();
         if let Some(why) = &self.not_kept_because {
-            put(&mut text, format_args!("this lasts until the gateway restarts: {why}\n"));
+            writeln!(text, "this lasts until the gateway restarts: {why}");
         }
         text
     }

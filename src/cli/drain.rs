@@ -12,7 +12,7 @@ use super::moving;
 use crate::config::values;
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 
 /// Have a running gateway or agent take nobody in any more, and end when everybody has left
 ///
@@ -60,10 +60,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let admin = args.place.find()?;
     let mut path = "/drain?".to_owned();
     if let Some(deadline) = args.deadline {
-        put(&mut path, format_args!("deadline_ms={}&", deadline.as_millis()));
+        write!(path, "deadline_ms={}&", deadline.as_millis());
     }
     if let Some(name) = args.backend.name() {
-        put(&mut path, format_args!("backend={name}"));
+        write!(path, "backend={name}");
         let DrainingBackend { players } = admin.change(&path, &[400, 404])?;
         print(&format!("backend {name} takes no new players; {} are there\n", count(players)))?;
         // Its players play elsewhere, as far as there is room.

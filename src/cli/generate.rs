@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use super::Failure;
 use super::admin::Place;
 use super::exit::print;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// Print completions for a shell, or write man pages
 #[derive(Debug, clap::Args)]
@@ -108,7 +108,7 @@ fn with_names(shell: Shell, script: &str) -> String {
                 {
                     if line.contains(mark) {
                         let asks = ask(of);
-                        put(&mut line, format_args!(" -f -a \"{}\"", &asks[1..]));
+                        write!(line, " -f -a \"{}\"", &asks[1..]);
                     }
                 }
             }
@@ -121,7 +121,7 @@ fn with_names(shell: Shell, script: &str) -> String {
         done.push_str(
             "complete -c ringgate -n \"__fish_seen_subcommand_from drain undrain\" -f -a ",
         );
-        put(&mut done, format_args!("\"{}\"\n", &ask("backends")[1..]));
+        writeln!(done, "\"{}\"", &ask("backends")[1..]);
     }
     done
 }

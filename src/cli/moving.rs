@@ -12,7 +12,7 @@ use super::kick::Whom;
 use crate::config::values;
 use crate::control::moving::OFFERS_MAX;
 use ringgate_fleet::values::question::{MOVE_MS, MOVE_MS_MAX, MOVE_TRIES};
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 
 /// Move a player to another backend of a running gateway, without a reconnect
 ///
@@ -47,7 +47,7 @@ impl How {
     pub(super) fn query(&self) -> String {
         let mut query = format!("&to={}", self.to);
         if let Some(time) = self.time {
-            put(&mut query, format_args!("&time_ms={}", time.as_millis()));
+            write!(query, "&time_ms={}", time.as_millis());
         }
         if self.confirm {
             query += "&confirm=true";

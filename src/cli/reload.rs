@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::Failure;
 use super::admin::{Answer, FilePlace};
 use super::exit::print;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// Have a running gateway or agent read its config and keys again
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn lines(head: &str, list: &[String]) -> String {
     list.iter().fold(format!("{head}:\n"), |mut text, line| {
-        put(&mut text, format_args!("  {line}\n"));
+        writeln!(text, "  {line}");
         text
     })
 }

@@ -27,7 +27,7 @@ use ringgate_os::usage::Usage;
 use ringgate_process::confine;
 use ringgate_process::handover::{self, CONTROL_SOCKET, Program};
 use ringgate_process::privileges::Privileges;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use ringgate_worker::{CardShown, Fleet, Kept, Plan, Ports};
 use successor::Successor;
 
@@ -312,25 +312,25 @@ fn announcement(setup: &Setup, control: &Control) -> String {
     let mut text = String::new();
     for (listener, addresses) in setup.listeners.iter().zip(fleet.addresses()) {
         for address in addresses {
-            put(&mut text, format_args!("listener {} on {address}\n", listener.name));
+            writeln!(text, "listener {} on {address}", listener.name);
         }
     }
     for address in control.agent_addresses() {
-        put(&mut text, format_args!("agents on {address}\n"));
+        writeln!(text, "agents on {address}");
     }
     if let Some(address) = control.admin_address() {
-        put(&mut text, format_args!("admin on {address}\n"));
+        writeln!(text, "admin on {address}");
     }
     if let Some(path) = control.socket_path() {
-        put(&mut text, format_args!("control on {}\n", path.display()));
+        writeln!(text, "control on {}", path.display());
     }
     if let Some(file) = control.histogram_file() {
-        put(&mut text, format_args!("histograms in {}\n", file.display()));
+        writeln!(text, "histograms in {}", file.display());
     }
     let (workers, driver, cipher) = (fleet.worker_count(), fleet.driver(), fleet.kernel());
-    put(&mut text, format_args!("ready: {workers} workers, driver {driver}, cipher {cipher}"));
+    write!(text, "ready: {workers} workers, driver {driver}, cipher {cipher}");
     if let Some(CardShown { interface, mode, sums, .. }) = fleet.card().map(|card| card.shown()) {
-        put(&mut text, format_args!(", xdp {interface} {mode}, checksums by {sums}"));
+        write!(text, ", xdp {interface} {mode}, checksums by {sums}");
     }
     text.push('\n');
     text

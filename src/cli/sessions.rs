@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::Failure;
 use super::admin::{self, Place};
 use super::exit::print;
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 
 /// Show the sessions of a running gateway
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ impl Which {
             [("client", client), ("address", address), ("backend", self.backend.as_deref())]
         {
             if let Some(value) = value {
-                put(&mut query, format_args!("&{name}={value}"));
+                write!(query, "&{name}={value}");
             }
         }
         query
@@ -109,9 +109,9 @@ pub(super) fn render(pages: &[(Option<&str>, Page)]) -> String {
         complete &= page.complete;
     }
     let mut text = table.to_string();
-    put(&mut text, format_args!("\n{} sessions", count(sessions)));
+    write!(text, "\n{} sessions", count(sessions));
     if shown < sessions {
-        put(&mut text, format_args!(", {shown} of them shown (--limit)"));
+        write!(text, ", {shown} of them shown (--limit)");
     }
     text.push_str(if complete { "\n" } else { "; a worker has not answered in time\n" });
     text

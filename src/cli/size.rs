@@ -10,7 +10,7 @@ use super::demo::{self, Step};
 use super::exit::print;
 use super::{Failure, doctor};
 use crate::config::values;
-use ringgate_report::text::{bytes, count, put, time};
+use ringgate_report::text::{Append as _, bytes, count, time};
 
 /// Say how many cores and hosts a fleet of players needs, from what this host measures in a few
 /// seconds
@@ -145,39 +145,27 @@ fn text(asked: &Asked, of_a_core: f64, how: &str, size: &Size) -> String {
     let mut text = String::new();
     let trips = count(u64::from(*players) * u64::from(*hz));
     let (players, cost) = (count(u64::from(*players)), time((BUSY * 1e9 / of_a_core) as u64));
-    put(
-        &mut text,
-        format_args!(
-            "{players} players, {hz} payloads of {payload} bytes a second each way: {trips} round trips a second\n"
-        ),
+    writeln!(
+        text,
+        "{players} players, {hz} payloads of {payload} bytes a second each way: {trips} round trips a second"
     );
-    put(
-        &mut text,
-        format_args!(
-            "a core carries {} of them at {:.0} %, {cost} each ({how})\n\n",
-            count(of_a_core as u64),
-            BUSY * 100.0
-        ),
+    writeln!(
+        text,
+        "a core carries {} of them at {:.0} %, {cost} each ({how})\n",
+        count(of_a_core as u64),
+        BUSY * 100.0
     );
-    put(&mut text, format_args!("cores      {}, a worker on each\n", count(size.cores)));
+    writeln!(text, "cores      {}, a worker on each", count(size.cores));
     let why =
         if size.by_network { format!("{gbit} Gbit/s") } else { format!("{cores_of_host} cores") };
-    put(
-        &mut text,
-        format_args!("hosts      {} of {why} each, one of them spare\n", count(size.hosts)),
-    );
-    put(
-        &mut text,
-        format_args!("sessions   {} on each host while one is away\n", count(size.host_sessions)),
-    );
-    put(&mut text, format_args!("memory     {} on each host\n", bytes(size.host_memory)));
-    put(
-        &mut text,
-        format_args!(
-            "bandwidth  {}/s each way, {}/s of it on each host\n",
-            bytes(size.bytes_per_s),
-            bytes(size.host_bytes_per_s)
-        ),
+    writeln!(text, "hosts      {} of {why} each, one of them spare", count(size.hosts));
+    writeln!(text, "sessions   {} on each host while one is away", count(size.host_sessions));
+    writeln!(text, "memory     {} on each host", bytes(size.host_memory));
+    writeln!(
+        text,
+        "bandwidth  {}/s each way, {}/s of it on each host",
+        bytes(size.bytes_per_s),
+        bytes(size.host_bytes_per_s)
     );
     text
 }

@@ -8,7 +8,7 @@ use super::admin::page::{Backend, Denied, Lane, Status};
 use super::exit::print;
 use agent::AgentPage;
 use ringgate_os::utc;
-use ringgate_report::text::{Table, bytes, count, put, time};
+use ringgate_report::text::{Append as _, Table, bytes, count, time};
 
 /// Show what a running gateway says of itself
 #[derive(Debug, clap::Args)]
@@ -36,18 +36,18 @@ fn render(status: &Status) -> String {
     let agents = (!status.agents.is_empty()).then(|| agents(status));
     let tables = [listeners(status), backends(status)].into_iter().chain(agents);
     for table in tables.chain([workers(status)]) {
-        put(&mut text, format_args!("\n{table}"));
+        write!(text, "\n{table}");
     }
     traffic(&mut text, status);
     if status.stages.iter().any(|stage| stage.count > 0) {
-        put(&mut text, format_args!("\nlatency in the last interval\n{}", stages(status)));
+        write!(text, "\nlatency in the last interval\n{}", stages(status));
     }
     let conservation = if status.conservation.holds {
         "every datagram and payload is accounted for"
     } else {
         "NOT everything is accounted for: a bug in the gateway, please report it (--json says more)"
     };
-    put(&mut text, format_args!("\n{conservation}\n"));
+    writeln!(text, "\n{conservation}");
     text
 }
 
@@ -57,16 +57,16 @@ pub(super) fn head(status: &Status) -> String {
     let mut text = format!("ringgate {version}, {state}");
     match (status.drain_left_ms, &status.not_ready_because) {
         (Some(left_ms), _) => {
-            put(&mut text, format_args!(" for {} more at most", utc::span(left_ms / 1000)));
+            write!(text, " for {} more at most", utc::span(left_ms / 1000));
         }
-        (None, Some(why)) => put(&mut text, format_args!(", NOT ready: {why}")),
+        (None, Some(why)) => write!(text, ", NOT ready: {why}"),
         (None, None) => text.push_str(", ready"),
     }
     let read = utc::date(config.read_unix_s);
-    put(&mut text, format_args!(", up {}\nconfig {} of {read}", utc::span(*uptime_s), config.file));
+    write!(text, ", up {}\nconfig {} of {read}", utc::span(*uptime_s), config.file);
     if let Some(worker) = status.workers.first() {
         let (workers, driver, cipher) = (status.workers.len(), &worker.driver, &worker.cipher);
-        put(&mut text, format_args!("; {workers} workers, driver {driver}, cipher {cipher}"));
+        write!(text, "; {workers} workers, driver {driver}, cipher {cipher}");
     }
     text.push('\n');
     text
@@ -159,20 +159,18 @@ fn workers(status: &Status) -> Table {
 
 fn traffic(text: &mut String, status: &Status) {
     let totals = &status.totals;
-    put(
+    writeln!(
         text,
-        format_args!(
-            "\nsince the start: {} sessions, {} in, {} out\n",
-            count(totals.sessions_opened),
-            bytes(totals.bytes_in),
-            bytes(totals.bytes_out)
-        ),
+        "\nsince the start: {} sessions, {} in, {} out",
+        count(totals.sessions_opened),
+        bytes(totals.bytes_in),
+        bytes(totals.bytes_out)
     );
     let mut drops: Vec<_> = status.drops.iter().filter(|(_, count)| **count > 0).collect();
     drops.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     if !drops.is_empty() {
         let named: Vec<_> = drops.iter().map(|(why, n)| format!("{why} {}", count(**n))).collect();
-        put(text, format_args!("drops: {}\n", named.join(", ")));
+        writeln!(text, "drops: {}", named.join(", "));
     }
     denied(text, &status.denied);
 }
@@ -189,7 +187,7 @@ fn denied(text: &mut String, denied: &Denied) {
     let named: Vec<_> = there.map(|(number, kind)| format!("{} {kind}", count(*number))).collect();
     if !named.is_empty() {
         let lasts = if denied.kept { "" } else { "; a restart forgets some of it" };
-        put(text, format_args!("denied: {}{lasts}\n", named.join(", ")));
+        writeln!(text, "denied: {}{lasts}", named.join(", "));
     }
 }
 

@@ -15,7 +15,7 @@ use super::exit::print;
 use super::files::{Existing, write_private};
 use super::{Failure, build, config_file, doctor, hist};
 use ringgate_os::{clock, host, utc};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// Write what a report about a gateway needs into one file, and say what is in it
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ impl Report {
 
     fn part(&mut self, name: &str, part: Result<String, String>) {
         let text = part.unwrap_or_else(|why| format!("not to be had: {why}"));
-        put(&mut self.text, format_args!("\n===== {name} =====\n{}\n", text.trim_end()));
+        writeln!(self.text, "\n===== {name} =====\n{}", text.trim_end());
     }
 }
 
@@ -112,14 +112,14 @@ fn facts() -> String {
     ] {
         let read = std::fs::read_to_string(file).unwrap_or_else(|why| why.to_string());
         let first: Vec<_> = read.lines().take(lines).collect();
-        put(&mut text, format_args!("{name}: {}\n", first.join("; ")));
+        writeln!(text, "{name}: {}", first.join("; "));
     }
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let models =
         cpus.lines().filter_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
     let models: BTreeSet<_> = models.collect();
     let count = std::thread::available_parallelism().map_or(0, usize::from);
-    put(&mut text, format_args!("processors: {count}, {models:?}\n"));
+    writeln!(text, "processors: {count}, {models:?}");
     text
 }
 

@@ -14,7 +14,7 @@ use ringgate_process::reloads::{Outcome, Reloads, sentences};
 use ringgate_process::role::{Role, attend};
 use ringgate_process::signals::{self, Signals};
 use ringgate_process::systemd::Notifier;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use ringgate_tokens::desk::Rules;
 use ringgate_tokens::journal::Disk;
 use ringgate_tokens::service::{self, Options, Running};
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     privileges.give_up_system_calls()?;
     let mut text = String::new();
     for address in running.addresses() {
-        put(&mut text, format_args!("tokens on {address}\n"));
+        writeln!(text, "tokens on {address}");
     }
     logging::announce(&text)?;
     tracing::info!(event = "start", version = env!("CARGO_PKG_VERSION"), "ready");

@@ -25,7 +25,7 @@ use ringgate_batch::Endpoint;
 use ringgate_core::drops::DropReason;
 use ringgate_gate::{Capture, Ledger, ListenerId, Meant, Phase, Wanted};
 use ringgate_process::pages::{NotDone, Query, Reply, Visit, Visitor, note, wrong};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// `GET /capture?listener=&client=&address=&reason=&reason=&decrypted&packets=&for_ms=&snaplen=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
@@ -105,7 +105,7 @@ fn what(query: &Query, in_clear: bool) -> String {
     ] {
         for value in query.all(name) {
             let joint = if what == "capture" { " of" } else { "," };
-            put(&mut what, format_args!("{joint} {word} {value}"));
+            write!(what, "{joint} {word} {value}");
         }
     }
     if in_clear {

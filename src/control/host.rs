@@ -44,7 +44,7 @@ use ringgate_process::role::{Role, attend};
 use ringgate_process::signals::{self, Signals};
 use ringgate_process::systemd::{Notifier, ServiceManager};
 use ringgate_report::metrics::CONTENT_TYPE;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use ringgate_trunk::agent::service::Agent;
 
 /// What an agent's control plane is told.
@@ -181,13 +181,13 @@ impl Control {
         let mut text = String::new();
         let options = self.shared.agent.options();
         for gateway in &options.gateways {
-            put(&mut text, format_args!("gateway {gateway}\n"));
+            writeln!(text, "gateway {gateway}");
         }
         if let Some(Ok(address)) = self.admin.as_ref().map(TcpListener::local_addr) {
-            put(&mut text, format_args!("admin on {address}\n"));
+            writeln!(text, "admin on {address}");
         }
         let path = options.run_dir.join(CONTROL_SOCKET);
-        put(&mut text, format_args!("control on {}\nready\n", path.display()));
+        writeln!(text, "control on {}\nready", path.display());
         text
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
+use ringgate_report::text::Append as _;
 use serde_json::Value;
 
 use crate::command::{Ran, ringgate, run};
@@ -130,14 +131,12 @@ fn plain_and_unreal_players_hear_what_the_gateway_of_this_host_decides_too() {
     let [plain, unreal] = [own_address(), own_address()];
     let mut text = Text::new();
     for (protocol, at) in [("plain", plain), ("unreal", unreal)] {
-        ringgate_report::text::put(
-            &mut text.more,
-            format_args!(
-                "[[listener]]\nname = \"{protocol}\"\nprotocol = \"{protocol}\"\nbind = [\"{at}\"]\n\
+        writeln!(
+            text.more,
+            "[[listener]]\nname = \"{protocol}\"\nprotocol = \"{protocol}\"\nbind = [\"{at}\"]\n\
                  backends = [\"{protocol}\"]\n[[backend]]\nname = \"{protocol}\"\nlink = \"udp\"\n\
-                 address = \"{}\"\nslots = 4\n",
-                own_address()
-            ),
+                 address = \"{}\"\nslots = 4",
+            own_address()
         );
     }
     let daemon = Daemon::start(&text);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::process::effective_uid;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::agent::{Agent, Program, certificates, echo};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, token, wait_for};
@@ -258,25 +258,21 @@ impl Cluster {
         if self.behind == Behind::Agent {
             let shooter = text.backends.replace("arena", "shooter");
             text.backends.push_str(&shooter[..shooter.find("[fleet]").expect("its table")]);
-            put(
-                &mut text.more,
-                format_args!(
-                    "[[agent]]\nname = \"host-7\"\nbind = \"10.1.{number}.2:4900\"\n\
+            writeln!(
+                text.more,
+                "[[agent]]\nname = \"host-7\"\nbind = \"10.1.{number}.2:4900\"\n\
                      ca = \"{path}/ca.pem\"\ncertificate = \"{path}/{name}.pem\"\n\
-                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\"]\n"
-                ),
+                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\"]"
             );
         }
-        put(
-            &mut text.more,
-            format_args!(
-                "[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"10.9.9.9:40001\"]\n\
+        writeln!(
+            text.more,
+            "[[listener]]\nname = \"us\"\nprotocol = \"netcode\"\nbind = [\"10.9.9.9:40001\"]\n\
                  protocol_id = \"{PROTOCOL_ID:#x}\"\nmax_sessions = 100\n\
                  keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"{us}\"]\n{limits}\
                  [cluster]\nname = \"fra\"\nbind = \"10.1.{number}.2:4700\"\n\
                  ca = \"{path}/ca.pem\"\n\
-                 certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\"\n"
-            ),
+                 certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\""
         );
         text
     }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::command::{ringgate, run};
 use crate::control_listeners::descriptors;
@@ -61,7 +61,7 @@ fn slow_readers_do_not_keep_health_from_answering() {
     for number in 0..500 {
         let name = format!("spare-of-a-rather-long-name-{number}");
         text.backends.push_str("[[backend]]\nlink = \"bundle\"\nslots = 4\n");
-        put(&mut text.backends, format_args!("name = \"{name}\"\n"));
+        writeln!(text.backends, "name = \"{name}\"");
     }
     let daemon = Daemon::start(&text);
     let ask = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", daemon.admin);

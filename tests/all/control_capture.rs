@@ -14,7 +14,7 @@ use crate::folder::{Folder, mode};
 use crate::gateway_rig::on_both_drivers;
 use ringgate_io::Choice;
 use ringgate_report::pcapng::{Block, blocks};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 on_both_drivers!(
     a_player_is_captured_in_both_directions,
@@ -183,7 +183,7 @@ fn dissected(line: &str) -> Dissected {
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {
-        put(&mut text, format_args!("{byte:02x}"));
+        write!(text, "{byte:02x}");
     }
     text
 }
@@ -279,7 +279,7 @@ fn plain_datagrams_are_captured_as_they_are(io: Choice) {
     let address = server.local_addr().expect("bound");
     let mut text = text(io);
     let backend = format!("name = \"box\"\nlink = \"udp\"\naddress = \"{address}\"\nslots = 4\n");
-    put(&mut text.backends, format_args!("[[backend]]\n{backend}"));
+    write!(text.backends, "[[backend]]\n{backend}");
     text.more.push_str(
         "[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:0\"]\n\
          backends = [\"box\"]\nmax_sessions = 10\n",

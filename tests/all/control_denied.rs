@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringgate_core::netcode::State;
 use ringgate_link::backend::{Event, Options};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::command::{Ran, ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, request, wait_for};
@@ -26,7 +26,7 @@ fn succeeds(daemon: &Daemon, words: &[&str]) -> String {
 
 fn with_state(folder: &Path) -> Text {
     let mut text = Text::new();
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", folder.display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", folder.display());
     text
 }
 
@@ -219,7 +219,7 @@ fn tens_of_thousands_come_from_a_file_at_once() {
     let mut list = String::from("# a botnet\n");
     for number in 0..20_000_u32 {
         let [_, high, middle, low] = number.to_be_bytes();
-        put(&mut list, format_args!("10.{high}.{middle}.{low} # once\n"));
+        writeln!(list, "10.{high}.{middle}.{low} # once");
     }
     list.push_str("client 0x2a\n2001:db8::/32\n");
     let file = daemon.folder.file("list", list, 0o600).display().to_string();

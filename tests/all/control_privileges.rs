@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ringgate_os::process;
 use ringgate_report::hlog;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
 
@@ -17,7 +17,7 @@ fn kernel_says(daemon: &Daemon, name: &str) -> String {
 
 fn text(driver: &str, more: &str) -> Text {
     let mut text = Text::new();
-    put(&mut text.gateway, format_args!("io = \"{driver}\"\n{more}"));
+    write!(text.gateway, "io = \"{driver}\"\n{more}");
     text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
     // The game process is this test's, whoever the daemon becomes.
     let uid = process::effective_uid();

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, token, wait_for};
 use crate::folder::Folder;
@@ -20,7 +20,7 @@ impl House {
     fn new() -> Self {
         let state = Folder::new();
         let mut text = Text::new();
-        put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.join("state").display()));
+        writeln!(text.gateway, "state_dir = \"{}\"", state.join("state").display());
         // Tokens name it, and it is the same at each start.
         text.bind = format!("\"{}\"", own_address()).leak();
         Self { state, text }

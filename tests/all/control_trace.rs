@@ -14,7 +14,7 @@ use crate::gateway_rig::on_both_drivers;
 use crate::upgrade_rig::Line;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 on_both_drivers!(
     a_players_way_in_is_told_step_by_step,
@@ -134,13 +134,11 @@ fn players_without_a_client_id_are_told_by_their_address(io: Choice) {
     let backends =
         [("any", "plain", echo.local_addr().expect("bound")), ("ue", "unreal", server.address)];
     for (name, protocol, address) in backends {
-        put(
-            &mut text.more,
-            format_args!(
-                "[[listener]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\nbind = [\"127.0.0.1:0\"]\n\
+        writeln!(
+            text.more,
+            "[[listener]]\nname = \"{name}\"\nprotocol = \"{protocol}\"\nbind = [\"127.0.0.1:0\"]\n\
                  backends = [\"{name}-1\"]\nmax_sessions = 10\n[[backend]]\nname = \"{name}-1\"\n\
-                 link = \"udp\"\naddress = \"{address}\"\nslots = 4\n"
-            ),
+                 link = \"udp\"\naddress = \"{address}\"\nslots = 4"
         );
     }
     let daemon = Daemon::start(&text);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_io::Choice;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use serde_json::Value;
 
 use crate::control_capture::{Capturing, hex};
@@ -90,12 +90,10 @@ pub(crate) fn file(io: Choice, servers: &[(&str, SocketAddr)], edit: Edit) -> Te
             "ue" => "protocol = \"unreal\"\n".to_owned(),
             _ => netcode.clone(),
         };
-        put(
-            &mut text.more,
-            format_args!(
-                "[[listener]]\nname = \"{name}\"\nbind = [\"127.0.0.1:0\"]\nmax_sessions = 20\n\
-                 {rules}backends = [\"{backend}\"]\n"
-            ),
+        writeln!(
+            text.more,
+            "[[listener]]\nname = \"{name}\"\nbind = [\"127.0.0.1:0\"]\nmax_sessions = 20\n\
+                 {rules}backends = [\"{backend}\"]"
         );
         text.more.push_str(&udp(backend, if is_other { nowhere(at) } else { *address }));
         if edit == Edit::Unlisted {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::agent::certificates;
 use crate::command::{ringgate, run};
@@ -19,12 +19,10 @@ use crate::upgrade_rig::Line;
 pub(crate) fn in_cluster(fleet: &Fleet, folder: &Folder, name: &str) -> Text {
     let mut text = in_fleet(fleet, name);
     let (path, ip, port) = (folder.path().display(), own_ip(), own_port());
-    put(
-        &mut text.more,
-        format_args!(
-            "[cluster]\nname = \"fra\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
-             certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\"\n"
-        ),
+    writeln!(
+        text.more,
+        "[cluster]\nname = \"fra\"\nbind = \"{ip}:{port}\"\nca = \"{path}/ca.pem\"\n\
+             certificate = \"{path}/{name}.pem\"\nkey = \"{path}/{name}.key\""
     );
     text
 }
@@ -96,7 +94,7 @@ fn a_member_that_begins_with_a_copy_of_the_fleet_finds_the_others() {
     let second = Daemon::start(&in_cluster(&fleet, &folder, "gate-2"));
     let mut text = in_cluster(&fleet, &folder, "gate-1");
     let states = folder.join("states");
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", states.display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", states.display());
     let first = Daemon::start(&text);
     is_there(&first);
     wait_for("a copy with the other member in it", || {

@@ -4,7 +4,7 @@
 //! Skipped aloud where `etcd` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
 use ringgate_link::announce::{Announcement, Standing, State};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use serde_json::json;
 
 use crate::command::{Ran, ringgate, run};
@@ -223,7 +223,7 @@ fn a_key_that_etcd_has_forgotten_is_accepted_by_the_next_process_too() {
     let Some(fleet) = Fleet::start() else { return };
     let state = Folder::new();
     let mut text = in_fleet(&fleet, "gate-1");
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.path().display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", state.path().display());
     fleet.put_key("eu", 1);
     fleet.put_key("eu", 2);
     let accepts = |epochs: &[u32]| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use ringgate_core::netcode::{ConnectToken, ServerAddresses, State};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, Player, Text, token, wait_for};
@@ -94,12 +94,10 @@ fn players_of_any_game_are_led_by_tokens_that_nobody_wrote_down() {
     let Some(fleet) = Fleet::start() else { return };
     fleet.put_key("eu", 1);
     let mut text = in_fleet(&fleet, "gate-1");
-    put(
-        &mut text.backends,
-        format_args!(
-            "\n[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:0\"]\n\
-         group = \"worlds\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8 }}\n"
-        ),
+    writeln!(
+        text.backends,
+        "\n[[listener]]\nname = \"any\"\nprotocol = \"plain\"\nbind = [\"127.0.0.1:0\"]\n\
+         group = \"worlds\"\nroute = \"token\"\ntoken = {{ at = \"end\", bytes = 8 }}"
     );
     let daemon = Daemon::start(&text);
     let servers = ["one", "two"].map(|name| {
@@ -181,7 +179,7 @@ fn a_gateway_serves_on_without_etcd_and_starts_from_its_copy() {
     let mut text = in_fleet(&fleet, "gate-1");
     let states = crate::folder::Folder::new();
     let state_dir = states.join("state");
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state_dir.display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", state_dir.display());
     let mut daemon = Daemon::start(&text);
     let game = fleet.plays_at(&daemon, "arena");
     let mut player = Player::connected(daemon.listener, 1, &key(1));
@@ -413,7 +411,7 @@ fn a_gateway_that_was_killed_has_its_name_and_its_claims_back_at_once() {
     fleet.put_key("eu", 1);
     let state = crate::folder::Folder::new();
     let mut text = in_fleet(&fleet, "gate-1");
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.join("state").display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", state.join("state").display());
     text.bind = format!("\"{}\"", crate::own::own_address()).leak();
     let start = || {
         let daemon = Daemon::start(&text);

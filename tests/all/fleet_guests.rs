@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use ringgate_link::announce::{ANNOUNCE_SOCKET, Announcement, Standing};
 use ringgate_os::{clock, process};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::agent::Agent;
@@ -281,7 +281,7 @@ fn a_name_is_its_users_over_a_crash_of_the_gateway() {
     let Some(own) = own_beside_another() else { return };
     let state = Folder::new();
     let mut text = text(&fleet, &[own, STRANGER]);
-    put(&mut text.gateway, format_args!("state_dir = \"{}\"\n", state.path().display()));
+    writeln!(text.gateway, "state_dir = \"{}\"", state.path().display());
     let mut daemon = Daemon::start(&text);
     open(&daemon);
     text.run_dir = Some(daemon.run_dir());

@@ -4,7 +4,7 @@
 //! Skipped aloud where `etcd` or `openssl` is not installed; `REQUIRE_ETCD=1` makes that a failure.
 
 use ringgate_link::announce::{Announcement, Standing, State};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::agent::{Agent, Program};
 use crate::control_rig::{Daemon, Player, token, wait_for};
@@ -43,7 +43,7 @@ impl Host {
                 "[[backend]]\nname = \"{name}-{number}\"\nlink = \"udp\"\naddress = \"{ip}:{port}\"\nslots = 4\n\
                  group = \"arena\"\n"
             );
-            put(&mut text, table);
+            write!(text, "{table}");
         }
         folder.file("agent.toml", text, 0o600);
         Self { agent: Agent::start(&folder), _folder: folder, _servers: servers }

@@ -22,6 +22,7 @@ use ringgate_io::Choice;
 use ringgate_link::backend::{Event, Options};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::publishing::Roll;
+use ringgate_report::text::Append as _;
 use ringgate_worker::{Fleet, Plan, Report};
 
 use crate::folder::Folder;
@@ -153,7 +154,7 @@ impl Gateway {
     pub(crate) fn key_hex(&self) -> String {
         let mut hex = String::new();
         for byte in self.key.as_bytes() {
-            ringgate_report::text::put(&mut hex, format_args!("{byte:02x}"));
+            write!(hex, "{byte:02x}");
         }
         hex
     }

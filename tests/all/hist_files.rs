@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ringgate_report::hlog;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, Player, Text, wait_for};
@@ -162,7 +162,7 @@ fn limit_files(daemon: &Daemon, bytes: &str) {
 fn on_a_full_disk(driver: &str) {
     const FAILURES: &str = "ringgate_interval_write_failures_total";
     let mut text = Text::new();
-    put(&mut text.gateway, format_args!("io = \"{driver}\"\n"));
+    writeln!(text.gateway, "io = \"{driver}\"");
     text.more.push_str("[histograms]\ndir = \"hist\"\ninterval = \"1s\"\n");
     let mut daemon = Daemon::start(&text);
     let file = daemon.histogram_file();
@@ -262,10 +262,10 @@ fn another_implementation_reads_the_same_numbers() {
     let theirs = String::from_utf8(output.stdout).expect("text");
     let mut ours = String::new();
     for hlog::Interval { tag, start, histogram, .. } in intervals(&file) {
-        put(&mut ours, format_args!("{tag} {} {}", start.as_millis(), histogram.len()));
+        write!(ours, "{tag} {} {}", start.as_millis(), histogram.len());
         for at in histogram.iter_recorded() {
             let (value, count) = (at.value_iterated_to(), at.count_since_last_iteration());
-            put(&mut ours, format_args!(" {value}x{count}"));
+            write!(ours, " {value}x{count}");
         }
         ours.push('\n');
     }

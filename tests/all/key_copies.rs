@@ -8,7 +8,7 @@ use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 
 use ringgate_os::clock;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 use crate::agent::agent_upgrade;
 use crate::agent_reload::reload;
@@ -109,7 +109,7 @@ const CHUNK_BYTES: usize = 1 << 16;
 
 fn hex(text: &str) -> String {
     let mut hex = String::new();
-    text.bytes().for_each(|byte| put(&mut hex, format_args!("{byte:02x}")));
+    text.bytes().for_each(|byte| write!(hex, "{byte:02x}"));
     hex
 }
 
@@ -141,10 +141,7 @@ fn a_gateways_keys_lie_in_one_place_each_and_nowhere_after_a_rotation() {
     let mut text = in_fleet(&fleet, "gate-1");
     let secrets = Folder::new();
     let password = secrets.file("password", format!("{PASSWORD}\n"), 0o600);
-    put(
-        &mut text.backends,
-        format_args!("user = \"gate\"\npassword = {{ file = {password:?} }}\n"),
-    );
+    writeln!(text.backends, "user = \"gate\"\npassword = {{ file = {password:?} }}");
     let mut line = Line::start(&text);
     let daemon = &line.daemon;
     let Some(memory) = Memory::of(daemon.id()) else { return };

@@ -11,14 +11,14 @@ use crate::folder::Folder;
 use crate::gateway_rig::on_both_drivers;
 use crate::link_program::{Game, compile};
 use crate::token_languages::skip;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 on_both_drivers!(a_player_walks_between_zones_in_c, a_player_walks_between_rust_and_c);
 
 fn two_zones(io: Choice) -> Text {
     let mut text = Text::new();
     let io = if io == Choice::Uring { "uring" } else { "mmsg" };
-    put(&mut text.gateway, format_args!("io = \"{io}\"\n"));
+    writeln!(text.gateway, "io = \"{io}\"");
     text.listener = format!(
         "keys = [{{ hex = \"{KEY_HEX}\" }}]\nbackends = [\"zone-1\"]\nmoves = [\"zone-1\", \"zone-2\"]\n"
     );

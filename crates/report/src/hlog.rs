@@ -11,7 +11,7 @@
 mod encoding;
 mod line;
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 use hdrhistogram::{Counter, Histogram};
 
+use crate::text::Append as _;
 use encoding::{COOKIE_PLAIN, HEAD_BYTES};
 use line::Line;
 
@@ -61,8 +62,7 @@ pub fn write_line<C: Counter>(
     }
     let (start_s, length_s) = (start.as_secs_f64(), length.as_secs_f64());
     let max_ms = histogram.max() as f64 / 1e6;
-    write!(text, "{start_s:.3},{length_s:.3},{max_ms:.3},")
-        .expect("writing to a string cannot fail");
+    write!(text, "{start_s:.3},{length_s:.3},{max_ms:.3},");
     STANDARD.encode_string(&encoded, text);
     text.push('\n');
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use crate::text::put;
+use crate::text::Append as _;
 
 /// What to send as the content's type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -84,7 +84,7 @@ impl Text {
             Kind::Histogram => "histogram",
             Kind::Summary => "summary",
         };
-        put(&mut self.0, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Family { text: &mut self.0, name }
     }
 
@@ -128,15 +128,15 @@ impl Family<'_> {
 
     /// One sample of a histogram or a summary: its `_bucket`, `_sum` or `_count`.
     pub fn part(&mut self, suffix: &str, labels: &[Label<'_>], value: impl Display) {
-        put(self.text, format_args!("{}{suffix}", self.name));
+        write!(self.text, "{}{suffix}", self.name);
         for (at, (name, value)) in labels.iter().enumerate() {
             let open = if at == 0 { '{' } else { ',' };
-            put(self.text, format_args!("{open}{name}=\""));
+            write!(self.text, "{open}{name}=\"");
             escape(self.text, value);
             self.text.push('"');
         }
         let close = if labels.is_empty() { "" } else { "}" };
-        put(self.text, format_args!("{close} {value}\n"));
+        writeln!(self.text, "{close} {value}");
     }
 }
 

@@ -57,9 +57,17 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Appends to a text.
-pub fn put(text: &mut String, arguments: fmt::Arguments<'_>) {
-    fmt::Write::write_fmt(text, arguments).expect("writing to a string cannot fail");
+/// In scope, it lets `write!` and `writeln!` append to a text. That cannot fail, so there is no
+/// result to look at.
+pub trait Append {
+    /// Appends.
+    fn write_fmt(&mut self, arguments: fmt::Arguments<'_>);
+}
+
+impl Append for String {
+    fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) {
+        fmt::Write::write_fmt(self, arguments).expect("writing to a string cannot fail");
+    }
 }
 
 /// Rows whose columns line up.
@@ -99,9 +107,9 @@ impl fmt::Display for Table {
             for ((cell, is_number), width) in row.iter().zip(&self.numeric).zip(&widths) {
                 let gap = if line.is_empty() { "" } else { "  " };
                 if *is_number {
-                    put(&mut line, format_args!("{gap}{cell:>width$}"));
+                    write!(line, "{gap}{cell:>width$}");
                 } else {
-                    put(&mut line, format_args!("{gap}{cell:<width$}"));
+                    write!(line, "{gap}{cell:<width$}");
                 }
             }
             writeln!(f, "{}", line.trim_end())?;

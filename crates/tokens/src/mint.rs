@@ -1,6 +1,6 @@
 //! Makes tokens for a place, and the answers that callers get.
 
-use std::fmt::Write;
+use ringgate_report::text::Append as _;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -39,12 +39,10 @@ pub fn token(
     STANDARD.encode_string(bytes.as_slice(), &mut text);
     text.push_str("\",");
     put_place(&mut text, chosen);
-    put(
-        &mut text,
-        format_args!(
-            ",\"client_id\":\"{}\",\"protocol_id\":\"{protocol_id}\",\"expires\":{},\"epoch\":{epoch}}}",
-            wanted.client_id, token.expire_unix_s,
-        ),
+    write!(
+        text,
+        ",\"client_id\":\"{}\",\"protocol_id\":\"{protocol_id}\",\"expires\":{},\"epoch\":{epoch}}}",
+        wanted.client_id, token.expire_unix_s,
     );
     Ok(text)
 }
@@ -54,13 +52,13 @@ pub fn place(placed: &Placed) -> String {
     let chosen = &placed.chosen;
     let mut text = String::from("{");
     put_place(&mut text, chosen);
-    put(&mut text, format_args!(",\"protocol\":\"{}\"", chosen.protocol));
+    write!(text, ",\"protocol\":\"{}\"", chosen.protocol);
     if let Some(token) = &placed.routing_token {
         text.push_str(",\"routing_token\":\"");
         STANDARD.encode_string(token, &mut text);
         text.push_str("\",\"routing_token_hex\":\"");
         for byte in token {
-            put(&mut text, format_args!("{byte:02x}"));
+            write!(text, "{byte:02x}");
         }
         text.push('"');
     }
@@ -73,18 +71,18 @@ fn put_place(text: &mut String, chosen: &Chosen) {
     let is_promised =
         chosen.protocol != "unreal" && (chosen.protocol != "plain" || chosen.token_bytes > 0);
     if is_promised {
-        put(text, format_args!("\"backend\":\"{}\",", chosen.backend));
+        write!(text, "\"backend\":\"{}\",", chosen.backend);
     }
-    put(text, format_args!("\"group\":\"{}\",\"listener\":\"{}\",", chosen.group, chosen.listener));
+    write!(text, "\"group\":\"{}\",\"listener\":\"{}\",", chosen.group, chosen.listener);
     text.push_str("\"addresses\":[");
     for (index, (_, address)) in chosen.gateways.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        put(text, format_args!("{comma}\"{address}\""));
+        write!(text, "{comma}\"{address}\"");
     }
     text.push_str("],\"gateways\":[");
     for (index, (gateway, _)) in chosen.gateways.iter().enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        put(text, format_args!("{comma}\"{gateway}\""));
+        write!(text, "{comma}\"{gateway}\"");
     }
     text.push(']');
 }
@@ -93,10 +91,6 @@ fn put_place(text: &mut String, chosen: &Chosen) {
 pub fn refusal(why: Refusal, detail: Option<&str>) -> String {
     let detail = detail.unwrap_or_else(|| why.why());
     serde_json::json!({ "error": why.word(), "message": detail }).to_string()
-}
-
-fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("a string takes everything");
 }
 
 /// Room for a token of 2,048 bytes in base64, and what is said beside it.

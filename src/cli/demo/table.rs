@@ -1,14 +1,12 @@
 //! What the demo prints.
 
-use std::fmt::Write;
-
 use hdrhistogram::Histogram;
 
 use serde_json::Value;
 
 use super::players::{Outcome, Swarm};
 use ringgate_gate::{Counters, Imbalance};
-use ringgate_report::text::{Table, count, put, time};
+use ringgate_report::text::{Append as _, Table, count, time};
 use ringgate_worker::{Stage, Stages};
 
 /// What the gateway says of itself at the end.
@@ -35,17 +33,17 @@ pub(super) fn render(outcome: &Outcome, facts: &Facts) -> String {
     let mut total = Counters::default();
     facts.workers.iter().for_each(|worker| total.merge(worker));
     let mut text = String::new();
-    let _ = writeln!(
+    writeln!(
         text,
         "\nsessions       {} connected, {} ended early",
         outcome.connected, outcome.closed
     );
-    let _ = writeln!(
+    writeln!(
         text,
         "up             {} payloads sent, {} opened by the gateway, {} handed to the game",
         outcome.payloads_sent, total.payloads_up, total.payloads_to_links
     );
-    let _ = writeln!(
+    writeln!(
         text,
         "down           {} payloads from the game, {} sealed, {} echoes back, {} wrong or twice",
         total.payloads_from_links,
@@ -55,7 +53,7 @@ pub(super) fn render(outcome: &Outcome, facts: &Facts) -> String {
     );
     let lost = outcome.payloads_sent.saturating_sub(outcome.payloads_echoed);
     let share = 100.0 * lost as f64 / outcome.payloads_sent.max(1) as f64;
-    let _ = writeln!(text, "lost           {lost} of {} ({share:.3} %)", outcome.payloads_sent);
+    writeln!(text, "lost           {lost} of {} ({share:.3} %)", outcome.payloads_sent);
     latencies(&mut text, outcome, facts);
     drops(&mut text, &total, facts.socket_drops);
     conservation(&mut text, facts, &total);
@@ -118,35 +116,33 @@ pub(super) fn render_cluster(
     }
     let at = |index: usize| time(silences.get(index).copied().unwrap_or(0));
     let mut text = String::new();
-    put(
-        &mut text,
-        format_args!(
-            "\nplayers        {} connected, {lost} lost\n\
+    write!(
+        text,
+        "\nplayers        {} connected, {lost} lost\n\
              killed         {} had their session there, {} taken over; \
              they heard nothing for {} (median), {} (longest)\n\
              payloads       {} sent, {} echoed, {} wrong or twice\n\nsessions\n{table}",
-            outcome.connected,
-            silences.len(),
-            taken_over,
-            at(silences.len() / 2),
-            at(silences.len().saturating_sub(1)),
-            outcome.payloads_sent,
-            outcome.payloads_echoed,
-            outcome.payloads_wrong,
-        ),
+        outcome.connected,
+        silences.len(),
+        taken_over,
+        at(silences.len() / 2),
+        at(silences.len().saturating_sub(1)),
+        outcome.payloads_sent,
+        outcome.payloads_echoed,
+        outcome.payloads_wrong,
     );
     text
 }
 
 fn latencies(text: &mut String, outcome: &Outcome, facts: &Facts) {
-    let _ = writeln!(
+    writeln!(
         text,
         "\nlatency, µs    {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "p50", "p90", "p99", "p99.9", "max", "count"
     );
     let mut row = |name: &str, histogram: &Histogram<u64>| {
         let at = |quantile| us(histogram.value_at_quantile(quantile));
-        let _ = writeln!(
+        writeln!(
             text,
             "  {name:<12} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
             at(0.5),
@@ -164,23 +160,20 @@ fn latencies(text: &mut String, outcome: &Outcome, facts: &Facts) {
 }
 
 fn drops(text: &mut String, total: &Counters, socket_drops: u64) {
-    let _ = writeln!(text, "\ndrops by reason");
+    writeln!(text, "\ndrops by reason");
     for (reason, count) in total.drops.iter().filter(|(_, count)| *count > 0) {
-        let _ = writeln!(text, "  {:<28} {count:>9}", reason.name());
+        writeln!(text, "  {:<28} {count:>9}", reason.name());
     }
-    let _ = writeln!(text, "  {:<28} {socket_drops:>9}", "(kernel, before us)");
+    writeln!(text, "  {:<28} {socket_drops:>9}", "(kernel, before us)");
 }
 
 fn conservation(text: &mut String, facts: &Facts, total: &Counters) {
-    let _ = writeln!(text, "\nconservation");
+    writeln!(text, "\nconservation");
     for (at, worker) in facts.workers.iter().enumerate() {
         match worker.check_conservation() {
-            Ok(()) => {
-                let _ =
-                    writeln!(text, "  worker {at}: every datagram and payload is accounted for");
-            }
+            Ok(()) => writeln!(text, "  worker {at}: every datagram and payload is accounted for"),
             Err(Imbalance { balance, came_in, accounted }) => {
-                let _ = writeln!(
+                writeln!(
                     text,
                     "  worker {at}: {balance}: {came_in} came in, {accounted} accounted for"
                 );
@@ -188,7 +181,7 @@ fn conservation(text: &mut String, facts: &Facts, total: &Counters) {
         }
     }
     let handled: u64 = total.handled.iter().sum();
-    let _ = writeln!(
+    writeln!(
         text,
         "  {} datagrams in = {handled} handled + {} dropped",
         total.datagrams_in,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::Failure;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -74,22 +74,20 @@ pub(in crate::cli) fn render(findings: &[Finding]) -> String {
             Severity::Could => "could",
             Severity::Bites => "BITES",
         };
-        put(&mut text, format_args!("{mark}  {what:width$}  {found}\n"));
+        writeln!(text, "{mark}  {what:width$}  {found}");
         for (label, line) in [("why", *why), ("do", change.as_str())] {
             if !line.is_empty() {
-                put(&mut text, format_args!("       {label}: {line}\n"));
+                writeln!(text, "       {label}: {line}");
             }
         }
     }
     let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    put(
-        &mut text,
-        format_args!(
-            "\n{} ok, {} could be better, {} bite\n",
-            count(Severity::Ok),
-            count(Severity::Could),
-            count(Severity::Bites)
-        ),
+    writeln!(
+        text,
+        "\n{} ok, {} could be better, {} bite",
+        count(Severity::Ok),
+        count(Severity::Could),
+        count(Severity::Bites)
     );
     text
 }

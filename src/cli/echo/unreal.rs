@@ -26,7 +26,7 @@ use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_core::secret::CookieSecret;
 use ringgate_io::Choice;
 use ringgate_os::clock::Clock;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// What the servers are like.
 #[derive(Clone, Debug, clap::Args)]
@@ -163,10 +163,10 @@ impl Servers {
         ];
         let mut text = String::new();
         for (name, count) in rows {
-            put(&mut text, format_args!("{name} {count}\n"));
+            writeln!(text, "{name} {count}");
         }
         for (reason, count) in self.refused.iter().filter(|(_, count)| *count > 0) {
-            put(&mut text, format_args!("refused_{} {count}\n", reason.name()));
+            writeln!(text, "refused_{} {count}", reason.name());
         }
         text
     }
@@ -194,7 +194,7 @@ fn profile(args: &UnrealArgs) -> Result<Profile, String> {
 fn announcement(sockets: &Sockets) -> String {
     let mut text = String::new();
     for address in sockets.addresses() {
-        put(&mut text, format_args!("echo: unreal on {address}\n"));
+        writeln!(text, "echo: unreal on {address}");
     }
     text
 }

@@ -10,7 +10,7 @@ use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Gateway, Piece, Question, TEXT_BYTES_MAX, What};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::{host, utc};
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 use serde::de::DeserializeOwned;
 
 use super::super::admin::{self, OneBackend};
@@ -126,7 +126,7 @@ pub(super) fn kick(args: &KickArgs) -> Result<(), Failure> {
         let mut text = String::new();
         for (gateway, kicked) in &pages {
             let told = kicked.told(whom).unwrap_or_default();
-            told.lines().for_each(|line| put(&mut text, format_args!("{gateway}: {line}\n")));
+            told.lines().for_each(|line| writeln!(text, "{gateway}: {line}"));
         }
         if text.is_empty() { Err(nobody(whom, pages.len())) } else { Ok(text) }
     })
@@ -158,7 +158,7 @@ pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
 pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let mut query = args.whole.scope(&args.backend)?;
     if let Some(deadline) = args.deadline {
-        put(&mut query, format_args!("&deadline_ms={}", deadline.as_millis()));
+        write!(query, "&deadline_ms={}", deadline.as_millis());
     }
     let said = args.whole.ask(What::Drain, query)?;
     let Some(name) = args.backend.name() else {

@@ -9,7 +9,7 @@ use ringgate_fleet::etcd::txn::Put;
 use ringgate_fleet::keyspace::Place as Key;
 use ringgate_fleet::values::{Confirmation, Stored};
 use ringgate_os::clock::{self, Clock};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use serde::Deserialize;
 
 use super::super::Failure;
@@ -73,7 +73,7 @@ fn all(file: &Path) -> Result<(), Failure> {
     })?;
     let mut held = String::new();
     for holder in before.holders() {
-        put(&mut held, format_args!("{holder}\n"));
+        writeln!(held, "{holder}");
     }
     let left = after.holders();
     if let Some(first) = left.first() {

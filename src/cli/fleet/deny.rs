@@ -11,7 +11,7 @@ use ringgate_fleet::mirror::face::{BAN_BYTES_MAX, BANS_MAX};
 use ringgate_fleet::values::{Ban, Stored, VALUE_BYTES_MAX};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 use ringgate_state::denylist::client_id;
 use serde_json::json;
 
@@ -246,7 +246,7 @@ pub(super) fn render(survey: &Survey, now_s: u64) -> String {
         return "nobody is denied in this fleet\n".to_owned();
     }
     let mut text = table.to_string();
-    put(&mut text, format_args!("\n{} rules\n", count(rows)));
+    writeln!(text, "\n{} rules", count(rows));
     text
 }
 

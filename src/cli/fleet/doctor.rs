@@ -16,7 +16,7 @@ use ringgate_fleet::values::gateway::misfits;
 use ringgate_fleet::values::{Agent, Backend, Gateway, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use serde_json::json;
 
 use super::super::Failure;
@@ -407,7 +407,7 @@ fn clock_finding(survey: &Survey, clocks: &Clocks, watched: Duration) -> Finding
     );
     if let Some((name, it)) = worst {
         let off = ahead(it);
-        put(&mut found, format_args!("; the furthest off is {name}, by {off} s"));
+        write!(found, "; the furthest off is {name}, by {off} s");
         if off.abs() > SKEW_MAX_S {
             return Finding::ok("clocks", found).bites(CLOCKS_WHY, CLOCKS_CHANGE);
         }

@@ -9,7 +9,7 @@ use ringgate_fleet::etcd::txn::{Delete, Put, Txn};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::Stored;
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Table, put};
+use ringgate_report::text::{Append as _, Table};
 use serde_json::json;
 
 use super::super::Failure;
@@ -93,11 +93,11 @@ pub(super) fn init(args: &InitArgs) -> Result<(), Failure> {
             match survey.keys.get(listener).filter(|keys| !keys.is_empty()) {
                 Some(keys) => {
                     let last = keys.iter().map(|it| it.number).max().unwrap_or_default();
-                    put(&mut text, format_args!("{listener}: has key {last} already\n"));
+                    writeln!(text, "{listener}: has key {last} already");
                 }
                 None => {
                     let made = make_next(&fleet, client, &survey, listener, policy).await?;
-                    put(&mut text, format_args!("{listener}: made key {}\n", made.number));
+                    writeln!(text, "{listener}: made key {}", made.number);
                 }
             }
         }
@@ -241,9 +241,9 @@ fn text_made(made: &[Made], is_through: bool) -> String {
             "is minted with once all gateways have confirmed it"
         };
         let until = utc::date(validity.mint_until);
-        put(&mut text, format_args!("{listener}: key {number} {when}, until {until}\n"));
+        writeln!(text, "{listener}: key {number} {when}, until {until}");
         for number in over {
-            put(&mut text, format_args!("{listener}: key {number} was over, and is deleted\n"));
+            writeln!(text, "{listener}: key {number} was over, and is deleted");
         }
     }
     text

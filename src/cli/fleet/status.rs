@@ -3,7 +3,7 @@
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Gateway, Reach};
 use ringgate_os::{clock, utc};
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 use serde_json::{Value, json};
 
 use super::super::Failure;
@@ -52,13 +52,10 @@ pub(super) fn render(survey: &Survey, now_s: u64, with_backends: bool) -> String
     let services: Vec<_> = survey.services.keys().map(Name::as_str).collect();
     let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
     let list = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
-    put(&mut text, format_args!("token services: {list}\ndenied: {}\n", count(bans as u64)));
+    writeln!(text, "token services: {list}\ndenied: {}", count(bans as u64));
     if !survey.unreadable.is_empty() {
         let many = count(survey.unreadable.len() as u64);
-        put(
-            &mut text,
-            format_args!("cannot be read: {many} keys (`ringgate fleet doctor` says which)\n"),
-        );
+        writeln!(text, "cannot be read: {many} keys (`ringgate fleet doctor` says which)");
     }
     text
 }
@@ -93,7 +90,7 @@ fn put_gateways(text: &mut String, survey: &Survey, now_s: u64) {
             listeners.join(" "),
         ]);
     }
-    put(text, format_args!("{table}\n"));
+    writeln!(text, "{table}");
 }
 
 /// A fleet without agents has no word about them.
@@ -116,7 +113,7 @@ fn put_agents(text: &mut String, survey: &Survey, now_s: u64) {
             agent.gateways.join(" "),
         ]);
     }
-    put(text, format_args!("{table}\n"));
+    writeln!(text, "{table}");
 }
 
 /// As the fleet's page has it: a minute, and time for etcd.
@@ -157,7 +154,7 @@ fn put_groups(text: &mut String, survey: &Survey) {
         let (used, slots) = (count(used), count(slots));
         table.row([name.to_owned(), all, starting, ready, allocated, draining, used, slots]);
     }
-    put(text, format_args!("{table}\n"));
+    writeln!(text, "{table}");
 }
 
 fn put_backends(text: &mut String, survey: &Survey) {
@@ -175,7 +172,7 @@ fn put_backends(text: &mut String, survey: &Survey) {
             labels.join(" "),
         ]);
     }
-    put(text, format_args!("{table}\n"));
+    writeln!(text, "{table}");
 }
 
 /// Slots that one start of a token service holds.
@@ -220,19 +217,17 @@ fn put_blocks(text: &mut String, survey: &Survey, now_s: u64) {
     for Holding { by, is, backends, slots } in holdings {
         table.row([by.to_string(), is.to_owned(), count(backends as u64), count(slots)]);
     }
-    put(text, format_args!("{table}\n"));
+    writeln!(text, "{table}");
 }
 
 fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
     for Row { listener, epoch, role, confirmed, gateways } in rows(survey, now_s) {
         let until = utc::date(epoch.validity.mint_until);
-        put(
+        writeln!(
             text,
-            format_args!(
-                "key {} of {listener}: {}, confirmed by {confirmed} of {gateways}, minted until {until}\n",
-                epoch.number,
-                word(role)
-            ),
+            "key {} of {listener}: {}, confirmed by {confirmed} of {gateways}, minted until {until}",
+            epoch.number,
+            word(role)
         );
     }
 }

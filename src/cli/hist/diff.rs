@@ -12,7 +12,7 @@ use super::super::exit::print;
 use super::files::{Loaded, by_tag, load, named};
 use blocks::{Verdict, compare};
 use ringgate_report::hlog::Interval;
-use ringgate_report::text::{Table, count, put, time};
+use ringgate_report::text::{Append as _, Table, count, time};
 
 /// Compare two files: percentiles side by side, and which differ by more than chance
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ fn render(one: &Loaded, other: &Loaded) -> String {
     for tag in tags(one, other) {
         rows(&mut table, tag, &of(one, tag), &of(other, tag));
     }
-    put(&mut text, format_args!("{table}\n{LEGEND}"));
+    write!(text, "{table}\n{LEGEND}");
     text
 }
 

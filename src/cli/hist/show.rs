@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::super::exit::print;
 use super::files::{Files, Loaded, by_tag, named};
-use ringgate_report::text::{Table, count, put, time};
+use ringgate_report::text::{Append as _, Table, count, time};
 
 /// Print the percentiles of each tag over all files
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 pub(super) fn render(logs: &[Loaded]) -> String {
     let mut text = String::new();
     for loaded in logs {
-        put(&mut text, format_args!("{}\n", loaded.origin()));
+        writeln!(text, "{}", loaded.origin());
     }
     let quantiles = QUANTILES.map(|(name, _)| name).join(":, ");
     let mut table = Table::new(&format!("tag, count:, min:, {quantiles}:, max:, mean:"));
@@ -29,7 +29,7 @@ pub(super) fn render(logs: &[Loaded]) -> String {
         let tail = [time(sum.max()), time(sum.mean().round() as u64)];
         table.row(cells.chain(quantiles).chain(tail));
     }
-    put(&mut text, format_args!("\n{table}"));
+    write!(text, "\n{table}");
     text
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 
 use super::line::Trouble;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// What became of it.
 #[derive(Debug, Serialize)]
@@ -82,24 +82,24 @@ impl From<Trouble> for Outcome {
 pub(super) fn render(report: &Report) -> String {
     let mut text = format!("{} {} from {}\n", report.protocol, report.server, report.from);
     for step in &report.steps {
-        put(&mut text, format_args!("  {:<12}{}", step.name, step.found));
+        write!(text, "  {:<12}{}", step.name, step.found);
         if let Some(took_ms) = step.took_ms {
-            put(&mut text, format_args!(" after {took_ms:.1} ms"));
+            write!(text, " after {took_ms:.1} ms");
         }
         match step.sent {
             0 | 1 => text.push('\n'),
-            sent => put(&mut text, format_args!(" (sent {sent} times)\n")),
+            sent => writeln!(text, " (sent {sent} times)"),
         }
     }
     match report.outcome {
         Outcome::Connected => {
-            put(&mut text, format_args!("let in after {:.1} ms\n", report.took_ms));
+            writeln!(text, "let in after {:.1} ms", report.took_ms);
         }
         Outcome::Unanswered => text.push_str("let in, and not answered\n"),
         _ => text.push_str("not let in\n"),
     }
     for means in &report.means {
-        put(&mut text, format_args!("  - {means}\n"));
+        writeln!(text, "  - {means}");
     }
     text
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use ringgate_os::utc;
-use ringgate_report::text::{Table, count, put};
+use ringgate_report::text::{Append as _, Table, count};
 
 /// What of an agent's page is shown.
 #[derive(Debug, Deserialize)]
@@ -72,15 +72,15 @@ impl AgentPage {
         let up = utc::span(*uptime_s);
         let mut text =
             format!("ringgate {version}, agent {agent}, {state}, {players} players, up {up}\n");
-        put(&mut text, format_args!("\n{}\n{}", self.gateways(), self.backends()));
+        write!(text, "\n{}\n{}", self.gateways(), self.backends());
         for gateway in self.gateways.iter().filter(|it| it.state != "up") {
             if let Some(Ended { reason, detail }) = &gateway.last_end {
                 let name = &gateway.name;
-                put(&mut text, format_args!("\ngateway {name} was left: {detail} ({reason})\n"));
+                writeln!(text, "\ngateway {name} was left: {detail} ({reason})");
             }
         }
         for (reason, number) in self.drops.iter().filter(|(_, number)| **number > 0) {
-            put(&mut text, format_args!("\ndropped, {reason}: {}\n", count(*number)));
+            writeln!(text, "\ndropped, {reason}: {}", count(*number));
         }
         text
     }

@@ -4,7 +4,7 @@
 //! What the token says goes to stdout in any case. An expired token, or one that the key does not
 //! open, is then reported like any other wrong input.
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use super::{key, timeout};
 use ringgate_core::netcode::{self, ConnectToken, PrivateToken, ServerAddresses, TokenError};
 use ringgate_core::proto::netcode::token::CONNECT_TOKEN_BYTES;
 use ringgate_os::{clock, utc};
+use ringgate_report::text::Append as _;
 
 /// Explain a connect token
 #[derive(Debug, clap::Args)]
@@ -110,7 +111,7 @@ fn servers(text: &mut String, label: &str, addresses: &ServerAddresses) {
 }
 
 fn line(text: &mut String, label: &str, value: impl fmt::Display) {
-    writeln!(text, "{label:<14}  {value}").expect("writing to a string cannot fail");
+    writeln!(text, "{label:<14}  {value}");
 }
 
 /// A time, and how far away it is.

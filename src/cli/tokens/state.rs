@@ -8,7 +8,7 @@ use std::path::Path;
 use ringgate_gate::Now;
 use ringgate_os::clock;
 use ringgate_process::privileges::Privileges;
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use ringgate_state::{Folder, Lasting, SpanFiles};
 use ringgate_tokens::book;
 use ringgate_tokens::journal::Disk;
@@ -76,7 +76,7 @@ impl Disk for State {
     fn set_leases(&mut self, leases: &[i64]) -> io::Result<()> {
         let mut text = self.identity() + "\n";
         for id in leases.iter().rev().take(LEASES_MAX).rev() {
-            put(&mut text, format_args!("{id}\n"));
+            writeln!(text, "{id}");
         }
         self.files.folder().replace(LEASES_FILE, text.as_bytes())
     }

@@ -1,6 +1,6 @@
 //! What fills a terminal: styled lines, curves of blocks, and the bytes that show them.
 
-use std::fmt::Write as _;
+use ringgate_report::text::Append as _;
 
 /// One line of a screen, in one style.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn shown(lines: &[Line], columns: usize) -> String {
         let end = if at == 0 { "" } else { "\r\n" };
         let text: String = line.text.chars().filter(|it| !it.is_control()).take(columns).collect();
         let (begin, reset) = (line.style.sequence(), Style::Plain.sequence());
-        write!(bytes, "{end}{begin}{text}{reset}{CLEAR_LINE}").expect("a String takes all");
+        write!(bytes, "{end}{begin}{text}{reset}{CLEAR_LINE}");
     }
     bytes + CLEAR_BELOW
 }

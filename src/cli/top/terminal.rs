@@ -18,7 +18,7 @@ use super::keyboard::{Key, keys};
 use super::picture::{Line, Style, curve, shown};
 use super::view;
 use ringgate_os::clock::Clock;
-use ringgate_report::text::{count, put};
+use ringgate_report::text::{Append as _, count};
 
 /// Until `q`.
 pub(super) fn watch(
@@ -255,9 +255,9 @@ impl Screen {
         for (name, values) in CURVES.iter().zip(&self.curves) {
             let now = values.last().map_or_else(|| "–".to_owned(), |value| count(*value));
             let title: String = format!("{now} {name}").chars().take(width).collect();
-            put(&mut titles, format_args!("{title:<0$}", width + GAP));
+            write!(titles, "{title:<0$}", width + GAP);
             for (row, blocks) in rows.iter_mut().zip(curve(values, width, CURVE_LINES)) {
-                put(row, format_args!("{blocks:<0$}", width + GAP));
+                write!(row, "{blocks:<0$}", width + GAP);
             }
         }
         let rows = rows.into_iter().map(|row| Line::new(row, Style::Curve));

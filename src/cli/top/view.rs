@@ -3,7 +3,7 @@
 use super::super::status::{backends, head, listeners, stages};
 use super::change::Change;
 use ringgate_os::utc;
-use ringgate_report::text::{Table, bytes, count, put, time};
+use ringgate_report::text::{Append as _, Table, bytes, count, time};
 
 /// All of it, where lines do not scroll.
 pub(super) fn screen(change: &Change<'_>) -> String {
@@ -15,25 +15,23 @@ pub(super) fn body(change: &Change<'_>) -> String {
     let status = &change.now.status;
     let totals = &status.totals;
     let mut text = String::new();
-    put(
-        &mut text,
-        format_args!(
-            "{} sessions, {} handshakes under way; {}/s in, {}/s out\n\n{}\n{}\n{}",
-            count(totals.sessions),
-            count(totals.handshakes_pending),
-            bytes(change.rate(|status| status.totals.bytes_in)),
-            bytes(change.rate(|status| status.totals.bytes_out)),
-            workers(change),
-            listeners(status),
-            backends(status)
-        ),
+    write!(
+        text,
+        "{} sessions, {} handshakes under way; {}/s in, {}/s out\n\n{}\n{}\n{}",
+        count(totals.sessions),
+        count(totals.handshakes_pending),
+        bytes(change.rate(|status| status.totals.bytes_in)),
+        bytes(change.rate(|status| status.totals.bytes_out)),
+        workers(change),
+        listeners(status),
+        backends(status)
     );
     let drops = drops(change);
     if !drops.is_empty() {
-        put(&mut text, format_args!("\ndrops per second: {}\n", drops.join(", ")));
+        writeln!(text, "\ndrops per second: {}", drops.join(", "));
     }
     if status.stages.iter().any(|stage| stage.count > 0) {
-        put(&mut text, format_args!("\n{}", stages(status)));
+        write!(text, "\n{}", stages(status));
     }
     if !status.conservation.holds {
         text.push_str(

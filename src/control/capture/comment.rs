@@ -2,28 +2,28 @@
 
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_gate::{Captured, Elsewhere, Front};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 
 /// What has become of a datagram, and what is known of it.
 pub(super) fn comment(text: &mut String, captured: &Captured, front: Option<Front>) {
     text.clear();
     match captured.dropped {
-        Some(why) => put(text, format_args!("dropped: {}", why.name())),
+        Some(why) => write!(text, "dropped: {}", why.name()),
         None if captured.is_outbound => text.push_str("sent"),
         None => text.push_str("handled"),
     }
     if captured.is_clear {
         text.push_str("; payload in clear");
     } else if let Some(kind) = kind(captured, front) {
-        put(text, format_args!("; {kind}"));
+        write!(text, "; {kind}");
     }
     if let Some(client_id) = captured.client_id {
-        put(text, format_args!("; client {client_id}"));
+        write!(text, "; client {client_id}");
     }
-    put(text, format_args!("; worker {}", captured.worker.0));
+    write!(text, "; worker {}", captured.worker.0);
     match captured.received_by {
         Some(Elsewhere::Worker(worker)) => {
-            put(text, format_args!(", received by worker {}", worker.0));
+            write!(text, ", received by worker {}", worker.0);
         }
         Some(Elsewhere::Member(_)) => text.push_str(", received by another member of the cluster"),
         None => {}

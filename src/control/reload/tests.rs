@@ -12,6 +12,7 @@ use crate::config::{Changes, changes_of};
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{BackendId, Front, Limits, ListenerId, Phase};
 use ringgate_process::reloads::Outcome;
+use ringgate_report::text::Append as _;
 use ringgate_worker::Plan;
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -433,10 +434,7 @@ fn the_first_backend_of_a_kind_needs_its_sockets() {
 /// The text with this many bundle backends beside its own two, from a number on.
 fn with_more(from: usize, count: usize) -> String {
     (from..from + count).fold(text(), |mut text, at| {
-        ringgate_report::text::put(
-            &mut text,
-            format_args!("[[backend]]\nname = \"x{at}\"\nlink = \"bundle\"\nslots = 1\n"),
-        );
+        writeln!(text, "[[backend]]\nname = \"x{at}\"\nlink = \"bundle\"\nslots = 1");
         text
     })
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ringgate_core::netcode::ConnectToken;
 use ringgate_loadgen::measure::gateway::{Admin, Gateway, Glimpse};
-use ringgate_report::text::put;
+use ringgate_report::text::Append as _;
 use serde_json::Value;
 
 use super::game::Game;
@@ -291,14 +291,12 @@ fn start_agent(tag: &str, folder: &Path, size: Size, number: u32) -> Part {
         address(&name),
     );
     for game in (0..size.games).filter(|game| size.agent_of(*game) == Some(number)) {
-        put(
-            &mut text,
-            format_args!(
-                "[[backend]]\nname = \"game{game}\"\nlink = \"udp\"\naddress = \"{}\"\n\
-                 slots = {}\ngroup = \"arena\"\n",
-                behind_agent(game),
-                size.slots(),
-            ),
+        writeln!(
+            text,
+            "[[backend]]\nname = \"game{game}\"\nlink = \"udp\"\naddress = \"{}\"\n\
+                 slots = {}\ngroup = \"arena\"",
+            behind_agent(game),
+            size.slots(),
         );
     }
     let config = folder.join(format!("{name}.toml"));

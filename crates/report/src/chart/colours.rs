@@ -1,6 +1,6 @@
 //! Colours for light paper and for dark: hues that stay apart for most kinds of colour blindness.
 
-use crate::text::put;
+use crate::text::Append as _;
 
 /// A colour on light paper and on dark.
 pub(super) struct Colour {
@@ -38,7 +38,7 @@ pub(super) const HEAT: Colour = colour("#5b8fc4", "#3f7cc0");
 pub fn style() -> String {
     let mut css = String::new();
     for (at, Colour { light, .. }) in LINES.iter().enumerate() {
-        put(&mut css, format_args!(".k{at} {{ background: {light}; }} "));
+        write!(css, ".k{at} {{ background: {light}; }} ");
     }
     css.push_str(&dark());
     css
@@ -50,12 +50,12 @@ pub(super) fn dark() -> String {
     for (name, Colour { dark, .. }) in
         [("paper", PAPER), ("ink", INK), ("soft", SOFT), ("heat", HEAT)]
     {
-        put(&mut css, format_args!(".{name} {{ fill: {dark}; }} "));
+        write!(css, ".{name} {{ fill: {dark}; }} ");
     }
-    put(&mut css, format_args!(".grid {{ stroke: {}; }}\n", GRID.dark));
+    writeln!(css, ".grid {{ stroke: {}; }}", GRID.dark);
     for (at, Colour { dark, .. }) in LINES.iter().enumerate() {
-        put(&mut css, format_args!(".c{at} {{ stroke: {dark}; }} .f{at} {{ fill: {dark}; }} "));
-        put(&mut css, format_args!(".k{at} {{ background: {dark}; }}\n"));
+        write!(css, ".c{at} {{ stroke: {dark}; }} .f{at} {{ fill: {dark}; }} ");
+        writeln!(css, ".k{at} {{ background: {dark}; }}");
     }
     css.push_str("}\n");
     css

@@ -3,7 +3,7 @@
 use super::colours::{DASHES, LINES};
 use super::content::{Chart, escape};
 use super::panel::{Panel, draw};
-use crate::text::put;
+use crate::text::Append as _;
 
 impl Chart {
     /// The chart with its caption and legend, in HTML.
@@ -19,14 +19,12 @@ impl Chart {
         html.push_str("</svg>\n<ul class=\"legend\">");
         for line in &self.lines {
             let (at, dash) = (line.colour % LINES.len(), DASHES[line.dash % DASHES.len()]);
-            put(
-                &mut html,
-                format_args!(
-                    "<li><svg viewBox=\"0 0 24 8\" width=\"24\" height=\"8\"><path class=\"c{at}\" stroke=\"{}\" \
+            write!(
+                html,
+                "<li><svg viewBox=\"0 0 24 8\" width=\"24\" height=\"8\"><path class=\"c{at}\" stroke=\"{}\" \
                      stroke-width=\"2\" stroke-dasharray=\"{dash}\" d=\"M0 4L24 4\"/></svg>{}</li>",
-                    LINES[at].light,
-                    escape(&line.name)
-                ),
+                LINES[at].light,
+                escape(&line.name)
             );
         }
         html.push_str("</ul>\n</figure>\n");

@@ -3,7 +3,7 @@
 use super::colours::{DASHES, INK, LINES, PAPER, SOFT, dark};
 use super::content::{Chart, Line, escape};
 use super::panel::{Panel, draw};
-use crate::text::put;
+use crate::text::Append as _;
 
 /// What stands above the charts.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub fn file(head: &Head, charts: &[Chart]) -> String {
             bottom += LINE_HEIGHT + 8.0;
             text(&mut body, bottom - 6.0, "ink", INK.light, &chart.title, " font-weight=\"600\"");
         }
-        put(&mut body, format_args!("<g transform=\"translate(0 {bottom:.1})\">\n"));
+        writeln!(body, "<g transform=\"translate(0 {bottom:.1})\">");
         draw(chart, panel, &mut body);
         body.push_str("</g>\n");
         bottom = legend(&chart.lines, bottom + panel.height, &mut body);
@@ -57,11 +57,9 @@ fn heading(head: &Head, svg: &mut String) -> f64 {
 
 fn text(svg: &mut String, y: f64, class: &str, colour: &str, text: &str, more: &str) {
     let text = escape(text);
-    put(
+    writeln!(
         svg,
-        format_args!(
-            "<text class=\"{class}\" fill=\"{colour}\" x=\"{MARGIN}\" y=\"{y:.1}\"{more}>{text}</text>\n"
-        ),
+        "<text class=\"{class}\" fill=\"{colour}\" x=\"{MARGIN}\" y=\"{y:.1}\"{more}>{text}</text>"
     );
 }
 
@@ -75,17 +73,15 @@ fn legend(lines: &[Line], top: f64, svg: &mut String) -> f64 {
             (x, y) = (MARGIN, y + LINE_HEIGHT);
         }
         let (at, dash) = (colour % LINES.len(), DASHES[dash % DASHES.len()]);
-        put(
+        writeln!(
             svg,
-            format_args!(
-                "<path class=\"c{at}\" fill=\"none\" stroke=\"{}\" stroke-width=\"3\" stroke-dasharray=\"{dash}\" \
-                 d=\"M{x:.1} {:.1}h22\"/><text class=\"ink\" fill=\"{}\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>\n",
-                LINES[at].light,
-                y - 4.0,
-                INK.light,
-                x + 28.0,
-                escape(name)
-            ),
+            "<path class=\"c{at}\" fill=\"none\" stroke=\"{}\" stroke-width=\"3\" stroke-dasharray=\"{dash}\" \
+                 d=\"M{x:.1} {:.1}h22\"/><text class=\"ink\" fill=\"{}\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            LINES[at].light,
+            y - 4.0,
+            INK.light,
+            x + 28.0,
+            escape(name)
         );
         x += width;
     }

@@ -2,7 +2,7 @@
 
 use super::colours::{DASHES, GRID, HEAT, INK, LINES, SOFT};
 use super::content::{Cell, Chart, Line, Mark, escape};
-use crate::text::put;
+use crate::text::Append as _;
 
 /// How large the drawing is, with the numbers at its axes.
 #[derive(Clone, Copy)]
@@ -43,14 +43,12 @@ impl Field<'_> {
         }
         let (across, down) = (f64::midpoint(LEFT, right), f64::midpoint(TOP, bottom));
         let (x_name, y_name, ink) = (escape(&x_axis.name), escape(&y_axis.name), INK.light);
-        put(
+        writeln!(
             svg,
-            format_args!(
-                "<text class=\"ink\" fill=\"{ink}\" x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x_name}</text>\
+            "<text class=\"ink\" fill=\"{ink}\" x=\"{across:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{x_name}</text>\
                  <text class=\"ink\" fill=\"{ink}\" transform=\"translate(16 {down:.1}) rotate(-90)\" \
-                 text-anchor=\"middle\">{y_name}</text>\n",
-                self.panel.height - 8.0
-            ),
+                 text-anchor=\"middle\">{y_name}</text>",
+            self.panel.height - 8.0
         );
     }
 
@@ -59,27 +57,23 @@ impl Field<'_> {
         let colour = LINES[at].light;
         if let [point] = line.points[..] {
             let (x, y) = self.place(point);
-            put(
+            writeln!(
                 svg,
-                format_args!(
-                    "<circle class=\"f{at}\" fill=\"{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>\n"
-                ),
+                "<circle class=\"f{at}\" fill=\"{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>"
             );
         }
         if line.points.len() < 2 {
             return;
         }
-        put(
+        write!(
             svg,
-            format_args!(
-                "<path class=\"c{at}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
+            "<path class=\"c{at}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" \
                  stroke-linejoin=\"round\" stroke-dasharray=\"{dash}\" d=\""
-            ),
         );
         for (index, point) in line.points.iter().enumerate() {
             let (x, y) = self.place(*point);
             let step = if index == 0 { 'M' } else { 'L' };
-            put(svg, format_args!("{step}{x:.1} {y:.1}"));
+            write!(svg, "{step}{x:.1} {y:.1}");
         }
         svg.push_str("\"/>\n");
     }
@@ -91,16 +85,14 @@ impl Field<'_> {
         let (anchor, text_x) = if is_right { ("end", x - 6.0) } else { ("start", x + 6.0) };
         let text_y = TOP + 12.0 + 15.0 * (number % 12) as f64;
         let at = mark.colour % LINES.len();
-        put(
+        writeln!(
             svg,
-            format_args!(
-                "<path class=\"c{at}\" stroke=\"{}\" stroke-width=\"1.2\" stroke-dasharray=\"2 3\" \
+            "<path class=\"c{at}\" stroke=\"{}\" stroke-width=\"1.2\" stroke-dasharray=\"2 3\" \
                  d=\"M{x:.1} {TOP:.1}L{x:.1} {bottom:.1}\"/><text class=\"ink\" fill=\"{}\" x=\"{text_x:.1}\" \
-                 y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{}</text>\n",
-                LINES[at].light,
-                INK.light,
-                escape(&mark.name)
-            ),
+                 y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            LINES[at].light,
+            INK.light,
+            escape(&mark.name)
         );
     }
 
@@ -110,13 +102,11 @@ impl Field<'_> {
         // A little wider than they are: viewers leave seams between fields that only touch.
         let (width, height) = (x1 - x0 + 0.3, y0 - y1 + 0.3);
         let opacity = cell.strength.clamp(0.0, 1.0);
-        put(
+        writeln!(
             svg,
-            format_args!(
-                "<rect class=\"heat\" fill=\"{}\" fill-opacity=\"{opacity:.2}\" x=\"{x0:.1}\" y=\"{y1:.1}\" \
-                 width=\"{width:.1}\" height=\"{height:.1}\"/>\n",
-                HEAT.light
-            ),
+            "<rect class=\"heat\" fill=\"{}\" fill-opacity=\"{opacity:.2}\" x=\"{x0:.1}\" y=\"{y1:.1}\" \
+                 width=\"{width:.1}\" height=\"{height:.1}\"/>",
+            HEAT.light
         );
     }
 
@@ -136,21 +126,17 @@ impl Field<'_> {
 
 fn grid(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let colour = GRID.light;
-    put(
+    write!(
         svg,
-        format_args!(
-            "<line class=\"grid\" stroke=\"{colour}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
-        ),
+        "<line class=\"grid\" stroke=\"{colour}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
     );
 }
 
 fn number(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
     let (colour, text) = (SOFT.light, escape(text));
-    put(
+    writeln!(
         svg,
-        format_args!(
-            "<text class=\"soft\" fill=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>\n"
-        ),
+        "<text class=\"soft\" fill=\"{colour}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>"
     );
 }
 
