@@ -11,8 +11,6 @@ pub mod paper;
 mod peer;
 mod proof;
 mod records;
-#[cfg(all(test, target_os = "linux"))]
-mod residue;
 #[cfg(test)]
 mod tests;
 mod whole;

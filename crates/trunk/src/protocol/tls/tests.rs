@@ -3,6 +3,9 @@
 //! The certificates lie in `fixtures`, with the script that has made them. Without the instructions
 //! that the cipher provider of these tests asks for, they say so and pass.
 
+#[cfg(target_os = "linux")]
+mod residue;
+
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::Arc;

@@ -8,9 +8,9 @@ use std::os::unix::fs::FileExt;
 use ringgate_core::carry::{Carry, Maps, Reader, Writer};
 use zeroize::Zeroizing;
 
-use super::fixtures::{AGENT, GATEWAY};
-use super::tests::{is_possible, meet};
-use super::{State, Stream};
+use super::super::fixtures::{AGENT, GATEWAY};
+use super::super::{State, Stream};
+use super::{is_possible, meet};
 
 /// A key that is nowhere in memory as it is.
 struct Masked([u8; 32]);
