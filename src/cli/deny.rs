@@ -11,6 +11,7 @@ use super::Failure;
 use super::admin::Place;
 use super::exit::print;
 use crate::config::values;
+use ringgate_gate::Prefix;
 use ringgate_os::utc;
 use ringgate_report::text::{Append as _, count};
 use ringgate_state::Whom;
@@ -56,10 +57,12 @@ pub(super) struct Outcome {
     not_kept_because: Option<String>,
 }
 
-fn whom(text: &str) -> Result<Whom, String> {
-    let player = client_id(text).map(Whom::Client);
-    let prefix = || text.parse().map(Whom::Prefix).map_err(|why| format!("found {text:?}, {why}"));
-    player.map_or_else(prefix, Ok)
+pub(super) fn whom(text: &str) -> Result<Whom, String> {
+    client_id(text).map_or_else(|| prefix(text).map(Whom::Prefix), |id| Ok(Whom::Client(id)))
+}
+
+pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
+    text.parse().map_err(|why| format!("found {text:?}, {why}"))
 }
 
 /// A client id, as an argument gives it.

@@ -36,6 +36,11 @@ impl Failure {
         Self::Failed(sentence.to_string())
     }
 
+    /// No key and no nonce without them.
+    pub(super) fn no_random_numbers(cause: impl fmt::Display) -> Self {
+        Self::failed(format_args!("the operating system gave no random numbers: {cause}"))
+    }
+
     fn code(&self) -> u8 {
         match self {
             Self::BadInput(_) | Self::Mistakes(_) => 2,

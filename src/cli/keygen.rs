@@ -21,9 +21,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let key = Key::generate().map_err(|cause| {
-        Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
-    })?;
+    let key = Key::generate().map_err(Failure::no_random_numbers)?;
     let digits = Zeroizing::new(key.to_hex());
     // A string that grows leaves its old bytes behind, so this one is made with room for the
     // newline.

@@ -162,31 +162,21 @@ pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     }
     let said = args.whole.ask(What::Drain, query)?;
     let Some(name) = args.backend.name() else {
-        return said.tell::<Draining>(|pages| {
-            let line = |(gateway, it): &(&str, Draining)| {
-                let (sessions, left) = (count(it.sessions), utc::span(it.left_ms / 1000));
-                format!("{gateway}: draining: {sessions} sessions, {left} at most\n")
-            };
-            Ok(pages.iter().map(line).collect())
+        return said.tell_each(|it: Draining| {
+            let (sessions, left) = (count(it.sessions), utc::span(it.left_ms / 1000));
+            format!("draining: {sessions} sessions, {left} at most")
         });
     };
-    said.tell::<DrainingBackend>(|pages| {
-        let line = |(gateway, it): &(&str, DrainingBackend)| {
-            let players = count(it.players);
-            format!("{gateway}: backend {name} takes no new players; {players} are there\n")
-        };
-        Ok(pages.iter().map(line).collect())
+    said.tell_each(|it: DrainingBackend| {
+        format!("backend {name} takes no new players; {} are there", count(it.players))
     })
 }
 
 pub(super) fn undrain(args: &UndrainArgs) -> Result<(), Failure> {
     let said = args.whole.ask(What::Undrain, args.whole.scope(&args.backend)?)?;
-    said.tell::<serde_json::Value>(|pages| {
-        let line = |(gateway, _): &(&str, _)| match args.backend.name() {
-            Some(name) => format!("{gateway}: backend {name} takes players again\n"),
-            None => format!("{gateway}: players are taken in again\n"),
-        };
-        Ok(pages.iter().map(line).collect())
+    said.tell_each(|_: serde_json::Value| match args.backend.name() {
+        Some(name) => format!("backend {name} takes players again"),
+        None => "players are taken in again".to_owned(),
     })
 }
 
@@ -283,6 +273,17 @@ struct Said {
 }
 
 impl Said {
+    /// Prints a line for each gateway.
+    fn tell_each<P: DeserializeOwned>(&self, line: impl Fn(P) -> String) -> Result<(), Failure> {
+        self.tell(|pages| {
+            let mut text = String::new();
+            for (gateway, it) in pages {
+                writeln!(text, "{gateway}: {}", line(it));
+            }
+            Ok(text)
+        })
+    }
+
     /// Shows it, and fails where somebody has not done it.
     fn tell<P: DeserializeOwned>(
         &self,

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use ringgate_fleet::etcd::kv::{Range, key_after};
 use ringgate_fleet::etcd::txn::{Delete, Put};
 use ringgate_fleet::etcd::{Client, Error};
@@ -12,13 +13,13 @@ use ringgate_fleet::values::{Ban, Stored, VALUE_BYTES_MAX};
 use ringgate_gate::Prefix;
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Append as _, Table, count};
-use ringgate_state::denylist::client_id;
+use ringgate_state::Whom;
 use serde_json::json;
 
 use super::super::Failure;
-use super::super::deny::{client, named};
+use super::super::deny::{client, named, prefix, whom};
 use super::super::exit::print;
-use super::survey::{PAGE_KEYS, SCHEMA, Survey, Whom};
+use super::survey::{PAGE_KEYS, SCHEMA, Survey};
 use super::target::{Fleet, Target, away};
 use super::wait::WaitArgs;
 use crate::config::values;
@@ -68,7 +69,7 @@ struct WhomArgs {
     whom: Vec<Whom>,
     /// An address or a prefix; may be given more than once
     #[arg(long, alias = "prefix", value_name = "PREFIX", value_parser = prefix)]
-    address: Vec<IpPrefix>,
+    address: Vec<Prefix>,
     /// A player of netcode listeners, by the client id in its token; may be given more than once
     #[arg(long, alias = "client", value_name = "ID", value_parser = client)]
     client_id: Vec<u64>,
@@ -86,21 +87,6 @@ impl WhomArgs {
     }
 }
 
-/// As on one gateway: a number is a player.
-fn whom(text: &str) -> Result<Whom, String> {
-    client_id(text).map_or_else(|| prefix(text).map(Whom::Prefix), |id| Ok(Whom::Client(id)))
-}
-
-/// Read as on one gateway, which leaves away the bits behind a prefix.
-fn prefix(text: &str) -> Result<IpPrefix, String> {
-    let prefix: Prefix = text.parse().map_err(|why| format!("found {text:?}, {why}"))?;
-    let plain = prefix.to_string();
-    let parts = plain
-        .split_once('/')
-        .and_then(|(address, len)| IpPrefix::new(address.parse().ok()?, len.parse().ok()?));
-    parts.ok_or_else(|| format!("found {text:?}, expected an address or a prefix"))
-}
-
 fn lasts(text: &str) -> Result<Duration, String> {
     values::time_within(
         text,
@@ -109,11 +95,16 @@ fn lasts(text: &str) -> Result<Duration, String> {
     )
 }
 
-fn place(whom: Whom) -> Place {
-    match whom {
-        Whom::Client(id) => Place::BanClient(id),
-        Whom::Prefix(prefix) => Place::BanPrefix(prefix),
-    }
+/// Where a ban of it stands.
+fn key(fleet: &Fleet, whom: Whom) -> Result<Bytes, Failure> {
+    let place = match whom {
+        Whom::Client(id) => Some(Place::BanClient(id)),
+        Whom::Prefix(prefix) => IpPrefix::parse(&prefix.to_string(), '/').map(Place::BanPrefix),
+    };
+    let place = place.ok_or_else(|| {
+        Failure::bad_input(format_args!("found {whom}, expected an address or a prefix"))
+    })?;
+    Ok(fleet.keyspace.key(&place))
 }
 
 pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
@@ -127,7 +118,7 @@ pub(super) fn deny(args: &DenyArgs) -> Result<(), Failure> {
     let holders = fleet.ask(async |client| {
         let mut puts = Vec::new();
         for whom in &whom {
-            let key = fleet.keyspace.key(&place(*whom));
+            let key = key(&fleet, *whom)?;
             let value = fleet.vouch(&key, &value)?;
             puts.push(Put { key, value, lease: 0 });
         }
@@ -207,7 +198,7 @@ pub(super) fn allow(args: &AllowArgs) -> Result<(), Failure> {
         let survey = Survey::take(client, &fleet.keyspace).await?;
         let (mut was, mut revision) = (0, 0);
         for whom in &whom {
-            let key = fleet.keyspace.key(&place(*whom));
+            let key = key(&fleet, *whom)?;
             let deleted = client.delete(&Delete { key, ..Delete::default() }).await;
             let deleted = deleted.map_err(|why| away(&why))?;
             if survey.bans.iter().any(|(banned, _)| banned == whom) {

@@ -10,7 +10,7 @@ use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::values::Stored;
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Append as _, Table};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::exit::print;
@@ -162,9 +162,8 @@ async fn make_next(
         NoNext::Exhausted => Failure::failed(format_args!("{listener}: epochs have come to their end")),
     })?;
     let place = fleet.keyspace.key(&Place::Key(listener.clone(), next.number));
-    let sealed = fleet.key()?.seal(&place, next.validity, &Fleet::new_key()?).map_err(|cause| {
-        Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
-    })?;
+    let sealed = fleet.key()?.seal(&place, next.validity, &Fleet::new_key()?);
+    let sealed = sealed.map_err(Failure::no_random_numbers)?;
     let value = sealed.encode().map_err(Failure::failed)?;
     let txn = Txn::claim(Put { key: place, value, lease: 0 });
     let decided = client.txn(&txn).await.map_err(|why| away(&why))?;
@@ -318,14 +317,15 @@ fn text_list(survey: &Survey, now_s: u64) -> String {
     table.to_string()
 }
 
+pub(super) fn row_json(row: &Row<'_>) -> Value {
+    json!({
+        "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
+        "validity": row.epoch.validity, "confirmed": row.confirmed, "gateways": row.gateways,
+    })
+}
+
 fn json_list(survey: &Survey, now_s: u64) -> String {
-    let one = |row: Row<'_>| {
-        json!({
-            "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
-            "validity": row.epoch.validity, "confirmed": row.confirmed, "gateways": row.gateways,
-        })
-    };
-    let keys: Vec<_> = rows(survey, now_s).into_iter().map(one).collect();
+    let keys: Vec<_> = rows(survey, now_s).iter().map(row_json).collect();
     format!("{}\n", json!({ "schema": SCHEMA, "keys": keys }))
 }
 

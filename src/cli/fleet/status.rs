@@ -4,11 +4,12 @@ use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::{Backend, Gateway, Reach};
 use ringgate_os::{clock, utc};
 use ringgate_report::text::{Append as _, Table, count};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::keys::{Row, rows, word};
+use super::keys::{Row, row_json, rows, word};
 use super::survey::{SCHEMA, Survey};
 use super::target::Target;
 use crate::config::values::word_of;
@@ -232,31 +233,22 @@ fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
     }
 }
 
-fn json(survey: &Survey, now_s: u64) -> Value {
-    let named = |name: &Name, value: Value| {
-        let mut value = value;
+/// Values as they stand in etcd, each with its name.
+fn named<'n, T: Serialize>(all: impl IntoIterator<Item = (&'n Name, T)>) -> Vec<Value> {
+    let one = |(name, it): (&Name, T)| {
+        let mut value = serde_json::to_value(it).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             fields.insert("name".into(), name.as_str().into());
         }
         value
     };
-    let value = |it: Result<Value, serde_json::Error>| it.unwrap_or(Value::Null);
-    let gateways =
-        survey.gateways.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
+    all.into_iter().map(one).collect()
+}
+
+fn json(survey: &Survey, now_s: u64) -> Value {
     // Whose players have come says nothing to people.
-    let backends = survey.backends.iter().map(|(name, it)| {
-        named(name, value(serde_json::to_value(Backend { joined: None, ..it.clone() })))
-    });
-    let services =
-        survey.services.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
-    let agents =
-        survey.agents.iter().map(|(name, it)| named(name, value(serde_json::to_value(it))));
-    let keys = rows(survey, now_s).into_iter().map(|row| {
-        json!({
-            "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
-            "validity": row.epoch.validity, "confirmed": row.confirmed, "gateways": row.gateways,
-        })
-    });
+    let without_joined = |(name, it)| (name, Backend { joined: None, ..Backend::clone(it) });
+    let keys: Vec<_> = rows(survey, now_s).iter().map(row_json).collect();
     let bans = survey.bans.iter().filter(|(_, ban)| ban.holds(now_s)).count();
     let blocks = holdings(survey, now_s).into_iter().map(|Holding { by, is, backends, slots }| {
         json!({ "by": by.as_str(), "is": is, "backends": backends, "slots": slots })
@@ -265,11 +257,11 @@ fn json(survey: &Survey, now_s: u64) -> Value {
         "schema": SCHEMA,
         "cluster": format!("{:x}", survey.cluster_id),
         "revision": survey.revision,
-        "gateways": gateways.collect::<Vec<_>>(),
-        "backends": backends.collect::<Vec<_>>(),
-        "services": services.collect::<Vec<_>>(),
-        "agents": agents.collect::<Vec<_>>(),
-        "keys": keys.collect::<Vec<_>>(),
+        "gateways": named(&survey.gateways),
+        "backends": named(survey.backends.iter().map(without_joined)),
+        "services": named(&survey.services),
+        "agents": named(&survey.agents),
+        "keys": keys,
         "blocks": blocks.collect::<Vec<_>>(),
         "denied": bans,
         "unreadable": survey.unreadable.iter().map(|(key, why)| json!({ "key": key, "why": why })).collect::<Vec<_>>(),

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use ringgate_fleet::epochs::{self, Epoch};
 use ringgate_fleet::etcd::Client;
 use ringgate_fleet::etcd::kv::{KeyValue, Range, key_after};
-use ringgate_fleet::keyspace::{IpPrefix, Keyspace, Name, Place};
+use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::values::{Agent, Backend, Ban, Block, Gateway, ListenerKey, Service, Stored};
+use ringgate_state::Whom;
 
 use super::super::Failure;
 use super::target::away;
@@ -44,22 +45,6 @@ pub(super) struct Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} holds back under number {}: {}", self.name, self.doubt, self.what)
-    }
-}
-
-/// Whom a ban means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whom {
-    Client(u64),
-    Prefix(IpPrefix),
-}
-
-impl std::fmt::Display for Whom {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Client(id) => write!(f, "client {id}"),
-            Self::Prefix(prefix) => prefix.fmt(f),
-        }
     }
 }
 
@@ -133,7 +118,10 @@ impl Survey {
             }
             Some(Place::Block(backend, by)) => keep(&mut self.blocks, (by, backend), &kv.value),
             Some(Place::BanClient(id)) => self.keep_ban(Whom::Client(id), &kv.value),
-            Some(Place::BanPrefix(prefix)) => self.keep_ban(Whom::Prefix(prefix), &kv.value),
+            Some(Place::BanPrefix(prefix)) => {
+                let prefix = prefix.to_string().parse().map_err(str::to_owned);
+                prefix.and_then(|it| self.keep_ban(Whom::Prefix(it), &kv.value))
+            }
             Some(Place::Confirm | Place::Gone(_) | Place::GoneBackend(_) | Place::Guard(_)) => {
                 Ok(())
             }

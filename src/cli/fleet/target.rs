@@ -108,9 +108,7 @@ impl Fleet {
     pub(super) fn vouch(&self, key: &[u8], value: &Bytes) -> Result<Bytes, Failure> {
         let Some(fleet_key) = &self.key else { return Ok(value.clone()) };
         let counter = clock::unix_ns() / NS_PER_MS;
-        fleet_key.vouch(key, value, counter).map_err(|cause| {
-            Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
-        })
+        fleet_key.vouch(key, value, counter).map_err(Failure::no_random_numbers)
     }
 
     /// Asks etcd.
@@ -149,9 +147,7 @@ impl Fleet {
 
     /// A key of the operating system's generator.
     pub(super) fn new_key() -> Result<Key, Failure> {
-        Key::generate().map_err(|cause| {
-            Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
-        })
+        Key::generate().map_err(Failure::no_random_numbers)
     }
 }
 

@@ -71,9 +71,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         user_data: args.user_data,
         ..TokenSpec::new(args.protocol_id, args.client_id, args.server.clone())
     };
-    let token = netcode::mint(&spec, &key, clock::unix_seconds()).map_err(|cause| {
-        Failure::failed(format_args!("the operating system gave no random numbers: {cause}"))
-    })?;
+    let token =
+        netcode::mint(&spec, &key, clock::unix_seconds()).map_err(Failure::no_random_numbers)?;
     let bytes = Zeroizing::new(token.to_bytes());
     write_private(&args.out, bytes.as_slice(), Existing::Replace)?;
     print(&format!(
