@@ -10,7 +10,7 @@ use super::declare::{Declared, declare};
 use super::mistake::Place;
 use super::schema::{FLEET_NAME, Field, Kind, REACHABLE, Table};
 use super::section::{Node, Noted, Read, Section, kind_of};
-use super::values::{self, Word};
+use super::values::{self, Word, paired};
 use ringgate_fleet::keyspace::Name;
 use ringgate_fleet::values::State;
 
@@ -130,12 +130,7 @@ impl Url {
 }
 
 impl Word for State {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("starting", Self::Starting),
-        ("ready", Self::Ready),
-        ("allocated", Self::Allocated),
-        ("draining", Self::Draining),
-    ];
+    const WORDS: &'static [(&'static str, Self)] = &paired(Self::NAMES, Self::ALL);
 }
 
 /// `None` where the fleet is told nothing of it.

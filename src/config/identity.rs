@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -164,22 +164,8 @@ fn folder(file: &Path) -> PathBuf {
 }
 
 fn contents(mut file: File) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Made in full at once: a vector that grows leaves copies behind.
-    let mut bytes = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
-    let mut len = 0;
-    while len < bytes.len() {
-        match file.read(&mut bytes[len..]) {
-            Ok(0) => break,
-            Ok(count) => len += count,
-            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => return Err(why),
-        }
-    }
-    if len > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    bytes.truncate(len);
-    Ok(bytes)
+    let too_long = || io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes"));
+    keys::whole(&mut file, FILE_BYTES_MAX)?.ok_or_else(too_long)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]

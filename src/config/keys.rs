@@ -177,28 +177,18 @@ pub(super) fn read_short(
     opened: &mut File,
     expected: &'static str,
 ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    // Made in full at once: a vector that grows leaves copies behind.
-    let mut buffer = Zeroizing::new(vec![0; FILE_BYTES_MAX + 1]);
-    let length = fill(opened, &mut buffer).map_err(|cause| KeyError::unreadable(&cause))?;
-    if length > FILE_BYTES_MAX {
-        return Err(KeyError::new(format!("a file of more than {FILE_BYTES_MAX} bytes"), expected));
-    }
-    buffer.truncate(length);
-    Ok(buffer)
+    let whole = whole(opened, FILE_BYTES_MAX).map_err(|cause| KeyError::unreadable(&cause))?;
+    let too_long =
+        || KeyError::new(format!("a file of more than {FILE_BYTES_MAX} bytes"), expected);
+    whole.ok_or_else(too_long)
 }
 
-/// Reads until the buffer is full or the file ends.
-fn fill(opened: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut length = 0;
-    while length < buffer.len() {
-        match opened.read(&mut buffer[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(cause) => return Err(cause),
-        }
-    }
-    Ok(length)
+/// What a file holds, unless it is longer than that.
+pub(super) fn whole(opened: &mut File, bytes_max: usize) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    // Made with room for all at once: a vector that grows leaves copies behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max + 1));
+    opened.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= bytes_max).then_some(bytes))
 }
 
 /// A key of zeros is a file that nobody filled.

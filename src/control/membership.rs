@@ -490,7 +490,7 @@ fn answering(pages: Pages, question: Question) -> Answering {
     Box::pin(async move {
         let Question { what, by, query, .. } = question;
         let method = if what.changes() { Method::POST } else { Method::GET };
-        let uri = format!("/{}?{query}", what.word());
+        let uri = format!("/{}?{query}", what.name());
         let response = match hyper::Request::builder().method(method).uri(uri).body(()) {
             Ok(request) => pages(request.into_parts().0, Visitor::Fleet(by)).await,
             Err(why) => text(StatusCode::BAD_REQUEST, format!("{why}\n")),

@@ -66,7 +66,7 @@ impl Questions {
         Box::pin(async move {
             let Question { what, by, query, .. } = question;
             assert_eq!(what, What::Move, "nobody asks for anything else here");
-            let uri = format!("/{}?{query}", what.word()).parse().expect("part of an address");
+            let uri = format!("/{}?{query}", what.name()).parse().expect("part of an address");
             let reply = moving::answer(&*self, &Visitor::Fleet(by), &uri).await;
             let answer = reply.unwrap_or_else(|(status, why)| text(status, why));
             let status = answer.status().as_u16();

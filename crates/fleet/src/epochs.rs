@@ -34,17 +34,17 @@ pub struct Epoch {
     pub validity: Validity,
 }
 
-/// What a key is at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+ringgate_core::named! {
+    /// What a key is at a moment.
+    pub enum Role;
     /// Tokens are still accepted, and none is minted.
-    Previous,
+    Previous = "previous",
     /// Tokens are minted with it.
-    Current,
+    Current = "current",
     /// Not yet: its time has not come, or a gateway has not confirmed it.
-    Next,
+    Next = "next",
     /// No token can be valid any more.
-    Over,
+    Over = "over",
 }
 
 /// How long keys are for what.

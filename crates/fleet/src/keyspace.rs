@@ -327,38 +327,26 @@ impl Keyspace {
     }
 }
 
-/// The kinds of keys of which a mirror holds back one by one what it does not believe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+ringgate_core::named! {
+    /// The kinds of keys of which a mirror holds back one by one what it does not believe, and what
+    /// there are many of.
+    pub enum Class;
     /// Gateways.
-    Gateways,
+    Gateways = "gateways",
     /// Game processes.
-    Backends,
+    Backends = "backends",
     /// Listeners' keys.
-    Keys,
+    Keys = "keys",
     /// Who is banned.
-    Bans,
+    Bans = "bans",
 }
 
 impl Class {
-    /// All of them, in order.
-    pub const ALL: [Self; 4] = [Self::Gateways, Self::Backends, Self::Keys, Self::Bans];
-
     /// The kind that a key is of, in any fleet.
     pub fn of(key: &[u8]) -> Option<Self> {
         let has = |part: &[u8]| key.windows(part.len()).any(|window| window == part);
         let parts = [&b"/truth/gateway/"[..], b"/truth/backend/", b"/truth/key/", b"/truth/ban/"];
         parts.into_iter().position(has).map(|index| Self::ALL[index])
-    }
-
-    /// What there are many of.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Gateways => "gateways",
-            Self::Backends => "backends",
-            Self::Keys => "keys",
-            Self::Bans => "bans",
-        }
     }
 
     /// Whether many of it that are gone at once are missed. Bans come and go: they are missed where

@@ -46,21 +46,14 @@ pub fn acceptor(files: &Files) -> Result<TlsAcceptor, String> {
 }
 
 fn read_closed(path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
-    let mut file = File::open(path).map_err(|why| wrong(path, &why))?;
+    let file = File::open(path).map_err(|why| wrong(path, &why))?;
     let mode = file.metadata().map_err(|why| wrong(path, &why))?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(wrong(path, &format!("others may use it (mode {mode:04o}): chmod 600")));
     }
-    let mut bytes = Zeroizing::new(vec![0; KEY_FILE_BYTES_MAX]);
-    let mut length = 0;
-    while length < bytes.len() {
-        match file.read(&mut bytes[length..]) {
-            Ok(0) => break,
-            Ok(count) => length += count,
-            Err(why) => return Err(wrong(path, &why)),
-        }
-    }
-    bytes.truncate(length);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(KEY_FILE_BYTES_MAX));
+    let read = file.take(KEY_FILE_BYTES_MAX as u64).read_to_end(&mut bytes);
+    read.map_err(|why| wrong(path, &why))?;
     Ok(bytes)
 }
 

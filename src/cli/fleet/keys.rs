@@ -288,15 +288,6 @@ pub(super) fn rows(survey: &Survey, now_s: u64) -> Vec<Row<'_>> {
     rows
 }
 
-pub(super) const fn word(role: Role) -> &'static str {
-    match role {
-        Role::Previous => "previous",
-        Role::Current => "current",
-        Role::Next => "next",
-        Role::Over => "over",
-    }
-}
-
 fn text_list(survey: &Survey, now_s: u64) -> String {
     let rows = rows(survey, now_s);
     if rows.is_empty() {
@@ -308,7 +299,7 @@ fn text_list(survey: &Survey, now_s: u64) -> String {
         table.row([
             listener.to_string(),
             epoch.number.to_string(),
-            word(role).to_owned(),
+            role.name().to_owned(),
             utc::date(epoch.validity.mint_until),
             utc::date(epoch.validity.accept_until),
             format!("{confirmed} of {gateways}"),
@@ -319,7 +310,7 @@ fn text_list(survey: &Survey, now_s: u64) -> String {
 
 pub(super) fn row_json(row: &Row<'_>) -> Value {
     json!({
-        "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": word(row.role),
+        "listener": row.listener.as_str(), "epoch": row.epoch.number, "role": row.role.name(),
         "validity": row.epoch.validity, "confirmed": row.confirmed, "gateways": row.gateways,
     })
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::Failure;
 use super::super::exit::print;
-use super::keys::{Row, row_json, rows, word};
+use super::keys::{Row, row_json, rows};
 use super::survey::{SCHEMA, Survey};
 use super::target::Target;
 use crate::config::values::word_of;
@@ -228,7 +228,7 @@ fn put_keys(text: &mut String, survey: &Survey, now_s: u64) {
             text,
             "key {} of {listener}: {}, confirmed by {confirmed} of {gateways}, minted until {until}",
             epoch.number,
-            word(role)
+            role.name()
         );
     }
 }

@@ -10,43 +10,26 @@ use std::str::FromStr;
 /// Environment variable that forces a kernel by name.
 pub const ENV: &str = "RINGGATE_AEAD";
 
-/// One implementation of the batch cipher.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Kernel {
-    /// 256-bit registers.
-    Avx2,
-    /// 512-bit registers.
-    Avx512,
-    /// 512-bit registers and 52-bit multiplication in them.
-    Avx512Ifma,
-    /// 512-bit registers, but 52-bit multiplication in 256-bit ones.
-    Avx512Ifma256,
-    /// One packet at a time in portable Rust.
-    Portable,
-}
-
-impl Kernel {
-    /// Every kernel, the best first: the best for a program that does other things most of its
-    /// time.
+crate::named! {
+    /// One implementation of the batch cipher, the best first: the best for a program that does
+    /// other things most of its time. The names are those that [`ENV`] and the status output use.
     ///
     /// Dense multiplications in 512-bit registers, where they alternate with other work, make that
     /// work slower, too. [`Avx512Ifma`](Self::Avx512Ifma) is the fastest where nothing but packets
     /// are opened and sealed; a gateway is better off without it. docs/BENCHMARKS.md has both
     /// measured.
-    pub const ALL: [Self; 5] =
-        [Self::Avx512Ifma256, Self::Avx512, Self::Avx512Ifma, Self::Avx2, Self::Portable];
-
-    /// The name that [`ENV`] and the status output use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-            Self::Avx512Ifma => "avx512-ifma",
-            Self::Avx512Ifma256 => "avx512-ifma256",
-            Self::Portable => "portable",
-        }
-    }
+    #[non_exhaustive]
+    pub enum Kernel;
+    /// 512-bit registers, but 52-bit multiplication in 256-bit ones.
+    Avx512Ifma256 = "avx512-ifma256",
+    /// 512-bit registers.
+    Avx512 = "avx512",
+    /// 512-bit registers and 52-bit multiplication in them.
+    Avx512Ifma = "avx512-ifma",
+    /// 256-bit registers.
+    Avx2 = "avx2",
+    /// One packet at a time in portable Rust.
+    Portable = "portable",
 }
 
 impl fmt::Display for Kernel {
@@ -59,7 +42,7 @@ impl FromStr for Kernel {
     type Err = KernelError;
 
     fn from_str(name: &str) -> Result<Self, KernelError> {
-        Self::ALL.into_iter().find(|kernel| kernel.name() == name).ok_or(KernelError::Unknown)
+        Self::named(name).ok_or(KernelError::Unknown)
     }
 }
 

@@ -141,7 +141,7 @@ impl Status {
     pub fn held_back(&self) -> HeldBack {
         let mut held = [("all", usize::from(self.is_rewritten())); Class::ALL.len() + 1];
         for (row, class) in held.iter_mut().zip(Class::ALL) {
-            *row = (class.word(), 0);
+            *row = (class.name(), 0);
         }
         if let Some((_, Doubt::ManyGone(losses))) = &self.doubt {
             for Loss { class, had, left } in losses {

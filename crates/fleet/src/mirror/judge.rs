@@ -75,7 +75,7 @@ impl fmt::Display for Doubt {
             Self::ManyGone(losses) => {
                 for (index, Loss { class, had, left }) in losses.iter().enumerate() {
                     let and = if index == 0 { "" } else { ", and " };
-                    write!(f, "{and}of {had} {} {left} are left", class.word())?;
+                    write!(f, "{and}of {had} {} {left} are left", class.name())?;
                 }
                 Ok(())
             }

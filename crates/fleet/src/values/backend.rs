@@ -47,20 +47,21 @@ pub enum Reach {
     Agent(String),
 }
 
-/// What a game process is ready for. Agones' states map to these one to one: `Scheduled` and before
-/// are `starting`, `Ready` is `ready`, `Allocated` and `Reserved` are `allocated`, `Shutdown` and
-/// `Unhealthy` are `draining`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
+ringgate_core::named! {
+    /// What a game process is ready for. Agones' states map to these one to one: `Scheduled` and
+    /// before are `starting`, `Ready` is `ready`, `Allocated` and `Reserved` are `allocated`,
+    /// `Shutdown` and `Unhealthy` are `draining`.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum State;
     /// Not yet for players.
-    Starting,
+    Starting = "starting",
     /// For anybody.
-    Ready,
+    Ready = "ready",
     /// For those whom a matchmaker has sent.
-    Allocated,
+    Allocated = "allocated",
     /// For those who are there.
-    Draining,
+    Draining = "draining",
 }
 
 impl Backend {

@@ -31,22 +31,23 @@ pub struct Question {
     pub query: String,
 }
 
-/// What a gateway can be asked so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum What {
+ringgate_core::named! {
+    /// What a gateway can be asked so. The name is its page's path without the slash.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum What;
     /// Who is there.
-    Sessions,
+    Sessions = "sessions",
     /// The end of sessions.
-    Kick,
+    Kick = "kick",
     /// Nobody new at the gateway, or at one backend.
-    Drain,
+    Drain = "drain",
     /// Players again.
-    Undrain,
+    Undrain = "undrain",
     /// A player at another backend.
-    Move,
+    Move = "sessions/move",
     /// What is decided about a player.
-    Trace,
+    Trace = "trace",
 }
 
 /// How many milliseconds a game process may take to answer a move, where nothing else is said.
@@ -58,18 +59,6 @@ pub const MOVE_MS_MAX: u32 = 30_000;
 pub const MOVE_TRIES: u32 = 3;
 
 impl What {
-    /// Its name, which is its page's path without the slash.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Sessions => "sessions",
-            Self::Kick => "kick",
-            Self::Drain => "drain",
-            Self::Undrain => "undrain",
-            Self::Move => "sessions/move",
-            Self::Trace => "trace",
-        }
-    }
-
     /// Whether the gateway is another one afterwards.
     pub const fn changes(self) -> bool {
         matches!(self, Self::Kick | Self::Drain | Self::Undrain | Self::Move)

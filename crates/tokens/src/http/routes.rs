@@ -396,7 +396,7 @@ async fn ask(asking: &Asking<'_>, what: What, body: &[u8]) -> Result<String, Ref
     let meant = all.into_iter().filter(|(name, _)| is_meant(name)).collect();
     let Plan { keyspace, key, name, .. } = &shared.options;
     let by = format!("{} of token service {name}", shared.callers().caller(caller).name);
-    tracing::info!(event = "asked", what = what.word(), by, "{by} asks all gateways: {query}");
+    tracing::info!(event = "asked", what = what.name(), by, "{by} asks all gateways: {query}");
     let question = Question { at: shared.now().unix_s, by, what, query };
     let fleet = (keyspace.clone(), key.clone());
     let times = (Duration::from_secs(within_s), Duration::from_secs(for_s));
