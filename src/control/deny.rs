@@ -11,7 +11,8 @@ use super::http::{AdminState, Command};
 use super::sessions::{answer, client_id};
 use crate::config::values::number;
 use ringgate_os::{clock, utc};
-use ringgate_process::pages::{NotDone, Query, Reply, Visit, Visitor, as_json, note, wrong};
+use ringgate_process::object;
+use ringgate_process::pages::{Maybe, NotDone, Query, Reply, Visit, Visitor, as_json, note, wrong};
 use ringgate_state::{Counts, DenyList, Rule, Whom};
 
 /// `POST /deny?prefix=&client_id=&for_ms=&whole=`; prefixes and clients any number of times.
@@ -116,59 +117,18 @@ fn tell(told: &Told<'_>, visitor: &Visitor) {
     }
 }
 
-#[derive(Serialize)]
-struct Page {
-    #[serde(flatten)]
-    summary: Summary,
-    /// How many rules there are of those that were asked for.
-    count: usize,
-    /// The one that decides about what was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decides: Option<Row>,
-    rules: Vec<Row>,
-}
-
-/// The same in `/status`.
-#[derive(Serialize)]
-pub(super) struct Summary {
-    ipv4: usize,
-    ipv6: usize,
-    exceptions: usize,
-    clients: usize,
-    /// All of it outlives a restart.
-    kept: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_kept_because: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prefix: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_id: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client_id_text: Option<String>,
-    /// What releases before 0.2 call it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    client: Option<u64>,
-    /// `false` for an exception.
-    denied: bool,
-    /// The whole fleet denies it: it ends with `ringgate fleet allow`, and not with `allow`.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    fleet: bool,
-    /// When it ends, if it does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until_unix_s: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    left_s: Option<u64>,
-}
-
-impl Summary {
-    pub(super) fn of(shown: &super::denying::Shown) -> Self {
-        let Counts { ipv4, ipv6, exceptions, clients } = shown.counts;
-        let not_kept_because = shown.why_not_kept().as_deref().map(str::to_owned);
-        Self { ipv4, ipv6, exceptions, clients, kept: not_kept_because.is_none(), not_kept_because }
+/// How many rules there are; `/status` shows the same.
+pub(super) fn summary(shown: &super::denying::Shown) -> impl Serialize + use<> {
+    let Counts { ipv4, ipv6, exceptions, clients } = shown.counts;
+    let not_kept_because = shown.why_not_kept().as_deref().map(str::to_owned);
+    object! {
+        ipv4,
+        ipv6,
+        exceptions,
+        clients,
+        // All of it outlives a restart.
+        kept: not_kept_because.is_none(),
+        not_kept_because: Maybe(not_kept_because),
     }
 }
 
@@ -189,29 +149,43 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
         None => shown.list.rules().collect(),
     };
     let row = |rule| row(rule, &shown.fleet, now);
-    let decides = asked.and_then(|whom| shown.list.decides(whom)).map(row);
-    let rules = found.iter().take(limit.unwrap_or(LIMIT)).copied().map(row).collect();
-    let summary = Summary::of(&shown);
-    let page = Page { summary, count: found.len(), decides, rules };
-    let page = serde_json::to_value(&page).expect("plain data");
+    let rows: Vec<_> = found.iter().take(limit.unwrap_or(LIMIT)).copied().map(row).collect();
+    let mut page = json!(summary(&shown));
+    // How many rules there are of those that were asked for.
+    page["count"] = json!(found.len());
+    page["rules"] = json!(rows);
+    if let Some(rule) = asked.and_then(|whom| shown.list.decides(whom)) {
+        // The one that decides about what was asked for.
+        page["decides"] = json!(row(rule));
+    }
     Ok(as_json(StatusCode::OK, page))
 }
 
-fn row((whom, rule): (Whom, Rule), fleet: &DenyList, (now_ns, unix_ns): (u64, u64)) -> Row {
+fn row(
+    (whom, rule): (Whom, Rule),
+    fleet: &DenyList,
+    (now_ns, unix_ns): (u64, u64),
+) -> impl Serialize + use<> {
     let left_ns = rule.until.map(|until_ns| until_ns.saturating_sub(now_ns));
     let (prefix, client) = match whom {
         Whom::Prefix(prefix) => (Some(prefix.to_string()), None),
         Whom::Client(id) => (None, Some(id)),
     };
-    Row {
-        prefix,
-        client_id: client,
-        client_id_text: client.map(|id| id.to_string()),
-        client,
+    let denies = |(it, rule): (Whom, Rule)| it == whom && rule.is_denied;
+    let until_unix_s = left_ns.map(|left_ns| unix_ns.saturating_add(left_ns).div_ceil(NS_PER_S));
+    object! {
+        prefix: Maybe(prefix),
+        client_id: Maybe(client),
+        client_id_text: Maybe(client.map(|id| id.to_string())),
+        // What releases before 0.2 call it.
+        client: Maybe(client),
+        // `false` for an exception.
         denied: rule.is_denied,
-        fleet: fleet.decides(whom).is_some_and(|(it, rule)| it == whom && rule.is_denied),
-        until_unix_s: left_ns.map(|left_ns| unix_ns.saturating_add(left_ns).div_ceil(NS_PER_S)),
-        left_s: left_ns.map(|left_ns| left_ns.div_ceil(NS_PER_S)),
+        // The whole fleet denies it: it ends with `ringgate fleet allow`, and not with `allow`.
+        fleet: Maybe(fleet.decides(whom).is_some_and(denies).then_some(true)),
+        // When it ends, if it does.
+        until_unix_s: Maybe(until_unix_s),
+        left_s: Maybe(left_ns.map(|left_ns| left_ns.div_ceil(NS_PER_S))),
     }
 }
 

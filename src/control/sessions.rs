@@ -7,8 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use hyper::StatusCode;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::http::{AdminState, Command};
 use super::view::Snapshot;
@@ -17,36 +16,6 @@ use ringgate_gate::{
     BackendId, Ended, Found, Prefix, SessionInfo, Setup, Survey, Wanted, WorkerId,
 };
 use ringgate_process::pages::{NotDone, Query, Reply, Visit, as_json, note, wrong};
-
-#[derive(Serialize)]
-struct Page<'a> {
-    /// How many there are like that.
-    count: u64,
-    /// Every worker has answered.
-    complete: bool,
-    sessions: Vec<Row<'a>>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Row<'a> {
-    /// What links know it by.
-    session: String,
-    client_id: u64,
-    /// The same for readers whose numbers are floating.
-    client_id_text: String,
-    listener: &'a str,
-    backend: &'a str,
-    slot: u32,
-    /// Where the player is.
-    address: SocketAddr,
-    /// Where its udp server sees it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    link_address: Option<SocketAddr>,
-    worker: u16,
-    silent_ms: u64,
-    /// Silence after which it is given up; 0 for never.
-    timeout_ms: u64,
-}
 
 /// `GET /sessions?client_id=&session=&address=&backend=&limit=`.
 pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
@@ -59,14 +28,15 @@ pub(super) async fn show(visit: Visit<AdminState>) -> Reply {
     let wanted = wanted(&state.view().live().setup, &query)?;
     let (found, complete) = ask(state, wanted, None, limit.unwrap_or(LIMIT)).await?;
     let snapshot = state.view().snapshot();
-    let rows = found.sessions.iter().map(|(worker, info)| row(&snapshot, *worker, info));
-    let is_at = |row: &Row<'_>| {
-        place.is_none_or(|place| row.address == place || row.link_address == Some(place))
+    let is_at = |(worker, info): &&(WorkerId, SessionInfo)| {
+        let (address, link_address) = addresses(&snapshot, *worker, info);
+        place.is_none_or(|place| address == place || link_address == Some(place))
     };
-    let sessions: Vec<_> = rows.filter(is_at).collect();
+    let rows = found.sessions.iter().filter(is_at);
+    let sessions: Vec<_> = rows.map(|(worker, info)| row(&snapshot, *worker, info)).collect();
+    // How many there are like that; `complete` where every worker has answered.
     let count = if place.is_some() { sessions.len() as u64 } else { found.count };
-    let page = Page { count, complete, sessions };
-    let page = serde_json::to_value(&page).expect("plain data");
+    let page = json!({ "count": count, "complete": complete, "sessions": sessions });
     Ok(as_json(StatusCode::OK, page))
 }
 
@@ -142,23 +112,41 @@ pub(super) async fn answer(survey: &Survey) -> (Found, bool) {
     (survey.found(), survey.is_done())
 }
 
-pub(super) fn row<'a>(snapshot: &'a Snapshot<'_>, worker: WorkerId, info: &SessionInfo) -> Row<'a> {
+/// What `/sessions` and the beginning of a trace show of a session.
+pub(super) fn row(snapshot: &Snapshot<'_>, worker: WorkerId, info: &SessionInfo) -> Value {
     let setup = &snapshot.live.setup;
-    let port = snapshot.reports.get(usize::from(worker.0)).and_then(|report| report.link_port);
-    let link_address = info.link_address.zip(port);
-    Row {
-        session: format!("{:016x}", info.id),
-        client_id: info.client_id,
-        client_id_text: info.client_id.to_string(),
-        listener: setup.listeners.get(info.listener).map_or("", |it| &it.name),
-        backend: setup.backends.get(info.backend).map_or("", |it| &it.name),
-        slot: info.slot.0,
-        address: info.address.into(),
-        link_address: link_address.map(|(local, port)| SocketAddr::new(local.ip(), port)),
-        worker: worker.0,
-        silent_ms: snapshot.now_ns.saturating_sub(info.heard_ns) / NS_PER_MS,
-        timeout_ms: info.timeout_ns / NS_PER_MS,
+    let (address, link_address) = addresses(snapshot, worker, info);
+    let mut row = json!({
+        // What links know it by.
+        "session": format!("{:016x}", info.id),
+        "client_id": info.client_id,
+        // The same for readers whose numbers are floating.
+        "client_id_text": info.client_id.to_string(),
+        "listener": setup.listeners.get(info.listener).map_or("", |it| &it.name),
+        "backend": setup.backends.get(info.backend).map_or("", |it| &it.name),
+        "slot": info.slot.0,
+        "address": address,
+        "worker": worker.0,
+        "silent_ms": snapshot.now_ns.saturating_sub(info.heard_ns) / NS_PER_MS,
+        // Silence after which it is given up; 0 for never.
+        "timeout_ms": info.timeout_ns / NS_PER_MS,
+    });
+    if let Some(link_address) = link_address {
+        row["link_address"] = json!(link_address);
     }
+    row
+}
+
+/// Where the player is, and where its udp server sees it.
+fn addresses(
+    snapshot: &Snapshot<'_>,
+    worker: WorkerId,
+    info: &SessionInfo,
+) -> (SocketAddr, Option<SocketAddr>) {
+    let report = snapshot.reports.get(usize::from(worker.0));
+    let link_address = info.link_address.zip(report.and_then(|report| report.link_port));
+    let link_address = link_address.map(|(local, port)| SocketAddr::new(local.ip(), port));
+    (info.address.into(), link_address)
 }
 
 /// Sessions that are shown where the request does not say.

@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::agents;
 use super::cluster;
-use super::deny::Summary;
+use super::deny::summary;
 use super::health;
 use super::membership::FleetShown;
 use super::metrics::incarnation;
@@ -76,7 +76,7 @@ fn status<'a>(snapshot: &'a Snapshot<'_>) -> impl Serialize + use<'a> {
             Ended::ALL.map(|why| (why.name(), totals.sessions_closed[why as usize])).to_vec(),
         ),
         // Rules about who may not play.
-        denied: Summary::of(&live.denied),
+        denied: summary(&live.denied),
         fleet: Maybe(live.fleet.as_deref().map(FleetShown::on_status)),
         packets_handled: by_kind(&totals.handled),
         packets_out: by_kind(&totals.packets_out),

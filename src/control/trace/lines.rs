@@ -36,7 +36,7 @@ impl Lines {
 
     /// A session that was there before the trace began.
     pub(super) fn here(&mut self, snapshot: &Snapshot<'_>, worker: WorkerId, info: &SessionInfo) {
-        let mut line = serde_json::to_value(row(snapshot, worker, info)).expect("plain data");
+        let mut line = row(snapshot, worker, info);
         let backend = backend_name(&snapshot.live.setup, info.backend);
         let silent_ns = snapshot.now_ns.saturating_sub(info.heard_ns);
         line["event"] = "here".into();
