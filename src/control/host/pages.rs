@@ -159,14 +159,14 @@ pub(super) fn metrics(
         Counter "taken_over_total",
             "Times that one gateway of a cluster went on with another's session.",
             view.clustered[2];
-        Counter "links_total", "Local links that were let in.", counts.links;
-        Counter "bundles_total", "Bundles of game processes.", counts.bundles_in;
+        Counter "links_total", "Local links that were let in.", counts.passed.links;
+        Counter "bundles_total", "Bundles of game processes.", counts.passed.bundles_in;
         Counter "payloads_to_games_total",
-            "Payloads that local links were handed.", counts.payloads_to_games;
+            "Payloads that local links were handed.", counts.passed.payloads_to_games;
         Counter "datagrams_to_servers_total",
-            "Datagrams to servers that speak plain UDP.", counts.datagrams_to_servers;
+            "Datagrams to servers that speak plain UDP.", counts.passed.datagrams_to_servers;
         Counter "datagrams_from_servers_total",
-            "Datagrams of such servers for players.", counts.datagrams_from_servers;
+            "Datagrams of such servers for players.", counts.passed.datagrams_from_servers;
     }
     config(&mut text, reloads);
     text.counter("ringgate_agent_dropped_total", "What went no further at this agent, by reason.")

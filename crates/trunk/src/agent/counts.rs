@@ -2,45 +2,42 @@
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
+ringgate_core::numbered! {
+    /// What a thread has let in, and what has come through it; the numbers only grow.
+    pub struct Passed;
+    /// Bundles of game processes.
+    bundles_in,
+    /// Payloads that local links were handed.
+    payloads_to_games,
+    /// Datagrams to game servers that speak plain UDP.
+    datagrams_to_servers,
+    /// Their answers, as far as they are a player's.
+    datagrams_from_servers,
+    /// Links that were let in.
+    links,
+}
+
 /// All counters of a thread; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bundles of game processes.
-    pub bundles_in: u64,
-    /// Payloads that local links were handed.
-    pub payloads_to_games: u64,
-    /// Datagrams to game servers that speak plain UDP.
-    pub datagrams_to_servers: u64,
-    /// Their answers, as far as they are a player's.
-    pub datagrams_from_servers: u64,
-    /// Links that were let in.
-    pub links: u64,
+    /// What was let in, and what has come through.
+    pub passed: Passed,
     /// What went no further.
     pub dropped: [u64; Drop::ALL.len()],
 }
 
 impl Carry for Counts {
     fn write(&self, out: &mut Writer<'_>) {
-        let Self { bundles_in, payloads_to_games, datagrams_to_servers, .. } = self;
-        let Self { datagrams_from_servers, links, dropped, .. } = self;
-        [*bundles_in, *payloads_to_games, *datagrams_to_servers].write(out);
-        [*datagrams_from_servers, *links].write(out);
+        let Self { passed, dropped } = self;
+        passed.write(out);
         u64::write_all(&dropped[..Drop::HANDED], out);
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let [bundles_in, payloads_to_games, datagrams_to_servers] = Carry::read(from)?;
-        let [datagrams_from_servers, links] = Carry::read(from)?;
+        let passed = Passed::read(from)?;
         let mut dropped = [0; Drop::ALL.len()];
         dropped[..Drop::HANDED].copy_from_slice(&<[u64; Drop::HANDED]>::read(from)?);
-        Ok(Self {
-            bundles_in,
-            payloads_to_games,
-            datagrams_to_servers,
-            datagrams_from_servers,
-            links,
-            dropped,
-        })
+        Ok(Self { passed, dropped })
     }
 }
 
@@ -54,11 +51,7 @@ impl Counts {
     /// What several threads have counted.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
-        self.bundles_in += other.bundles_in;
-        self.payloads_to_games += other.payloads_to_games;
-        self.datagrams_to_servers += other.datagrams_to_servers;
-        self.datagrams_from_servers += other.datagrams_from_servers;
-        self.links += other.links;
+        self.passed.merge(&other.passed);
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
             *mine += theirs;
         }

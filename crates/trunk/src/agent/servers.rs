@@ -204,7 +204,7 @@ impl Servers {
                 counts.drop(Drop::PayloadLength, 1);
                 continue;
             }
-            counts.datagrams_from_servers += 1;
+            counts.passed.datagrams_from_servers += 1;
             let mut writer = Writer::new(scratch);
             if writer.payload(player.session, bytes) {
                 deliver(*player, game, writer.bytes());
@@ -287,7 +287,7 @@ impl Servers {
         }
         if let Some(room) = self.driver.tx().room() {
             room.send_copy(bytes, target, 0);
-            counts.datagrams_to_servers += 1;
+            counts.passed.datagrams_to_servers += 1;
         }
     }
 

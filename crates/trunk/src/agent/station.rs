@@ -256,7 +256,7 @@ impl Station {
             process.local.hold(around.epoll, link_token(self.at, game), true);
         }
         self.put(game, End::Process(process));
-        around.counts.links += 1;
+        around.counts.passed.links += 1;
     }
 
     fn put(&mut self, game: Game, end: End) {
@@ -280,7 +280,7 @@ impl Station {
         let game = Game::at(place);
         let mut start = 0;
         for &end in &heard.ends {
-            around.counts.bundles_in += 1;
+            around.counts.passed.bundles_in += 1;
             // Who was hung up on meanwhile is heard no more.
             if matches!(self.ends.get(place), Some(Some(_))) {
                 self.take_bundle(game, &heard.bytes[start..end], around, &mut wish);
@@ -578,7 +578,7 @@ impl Hands<'_, '_> {
                 if !frame.may_be_lost() {
                     process.is_unresponsive |= !process.local.push_late(frame);
                 } else if process.local.push(frame) {
-                    around.counts.payloads_to_games += payloads;
+                    around.counts.passed.payloads_to_games += payloads;
                 } else {
                     around.counts.drop(Drop::LinkFull, payloads);
                 }

@@ -233,7 +233,7 @@ fn a_process_takes_the_agent_for_a_gateway() {
     rig.say(256, |writer| writer.opened_plain(&opened(there)));
     rig.say(256, |writer| writer.payload(there, b"hello"));
     hears(&mut rig, &mut game, &["opened 0/42", "payload 0/42 hello"]);
-    assert_eq!((rig.players("arena-1"), rig.counts.payloads_to_games), (1, 1));
+    assert_eq!((rig.players("arena-1"), rig.counts.passed.payloads_to_games), (1, 1));
     game.outbox().send(SessionId::new(0, 42), b"welcome").expect("the link is up");
     game.flush();
     rig.until("the gateway hears the answer", |rig| !rig.told.is_empty());
@@ -332,9 +332,9 @@ fn a_process_that_says_nothing_is_hung_up_on() {
     let links: Vec<_> = (0..40).map(|_| ringgate_io::socket::link(&path)).collect();
     let let_in = links.iter().filter(|link| link.is_ok()).count() as u64;
     rig.until("all were looked at", |rig| {
-        rig.counts.links + rig.counts.dropped[Dropped::Nameless as usize] == let_in
+        rig.counts.passed.links + rig.counts.dropped[Dropped::Nameless as usize] == let_in
     });
-    assert_eq!(rig.counts.links, 32, "of one user at a time");
+    assert_eq!(rig.counts.passed.links, 32, "of one user at a time");
     rig.ahead_ns = 6_000_000_000;
     rig.until("all are hung up on", |rig| rig.counts.dropped[Dropped::Nameless as usize] == let_in);
 }
@@ -406,7 +406,7 @@ fn a_worker_that_is_held_reads_nobody_until_it_is_let_go() {
     for _ in 0..20 {
         rig.turn();
     }
-    assert_eq!((rig.counts.links, rig.counts.bundles_in), (1, 0));
+    assert_eq!((rig.counts.passed.links, rig.counts.passed.bundles_in), (1, 0));
     rig.station.hold(false, &rig.epoll);
     hears(&mut rig, &mut game, &["up 0 of 1"]);
 }
