@@ -13,7 +13,6 @@
 //! only from a source that was silent before. Two forged jumps over half a window each leave the
 //! player's own numbers in it.
 
-use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::proto::replay::{Policy, Refusal, Window};
 use crate::proto::seq::distance;
@@ -195,22 +194,13 @@ crate::carried!(Field { offset, width, order });
 crate::carried_by_number!(Width { Eight = 8, Sixteen = 16, ThirtyTwo = 32 });
 crate::carried_by_number!(Order { Big = 0, Little = 1 });
 
-impl Carry for Guard {
-    fn write(&self, out: &mut Writer<'_>) {
-        // What would confirm a jump came later, and is in a record that the gate writes.
-        let Self { window, awaited: _ } = self;
-        window.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let window = Window::read(from)?;
-        // One that was never started has seen nothing, and is started before it is asked.
-        if window.newest() < 1 << 32 && window.newest() != 0 {
-            return Err(Broken::Invalid("guard"));
-        }
-        Ok(Self { window, awaited: 0 })
-    }
-}
+// One that was never started has seen nothing, and is started before it is asked. What would
+// confirm a jump came later, and is in a record that the gate writes.
+crate::carried!(
+    Guard { window, awaited as anew }
+    if |it| it.window.newest() >= 1 << 32 || it.window.newest() == 0,
+    "guard"
+);
 
 #[cfg(test)]
 mod tests {

@@ -472,27 +472,15 @@ const fn grace_s(timeout_ms: u32) -> u64 {
     }
 }
 
-impl Carry for Known {
-    fn write(&self, out: &mut Writer<'_>) {
-        // What is parked may be lost.
-        let Self { backend, home, seat, timeout_ms, giver: _, parked: _ } = self;
-        backend.write(out);
-        home.write(out);
-        seat.write(out);
-        timeout_ms.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        Ok(Self {
-            backend: Carry::read(from)?,
-            home: Carry::read(from)?,
-            seat: Carry::read(from)?,
-            timeout_ms: Carry::read(from)?,
-            giver: None,
-            parked: Vec::new(),
-        })
-    }
-}
+// What is parked may be lost.
+ringgate_core::carried!(Known {
+    backend,
+    home,
+    seat,
+    timeout_ms,
+    giver as anew,
+    parked as anew,
+});
 
 impl Carry for Home {
     fn write(&self, out: &mut Writer<'_>) {

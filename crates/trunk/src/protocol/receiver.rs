@@ -5,7 +5,6 @@
 //! further is counted under its own name.
 
 use arrayvec::ArrayVec;
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::crypto::{Aead, Job, Verdict};
 use ringgate_core::proto::replay;
 use ringgate_link::bundle::{Frame, Frames, Run};
@@ -25,6 +24,8 @@ const BATCH: usize = 64;
 
 /// How far datagrams may overtake each other: several milliseconds at full speed.
 const WINDOW_BITS: u32 = 1024;
+const POLICY: replay::Policy =
+    replay::Policy::new(WINDOW_BITS, 0).expect("a window may have this size");
 
 /// What a datagram brings.
 #[derive(Clone, Copy)]
@@ -48,7 +49,6 @@ pub(crate) struct Receiver {
     trunk: u32,
     keys: ReceiveKeys,
     window: replay::Window,
-    policy: replay::Policy,
     latest: Option<u64>,
     pub(crate) arrived: Arrived,
     pieces: Pieces,
@@ -66,32 +66,7 @@ struct Inner {
 
 ringgate_core::carried!(Inner { order, waiting, refusals, payloads });
 
-impl Carry for Receiver {
-    fn write(&self, out: &mut Writer<'_>) {
-        // The policy is the same in every process.
-        let Self { lane, trunk, keys, window, policy: _, latest, arrived, pieces, inner } = self;
-        (*lane, *trunk).write(out);
-        keys.write(out);
-        window.write(out);
-        latest.write(out);
-        arrived.write(out);
-        pieces.write(out);
-        inner.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (lane, trunk) = Carry::read(from)?;
-        let receiver = Self::new(trunk, lane, Carry::read(from)?, false);
-        Ok(Self {
-            window: Carry::read(from)?,
-            latest: Carry::read(from)?,
-            arrived: Carry::read(from)?,
-            pieces: Carry::read(from)?,
-            inner: Carry::read(from)?,
-            ..receiver
-        })
-    }
-}
+ringgate_core::carried!(Receiver { lane, trunk, keys, window, latest, arrived, pieces, inner });
 
 impl Receiver {
     /// Whether it is the one of that lane, at an agent or at a gateway.
@@ -100,13 +75,11 @@ impl Receiver {
     }
 
     pub(crate) fn new(trunk: u32, lane: u8, keys: ReceiveKeys, with_sessions: bool) -> Self {
-        let policy = replay::Policy::new(WINDOW_BITS, 0).expect("a window may have this size");
         Self {
             lane,
             trunk,
             keys,
             window: replay::Window::new(),
-            policy,
             latest: None,
             arrived: Arrived::default(),
             pieces: Pieces::new(),
@@ -166,7 +139,7 @@ impl Receiver {
             let opened = self.open(aead, batch);
             for (datagram, header) in batch.iter().zip(opened) {
                 let Some(header) = header else { continue };
-                let committed = self.window.commit(header.sequence, &self.policy);
+                let committed = self.window.commit(header.sequence, &POLICY);
                 if let Err(why) = committed.map_err(Refusal::from) {
                     self.inner.refusals.count(why);
                     continue;
@@ -270,7 +243,7 @@ impl Receiver {
     /// What the header alone says.
     fn judge(&self, datagram: &[u8]) -> Result<(Header, Which), Refusal> {
         let (header, which) = self.locate(datagram)?;
-        self.window.check(header.sequence, &self.policy)?;
+        self.window.check(header.sequence, &POLICY)?;
         Ok((header, which))
     }
 

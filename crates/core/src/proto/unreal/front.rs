@@ -19,7 +19,6 @@ use super::handshake::{Base, Body, Handshake, Receiver, Shape, Tail};
 use super::notify::packet_bytes_min;
 use super::prefix::{Framing, Ids};
 use super::timing::NS_PER_S;
-use crate::carry::{Broken, Carry, Reader, Writer};
 use crate::drops::DropReason;
 use crate::endpoint::Endpoint;
 
@@ -88,21 +87,11 @@ pub struct Identity {
     pub base: Base,
 }
 
-impl Carry for Identity {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { session, base } = self;
-        session.write(out);
-        base.write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let session = u8::read(from)?;
-        if Ids::new(session, 0).session() != session {
-            return Err(Broken::Invalid("session number"));
-        }
-        Ok(Self { session, base: Base::read(from)? })
-    }
-}
+crate::carried!(
+    Identity { session, base }
+    if |it| Ids::new(it.session, 0).session() == it.session,
+    "session number"
+);
 
 impl Identity {
     /// The identity of the server that sent this challenge. An initial connect is all it takes to

@@ -163,18 +163,11 @@ crate::carried_by_number!(Layout {
     Versioned = 4,
 });
 
-impl Carry for Magic {
-    fn write(&self, out: &mut Writer<'_>) {
-        let Self { bits, len } = self;
-        (*bits, *len).write(out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (bits, len) = <(u32, u8)>::read(from)?;
-        let is_one = usize::from(len) <= MAGIC_BITS_MAX && u64::from(bits) >> len == 0;
-        if is_one { Ok(Self { bits, len }) } else { Err(Broken::Invalid("magic")) }
-    }
-}
+crate::carried!(
+    Magic { bits, len }
+    if |it| usize::from(it.len) <= MAGIC_BITS_MAX && u64::from(it.bits) >> it.len == 0,
+    "magic"
+);
 
 impl Carry for Ids {
     fn write(&self, out: &mut Writer<'_>) {
