@@ -370,11 +370,6 @@ impl KnownFleet {
         let text = |key: &Bytes| String::from_utf8_lossy(key).into_owned();
         self.unreadable.iter().map(move |(key, why)| (text(key), why.as_str()))
     }
-
-    /// The first of the values that cannot be read, and why.
-    pub fn unreadable(&self) -> Option<(&Bytes, &str)> {
-        self.unreadable.first_key_value().map(|(key, why)| (key, why.as_str()))
-    }
 }
 
 /// Whether a gateway knows that a backend takes players. One that says nothing for long has no

@@ -270,11 +270,6 @@ impl Running {
         &self.addresses
     }
 
-    /// Whether it serves, and why not.
-    pub fn readiness(&self) -> Result<(), crate::Refusal> {
-        self.shared.desk().readiness(self.shared.now())
-    }
-
     /// Takes nothing new, answers what is under way, gives back what is not promised, and ends.
     pub fn stop(self) {
         self.end();

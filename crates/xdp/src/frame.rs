@@ -269,9 +269,6 @@ pub const fn inner_headers(is_v4: bool) -> usize {
 /// Where in a UDP header its checksum stands.
 pub const SUM_AT: usize = 6;
 
-/// Bytes of an Ethernet header and a tag: what a frame has beside its MTU.
-pub const OUTER_BYTES: usize = ETHERNET_BYTES + TAG_BYTES;
-
 pub(crate) const ETHERNET_BYTES: usize = 14;
 pub(crate) const TAG_BYTES: usize = 4;
 pub(crate) const V4_BYTES: usize = 20;

@@ -125,11 +125,6 @@ impl Table {
         let leg = Leg { to, from: wire.mac, vlan: wire.vlan };
         Some(Hop::Out { leg, mtu: wire.mtu, is_stale })
     }
-
-    /// Whether rules keep every packet from us.
-    pub const fn is_beyond_us(&self) -> bool {
-        self.is_beyond_us
-    }
 }
 
 /// Our interface and the VLANs in it, as far as they are up.

@@ -131,7 +131,7 @@ fn rules_of_other_kinds_leave_everything_to_the_kernel() {
         host.rules.push(rule);
         assert_eq!(hop(&host, "192.0.2.3"), Hop::Kernel);
         assert_eq!(hop(&host, "192.0.2.1"), Hop::Ours);
-        assert!(Table::of(&host, 7).is_beyond_us());
+        assert!(Table::of(&host, 7).is_beyond_us);
     }
 }
 
