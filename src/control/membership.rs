@@ -196,16 +196,21 @@ impl ControlLoop {
         }
     }
 
+    /// The fleet's member, once there is one.
+    fn member(&self) -> Option<&Member> {
+        self.membership.as_ref()?.member.as_ref()
+    }
+
     /// What a successor goes on with.
     pub(super) fn heirloom(&self) -> Option<Inherited> {
-        let member = self.membership.as_ref()?.member.as_ref()?;
+        let member = self.member()?;
         self.count_players(member);
         Some(member.heirloom())
     }
 
     /// No successor goes on with it.
     pub(super) fn go_on_in_fleet(&self) {
-        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+        if let Some(member) = self.member() {
             member.go_on();
         }
     }
@@ -353,7 +358,7 @@ impl ControlLoop {
             (live.fleet, live.misfits) = (Some(Arc::new(shown)), misfits);
         }
         let facts = self.fleet_facts();
-        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+        if let Some(member) = self.member() {
             member.tell(facts);
             if has_announced {
                 self.count_players(member);
@@ -375,7 +380,7 @@ impl ControlLoop {
 
     /// Asks for what is known to be told.
     pub(super) fn ask_fleet(&self, roll: &mut Roll) {
-        if let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) {
+        if let Some(member) = self.member() {
             member.order(Order::Publish(roll.request("the copy of the fleet".to_owned())));
         }
     }
@@ -405,9 +410,7 @@ impl ControlLoop {
 
     /// Has the doubt with this number believed. Whether it is the one that stands.
     pub(super) fn confirm_fleet(&self, doubt: u64) -> bool {
-        let Some(member) = self.membership.as_ref().and_then(|it| it.member.as_ref()) else {
-            return false;
-        };
+        let Some(member) = self.member() else { return false };
         let stands = doubt != 0 && member.status().member.doubt() == doubt;
         if stands {
             member.order(Order::Confirm(doubt));

@@ -223,29 +223,16 @@ pub struct Used {
     latest_s: u64,
 }
 
-/// Why a question is not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotNow {
+ringgate_core::told! {
+    /// Why a question is not answered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum NotNow;
     /// It was answered.
-    Used,
+    Used = "it was answered before",
     /// The clocks of both sides are so many seconds apart, or the question was kept for so long.
-    Clocks(u64),
+    Clocks(apart_s: u64) = "it was asked {apart_s} s away from this gateway's clock, and {LIFE_S} s is the most: are both clocks right?",
     /// Too many are remembered.
-    Many,
-}
-
-impl std::fmt::Display for NotNow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Used => f.write_str("it was answered before"),
-            Self::Clocks(apart_s) => write!(
-                f,
-                "it was asked {apart_s} s away from this gateway's clock, and {LIFE_S} s is the \
-                 most: are both clocks right?"
-            ),
-            Self::Many => f.write_str("too many questions were asked within a minute"),
-        }
-    }
+    Many = "too many questions were asked within a minute",
 }
 
 impl Used {
