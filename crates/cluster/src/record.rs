@@ -1,5 +1,5 @@
-//! A netcode session as its standby has it, on another host and after another boot: ages in place
-//! of moments, names in place of numbers.
+//! A session as its standby has it, on another host and after another boot: ages in place of
+//! moments, names in place of numbers.
 //!
 //! What changes with every packet is not in it. Which packets were handed over is the arbiter's to
 //! say, and the numbers of packets to the player follow from the term that the gateway makes which
@@ -23,12 +23,6 @@ pub struct Record {
     pub holder: Tenure,
     /// How often that gateway has written it anew: the latest counts.
     pub revision: u32,
-    /// Opens what the player sends.
-    pub open_key: Key,
-    /// Seals what the player gets.
-    pub seal_key: Key,
-    /// Which client the player is.
-    pub client_id: u64,
     /// When its token expires, in seconds since 1970.
     pub token_until_s: u64,
     /// When the session began, in seconds since 1970.
@@ -37,52 +31,74 @@ pub struct Record {
     pub timeout_ms: u32,
     /// How long the player had been silent.
     pub silent_ms: u32,
-    /// Whether the player is known to know that it is connected.
-    pub is_confirmed: bool,
-    /// The highest number of a packet of the player that was opened.
-    pub newest: u64,
     /// The player's slot at its backend.
     pub slot: u32,
     /// Where the player is: an address, IPv4 mapped, and a port.
     pub player: ([u8; 16], u16),
     /// Which of our addresses it talks to.
     pub local: ([u8; 16], u16),
-    /// What the token says of the player to its game.
-    pub user_data: [u8; USER_DATA_BYTES],
     /// Where it plays.
     pub backend: String,
+    /// By what the player is known, in its protocol.
+    pub proof: Proof,
+}
+
+/// By what a datagram is known to be a player's, and what else a session of its protocol has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// netcode.
+    Netcode(NetcodeProof),
+}
+
+/// A netcode session has keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetcodeProof {
+    /// Opens what the player sends.
+    pub open_key: Key,
+    /// Seals what the player gets.
+    pub seal_key: Key,
+    /// Which client the player is.
+    pub client_id: u64,
+    /// Whether the player is known to know that it is connected.
+    pub is_confirmed: bool,
+    /// The highest number of a packet of the player that was opened.
+    pub newest: u64,
+    /// What the token says of the player to its game.
+    pub user_data: [u8; USER_DATA_BYTES],
+}
+
+impl Proof {
+    /// Which client the player is, where its protocol has such ids.
+    pub const fn client_id(&self) -> Option<u64> {
+        match self {
+            Self::Netcode(it) => Some(it.client_id),
+        }
+    }
+
+    /// That of a netcode session.
+    pub const fn of_netcode(&self) -> Option<&NetcodeProof> {
+        match self {
+            Self::Netcode(it) => Some(it),
+        }
+    }
+
+    /// The version of a record that has it.
+    const fn version(&self) -> u8 {
+        match self {
+            Self::Netcode(_) => VERSION_NETCODE,
+        }
+    }
 }
 
 /// How long one is at most.
 pub const RECORD_BYTES_MAX: usize = 512;
-
-ringgate_core::carried!(Record {
-    session,
-    token,
-    holder,
-    revision,
-    open_key,
-    seal_key,
-    client_id,
-    token_until_s,
-    since_s,
-    timeout_ms,
-    silent_ms,
-    is_confirmed,
-    newest,
-    slot,
-    player,
-    local,
-    user_data,
-    backend,
-});
 
 impl Record {
     /// Writes it, and says how long it is. The bytes are the caller's to wipe.
     pub fn write_to(&self, bytes: &mut [u8; RECORD_BYTES_MAX]) -> Result<usize, Broken> {
         self.check()?;
         let mut out = Writer::new(bytes);
-        VERSION.write(&mut out);
+        self.proof.version().write(&mut out);
         self.write(&mut out);
         Ok(out.len())
     }
@@ -91,13 +107,79 @@ impl Record {
     pub fn read_from(bytes: &[u8]) -> Result<Self, Broken> {
         let maps = Maps::default();
         let mut from = Reader::new(bytes, &maps);
-        if u8::read(&mut from)? != VERSION {
-            return Err(Broken::Invalid("version"));
-        }
-        let record = Self::read(&mut from)?;
+        let version = u8::read(&mut from)?;
+        let record = match version {
+            VERSION_NETCODE => Self::read_netcode(&mut from)?,
+            _ => return Err(Broken::Invalid("version")),
+        };
         from.end()?;
         record.check()?;
         Ok(record)
+    }
+
+    /// All but the version.
+    fn write(&self, out: &mut Writer<'_>) {
+        match &self.proof {
+            Proof::Netcode(proof) => self.write_netcode(proof, out),
+        }
+    }
+
+    fn write_netcode(&self, proof: &NetcodeProof, out: &mut Writer<'_>) {
+        let NetcodeProof { open_key, seal_key, client_id, is_confirmed, newest, user_data } = proof;
+        self.session.write(out);
+        self.token.write(out);
+        self.holder.write(out);
+        self.revision.write(out);
+        open_key.write(out);
+        seal_key.write(out);
+        client_id.write(out);
+        self.token_until_s.write(out);
+        self.since_s.write(out);
+        self.timeout_ms.write(out);
+        self.silent_ms.write(out);
+        is_confirmed.write(out);
+        newest.write(out);
+        self.slot.write(out);
+        self.player.write(out);
+        self.local.write(out);
+        user_data.write(out);
+        self.backend.write(out);
+    }
+
+    fn read_netcode(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (session, token) = Carry::read(from)?;
+        let (holder, revision) = Carry::read(from)?;
+        let (open_key, seal_key) = Carry::read(from)?;
+        let client_id = Carry::read(from)?;
+        let [token_until_s, since_s] = Carry::read(from)?;
+        let [timeout_ms, silent_ms] = Carry::read(from)?;
+        let (is_confirmed, newest) = Carry::read(from)?;
+        let slot = Carry::read(from)?;
+        let (player, local) = Carry::read(from)?;
+        let (user_data, backend) = Carry::read(from)?;
+        let proof = Proof::Netcode(NetcodeProof {
+            open_key,
+            seal_key,
+            client_id,
+            is_confirmed,
+            newest,
+            user_data,
+        });
+        Ok(Self {
+            session,
+            token,
+            holder,
+            revision,
+            token_until_s,
+            since_s,
+            timeout_ms,
+            silent_ms,
+            slot,
+            player,
+            local,
+            backend,
+            proof,
+        })
     }
 
     /// What holds of every one.
@@ -117,8 +199,9 @@ impl Record {
     }
 }
 
-/// Of what is written. A member that finds another has nothing to go on with, and says so.
-const VERSION: u8 = 1;
+/// Of what is written: each protocol has its own. A member that finds another has nothing to go on
+/// with, and says so.
+const VERSION_NETCODE: u8 = 1;
 
 /// A fleet's names are no longer.
 const NAME_BYTES_MAX: usize = 64;
@@ -136,20 +219,22 @@ mod tests {
             token: [0xff; 16],
             holder: Tenure { term: Term::LAST, incarnation: Incarnation(u16::MAX) },
             revision: 3,
-            open_key: Key::from_bytes([1; 32]),
-            seal_key: Key::from_bytes([2; 32]),
-            client_id: 5,
             token_until_s: 1 << 40,
             since_s: 1 << 39,
             timeout_ms: 10_000,
             silent_ms: 20,
-            is_confirmed: true,
-            newest: 1 << 60,
             slot: 9,
             player: ([3; 16], 40_000),
             local: ([4; 16], 40_001),
-            user_data: [5; USER_DATA_BYTES],
             backend: "b".repeat(NAME_BYTES_MAX),
+            proof: Proof::Netcode(NetcodeProof {
+                open_key: Key::from_bytes([1; 32]),
+                seal_key: Key::from_bytes([2; 32]),
+                client_id: 5,
+                is_confirmed: true,
+                newest: 1 << 60,
+                user_data: [5; USER_DATA_BYTES],
+            }),
         }
     }
 
@@ -179,7 +264,7 @@ mod tests {
             })
         };
         assert_eq!(refused([&bytes[..], &[0]].concat()), Err("length"));
-        assert_eq!(refused([&[VERSION + 1], &bytes[1..]].concat()), Err("version"));
+        assert_eq!(refused([&[99], &bytes[1..]].concat()), Err("version"));
         let last = bytes.len() - 1;
         assert_eq!(refused([&bytes[..last], b" "].concat()), Err("name"));
         let term_at = 1 + 16 + 16;

@@ -2,6 +2,7 @@
 //! and its type implements what [`rules`] asks: the compiler lists the rest.
 
 pub(crate) mod carried;
+pub(crate) mod cluster;
 pub(crate) mod face;
 pub(crate) mod netcode;
 pub(crate) mod plain;

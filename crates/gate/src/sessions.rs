@@ -4,6 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::front::cluster::clustered::Clusters;
 use crate::handover::arriving::Arriving;
 use crate::ids::{BackendId, WorkerId};
 use crate::shared::claims::Claim;
@@ -44,6 +45,8 @@ pub(crate) struct Sessions<S> {
     /// Those who have come from another process.
     unarmed: Unarmed,
     pub(crate) arriving: Arriving,
+    /// Those that other gateways of a cluster could go on with.
+    pub(crate) clusters: Clusters<S>,
     /// Whose sessions these are.
     worker: WorkerId,
     /// Numbers players whose protocol has no ids for them.
@@ -65,6 +68,7 @@ impl<S: Tenant> Sessions<S> {
             table: Table::new(sessions_max, resting, first_generation, key),
             unarmed: Unarmed::NONE,
             arriving: Arriving::default(),
+            clusters: Clusters::new(),
             worker,
             serial: 0,
         }

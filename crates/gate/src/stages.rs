@@ -1,5 +1,6 @@
 //! A turn from its beginning to its end: mail, events, datagrams, what waits, timers.
 
+use crate::front::cluster::doubt::Doubting;
 use crate::front::face::Fronts;
 use crate::mail::Mail;
 use crate::now::NS_PER_MS;

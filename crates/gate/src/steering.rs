@@ -3,6 +3,7 @@
 use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::elsewhere::Elsewhere;
+use crate::front::cluster::taking::Taking;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;

@@ -1,6 +1,8 @@
 //! What comes from game processes, and the front that it is for.
 
 use crate::common::Common;
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::taking::Taking;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::rules::{Answers, Rules};

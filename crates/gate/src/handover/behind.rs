@@ -98,11 +98,11 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
     for front in Front::ALL {
         sink.append(front.records().rest, |out| ask!(fronts, front, .hand_over_rest(out)))?;
     }
-    let overs = &fronts.netcode.clusters.overs;
+    let overs = &fronts.netcode.sessions.clusters.overs;
     for some in in_pieces(overs.len()) {
         sink.append(Kind::NetcodeOvers, |out| overs.hand_over(some, out))?;
     }
-    if fronts.netcode.clusters.doubt.is_any() {
+    if fronts.netcode.sessions.clusters.doubt.is_any() {
         sink.append(Kind::NetcodeDoubt, |_| {})?;
     }
     for (which, count) in fronts.plain.addresses.free_counts() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::front::carried::Carried;
+use crate::front::cluster::carried::CarriedClusters;
 use crate::front::face::ask;
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
@@ -147,7 +148,7 @@ impl Export {
         self.mirrors =
             std::array::from_fn(|at| Mirror::new(gate.fronts.places_max(Front::ALL[at])));
         self.proofs = Mirror::new(gate.fronts.places_max(Front::Plain));
-        self.clusters = Mirror::new(gate.fronts.netcode.clusters.places() as usize);
+        self.clusters = Mirror::new(gate.fronts.netcode.sessions.clusters.places() as usize);
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
@@ -187,7 +188,7 @@ impl Export {
             Front::Netcode => {
                 let entry = Entry::numbered(place);
                 self.write_user_data(gate, sink, entry)?;
-                if fronts.netcode.clusters.get(entry).is_none() {
+                if fronts.netcode.sessions.clusters.get(entry).is_none() {
                     return Ok(());
                 }
                 let begun = self.begun.as_ref().expect("the stream has a beginning");

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::front::carried::Carried;
+use crate::front::cluster::carried::CarriedClusters;
+use crate::front::cluster::over::Burying;
 use crate::front::face::{Fronts, ask};
 use crate::front::protocol::Front;
 use crate::front::room::Room;
@@ -134,7 +136,7 @@ impl Import {
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeClustered => fronts.netcode.take_clustered(&mut from),
             Kind::NetcodeDoubt => {
-                fronts.netcode.clusters.doubt.is_inherited = true;
+                fronts.netcode.sessions.clusters.doubt.is_inherited = true;
                 Ok(())
             }
             Kind::NetcodeOvers => fronts.netcode.take_overs(common, &mut from),

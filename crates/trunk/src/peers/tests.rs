@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_cluster::wire::{Datagram, Message, VERSION};
-use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term};
+use ringgate_cluster::{
+    Incarnation, NetcodeProof, Proof, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term,
+};
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
 use ringgate_os::clock::{self, Clock};
@@ -259,20 +261,22 @@ fn record(number: u8, incarnation: u16) -> Record {
         token: [1; 16],
         holder: Tenure { term: Term::new(1).expect("it is one"), incarnation },
         revision: 1,
-        open_key: Key::from_bytes([1; 32]),
-        seal_key: Key::from_bytes([2; 32]),
-        client_id: number.into(),
         token_until_s: 1 << 40,
         since_s: 9,
         timeout_ms: 10_000,
         silent_ms: 0,
-        is_confirmed: true,
-        newest: 0,
         slot: 0,
         player: (std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets(), port),
         local: ([4; 16], 4000),
-        user_data: [5; 256],
         backend: "arena".to_owned(),
+        proof: Proof::Netcode(NetcodeProof {
+            open_key: Key::from_bytes([1; 32]),
+            seal_key: Key::from_bytes([2; 32]),
+            client_id: number.into(),
+            is_confirmed: true,
+            newest: 0,
+            user_data: [5; 256],
+        }),
     }
 }
 

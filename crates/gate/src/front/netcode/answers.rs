@@ -1,6 +1,7 @@
 //! Game processes' payloads on their way to players.
 
 use crate::counters::{Ended, Ending};
+use crate::front::cluster::doubt::Doubting;
 use crate::front::netcode::connection::Linger;
 use crate::front::netcode::messages::{channel_of, quality};
 use crate::front::netcode::session::Session;

@@ -1,312 +1,208 @@
-//! What becomes of sessions that another gateway of the cluster could go on with: their records are
-//! kept, their arbiters told, and the next process goes on with both.
+//! netcode sessions that another gateway could go on with: what it needs for that, and what becomes
+//! of such a session where it goes on.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
+use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::counters::{Ended, Ending};
-use crate::front::netcode::clustered::Clustered;
-use crate::front::netcode::overs::{Over, Player, is_for_good};
-use crate::front::netcode::session::Session;
+use crate::front::cluster::clustered::Clustered;
+use crate::front::cluster::owning::Owning;
+use crate::front::cluster::rules::{Clustering, Portable};
+use crate::front::cluster::takeovers::Takeover;
+use crate::front::cluster::taking::window_of;
+use crate::front::netcode::handshake::unique_in;
+use crate::front::netcode::session::{Beginning, HeardSince, Session};
 use crate::front::netcode::state::NetcodeFront;
-use crate::front::netcode::takeovers::arbiter_of;
-use crate::front::rules::Rules;
 use crate::ids::{BackendId, MemberId};
-use crate::now::{NS_PER_MS, Now};
-use crate::setup::LinkKind;
-use crate::shared::claims::history::TokenMac;
+use crate::now::Now;
+use crate::setup::Limits;
+use crate::shared::claims::history::{NoTerm, TokenMac};
+use crate::shared::claims::{Claim, Wanted};
+use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
-use crate::store::table::{Address, Place};
-use crate::store::unarmed::Unarmed;
+use crate::store::table::Address;
 use crate::turn::Turn;
-use ringgate_batch::LocalIp;
-use ringgate_cluster::{Moves, Record, SessionId, Tenure, Term};
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_cluster::{NetcodeProof, PacketNumber, Proof, Record, Term};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_core::proto::replay::Window;
+
+impl Clustering for NetcodeFront {
+    fn random(&mut self) -> u64 {
+        self.random.next()
+    }
+
+    fn backend_of(&self, index: Entry<Session>) -> BackendId {
+        self.sessions.at(index).backend
+    }
+
+    fn announced(&self, index: Entry<Session>) -> u32 {
+        self.sessions.at(index).announced
+    }
+
+    fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.announce(turn, index);
+    }
+
+    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        self.sessions.at_mut(index).announced = 0;
+        self.announce(turn, index);
+    }
+
+    fn set_unsure(&mut self, index: Entry<Session>, is_unsure: bool) {
+        self.sessions.at_mut(index).set_unsure(is_unsure);
+    }
+
+    fn portable(&self, _common: &Common, _now: Now, index: Entry<Session>) -> Portable {
+        let session = self.sessions.at(index);
+        let policy = &self.listeners[self.sessions.address(index).listener].replay;
+        Portable {
+            backend: session.backend,
+            talks_to: session.talks_to(),
+            slot: session.slot.0,
+            timeout_ms: session.timeout_ms,
+            heard_ns: session.last_receive_ns,
+            proof: Proof::Netcode(NetcodeProof {
+                open_key: session.open_key.clone(),
+                seal_key: session.seal_key.clone(),
+                client_id: session.client_id,
+                is_confirmed: session.is_confirmed(),
+                newest: session.window.latest(policy).unwrap_or(0),
+                user_data: self.user_data.whole(index),
+            }),
+        }
+    }
+
+    /// One that no other session of its token has had here.
+    fn make_term(
+        turn: &Turn<'_>,
+        (record, address): (&Record, &Address),
+        beyond: Term,
+    ) -> Result<Term, TakeoverRefusal> {
+        let token = (&record.token, record.token_until_s);
+        let made = turn.common.claims.make_term(token, &address.endpoint, beyond, turn.now);
+        made.map_err(|why| match why {
+            NoTerm::HistoryFull => TakeoverRefusal::NoRoom,
+            NoTerm::UsedUp => TakeoverRefusal::TermsUsedUp,
+        })
+    }
+
+    fn claim_for(
+        &mut self,
+        common: &Common,
+        record: &Record,
+        address: &Address,
+        backend: BackendId,
+    ) -> Result<Claim, TakeoverRefusal> {
+        let client_id = record.proof.client_id().ok_or(TakeoverRefusal::NoRoom)?;
+        common.claims.take_over(&Wanted {
+            listener: address.listener,
+            client_id,
+            backend,
+            sessions_max: common.setup.listeners[address.listener].sessions_max,
+            source: address.endpoint,
+            limits: &Limits::NONE,
+            token_mac: &record.token,
+            allows_reuse: true,
+            random: 0,
+        })
+    }
+
+    fn take_in(
+        &mut self,
+        turn: &mut Turn<'_>,
+        takeover: &Takeover,
+        handed: &Window,
+    ) -> Option<Entry<Session>> {
+        let &Takeover { address, socket, local, claim, tenure, ref record, .. } = takeover;
+        let (listener, proof) = (address.listener, record.proof.of_netcode()?);
+        let beginning = Beginning {
+            claim,
+            open_key: proof.open_key.clone(),
+            seal_key: proof.seal_key.clone(),
+            window: window_of(proof.newest, handed, &self.listeners[listener].replay),
+            next_sequence: SessionSequence::at(PacketNumber::first(tenure).get()),
+            timeout_ms: record.timeout_ms,
+        };
+        let mut session = Session::new(beginning, socket, local, turn.now.mono_ns);
+        // What has opened was sent by a client that knows.
+        session.heard = HeardSince::Something;
+        session.confirm();
+        let index = self.sessions.insert(address, session, turn.now.mono_ns).ok()?;
+        if turn.common.setup.listeners[listener].follow_port_switch {
+            self.make_resident(turn, index);
+        }
+        self.user_data.keep(index, &proof.user_data);
+        let id = self.sessions.id(index);
+        turn.common.claims.seat(listener, claim.client_id, (id, false));
+        let players = turn.common.setup.fleet_players.as_ref();
+        if let Some((players, group)) = players.zip(unique_in(turn, listener)) {
+            players.taken_over(group, claim.client_id, id, record.since_s);
+        }
+        Some(index)
+    }
+
+    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, is_offered: bool) {
+        // A player who hears of this gateway hears nothing of the one before any more: where that
+        // one lives, what it has on its way comes first.
+        if !is_offered {
+            self.emit_keep_alive(turn, index);
+        }
+        self.announce(turn, index);
+        self.arm(turn, index);
+    }
+
+    fn step_early(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let (index, header) = self.look_at_mailed(origin, bytes)?;
+        let verdict = self.open_single(turn, index, header, bytes);
+        self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)
+    }
+}
 
 impl NetcodeFront {
     /// A session that has begun may be another gateway's one day, where this is one of a cluster.
-    pub(crate) fn begin_clustered(
+    pub(crate) fn begin_in_cluster(
         &mut self,
         turn: &Turn<'_>,
         index: Entry<Session>,
         token: &TokenMac,
     ) {
         let session = self.sessions.at(index);
-        let is_bundled =
-            matches!(turn.common.setup.backends[session.backend].link, LinkKind::Bundle { .. });
-        let process = turn.common.claims.standbys().and_then(|standbys| standbys.incarnation());
+        let process = Self::process_for(turn, session.backend);
         // Whose messages are delivered here has more than a record says.
-        if process.is_none() || !is_bundled || self.connections.has(index) {
+        if process.is_none() || self.connections.has(index) {
             return;
         }
         let Some(until_s) = turn.common.claims.expiry_of(token) else { return };
-        let begun = Clustered::begin(session.next_sequence, (*token, until_s), turn.now);
-        if let Some(begun) = begun.filter(|it| process == Some(it.tenure.incarnation)) {
-            let id = self.new_id(index);
-            self.clusters.put(index, Clustered { id, ..begun });
+        let tenure = PacketNumber::new(session.next_sequence.peek()).map(PacketNumber::tenure);
+        let tenure = tenure.filter(|it| process == Some(it.incarnation));
+        let begun = tenure.and_then(|it| Clustered::begin(it, (*token, until_s), turn.now));
+        if let Some(begun) = begun {
+            self.begin_clustered(index, begun);
         }
     }
 
-    /// What a session is called in its cluster. No two have the same random half and the same half
-    /// that is one worker's alone.
-    fn new_id(&mut self, index: Entry<Session>) -> SessionId {
-        let (random, own) = (self.random.next(), self.sessions.id(index).as_u64());
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&random.to_le_bytes());
-        id[8..].copy_from_slice(&own.to_le_bytes());
-        SessionId(id)
-    }
-
-    /// A session is about to be announced on the link to its backend. Returns what the arbiter
-    /// there is told of it, if there is one.
-    pub(crate) fn tell_clustered(
-        &mut self,
-        turn: &Turn<'_>,
-        index: Entry<Session>,
-        is_arbitrated: bool,
-    ) -> Option<Clustered> {
-        let backend = self.sessions.at(index).backend;
-        let epoch = turn.common.links.backends[backend].epoch;
-        let told = self.clusters.get(index)?.told;
-        if !is_arbitrated || told.is_some_and(|(before, _)| before != backend) {
-            self.take_back(turn.common, index);
-        }
-        let it = self.clusters.get_mut(index).filter(|it| is_arbitrated && !it.is_alone)?;
-        it.told = Some((backend, epoch));
-        self.keep_record(turn.common, turn.now, index);
-        self.clusters.get(index).cloned()
-    }
-
-    /// A session goes on that ends with this gateway.
-    pub(crate) fn leave_cluster(&mut self, common: &Common, index: Entry<Session>) {
-        self.take_back(common, index);
-        if let Some(it) = self.clusters.get_mut(index) {
-            it.is_alone = true;
-        }
-        if let Some(standbys) = common.claims.standbys() {
-            standbys.note_alone();
-        }
-    }
-
-    /// A session that was told an arbiter of goes on where that one has no word: it has another
-    /// name from then on.
-    fn take_back(&mut self, common: &Common, index: Entry<Session>) {
-        let Some(before) = self.clusters.forget(index) else { return };
-        if let (Some((backend, _)), Some(standbys)) = (before.told, common.claims.standbys()) {
-            standbys.end(before.id);
-            let over = Over { backend, tenure: before.tenure };
-            self.note_over(common, (Player::MayPlayOn, before.id), over);
-        }
-        let id = self.new_id(index);
-        self.clusters.put(index, Clustered { id, revision: 0, told: None, ..*before });
-    }
-
-    /// A session is over, or goes on at another gateway.
-    pub(crate) fn end_clustered(&mut self, common: &Common, index: Entry<Session>, why: Ended) {
-        let Some(it) = self.clusters.forget(index) else { return };
-        let Some((backend, _)) = it.told else { return };
-        if let Some(standbys) = common.claims.standbys() {
-            standbys.end(it.id);
-        }
-        if is_for_good(why) {
-            let over = Over { backend, tenure: it.tenure };
-            self.note_over(common, (Player::of(why), it.id), over);
-        }
-    }
-
-    /// An arbiter says that another gateway has a session which was this one's. That gateway has
-    /// its player from now on; where it cannot be reached, this one stands by.
-    pub(crate) fn leave_to(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, holder: Tenure) {
-        let claims = Arc::clone(&turn.common.claims);
-        let kept = self.record_of(turn.common, turn.now, index);
-        let hands_over = claims.standbys().is_some_and(|standbys| standbys.hands_over());
-        let backend = self.sessions.at(index).backend;
-        if let Some(it) = self.clusters.get(index).filter(|it| it.is_given || hands_over)
-            && let Some(link) = arbiter_of(turn.common, backend)
-        {
-            let (id, tenure) = (it.id.0, it.tenure.number());
-            turn.tell_link(link, |writer| writer.given(&id, tenure));
-        }
-        self.end(turn, index, Ended::Fenced);
-        let (Some(standbys), Some(kept)) = (claims.standbys(), kept) else { return };
-        let address = kept.0;
-        let member = standbys.note_fenced(kept, holder, turn.now.mono_ns);
-        if let (Some(member), Some(whereabouts)) = (member, claims.whereabouts()) {
-            whereabouts.learn(&address, member, turn.now.mono_ns);
-        }
-    }
-
-    /// A member has forwarded a packet of a session that is newer than all before. Where all of
-    /// them come by the same member for a while, the session is to be that one's.
+    /// A member has forwarded a packet of a session. Those count by which the player's way shows:
+    /// that are newer than all before.
     #[cold]
     pub(crate) fn note_way(
         &mut self,
-        turn: &Turn<'_>,
+        turn: &mut Turn<'_>,
         index: Entry<Session>,
         (by, sequence, before): (MemberId, u64, Option<u64>),
     ) {
-        let now_ns = turn.now.mono_ns;
-        let Some(it) = self.clusters.get_mut(index).filter(|it| it.told.is_some()) else { return };
+        let clusters = &mut self.sessions.clusters;
+        let Some(it) = clusters.get_mut(index).filter(|it| it.told.is_some()) else { return };
         if before.is_some_and(|before| sequence <= before) {
             return;
         }
         if before != it.forwarded_up_to {
-            it.moves.note_newest(None, now_ns);
+            it.moves.note_newest(None, turn.now.mono_ns);
         }
         it.forwarded_up_to = Some(sequence);
-        let Some(to) = it.moves.note_newest(Some(by), now_ns) else { return };
-        let id = it.id;
-        it.moves = Moves::new(now_ns);
-        if let Some(standbys) = turn.common.claims.standbys() {
-            self.keep_record(turn.common, turn.now, index);
-            let is_given = standbys.offer(id, to);
-            if let Some(it) = self.clusters.get_mut(index) {
-                it.is_given = is_given;
-            }
-        }
-    }
-
-    /// Keeps what another gateway needs to go on with a session, in the place of what was kept.
-    pub(crate) fn keep_record(&mut self, common: &Common, now: Now, index: Entry<Session>) {
-        let Some(standbys) = common.claims.standbys() else { return };
-        if let Some((address, record)) = self.record_of(common, now, index) {
-            standbys.keep(address, record);
-        }
-    }
-
-    fn record_of(
-        &mut self,
-        common: &Common,
-        now: Now,
-        index: Entry<Session>,
-    ) -> Option<(Address, Record)> {
-        let it = self.clusters.get_mut(index).filter(|it| it.told.is_some())?;
-        it.revision += 1;
-        let it = self.clusters.get(index)?;
-        let (session, address) = (self.sessions.at(index), *self.sessions.address(index));
-        let policy = &self.listeners[address.listener].replay;
-        let silent_ns = now.mono_ns.saturating_sub(session.last_receive_ns);
-        let (socket, local) = session.talks_to();
-        let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
-        // The thread of members knows the port, and the address where that is fixed.
-        let sockets = &common.listeners.get(address.listener)?.sockets;
-        let bind = sockets.iter().position(|it| *it == socket).unwrap_or_default() as u16;
-        let record = Record {
-            session: it.id,
-            token: it.token,
-            holder: it.tenure,
-            revision: it.revision,
-            open_key: session.open_key.clone(),
-            seal_key: session.seal_key.clone(),
-            client_id: session.client_id,
-            token_until_s: it.token_until_s,
-            since_s: it.since_s,
-            timeout_ms: session.timeout_ms,
-            silent_ms: u32::try_from(silent_ns / NS_PER_MS).unwrap_or(u32::MAX),
-            is_confirmed: session.is_confirmed(),
-            newest: session.window.latest(policy).unwrap_or(0),
-            slot: session.slot.0,
-            player: (*address.endpoint.ip_bytes(), address.endpoint.port()),
-            local: (local, bind),
-            user_data: self.user_data.whole(index),
-            backend: common.setup.backends[session.backend].name.clone(),
-        };
-        Some((address, record))
-    }
-
-    /// Keeps the records of some sessions that have come from another process.
-    pub(crate) fn keep_some(&mut self, turn: &Turn<'_>) {
-        for place in self.clusters.unkept.take_some() {
-            let entry = Entry::numbered(place);
-            if self.sessions.is_live(entry) {
-                self.keep_record(turn.common, turn.now, entry);
-            }
-        }
-    }
-
-    /// All sessions have come from another process.
-    pub(crate) fn settle_clustered(&mut self) {
-        self.clusters.moving = HashMap::new();
-        self.clusters.unkept = Unarmed::all(self.clusters.places());
-    }
-
-    /// Writes what a session is in its cluster.
-    pub(crate) fn hand_over_clustered(&self, entry: Entry<Session>, out: &mut Writer<'_>) {
-        let Some(it) = self.clusters.get(entry) else { return };
-        let Clustered {
-            id,
-            tenure,
-            token,
-            token_until_s,
-            since_s,
-            revision,
-            told,
-            is_alone,
-            ending,
-            // Who is new looks anew.
-            is_given: _,
-            moves: _,
-            forwarded_up_to: _,
-        } = it;
-        self.sessions.place(entry).write(out);
-        id.write(out);
-        tenure.write(out);
-        token.write(out);
-        [*token_until_s, *since_s].write(out);
-        revision.write(out);
-        told.write(out);
-        is_alone.write(out);
-        ending.map(Ending::numbers).write(out);
-    }
-
-    /// Goes on with it. That of a session that could not be carried is forgotten.
-    pub(crate) fn take_clustered(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
-        let place = Place::read(from)?;
-        let (id, tenure, token) = (SessionId::read(from)?, Tenure::read(from)?, Carry::read(from)?);
-        let [token_until_s, since_s] = <[u64; 2]>::read(from)?;
-        let revision = u32::read(from)?;
-        if tenure.term == Term::NONE {
-            return Err(Broken::Invalid("term"));
-        }
-        let (told, is_alone) = (Option::<(BackendId, u32)>::read(from)?, bool::read(from)?);
-        let ending = Option::<(u8, u8)>::read(from)?;
-        let ending = ending.map(|it| Ending::of_numbers(it).ok_or(Broken::Invalid("ending")));
-        let ending = ending.transpose()?;
-        if let Some(entry) = self.sessions.live(place) {
-            let (moves, forwarded_up_to) = (Moves::new(0), None);
-            self.clusters.put(
-                entry,
-                Clustered {
-                    id,
-                    tenure,
-                    token,
-                    token_until_s,
-                    since_s,
-                    revision,
-                    told,
-                    is_alone,
-                    ending,
-                    is_given: false,
-                    moves,
-                    forwarded_up_to,
-                },
-            );
-        }
-        Ok(())
-    }
-
-    /// A session leaves its place, and may come again elsewhere.
-    pub(crate) fn move_clustered_out(&mut self, entry: Entry<Session>) {
-        let place = self.sessions.place(entry);
-        let it = self.clusters.forget(entry);
-        self.clusters.moving.extend(it.map(|it| (place, it)));
-    }
-
-    /// It has come to its place, perhaps again.
-    pub(crate) fn move_clustered_in(&mut self, entry: Entry<Session>) {
-        if let Some(it) = self.clusters.moving.remove(&self.sessions.place(entry)) {
-            self.clusters.put(entry, *it);
-        }
+        self.note_newest(turn, index, Some(by));
     }
 }

@@ -1,6 +1,8 @@
 //! Players' payloads on their way to game processes, and what a process on a bundle link is told of
 //! its players.
 
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::owning::Owning;
 use crate::front::netcode::session::Session;
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::LinkId;
@@ -55,7 +57,7 @@ impl NetcodeFront {
         if !self.announce(turn, index) {
             return Err(DropReason::MoveUnconfirmed);
         }
-        if !self.clusters.is_empty() {
+        if !self.sessions.clusters.is_empty() {
             return self.deliver_in_cluster(turn, (index, link), (number, payload));
         }
         let session = self.sessions.id(index);
@@ -80,8 +82,8 @@ impl NetcodeFront {
         }
         let session = self.sessions.id(index);
         let epoch = turn.common.links.backends[backend].epoch;
-        let is_numbered =
-            turn.common.links.arbitrates(link) && self.clusters.is_told(index, backend, epoch);
+        let is_numbered = turn.common.links.arbitrates(link)
+            && self.sessions.clusters.is_told(index, backend, epoch);
         let is_written = turn.append(link, Load::PAYLOAD, |writer| {
             if is_numbered {
                 writer.numbered(session, number, payload)

@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::front::carried::Carried;
+use crate::front::cluster::carried::CarriedClusters;
 use crate::front::netcode::connection::Connection;
 use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -81,9 +82,6 @@ impl Carried for NetcodeFront {
             // In records of their own.
             user_data: _,
             connections: _,
-            clusters: _,
-            // Asked for again, when its player is heard again.
-            takeovers: _,
             challenge_key,
             challenge_sequence,
             global_sequence,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::arrivals::Origin;
 use crate::counters::Ended;
+use crate::front::cluster::owning::Owning;
 use crate::front::netcode::explain::note_opened;
 use crate::front::netcode::session::{Beginning, Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -393,7 +394,7 @@ impl NetcodeFront {
             self.user_data.keep(index, &challenge.user_data);
         }
         let token = self.pending.at(pending).token_mac;
-        self.begin_clustered(turn, index, &token);
+        self.begin_in_cluster(turn, index, &token);
         self.note_unique(turn, index);
         let id = self.sessions.id(index);
         turn.common.claims.seat(listener, claim.client_id, (id, false));

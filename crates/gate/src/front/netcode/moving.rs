@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::common::Common;
+use crate::front::cluster::doubt::Doubting;
 use crate::front::netcode::former::Former;
 use crate::front::netcode::messages::channel_of;
 use crate::front::netcode::session::Session;

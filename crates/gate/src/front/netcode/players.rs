@@ -10,6 +10,7 @@ use crate::arrivals::{Origin, PlayerRun, Source};
 use crate::common::Common;
 use crate::counters::Ended;
 use crate::elsewhere::Elsewhere;
+use crate::front::cluster::taking::Taking;
 use crate::front::netcode::arrival::{Arrival, Target};
 use crate::front::netcode::handshake::allows_token_reuse;
 use crate::front::netcode::listener::ListenerRules;
@@ -119,7 +120,7 @@ impl Datagrams for NetcodeFront {
                 }
                 let before = self.newest_of(index);
                 self.step_session(turn, index, header, verdict, bytes, origin.kernel_ns)?;
-                if let Some(member) = by.member().filter(|_| !self.clusters.is_empty()) {
+                if let Some(member) = by.member().filter(|_| !self.sessions.clusters.is_empty()) {
                     self.note_way(turn, index, (member, header.sequence, before));
                 }
                 if let (true, Some(worker)) = (is_lost, by.worker()) {
@@ -128,7 +129,7 @@ impl Datagrams for NetcodeFront {
                 Ok(())
             }
             Err(DropReason::UnknownSource)
-                if !self.takeovers.under_way.is_empty()
+                if !self.sessions.clusters.takeovers.under_way.is_empty()
                     && self.wait_for_session(turn.common, origin, bytes) =>
             {
                 Ok(())

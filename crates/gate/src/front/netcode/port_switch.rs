@@ -28,6 +28,7 @@ use arrayvec::ArrayVec;
 
 use crate::arrivals::Origin;
 use crate::common::Common;
+use crate::front::cluster::owning::Owning;
 use crate::front::netcode::arrival::Target;
 use crate::front::netcode::lineup::{Lost, Sessions, could_be};
 use crate::front::netcode::session::{Neighbour, Session};

@@ -261,11 +261,6 @@ impl Session {
         self.owner = if is_unsure { BackendId::NOBODYS } else { self.backend };
     }
 
-    /// Whether no backend can name the session just now.
-    pub(crate) fn is_nobodys(&self) -> bool {
-        self.owner == BackendId::NOBODYS
-    }
-
     /// The player knows that it is connected.
     #[inline]
     pub(crate) const fn confirm(&mut self) {

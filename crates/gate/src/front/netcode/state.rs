@@ -1,7 +1,6 @@
 //! One worker's netcode players, and what else it keeps for them.
 
 use crate::front::netcode::arrival::Arrival;
-use crate::front::netcode::clustered::Clusters;
 use crate::front::netcode::connection::Connections;
 use crate::front::netcode::departed::Departed;
 use crate::front::netcode::listener::ListenerRules;
@@ -9,7 +8,6 @@ use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::socket_queue::SocketQueue;
 use crate::front::netcode::spending::PortSwitches;
 use crate::front::netcode::sweep::Sweep;
-use crate::front::netcode::takeovers::Takeovers;
 use crate::front::netcode::user_data::KeptUserData;
 use crate::ids::{IdVec, ListenerId, WorkerId};
 use crate::seed::{Random, Seed};
@@ -34,8 +32,6 @@ pub(crate) struct NetcodeFront {
     pub(crate) session_sockets: SocketQueue,
     pub(crate) user_data: KeptUserData,
     pub(crate) connections: Connections,
-    pub(crate) clusters: Clusters,
-    pub(crate) takeovers: Takeovers,
     pub(crate) challenge_key: Key,
     pub(crate) challenge_sequence: u64,
     pub(crate) global_sequence: GlobalSequence,
@@ -77,8 +73,6 @@ impl NetcodeFront {
             session_sockets: SocketQueue::new(),
             user_data: KeptUserData::new(places),
             connections: Connections::new(now_ns),
-            clusters: Clusters::new(),
-            takeovers: Takeovers::new(),
             challenge_key: seed.challenge_key,
             challenge_sequence: 0,
             global_sequence: GlobalSequence::new(worker.index(), global_start),

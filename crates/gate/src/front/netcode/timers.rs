@@ -3,6 +3,8 @@
 
 use crate::common::Common;
 use crate::counters::{Ended, Ending};
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::timers::look_after_cluster;
 use crate::front::netcode::listener::ListenerRules;
 use crate::front::netcode::session::{OPENING_LINES, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -94,17 +96,14 @@ impl Rules for NetcodeFront {
         let sweep_ns = if self.pending.len() > 0 { self.sweep.due_ns() } else { u64::MAX };
         let alarm_ns = self.connections.alarms.next_due().unwrap_or(u64::MAX);
         let move_ns = common.moves.due_ns();
-        let unkept_ns = self.clusters.due_ns().min(self.takeovers.due_ns());
+        let unkept_ns = self.sessions.clusters.due_ns();
         let other_ns = socket_ns.min(sweep_ns).min(alarm_ns).min(move_ns).min(unkept_ns);
         self.sessions.due_ns().min(other_ns)
     }
 
     fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
         self.sweep_pending(turn);
-        self.keep_some(turn);
-        self.look_after_takeovers(turn);
-        self.tell_overs(turn);
-        self.look_after_doubt(turn);
+        look_after_cluster(self, turn);
         self.handle_session_sockets(turn);
         self.look_after_moves(turn);
         self.look_after_connections(turn);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::ids::ListenerId;
 use ringgate_batch::Endpoint;
-use ringgate_cluster::{Tenure, Term};
+use ringgate_cluster::{NetcodeProof, Proof, Tenure, Term};
 use ringgate_core::secret::Key;
 
 const B: MemberId = MemberId(1);
@@ -31,20 +31,22 @@ pub(in crate::shared) fn record(number: u16, term: u16) -> Record {
         token: [9; 16],
         holder: Tenure { term: Term::new(term).expect("it is one"), incarnation: OWNER },
         revision: 0,
-        open_key: Key::from_bytes([1; 32]),
-        seal_key: Key::from_bytes([2; 32]),
-        client_id: number.into(),
         token_until_s: 100,
         since_s: 50,
         timeout_ms: 10_000,
         silent_ms: 0,
-        is_confirmed: true,
-        newest: 5,
         slot: 3,
         player: ([0; 16], 7),
         local: ([0; 16], 8),
-        user_data: [0; 256],
         backend: "west".into(),
+        proof: Proof::Netcode(NetcodeProof {
+            open_key: Key::from_bytes([1; 32]),
+            seal_key: Key::from_bytes([2; 32]),
+            client_id: number.into(),
+            is_confirmed: true,
+            newest: 5,
+            user_data: [0; 256],
+        }),
     }
 }
 

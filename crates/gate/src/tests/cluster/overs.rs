@@ -6,7 +6,8 @@ use super::super::rig::home;
 use super::OTHER;
 use super::takeover::{A, B, Scene, incarnation, tenure};
 use crate::counters::Ended;
-use crate::front::netcode::overs::{Over, Player, WAITING_MAX};
+use crate::front::cluster::over::Burying;
+use crate::front::cluster::overs::{Over, Player, WAITING_MAX};
 use crate::ids::BackendId;
 use crate::mail::Mail;
 use crate::survey::{Survey, Wanted};
@@ -51,7 +52,7 @@ impl Scene {
 
     /// Whether the first gateway tells the agent that the session is over.
     fn tells(&mut self, player: Player) -> bool {
-        let overs = &self.pair.rig(A).host.gate().fronts.netcode.clusters.overs;
+        let overs = &self.pair.rig(A).host.gate().fronts.netcode.sessions.clusters.overs;
         assert_eq!(overs.len(), WAITING_MAX);
         overs.waiting.contains_key(&(player, self.id))
     }

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use crate::common::Common;
 use crate::ids::{BackendId, LinkId};
 use crate::links::state::Load;
-use crate::setup::Limits;
-use crate::shared::claims::{Claim, Wanted};
+use crate::shared::claims::Claim;
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::table::Address;
 use crate::turn::Turn;
@@ -56,9 +55,8 @@ impl Takeovers {
 }
 
 impl Takeover {
-    /// Lost where there is no room: it is asked again.
-    pub(crate) fn ask(&self, turn: &mut Turn<'_>) {
-        let Some(link) = arbiter_of(turn.common, self.claim.backend) else { return };
+    /// Asks for it on the link to its arbiter.
+    pub(crate) fn ask(&self, turn: &mut Turn<'_>, link: LinkId) {
         let claim = ClusterClaim {
             id: self.record.session.0,
             tenure: self.tenure.number(),
@@ -67,26 +65,6 @@ impl Takeover {
             is_offered: self.is_offered,
         };
         turn.append(link, Load::NONE, |writer| writer.claim(&claim));
-    }
-
-    /// Claims what the session will hold.
-    pub(crate) fn claim(
-        common: &Common,
-        record: &Record,
-        address: &Address,
-        backend: BackendId,
-    ) -> Result<Claim, TakeoverRefusal> {
-        common.claims.take_over(&Wanted {
-            listener: address.listener,
-            client_id: record.client_id,
-            backend,
-            sessions_max: common.setup.listeners[address.listener].sessions_max,
-            source: address.endpoint,
-            limits: &Limits::NONE,
-            token_mac: &record.token,
-            allows_reuse: true,
-            random: 0,
-        })
     }
 
     /// Every datagram of its player comes to this worker from now on: an offered session may be

@@ -7,17 +7,16 @@
 use std::collections::HashMap;
 
 use crate::counters::Ending;
-use crate::front::netcode::doubts::Doubt;
-use crate::front::netcode::overs::Overs;
-use crate::front::netcode::session::Session;
+use crate::front::cluster::doubts::Doubt;
+use crate::front::cluster::overs::Overs;
+use crate::front::cluster::takeovers::Takeovers;
 use crate::ids::{BackendId, MemberId};
 use crate::now::Now;
 use crate::shared::claims::history::TokenMac;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::store::unarmed::Unarmed;
-use ringgate_cluster::{Moves, PacketNumber, SessionId, Tenure, Term};
-use ringgate_core::proto::netcode::server::SessionSequence;
+use ringgate_cluster::{Moves, SessionId, Tenure, Term};
 
 /// A session as its cluster knows it.
 #[derive(Clone, Debug)]
@@ -46,46 +45,57 @@ pub(crate) struct Clustered {
     pub(crate) forwarded_up_to: Option<u64>,
 }
 
-/// All of them.
-pub(crate) struct Clusters {
+/// All of them, of a front.
+pub(crate) struct Clusters<S> {
     by_place: Vec<Option<Box<Clustered>>>,
-    by_id: HashMap<SessionId, Entry<Session>>,
+    by_id: HashMap<SessionId, Entry<S>>,
     /// Of sessions that come from another process, and leave a place to come again at another.
     pub(crate) moving: HashMap<Place, Box<Clustered>>,
     /// Places of sessions that have come from another process, whose records are still to be kept.
     pub(crate) unkept: Unarmed,
     pub(crate) overs: Overs,
     pub(crate) doubt: Doubt,
+    /// Asked for again by another process, when their players are heard again.
+    pub(crate) takeovers: Takeovers,
 }
 
 impl Clustered {
-    /// Of a session that begins here, with numbers of a tenure.
+    /// Of a session that begins here by such a right. It has no name yet.
     pub(crate) fn begin(
-        sequence: SessionSequence,
+        tenure: Tenure,
         (token, token_until_s): (TokenMac, u64),
         now: Now,
     ) -> Option<Self> {
-        let tenure = PacketNumber::new(sequence.peek())?.tenure();
-        let id = SessionId([0; 16]);
-        let (revision, told, is_alone) = (0, None, false);
-        (tenure.term != Term::NONE).then_some(Self {
+        let since_s = now.unix_s;
+        let begun = Self::of(SessionId([0; 16]), tenure, (token, token_until_s, since_s), now);
+        (tenure.term != Term::NONE).then_some(begun)
+    }
+
+    /// Of a session that is called so, begins here or goes on here.
+    pub(crate) fn of(
+        id: SessionId,
+        tenure: Tenure,
+        (token, token_until_s, since_s): (TokenMac, u64, u64),
+        now: Now,
+    ) -> Self {
+        Self {
             id,
             tenure,
             token,
             token_until_s,
-            since_s: now.unix_s,
-            revision,
-            told,
-            is_alone,
+            since_s,
+            revision: 0,
+            told: None,
+            is_alone: false,
             ending: None,
             is_given: false,
             moves: Moves::new(now.mono_ns),
             forwarded_up_to: None,
-        })
+        }
     }
 }
 
-impl Clusters {
+impl<S> Clusters<S> {
     pub(crate) fn new() -> Self {
         Self {
             by_place: Vec::new(),
@@ -94,6 +104,7 @@ impl Clusters {
             unkept: Unarmed::NONE,
             overs: Overs::new(),
             doubt: Doubt::NONE,
+            takeovers: Takeovers::new(),
         }
     }
 
@@ -103,26 +114,26 @@ impl Clusters {
         self.by_place.is_empty()
     }
 
-    pub(crate) fn get(&self, session: Entry<Session>) -> Option<&Clustered> {
+    pub(crate) fn get(&self, session: Entry<S>) -> Option<&Clustered> {
         self.by_place.get(session.index())?.as_deref()
     }
 
-    pub(crate) fn get_mut(&mut self, session: Entry<Session>) -> Option<&mut Clustered> {
+    pub(crate) fn get_mut(&mut self, session: Entry<S>) -> Option<&mut Clustered> {
         self.by_place.get_mut(session.index())?.as_deref_mut()
     }
 
     /// Whether an arbiter has been told of a session as it stands.
     #[inline]
-    pub(crate) fn is_told(&self, session: Entry<Session>, backend: BackendId, epoch: u32) -> bool {
+    pub(crate) fn is_told(&self, session: Entry<S>, backend: BackendId, epoch: u32) -> bool {
         self.get(session).is_some_and(|it| it.told == Some((backend, epoch)))
     }
 
     /// The session that its cluster calls so.
-    pub(crate) fn find(&self, id: SessionId) -> Option<Entry<Session>> {
+    pub(crate) fn find(&self, id: SessionId) -> Option<Entry<S>> {
         self.by_id.get(&id).copied()
     }
 
-    pub(crate) fn put(&mut self, session: Entry<Session>, it: Clustered) {
+    pub(crate) fn put(&mut self, session: Entry<S>, it: Clustered) {
         let at = session.index();
         if self.by_place.len() <= at {
             self.by_place.resize(at + 1, None);
@@ -133,14 +144,14 @@ impl Clusters {
     }
 
     /// The session is over, or only this gateway's from now on.
-    pub(crate) fn forget(&mut self, session: Entry<Session>) -> Option<Box<Clustered>> {
+    pub(crate) fn forget(&mut self, session: Entry<S>) -> Option<Box<Clustered>> {
         let it = self.by_place.get_mut(session.index())?.take()?;
         self.by_id.remove(&it.id);
         Some(it)
     }
 
     /// All that there are.
-    pub(crate) fn all(&self) -> Vec<Entry<Session>> {
+    pub(crate) fn all(&self) -> Vec<Entry<S>> {
         self.by_id.values().copied().collect()
     }
 
@@ -151,6 +162,7 @@ impl Clusters {
 
     pub(crate) fn due_ns(&self) -> u64 {
         let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
-        self.unkept.due_ns().min(self.overs.due_ns()).min(beat_ns)
+        let unkept_ns = self.unkept.due_ns().min(self.takeovers.due_ns());
+        unkept_ns.min(self.overs.due_ns()).min(beat_ns)
     }
 }

@@ -1,6 +1,6 @@
 //! What is asked of arbiters by a worker that has slept (`doubt`).
 
-use crate::front::netcode::takeovers::ASK_EVERY_NS;
+use crate::front::cluster::takeovers::ASK_EVERY_NS;
 use crate::ids::BackendId;
 
 /// What is asked, and when the worker was last awake.

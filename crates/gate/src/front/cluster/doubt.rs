@@ -13,26 +13,26 @@
 //! login, a forbidden gap, a link that is gone for good, the gateway's own end.
 
 use crate::counters::{Ended, Ending};
-use crate::front::netcode::session::Session;
-use crate::front::netcode::state::NetcodeFront;
-use crate::front::netcode::takeovers::{ASK_EVERY_NS, arbiter_of};
-use crate::front::rules::Rules;
+use crate::front::cluster::rules::Clustering;
+use crate::front::cluster::takeovers::{ASK_EVERY_NS, arbiter_of};
 use crate::ids::BackendId;
 use crate::links::players::PlayerOf;
 use crate::links::state::Load;
+use crate::sessions::Kept;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_link::bundle::MoveRefusal;
 
-impl NetcodeFront {
+/// Sessions that may be another gateway's by now.
+pub(crate) trait Doubting: Clustering {
     /// Before anything else in a turn.
     #[inline]
-    pub(crate) fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
-        if self.clusters.is_empty() {
+    fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
+        if self.clusters().is_empty() {
             return;
         }
         let slept_ns = turn.now.mono_ns.saturating_sub(turn.common.life.turned_ns);
-        if slept_ns > SLEEP_NS || self.clusters.doubt.is_inherited {
+        if slept_ns > SLEEP_NS || self.clusters().doubt.is_inherited {
             self.begin_to_doubt(turn);
         }
     }
@@ -40,16 +40,17 @@ impl NetcodeFront {
     #[cold]
     fn begin_to_doubt(&mut self, turn: &mut Turn<'_>) {
         let now_ns = turn.now.mono_ns;
-        self.clusters.doubt.is_inherited = false;
-        if self.clusters.doubt.since_ns == now_ns {
+        let doubt = &mut self.clusters_mut().doubt;
+        doubt.is_inherited = false;
+        if doubt.since_ns == now_ns {
             return;
         }
-        self.clusters.doubt.since_ns = now_ns;
-        for index in self.clusters.all() {
-            let told = self.clusters.get(index).and_then(|it| it.told);
+        doubt.since_ns = now_ns;
+        for index in self.clusters().all() {
+            let told = self.clusters().get(index).and_then(|it| it.told);
             let Some((backend, _)) = told else { continue };
-            self.sessions.at_mut(index).set_unsure(true);
-            let backends = &mut self.clusters.doubt.backends;
+            self.set_unsure(index, true);
+            let backends = &mut self.clusters_mut().doubt.backends;
             if !backends.contains(&backend) {
                 backends.push(backend);
             }
@@ -58,7 +59,7 @@ impl NetcodeFront {
     }
 
     fn ask_whose(&mut self, turn: &mut Turn<'_>) {
-        let doubt = &mut self.clusters.doubt;
+        let doubt = &mut self.clusters_mut().doubt;
         doubt.asked_ns = turn.now.mono_ns;
         for backend in &doubt.backends {
             if let Some(link) = arbiter_of(turn.common, *backend) {
@@ -69,9 +70,9 @@ impl NetcodeFront {
     }
 
     /// Has the worker take a turn now and then, and asks again for what is not answered.
-    pub(crate) fn look_after_doubt(&mut self, turn: &mut Turn<'_>) {
-        let (now_ns, has_sessions) = (turn.now.mono_ns, !self.clusters.is_empty());
-        let doubt = &mut self.clusters.doubt;
+    fn look_after_doubt(&mut self, turn: &mut Turn<'_>) {
+        let (now_ns, has_sessions) = (turn.now.mono_ns, !self.clusters().is_empty());
+        let doubt = &mut self.clusters_mut().doubt;
         if now_ns >= doubt.beat_ns && has_sessions {
             doubt.beat_ns = now_ns + BEAT_NS;
         }
@@ -81,25 +82,25 @@ impl NetcodeFront {
     }
 
     /// An arbiter has said all that there was to say: what is still here is this gateway's.
-    pub(crate) fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
-        let doubt = &self.clusters.doubt;
+    fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
+        let doubt = &self.clusters().doubt;
         if number != doubt.since_ns || !doubt.backends.contains(&backend) {
             return;
         }
-        let all = self.clusters.all().into_iter();
+        let all = self.clusters().all().into_iter();
         let of_it: Vec<_> =
-            all.filter(|it| self.is_unsure(*it) && self.is_at(*it, backend)).collect();
+            all.filter(|it| self.is_unsure(*it) && self.backend_of(*it) == backend).collect();
         // The arbiter knows nothing of one that it was not told of on this link: it is asked again.
         let epoch = turn.common.links.backends[backend].epoch;
-        let is_new = |index: &Entry<Session>| self.sessions.at(*index).announced != epoch;
+        let is_new = |index: &Entry<Self::Session>| self.announced(*index) != epoch;
         let new: Vec<_> = of_it.iter().copied().filter(is_new).collect();
         if !new.is_empty() {
             for index in new {
-                self.announce(turn, index);
+                self.announce_again(turn, index);
             }
             return;
         }
-        self.clusters.doubt.backends.retain(|it| *it != backend);
+        self.clusters_mut().doubt.backends.retain(|it| *it != backend);
         for index in of_it {
             self.be_sure(turn, index);
         }
@@ -107,9 +108,9 @@ impl NetcodeFront {
 
     /// A session is this gateway's. It ends now where its game process
     /// or an operator has wanted that meanwhile.
-    pub(crate) fn be_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let is_unheard = turn.common.moves.is_unheard(self.sessions.id(index));
-        self.sessions.at_mut(index).set_unsure(is_unheard);
+    fn be_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) {
+        let is_unheard = turn.common.moves.is_unheard(self.sessions().id(index));
+        self.set_unsure(index, is_unheard);
         if let Some(ending) = self.ending_of(index) {
             self.end_like(turn, index, ending);
         }
@@ -117,48 +118,46 @@ impl NetcodeFront {
 
     /// A session ends so when it is sure that it is this gateway's. Who has wanted it first is
     /// whose reason is told.
-    pub(crate) fn keep_ending(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, it: Ending) {
-        let session = self.sessions.id(index);
+    fn keep_ending(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, it: Ending) {
+        let session = self.sessions().id(index);
         turn.end_offer(session, MoveRefusal::SessionOver);
-        if let Some(clustered) = self.clusters.get_mut(index) {
+        if let Some(clustered) = self.clusters_mut().get_mut(index) {
             clustered.ending.get_or_insert(it);
         }
     }
 
     /// How a session is to end.
-    pub(crate) fn ending_of(&self, index: Entry<Session>) -> Option<Ending> {
-        self.clusters.get(index)?.ending
-    }
-
-    fn is_at(&self, index: Entry<Session>, backend: BackendId) -> bool {
-        self.sessions.at(index).backend == backend
+    fn ending_of(&self, index: Entry<Self::Session>) -> Option<Ending> {
+        self.clusters().get(index)?.ending
     }
 
     /// Whether it is asked whose a session is.
-    pub(crate) fn is_unsure(&self, index: Entry<Session>) -> bool {
-        let doubt = &self.clusters.doubt;
+    fn is_unsure(&self, index: Entry<Self::Session>) -> bool {
+        let doubt = &self.clusters().doubt;
         let is_in_doubt = |it: (BackendId, u32)| doubt.backends.contains(&it.0);
         !doubt.backends.is_empty()
-            && self.sessions.at(index).is_nobodys()
-            && self.clusters.get(index).and_then(|it| it.told).is_some_and(is_in_doubt)
+            && self.sessions().at(index).at_backend() == BackendId::NOBODYS
+            && self.clusters().get(index).and_then(|it| it.told).is_some_and(is_in_doubt)
     }
 
     /// A session that a game process may end, though it may do nothing else with it just now.
-    pub(crate) fn unsure_for_backend(&self, player: PlayerOf) -> Option<Entry<Session>> {
-        let index = self.sessions.named(player.session)?;
-        let is_its = self.sessions.at(index).backend == player.backend;
+    fn unsure_for_backend(&self, player: PlayerOf) -> Option<Entry<Self::Session>> {
+        let index = self.sessions().named(player.session)?;
+        let is_its = self.backend_of(index) == player.backend;
         (is_its && self.is_unsure(index)).then_some(index)
     }
 
     /// Time passes for a session while it is asked whose it is.
-    pub(crate) fn wait_for_owner(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        if turn.common.is_lost(self.sessions.at(index).backend, turn.now) {
+    fn wait_for_owner(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) {
+        if turn.common.is_lost(self.backend_of(index), turn.now) {
             let ending = self.ending_of(index).unwrap_or_else(|| Ended::BackendGone.into());
             return self.end_like(turn, index, ending);
         }
-        self.sessions.arm(index, turn.now.mono_ns + BEAT_NS);
+        self.sessions_mut().arm(index, turn.now.mono_ns + BEAT_NS);
     }
 }
+
+impl<F: Clustering> Doubting for F {}
 
 /// How long nobody has to have heard a gateway that is taken for gone, less what a turn may take.
 const SLEEP_NS: u64 = 150_000_000;

@@ -1,0 +1,118 @@
+//! Sessions of a cluster on their way to the next process, which goes on with what they are there.
+
+use std::collections::HashMap;
+
+use crate::counters::Ending;
+use crate::front::cluster::clustered::Clustered;
+use crate::front::cluster::owning::Owning;
+use crate::front::cluster::rules::Clustering;
+use crate::ids::BackendId;
+use crate::store::entry::Entry;
+use crate::store::table::Place;
+use crate::store::unarmed::Unarmed;
+use crate::turn::Turn;
+use ringgate_cluster::{Moves, SessionId, Tenure, Term};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+
+/// Sessions that go to the next process, or have come from the one before.
+pub(crate) trait CarriedClusters: Clustering {
+    /// Keeps the records of some sessions that have come from another process.
+    fn keep_some(&mut self, turn: &Turn<'_>) {
+        for place in self.clusters_mut().unkept.take_some() {
+            let entry = Entry::numbered(place);
+            if self.sessions().is_live(entry) {
+                self.keep_record(turn.common, turn.now, entry);
+            }
+        }
+    }
+
+    /// All sessions have come from another process.
+    fn settle_clustered(&mut self) {
+        let clusters = self.clusters_mut();
+        clusters.moving = HashMap::new();
+        clusters.unkept = Unarmed::all(clusters.places());
+    }
+
+    /// Writes what a session is in its cluster.
+    fn hand_over_clustered(&self, entry: Entry<Self::Session>, out: &mut Writer<'_>) {
+        let Some(it) = self.clusters().get(entry) else { return };
+        let Clustered {
+            id,
+            tenure,
+            token,
+            token_until_s,
+            since_s,
+            revision,
+            told,
+            is_alone,
+            ending,
+            // Who is new looks anew.
+            is_given: _,
+            moves: _,
+            forwarded_up_to: _,
+        } = it;
+        self.sessions().place(entry).write(out);
+        id.write(out);
+        tenure.write(out);
+        token.write(out);
+        [*token_until_s, *since_s].write(out);
+        revision.write(out);
+        told.write(out);
+        is_alone.write(out);
+        ending.map(Ending::numbers).write(out);
+    }
+
+    /// Goes on with it. That of a session that could not be carried is forgotten.
+    fn take_clustered(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let place = Place::read(from)?;
+        let (id, tenure, token) = (SessionId::read(from)?, Tenure::read(from)?, Carry::read(from)?);
+        let [token_until_s, since_s] = <[u64; 2]>::read(from)?;
+        let revision = u32::read(from)?;
+        if tenure.term == Term::NONE {
+            return Err(Broken::Invalid("term"));
+        }
+        let (told, is_alone) = (Option::<(BackendId, u32)>::read(from)?, bool::read(from)?);
+        let ending = Option::<(u8, u8)>::read(from)?;
+        let ending = ending.map(|it| Ending::of_numbers(it).ok_or(Broken::Invalid("ending")));
+        let ending = ending.transpose()?;
+        if let Some(entry) = self.sessions().live(place) {
+            let (moves, forwarded_up_to) = (Moves::new(0), None);
+            self.clusters_mut().put(
+                entry,
+                Clustered {
+                    id,
+                    tenure,
+                    token,
+                    token_until_s,
+                    since_s,
+                    revision,
+                    told,
+                    is_alone,
+                    ending,
+                    is_given: false,
+                    moves,
+                    forwarded_up_to,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// A session leaves its place, and may come again elsewhere.
+    fn move_clustered_out(&mut self, entry: Entry<Self::Session>) {
+        let place = self.sessions().place(entry);
+        let clusters = self.clusters_mut();
+        let it = clusters.forget(entry);
+        clusters.moving.extend(it.map(|it| (place, it)));
+    }
+
+    /// It has come to its place, perhaps again.
+    fn move_clustered_in(&mut self, entry: Entry<Self::Session>) {
+        let place = self.sessions().place(entry);
+        if let Some(it) = self.clusters_mut().moving.remove(&place) {
+            self.clusters_mut().put(entry, *it);
+        }
+    }
+}
+
+impl<F: Clustering> CarriedClusters for F {}

@@ -1,0 +1,196 @@
+//! What becomes of sessions that another gateway of the cluster could go on with: their records are
+//! kept, their arbiters told, and other gateways given what is theirs by now.
+
+use std::sync::Arc;
+
+use crate::common::Common;
+use crate::counters::Ended;
+use crate::front::cluster::clustered::Clustered;
+use crate::front::cluster::over::Burying;
+use crate::front::cluster::overs::{Over, Player, is_for_good};
+use crate::front::cluster::rules::{Clustering, Portable};
+use crate::ids::{BackendId, MemberId};
+use crate::now::{NS_PER_MS, Now};
+use crate::setup::LinkKind;
+use crate::store::entry::Entry;
+use crate::store::table::Address;
+use crate::turn::Turn;
+use ringgate_batch::LocalIp;
+use ringgate_cluster::{Incarnation, Moves, Record, SessionId, Tenure};
+
+/// Sessions that this gateway has.
+pub(crate) trait Owning: Clustering {
+    /// Which process of its cluster this is, where sessions of a backend may be another gateway's
+    /// one day.
+    fn process_for(turn: &Turn<'_>, backend: BackendId) -> Option<Incarnation> {
+        let is_bundled =
+            matches!(turn.common.setup.backends[backend].link, LinkKind::Bundle { .. });
+        turn.common.claims.standbys().filter(|_| is_bundled)?.incarnation()
+    }
+
+    /// A session that has begun may be another gateway's one day.
+    fn begin_clustered(&mut self, index: Entry<Self::Session>, begun: Clustered) {
+        let id = self.new_id(index);
+        self.clusters_mut().put(index, Clustered { id, ..begun });
+    }
+
+    /// What a session is called in its cluster. No two have the same random half and the same half
+    /// that is one worker's alone.
+    fn new_id(&mut self, index: Entry<Self::Session>) -> SessionId {
+        let (random, own) = (self.random(), self.sessions().id(index).as_u64());
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&random.to_le_bytes());
+        id[8..].copy_from_slice(&own.to_le_bytes());
+        SessionId(id)
+    }
+
+    /// A session is about to be announced on the link to its backend. Returns what the arbiter
+    /// there is told of it, if there is one.
+    fn tell_clustered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Self::Session>,
+        is_arbitrated: bool,
+    ) -> Option<Clustered> {
+        let backend = self.backend_of(index);
+        let epoch = turn.common.links.backends[backend].epoch;
+        let told = self.clusters().get(index)?.told;
+        if !is_arbitrated || told.is_some_and(|(before, _)| before != backend) {
+            self.take_back(turn.common, index);
+        }
+        let it = self.clusters_mut().get_mut(index).filter(|it| is_arbitrated && !it.is_alone)?;
+        it.told = Some((backend, epoch));
+        self.keep_record(turn.common, turn.now, index);
+        self.clusters().get(index).cloned()
+    }
+
+    /// A session goes on that ends with this gateway.
+    fn leave_cluster(&mut self, common: &Common, index: Entry<Self::Session>) {
+        self.take_back(common, index);
+        if let Some(it) = self.clusters_mut().get_mut(index) {
+            it.is_alone = true;
+        }
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.note_alone();
+        }
+    }
+
+    /// A session that was told an arbiter of goes on where that one has no word: it has another
+    /// name from then on.
+    fn take_back(&mut self, common: &Common, index: Entry<Self::Session>) {
+        let Some(before) = self.clusters_mut().forget(index) else { return };
+        if let (Some((backend, _)), Some(standbys)) = (before.told, common.claims.standbys()) {
+            standbys.end(before.id);
+            let over = Over { backend, tenure: before.tenure };
+            self.note_over(common, (Player::MayPlayOn, before.id), over);
+        }
+        let id = self.new_id(index);
+        self.clusters_mut().put(index, Clustered { id, revision: 0, told: None, ..*before });
+    }
+
+    /// A session is over, or goes on at another gateway.
+    fn end_clustered(&mut self, common: &Common, index: Entry<Self::Session>, why: Ended) {
+        let Some(it) = self.clusters_mut().forget(index) else { return };
+        let Some((backend, _)) = it.told else { return };
+        if let Some(standbys) = common.claims.standbys() {
+            standbys.end(it.id);
+        }
+        if is_for_good(why) {
+            let over = Over { backend, tenure: it.tenure };
+            self.note_over(common, (Player::of(why), it.id), over);
+        }
+    }
+
+    /// An arbiter says that another gateway has a session which was this one's. That gateway has
+    /// its player from now on; where it cannot be reached, this one stands by.
+    fn leave_to(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, holder: Tenure) {
+        let claims = Arc::clone(&turn.common.claims);
+        let kept = self.record_of(turn.common, turn.now, index);
+        let hands_over = claims.standbys().is_some_and(|standbys| standbys.hands_over());
+        let backend = self.backend_of(index);
+        if let Some(it) = self.clusters().get(index).filter(|it| it.is_given || hands_over)
+            && let Some(link) = Self::arbiter_of(turn.common, backend)
+        {
+            let (id, tenure) = (it.id.0, it.tenure.number());
+            turn.tell_link(link, |writer| writer.given(&id, tenure));
+        }
+        self.end(turn, index, Ended::Fenced);
+        let (Some(standbys), Some(kept)) = (claims.standbys(), kept) else { return };
+        let address = kept.0;
+        let member = standbys.note_fenced(kept, holder, turn.now.mono_ns);
+        if let (Some(member), Some(whereabouts)) = (member, claims.whereabouts()) {
+            whereabouts.learn(&address, member, turn.now.mono_ns);
+        }
+    }
+
+    /// A packet of a session that is newer than all before has come by a member, or by this
+    /// gateway's own door. Where all of them come by the same member for a while, the session is to
+    /// be that one's.
+    fn note_newest(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Self::Session>,
+        by: Option<MemberId>,
+    ) {
+        let now_ns = turn.now.mono_ns;
+        let Some(it) = self.clusters_mut().get_mut(index).filter(|it| it.told.is_some()) else {
+            return;
+        };
+        let Some(to) = it.moves.note_newest(by, now_ns) else { return };
+        let id = it.id;
+        it.moves = Moves::new(now_ns);
+        if let Some(standbys) = turn.common.claims.standbys() {
+            self.keep_record(turn.common, turn.now, index);
+            let is_given = standbys.offer(id, to);
+            if let Some(it) = self.clusters_mut().get_mut(index) {
+                it.is_given = is_given;
+            }
+        }
+    }
+
+    /// Keeps what another gateway needs to go on with a session, in the place of what was kept.
+    fn keep_record(&mut self, common: &Common, now: Now, index: Entry<Self::Session>) {
+        let Some(standbys) = common.claims.standbys() else { return };
+        if let Some((address, record)) = self.record_of(common, now, index) {
+            standbys.keep(address, record);
+        }
+    }
+
+    fn record_of(
+        &mut self,
+        common: &Common,
+        now: Now,
+        index: Entry<Self::Session>,
+    ) -> Option<(Address, Record)> {
+        let it = self.clusters_mut().get_mut(index).filter(|it| it.told.is_some())?;
+        it.revision += 1;
+        let it = self.clusters().get(index)?;
+        let address = *self.sessions().address(index);
+        let Portable { backend, talks_to, slot, timeout_ms, heard_ns, proof } =
+            self.portable(common, now, index);
+        let silent_ns = now.mono_ns.saturating_sub(heard_ns);
+        let (socket, local) = talks_to;
+        let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };
+        // The thread of members knows the port, and the address where that is fixed.
+        let sockets = &common.listeners.get(address.listener)?.sockets;
+        let bind = sockets.iter().position(|it| *it == socket).unwrap_or_default() as u16;
+        let record = Record {
+            session: it.id,
+            token: it.token,
+            holder: it.tenure,
+            revision: it.revision,
+            token_until_s: it.token_until_s,
+            since_s: it.since_s,
+            timeout_ms,
+            silent_ms: u32::try_from(silent_ns / NS_PER_MS).unwrap_or(u32::MAX),
+            slot,
+            player: (*address.endpoint.ip_bytes(), address.endpoint.port()),
+            local: (local, bind),
+            backend: common.setup.backends[backend].name.clone(),
+            proof,
+        };
+        Some((address, record))
+    }
+}
+
+impl<F: Clustering> Owning for F {}

@@ -1,0 +1,102 @@
+//! What a front has to say of sessions that go on at another gateway.
+
+use crate::arrivals::Origin;
+use crate::common::Common;
+use crate::front::carried::Carried;
+use crate::front::cluster::clustered::Clusters;
+use crate::front::cluster::takeovers::{Takeover, arbiter_of};
+use crate::ids::{BackendId, LinkId};
+use crate::now::Now;
+use crate::shared::claims::Claim;
+use crate::shared::standbys::TakeoverRefusal;
+use crate::store::entry::Entry;
+use crate::store::table::Address;
+use crate::turn::Turn;
+use ringgate_batch::{LocalIp, SocketId};
+use ringgate_cluster::{Proof, Record, Term};
+use ringgate_core::drops::DropReason;
+use ringgate_core::proto::replay::Window;
+
+/// What differs between the fronts whose sessions go on.
+pub(crate) trait Clustering: Carried + Sized {
+    fn clusters(&self) -> &Clusters<Self::Session> {
+        &self.sessions().clusters
+    }
+
+    fn clusters_mut(&mut self) -> &mut Clusters<Self::Session> {
+        &mut self.sessions_mut().clusters
+    }
+
+    /// The link to a backend, if it is there and what is behind it arbitrates such sessions.
+    fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
+        arbiter_of(common, backend)
+    }
+
+    /// A number that nobody can guess.
+    fn random(&mut self) -> u64;
+
+    /// Where a session plays, whoever may name it just now.
+    fn backend_of(&self, index: Entry<Self::Session>) -> BackendId;
+
+    /// The epoch of the link to its backend in which that was told of it; 0 before it was.
+    fn announced(&self, index: Entry<Self::Session>) -> u32;
+
+    /// Tells its backend of it, if that was not told on its present link.
+    fn announce_again(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
+
+    /// The same, though that was told of it, as what it is called differently now.
+    fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>);
+
+    /// Whether another gateway may have it by now: no backend can name it meanwhile.
+    fn set_unsure(&mut self, index: Entry<Self::Session>, is_unsure: bool);
+
+    /// What another gateway needs to go on with it, beside what is the same with all fronts.
+    fn portable(&self, common: &Common, now: Now, index: Entry<Self::Session>) -> Portable;
+
+    /// A term for a session that this gateway is to go on with, beyond another one.
+    fn make_term(
+        turn: &Turn<'_>,
+        whose: (&Record, &Address),
+        beyond: Term,
+    ) -> Result<Term, TakeoverRefusal>;
+
+    /// Claims what a session will hold that this gateway asks for.
+    fn claim_for(
+        &mut self,
+        common: &Common,
+        record: &Record,
+        address: &Address,
+        backend: BackendId,
+    ) -> Result<Claim, TakeoverRefusal>;
+
+    /// A session is this gateway's, and begins here with what it has taken so far. None where there
+    /// is no room for it after all.
+    fn take_in(
+        &mut self,
+        turn: &mut Turn<'_>,
+        takeover: &Takeover,
+        handed: &Window,
+    ) -> Option<Entry<Self::Session>>;
+
+    /// It is here, and its backend and its player are to hear so.
+    fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, is_offered: bool);
+
+    /// Looks at a datagram that has waited for it.
+    fn step_early(
+        &mut self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        bytes: &mut [u8],
+    ) -> Result<(), DropReason>;
+}
+
+/// A session's part of its record that its front knows.
+pub(crate) struct Portable {
+    pub(crate) backend: BackendId,
+    /// What its player talks to.
+    pub(crate) talks_to: (SocketId, LocalIp),
+    pub(crate) slot: u32,
+    pub(crate) timeout_ms: u32,
+    pub(crate) heard_ns: u64,
+    pub(crate) proof: Proof,
+}

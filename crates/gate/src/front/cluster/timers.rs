@@ -1,0 +1,16 @@
+//! What is due of the sessions of a cluster that one front has.
+
+use crate::front::cluster::carried::CarriedClusters;
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::over::Burying;
+use crate::front::cluster::rules::Clustering;
+use crate::front::cluster::taking::Taking;
+use crate::turn::Turn;
+
+/// Keeps records of sessions that have come, and says and asks again what was not answered.
+pub(crate) fn look_after_cluster(front: &mut impl Clustering, turn: &mut Turn<'_>) {
+    front.keep_some(turn);
+    front.look_after_takeovers(turn);
+    front.tell_overs(turn);
+    front.look_after_doubt(turn);
+}
