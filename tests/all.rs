@@ -46,6 +46,8 @@ mod cli_top;
 mod cluster_forward;
 #[path = "all/cluster_moves.rs"]
 mod cluster_moves;
+#[path = "all/cluster_plain.rs"]
+mod cluster_plain;
 #[path = "all/cluster_rig.rs"]
 mod cluster_rig;
 #[path = "all/cluster_takeover.rs"]

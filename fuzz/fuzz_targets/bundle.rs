@@ -69,6 +69,7 @@ fn check_cluster(frame: Frame<'_>) {
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
         FromArbiter::Arbitrates => writer.arbitrates(),
+        FromArbiter::ArbitratesPlain => writer.arbitrates_plain(),
         FromArbiter::Sure(number) => writer.sure(number),
         FromArbiter::Standing(it) => writer.standing(&it),
     });

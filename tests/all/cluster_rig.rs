@@ -29,6 +29,9 @@ pub(crate) const GATEWAYS: usize = 3;
 pub(crate) const PLAYERS: usize = 6;
 /// Where players go: two listeners, the first of them over both families.
 pub(crate) const PLACES: [&str; 3] = ["10.9.9.9:40000", "[fd99::9]:40000", "10.9.9.9:40001"];
+/// Those of plain listeners, where there is an agent: in front of a process with the library, and
+/// of one that knows nothing of gateways.
+pub(crate) const PLAIN_PLACES: [&str; 2] = ["10.9.9.9:40002", "10.9.9.9:40003"];
 const BINDS: &str = "\"10.9.9.9:40000\", \"[fd99::9]:40000\"";
 
 /// Namespaces that end with this.
@@ -199,7 +202,7 @@ pub(crate) struct Cluster {
     pub(crate) lines: Vec<Line>,
     behind: Behind,
     games: Vec<Game>,
-    pub(crate) hosted: Option<(Agent, [Program; 2])>,
+    pub(crate) hosted: Option<(Agent, [Program; 4])>,
 }
 
 /// What game processes are behind.
@@ -256,13 +259,21 @@ impl Cluster {
         let path = self.folder.path().display();
         let us = if self.behind == Behind::Agent { "shooter" } else { "arena" };
         if self.behind == Behind::Agent {
-            let shooter = text.backends.replace("arena", "shooter");
-            text.backends.push_str(&shooter[..shooter.find("[fleet]").expect("its table")]);
+            let (arena, _) = text.backends.split_once("[fleet]").expect("its table");
+            let more = ["shooter", "doom", "quake"].map(|name| arena.replace("arena", name));
+            text.backends.push_str(&more.concat());
+            for (name, place) in ["doom", "quake"].iter().zip(PLAIN_PLACES) {
+                writeln!(
+                    text.more,
+                    "[[listener]]\nname = \"{name}\"\nprotocol = \"plain\"\n\
+                     bind = [\"{place}\"]\nmax_sessions = 100\nbackends = [\"{name}\"]"
+                );
+            }
             writeln!(
                 text.more,
                 "[[agent]]\nname = \"host-7\"\nbind = \"10.1.{number}.2:4900\"\n\
                      ca = \"{path}/ca.pem\"\ncertificate = \"{path}/{name}.pem\"\n\
-                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\"]"
+                     key = \"{path}/{name}.key\"\nbackends = [\"arena\", \"shooter\", \"doom\", \"quake\"]"
             );
         }
         writeln!(
@@ -341,6 +352,11 @@ pub(crate) fn wait_until_all_stand_by(cluster: &Cluster, players: u64) {
         });
     }
     assert_eq!(sum(cluster, "owned"), players);
+}
+
+/// All gateways together have so many sessions that others could go on with.
+pub(crate) fn wait_until_owned(cluster: &Cluster, players: u64) {
+    wait_for("sessions that are owned", || (sum(cluster, "owned") == players).then_some(()));
 }
 
 /// A number of all gateways.
@@ -425,7 +441,7 @@ impl Drop for Cluster {
 }
 
 /// An agent for all gateways, and its game processes.
-fn host(folder: &Folder) -> (Agent, [Program; 2]) {
+fn host(folder: &Folder) -> (Agent, [Program; 4]) {
     let gateways = (1..=GATEWAYS).map(|number| format!("\"10.1.{number}.2:4900\""));
     let gateways = gateways.collect::<Vec<_>>().join(", ");
     let text = format!(
@@ -434,13 +450,17 @@ fn host(folder: &Folder) -> (Agent, [Program; 2]) {
          drain_timeout = \"0s\"\n\
          [[backend]]\nname = \"arena\"\nslots = 200\nlink = \"bundle\"\n\
          [[backend]]\nname = \"shooter\"\nslots = 200\nlink = \"udp\"\n\
-         address = \"127.0.0.1:7777\"\n"
+         address = \"127.0.0.1:7777\"\n\
+         [[backend]]\nname = \"doom\"\nslots = 200\nlink = \"bundle\"\n\
+         [[backend]]\nname = \"quake\"\nslots = 200\nlink = \"udp\"\n\
+         address = \"127.0.0.1:7778\"\n"
     );
     folder.file("agent.toml", text, 0o600);
     let agent = Agent::start(folder);
     let run_dir = folder.join("host").display().to_string();
-    let games =
-        [echo(&["--socket", &run_dir, "--name", "arena"]), echo(&["--udp", "127.0.0.1:7777"])];
+    let [arena, doom] = ["arena", "doom"].map(|it| echo(&["--socket", &run_dir, "--name", it]));
+    let [shooter, quake] = ["127.0.0.1:7777", "127.0.0.1:7778"].map(|it| echo(&["--udp", it]));
+    let games = [arena, shooter, doom, quake];
     (agent, games)
 }
 

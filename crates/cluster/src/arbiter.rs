@@ -135,10 +135,20 @@ impl Arbiter {
         by: Tenure,
         number: u64,
     ) -> Result<(), Refused> {
+        self.heard(session, by)?.commit(number, &WINDOW).map_err(Refused::Replayed)
+    }
+
+    /// The same of a packet that has no number: what comes twice is handed over twice.
+    pub fn hand_over_unnumbered(&mut self, session: SessionId, by: Tenure) -> Result<(), Refused> {
+        self.heard(session, by).map(drop)
+    }
+
+    /// What was handed over of a session, of which a gateway may bring more.
+    fn heard(&mut self, session: SessionId, by: Tenure) -> Result<&mut Window, Refused> {
         match self.standings.get_mut(&session) {
             Some(Standing::Held { holder, handed, giver, .. }) => {
                 if is_heard(by, *holder, *giver) {
-                    handed.commit(number, &WINDOW).map_err(Refused::Replayed)
+                    Ok(handed)
                 } else if by.term > holder.term {
                     Err(Refused::Unclaimed)
                 } else {

@@ -57,5 +57,5 @@ pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
 pub use moves::Moves;
 pub use number::{Incarnation, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Question, Reply, SessionId, Wake};
-pub use record::{NetcodeProof, Proof, RECORD_BYTES_MAX, Record};
+pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record};
 pub use standby::{HolderQuestions, Next, appoint};

@@ -17,7 +17,7 @@ use crate::question::SessionId;
 pub struct Record {
     /// Which.
     pub session: SessionId,
-    /// The tag of its token, which tells tokens apart: all sessions of a token share their keys.
+    /// The tag of its token, which tells tokens apart; zeros where it has none.
     pub token: [u8; 16],
     /// The tenure that had it when this was written.
     pub holder: Tenure,
@@ -47,7 +47,9 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// netcode.
-    Netcode(NetcodeProof),
+    Netcode(Box<NetcodeProof>),
+    /// Any other over UDP.
+    Plain(PlainProof),
 }
 
 /// A netcode session has keys.
@@ -67,18 +69,37 @@ pub struct NetcodeProof {
     pub user_data: [u8; USER_DATA_BYTES],
 }
 
+/// A plain session has its address, and the token of its record where the listener goes by tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainProof {
+    /// Whether the player has sent back what only its server has sent.
+    pub is_proven: bool,
+    /// The highest number of a datagram of the player's, extended; 0 where they have none.
+    pub newest: u64,
+}
+
 impl Proof {
     /// Which client the player is, where its protocol has such ids.
-    pub const fn client_id(&self) -> Option<u64> {
+    pub fn client_id(&self) -> Option<u64> {
         match self {
             Self::Netcode(it) => Some(it.client_id),
+            Self::Plain(_) => None,
         }
     }
 
     /// That of a netcode session.
-    pub const fn of_netcode(&self) -> Option<&NetcodeProof> {
+    pub fn of_netcode(&self) -> Option<&NetcodeProof> {
         match self {
             Self::Netcode(it) => Some(it),
+            Self::Plain(_) => None,
+        }
+    }
+
+    /// That of a plain session.
+    pub const fn of_plain(&self) -> Option<&PlainProof> {
+        match self {
+            Self::Plain(it) => Some(it),
+            Self::Netcode(_) => None,
         }
     }
 
@@ -86,6 +107,7 @@ impl Proof {
     const fn version(&self) -> u8 {
         match self {
             Self::Netcode(_) => VERSION_NETCODE,
+            Self::Plain(_) => VERSION_PLAIN,
         }
     }
 }
@@ -110,6 +132,7 @@ impl Record {
         let version = u8::read(&mut from)?;
         let record = match version {
             VERSION_NETCODE => Self::read_netcode(&mut from)?,
+            VERSION_PLAIN => Self::read_plain(&mut from)?,
             _ => return Err(Broken::Invalid("version")),
         };
         from.end()?;
@@ -121,6 +144,7 @@ impl Record {
     fn write(&self, out: &mut Writer<'_>) {
         match &self.proof {
             Proof::Netcode(proof) => self.write_netcode(proof, out),
+            Proof::Plain(proof) => self.write_plain(*proof, out),
         }
     }
 
@@ -157,14 +181,14 @@ impl Record {
         let slot = Carry::read(from)?;
         let (player, local) = Carry::read(from)?;
         let (user_data, backend) = Carry::read(from)?;
-        let proof = Proof::Netcode(NetcodeProof {
+        let proof = Proof::Netcode(Box::new(NetcodeProof {
             open_key,
             seal_key,
             client_id,
             is_confirmed,
             newest,
             user_data,
-        });
+        }));
         Ok(Self {
             session,
             token,
@@ -179,6 +203,49 @@ impl Record {
             local,
             backend,
             proof,
+        })
+    }
+
+    fn write_plain(&self, proof: PlainProof, out: &mut Writer<'_>) {
+        let PlainProof { is_proven, newest } = proof;
+        self.session.write(out);
+        self.token.write(out);
+        self.holder.write(out);
+        self.revision.write(out);
+        self.token_until_s.write(out);
+        self.since_s.write(out);
+        self.timeout_ms.write(out);
+        self.silent_ms.write(out);
+        is_proven.write(out);
+        newest.write(out);
+        self.slot.write(out);
+        self.player.write(out);
+        self.local.write(out);
+        self.backend.write(out);
+    }
+
+    fn read_plain(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let (session, token) = Carry::read(from)?;
+        let (holder, revision) = Carry::read(from)?;
+        let [token_until_s, since_s] = Carry::read(from)?;
+        let [timeout_ms, silent_ms] = Carry::read(from)?;
+        let (is_proven, newest) = Carry::read(from)?;
+        let slot = Carry::read(from)?;
+        let (player, local) = Carry::read(from)?;
+        Ok(Self {
+            session,
+            token,
+            holder,
+            revision,
+            token_until_s,
+            since_s,
+            timeout_ms,
+            silent_ms,
+            slot,
+            player,
+            local,
+            backend: Carry::read(from)?,
+            proof: Proof::Plain(PlainProof { is_proven, newest }),
         })
     }
 
@@ -202,6 +269,7 @@ impl Record {
 /// Of what is written: each protocol has its own. A member that finds another has nothing to go on
 /// with, and says so.
 const VERSION_NETCODE: u8 = 1;
+const VERSION_PLAIN: u8 = 2;
 
 /// A fleet's names are no longer.
 const NAME_BYTES_MAX: usize = 64;
@@ -227,15 +295,20 @@ mod tests {
             player: ([3; 16], 40_000),
             local: ([4; 16], 40_001),
             backend: "b".repeat(NAME_BYTES_MAX),
-            proof: Proof::Netcode(NetcodeProof {
+            proof: Proof::Netcode(Box::new(NetcodeProof {
                 open_key: Key::from_bytes([1; 32]),
                 seal_key: Key::from_bytes([2; 32]),
                 client_id: 5,
                 is_confirmed: true,
                 newest: 1 << 60,
                 user_data: [5; USER_DATA_BYTES],
-            }),
+            })),
         }
+    }
+
+    fn plain() -> Record {
+        let proof = Proof::Plain(PlainProof { is_proven: true, newest: 1 << 33 });
+        Record { proof, ..record() }
     }
 
     fn written(record: &Record) -> Vec<u8> {
@@ -246,13 +319,27 @@ mod tests {
 
     #[test]
     fn the_longest_has_room_and_is_read_as_it_was() {
-        let bytes = written(&record());
-        assert!(bytes.len() <= RECORD_BYTES_MAX, "{}", bytes.len());
-        assert_eq!(Record::read_from(&bytes), Ok(record()));
+        for record in [record(), plain()] {
+            let bytes = written(&record);
+            assert!(bytes.len() <= RECORD_BYTES_MAX, "{}", bytes.len());
+            assert_eq!(Record::read_from(&bytes), Ok(record));
+        }
+    }
+
+    #[test]
+    fn each_protocols_is_told_apart_by_its_first_byte() {
+        let [netcode, plain] = [record(), plain()].map(|it| written(&it));
+        assert_eq!((netcode[0], plain[0], plain.len()), (1, 2, 182));
+        let mixed = [&[1], &plain[1..]].concat();
+        assert!(Record::read_from(&mixed).is_err());
     }
 
     #[test]
     fn what_is_no_record_is_refused_by_name() {
+        let bytes = written(&plain());
+        for len in 0..bytes.len() {
+            assert_eq!(Record::read_from(&bytes[..len]), Err(Broken::Truncated), "{len}");
+        }
         let bytes = written(&record());
         for len in 0..bytes.len() {
             assert_eq!(Record::read_from(&bytes[..len]), Err(Broken::Truncated), "{len}");
@@ -294,8 +381,9 @@ mod tests {
         #[test]
         fn whatever_is_read_is_written_as_it_was(
             at in 0..RECORD_BYTES_MAX, bytes in prop::collection::vec(any::<u8>(), 0..80),
+            is_plain in any::<bool>(),
         ) {
-            let mut changed = written(&record());
+            let mut changed = written(&if is_plain { plain() } else { record() });
             let at = at % changed.len();
             let end = changed.len().min(at + bytes.len());
             changed[at..end].copy_from_slice(&bytes[..end - at]);

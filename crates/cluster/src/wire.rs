@@ -20,13 +20,16 @@ use crate::record::RECORD_BYTES_MAX;
 pub use ear::{Ear, Heard};
 
 /// The version that this code speaks. Two members speak the lower one of theirs.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// From this version on members stand by for each other's sessions.
 pub const VERSION_STANDBY: u8 = 2;
 
 /// From this version on members give sessions to each other.
 pub const VERSION_OFFER: u8 = 3;
+
+/// From this version on members stand by for sessions of plain players, too.
+pub const VERSION_PLAIN: u8 = 4;
 
 /// The longest message.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;

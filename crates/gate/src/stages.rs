@@ -15,7 +15,7 @@ impl Fronts {
     /// when this returns.
     pub(crate) fn turn(&mut self, turn: &mut Turn<'_>, rx: &mut RxBatch) {
         turn.begin();
-        self.netcode.notice_sleep(turn);
+        self.notice_sleep(turn);
         for &event in &rx.events {
             self.handle_event(turn, event);
         }
@@ -40,7 +40,7 @@ impl Fronts {
     /// it.
     pub(crate) fn handle_mail(&mut self, turn: &mut Turn<'_>, mail: Mail) {
         turn.begin();
-        self.netcode.notice_sleep(turn);
+        self.notice_sleep(turn);
         match mail {
             Mail::Capture(capture) => turn.common.captures.join(turn.common.worker.id, capture),
             Mail::Datagram(datagram) => self.handle_forwarded(turn, datagram),
@@ -85,6 +85,12 @@ impl Fronts {
             turn.common.forget_replaced(turn.now, backend, &setup.backends[backend]);
             self.forget_server(backend);
         }
+    }
+
+    /// Before anything else in a turn.
+    fn notice_sleep(&mut self, turn: &mut Turn<'_>) {
+        self.netcode.notice_sleep(turn);
+        self.plain.notice_sleep(turn);
     }
 
     fn handle_event(&mut self, turn: &mut Turn<'_>, event: IoEvent) {

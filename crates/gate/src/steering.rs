@@ -244,7 +244,13 @@ impl Fronts {
     pub(crate) fn handle_offered(&mut self, turn: &mut Turn<'_>, offered: Offered) {
         let Offered { address, bind, local } = offered;
         if let Some(origin) = turn.common.origin(address, (bind, local), (0, None)) {
-            self.netcode.take_offered(turn, &origin);
+            match turn.common.front(address.listener) {
+                Front::Netcode => self.netcode.take_offered(turn, &origin),
+                Front::Plain => self.plain.take_offered(turn, &origin),
+                Front::Unreal => {}
+                #[cfg(test)]
+                Front::Third => {}
+            }
         }
     }
 

@@ -216,6 +216,7 @@ mod kind {
     pub(super) const ARBITRATES: u8 = 149;
     pub(super) const STANDING: u8 = 150;
     pub(super) const SURE: u8 = 151;
+    pub(super) const ARBITRATES_PLAIN: u8 = 152;
 }
 
 /// What a record's header says beside its kind.

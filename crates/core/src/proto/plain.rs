@@ -122,6 +122,20 @@ impl Guard {
         Self { window: Window::starting_at((1 << 32) + u64::from(first) + 1, policy), awaited: 0 }
     }
 
+    /// A guard in the place of this one, whose peer begins with `first` by other rules: none of its
+    /// numbers, extended, has been one before.
+    #[must_use]
+    pub fn starting_again(&self, first: u32, policy: &Policy) -> Self {
+        let range = (self.window.newest() >> 32) + 2;
+        let full = range.saturating_mul(1 << 32).saturating_add(u64::from(first) + 1);
+        Self { window: Window::starting_at(full, policy), awaited: 0 }
+    }
+
+    /// A guard that goes on with what another one has let pass; `None` where that was not started.
+    pub const fn going_on(window: Window) -> Option<Self> {
+        if window.newest() < 1 << 32 { None } else { Some(Self { window, awaited: 0 }) }
+    }
+
     /// Whether it was started, and can be asked.
     pub const fn is_started(&self) -> bool {
         self.window.newest() != 0
@@ -179,6 +193,11 @@ impl Guard {
         }
         self.awaited = if was_silent { full.saturating_add(1) } else { 0 };
         Err(DropReason::GapUnconfirmed)
+    }
+
+    /// A number that has passed just now, extended.
+    pub fn full(&self, number: u32, width: Width) -> Option<u64> {
+        self.extend(number, width).ok()
     }
 
     #[inline]

@@ -7,6 +7,7 @@
 //! lasts, unless the game has an echo that proves it.
 
 pub(crate) mod addresses;
+pub(crate) mod clustering;
 pub(crate) mod credit;
 pub(crate) mod datagrams;
 pub(crate) mod echo;
@@ -21,4 +22,5 @@ pub(crate) mod proof;
 pub(crate) mod relay;
 pub(crate) mod session;
 pub(crate) mod state;
+pub(crate) mod takeover;
 pub(crate) mod unproven;

@@ -148,12 +148,22 @@ impl Players for Fronts {
         self.netcode.confirm_for_backend(turn, player);
     }
 
+    fn hear_arbiter(&mut self) {
+        self.plain.hear_arbiter();
+    }
+
     fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>) {
-        self.netcode.hear_standing(turn, backend, said);
+        match turn.common.server_front(backend) {
+            Front::Plain => self.plain.hear_standing(turn, backend, said),
+            _ => self.netcode.hear_standing(turn, backend, said),
+        }
     }
 
     fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
-        self.netcode.hear_sure(turn, backend, number);
+        match turn.common.server_front(backend) {
+            Front::Plain => self.plain.hear_sure(turn, backend, number),
+            _ => self.netcode.hear_sure(turn, backend, number),
+        }
     }
 
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {

@@ -98,12 +98,17 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
     for front in Front::ALL {
         sink.append(front.records().rest, |out| ask!(fronts, front, .hand_over_rest(out)))?;
     }
-    let overs = &fronts.netcode.sessions.clusters.overs;
-    for some in in_pieces(overs.len()) {
-        sink.append(Kind::NetcodeOvers, |out| overs.hand_over(some, out))?;
-    }
-    if fronts.netcode.sessions.clusters.doubt.is_any() {
-        sink.append(Kind::NetcodeDoubt, |_| {})?;
+    for front in Front::ALL {
+        let Some(records) = front.records().cluster else { continue };
+        for some in in_pieces(ask!(fronts, front, .sessions().clusters.overs.len())) {
+            let overs = |out: &mut Writer<'_>| {
+                ask!(fronts, front, .sessions().clusters.overs.hand_over(some, out));
+            };
+            sink.append(records.overs, overs)?;
+        }
+        if ask!(fronts, front, .sessions().clusters.doubt.is_any()) {
+            sink.append(records.doubt, |_| {})?;
+        }
     }
     for (which, count) in fronts.plain.addresses.free_counts() {
         for some in in_pieces(count) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::front::carried::Carried;
 use crate::front::cluster::carried::CarriedClusters;
+use crate::front::cluster::rules::Clustering;
 use crate::front::face::ask;
 use crate::front::netcode::session::Session;
 use crate::front::protocol::Front;
@@ -27,8 +28,8 @@ pub struct Export {
     mirrors: [Mirror; Front::ALL.len()],
     /// Of what is known of plain sources.
     proofs: Mirror,
-    /// Of what sessions are in their cluster.
-    clusters: Mirror,
+    /// Of what sessions are in their cluster, in the same order.
+    clusters: [Mirror; Front::ALL.len()],
     /// Whose user data was written.
     user_data: Handed,
     /// The table and the place that come next.
@@ -148,7 +149,10 @@ impl Export {
         self.mirrors =
             std::array::from_fn(|at| Mirror::new(gate.fronts.places_max(Front::ALL[at])));
         self.proofs = Mirror::new(gate.fronts.places_max(Front::Plain));
-        self.clusters = Mirror::new(gate.fronts.netcode.sessions.clusters.places() as usize);
+        self.clusters = std::array::from_fn(|at| {
+            let places = ask!(gate.fronts, Front::ALL[at], .sessions().clusters.places());
+            Mirror::new(places as usize)
+        });
         self.begun = Some(Begun { setup: Arc::clone(setup), prints });
         sink.begin(Whose(gate.common.worker.id.0))?;
         sink.append(Kind::WorkerKeys, |out| {
@@ -188,13 +192,7 @@ impl Export {
             Front::Netcode => {
                 let entry = Entry::numbered(place);
                 self.write_user_data(gate, sink, entry)?;
-                if fronts.netcode.sessions.clusters.get(entry).is_none() {
-                    return Ok(());
-                }
-                let begun = self.begun.as_ref().expect("the stream has a beginning");
-                let mut told = self.clusters.of(place as usize, &begun.prints);
-                let write = |out: &mut Writer<'_>| fronts.netcode.hand_over_clustered(entry, out);
-                sink.append_changed(Kind::NetcodeClustered, &mut told, write, |_| {})
+                self.write_clustered(&fronts.netcode, sink, (table, place))
             }
             Front::Plain => {
                 let mut told = self.proofs.of(place as usize, &begun.prints);
@@ -204,12 +202,29 @@ impl Export {
                 }
                 let entry = Entry::numbered(place);
                 let write = |out: &mut Writer<'_>| fronts.plain.hand_over_proof(entry, out);
-                sink.append_changed(Kind::PlainProof, &mut told, write, |_| {})
+                sink.append_changed(Kind::PlainProof, &mut told, write, |_| {})?;
+                self.write_clustered(&fronts.plain, sink, (table, place))
             }
             Front::Unreal => Ok(()),
             #[cfg(test)]
             Front::Third => Ok(()),
         }
+    }
+
+    fn write_clustered<F: Clustering>(
+        &mut self,
+        front: &F,
+        sink: &mut Sink<'_>,
+        (table, place): (usize, u32),
+    ) -> Result<(), Refused> {
+        let (entry, records) = (Entry::numbered(place), F::FRONT.records().cluster);
+        let Some(records) = records.filter(|_| front.clusters().get(entry).is_some()) else {
+            return Ok(());
+        };
+        let begun = self.begun.as_ref().expect("the stream has a beginning");
+        let mut told = self.clusters[table].of(place as usize, &begun.prints);
+        let write = |out: &mut Writer<'_>| front.hand_over_clustered(entry, out);
+        sink.append_changed(records.session, &mut told, write, |_| {})
     }
 
     fn write_user_data(

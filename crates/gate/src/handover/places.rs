@@ -11,6 +11,15 @@ pub(crate) struct Records {
     pub(crate) listener: Option<Kind>,
     /// What its table is called where free places are told.
     pub(crate) table: u8,
+    /// Where its sessions may go on at other gateways.
+    pub(crate) cluster: Option<ClusterRecords>,
+}
+
+/// The records of sessions that may go on at other gateways.
+pub(crate) struct ClusterRecords {
+    pub(crate) session: Kind,
+    pub(crate) overs: Kind,
+    pub(crate) doubt: Kind,
 }
 
 impl Front {
@@ -21,18 +30,29 @@ impl Front {
                 rest: Kind::NetcodeRest,
                 listener: Some(Kind::NetcodeListener),
                 table: 0,
+                cluster: Some(ClusterRecords {
+                    session: Kind::NetcodeClustered,
+                    overs: Kind::NetcodeOvers,
+                    doubt: Kind::NetcodeDoubt,
+                }),
             },
             Self::Unreal => Records {
                 session: Kind::UnrealSession,
                 rest: Kind::UnrealRest,
                 listener: Some(Kind::UnrealListener),
                 table: 1,
+                cluster: None,
             },
             Self::Plain => Records {
                 session: Kind::PlainSession,
                 rest: Kind::PlainRest,
                 listener: Some(Kind::PlainListener),
                 table: 2,
+                cluster: Some(ClusterRecords {
+                    session: Kind::PlainClustered,
+                    overs: Kind::PlainOvers,
+                    doubt: Kind::PlainDoubt,
+                }),
             },
             #[cfg(test)]
             Self::Third => Records {
@@ -40,6 +60,7 @@ impl Front {
                 rest: Kind::ThirdRest,
                 listener: None,
                 table: 4,
+                cluster: None,
             },
         }
     }

@@ -295,6 +295,10 @@ kinds! {
     LinkArbitrates = 0x800f, "a link to an arbiter";
     NetcodeOvers = 0x8010, "sessions of whose ends their arbiters have not heard";
     NetcodeDoubt = 0x8011, "that it is asked whose sessions are";
+    PlainClustered = 0x8012, "a plain session that others could go on with";
+    LinkArbitratesPlain = 0x8013, "a link to an arbiter of plain players";
+    PlainOvers = 0x8014, "plain sessions of whose ends their arbiters have not heard";
+    PlainDoubt = 0x8015, "that it is asked whose plain sessions are";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

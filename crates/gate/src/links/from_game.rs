@@ -122,6 +122,12 @@ impl Turn<'_> {
                     link.arbitrates = true;
                 }
             }
+            Some(FromArbiter::ArbitratesPlain) => {
+                if let Some(link) = self.common.links.get_mut(link) {
+                    link.arbitrates_plain = true;
+                }
+                players.hear_arbiter();
+            }
             Some(FromArbiter::Standing(standing)) => {
                 progress.left = progress.left.saturating_sub(STANDING_ANSWERS);
                 players.hear_standing(self, backend, &standing);

@@ -74,6 +74,9 @@ pub(crate) trait Players {
     /// A process has heard that it has lost a player.
     fn confirm(&mut self, turn: &mut Turn<'_>, player: PlayerOf);
 
+    /// There is an arbiter of plain players, perhaps again.
+    fn hear_arbiter(&mut self);
+
     /// Takes what the arbiter of a backend says of a session.
     fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>);
 

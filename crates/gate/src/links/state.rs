@@ -35,6 +35,8 @@ pub(crate) struct Link {
     pub(crate) version: u16,
     /// It says which gateway of a cluster has each of its players.
     pub(crate) arbitrates: bool,
+    /// So it does of plain players.
+    pub(crate) arbitrates_plain: bool,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// What it has said and was not looked at yet.
@@ -95,6 +97,7 @@ impl Link {
             backend: None,
             version: VERSION_MIN,
             arbitrates: false,
+            arbitrates_plain: false,
             hung_up: false,
             backlog: Backlog::default(),
             is_held: false,
@@ -411,6 +414,7 @@ impl Carry for Link {
             version,
             // In a record of its own.
             arbitrates: _,
+            arbitrates_plain: _,
             hung_up,
             backlog,
             is_held: _,

@@ -81,6 +81,12 @@ impl Links {
         self.all[link].as_ref().is_some_and(|link| link.arbitrates)
     }
 
+    /// The same of plain players.
+    #[inline]
+    pub(crate) fn arbitrates_plain(&self, link: LinkId) -> bool {
+        self.all[link].as_ref().is_some_and(|link| link.arbitrates_plain)
+    }
+
     /// The link of a backend, if the process at its other end is still there.
     #[inline]
     pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {

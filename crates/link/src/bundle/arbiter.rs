@@ -91,6 +91,8 @@ pub struct ClusterClaim {
 pub enum FromArbiter<'a> {
     /// Sessions of this link may be of a cluster. Right behind the hello.
     Arbitrates,
+    /// So may those of plain players. Right behind that.
+    ArbitratesPlain,
     /// How it stands with a session.
     Standing(Standing<'a>),
     /// The gateway was told of each session that is not its own any more, up to when it woke. With
@@ -161,6 +163,7 @@ impl<'a> FromArbiter<'a> {
         let body = frame.body();
         match (frame.flags(), frame.kind()) {
             (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
+            (0, kind::ARBITRATES_PLAIN) if body.is_empty() => Some(Self::ArbitratesPlain),
             (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
             (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
             _ => None,
@@ -287,6 +290,12 @@ impl Writer<'_> {
         self.record(kind::ARBITRATES, 0, |_| ())
     }
 
+    /// From an arbiter, right behind that: that it is one of plain players, too.
+    #[must_use]
+    pub fn arbitrates_plain(&mut self) -> bool {
+        self.record(kind::ARBITRATES_PLAIN, 0, |_| ())
+    }
+
     /// From an arbiter: how it stands with a session.
     #[must_use]
     pub fn standing(&mut self, it: &Standing<'_>) -> bool {
@@ -352,11 +361,15 @@ mod tests {
         writer.arbitrates()
     }
 
+    fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
+        writer.arbitrates_plain()
+    }
+
     fn only(bytes: &[u8]) -> Frame<'_> {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 13] {
+    fn all() -> [Vec<u8>; 14] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
         let claim =
@@ -376,6 +389,7 @@ mod tests {
             standing(ArbiterReply::Ended),
             standing(ArbiterReply::Full),
             written(|it| it.sure(6)),
+            written(arbitrates_plain),
         ]
     }
 
@@ -388,7 +402,7 @@ mod tests {
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
         let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
-        let [woke, arbitrates, granted, fenced, ended, full, sure] = rest;
+        let [woke, arbitrates, granted, fenced, ended, full, sure, arbitrates_plain] = rest;
         let six = [6, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
@@ -398,7 +412,7 @@ mod tests {
         assert_eq!(take, of(140, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(given, of(141, &[&id, &[5, 0, 0, 0]]));
         assert_eq!(over, of(142, &[&id, &[5, 0, 0, 0]]));
-        assert_eq!(arbitrates, of(149, &[]));
+        assert_eq!((arbitrates, arbitrates_plain), (of(149, &[]), of(152, &[])));
         let head = [5, 0, 0, 0];
         assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
         assert_eq!(fenced, of(150, &[&id, &head, &[2, 8, 0, 0, 0]]));
@@ -425,6 +439,7 @@ mod tests {
                 (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
                 (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
+                (_, Some(FromArbiter::ArbitratesPlain)) => written(arbitrates_plain),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),
             };

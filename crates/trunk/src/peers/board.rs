@@ -17,7 +17,7 @@ use rustls::pki_types::ServerName;
 use super::players::{Kept, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
-use super::standbys::{Appointed, Appointments, Doubt, Vigil};
+use super::standbys::{Able, Appointed, Appointments, Doubt, Vigil, Wanted};
 use super::talk::{Counts, FORWARDS_ON, Listeners, Onward, Talk, WAITING_MAX, forward};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
@@ -454,7 +454,11 @@ impl<P: Players> Board<P> {
         });
         let able = |seat: &mut Seat| {
             let talk = seat.talk.as_ref().filter(|talk| !talk.is_leaving)?;
-            Some((talk.incarnation?, seat.token))
+            Some(Able {
+                process: talk.incarnation?,
+                by: seat.token,
+                version: talk.version().unwrap_or(0),
+            })
         };
         let all: Vec<_> = seats(members).map(|seat| seat.token).collect();
         let able = seats(members).filter_map(able).collect();
@@ -481,7 +485,7 @@ impl<P: Players> Board<P> {
                         offered_to.is_some() && number == offered_to
                     };
                     let preferred = seats(members).find(is_it).map(|seat| seat.token);
-                    appointments.appoint(own, session, (record.revision, preferred))
+                    appointments.appoint(own, session, Wanted::by(record, preferred))
                 }
                 None => Appointed { released: appointments.end(session), ..Appointed::default() },
             };

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use ringgate_cluster::{HolderQuestions, Incarnation, Next, SessionId, Wake, appoint};
+use ringgate_cluster::wire::{VERSION_PLAIN, VERSION_STANDBY};
+use ringgate_cluster::{
+    HolderQuestions, Incarnation, Next, Proof, Record, SessionId, Wake, appoint,
+};
 
 /// A connection with a member: no other one has its number.
 pub(super) type Connection = u64;
@@ -14,7 +17,37 @@ pub(super) struct Appointments {
     /// For how many sessions each connection's member stands by.
     counts: HashMap<Connection, usize>,
     /// Those who can.
-    members: Vec<(Incarnation, Connection)>,
+    members: Vec<Able>,
+}
+
+/// A member that can stand by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Able {
+    pub(super) process: Incarnation,
+    pub(super) by: Connection,
+    /// What is spoken with it.
+    pub(super) version: u8,
+}
+
+/// What is asked of a session's standby.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) revision: u32,
+    /// The member that is to be it, if it can.
+    pub(super) preferred: Option<Connection>,
+    /// The least that it has to speak.
+    pub(super) version: u8,
+}
+
+impl Wanted {
+    /// What a record asks.
+    pub(super) const fn by(record: &Record, preferred: Option<Connection>) -> Self {
+        let version = match record.proof {
+            Proof::Netcode(_) => VERSION_STANDBY,
+            Proof::Plain(_) => VERSION_PLAIN,
+        };
+        Self { revision: record.revision, preferred, version }
+    }
 }
 
 /// Who has a session's record, and which.
@@ -40,7 +73,7 @@ impl Appointments {
     /// which these are there. Returns whether sessions may need others.
     pub(super) fn set_members(
         &mut self,
-        members: Vec<(Incarnation, Connection)>,
+        members: Vec<Able>,
         is_there: impl Fn(Connection) -> bool,
     ) -> bool {
         if self.members == members {
@@ -52,22 +85,19 @@ impl Appointments {
         true
     }
 
-    /// Appoints a standby for a session of this process, whose record has this revision: the member
-    /// on this connection, if it can.
+    /// Appoints a standby for a session of this process.
     pub(super) fn appoint(
         &mut self,
         own: Incarnation,
         session: SessionId,
-        (revision, preferred): (u32, Option<Connection>),
+        Wanted { revision, preferred, version }: Wanted,
     ) -> Appointed {
-        let all = self.members.iter().map(|(incarnation, _)| *incarnation);
-        let chosen = appoint(session, own, all);
-        let is_preferred = |(_, by): &&(Incarnation, Connection)| Some(*by) == preferred;
-        let is_it = |(it, _): &&(Incarnation, Connection)| Some(*it) == chosen;
-        let found = self.members.iter().find(is_preferred);
-        let now = found
-            .or_else(|| self.members.iter().find(is_it))
-            .map(|(_, by)| Kept { by: *by, revision });
+        let able = || self.members.iter().filter(|it| it.version >= version);
+        let chosen = appoint(session, own, able().map(|it| it.process));
+        let now = able()
+            .find(|it| Some(it.by) == preferred)
+            .or_else(|| able().find(|it| Some(it.process) == chosen))
+            .map(|it| Kept { by: it.by, revision });
         let before = match now {
             Some(now) => self.appointed.insert(session, now),
             None => self.appointed.remove(&session),
@@ -169,14 +199,38 @@ mod tests {
         SessionId(u128::from(number).to_le_bytes())
     }
 
+    const fn able(process: u16, by: Connection) -> Able {
+        Able { process: Incarnation(process), by, version: VERSION_PLAIN }
+    }
+
+    const fn wanted(revision: u32) -> Wanted {
+        Wanted { revision, preferred: None, version: VERSION_STANDBY }
+    }
+
+    #[test]
+    fn a_member_of_an_earlier_release_stands_by_for_what_it_knows() {
+        let mut all = Appointments::default();
+        let earlier = Able { version: VERSION_STANDBY, ..able(2, 20) };
+        let plain = Wanted { preferred: Some(20), version: VERSION_PLAIN, ..wanted(1) };
+        all.set_members(vec![earlier], |_| true);
+        assert_eq!(all.appoint(OWN, session(1), plain), Appointed::default());
+        assert_eq!(all.appoint(OWN, session(2), wanted(1)).given, Some(20));
+        all.set_members(vec![earlier, able(3, 30)], |_| true);
+        let given = (0..50).map(|it| all.appoint(OWN, session(it), plain).by);
+        assert!(given.into_iter().all(|by| by == Some(30)));
+        // It comes again in the later release.
+        assert!(all.set_members(vec![able(2, 20), able(3, 30)], |_| true));
+        assert_eq!(all.appoint(OWN, session(1), plain).by, Some(20));
+    }
+
     #[test]
     fn each_session_has_one_standby_and_who_had_it_is_told() {
         let mut all = Appointments::default();
         let appoint =
-            |all: &mut Appointments, it, revision| all.appoint(OWN, session(it), (revision, None));
+            |all: &mut Appointments, it, revision| all.appoint(OWN, session(it), wanted(revision));
         assert_eq!(appoint(&mut all, 1, 1), Appointed::default());
         let all_there = |_| true;
-        assert!(all.set_members(vec![(Incarnation(2), 20)], all_there));
+        assert!(all.set_members(vec![able(2, 20)], all_there));
         let given = |to| Appointed { by: Some(to), given: Some(to), released: None };
         let kept = |by| Appointed { by: Some(by), given: None, released: None };
         for number in 0..=200 {
@@ -185,7 +239,7 @@ mod tests {
         }
         assert_eq!(appoint(&mut all, 1, 2), given(20));
 
-        let two = || vec![(Incarnation(2), 20), (Incarnation(3), 30)];
+        let two = || vec![able(2, 20), able(3, 30)];
         assert!(all.set_members(two(), all_there) && !all.set_members(two(), all_there));
         let moved = Appointed { by: Some(30), given: Some(30), released: Some(20) };
         let moved_to = moved;
@@ -194,16 +248,19 @@ mod tests {
         assert_eq!(all.count(30), moved.len());
         assert_eq!(appoint(&mut all, moved[0], 1), kept(30));
         let back = Appointed { by: Some(20), given: Some(20), released: Some(30) };
-        let to = |all: &mut Appointments, it| all.appoint(OWN, session(moved[2]), (1, Some(it)));
+        let to = |all: &mut Appointments, it| {
+            let wanted = Wanted { preferred: Some(it), ..wanted(1) };
+            all.appoint(OWN, session(moved[2]), wanted)
+        };
         assert_eq!((to(&mut all, 20), to(&mut all, 20)), (back, kept(20)), "who is asked for");
         assert_eq!(to(&mut all, 99), moved_to, "who cannot does not");
         assert_eq!(all.end(session(moved[0])), Some(30));
         assert_eq!((all.count(30), all.count(20)), (moved.len() - 1, 201 - moved.len()));
 
         // The same member on another connection has to be told of all again.
-        all.set_members(vec![(Incarnation(2), 20), (Incarnation(3), 31)], |it| it != 30);
+        all.set_members(vec![able(2, 20), able(3, 31)], |it| it != 30);
         assert_eq!(appoint(&mut all, moved[1], 1), given(31));
-        all.set_members(vec![(Incarnation(2), 20)], all_there);
+        all.set_members(vec![able(2, 20)], all_there);
         let left = Appointed { released: Some(31), ..given(20) };
         assert_eq!(appoint(&mut all, moved[1], 1), left, "it is there and leaves");
         all.set_members(Vec::new(), |_| false);

@@ -269,14 +269,14 @@ fn record(number: u8, incarnation: u16) -> Record {
         player: (std::net::Ipv4Addr::from(ip).to_ipv6_mapped().octets(), port),
         local: ([4; 16], 4000),
         backend: "arena".to_owned(),
-        proof: Proof::Netcode(NetcodeProof {
+        proof: Proof::Netcode(Box::new(NetcodeProof {
             open_key: Key::from_bytes([1; 32]),
             seal_key: Key::from_bytes([2; 32]),
             client_id: number.into(),
             is_confirmed: true,
             newest: 0,
             user_data: [5; 256],
-        }),
+        })),
     }
 }
 

@@ -190,18 +190,21 @@ impl Arbitration {
         (report, fenced)
     }
 
-    /// A packet of a player has come by the gateway that has this tenure. Where its game process
-    /// is, if it is to have it.
+    /// A packet of a player has come by the gateway that has this tenure, with a number where its
+    /// protocol has such. Where its game process is, if it is to have it.
     #[inline]
     pub fn hand_over(
         &self,
         id: [u8; 16],
         tenure: Tenure,
-        number: u64,
+        number: Option<u64>,
     ) -> Result<Option<Home>, Refused> {
         let id = ClusterId(id);
         let State { arbiter, known, .. } = &mut *self.lock();
-        arbiter.hand_over(id, tenure, number)?;
+        match number {
+            Some(number) => arbiter.hand_over(id, tenure, number)?,
+            None => arbiter.hand_over_unnumbered(id, tenure)?,
+        }
         Ok(known.get(&id).and_then(|known| known.home))
     }
 

@@ -94,6 +94,8 @@ struct Taken {
     offered: HashMap<SessionId, u64>,
     /// Who has said nothing yet: until then the token may open another session.
     silent: HashMap<SessionId, Join>,
+    /// Plain sources that the game process knows of, and that have no slot.
+    without_slot: HashSet<SessionId>,
 }
 
 #[derive(Debug)]
@@ -360,7 +362,7 @@ impl Relay {
                 self.handle_players(game, count, grace_ms);
                 Ok(())
             }
-            record if self.handle_of_cluster(&record, frame, &mut act)? => Ok(()),
+            record if self.handle_of_cluster(link, (&record, frame), &mut act)? => Ok(()),
             record => self.deliver((game, link), &record, &mut act),
         }
     }
@@ -606,6 +608,7 @@ impl Relay {
                     taken.refused.remove(&opened.session);
                     opened.slot = None;
                 }
+                taken.note_slot(opened.session, opened.slot.is_some());
                 write(scratch, |writer| writer.opened_plain(&opened))
             }
             ToGame::Offered(offered) => {
@@ -747,8 +750,24 @@ impl Taken {
             rolls.close(&said.name, gateway);
         }
         self.silent.remove(&session);
+        self.without_slot.remove(&session);
         self.offered.remove(&session);
         self.refused.remove(&session)
+    }
+
+    /// Whether the game process was told of a player, or would have been if there were a slot.
+    fn knows(&self, session: SessionId) -> bool {
+        let Self { players, without_slot, refused, .. } = self;
+        [players, without_slot, refused].iter().any(|it| it.contains(&session))
+    }
+
+    /// The game process hears of a plain source, which has a slot or none.
+    fn note_slot(&mut self, session: SessionId, has_slot: bool) {
+        if has_slot {
+            self.without_slot.remove(&session);
+        } else {
+            self.without_slot.insert(session);
+        }
     }
 
     /// A player says something. The first time, its gateway has spent the token.

@@ -17,6 +17,7 @@ use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::store::unarmed::Unarmed;
 use ringgate_cluster::{Moves, SessionId, Tenure, Term};
+use ringgate_link::bundle::{self, SessionId as LinkSession};
 
 /// A session as its cluster knows it.
 #[derive(Clone, Debug)]
@@ -92,6 +93,14 @@ impl Clustered {
             moves: Moves::new(now.mono_ns),
             forwarded_up_to: None,
         }
+    }
+}
+
+impl Clustered {
+    /// What an arbiter is told of it, whose link calls the session so.
+    pub(crate) fn told_as(&self, session: LinkSession, timeout_ms: u32) -> bundle::Clustered {
+        let &Self { id, tenure, token_until_s, .. } = self;
+        bundle::Clustered { session, id: id.0, tenure: tenure.number(), token_until_s, timeout_ms }
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) trait Owning: Clustering {
         let it = self.clusters().get(index)?;
         let address = *self.sessions().address(index);
         let Portable { backend, talks_to, slot, timeout_ms, heard_ns, proof } =
-            self.portable(common, now, index);
+            self.portable(common, index);
         let silent_ns = now.mono_ns.saturating_sub(heard_ns);
         let (socket, local) = talks_to;
         let local = if local == LocalIp::UNSPECIFIED { [0; 16] } else { *local.ip_bytes() };

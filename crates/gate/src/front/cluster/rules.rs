@@ -6,7 +6,6 @@ use crate::front::carried::Carried;
 use crate::front::cluster::clustered::Clusters;
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
 use crate::ids::{BackendId, LinkId};
-use crate::now::Now;
 use crate::shared::claims::Claim;
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
@@ -51,7 +50,7 @@ pub(crate) trait Clustering: Carried + Sized {
     fn set_unsure(&mut self, index: Entry<Self::Session>, is_unsure: bool);
 
     /// What another gateway needs to go on with it, beside what is the same with all fronts.
-    fn portable(&self, common: &Common, now: Now, index: Entry<Self::Session>) -> Portable;
+    fn portable(&self, common: &Common, index: Entry<Self::Session>) -> Portable;
 
     /// A term for a session that this gateway is to go on with, beyond another one.
     fn make_term(

@@ -12,7 +12,6 @@ use crate::front::netcode::handshake::unique_in;
 use crate::front::netcode::session::{Beginning, HeardSince, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::{BackendId, MemberId};
-use crate::now::Now;
 use crate::setup::Limits;
 use crate::shared::claims::history::{NoTerm, TokenMac};
 use crate::shared::claims::{Claim, Wanted};
@@ -51,7 +50,7 @@ impl Clustering for NetcodeFront {
         self.sessions.at_mut(index).set_unsure(is_unsure);
     }
 
-    fn portable(&self, _common: &Common, _now: Now, index: Entry<Session>) -> Portable {
+    fn portable(&self, _common: &Common, index: Entry<Session>) -> Portable {
         let session = self.sessions.at(index);
         let policy = &self.listeners[self.sessions.address(index).listener].replay;
         Portable {
@@ -60,14 +59,14 @@ impl Clustering for NetcodeFront {
             slot: session.slot.0,
             timeout_ms: session.timeout_ms,
             heard_ns: session.last_receive_ns,
-            proof: Proof::Netcode(NetcodeProof {
+            proof: Proof::Netcode(Box::new(NetcodeProof {
                 open_key: session.open_key.clone(),
                 seal_key: session.seal_key.clone(),
                 client_id: session.client_id,
                 is_confirmed: session.is_confirmed(),
                 newest: session.window.latest(policy).unwrap_or(0),
                 user_data: self.user_data.whole(index),
-            }),
+            })),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Clustered, Opened, VERSION_DELIVERS};
+use ringgate_link::bundle::{Opened, VERSION_DELIVERS};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -204,14 +204,8 @@ impl NetcodeFront {
             user_data: &self.user_data.whole(index),
             listener: &setup.listeners[address.listener].name,
         };
-        let clustered = clustered.map(|it| Clustered {
-            session: opened.session,
-            id: it.id.0,
-            tenure: it.tenure.number(),
-            token_until_s: it.token_until_s,
-            timeout_ms: self.sessions.at(index).timeout_ms,
-        });
-        if let Some(clustered) = clustered {
+        let timeout_ms = self.sessions.at(index).timeout_ms;
+        if let Some(clustered) = clustered.map(|it| it.told_as(opened.session, timeout_ms)) {
             turn.tell_link(link, |writer| writer.clustered(&clustered));
         }
         turn.tell_link(link, |writer| writer.opened(&opened));

@@ -3,6 +3,8 @@
 
 use crate::arrivals::{Origin, PlayerRun};
 use crate::counters::Ended;
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::owning::Owning;
 use crate::front::plain::echo::word_at;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::PlainFront;
@@ -56,7 +58,7 @@ impl Datagrams for PlainFront {
 }
 
 impl PlainFront {
-    fn step_datagram(
+    pub(crate) fn step_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         rules: &Plain,
@@ -64,11 +66,15 @@ impl PlainFront {
         bytes: &[u8],
     ) -> Result<(), DropReason> {
         let parts = self.take_apart(rules, bytes)?;
-        let known = self.sessions.find(origin.hash, &origin.address);
+        let mut known = self.sessions.find(origin.hash, &origin.address);
         if known.is_none_or(|index| !self.sessions.at(index).is_open()) {
             turn.common.check_denied(&origin.address.endpoint)?;
+            known = known.filter(|index| !self.give_way(turn, *index, origin));
         }
-        if known.is_none() && turn.common.send_elsewhere(turn.now, origin, bytes)? {
+        if known.is_none()
+            && turn.common.claims.standbys().is_some()
+            && self.step_elsewhere(turn, rules, origin, (&parts, bytes))?
+        {
             return Ok(());
         }
         match known {
@@ -114,6 +120,11 @@ impl PlainFront {
         (index, origin): (Entry<Session>, &Origin),
         parts: &Parts<'_>,
     ) -> Result<(), DropReason> {
+        if self.is_unsure(index) {
+            // It goes no further, by name, and nothing is believed by it.
+            self.relay_up(turn, index, (None, parts.payload), origin.kernel_ns);
+            return Ok(());
+        }
         let session = self.sessions.at(index);
         if turn.now.mono_ns >= session.heard_ns + patience_ns(rules, session) {
             // Its timer has not fired yet.
@@ -123,13 +134,18 @@ impl PlainFront {
         if session.is_barred() {
             return Err(DropReason::AfterGap);
         }
-        if session.token != parts.token_hash {
+        if session.token != parts.token_hash
+            && !self.learn_token(index, (parts.token, parts.token_hash))
+        {
             return self.change_token(turn, rules, (index, origin), parts);
         }
         self.guard(turn, rules, index, parts)?;
         self.sessions.at_mut(index).heard_ns = turn.now.mono_ns;
         self.credit(turn, rules, index, parts)?;
-        self.relay_up(turn, index, parts.payload, origin.kernel_ns);
+        self.relay_up(turn, index, (parts.number, parts.payload), origin.kernel_ns);
+        if !self.sessions.clusters.is_empty() {
+            self.note_way(turn, index, origin);
+        }
         Ok(())
     }
 
@@ -148,11 +164,12 @@ impl PlainFront {
                 session.earn(&rules.credit, parts.len);
                 if self.is_echo(index, parts.word) {
                     self.prove(turn.common, index);
+                    self.keep_record(turn.common, turn.now, index);
                 }
             }
             Stage::HalfOpen { is_answered: true } => {
                 let is_proven = self.is_echo(index, parts.word);
-                let opened = self.open(turn, rules, index, is_proven);
+                let opened = self.open(turn, rules, index, (is_proven, parts.token));
                 let session = self.sessions.at_mut(index);
                 match opened {
                     Ok(()) => session.earn(&rules.credit, parts.len),
@@ -185,7 +202,7 @@ impl PlainFront {
         if session.guarded_by != changes {
             // A reload has changed the rules: the numbers so far mean nothing under them.
             session.guarded_by = changes;
-            self.start_guards(index, rules, number);
+            self.guards[0].start_again(index, number, &sequence.policy);
             return Ok(());
         }
         let was_silent = turn.now.mono_ns >= session.heard_ns + JUMP_SILENCE_NS;

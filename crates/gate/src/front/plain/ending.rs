@@ -2,6 +2,8 @@
 
 use crate::common::Common;
 use crate::counters::{Ended, Ending};
+use crate::front::cluster::owning::Owning;
+use crate::front::cluster::timers::look_after_cluster;
 use crate::front::plain::datagrams::patience_ns;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
@@ -84,6 +86,26 @@ impl Rules for PlainFront {
         session.heard_ns.saturating_add(rules.map_or(0, |rules| patience_ns(rules, session)))
     }
 
+    fn due_ns(&self, _common: &Common) -> u64 {
+        let cluster_ns = self.sessions.clusters.due_ns().min(self.unannounced.due_ns());
+        self.sessions.due_ns().min(cluster_ns)
+    }
+
+    fn handle_other_timers(&mut self, turn: &mut Turn<'_>) {
+        look_after_cluster(self, turn);
+        self.announce_some(turn);
+    }
+
+    fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        if !self.look_after_unsure(turn, index) {
+            self.end_or_arm(turn, index);
+        }
+    }
+
+    fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
+        self.end_or_wait(turn, index, ending);
+    }
+
     fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
         self.release(turn, index, ending);
         self.sessions.remove(index);
@@ -111,7 +133,11 @@ impl PlainFront {
             turn.common.trace_end(self.sessions.address(index), None, why);
         }
         let player = PlayerOf { backend: session.backend, session: self.sessions.id(index) };
-        turn.report_closed(player, session.announced, reason);
+        // The game process goes on with it elsewhere.
+        if why != Ended::Fenced {
+            turn.report_closed(player, session.announced, reason);
+        }
+        self.end_clustered(turn.common, index, why);
         let session = self.sessions.at_mut(index);
         session.announced = 0;
         let address = session.loopback.take();

@@ -23,6 +23,14 @@ impl Guards {
         self.0[at] = Guard::starting_with(first, policy);
     }
 
+    /// The same where the rules have changed: what was a number before is none now.
+    pub(crate) fn start_again(&mut self, entry: Entry<Session>, first: u32, policy: &Policy) {
+        match self.get(entry).map(|guard| guard.starting_again(first, policy)) {
+            Some(guard) => self.put(entry, guard),
+            None => self.start(entry, first, policy),
+        }
+    }
+
     /// The guard of a session for which one was started.
     #[inline]
     pub(crate) fn of(&mut self, entry: Entry<Session>) -> &mut Guard {

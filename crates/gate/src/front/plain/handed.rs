@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::front::carried::Carried;
+use crate::front::cluster::carried::CarriedClusters;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, PlainListener, rules_of};
 use crate::front::plain::unproven::Unproven;
@@ -72,6 +73,14 @@ impl Carried for PlainFront {
         }
     }
 
+    fn move_in(&mut self, _common: &Common, entry: Entry<Session>) {
+        self.move_clustered_in(entry);
+    }
+
+    fn move_out(&mut self, _common: &Common, entry: Entry<Session>) {
+        self.move_clustered_out(entry);
+    }
+
     fn hand_over_rules(&self, out: &mut Writer<'_>) {
         let Self {
             // In records of their own, and so are free places and free addresses.
@@ -91,6 +100,9 @@ impl Carried for PlainFront {
             unproven_max: _,
             // The same key, with which the gate was made.
             hash: _,
+            // Another process draws others, and tells of all that it has.
+            random: _,
+            unannounced: _,
         } = self;
         addresses.hand_over(out);
         self.sessions.serial.write(out);
@@ -132,6 +144,7 @@ impl Carried for PlainFront {
     }
 
     fn settle_rules(&mut self, _common: &mut Common, now_ns: u64) -> Result<(), Broken> {
+        self.settle_clustered();
         self.addresses.settle(now_ns)
     }
 }

@@ -1,6 +1,9 @@
 //! Plain players on bundle links: what their game process is told of them, and what it asks for.
 
 use crate::common::Common;
+use crate::front::cluster::doubt::Doubting;
+use crate::front::cluster::owning::Owning;
+use crate::front::plain::clustering::timeout_ms;
 use crate::front::plain::session::Session;
 use crate::front::plain::state::PlainFront;
 use crate::ids::{BackendId, LinkId};
@@ -22,7 +25,7 @@ impl Common {
     }
 
     /// The link of a backend, if it has one that can be told of plain players.
-    fn plain_link(&self, backend: BackendId) -> Option<LinkId> {
+    pub(crate) fn plain_link(&self, backend: BackendId) -> Option<LinkId> {
         let link = self.links.live(backend)?;
         let version = self.links.all[link].as_ref()?.version;
         (version >= VERSION_PLAIN).then_some(link)
@@ -35,21 +38,27 @@ impl PlainFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        payload: &[u8],
+        (number, payload): (Option<u32>, &[u8]),
     ) -> Result<(), DropReason> {
+        if self.is_unsure(index) {
+            return Err(DropReason::OwnerUnconfirmed);
+        }
         let backend = self.sessions.at(index).backend;
         let link = turn.common.plain_link(backend).ok_or(DropReason::LinkDown)?;
         self.announce(turn, index, link);
         let session = self.sessions.id(index);
-        if turn.append(link, Load::PAYLOAD, |writer| writer.payload(session, payload)) {
-            Ok(())
-        } else {
-            Err(DropReason::LinkFull)
-        }
+        let epoch = turn.common.links.backends[backend].epoch;
+        let is_told = self.sessions.clusters.is_told(index, backend, epoch);
+        let number = if is_told { self.full_number(turn, index, number) } else { None };
+        let is_written = turn.append(link, Load::PAYLOAD, |writer| match number {
+            Some(number) => writer.numbered(session, number, payload),
+            None => writer.payload(session, payload),
+        });
+        if is_written { Ok(()) } else { Err(DropReason::LinkFull) }
     }
 
     /// Tells the game process of a session, and again when it has its slot.
-    fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
+    pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, link: LinkId) {
         let id = self.sessions.id(index);
         let address = *self.sessions.address(index);
         let session = self.sessions.at_mut(index);
@@ -59,6 +68,8 @@ impl PlainFront {
         }
         session.announced = epoch;
         session.slot_told = session.is_open();
+        let clustered = self.tell_clustered(turn, index, turn.common.links.arbitrates_plain(link));
+        let session = self.sessions.at(index);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let opened = OpenedPlain {
             session: id,
@@ -67,6 +78,10 @@ impl PlainFront {
             slots_max: setup.backends[session.backend].slots,
             listener: &setup.listeners[address.listener].name,
         };
+        let timeout_ms = setup.listeners[address.listener].plain().map_or(0, timeout_ms);
+        if let Some(clustered) = clustered.map(|it| it.told_as(id, timeout_ms)) {
+            turn.tell_link(link, |writer| writer.clustered(&clustered));
+        }
         turn.tell_link(link, |writer| writer.opened_plain(&opened));
     }
 }

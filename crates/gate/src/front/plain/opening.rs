@@ -47,7 +47,7 @@ impl PlainFront {
         self.make_room(turn, index);
         self.sessions.arm(index, turn.now.mono_ns + rules.half_open_ns);
         turn.common.trace(&origin.address, None, Fact::Waits { backend });
-        self.relay_up(turn, index, parts.payload, origin.kernel_ns);
+        self.relay_up(turn, index, (parts.number, parts.payload), origin.kernel_ns);
         Ok(())
     }
 
@@ -116,6 +116,7 @@ impl PlainFront {
             loopback: None,
             credit: credit_for(rules, parts.len),
             claim: Claim::NOBODYS,
+            is_unsure: false,
         };
         let inserted = self.sessions.insert(origin.address, session, now_ns);
         let index = inserted.map_err(|_| DropReason::HalfOpenFull)?;
@@ -150,7 +151,7 @@ impl PlainFront {
         turn: &mut Turn<'_>,
         rules: &Plain,
         index: Entry<Session>,
-        is_proven: bool,
+        (is_proven, token): (bool, &[u8]),
     ) -> Result<(), DropReason> {
         let now_ns = turn.now.mono_ns;
         if self.open_count >= self.open_max {
@@ -182,6 +183,7 @@ impl PlainFront {
         self.half_open_count -= 1;
         let began_ns = session.began_ns;
         self.note_began(turn, index, began_ns);
+        self.begin_in_cluster(turn, index, token);
         self.sessions.arm(index, now_ns + rules.idle_ns);
         Ok(())
     }

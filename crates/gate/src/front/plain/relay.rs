@@ -1,10 +1,13 @@
 //! Datagrams of sessions, in both directions: passed on as they are.
 
+use crate::counters::{Ended, Ending};
+use crate::front::cluster::doubt::Doubting;
 use crate::front::plain::kinds::PLAIN;
 use crate::front::plain::session::{Session, Stage};
 use crate::front::plain::state::{PlainFront, rules_of};
 use crate::front::rules::Answers;
 use crate::links::loopback::loopback_of;
+use crate::links::players::PlayerOf;
 use crate::output::Tag;
 use crate::setup::Sequence;
 use crate::store::entry::Entry;
@@ -13,10 +16,18 @@ use ringgate_batch::{LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::PLAIN_BYTES_MAX;
 use ringgate_core::proto::replay::Policy;
+use ringgate_link::bundle::CloseReason;
 
 impl Answers for PlainFront {
     fn at_loopback(&self, local: &LocalIp) -> Option<Entry<Session>> {
         self.addresses.owner(local).map(Entry::numbered)
+    }
+
+    fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
+        let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
+        if let Some(index) = index {
+            self.end_or_wait(turn, index, Ending { why: Ended::ByBackend, reason });
+        }
     }
 
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {
@@ -39,13 +50,13 @@ impl PlainFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        payload: &[u8],
+        (number, payload): (Option<u32>, &[u8]),
         kernel_ns: u64,
     ) {
         let backend = self.sessions.at(index).backend;
         turn.common.counters.handled[PLAIN] += 1;
         turn.common.counters.payloads_up += 1;
-        match self.deliver(turn, index, payload) {
+        match self.deliver(turn, index, (number, payload)) {
             Ok(()) => turn.common.note_up(backend, payload.len(), kernel_ns),
             Err(why) => {
                 let address = self.sessions.address(index);
@@ -58,12 +69,12 @@ impl PlainFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        payload: &[u8],
+        (number, payload): (Option<u32>, &[u8]),
     ) -> Result<(), DropReason> {
         let session = self.sessions.at(index);
         let backend = &turn.common.links.backends[session.backend];
         if backend.address.is_none() {
-            return self.deliver_bundled(turn, index, payload);
+            return self.deliver_bundled(turn, index, (number, payload));
         }
         if !backend.is_up() {
             return Err(DropReason::LinkDown);

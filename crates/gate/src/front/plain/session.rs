@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) credit: u32,
     /// What it holds once it has answered; nobody's before.
     pub(crate) claim: Claim,
+    /// Whether another gateway may have it by now: no backend can name it meanwhile.
+    pub(crate) is_unsure: bool,
 }
 
 /// How far a session is.
@@ -74,13 +76,14 @@ impl Tenant for Session {
             loopback: None,
             credit: 0,
             claim: Claim::NOBODYS,
+            is_unsure: false,
         }
     }
 }
 
 impl Kept for Session {
     fn at_backend(&self) -> BackendId {
-        self.backend
+        if self.is_unsure { BackendId::NOBODYS } else { self.backend }
     }
 
     fn held(&self, _address: &Address) -> Option<Claim> {
@@ -88,7 +91,7 @@ impl Kept for Session {
     }
 
     fn plays_at(&self, backend: BackendId) -> bool {
-        self.backend == backend && !self.is_barred()
+        self.at_backend() == backend && !self.is_barred()
     }
 }
 
@@ -122,6 +125,7 @@ ringgate_core::carried!(Session {
     loopback,
     credit,
     claim,
+    is_unsure as anew,
 });
 
 impl Carry for Stage {

@@ -8,11 +8,13 @@ use crate::front::plain::session::Session;
 use crate::front::plain::unproven::Unproven;
 use crate::front::room::Room;
 use crate::ids::{IdVec, ListenerId, WorkerId};
+use crate::seed::Random;
 use crate::sessions::Sessions;
 use crate::setup::{Listener, Plain, Sequence, Setup};
 use crate::store::admission::{Admission, Bucket};
 use crate::store::hash::HashKey;
 use crate::store::table::Resting;
+use crate::store::unarmed::Unarmed;
 use ringgate_core::drops::DropReason;
 
 /// The players of one worker's plain listeners, and those who may become some.
@@ -33,6 +35,9 @@ pub(crate) struct PlainFront {
     pub(crate) unproven_max: usize,
     /// Keys the hashes of tokens.
     pub(crate) hash: HashKey,
+    pub(crate) random: Random,
+    /// Places of sessions of which arbiters may not have been told on the links that are there.
+    pub(crate) unannounced: Unarmed,
 }
 
 /// What a worker remembers of one listener.
@@ -90,6 +95,8 @@ impl PlainFront {
             half_open_count: 0,
             unproven_max,
             hash: key,
+            random: Random(random),
+            unannounced: Unarmed::NONE,
         }
     }
 

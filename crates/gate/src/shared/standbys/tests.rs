@@ -39,14 +39,14 @@ pub(in crate::shared) fn record(number: u16, term: u16) -> Record {
         player: ([0; 16], 7),
         local: ([0; 16], 8),
         backend: "west".into(),
-        proof: Proof::Netcode(NetcodeProof {
+        proof: Proof::Netcode(Box::new(NetcodeProof {
             open_key: Key::from_bytes([1; 32]),
             seal_key: Key::from_bytes([2; 32]),
             client_id: number.into(),
             is_confirmed: true,
             newest: 5,
             user_data: [0; 256],
-        }),
+        })),
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Agent {
     woken: Vec<(At, u64)>,
     /// Answers nobody.
     pub(super) is_mute: bool,
+    /// The game takes nothing of sources that have no slot: they may be others' players.
+    pub(super) takes_players_only: bool,
 }
 
 pub(super) struct Lane {
@@ -42,6 +44,10 @@ pub(super) struct Lane {
     pub(super) sessions: HashMap<LinkSession, (SessionId, Tenure)>,
     /// Not of a cluster.
     pub(super) others: HashSet<LinkSession>,
+    /// Of players whose packets have no numbers of their own.
+    unnumbered: HashSet<LinkSession>,
+    /// Of sources that have no slot.
+    waiting: HashSet<LinkSession>,
     /// What comes next is this one, or is not passed on.
     next: Option<(LinkSession, bool)>,
     pub(super) plain_payloads: usize,
@@ -59,13 +65,16 @@ impl Agent {
             closed: Vec::new(),
             woken: Vec::new(),
             is_mute: false,
+            takes_players_only: false,
         }
     }
 
     /// A link to a worker.
     pub(super) fn join(&mut self, at: At, rig: &mut Rig, incarnation: Incarnation) {
         let game = Game::connect(rig, OUR_USER);
-        game.say(rig, |writer| writer.hello(&Hello::new(1, "arena")) && arbitrates(writer));
+        game.say(rig, |writer| {
+            writer.hello(&Hello::new(1, "arena")) && arbitrates(writer) && writer.arbitrates_plain()
+        });
         self.lanes.insert(at, Lane::new(game, incarnation));
     }
 
@@ -87,7 +96,10 @@ impl Agent {
             for frame in Frames::new(bundle).map(|frame| frame.expect("whole records")) {
                 match ToArbiter::decode(frame) {
                     Some(record) => self.take(at, &record, &mut answers),
-                    None => self.take_other(at, ToGame::decode(frame).expect("a record")),
+                    None => {
+                        let record = ToGame::decode(frame).expect("a record");
+                        self.take_other(at, record, &mut answers);
+                    }
                 }
             }
         }
@@ -153,43 +165,66 @@ impl Agent {
                     // It was refused.
                     return;
                 };
-                match self.arbiter.hand_over(id, tenure, *number) {
-                    Ok(()) => {
-                        assert!(self.numbers.insert((id, *number)), "{number} is handed twice");
-                        self.handed.push(bytes.to_vec());
-                    }
-                    Err(why) => {
-                        let reply = match why {
-                            Refused::Fenced(holder) => Some(Reply::Fenced { holder }),
-                            Refused::Ended => Some(Reply::Ended),
-                            Refused::Replayed(_) | Refused::Unclaimed => None,
-                        };
-                        self.refused.push(why);
-                        let answer = |reply| Answer { session: id, tenure, wake: Wake(0), reply };
-                        answers.extend(reply.map(|reply| (at, answer(reply))));
-                    }
+                let handed = self.arbiter.hand_over(id, tenure, *number);
+                if handed.is_ok() {
+                    assert!(self.numbers.insert((id, *number)), "{number} is handed twice");
                 }
+                self.note_handed((at, id, tenure), bytes, handed, answers);
             }
         }
     }
 
-    fn take_other(&mut self, at: At, record: ToGame<'_>) {
+    /// A payload is the game's now, or its gateway hears why not.
+    fn note_handed(
+        &mut self,
+        (at, session, tenure): (At, SessionId, Tenure),
+        bytes: &[u8],
+        handed: Result<(), Refused>,
+        answers: &mut Vec<(At, Answer)>,
+    ) {
+        let Err(why) = handed else { return self.handed.push(bytes.to_vec()) };
+        let reply = match why {
+            Refused::Fenced(holder) => Some(Reply::Fenced { holder }),
+            Refused::Ended => Some(Reply::Ended),
+            Refused::Replayed(_) | Refused::Unclaimed => None,
+        };
+        self.refused.push(why);
+        let answer = |reply| Answer { session, tenure, wake: Wake(0), reply };
+        answers.extend(reply.map(|reply| (at, answer(reply))));
+    }
+
+    fn take_other(&mut self, at: At, record: ToGame<'_>, answers: &mut Vec<(At, Answer)>) {
         let lane = self.lanes.get_mut(&at).expect("it speaks");
         match record {
-            ToGame::Opened(opened) => match lane.next.take() {
-                Some((session, _)) => assert_eq!(session, opened.session, "right behind"),
-                None => {
-                    lane.sessions.remove(&opened.session);
-                    lane.others.insert(opened.session);
+            ToGame::Opened(opened) => lane.open(opened.session),
+            ToGame::OpenedPlain(opened) => {
+                lane.open(opened.session);
+                lane.unnumbered.insert(opened.session);
+                if opened.slot.is_some() {
+                    lane.waiting.remove(&opened.session);
+                } else {
+                    lane.waiting.insert(opened.session);
                 }
-            },
+            }
             ToGame::Payload { session, bytes } => {
-                assert!(lane.others.contains(&session), "it is of the cluster");
-                lane.plain_payloads += 1;
-                self.handed.push(bytes.to_vec());
+                if let Some(&(id, tenure)) = lane.sessions.get(&session) {
+                    assert!(lane.unnumbered.contains(&session), "it is of the cluster");
+                    let handed = self.arbiter.hand_over_unnumbered(id, tenure);
+                    return self.note_handed((at, id, tenure), bytes, handed, answers);
+                }
+                if lane.others.contains(&session) {
+                    lane.plain_payloads += 1;
+                    if !self.takes_players_only || !lane.waiting.contains(&session) {
+                        self.handed.push(bytes.to_vec());
+                    }
+                } else {
+                    assert!(lane.unnumbered.contains(&session), "it was refused");
+                }
             }
             ToGame::Closed { session, .. } => {
                 lane.others.remove(&session);
+                lane.unnumbered.remove(&session);
+                lane.waiting.remove(&session);
                 if let Some((id, tenure)) = lane.sessions.remove(&session) {
                     let question =
                         Question { session: id, tenure, wake: Wake(0), asked: Asked::End };
@@ -268,12 +303,25 @@ impl Agent {
 }
 
 impl Lane {
+    /// An opening: of a session of the cluster, right behind its name, or of another one.
+    fn open(&mut self, session: LinkSession) {
+        if let Some((named, _)) = self.next.take() {
+            assert_eq!(named, session, "right behind");
+            self.others.remove(&session);
+        } else {
+            self.sessions.remove(&session);
+            self.others.insert(session);
+        }
+    }
+
     fn new(game: Game, incarnation: Incarnation) -> Self {
         Self {
             game,
             incarnation,
             sessions: HashMap::new(),
             others: HashSet::new(),
+            unnumbered: HashSet::new(),
+            waiting: HashSet::new(),
             next: None,
             plain_payloads: 0,
         }

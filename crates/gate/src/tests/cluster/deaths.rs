@@ -7,18 +7,20 @@
 
 mod network;
 mod peers;
+mod plain;
 mod wild;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::super::clients::Player;
+use super::super::clients::{Library, Player};
 use super::super::rig::{Fleet, Rig, home, plain_setup};
 use super::super::unreal::rig::Dice;
 use super::agent::Agent;
 use crate::ids::{BackendId, MemberId};
 use crate::mail::Mail;
+use crate::setup::Setup;
 use crate::shared::claims::Claims;
 use crate::shared::standbys::Standbys;
 use crate::shared::whereabouts::Whereabouts;
@@ -45,7 +47,35 @@ enum State {
     Dead(u64),
 }
 
-struct World {
+/// What players speak in a world.
+trait Plays: Library + Sized {
+    /// What stands in front of all that they say.
+    const HEAD_BYTES: usize;
+    /// Whether a session goes along when its player's port changes.
+    const HAS_PORTS: bool;
+
+    fn setup() -> Setup;
+
+    fn join(rig: &mut Rig, number: u16) -> Player<Self>;
+}
+
+impl Plays for Client {
+    const HEAD_BYTES: usize = 0;
+    const HAS_PORTS: bool = true;
+
+    fn setup() -> Setup {
+        let mut setup = plain_setup();
+        setup.backends[BackendId(0)].slots = 50;
+        setup
+    }
+
+    fn join(rig: &mut Rig, number: u16) -> Player<Self> {
+        let token = rig.token(u64::from(number) + 1);
+        Player::new(rig, home(number), &token)
+    }
+}
+
+struct World<P> {
     gates: [Fleet; GATES],
     states: [State; GATES],
     incarnations: [Incarnation; GATES],
@@ -69,7 +99,7 @@ struct World {
     /// No hand-over is rehearsed: what is stood by for would be lost.
     stay: Vec<Arc<Claims>>,
     agent: Agent,
-    players: Vec<Player<Client>>,
+    players: Vec<Player<P>>,
     /// What each has in front of all that it says, and is nobody else's.
     names: Vec<u64>,
     doors: Vec<usize>,
@@ -87,19 +117,13 @@ struct World {
     speakers: BTreeSet<u64>,
 }
 
-impl World {
+impl<P: Plays> World<P> {
     fn new(seed: u64) -> Self {
-        let mut setup = plain_setup();
-        setup.backends[BackendId(0)].slots = 50;
+        let mut setup = P::setup();
         setup.is_clustered = true;
         let mut gates: [Fleet; GATES] = Fleet::several(&setup, 1 + (seed % 2) as u16);
         let rig = &mut gates[0].rigs[0];
-        let players: Vec<_> = (0..PLAYERS)
-            .map(|number| {
-                let token = rig.token(u64::from(number) + 1);
-                Player::new(rig, home(number), &token)
-            })
-            .collect();
+        let players: Vec<_> = (0..PLAYERS).map(|number| P::join(rig, number)).collect();
         let mut world = Self {
             gates,
             states: std::array::from_fn(|_| State::Up),
@@ -127,6 +151,7 @@ impl World {
             said: BTreeSet::new(),
             speakers: BTreeSet::new(),
         };
+        world.agent.takes_players_only = true;
         (0..GATES).for_each(|at| world.begin(at));
         world
     }
@@ -324,6 +349,11 @@ impl World {
         assert!(said > 0 && heard * 2 > said, "{what}");
     }
 
+    /// What those are called that gateways have.
+    fn sessions(&self) -> BTreeSet<SessionId> {
+        self.agent.held().into_iter().collect()
+    }
+
     fn everybody_is_connected(&self, seed: u64) {
         for (number, player) in self.players.iter().enumerate() {
             let step = self.step;
@@ -353,7 +383,7 @@ impl World {
 }
 
 /// A world in which everybody plays.
-fn playing(seed: u64) -> World {
+fn playing<P: Plays>(seed: u64) -> World<P> {
     let mut world = World::new(seed);
     for _ in 0..200 {
         world.turn(false);
@@ -364,10 +394,20 @@ fn playing(seed: u64) -> World {
 
 #[test]
 fn nobody_loses_a_session_to_one_thing_at_a_time() {
+    one_thing_at_a_time_happens::<Client>(0);
+}
+
+#[test]
+fn no_plain_session_is_lost_to_one_thing_at_a_time() {
+    one_thing_at_a_time_happens::<plain::Source>(200);
+}
+
+fn one_thing_at_a_time_happens<P: Plays>(first_seed: u64) {
     let (mut worlds, mut taken_over, mut moved) = (0, 0, 0);
-    for seed in seeds(0) {
+    for seed in seeds(first_seed) {
         worlds += 1;
-        let mut world = playing(seed);
+        let mut world = playing::<P>(seed);
+        let sessions = world.sessions();
         for _ in 0..4 {
             let until = world.step + world.happen();
             // Every other world's players have other ports before anybody knows of it.
@@ -378,6 +418,7 @@ fn nobody_loses_a_session_to_one_thing_at_a_time() {
                 world.turn(true);
             }
             world.all_is_well(seed);
+            assert_eq!(world.sessions(), sessions, "seed {seed}, step {}", world.step);
             let at = world.dice.roll(GATES as u64) as usize;
             match world.dice.roll(6) {
                 0 | 1 => world.upgrade(at),
@@ -396,7 +437,7 @@ fn nobody_loses_a_session_to_one_thing_at_a_time() {
     assert!(taken_over - moved > 2 * worlds && moved > worlds, "{taken_over} {moved}");
 }
 
-impl World {
+impl<P: Plays> World<P> {
     /// Another process goes on in the place of a gateway's.
     fn upgrade(&mut self, at: usize) {
         self.carry();
@@ -422,6 +463,9 @@ impl World {
     }
 
     fn change_ports(&mut self) {
+        if !P::HAS_PORTS {
+            return;
+        }
         for (number, player) in self.players.iter_mut().enumerate() {
             if self.flights.iter().all(|it| it.number != number) {
                 player.home = player.home.with_port(5000 + self.dice.roll(4) as u16);

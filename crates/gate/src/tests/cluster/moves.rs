@@ -11,7 +11,7 @@ use ringgate_core::proto::netcode::packet::PacketKind;
 
 impl Pair {
     /// Each knows that the other can go on with its sessions.
-    fn be_able(&self) {
+    pub(super) fn be_able(&self) {
         for at in [A, B] {
             self.standbys(at).set_able(vec![(incarnation(1 - at), OTHER[at])]);
         }

@@ -1,5 +1,10 @@
 //! Plain players in front of two gateways.
 
+mod ends;
+mod moves;
+mod stage;
+mod takeover;
+
 use super::super::plain::{SERVERS, arrived, plain_setup_with, play};
 use super::super::rig::{endpoint, home};
 use super::Pair;

@@ -17,7 +17,8 @@ impl Carry for Taken {
         // slots of those who were silent are kept by the fleet until their tokens end.
         let Self { hello, link, is_let_in, has_closed, players, .. } = self;
         // An offer goes on, and has its slot again when its player comes, if one is free then.
-        let Self { told_open: _, refused: _, silent: _, offered, .. } = self;
+        // Sources without a slot have one in a moment, or are over.
+        let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
         hello.write(out);
         link.write(out);
         let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];

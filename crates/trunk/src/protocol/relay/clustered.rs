@@ -31,7 +31,8 @@ impl Relay {
     /// Writes it.
     pub fn write_clusters(&self, out: &mut CarryWriter<'_>) {
         // An opening that goes no further comes at once, and is told of again otherwise.
-        let OfClusters { arbitration: _, held, homes, muted: _, refused, left: _ } = &self.clusters;
+        let OfClusters { arbitration: _, is_used: _, held, homes, muted: _, refused, left: _ } =
+            &self.clusters;
         let held =
             held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
         held.collect::<Vec<_>>().write(out);
@@ -46,6 +47,7 @@ impl Relay {
     pub fn read_clusters(&mut self, from: &mut Reader<'_>) -> Result<(), Carried> {
         let session = |number| SessionId::from_u64(number).ok_or(Carried::Invalid("session"));
         for (number, (id, tenure)) in Vec::<(u64, (ClusterId, Tenure))>::read(from)? {
+            self.clusters.is_used = true;
             self.clusters.held.insert(session(number)?, Held { id, tenure });
         }
         for (number, (id, place)) in Vec::<(u64, (ClusterId, u8))>::read(from)? {
@@ -70,11 +72,13 @@ impl Relay {
         self.clusters.refused
     }
 
-    /// Says behind a hello that sessions may be of a cluster.
+    /// Says behind a hello that sessions may be of a cluster, whatever their players speak.
     pub(super) fn tell_arbitrates(&mut self, link: u16, act: &mut impl FnMut(Action<'_>)) {
         if self.clusters.arbitration.is_some() {
-            let frame = write(&mut self.scratch, arbitrates);
-            act(Action::Tell(link, frame.expect("it is short")));
+            for said in SAID {
+                let frame = write(&mut self.scratch, said);
+                act(Action::Tell(link, frame.expect("it is short")));
+            }
         }
     }
 
@@ -93,7 +97,7 @@ impl Relay {
         match record {
             ToArbiter::Numbered { session, number, bytes } => {
                 let session = self.here(session)?;
-                self.hand_over((link, session), number, bytes, &arbitration, act);
+                self.hand_over((link, session), (Some(number), bytes), &arbitration, act);
             }
             ToArbiter::Clustered(it) => {
                 let it = Clustered { session: self.here(it.session)?, ..it };
@@ -142,6 +146,7 @@ impl Relay {
         let home = Home { worker, game, turn, session };
         let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
         let opening = arbitration.announce(it, self.name(game), link, home);
+        self.clusters.is_used = true;
         if !matches!(opening, Opening::Refused(_)) {
             self.clusters.held.insert(session, Held { id, tenure });
         }
@@ -222,8 +227,7 @@ impl Relay {
     fn hand_over(
         &mut self,
         (link, session): (u16, SessionId),
-        number: u64,
-        bytes: &[u8],
+        (number, bytes): (Option<u64>, &[u8]),
         arbitration: &Arbitration,
         act: &mut impl FnMut(Action<'_>),
     ) {
@@ -260,8 +264,8 @@ impl Relay {
     /// goes the way that any does.
     pub(super) fn handle_of_cluster(
         &mut self,
-        record: &ToGame<'_>,
-        frame: Frame<'_>,
+        link: u16,
+        (record, frame): (&ToGame<'_>, Frame<'_>),
         act: &mut impl FnMut(Action<'_>),
     ) -> Result<bool, Broken> {
         if self.clusters.is_empty() {
@@ -269,17 +273,23 @@ impl Relay {
         }
         let Some(session) = session_of(record) else { return Ok(false) };
         let session = self.here(session)?;
-        if matches!(record, ToGame::Opened(_)) {
+        if matches!(record, ToGame::Opened(_) | ToGame::OpenedPlain(_)) {
             let at = self.clusters.muted.iter().position(|muted| *muted == session);
             return Ok(at.map(|at| self.clusters.muted.swap_remove(at)).is_some());
         }
         let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
-            // What the game process knows by that name is another gateway's by now.
-            let is_others = self.clusters.homes.contains_key(&session);
+            // What the game process knows by that name is another gateway's by now, or it knows
+            // nothing by that name.
+            let is_others =
+                self.clusters.homes.contains_key(&session) || self.is_late(link, session, record);
             self.clusters.refused.fenced += u64::from(is_others);
             return Ok(is_others);
         };
         let Some(arbitration) = self.clusters.arbitration.clone() else { return Ok(false) };
+        if let ToGame::Payload { bytes, .. } = record {
+            self.hand_over((link, session), (None, bytes), &arbitration, act);
+            return Ok(true);
+        }
         let home = if is_last(record) {
             self.clusters.held.remove(&session);
             // Who has it no more cannot end it.
@@ -294,6 +304,14 @@ impl Relay {
             self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
         }
         Ok(true)
+    }
+
+    /// Whether a payload without a number is of a session that the gateway has had, and the game
+    /// process knows by another name.
+    fn is_late(&self, link: u16, session: SessionId, record: &ToGame<'_>) -> bool {
+        let game = self.game_of(link).filter(|_| matches!(record, ToGame::Payload { .. }));
+        let taken = game.and_then(|game| self.places[game.place()].taken.as_ref());
+        taken.is_some_and(|taken| !taken.knows(session))
     }
 
     /// What goes to a local worker, which may be this one.
@@ -425,7 +443,8 @@ impl Relay {
         if !clusters.homes.values().any(|home| home.game == game) {
             return false;
         }
-        let lost = taken.players.iter().filter(|session| !is_home(session)).copied();
+        let announced = taken.players.iter().chain(&taken.without_slot);
+        let lost = announced.filter(|session| !is_home(session)).copied();
         for session in lost.collect::<Vec<_>>() {
             taken.leave(session, rolls.as_ref());
             let frame = write(scratch, |writer| writer.closed(session, LOST));
@@ -437,6 +456,7 @@ impl Relay {
 
     /// The lane is down: what its gateway has announced waits for it, or for another one.
     pub(super) fn lose_held(&mut self) {
+        self.clusters.is_used = false;
         self.clusters.held.clear();
         self.clusters.muted.clear();
         self.clusters.left.clear();
@@ -579,9 +599,16 @@ const MUTED_MAX: usize = 64;
 /// Sessions that the gateway has given away, and of which more may come.
 const LEFT_MAX: usize = 4096;
 
+/// What an arbiter says of itself, in this order.
+const SAID: [fn(&mut Writer<'_>) -> bool; 2] = [arbitrates, arbitrates_plain];
+
 /// For writers of any lifetime, which the method itself is not.
 fn arbitrates(writer: &mut Writer<'_>) -> bool {
     writer.arbitrates()
+}
+
+fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates_plain()
 }
 
 /// The record with another session in it, which is its first field.
@@ -600,6 +627,7 @@ const fn is_last(record: &ToGame<'_>) -> bool {
 const fn session_of(record: &ToGame<'_>) -> Option<SessionId> {
     match record {
         ToGame::Opened(opened) => Some(opened.session),
+        ToGame::OpenedPlain(opened) => Some(opened.session),
         ToGame::Payload { session, .. }
         | ToGame::Report { session, .. }
         | ToGame::Room { session, .. }

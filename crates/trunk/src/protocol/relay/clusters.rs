@@ -13,6 +13,8 @@ use crate::protocol::games::Game;
 #[derive(Debug, Default)]
 pub(super) struct OfClusters {
     pub(super) arbitration: Option<Arc<Arbitration>>,
+    /// The gateway of this worker has announced a session, which may be another one's since.
+    pub(super) is_used: bool,
     /// What the gateway of this worker has announced, by this worker's numbers.
     pub(super) held: HashMap<SessionId, Held>,
     /// Those that a game process here knows.
@@ -64,6 +66,6 @@ pub enum Passed<'a> {
 
 impl OfClusters {
     pub(super) fn is_empty(&self) -> bool {
-        self.held.is_empty() && self.muted.is_empty() && self.homes.is_empty()
+        !self.is_used && self.homes.is_empty()
     }
 }

@@ -1,13 +1,12 @@
 //! What passes between players, the router, gateways and the agent.
 
-use super::super::super::clients::Library;
 use super::super::land;
-use super::{Flight, GATES, State, World};
+use super::{Flight, GATES, Plays, State, World};
 use crate::ids::MemberId;
 use crate::mail::ForwardedDatagram;
 use ringgate_batch::Endpoint;
 
-impl World {
+impl<P: Plays> World<P> {
     pub(super) fn live(&mut self, number: usize, speaks: bool) {
         let now_ns = self.gates[0].rigs[0].now.mono_ns;
         let player = &mut self.players[number];
@@ -118,14 +117,27 @@ impl World {
             }
         }
         for payload in std::mem::take(&mut self.agent.handed) {
-            let text = String::from_utf8_lossy(&payload).into_owned();
+            let text = &payload[P::HEAD_BYTES.min(payload.len())..];
+            let (text, payload) = (String::from_utf8_lossy(text).into_owned(), text.to_vec());
             assert!(self.heard.insert(payload), "twice: {text}");
             let name = text.split_once(": ").and_then(|(name, _)| name.parse::<u64>().ok());
             self.speakers.extend(name);
         }
     }
 
+    /// Who has no slot is answered too: it plays by that.
     fn answer(&mut self) {
+        let lanes = self.agent.lanes.iter();
+        let waiting = lanes.flat_map(|(at, lane)| lane.others.iter().map(|it| (*at, *it)));
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|(at, session)| (*at, session.as_u64()));
+        for ((at, worker), session) in waiting {
+            if self.is_up(at) {
+                let lane = &self.agent.lanes[&(at, worker)];
+                let rig = &mut self.gates[at].rigs[worker];
+                lane.game.push(rig, |writer| writer.payload(session, b"hello"));
+            }
+        }
         let mut held = self.agent.held();
         held.sort_unstable();
         for id in held {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use super::{GATES, SILENT, State, World};
+use super::{GATES, Plays, SILENT, State, World};
 use crate::ids::{BindId, MemberId};
 use crate::mail::{Mail, Offered};
 use crate::shared::whereabouts::PARTS;
@@ -11,7 +11,7 @@ use crate::store::table::Address;
 use ringgate_batch::LocalIp;
 use ringgate_cluster::{Record, SessionId, appoint};
 
-impl World {
+impl<P: Plays> World<P> {
     /// Members say who has come and gone, and notice who is silent.
     pub(super) fn meet(&mut self) {
         let now_ns = self.gates[0].rigs[0].now.mono_ns;

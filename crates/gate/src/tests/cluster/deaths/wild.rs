@@ -13,6 +13,7 @@ use super::{GATES, State, World, playing, seeds};
 use crate::counters::Ended;
 use crate::mail::Mail;
 use crate::survey::{Survey, Wanted};
+use ringgate_core::netcode::Client;
 
 /// A session that is to be over.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,7 @@ struct Ending {
 }
 
 struct Wild {
-    world: World,
+    world: World<Client>,
     seed: u64,
     endings: Vec<Ending>,
     /// The agent has heard of their ends.

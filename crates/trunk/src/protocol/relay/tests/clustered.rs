@@ -147,6 +147,7 @@ fn in_words(act: Action<'_>) -> String {
     match act {
         Action::Deliver(_, frame) => match ToGame::decode(frame).expect("readable") {
             ToGame::Opened(it) => format!("opened {}", name(it.session)),
+            ToGame::OpenedPlain(it) => format!("opened {} with {:?}", name(it.session), it.slot),
             ToGame::Payload { session, .. } => format!("hears of {}", name(session)),
             ToGame::Closed { session, .. } => format!("closed {}", name(session)),
             ToGame::Quality { session, .. } => format!("quality {}", name(session)),
@@ -213,6 +214,44 @@ fn a_session_goes_to_another_gateway_and_its_game_process_notices_nothing() {
     assert_eq!(agent.claims(1, of(3, 12), of(2, 12)), ["1 Ended 3"]);
     assert_eq!(agent.announces(1, of(1, 13)), ["1 Ended 1"]);
     assert_eq!(agent.arbitration.counts(), [0, 0, 1]);
+}
+
+/// Its datagrams have no numbers: what comes by another gateway than its own goes no further.
+#[test]
+fn a_plain_session_goes_to_another_gateway_too() {
+    let mut agent = Agent::new();
+    let says = |agent: &mut Agent, at: usize, session: SessionId, slot: Option<u32>| {
+        agent.says(at, |it| it.opened_plain(&OpenedPlain { slot, ..opened(session) }))
+    };
+    let names = |agent: &mut Agent, at: usize, tenure: u32| {
+        let (session, token_until_s, timeout_ms) = (there(), UNTIL_S, 10_000);
+        let it = Clustered { session, id: ID, tenure, token_until_s, timeout_ms };
+        let said = agent.says(at, |writer| writer.clustered(&it));
+        assert!(said.is_empty(), "{said:?}");
+    };
+    let brings = |agent: &mut Agent, at: usize| agent.says(at, |it| it.payload(there(), b"hi"));
+    assert_eq!(says(&mut agent, 0, there(), None), ["0 opened 1 with None"]);
+    assert_eq!(brings(&mut agent, 0), ["0 hears of 1"]);
+    names(&mut agent, 0, of(1, 11));
+    assert_eq!(says(&mut agent, 0, there(), Some(0)), ["0 opened 1 with Some(0)"]);
+    assert_eq!([brings(&mut agent, 0), brings(&mut agent, 0)].concat(), ["0 hears of 1"; 2]);
+    // It is given away: what its owner has on its way is taken, and nothing after that.
+    assert_eq!(agent.takes(1, of(2, 12), of(1, 11)), ["1 granted 2", "0 fenced 1 by 2"]);
+    assert_eq!(brings(&mut agent, 0), ["0 hears of 1"]);
+    agent.says(0, |it| it.given(&ID, of(1, 11)));
+    names(&mut agent, 1, of(2, 12));
+    assert!(says(&mut agent, 1, there(), Some(3)).is_empty(), "the process knows it");
+    assert_eq!(brings(&mut agent, 1), ["0 hears of 1"]);
+    // It is taken from one that cannot be reached.
+    assert_eq!(agent.claims(0, of(3, 11), of(2, 12)), ["0 granted 3", "1 fenced 2 by 3"]);
+    names(&mut agent, 0, of(3, 11));
+    assert!(says(&mut agent, 0, there(), Some(0)).is_empty());
+    assert_eq!(brings(&mut agent, 1), [""; 0]);
+    assert_eq!(brings(&mut agent, 0), ["0 hears of 1"]);
+    // A source without a slot is over with its gateway, and the process hears so.
+    let waiting = SessionId::from_u64((THERE as u64) << 56 | 8).expect("it is not 0");
+    assert_eq!(says(&mut agent, 0, waiting, None), ["0 opened 1 with None"]);
+    assert_eq!(agent.loses_lane(0), ["0 forgets"]);
 }
 
 #[test]

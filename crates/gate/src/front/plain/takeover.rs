@@ -1,0 +1,97 @@
+//! Datagrams of sources that have no session here, at a gateway of a cluster: another one may have
+//! it, or has had it.
+//!
+//! ```text
+//! early       its owner gives it to this gateway, and it is not here yet      waits for it
+//! orphan      its owner is gone: is it believed to be the player's?           the arbiter is asked
+//! elsewhere   another gateway has it                                          goes there
+//! ```
+
+use std::sync::Arc;
+
+use crate::arrivals::Origin;
+use crate::counters::Ended;
+use crate::elsewhere::Elsewhere;
+use crate::front::cluster::taking::Taking;
+use crate::front::plain::clustering::tag_of;
+use crate::front::plain::datagrams::Parts;
+use crate::front::plain::session::Session;
+use crate::front::plain::state::PlainFront;
+use crate::front::rules::Rules;
+use crate::setup::Plain;
+use crate::shared::standbys::Found;
+use crate::store::entry::Entry;
+use crate::turn::Turn;
+use ringgate_cluster::Record;
+use ringgate_core::drops::DropReason;
+
+impl PlainFront {
+    /// A source has begun here before this gateway has heard that another one has its session, or
+    /// is to go on with it here. What it has begun is over then, and whether it is.
+    pub(crate) fn give_way(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        origin: &Origin,
+    ) -> bool {
+        let Some(standbys) = turn.common.claims.standbys() else { return false };
+        let address = &origin.address;
+        let is_anothers = origin.forwarded_by.is_none()
+            && matches!(turn.common.elsewhere(address), Some(Elsewhere::Member(_)));
+        if !is_anothers && !standbys.awaits(address) {
+            return false;
+        }
+        self.end(turn, index, Ended::Replaced);
+        true
+    }
+
+    /// A datagram that looks as it should, of a source without a session here. Whether another one
+    /// looks at it; else it begins a session.
+    pub(crate) fn step_elsewhere(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rules: &Plain,
+        origin: &Origin,
+        (parts, bytes): (&Parts<'_>, &[u8]),
+    ) -> Result<bool, DropReason> {
+        let claims = Arc::clone(&turn.common.claims);
+        let Some(standbys) = claims.standbys() else { return Ok(false) };
+        if !self.sessions.clusters.takeovers.under_way.is_empty()
+            && origin.forwarded_by.is_some()
+            && self.wait_for_session(turn.common, origin, bytes)
+        {
+            return Ok(true);
+        }
+        match standbys.find(&origin.address, turn.now.mono_ns) {
+            Some(Found::Try(record)) => {
+                believe(rules, &record, parts)?;
+                return Err(self.claim_orphan(turn, standbys, origin, record));
+            }
+            Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
+            Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
+            None => {}
+        }
+        if origin.forwarded_by.is_none() {
+            self.take_offered(turn, origin);
+            return turn.common.send_elsewhere(turn.now, origin, bytes);
+        }
+        // Who has forwarded it may not have heard yet where its session has gone.
+        match turn.common.elsewhere(&origin.address) {
+            Some(Elsewhere::Member(_)) => Err(DropReason::UnknownSource),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Whether a datagram from the address of a session whose owner is gone is its player's, as far as
+/// that can be known. Its number is judged once the arbiter has said which were handed over.
+fn believe(rules: &Plain, record: &Record, parts: &Parts<'_>) -> Result<(), DropReason> {
+    record.proof.of_plain().ok_or(DropReason::UnknownSource)?;
+    if tag_of(parts.token) != record.token {
+        return Err(DropReason::TokenSuperseded);
+    }
+    match &rules.token {
+        Some(token) if token.backends.get(parts.token).is_none() => Err(DropReason::TokenUnknown),
+        _ => Ok(()),
+    }
+}
