@@ -21,6 +21,7 @@ use self::patience::{ANSWER_WITHIN, Silence};
 use super::{Failure, config_file};
 use crate::config::{self, Token, values};
 use ringgate_process::handover::CONTROL_SOCKET;
+use ringgate_report::text::Append as _;
 
 /// Where the gateway is: by default the control socket in the `run_dir` that this host's config
 /// file names, or in its default.
@@ -74,6 +75,13 @@ pub(super) fn name(text: &str) -> Result<String, String> {
 pub(super) fn sort(whom: Option<&str>) -> (Option<&str>, Option<&str>) {
     let is_number = whom.is_some_and(|it| values::number(it).is_some());
     if is_number { (whom, None) } else { (None, whom) }
+}
+
+/// Says in a request what may have been left unsaid.
+pub(super) fn say(request: &mut String, name: &str, value: Option<impl fmt::Display>) {
+    if let Some(value) = value {
+        write!(request, "&{name}={value}");
+    }
 }
 
 /// One backend.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Failure;
-use super::admin::Place;
+use super::admin::{self, Place};
 use crate::config::values;
 use ringgate_report::pcapng::{Block, blocks};
 use ringgate_report::text::{Append as _, count};
@@ -102,13 +102,9 @@ fn request(args: &Args) -> String {
     let ms = args.lasts.as_millis();
     let mut path =
         format!("/capture?packets={}&for_ms={ms}&snaplen={}", args.max_packets, args.snaplen);
-    for (name, value) in
-        [("listener", &args.listener), ("client", &args.client_id), ("address", &args.address)]
-    {
-        if let Some(value) = value {
-            write!(path, "&{name}={value}");
-        }
-    }
+    admin::say(&mut path, "listener", args.listener.as_ref());
+    admin::say(&mut path, "client", args.client_id.as_ref());
+    admin::say(&mut path, "address", args.address.as_ref());
     for reason in &args.drop_reason {
         write!(path, "&reason={reason}");
     }

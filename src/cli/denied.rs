@@ -52,11 +52,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut path = format!("/denied?limit={}", args.limit);
     let (client, address) = admin::sort(args.whom.as_deref());
     let client = client.or(args.client_id.as_deref());
-    for (name, value) in [("address", address), ("client", client)] {
-        if let Some(value) = value {
-            write!(path, "&{name}={value}");
-        }
-    }
+    admin::say(&mut path, "address", address);
+    admin::say(&mut path, "client", client);
     let answer = gateway.fetch(&path)?;
     let page = gateway.read(&answer, &[400])?;
     let asked = address.map(str::to_owned).or_else(|| client.map(|id| format!("client {id}")));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::Failure;
-use super::admin::Place;
+use super::admin::{self, Place};
 use super::exit::print;
 use crate::config::values;
 use ringgate_gate::Prefix;
@@ -114,9 +114,7 @@ impl Words {
             not_kept_because: None,
         };
         let mut start = format!("/{path}?whole={}", self.whole);
-        if let Some(lasts) = self.lasts {
-            write!(start, "&for_ms={}", lasts.as_millis());
-        }
+        admin::say(&mut start, "for_ms", self.lasts.map(|lasts| lasts.as_millis()));
         for part in parts(whom, admin.names_bytes_max()) {
             sum.add(admin.change(&(start.clone() + &part), &[400, 409])?);
         }

@@ -22,9 +22,7 @@ use std::path::Path;
 
 use super::Failure;
 use super::config_file::ConfigFile;
-use super::exit::print;
 use crate::config::{self, Config, HostConfig, IoChoice};
-use finding::json;
 pub(super) use finding::{Finding, conclude, render};
 pub(super) use fleet::SESSION_BYTES;
 use host::Host;
@@ -45,8 +43,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let findings = look(args.config.of_host().as_deref())?;
-    print(&if args.json { json(&findings) } else { render(&findings) })?;
-    conclude(&findings)
+    conclude(&findings, args.json)
 }
 
 /// All that is found of this host, and of a config file that it is held against.

@@ -12,7 +12,7 @@ use super::kick::Whom;
 use crate::config::values;
 use crate::control::moving::OFFERS_MAX;
 use ringgate_fleet::values::question::{MOVE_MS, MOVE_MS_MAX, MOVE_TRIES};
-use ringgate_report::text::{Append as _, count};
+use ringgate_report::text::count;
 
 /// Move a player to another backend of a running gateway, without a reconnect
 ///
@@ -46,9 +46,7 @@ impl How {
     /// What stands in a query behind who it is.
     pub(super) fn query(&self) -> String {
         let mut query = format!("&to={}", self.to);
-        if let Some(time) = self.time {
-            write!(query, "&time_ms={}", time.as_millis());
-        }
+        admin::say(&mut query, "time_ms", self.time.map(|time| time.as_millis()));
         if self.confirm {
             query += "&confirm=true";
         }

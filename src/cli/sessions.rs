@@ -46,13 +46,9 @@ impl Which {
         let (client, address) = admin::sort(self.whom.as_deref());
         let (client, address) =
             (client.or(self.client_id.as_deref()), address.or(self.address.as_deref()));
-        for (name, value) in
-            [("client", client), ("address", address), ("backend", self.backend.as_deref())]
-        {
-            if let Some(value) = value {
-                write!(query, "&{name}={value}");
-            }
-        }
+        admin::say(&mut query, "client", client);
+        admin::say(&mut query, "address", address);
+        admin::say(&mut query, "backend", self.backend.as_deref());
         query
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::cli::Failure;
+use crate::cli::exit::print;
 use ringgate_report::text::Append as _;
 
 /// How much a finding matters.
@@ -44,8 +45,9 @@ impl Finding {
     }
 }
 
-/// Fails where something bites.
-pub(in crate::cli) fn conclude(findings: &[Finding]) -> Result<(), Failure> {
+/// Prints them, and fails where something bites.
+pub(in crate::cli) fn conclude(findings: &[Finding], as_json: bool) -> Result<(), Failure> {
+    print(&if as_json { json(findings) } else { render(findings) })?;
     let bites = findings.iter().filter(|it| it.severity == Severity::Bites).count();
     match bites {
         0 => Ok(()),

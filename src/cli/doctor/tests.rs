@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::finding::Severity;
+use super::finding::{Severity, json};
 use super::*;
 use crate::cli::doctor::host::count_list;
 

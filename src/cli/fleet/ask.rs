@@ -157,9 +157,7 @@ pub(super) fn move_player(args: &MoveArgs) -> Result<(), Failure> {
 
 pub(super) fn drain(args: &DrainArgs) -> Result<(), Failure> {
     let mut query = args.whole.scope(&args.backend)?;
-    if let Some(deadline) = args.deadline {
-        write!(query, "&deadline_ms={}", deadline.as_millis());
-    }
+    admin::say(&mut query, "deadline_ms", args.deadline.map(|it| it.as_millis()));
     let said = args.whole.ask(What::Drain, query)?;
     let Some(name) = args.backend.name() else {
         return said.tell_each(|it: Draining| {

@@ -17,13 +17,11 @@ use ringgate_fleet::values::{Agent, Backend, Gateway, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
 use ringgate_report::text::Append as _;
-use serde_json::json;
 
 use super::super::Failure;
-use super::super::doctor::{Finding, conclude, render};
-use super::super::exit::print;
+use super::super::doctor::{Finding, conclude};
 use super::keys::rows;
-use super::survey::{Holder, SCHEMA, Survey};
+use super::survey::{Holder, Survey};
 use super::target::{Fleet, Target, runtime};
 use crate::config::values;
 
@@ -54,12 +52,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     findings.extend(examine(&survey, clock::unix_seconds()));
     let clocks = runtime.block_on(watch(&client, &fleet, &survey, args.watch));
     findings.push(clock_finding(&survey, &clocks, args.watch));
-    let json = || {
-        let report = json!({ "schema": SCHEMA, "findings": findings });
-        format!("{}\n", serde_json::to_string_pretty(&report).expect("findings are plain data"))
-    };
-    print(&if args.json { json() } else { render(&findings) })?;
-    conclude(&findings)
+    conclude(&findings, args.json)
 }
 
 /// Whether each member of etcd answers, and tells of the same cluster.
