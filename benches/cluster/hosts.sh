@@ -4,7 +4,7 @@
 
 tag=cl$$ router=cl$$-r players=cl$$-p host=cl$$-h
 declare -A gate
-at_end() { [[ -z $OUT ]] || { mkdir -p "$OUT" && cp -r "$work"/*.{log,toml} "$work"/fast "$work"/slow "$OUT" 2>/dev/null; } || true; }
+at_end() { [[ -z $OUT ]] || { mkdir -p "$OUT" && cp -r "$work"/*.{log,toml} "$work"/page-* "$work"/fast "$work"/slow "$OUT" 2>/dev/null; } || true; }
 # In the place of the shell that says so, whose number is then the program's.
 inside() { local where=$1; shift; exec ip netns exec "$where" taskset -c "$CORES" "$@"; }
 
