@@ -11,7 +11,7 @@ use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::store::unarmed::Unarmed;
 use crate::turn::Turn;
-use ringgate_cluster::{Moves, SessionId, Tenure, Term};
+use ringgate_cluster::{SessionId, Tenure, Term};
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
 /// Sessions that go to the next process, or have come from the one before.
@@ -76,24 +76,9 @@ pub(crate) trait CarriedClusters: Clustering {
         let ending = ending.map(|it| Ending::of_numbers(it).ok_or(Broken::Invalid("ending")));
         let ending = ending.transpose()?;
         if let Some(entry) = self.sessions().live(place) {
-            let (moves, forwarded_up_to) = (Moves::new(0), None);
-            self.clusters_mut().put(
-                entry,
-                Clustered {
-                    id,
-                    tenure,
-                    token,
-                    token_until_s,
-                    since_s,
-                    revision,
-                    told,
-                    is_alone,
-                    ending,
-                    is_given: false,
-                    moves,
-                    forwarded_up_to,
-                },
-            );
+            let begun = Clustered::of(id, tenure, (token, token_until_s, since_s), 0);
+            let it = Clustered { revision, told, is_alone, ending, ..begun };
+            self.clusters_mut().put(entry, it);
         }
         Ok(())
     }

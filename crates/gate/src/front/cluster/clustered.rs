@@ -68,7 +68,8 @@ impl Clustered {
         now: Now,
     ) -> Option<Self> {
         let since_s = now.unix_s;
-        let begun = Self::of(SessionId([0; 16]), tenure, (token, token_until_s, since_s), now);
+        let token = (token, token_until_s, since_s);
+        let begun = Self::of(SessionId([0; 16]), tenure, token, now.mono_ns);
         (tenure.term != Term::NONE).then_some(begun)
     }
 
@@ -77,7 +78,7 @@ impl Clustered {
         id: SessionId,
         tenure: Tenure,
         (token, token_until_s, since_s): (TokenMac, u64, u64),
-        now: Now,
+        now_ns: u64,
     ) -> Self {
         Self {
             id,
@@ -90,7 +91,7 @@ impl Clustered {
             is_alone: false,
             ending: None,
             is_given: false,
-            moves: Moves::new(now.mono_ns),
+            moves: Moves::new(now_ns),
             forwarded_up_to: None,
         }
     }

@@ -126,6 +126,15 @@ pub(crate) trait Doubting: Clustering {
         }
     }
 
+    /// A game process or an operator has a session end: now, or once it is sure whose that is.
+    fn end_once_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, ending: Ending) {
+        if self.is_unsure(index) {
+            self.keep_ending(turn, index, ending);
+        } else {
+            self.end_like(turn, index, ending);
+        }
+    }
+
     /// How a session is to end.
     fn ending_of(&self, index: Entry<Self::Session>) -> Option<Ending> {
         self.clusters().get(index)?.ending
@@ -145,6 +154,20 @@ pub(crate) trait Doubting: Clustering {
         let index = self.sessions().named(player.session)?;
         let is_its = self.backend_of(index) == player.backend;
         (is_its && self.is_unsure(index)).then_some(index)
+    }
+
+    /// Looks after a session of which it is asked whose it is, or that was to end then. Whether
+    /// that is all.
+    fn look_after_unsure(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>) -> bool {
+        if self.is_unsure(index) {
+            self.wait_for_owner(turn, index);
+            return true;
+        }
+        let ending = self.ending_of(index);
+        if let Some(ending) = ending {
+            self.end_like(turn, index, ending);
+        }
+        ending.is_some()
     }
 
     /// Time passes for a session while it is asked whose it is.

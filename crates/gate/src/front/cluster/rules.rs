@@ -6,7 +6,7 @@ use crate::front::carried::Carried;
 use crate::front::cluster::clustered::Clusters;
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
 use crate::ids::{BackendId, LinkId};
-use crate::shared::claims::Claim;
+use crate::shared::claims::history::TokenMac;
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
@@ -59,14 +59,14 @@ pub(crate) trait Clustering: Carried + Sized {
         beyond: Term,
     ) -> Result<Term, TakeoverRefusal>;
 
-    /// Claims what a session will hold that this gateway asks for.
-    fn claim_for(
+    /// Whom a session is to be claimed for that this gateway asks for: the client, and its token's
+    /// tag where tokens are remembered.
+    fn claimant(
         &mut self,
         common: &Common,
         record: &Record,
         address: &Address,
-        backend: BackendId,
-    ) -> Result<Claim, TakeoverRefusal>;
+    ) -> Result<(u64, TokenMac), TakeoverRefusal>;
 
     /// A session is this gateway's, and begins here with what it has taken so far. None where there
     /// is no room for it after all.

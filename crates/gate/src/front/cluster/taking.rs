@@ -22,9 +22,11 @@ use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::Clustering;
 use crate::front::cluster::takeovers::{ASK_EVERY_NS, Takeover};
 use crate::ids::{BackendId, BindId};
-use crate::setup::Phase;
+use crate::setup::{Limits, Phase};
+use crate::shared::claims::{Claim, Wanted};
 use crate::shared::standbys::{Standbys, TakeoverRefusal};
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use crate::trace::Fact;
 use crate::turn::Turn;
 use ringgate_batch::Endpoint;
@@ -125,6 +127,28 @@ pub(crate) trait Taking: Clustering {
         Ok(())
     }
 
+    /// Claims what a session will hold that this gateway asks for.
+    fn claim_for(
+        &mut self,
+        common: &Common,
+        record: &Record,
+        address: &Address,
+        backend: BackendId,
+    ) -> Result<Claim, TakeoverRefusal> {
+        let (client_id, token_mac) = self.claimant(common, record, address)?;
+        common.claims.take_over(&Wanted {
+            listener: address.listener,
+            client_id,
+            backend,
+            sessions_max: common.setup.listeners[address.listener].sessions_max,
+            source: address.endpoint,
+            limits: &Limits::NONE,
+            token_mac: &token_mac,
+            allows_reuse: true,
+            random: 0,
+        })
+    }
+
     /// What the arbiter of a backend says of a session, asked or not. What cannot be meant by any
     /// is passed over.
     #[cold]
@@ -220,7 +244,7 @@ pub(crate) trait Taking: Clustering {
         };
         let record = &takeover.record;
         let token = (record.token, record.token_until_s, record.since_s);
-        let it = clustered::Clustered::of(record.session, tenure, token, turn.now);
+        let it = clustered::Clustered::of(record.session, tenure, token, turn.now.mono_ns);
         self.clusters_mut().put(index, it);
         turn.common.count_session(listener, claim.backend);
         let fact = Fact::TookOver { backend: claim.backend, slot: claim.slot };

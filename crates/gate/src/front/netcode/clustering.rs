@@ -12,9 +12,7 @@ use crate::front::netcode::handshake::unique_in;
 use crate::front::netcode::session::{Beginning, HeardSince, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::{BackendId, MemberId};
-use crate::setup::Limits;
 use crate::shared::claims::history::{NoTerm, TokenMac};
-use crate::shared::claims::{Claim, Wanted};
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
 use crate::store::table::Address;
@@ -84,25 +82,14 @@ impl Clustering for NetcodeFront {
         })
     }
 
-    fn claim_for(
+    fn claimant(
         &mut self,
-        common: &Common,
+        _common: &Common,
         record: &Record,
-        address: &Address,
-        backend: BackendId,
-    ) -> Result<Claim, TakeoverRefusal> {
+        _address: &Address,
+    ) -> Result<(u64, TokenMac), TakeoverRefusal> {
         let client_id = record.proof.client_id().ok_or(TakeoverRefusal::NoRoom)?;
-        common.claims.take_over(&Wanted {
-            listener: address.listener,
-            client_id,
-            backend,
-            sessions_max: common.setup.listeners[address.listener].sessions_max,
-            source: address.endpoint,
-            limits: &Limits::NONE,
-            token_mac: &record.token,
-            allows_reuse: true,
-            random: 0,
-        })
+        Ok((client_id, record.token))
     }
 
     fn take_in(

@@ -125,14 +125,11 @@ impl Rules for NetcodeFront {
     }
 
     fn wake(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
-        let Some(session) = self.sessions.get(index) else { return };
+        if !self.sessions.is_live(index) || self.look_after_unsure(turn, index) {
+            return;
+        }
+        let session = self.sessions.at(index);
         let backend = session.backend;
-        if self.is_unsure(index) {
-            return self.wait_for_owner(turn, index);
-        }
-        if let Some(ending) = self.ending_of(index) {
-            return self.end_like(turn, index, ending);
-        }
         if session.is_timed_out(turn.now.mono_ns) {
             return self.end(turn, index, Ended::TimedOut);
         }
@@ -166,11 +163,7 @@ impl Rules for NetcodeFront {
     }
 
     fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
-        if self.is_unsure(index) {
-            self.keep_ending(turn, index, ending);
-        } else {
-            self.end_like(turn, index, ending);
-        }
+        self.end_once_sure(turn, index, ending);
     }
 
     /// Tells the player where that makes sense, tells the backend, gives everything back.

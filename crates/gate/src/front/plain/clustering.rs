@@ -7,10 +7,8 @@
 
 use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::counters::Ending;
 use crate::elsewhere::Elsewhere;
 use crate::front::cluster::clustered::Clustered;
-use crate::front::cluster::doubt::Doubting;
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::{Clustering, Portable};
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
@@ -20,9 +18,8 @@ use crate::front::plain::state::{PlainFront, rules_of};
 use crate::front::rules::Rules;
 use crate::ids::{BackendId, LinkId};
 use crate::now::NS_PER_MS;
-use crate::setup::{Limits, Plain};
+use crate::setup::Plain;
 use crate::shared::claims::history::TokenMac;
-use crate::shared::claims::{Claim, Wanted};
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
@@ -93,28 +90,17 @@ impl Clustering for PlainFront {
         Term::new(beyond.get() + 1).ok_or(TakeoverRefusal::TermsUsedUp)
     }
 
-    fn claim_for(
+    fn claimant(
         &mut self,
         common: &Common,
         _record: &Record,
         address: &Address,
-        backend: BackendId,
-    ) -> Result<Claim, TakeoverRefusal> {
+    ) -> Result<(u64, TokenMac), TakeoverRefusal> {
         common.check_denied(&address.endpoint).map_err(|_| TakeoverRefusal::Denied)?;
         if self.open_count >= self.open_max {
             return Err(TakeoverRefusal::NoRoom);
         }
-        common.claims.take_over(&Wanted {
-            listener: address.listener,
-            client_id: self.sessions.next_client_id(),
-            backend,
-            sessions_max: common.setup.listeners[address.listener].sessions_max,
-            source: address.endpoint,
-            limits: &Limits::NONE,
-            token_mac: &[0; 16],
-            allows_reuse: true,
-            random: 0,
-        })
+        Ok((self.sessions.next_client_id(), [0; 16]))
     }
 
     fn take_in(
@@ -218,34 +204,6 @@ impl PlainFront {
             self.sessions.at_mut(index).token = token_hash;
         }
         is_its
-    }
-
-    /// A game process or an operator has a session end while it is asked whose that is.
-    pub(crate) fn end_or_wait(
-        &mut self,
-        turn: &mut Turn<'_>,
-        index: Entry<Session>,
-        ending: Ending,
-    ) {
-        if self.is_unsure(index) {
-            self.keep_ending(turn, index, ending);
-        } else {
-            self.end_like(turn, index, ending);
-        }
-    }
-
-    /// Looks after a session of which it is asked whose it is, or that was to end then. Whether
-    /// that is all.
-    pub(crate) fn look_after_unsure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) -> bool {
-        if self.is_unsure(index) {
-            self.wait_for_owner(turn, index);
-            return true;
-        }
-        let ending = self.ending_of(index);
-        if let Some(ending) = ending {
-            self.end_like(turn, index, ending);
-        }
-        ending.is_some()
     }
 
     /// The arbiter of a backend is there, perhaps again: it is told of the sessions there, some in

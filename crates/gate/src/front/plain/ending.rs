@@ -2,6 +2,7 @@
 
 use crate::common::Common;
 use crate::counters::{Ended, Ending};
+use crate::front::cluster::doubt::Doubting;
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::timers::look_after_cluster;
 use crate::front::plain::datagrams::patience_ns;
@@ -103,7 +104,7 @@ impl Rules for PlainFront {
     }
 
     fn end_when_sure(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
-        self.end_or_wait(turn, index, ending);
+        self.end_once_sure(turn, index, ending);
     }
 
     fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {

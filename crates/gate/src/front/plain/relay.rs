@@ -26,7 +26,7 @@ impl Answers for PlainFront {
     fn close_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {
         let index = self.session_for_backend(player).or_else(|| self.unsure_for_backend(player));
         if let Some(index) = index {
-            self.end_or_wait(turn, index, Ending { why: Ended::ByBackend, reason });
+            self.end_once_sure(turn, index, Ending { why: Ended::ByBackend, reason });
         }
     }
 
