@@ -130,108 +130,73 @@ impl Record {
         let maps = Maps::default();
         let mut from = Reader::new(bytes, &maps);
         let version = u8::read(&mut from)?;
-        let record = match version {
-            VERSION_NETCODE => Self::read_netcode(&mut from)?,
-            VERSION_PLAIN => Self::read_plain(&mut from)?,
+        let has_keys = match version {
+            VERSION_NETCODE => true,
+            VERSION_PLAIN => false,
             _ => return Err(Broken::Invalid("version")),
         };
+        let record = Self::read(&mut from, has_keys)?;
         from.end()?;
         record.check()?;
         Ok(record)
     }
 
-    /// All but the version.
+    /// All but the version. What only netcode has is left out of another one.
     fn write(&self, out: &mut Writer<'_>) {
-        match &self.proof {
-            Proof::Netcode(proof) => self.write_netcode(proof, out),
-            Proof::Plain(proof) => self.write_plain(*proof, out),
+        let netcode = self.proof.of_netcode();
+        self.session.write(out);
+        self.token.write(out);
+        self.holder.write(out);
+        self.revision.write(out);
+        if let Some(NetcodeProof { open_key, seal_key, client_id, .. }) = netcode {
+            open_key.write(out);
+            seal_key.write(out);
+            client_id.write(out);
         }
-    }
-
-    fn write_netcode(&self, proof: &NetcodeProof, out: &mut Writer<'_>) {
-        let NetcodeProof { open_key, seal_key, client_id, is_confirmed, newest, user_data } = proof;
-        self.session.write(out);
-        self.token.write(out);
-        self.holder.write(out);
-        self.revision.write(out);
-        open_key.write(out);
-        seal_key.write(out);
-        client_id.write(out);
         self.token_until_s.write(out);
         self.since_s.write(out);
         self.timeout_ms.write(out);
         self.silent_ms.write(out);
-        is_confirmed.write(out);
+        let (is_known, newest) = match &self.proof {
+            Proof::Netcode(proof) => (proof.is_confirmed, proof.newest),
+            Proof::Plain(proof) => (proof.is_proven, proof.newest),
+        };
+        is_known.write(out);
         newest.write(out);
         self.slot.write(out);
         self.player.write(out);
         self.local.write(out);
-        user_data.write(out);
+        if let Some(NetcodeProof { user_data, .. }) = netcode {
+            user_data.write(out);
+        }
         self.backend.write(out);
     }
 
-    fn read_netcode(from: &mut Reader<'_>) -> Result<Self, Broken> {
+    fn read(from: &mut Reader<'_>, has_keys: bool) -> Result<Self, Broken> {
         let (session, token) = Carry::read(from)?;
         let (holder, revision) = Carry::read(from)?;
-        let (open_key, seal_key) = Carry::read(from)?;
-        let client_id = Carry::read(from)?;
+        let keys = if has_keys {
+            let (open_key, seal_key) = Carry::read(from)?;
+            Some((open_key, seal_key, Carry::read(from)?))
+        } else {
+            None
+        };
         let [token_until_s, since_s] = Carry::read(from)?;
         let [timeout_ms, silent_ms] = Carry::read(from)?;
-        let (is_confirmed, newest) = Carry::read(from)?;
+        let (is_known, newest) = Carry::read(from)?;
         let slot = Carry::read(from)?;
         let (player, local) = Carry::read(from)?;
-        let (user_data, backend) = Carry::read(from)?;
-        let proof = Proof::Netcode(Box::new(NetcodeProof {
-            open_key,
-            seal_key,
-            client_id,
-            is_confirmed,
-            newest,
-            user_data,
-        }));
-        Ok(Self {
-            session,
-            token,
-            holder,
-            revision,
-            token_until_s,
-            since_s,
-            timeout_ms,
-            silent_ms,
-            slot,
-            player,
-            local,
-            backend,
-            proof,
-        })
-    }
-
-    fn write_plain(&self, proof: PlainProof, out: &mut Writer<'_>) {
-        let PlainProof { is_proven, newest } = proof;
-        self.session.write(out);
-        self.token.write(out);
-        self.holder.write(out);
-        self.revision.write(out);
-        self.token_until_s.write(out);
-        self.since_s.write(out);
-        self.timeout_ms.write(out);
-        self.silent_ms.write(out);
-        is_proven.write(out);
-        newest.write(out);
-        self.slot.write(out);
-        self.player.write(out);
-        self.local.write(out);
-        self.backend.write(out);
-    }
-
-    fn read_plain(from: &mut Reader<'_>) -> Result<Self, Broken> {
-        let (session, token) = Carry::read(from)?;
-        let (holder, revision) = Carry::read(from)?;
-        let [token_until_s, since_s] = Carry::read(from)?;
-        let [timeout_ms, silent_ms] = Carry::read(from)?;
-        let (is_proven, newest) = Carry::read(from)?;
-        let slot = Carry::read(from)?;
-        let (player, local) = Carry::read(from)?;
+        let proof = match keys {
+            Some((open_key, seal_key, client_id)) => Proof::Netcode(Box::new(NetcodeProof {
+                open_key,
+                seal_key,
+                client_id,
+                is_confirmed: is_known,
+                newest,
+                user_data: Carry::read(from)?,
+            })),
+            None => Proof::Plain(PlainProof { is_proven: is_known, newest }),
+        };
         Ok(Self {
             session,
             token,
@@ -245,7 +210,7 @@ impl Record {
             player,
             local,
             backend: Carry::read(from)?,
-            proof: Proof::Plain(PlainProof { is_proven, newest }),
+            proof,
         })
     }
 
