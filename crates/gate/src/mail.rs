@@ -145,18 +145,18 @@ impl ForwardedDatagram {
         Some(datagram)
     }
 
-    /// Memory for any, of nobody.
+    /// Memory that any can be copied into.
     pub fn blank() -> Self {
         let address = Address { listener: ListenerId(0), endpoint: Endpoint::v4([0; 4], 0) };
-        let (local, nobody) = (LocalIp::UNSPECIFIED, Elsewhere::Worker(WorkerId(0)));
+        let (local, first) = (LocalIp::UNSPECIFIED, Elsewhere::Worker(WorkerId(0)));
         Self {
             address,
             bind: BindId(0),
             local,
             kernel_ns: 0,
             is_lost: false,
-            to: nobody,
-            by: nobody,
+            to: first,
+            by: first,
             hops: 0,
             len: 0,
             bytes: [0; UNREAL_BYTES_MAX],

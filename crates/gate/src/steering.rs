@@ -4,7 +4,7 @@ use crate::arrivals::Origin;
 use crate::common::Common;
 use crate::elsewhere::Elsewhere;
 use crate::front::cluster::taking::Taking;
-use crate::front::face::{Fronts, ask};
+use crate::front::face::{Fronts, ask, ask_clustered};
 use crate::front::protocol::Front;
 use crate::front::rules::Datagrams;
 use crate::ids::{BindId, MemberId, WorkerId};
@@ -244,13 +244,7 @@ impl Fronts {
     pub(crate) fn handle_offered(&mut self, turn: &mut Turn<'_>, offered: Offered) {
         let Offered { address, bind, local } = offered;
         if let Some(origin) = turn.common.origin(address, (bind, local), (0, None)) {
-            match turn.common.front(address.listener) {
-                Front::Netcode => self.netcode.take_offered(turn, &origin),
-                Front::Plain => self.plain.take_offered(turn, &origin),
-                Front::Unreal => {}
-                #[cfg(test)]
-                Front::Third => {}
-            }
+            ask_clustered!(self, turn.common.front(address.listener), .take_offered(turn, &origin));
         }
     }
 

@@ -75,6 +75,11 @@ impl Departures {
         self.0.queues.iter().any(|queue| !queue.waiting.is_empty())
     }
 
+    /// Whether anything of one worker waits.
+    pub(super) fn has_of(&self, worker: usize) -> bool {
+        self.0.queues.get(worker).is_some_and(|queue| !queue.waiting.is_empty())
+    }
+
     /// Whether there was room for it. Who sends [wakes](Self::wake) the thread for all of it.
     pub(super) fn send(&self, worker: usize, to: MemberId, datagram: &ForwardedDatagram) -> bool {
         self.0.queues.get(worker).is_some_and(|queue| queue.push(to, datagram))

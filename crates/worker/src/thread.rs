@@ -305,10 +305,11 @@ impl<D: SocketDriver> Worker<D> {
 
     /// Has the others of a cluster told who has come and gone, and sent what is for them.
     fn tell_members(&self) {
-        let Some((departures, _)) = &self.around.departures else { return };
+        let Some((departures, worker)) = &self.around.departures else { return };
         let claims = self.body.gate().claims();
         let has_moved = claims.whereabouts().is_some_and(|it| it.has_news());
-        if has_moved || departures.has_more() || claims.standbys().is_some_and(|it| it.has_news()) {
+        let has_sent = departures.has_of(*worker);
+        if has_moved || has_sent || claims.standbys().is_some_and(|it| it.has_news()) {
             departures.wake();
         }
     }

@@ -55,7 +55,20 @@ macro_rules! ask {
     };
 }
 
-pub(crate) use ask;
+/// The same of a front whose sessions may go on at other gateways; of another one nothing is asked.
+macro_rules! ask_clustered {
+    ($fronts:expr, $front:expr, $($question:tt)+) => {
+        match $front {
+            Front::Netcode => $fronts.netcode $($question)+,
+            Front::Plain => $fronts.plain $($question)+,
+            Front::Unreal => {}
+            #[cfg(test)]
+            Front::Third => {}
+        }
+    };
+}
+
+pub(crate) use {ask, ask_clustered};
 
 impl Fronts {
     /// Takes a new setup in, before the gate itself does.

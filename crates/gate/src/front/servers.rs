@@ -3,7 +3,7 @@
 use crate::common::Common;
 use crate::front::cluster::doubt::Doubting;
 use crate::front::cluster::taking::Taking;
-use crate::front::face::{Fronts, ask};
+use crate::front::face::{Fronts, ask, ask_clustered};
 use crate::front::protocol::Front;
 use crate::front::rules::{Answers, Rules};
 use crate::ids::BackendId;
@@ -153,17 +153,11 @@ impl Players for Fronts {
     }
 
     fn hear_standing(&mut self, turn: &mut Turn<'_>, backend: BackendId, said: &Standing<'_>) {
-        match turn.common.server_front(backend) {
-            Front::Plain => self.plain.hear_standing(turn, backend, said),
-            _ => self.netcode.hear_standing(turn, backend, said),
-        }
+        ask_clustered!(self, turn.common.server_front(backend), .hear_standing(turn, backend, said));
     }
 
     fn hear_sure(&mut self, turn: &mut Turn<'_>, backend: BackendId, number: u64) {
-        match turn.common.server_front(backend) {
-            Front::Plain => self.plain.hear_sure(turn, backend, number),
-            _ => self.netcode.hear_sure(turn, backend, number),
-        }
+        ask_clustered!(self, turn.common.server_front(backend), .hear_sure(turn, backend, number));
     }
 
     fn close(&mut self, turn: &mut Turn<'_>, player: PlayerOf, reason: CloseReason) {

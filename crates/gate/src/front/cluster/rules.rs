@@ -31,10 +31,10 @@ pub(crate) trait Clustering: Carried + Sized {
         arbiter_of(common, backend)
     }
 
-    /// A number that nobody can guess.
+    /// A number that cannot be guessed.
     fn random(&mut self) -> u64;
 
-    /// Where a session plays, whoever may name it just now.
+    /// Where a session plays, also while no backend may name it.
     fn backend_of(&self, index: Entry<Self::Session>) -> BackendId;
 
     /// The epoch of the link to its backend in which that was told of it; 0 before it was.

@@ -300,7 +300,7 @@ pub(crate) trait Taking: Clustering {
     }
 
     /// Ends a session at its arbiter that is granted to this gateway, and that it does not have: it
-    /// was given up meanwhile. Nobody else would end it. One that the arbiter has forgotten is not
+    /// was given up meanwhile, and no other gateway would end it. One that the arbiter has forgotten is not
     /// opened by that.
     fn decline(&mut self, turn: &mut Turn<'_>, backend: BackendId, whose: (SessionId, Tenure)) {
         let Some(link) = Self::arbiter_of(turn.common, backend) else { return };
