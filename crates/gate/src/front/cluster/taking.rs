@@ -299,9 +299,9 @@ pub(crate) trait Taking: Clustering {
         self.decline(turn, takeover.claim.backend, whose);
     }
 
-    /// Ends a session at its arbiter that is granted to this gateway, and that it does not have: it
-    /// was given up meanwhile, and no other gateway would end it. One that the arbiter has forgotten is not
-    /// opened by that.
+    /// Ends a session at its arbiter that is granted to this gateway, and that it does not have:
+    /// it was given up meanwhile, and no other gateway would end it. One that the arbiter has
+    /// forgotten is not opened by that.
     fn decline(&mut self, turn: &mut Turn<'_>, backend: BackendId, whose: (SessionId, Tenure)) {
         let Some(link) = Self::arbiter_of(turn.common, backend) else { return };
         let (id, tenure) = whose;
