@@ -66,6 +66,7 @@ fn check_cluster(frame: Frame<'_>) {
         ToArbiter::Given { id, tenure } => writer.given(&id, tenure),
         ToArbiter::Over { id, tenure } => writer.over(&id, tenure),
         ToArbiter::Woke(number) => writer.woke(number),
+        ToArbiter::Plays(it) => writer.plays(&it),
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
         FromArbiter::Arbitrates => writer.arbitrates(),

@@ -49,6 +49,7 @@ struct Sessions {
     taken_over: u64,
     moved: u64,
     fenced: u64,
+    second: u64,
     alone: u64,
     ends_untold: u64,
     not_taken_over: BTreeMap<String, u64>,
@@ -151,7 +152,7 @@ fn render(cluster: &Cluster) -> String {
         }
     }
     let Sessions { owned, standing_by, taken_over, moved, fenced, .. } = &cluster.sessions;
-    let Sessions { alone, ends_untold, not_taken_over, .. } = &cluster.sessions;
+    let Sessions { second, alone, ends_untold, not_taken_over, .. } = &cluster.sessions;
     if cluster.incarnation.is_some() {
         writeln!(
             text,
@@ -176,6 +177,10 @@ fn render(cluster: &Cluster) -> String {
         text.push_str(
             "note: the fleet has not said which process this is: its sessions end with it\n",
         );
+    }
+    if *second > 0 {
+        let times = count(*second);
+        writeln!(text, "note: sessions whose players had one at another member: {times}");
     }
     if *alone > 0 {
         let times = count(*alone);
@@ -208,7 +213,7 @@ mod tests {
             "name": "fra", "address": "10.0.7.21:4700", "refused": { "foreign_name": 2 },
             "not_connected": 5, "incarnation": 3,
             "sessions": { "owned": 11, "standing_by": 12, "taken_over": 13, "moved": 9, "fenced": 14,
-                          "alone": 16, "ends_untold": 17,
+                          "second": 18, "alone": 16, "ends_untold": 17,
                           "not_taken_over": { "ended": 15 } },
             "members": [
                 { "name": "gate-2", "state": "up", "registered": true, "peer": "10.0.7.22:4700",

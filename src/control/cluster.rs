@@ -206,6 +206,8 @@ pub(super) fn on_status<'a>(snapshot: &'a Snapshot<'_>) -> Option<impl Serialize
             moved: sessions.moved,
             // Those that another member has gone on with.
             fenced: sessions.fenced,
+            // Those that began here though another member had one of their players.
+            second: sessions.second,
             // Those that no other member could go on with, because the agent had no room.
             alone: sessions.alone,
             // Those that have ended without their agent being told: too many waited for it.

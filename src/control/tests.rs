@@ -92,6 +92,7 @@ fn cluster() -> super::cluster::Seen {
         standing: 5,
         taken_over: 6,
         fenced: 7,
+        second: 12,
         alone: 10,
         ends_untold: 11,
         ..Default::default()

@@ -10,6 +10,10 @@
 //! Only the opening of a session that has ended could bring it back, doubled and late. A session
 //! opens while its token is good by the arbiter's clock, which here never goes back; until then the
 //! arbiter remembers that it has ended.
+//!
+//! A player who is known by an address alone would begin a session at each gateway that has not
+//! heard of the first. So a gateway says whose a session is that it announces, and the arbiter
+//! admits one of each player.
 
 use std::collections::HashMap;
 
@@ -17,7 +21,7 @@ use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::proto::replay::{Policy, Refusal, SIZE_BITS_MAX, Window};
 
 use crate::number::{Incarnation, Tenure};
-use crate::question::{Answer, Asked, Question, Reply, SessionId, Wake};
+use crate::question::{Answer, Asked, Player, Question, Reply, SessionId, Wake};
 
 /// The sessions of one agent, or of one game process that gateways reach directly.
 ///
@@ -27,6 +31,9 @@ use crate::question::{Answer, Asked, Question, Reply, SessionId, Wake};
 pub struct Arbiter {
     standings: HashMap<SessionId, Standing>,
     sessions_max: usize,
+    /// The session that each player had last. Invariant: each of them has a standing, but for those
+    /// that time has passed since.
+    players: HashMap<Player, SessionId>,
     /// Invariant: never goes back, whatever the caller's clock does.
     now_s: u64,
 }
@@ -93,7 +100,31 @@ impl Arbiter {
     /// One that knows no session, and has room for so many, those included that have ended and
     /// whose tokens are good.
     pub fn new(sessions_max: usize) -> Self {
-        Self { standings: HashMap::new(), sessions_max, now_s: 0 }
+        let (standings, players) = (HashMap::new(), HashMap::new());
+        Self { standings, sessions_max, players, now_s: 0 }
+    }
+
+    /// Answers a gateway that announces a session, and says whose it is where its player has one at
+    /// a time.
+    pub fn announce(&mut self, question: &Question, player: Option<Player>) -> Verdict {
+        let &Question { session, tenure, wake, .. } = question;
+        let second = player.as_ref().and_then(|player| self.second(player, session));
+        if let Some(reply) = second {
+            let answer = Answer { session, tenure, wake, reply };
+            return Verdict { answer, fenced: None, seen: Seen::Nothing };
+        }
+        let verdict = self.answer(question);
+        if matches!(verdict.answer.reply, Reply::Granted { .. }) {
+            self.players.extend(player.map(|player| (player, session)));
+        }
+        verdict
+    }
+
+    /// Why a session is not its player's: the player has another one.
+    pub fn second(&self, player: &Player, session: SessionId) -> Option<Reply> {
+        let first = *self.players.get(player).filter(|first| **first != session)?;
+        let holder = self.standing(first)?.holder()?;
+        Some(Reply::Second { first, holder })
     }
 
     /// Answers a gateway.
@@ -212,7 +243,7 @@ impl Arbiter {
 
     /// Writes all of it, for a process that goes on with it.
     pub fn write(&self, out: &mut Writer<'_>) {
-        let Self { standings, sessions_max: _, now_s } = self;
+        let Self { standings, sessions_max: _, players: _, now_s } = self;
         now_s.write(out);
         (standings.len() as u32).write(out);
         for (session, standing) in standings {
@@ -225,7 +256,22 @@ impl Arbiter {
     pub fn read(from: &mut Reader<'_>, sessions_max: usize) -> Result<Self, Broken> {
         let now_s = Carry::read(from)?;
         let standings = Vec::<(SessionId, Standing)>::read(from)?.into_iter().collect();
-        Ok(Self { standings, sessions_max, now_s })
+        Ok(Self { standings, now_s, ..Self::new(sessions_max) })
+    }
+
+    /// Writes whose sessions are, which an earlier release does not read.
+    pub fn write_players(&self, out: &mut Writer<'_>) {
+        (self.players.len() as u32).write(out);
+        for (player, session) in &self.players {
+            player.write(out);
+            session.write(out);
+        }
+    }
+
+    /// What another process knew of that.
+    pub fn read_players(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.players = Vec::<(Player, SessionId)>::read(from)?.into_iter().collect();
+        Ok(())
     }
 
     /// The connection of a gateway is lost: its sessions wait for another gateway to take them, or
@@ -269,6 +315,8 @@ impl Arbiter {
             Standing::Ended { token_until_s } => *token_until_s > now_s,
             Standing::Held { .. } => true,
         });
+        let standings = &self.standings;
+        self.players.retain(|_, session| standings.contains_key(session));
     }
 }
 

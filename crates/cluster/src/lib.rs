@@ -30,6 +30,8 @@
 //! - What has ended stays ended. An arbiter that does not know a session says that it has ended. A
 //!   session opens only while its token is good, and until then its end is remembered.
 //! - A game process sees one owner at any moment, and their tenures only grow.
+//! - It sees one session of a [`Player`] at any moment: whoever begins another one hears which
+//!   gateway has the first.
 //! - A player believes the gateway that takes over: later tenures have higher numbers.
 //! - No gateway tells a player that a session has ended which goes on: its arbiter ends it first.
 //!
@@ -56,6 +58,6 @@ mod tests;
 pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
 pub use moves::Moves;
 pub use number::{Incarnation, PacketNumber, Tenure, Term};
-pub use question::{Answer, Asked, Question, Reply, SessionId, Wake};
+pub use question::{Answer, Asked, Player, Question, Reply, SessionId, Wake};
 pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record};
 pub use standby::{HolderQuestions, Next, appoint};

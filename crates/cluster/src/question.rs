@@ -3,6 +3,8 @@
 //! A question may be lost, doubled and late; the gateway that has asked asks again until there is
 //! an answer. The same question has the same effect however often it arrives.
 
+use std::sync::Arc;
+
 use ringgate_core::proto::replay::Window;
 
 use crate::number::Tenure;
@@ -10,6 +12,16 @@ use crate::number::Tenure;
 /// A session, in all of its cluster and for all time: random, made where it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
+
+/// A player who has one session at a time, because nothing but an address and a token tells one
+/// from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Player {
+    /// Where it plays: at another backend it is another player.
+    pub backend: Arc<str>,
+    /// What all gateways of its cluster call it, and nobody else.
+    pub name: [u8; 16],
+}
 
 /// How often a process has slept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +94,14 @@ pub enum Reply {
         /// Which of the player's packets were handed over.
         handed: Window,
     },
+    /// Its player has another session, which stays the only one.
+    Second {
+        /// That one.
+        first: SessionId,
+        /// Which tenure has it.
+        holder: Tenure,
+    },
 }
 
+ringgate_core::carried!(Player { backend, name });
 ringgate_core::carried_alone!(SessionId);

@@ -55,6 +55,8 @@ pub struct Setup {
     pub awaits_fleet: bool,
     /// Other gateways have the same public addresses, and each forwards what is another's.
     pub is_clustered: bool,
+    /// What the gateways that have them call themselves; empty for one that is alone.
+    pub cluster: String,
 }
 
 /// One public address, or several.
@@ -411,6 +413,7 @@ impl Setup {
             fleet_players: None,
             awaits_fleet: false,
             is_clustered: false,
+            cluster: String::new(),
         }
     }
 

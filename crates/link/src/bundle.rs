@@ -36,7 +36,7 @@ mod write;
 
 pub use arbiter::{
     ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
-    NUMBERED_OVERHEAD_BYTES, Standing, ToArbiter, WINDOW_BYTES_MAX,
+    NUMBERED_OVERHEAD_BYTES, Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
 };
 pub use frame::{Frame, Frames, Run};
 pub use message::{Assembly, Channel, MessagePart};
@@ -217,6 +217,8 @@ mod kind {
     pub(super) const STANDING: u8 = 150;
     pub(super) const SURE: u8 = 151;
     pub(super) const ARBITRATES_PLAIN: u8 = 152;
+    /// To agents alone.
+    pub(super) const PLAYS: u8 = 153;
 }
 
 /// What a record's header says beside its kind.

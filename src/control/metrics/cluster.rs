@@ -87,6 +87,9 @@ families! {
             "Of those, the ones whose gateways lived and had given them away.", |it| it.moved;
         Counter "ringgate_cluster_fenced_total",
             "Sessions of this gateway that another member has gone on with.", |it| it.fenced;
+        Counter "ringgate_cluster_second_total",
+            "Plain sessions that began here though another member had one of their players.",
+            |it| it.second;
         Counter "ringgate_cluster_alone_total",
             "Sessions of this gateway for which the agent had no room: they end with this gateway.",
             |it| it.alone;

@@ -6,6 +6,27 @@ use crate::number::Term;
 const SESSION: SessionId = SessionId([1; 16]);
 const OTHER: SessionId = SessionId([2; 16]);
 
+fn player(name: u8, backend: &str) -> Option<Player> {
+    Some(Player { backend: backend.into(), name: [name; 16] })
+}
+
+fn announce(
+    arbiter: &mut Arbiter,
+    (session, tenure): (SessionId, Tenure),
+    player: Option<Player>,
+) -> Reply {
+    let asked = match arbiter.standing(session) {
+        Some(_) => Asked::Claim { over: tenure },
+        None => Asked::Open { token_until_s: 100 },
+    };
+    let question = Question { session, tenure, wake: Wake(4), asked };
+    arbiter.announce(&question, player).answer.reply
+}
+
+fn is_granted(reply: &Reply) -> bool {
+    matches!(reply, Reply::Granted { .. })
+}
+
 fn tenure(term: u16, incarnation: u16) -> Tenure {
     let term = Term::new(term).expect("it is one");
     Tenure { term, incarnation: Incarnation(incarnation) }
@@ -173,4 +194,92 @@ fn who_gives_a_session_away_is_heard_for_a_moment_and_has_it_no_more() {
     ask(&mut arbiter, SESSION, a, Asked::Take { over: b });
     ask(&mut arbiter, SESSION, c, Asked::Claim { over: b });
     assert_eq!(arbiter.hand_over(SESSION, b, 11), Err(Refused::Fenced(c)), "it was not asked");
+}
+
+#[test]
+fn of_a_player_one_session_is_admitted_at_a_time_whichever_gateway_has_it() {
+    let (a, b) = (tenure(1, 1), tenure(1, 2));
+    let mut arbiter = Arbiter::new(3);
+    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), player(1, "x"))));
+    let second = |holder| Reply::Second { first: SESSION, holder };
+    assert_eq!(announce(&mut arbiter, (OTHER, b), player(1, "x")), second(a));
+    assert_eq!(arbiter.standing(OTHER), None, "it takes no room");
+    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), player(1, "x"))), "said again");
+    // It goes on elsewhere, and waits for a gateway.
+    ask(&mut arbiter, SESSION, tenure(2, 2), Asked::Claim { over: a });
+    arbiter.handle_lost(Incarnation(2));
+    let [one, two] = [player(1, "x"), player(2, "x")].map(|it| it.expect("a player"));
+    assert_eq!(arbiter.second(&one, OTHER), Some(second(tenure(2, 2))));
+    assert_eq!((arbiter.second(&one, SESSION), arbiter.second(&two, OTHER)), (None, None));
+    // Another player, or the same at another backend, is somebody else, and so is nobody known.
+    for (at, who) in [player(2, "x"), player(1, "y"), None].into_iter().enumerate() {
+        let mut arbiter = arbiter.clone();
+        let session = SessionId([3 + at as u8; 16]);
+        assert!(is_granted(&announce(&mut arbiter, (session, b), who)));
+    }
+    // The next process of the arbiter's knows it.
+    let mut memory = [0; 4096];
+    let mut out = Writer::new(&mut memory);
+    arbiter.write(&mut out);
+    arbiter.write_players(&mut out);
+    let (len, maps) = (out.len(), ringgate_core::carry::Maps::default());
+    let mut from = Reader::new(&memory[..len], &maps);
+    let mut arbiter = Arbiter::read(&mut from, 3).expect("written");
+    arbiter.read_players(&mut from).and_then(|()| from.end()).expect("written");
+    assert_eq!(announce(&mut arbiter, (OTHER, b), player(1, "x")), second(tenure(2, 2)));
+    // Once it is over the player begins anew.
+    arbiter.end(SESSION);
+    assert!(is_granted(&announce(&mut arbiter, (OTHER, b), player(1, "x"))));
+    let first_again = announce(&mut arbiter, (SESSION, a), player(1, "x"));
+    assert_eq!(first_again, Reply::Second { first: OTHER, holder: b });
+    arbiter.end(OTHER);
+    arbiter.pass_time(200, |_| 5, |_| ());
+    assert!(arbiter.players.is_empty());
+}
+
+/// All orders of what three gateways say of three sessions of two players, seven steps deep.
+#[test]
+fn in_no_order_of_events_has_a_player_two_sessions() {
+    let sessions = [1, 2, 3].map(|it| SessionId([it; 16]));
+    let whose = [player(1, "x"), player(1, "x"), player(2, "x")];
+    let (mut known, mut ahead) = (std::collections::HashSet::new(), Vec::new());
+    ahead.push((Arbiter::new(3), 0));
+    let mut seconds = 0;
+    while let Some((before, depth)) = ahead.pop() {
+        let held = |it: &&SessionId| before.standing(**it).and_then(Standing::holder).is_some();
+        let held: Vec<_> = sessions.iter().filter(held).collect();
+        assert!(!(held.contains(&&sessions[0]) && held.contains(&&sessions[1])), "{before:?}");
+        assert!(before.players.len() <= before.standings.len());
+        let print =
+            format!("{:?}", (sessions.map(|it| before.standing(it).cloned()), before.now_s));
+        if depth == 7 || !known.insert((print, depth)) {
+            continue;
+        }
+        for (at, session) in sessions.into_iter().enumerate() {
+            let holder = before.standing(session).and_then(Standing::holder);
+            for gateway in 1..=3 {
+                let own = holder.filter(|it| it.incarnation == Incarnation(gateway));
+                let mut next = before.clone();
+                let tenure = own.unwrap_or(tenure(1, gateway));
+                let reply = announce(&mut next, (session, tenure), whose[at].clone());
+                seconds += usize::from(matches!(reply, Reply::Second { .. }));
+                ahead.push((next, depth + 1));
+                if let Some(over) = holder {
+                    let mut next = before.clone();
+                    let term = Term::new(over.term.get() + 1).expect("it is one");
+                    let taker = Tenure { term, incarnation: Incarnation(gateway) };
+                    ask(&mut next, session, taker, Asked::Claim { over });
+                    ahead.push((next, depth + 1));
+                }
+            }
+            let mut next = before.clone();
+            next.end(session);
+            ahead.push((next, depth + 1));
+        }
+        let mut next = before.clone();
+        next.handle_lost(Incarnation(1));
+        next.pass_time(before.now_s + 30, |_| 20, |_| ());
+        ahead.push((next, depth + 1));
+    }
+    assert!(seconds > 100 && known.len() > 100, "{seconds} {}", known.len());
 }

@@ -161,6 +161,7 @@ impl Stake {
             Reply::Fenced { holder } => self.handle_fenced(answer.tenure, *holder),
             Reply::Full => self.handle_full(answer.tenure),
             Reply::Granted { handed } => self.handle_granted(answer, handed),
+            Reply::Second { .. } => Heard::Nothing,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::store::admission::{Bucket, Rate};
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
-use ringgate_cluster::{Incarnation, Record, SessionId, Tenure};
+use ringgate_cluster::{Incarnation, Record, SessionId};
 
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Standbys {
@@ -51,6 +51,7 @@ pub struct Standbys {
     /// Of those, the ones that their owners had offered.
     moved: AtomicU64,
     fenced: AtomicU64,
+    second: AtomicU64,
     alone: AtomicU64,
     ends_untold: AtomicU64,
     refused: [AtomicU64; TakeoverRefusal::COUNT],
@@ -131,6 +132,8 @@ pub struct StandbyCounts {
     pub moved: u64,
     /// Sessions that others have gone on with.
     pub fenced: u64,
+    /// Sessions that began here though their players had one, which another gateway has.
+    pub second: u64,
     /// Sessions for which their arbiters had no room: they end with this gateway.
     pub alone: u64,
     /// Sessions that have ended here, and whose arbiters are not told: too many waited for a link.
@@ -191,6 +194,7 @@ impl Standbys {
             taken_over: AtomicU64::new(0),
             moved: AtomicU64::new(0),
             fenced: AtomicU64::new(0),
+            second: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             ends_untold: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; TakeoverRefusal::COUNT],
@@ -558,6 +562,7 @@ impl Standbys {
             taken_over: self.taken_over.load(ORDER),
             moved: self.moved.load(ORDER),
             fenced: self.fenced.load(ORDER),
+            second: self.second.load(ORDER),
             alone: self.alone.load(ORDER),
             ends_untold: self.ends_untold.load(ORDER),
             refused: self.refused.each_ref().map(|count| count.load(ORDER)),
@@ -649,25 +654,28 @@ impl Standbys {
         self.remove(&mut lock(&self.places), session);
     }
 
-    /// Another gateway has gone on with a session that was this one's. Returns which member that
-    /// is. Where it cannot be reached, this gateway stands by for the session, so that it goes on
-    /// here when its player comes back.
-    pub(crate) fn note_fenced(
+    /// Another gateway has gone on with a session that was this one's, or has the first session of a
+    /// player who has begun a second one here.
+    pub(crate) fn note_left(&self, is_second: bool) {
+        let count = if is_second { &self.second } else { &self.fenced };
+        count.fetch_add(1, ORDER);
+    }
+
+    /// Returns which member has a session. Where that cannot be reached, this gateway stands by for
+    /// the session, so that it goes on here when its player comes back.
+    pub(crate) fn stand_by_for(
         &self,
-        (address, record): (Address, Record),
-        holder: Tenure,
+        address: Address,
+        record: Record,
         now_ns: u64,
     ) -> Option<MemberId> {
-        self.fenced.fetch_add(1, ORDER);
+        let process = record.holder.incarnation;
         let able = lock(&self.able);
-        let mut able = able.iter().filter(|(process, _)| *process == holder.incarnation);
-        if let Some((_, member)) = able.next() {
+        if let Some((_, member)) = able.iter().find(|(it, _)| *it == process) {
             return Some(*member);
         }
         let mut places = lock(&self.places);
         if places.len() < self.standing_max && !self.is_leaving() {
-            // Its owner's own records are later.
-            let record = Record { holder, revision: 0, ..record };
             self.insert(&mut places, address, Entry::new(None, record, Some(now_ns)));
         }
         None

@@ -42,6 +42,8 @@ pub enum ToArbiter<'a> {
         /// As whom the gateway has had it.
         tenure: u32,
     },
+    /// Whose the session is whose opening follows.
+    Plays(Plays),
     /// The gateway has slept, and asks which of the sessions that it has announced on this link
     /// are still its own. What is in it comes back in the answer.
     Woke(u64),
@@ -69,6 +71,19 @@ pub struct Clustered {
     pub token_until_s: u64,
     /// After how long a silence its player is given up, in milliseconds; 0 for never.
     pub timeout_ms: u32,
+}
+
+/// A session of a player who is known by an address, and has one session at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plays {
+    /// What it is called on this link.
+    pub session: SessionId,
+    /// What it is called in its cluster.
+    pub id: ClusterId,
+    /// As whom the gateway has it.
+    pub tenure: u32,
+    /// What all gateways of the cluster call the player.
+    pub player: [u8; 16],
 }
 
 /// A gateway wants to go on with a session.
@@ -127,6 +142,13 @@ pub enum ArbiterReply<'a> {
     Ended,
     /// The arbiter has no room for it.
     Full,
+    /// Its player has another session.
+    Second {
+        /// Which.
+        first: ClusterId,
+        /// As whom a gateway has that one.
+        holder: u32,
+    },
 }
 
 impl<'a> ToArbiter<'a> {
@@ -152,6 +174,7 @@ impl<'a> ToArbiter<'a> {
             kind::OVER => had(body).map(|(id, tenure)| Self::Over { id, tenure }),
             kind::WOKE => body.try_into().ok().map(|it| Self::Woke(u64::from_le_bytes(it))),
             kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
+            kind::PLAYS => Plays::decode(body).map(Self::Plays),
             _ => None,
         }
     }
@@ -184,6 +207,18 @@ impl Clustered {
     }
 }
 
+impl Plays {
+    fn decode(mut body: &[u8]) -> Option<Self> {
+        let it = Self {
+            session: SessionId::from_u64(u64::from_le_bytes(take(&mut body)?))?,
+            id: take(&mut body)?,
+            tenure: u32::from_le_bytes(take(&mut body)?),
+            player: take(&mut body)?,
+        };
+        body.is_empty().then_some(it)
+    }
+}
+
 impl ClusterClaim {
     fn decode(mut body: &[u8], is_offered: bool) -> Option<Self> {
         let it = Self {
@@ -208,6 +243,10 @@ impl<'a> Standing<'a> {
             }
             (ENDED, []) => ArbiterReply::Ended,
             (FULL, []) => ArbiterReply::Full,
+            (SECOND, mut body) => {
+                let (first, holder) = (take(&mut body)?, u32::from_le_bytes(take(&mut body)?));
+                body.is_empty().then_some(ArbiterReply::Second { first, holder })?
+            }
             _ => return None,
         };
         Some(Self { id, tenure, reply })
@@ -238,6 +277,17 @@ impl Writer<'_> {
             body.u32(it.tenure);
             body.u64(it.token_until_s);
             body.u32(it.timeout_ms);
+        })
+    }
+
+    /// To an arbiter: whose a session is whose opening follows.
+    #[must_use]
+    pub fn plays(&mut self, it: &Plays) -> bool {
+        self.record(kind::PLAYS, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 16, |body| {
+            body.u64(it.session.as_u64());
+            body.bytes(&it.id);
+            body.u32(it.tenure);
+            body.bytes(&it.player);
         })
     }
 
@@ -299,24 +349,25 @@ impl Writer<'_> {
     /// From an arbiter: how it stands with a session.
     #[must_use]
     pub fn standing(&mut self, it: &Standing<'_>) -> bool {
-        let (reply, holder, window) = match it.reply {
-            ArbiterReply::Granted(window) => (GRANTED, None, window),
-            ArbiterReply::Fenced { holder } => (FENCED, Some(holder), &[][..]),
+        let (reply, holder, bytes) = match &it.reply {
+            ArbiterReply::Granted(window) => (GRANTED, None, *window),
+            ArbiterReply::Fenced { holder } => (FENCED, Some(*holder), &[][..]),
             ArbiterReply::Ended => (ENDED, None, &[][..]),
             ArbiterReply::Full => (FULL, None, &[][..]),
+            ArbiterReply::Second { first, holder } => (SECOND, Some(*holder), &first[..]),
         };
-        if window.len() > WINDOW_BYTES_MAX {
+        if bytes.len() > WINDOW_BYTES_MAX {
             return false;
         }
-        let rest = window.len() + holder.map_or(0, |_| 4);
+        let rest = bytes.len() + holder.map_or(0, |_| 4);
         self.record(kind::STANDING, CLUSTER_ID_BYTES + 4 + 1 + rest, |body| {
             body.bytes(&it.id);
             body.u32(it.tenure);
             body.bytes(&[reply]);
+            body.bytes(bytes);
             if let Some(holder) = holder {
                 body.u32(holder);
             }
-            body.bytes(window);
         })
     }
 }
@@ -337,6 +388,7 @@ const GRANTED: u8 = 1;
 const FENCED: u8 = 2;
 const ENDED: u8 = 3;
 const FULL: u8 = 4;
+const SECOND: u8 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -369,11 +421,12 @@ mod tests {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 14] {
+    fn all() -> [Vec<u8>; 16] {
         let clustered =
             Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
         let claim =
             |is_offered| ClusterClaim { id: ID, tenure: 5, over: 4, timeout_ms: 7, is_offered };
+        let plays = Plays { session: session(), id: ID, tenure: 5, player: [4; 16] };
         let standing = |reply| written(|it| it.standing(&Standing { id: ID, tenure: 5, reply }));
         [
             written(|it| it.numbered(session(), 9, b"hi")),
@@ -383,11 +436,13 @@ mod tests {
             written(|it| it.given(&ID, 5)),
             written(|it| it.over(&ID, 5)),
             written(|it| it.woke(6)),
+            written(|it| it.plays(&plays)),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
             standing(ArbiterReply::Ended),
             standing(ArbiterReply::Full),
+            standing(ArbiterReply::Second { first: [3; 16], holder: 8 }),
             written(|it| it.sure(6)),
             written(arbitrates_plain),
         ]
@@ -402,7 +457,8 @@ mod tests {
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
         let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
-        let [woke, arbitrates, granted, fenced, ended, full, sure, arbitrates_plain] = rest;
+        let [woke, plays, arbitrates, granted, fenced, ended, full, second, rest @ ..] = rest;
+        let [sure, arbitrates_plain] = rest;
         let six = [6, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
@@ -416,6 +472,8 @@ mod tests {
         let head = [5, 0, 0, 0];
         assert_eq!(granted, of(150, &[&id, &head, &[1], &[1; WINDOW_BYTES_MAX]]));
         assert_eq!(fenced, of(150, &[&id, &head, &[2, 8, 0, 0, 0]]));
+        assert_eq!(plays, of(153, &[&ours, &id, &head, &[4; 16]]));
+        assert_eq!(second, of(150, &[&id, &head, &[5], &[3; 16], &[8, 0, 0, 0]]));
         assert_eq!((ended, full), (of(150, &[&id, &head, &[3]]), of(150, &[&id, &head, &[4]])));
     }
 
@@ -427,7 +485,7 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 7, at >= 7));
+            assert_eq!((to.is_some(), from.is_some()), (at < 8, at >= 8));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))
@@ -436,6 +494,7 @@ mod tests {
                 (Some(ToArbiter::Given { id, tenure }), _) => written(|it| it.given(&id, tenure)),
                 (Some(ToArbiter::Over { id, tenure }), _) => written(|it| it.over(&id, tenure)),
                 (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
+                (Some(ToArbiter::Plays(it)), _) => written(|writer| writer.plays(&it)),
                 (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
                 (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),

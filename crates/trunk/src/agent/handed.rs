@@ -68,6 +68,7 @@ impl Agent {
             // A release that has none of it reads what has none.
             if !arbitration.is_empty() {
                 arbitration.write(out);
+                arbitration.write_players(out);
             }
         });
         let fds = parts.into_iter().flat_map(|part| part.fds).collect();
@@ -120,7 +121,12 @@ impl Heir {
         let arbitration = if from.rest().is_empty() {
             Arc::default()
         } else {
-            Arc::new(Arbitration::read(&mut from)?)
+            let arbitration = Arbitration::read(&mut from)?;
+            // A release before has not written whose they are.
+            if !from.rest().is_empty() {
+                arbitration.read_players(&mut from)?;
+            }
+            Arc::new(arbitration)
         };
         from.end()?;
         let (options, rolls, crossings) = (Arc::new(options), Arc::default(), Arc::default());

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringgate_cluster::{
-    Answer, Arbiter, Asked, Question, Refused, Reply, Seen, SessionId as ClusterId,
+    Answer, Arbiter, Asked, Player, Question, Refused, Reply, Seen, SessionId as ClusterId,
     Standing as Held, Tenure, Term, Wake,
 };
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
@@ -97,6 +97,8 @@ pub enum Opening {
     Known(Vec<Vec<u8>>),
     /// It is not the gateway's.
     Refused(Reported),
+    /// Its player has another session.
+    Second(Reported),
 }
 
 impl Default for Arbitration {
@@ -111,9 +113,15 @@ impl Arbitration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A gateway is about to announce a session on a link of this backend. `it` has the session as
-    /// the local worker numbers it.
-    pub fn announce(&self, it: &Clustered, backend: &str, link: u16, here: Home) -> Opening {
+    /// A gateway is about to announce a session on a link of this backend, and may have said whose
+    /// it is. `it` has the session as the local worker numbers it.
+    pub fn announce(
+        &self,
+        (it, player): (&Clustered, Option<Player>),
+        backend: &str,
+        link: u16,
+        here: Home,
+    ) -> Opening {
         let id = ClusterId(it.id);
         let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
         let Some(tenure) = tenure(it.tenure) else { return refused(it.id, it.tenure) };
@@ -125,7 +133,10 @@ impl Arbitration {
         } else {
             Asked::Open { token_until_s: it.token_until_s }
         };
-        let mut verdict = arbiter.answer(&question(id, tenure, asked));
+        let mut verdict = arbiter.announce(&question(id, tenure, asked), player);
+        if matches!(verdict.answer.reply, Reply::Second { .. }) {
+            return Opening::Second(Reported::of(&verdict.answer));
+        }
         if matches!((asked, &verdict.answer.reply), (Asked::Open { .. }, Reply::Ended)) {
             // An agent that has begun anew knows of no session, and one whose token has expired may
             // have ended: it goes on without an arbiter, and ends with its gateway.
@@ -152,6 +163,13 @@ impl Arbitration {
                 Opening::Passed
             }
         }
+    }
+
+    /// What a gateway hears that has a session for a player, if the player has another one.
+    pub fn second(&self, player: &Player, id: [u8; 16], tenure: Tenure) -> Option<Reported> {
+        let session = ClusterId(id);
+        let reply = self.lock().arbiter.second(player, session)?;
+        Some(Reported::of(&Answer { session, tenure, wake: Wake(0), reply }))
     }
 
     /// A gateway wants a session that another one had, by a link of this backend.
@@ -375,6 +393,16 @@ impl Arbitration {
         }
     }
 
+    /// Writes whose sessions are.
+    pub fn write_players(&self, out: &mut Writer<'_>) {
+        self.lock().arbiter.write_players(out);
+    }
+
+    /// What another process knew of that.
+    pub fn read_players(&self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.lock().arbiter.read_players(from)
+    }
+
     /// What another process had.
     pub fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
         let arbiter = Arbiter::read(from, SESSIONS_MAX)?;
@@ -431,6 +459,9 @@ impl Reported {
             Reply::Fenced { holder } => ArbiterReply::Fenced { holder: holder.number() },
             Reply::Ended => ArbiterReply::Ended,
             Reply::Full => ArbiterReply::Full,
+            Reply::Second { first, holder } => {
+                ArbiterReply::Second { first: first.0, holder: holder.number() }
+            }
         };
         Self::written(&Standing { id: answer.session.0, tenure: answer.tenure.number(), reply })
     }

@@ -12,6 +12,7 @@
 mod carried;
 mod clustered;
 mod clusters;
+mod seconds;
 #[cfg(test)]
 mod tests;
 

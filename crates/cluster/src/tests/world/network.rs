@@ -45,7 +45,7 @@ impl World {
         match verdict.answer.reply {
             Reply::Granted { .. } => self.judge.see_granted(session, question.tenure)?,
             Reply::Ended => self.judge.see_ended(session),
-            Reply::Fenced { .. } | Reply::Full => {}
+            Reply::Fenced { .. } | Reply::Full | Reply::Second { .. } => {}
         }
         self.say(session, &verdict.answer);
         if let Some(fenced) = &verdict.fenced {
@@ -159,6 +159,7 @@ impl World {
             Reply::Fenced { holder } => Said::Fenced(*holder),
             Reply::Full => Said::Full,
             Reply::Granted { .. } => Said::Granted,
+            Reply::Second { .. } => unreachable!("nobody says whose a session is"),
         };
         self.under_way.insert(Message::Answer { session, tenure, wake, said });
     }

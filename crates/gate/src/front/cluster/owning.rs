@@ -16,7 +16,7 @@ use crate::store::entry::Entry;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::LocalIp;
-use ringgate_cluster::{Incarnation, Moves, Record, SessionId, Tenure};
+use ringgate_cluster::{Incarnation, Moves, PlainProof, Proof, Record, SessionId, Tenure};
 
 /// Sessions that this gateway has.
 pub(crate) trait Owning: Clustering {
@@ -101,9 +101,15 @@ pub(crate) trait Owning: Clustering {
         }
     }
 
-    /// An arbiter says that another gateway has a session which was this one's. That gateway has
-    /// its player from now on; where it cannot be reached, this one stands by.
-    fn leave_to(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, holder: Tenure) {
+    /// An arbiter says that another gateway has a session which was this one's, or the session that
+    /// its player has had already. That gateway has the player from now on; where it cannot be
+    /// reached, this one stands by.
+    fn leave_to(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Self::Session>,
+        (session, holder): (SessionId, Tenure),
+    ) {
         let claims = Arc::clone(&turn.common.claims);
         let kept = self.record_of(turn.common, turn.now, index);
         let hands_over = claims.standbys().is_some_and(|standbys| standbys.hands_over());
@@ -115,10 +121,23 @@ pub(crate) trait Owning: Clustering {
             turn.tell_link(link, |writer| writer.given(&id, tenure));
         }
         self.end(turn, index, Ended::Fenced);
-        let (Some(standbys), Some(kept)) = (claims.standbys(), kept) else { return };
-        let address = kept.0;
-        let member = standbys.note_fenced(kept, holder, turn.now.mono_ns);
-        if let (Some(member), Some(whereabouts)) = (member, claims.whereabouts()) {
+        let (Some(standbys), Some((address, mut record))) = (claims.standbys(), kept) else {
+            return;
+        };
+        let Some(whereabouts) = claims.whereabouts() else { return };
+        let is_second = record.session != session;
+        if is_second && let Proof::Plain(proof) = &mut record.proof {
+            // What was proven and numbered here was another session's.
+            *proof = PlainProof { is_proven: false, newest: 0 };
+        }
+        standbys.note_left(is_second);
+        if whereabouts.worker_of(&address).is_some() {
+            // Another worker has it.
+            return;
+        }
+        // Its owner's own records are later.
+        let record = Record { session, holder, revision: 0, ..record };
+        if let Some(member) = standbys.stand_by_for(address, record, turn.now.mono_ns) {
             whereabouts.learn(&address, member, turn.now.mono_ns);
         }
     }
@@ -151,7 +170,8 @@ pub(crate) trait Owning: Clustering {
     /// Keeps what another gateway needs to go on with a session, in the place of what was kept.
     fn keep_record(&mut self, common: &Common, now: Now, index: Entry<Self::Session>) {
         let Some(standbys) = common.claims.standbys() else { return };
-        if let Some((address, record)) = self.record_of(common, now, index) {
+        let is_told = self.clusters().get(index).is_some_and(|it| it.told.is_some());
+        if is_told && let Some((address, record)) = self.record_of(common, now, index) {
             standbys.keep(address, record);
         }
     }
@@ -162,7 +182,7 @@ pub(crate) trait Owning: Clustering {
         now: Now,
         index: Entry<Self::Session>,
     ) -> Option<(Address, Record)> {
-        let it = self.clusters_mut().get_mut(index).filter(|it| it.told.is_some())?;
+        let it = self.clusters_mut().get_mut(index)?;
         it.revision += 1;
         let it = self.clusters().get(index)?;
         let address = *self.sessions().address(index);

@@ -178,10 +178,11 @@ pub(crate) trait Taking: Clustering {
                     // The arbiter hears that it is over, and its holder from there.
                     return self.end_like(turn, index, ending);
                 }
-                self.leave_to(turn, index, holder);
+                self.leave_to(turn, index, (id, holder));
             }
             Reply::Ended => self.end(turn, index, Ended::ByArbiter),
             Reply::Full => self.go_alone(turn, index),
+            Reply::Second { first, holder } => self.leave_to(turn, index, (first, holder)),
             Reply::Fenced { .. } | Reply::Granted { .. } => {}
         }
     }
@@ -211,7 +212,7 @@ pub(crate) trait Taking: Clustering {
                     Err(why) => why,
                 }
             }
-            Reply::Fenced { .. } => TakeoverRefusal::Fenced,
+            Reply::Fenced { .. } | Reply::Second { .. } => TakeoverRefusal::Fenced,
         };
         takeover.give_up(turn.common, why);
     }
@@ -387,6 +388,9 @@ fn reply_of(said: &Standing<'_>) -> Option<Reply> {
         ArbiterReply::Fenced { holder } => Reply::Fenced { holder: Tenure::of_number(holder)? },
         ArbiterReply::Ended => Reply::Ended,
         ArbiterReply::Full => Reply::Full,
+        ArbiterReply::Second { first, holder } => {
+            Reply::Second { first: SessionId(first), holder: Tenure::of_number(holder)? }
+        }
     })
 }
 

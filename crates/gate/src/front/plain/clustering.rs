@@ -30,6 +30,7 @@ use ringgate_cluster::{PlainProof, Proof, Record, Tenure, Term};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::plain::Guard;
 use ringgate_core::proto::replay::Window;
+use ringgate_link::bundle::Plays;
 
 impl Clustering for PlainFront {
     fn arbiter_of(common: &Common, backend: BackendId) -> Option<LinkId> {
@@ -173,21 +174,41 @@ impl Clustering for PlainFront {
 }
 
 impl PlainFront {
-    /// A session that has opened may be another gateway's one day, where this is one of a cluster.
+    /// A session that has begun may be another gateway's one day, where this is one of a cluster. It
+    /// is one of its player's, who may have another one already.
     pub(crate) fn begin_in_cluster(
         &mut self,
         turn: &Turn<'_>,
         index: Entry<Session>,
         token: &[u8],
     ) {
-        let Some(incarnation) = Self::process_for(turn, self.sessions.at(index).backend) else {
-            return;
-        };
+        let process = Self::process_for(turn, self.sessions.at(index).backend);
+        let process = process.filter(|_| self.sessions.clusters.get(index).is_none());
+        let Some(incarnation) = process else { return };
         let Some(term) = Term::new(1) else { return };
         let known = (tag_of(token), turn.now.unix_s + ENDS_KNOWN_S);
         if let Some(begun) = Clustered::begin(Tenure { term, incarnation }, known, turn.now) {
             self.begin_clustered(index, begun);
         }
+    }
+
+    /// What an arbiter is told of a session's player: all gateways of the cluster say the same of
+    /// it, whichever of them has the session.
+    pub(crate) fn plays(&self, common: &Common, index: Entry<Session>) -> Option<Plays> {
+        let it = self.sessions.clusters.get(index)?;
+        let Address { listener, endpoint } = self.sessions.address(index);
+        let setup = &common.setup;
+        let names = [&setup.cluster, &setup.listeners[*listener].name];
+        let [cluster, listener] = names.map(|name| tag_of(name.as_bytes()));
+        let mut port = [0; 16];
+        port[..2].copy_from_slice(&endpoint.port().to_le_bytes());
+        let player = [cluster, listener, *endpoint.ip_bytes(), port, it.token];
+        Some(Plays {
+            session: self.sessions.id(index),
+            id: it.id.0,
+            tenure: it.tenure.number(),
+            player: tag_of(player.as_flattened()),
+        })
     }
 
     /// The token of a session that goes on here is known by its tag. Whether this is that one; it

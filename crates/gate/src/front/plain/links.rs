@@ -68,7 +68,10 @@ impl PlainFront {
         }
         session.announced = epoch;
         session.slot_told = session.is_open();
-        let clustered = self.tell_clustered(turn, index, turn.common.links.arbitrates_plain(link));
+        let is_arbitrated = turn.common.links.arbitrates_plain(link);
+        let clustered =
+            if session.is_open() { self.tell_clustered(turn, index, is_arbitrated) } else { None };
+        let plays = self.plays(turn.common, index).filter(|_| is_arbitrated);
         let session = self.sessions.at(index);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let opened = OpenedPlain {
@@ -79,6 +82,9 @@ impl PlainFront {
             listener: &setup.listeners[address.listener].name,
         };
         let timeout_ms = setup.listeners[address.listener].plain().map_or(0, timeout_ms);
+        if let Some(plays) = plays {
+            turn.tell_link(link, |writer| writer.plays(&plays));
+        }
         if let Some(clustered) = clustered.map(|it| it.told_as(id, timeout_ms)) {
             turn.tell_link(link, |writer| writer.clustered(&clustered));
         }

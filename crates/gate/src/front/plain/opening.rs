@@ -41,6 +41,7 @@ impl PlainFront {
         self.admit_start(turn, rules, origin)?;
         let backend = choose_backend(turn, origin, wanted)?;
         let index = self.insert(turn, rules, origin, (backend, parts))?;
+        self.begin_in_cluster(turn, index, parts.token);
         if let Some(number) = parts.number {
             self.start_guards(index, rules, number);
         }

@@ -101,7 +101,8 @@ fn what_is_owned_is_told_as_it_is_now_and_its_end_once() {
     standbys.renew();
     assert_eq!(changes(&standbys, 9), [(id(1), Some((2, 2)))]);
     standbys.end(id(1));
-    standbys.note_fenced((at(1), record(1, 1)), record(1, 2).holder, 0);
+    standbys.note_left(false);
+    standbys.stand_by_for(at(1), Record { revision: 0, ..record(1, 2) }, 0);
     assert_eq!(changes(&standbys, 9), [(id(1), None)]);
     assert_eq!((standbys.counts().owned, standbys.counts().fenced), (0, 1));
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::games::Game;
 use super::super::rig::{OUR_USER, Rig};
+use ringgate_batch::Endpoint;
 use ringgate_cluster::{
-    Answer, Arbiter, Asked, Incarnation, Question, Refused, Reply, SessionId, Tenure, Wake,
+    Answer, Arbiter, Asked, Incarnation, Player, Question, Refused, Reply, SessionId, Tenure, Wake,
 };
 use ringgate_core::carry::{Carry, Writer as Carrier};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
@@ -35,6 +36,14 @@ pub(super) struct Agent {
     pub(super) is_mute: bool,
     /// The game takes nothing of sources that have no slot: they may be others' players.
     pub(super) takes_players_only: bool,
+    /// It passes over who has a session.
+    pub(super) is_older: bool,
+    /// An address is one player, whatever it sends.
+    pub(super) is_one_each: bool,
+    /// Sources that had a session elsewhere.
+    pub(super) seconds: usize,
+    /// Where the players of plain sessions are that have had a slot.
+    addresses: HashMap<SessionId, Endpoint>,
 }
 
 pub(super) struct Lane {
@@ -48,6 +57,10 @@ pub(super) struct Lane {
     unnumbered: HashSet<LinkSession>,
     /// Of sources that have no slot.
     waiting: HashSet<LinkSession>,
+    /// Whose they are, until they have one.
+    players: HashMap<LinkSession, (SessionId, Tenure, Player)>,
+    /// Where the players of plain sessions are.
+    addresses: HashMap<LinkSession, Endpoint>,
     /// What comes next is this one, or is not passed on.
     next: Option<(LinkSession, bool)>,
     pub(super) plain_payloads: usize,
@@ -66,6 +79,10 @@ impl Agent {
             woken: Vec::new(),
             is_mute: false,
             takes_players_only: false,
+            is_older: false,
+            is_one_each: true,
+            seconds: 0,
+            addresses: HashMap::new(),
         }
     }
 
@@ -116,13 +133,17 @@ impl Agent {
             ToArbiter::Clustered(it) => {
                 let (id, tenure) = (SessionId(it.id), tenure_of(it.tenure));
                 let asked = Asked::Open { token_until_s: it.token_until_s };
-                let answer = self.ask(id, tenure, asked, answers);
+                let question = Question { session: id, tenure, wake: Wake(0), asked };
+                let lane = self.lanes.get_mut(&at).expect("it speaks");
+                let player = lane.players.remove(&it.session).map(|it| it.2);
+                let answer = self.arbiter.announce(&question, player).answer;
                 let is_granted = matches!(answer.reply, Reply::Granted { .. });
                 let lane = self.lanes.get_mut(&at).expect("it speaks");
                 lane.next = Some((it.session, is_granted));
                 if is_granted {
                     lane.sessions.insert(it.session, (id, tenure));
                 } else {
+                    self.seconds += usize::from(matches!(answer.reply, Reply::Second { .. }));
                     answers.push((at, answer));
                 }
             }
@@ -136,6 +157,12 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => {}
+            ToArbiter::Plays(it) if self.is_older => {}
+            ToArbiter::Plays(it) => {
+                let player = Player { backend: "arena".into(), name: it.player };
+                let whose = (SessionId(it.id), tenure_of(it.tenure), player);
+                self.lanes.get_mut(&at).expect("it speaks").players.insert(it.session, whose);
+            }
             ToArbiter::Woke(number) => {
                 for (id, tenure) in self.lanes[&at].sessions.values().copied() {
                     let holder =
@@ -195,16 +222,36 @@ impl Agent {
 
     fn take_other(&mut self, at: At, record: ToGame<'_>, answers: &mut Vec<(At, Answer)>) {
         let lane = self.lanes.get_mut(&at).expect("it speaks");
+        let named = match &record {
+            ToGame::OpenedPlain(it) => Some(it.session),
+            ToGame::Payload { session, .. } => Some(*session),
+            _ => None,
+        };
+        if let Some(named) = named
+            && let Some((session, tenure, player)) = lane.players.get(&named).cloned()
+            && let Some(reply) = self.arbiter.second(&player, session)
+        {
+            lane.forget(named);
+            lane.unnumbered.insert(named);
+            self.seconds += 1;
+            return answers.push((at, Answer { session, tenure, wake: Wake(0), reply }));
+        }
         match record {
-            ToGame::Opened(opened) => lane.open(opened.session),
+            ToGame::Opened(opened) => drop(lane.open(opened.session)),
             ToGame::OpenedPlain(opened) => {
-                lane.open(opened.session);
+                let is_there = lane.open(opened.session);
                 lane.unnumbered.insert(opened.session);
-                if opened.slot.is_some() {
-                    lane.waiting.remove(&opened.session);
-                } else {
+                let address: Endpoint = opened.address.into();
+                lane.addresses.insert(opened.session, address);
+                if opened.slot.is_none() {
                     lane.waiting.insert(opened.session);
+                    return;
                 }
+                lane.waiting.remove(&opened.session);
+                if let Some((id, _)) = lane.sessions.get(&opened.session).filter(|_| is_there) {
+                    self.addresses.insert(*id, address);
+                }
+                self.nobody_is_twice();
             }
             ToGame::Payload { session, bytes } => {
                 if let Some(&(id, tenure)) = lane.sessions.get(&session) {
@@ -214,6 +261,10 @@ impl Agent {
                 }
                 if lane.others.contains(&session) {
                     lane.plain_payloads += 1;
+                    let address = lane.addresses.get(&session).copied();
+                    let is_players = lane.waiting.contains(&session) && self.is_one_each;
+                    assert!(!is_players || address.is_none_or(|it| !self.plays(it)), "it plays");
+                    let lane = &self.lanes[&at];
                     if !self.takes_players_only || !lane.waiting.contains(&session) {
                         self.handed.push(bytes.to_vec());
                     }
@@ -222,9 +273,7 @@ impl Agent {
                 }
             }
             ToGame::Closed { session, .. } => {
-                lane.others.remove(&session);
-                lane.unnumbered.remove(&session);
-                lane.waiting.remove(&session);
+                lane.forget(session);
                 if let Some((id, tenure)) = lane.sessions.remove(&session) {
                     let question =
                         Question { session: id, tenure, wake: Wake(0), asked: Asked::End };
@@ -235,6 +284,24 @@ impl Agent {
             }
             _ => {}
         }
+    }
+
+    /// Whether the game has a player from there, who has a slot.
+    fn plays(&self, from: Endpoint) -> bool {
+        let mut its = self.addresses.iter().filter(|(_, address)| **address == from);
+        its.any(|(id, _)| self.is_live(*id))
+    }
+
+    fn is_live(&self, id: SessionId) -> bool {
+        self.arbiter.standing(id).is_some_and(|it| it.holder().is_some())
+    }
+
+    /// No player has two sessions with a slot.
+    fn nobody_is_twice(&self) {
+        let mut seen = HashSet::new();
+        let its = self.addresses.iter().filter(|(id, _)| self.is_live(**id));
+        let twice: Vec<_> = its.map(|it| *it.1).filter(|it| !seen.insert(*it)).collect();
+        assert!(twice.is_empty() || !self.is_one_each, "{twice:?} have two sessions");
     }
 
     fn ask(
@@ -303,15 +370,27 @@ impl Agent {
 }
 
 impl Lane {
-    /// An opening: of a session of the cluster, right behind its name, or of another one.
-    fn open(&mut self, session: LinkSession) {
-        if let Some((named, _)) = self.next.take() {
+    /// An opening: of a session of the cluster, right behind its name, or of another one. Whether
+    /// the game has it.
+    fn open(&mut self, session: LinkSession) -> bool {
+        if let Some((named, is_granted)) = self.next.take() {
             assert_eq!(named, session, "right behind");
             self.others.remove(&session);
+            is_granted
         } else {
             self.sessions.remove(&session);
             self.others.insert(session);
+            true
         }
+    }
+
+    /// The game knows of it no more.
+    fn forget(&mut self, session: LinkSession) {
+        self.others.remove(&session);
+        self.unnumbered.remove(&session);
+        self.waiting.remove(&session);
+        self.players.remove(&session);
+        self.addresses.remove(&session);
     }
 
     fn new(game: Game, incarnation: Incarnation) -> Self {
@@ -322,6 +401,8 @@ impl Lane {
             others: HashSet::new(),
             unnumbered: HashSet::new(),
             waiting: HashSet::new(),
+            players: HashMap::new(),
+            addresses: HashMap::new(),
             next: None,
             plain_payloads: 0,
         }
@@ -341,6 +422,9 @@ pub(super) fn standing(answer: &Answer) -> Vec<u8> {
         Reply::Fenced { holder } => ArbiterReply::Fenced { holder: holder.number() },
         Reply::Ended => ArbiterReply::Ended,
         Reply::Full => ArbiterReply::Full,
+        Reply::Second { first, holder } => {
+            ArbiterReply::Second { first: first.0, holder: holder.number() }
+        }
     };
     let standing = Standing { id: answer.session.0, tenure: answer.tenure.number(), reply };
     let mut buf = [0; BUNDLE_BYTES_MAX];

@@ -399,7 +399,7 @@ fn nobody_loses_a_session_to_one_thing_at_a_time() {
 
 #[test]
 fn no_plain_session_is_lost_to_one_thing_at_a_time() {
-    one_thing_at_a_time_happens::<plain::Source>(200);
+    one_thing_at_a_time_happens::<plain::Source>(301);
 }
 
 fn one_thing_at_a_time_happens<P: Plays>(first_seed: u64) {

@@ -2,6 +2,7 @@
 
 mod ends;
 mod moves;
+mod second;
 mod stage;
 mod takeover;
 

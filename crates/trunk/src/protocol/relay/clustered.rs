@@ -31,8 +31,10 @@ impl Relay {
     /// Writes it.
     pub fn write_clusters(&self, out: &mut CarryWriter<'_>) {
         // An opening that goes no further comes at once, and is told of again otherwise.
-        let OfClusters { arbitration: _, is_used: _, held, homes, muted: _, refused, left: _ } =
+        let OfClusters { arbitration: _, is_used: _, held, homes, muted: _, refused, .. } =
             &self.clusters;
+        // Nor is more asked of a source: it has a slot in a moment, or is over.
+        let OfClusters { waiting: _, left: _, .. } = &self.clusters;
         let held =
             held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
         held.collect::<Vec<_>>().write(out);
@@ -103,6 +105,7 @@ impl Relay {
                 let it = Clustered { session: self.here(it.session)?, ..it };
                 self.announce((game, link), &it, &arbitration, act);
             }
+            ToArbiter::Plays(it) => self.note_player(game, &it)?,
             ToArbiter::Claim(it) => self.claim((game, link), &it, &arbitration, act),
             ToArbiter::Given { id, tenure: by } => {
                 let given = tenure(by).and_then(|by| arbitration.given(id, by));
@@ -126,12 +129,12 @@ impl Relay {
         Ok(true)
     }
 
-    fn here(&self, session: SessionId) -> Result<SessionId, Broken> {
+    pub(super) fn here(&self, session: SessionId) -> Result<SessionId, Broken> {
         let is_theirs = Some(session.worker()) == self.lane.map(usize::from);
         is_theirs.then(|| renumbered(session, self.worker)).flatten().ok_or(Broken)
     }
 
-    fn name(&self, game: Game) -> &str {
+    pub(super) fn name(&self, game: Game) -> &str {
         self.name_at(game.place()).unwrap_or_default()
     }
 
@@ -145,9 +148,10 @@ impl Relay {
         let (worker, turn, session) = (self.worker, self.places[game.place()].turn, it.session);
         let home = Home { worker, game, turn, session };
         let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
-        let opening = arbitration.announce(it, self.name(game), link, home);
+        let player = self.clusters.waiting.remove(&session).map(|it| it.player);
+        let opening = arbitration.announce((it, player), self.name(game), link, home);
         self.clusters.is_used = true;
-        if !matches!(opening, Opening::Refused(_)) {
+        if matches!(opening, Opening::Passed | Opening::Known(_)) {
             self.clusters.held.insert(session, Held { id, tenure });
         }
         match opening {
@@ -161,6 +165,10 @@ impl Relay {
             Opening::Refused(report) => {
                 self.mute(session);
                 act(Action::Tell(link, report.frame()));
+            }
+            Opening::Second(report) => {
+                self.mute(session);
+                self.end_second((game, link), session, &report, act);
             }
         }
     }
@@ -275,7 +283,11 @@ impl Relay {
         let session = self.here(session)?;
         if matches!(record, ToGame::Opened(_) | ToGame::OpenedPlain(_)) {
             let at = self.clusters.muted.iter().position(|muted| *muted == session);
-            return Ok(at.map(|at| self.clusters.muted.swap_remove(at)).is_some());
+            let is_muted = at.map(|at| self.clusters.muted.swap_remove(at)).is_some();
+            return Ok(is_muted || self.is_second(link, (session, record), act));
+        }
+        if self.is_second(link, (session, record), act) {
+            return Ok(true);
         }
         let Some(Held { id, tenure }) = self.clusters.held.get(&session).copied() else {
             // What the game process knows by that name is another gateway's by now, or it knows
@@ -416,6 +428,7 @@ impl Relay {
 
     /// The link of a game process is gone, and with it what that knew.
     pub(super) fn leave_homes(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        self.clusters.waiting.retain(|_, it| it.game != game);
         let OfClusters { homes, arbitration: Some(arbitration), .. } = &mut self.clusters else {
             return;
         };
@@ -458,6 +471,7 @@ impl Relay {
     pub(super) fn lose_held(&mut self) {
         self.clusters.is_used = false;
         self.clusters.held.clear();
+        self.clusters.waiting.clear();
         self.clusters.muted.clear();
         self.clusters.left.clear();
         if let Some(arbitration) = &self.clusters.arbitration {
@@ -591,7 +605,8 @@ enum Whereto {
 const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::TimedOut;
 
 /// Why a session is over that another gateway than its own has ended.
-const BURIED: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::Other;
+pub(super) const BURIED: ringgate_link::bundle::CloseReason =
+    ringgate_link::bundle::CloseReason::Other;
 
 /// An opening follows its session's name at once.
 const MUTED_MAX: usize = 64;
@@ -619,7 +634,7 @@ fn called(memory: &mut [u8], session: SessionId) -> Option<Frame<'_>> {
 }
 
 /// Whether a record is the last about its session.
-const fn is_last(record: &ToGame<'_>) -> bool {
+pub(super) const fn is_last(record: &ToGame<'_>) -> bool {
     matches!(record, ToGame::Closed { .. } | ToGame::Moved { .. })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use ringgate_cluster::Tenure;
+use ringgate_cluster::{Player, Tenure};
 use ringgate_link::bundle::{ClusterId, Frame, SessionId};
 
 use crate::protocol::arbitration::Arbitration;
@@ -17,6 +17,8 @@ pub(super) struct OfClusters {
     pub(super) is_used: bool,
     /// What the gateway of this worker has announced, by this worker's numbers.
     pub(super) held: HashMap<SessionId, Held>,
+    /// Sources of which the gateway has said whose they are, and that have no slot.
+    pub(super) waiting: HashMap<SessionId, Waiting>,
     /// Those that a game process here knows.
     pub(super) homes: HashMap<SessionId, Homed>,
     /// Whose opening follows, and goes no further.
@@ -31,6 +33,14 @@ pub(super) struct OfClusters {
 pub(super) struct Held {
     pub(super) id: ClusterId,
     pub(super) tenure: Tenure,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) game: Game,
+    pub(super) id: ClusterId,
+    pub(super) tenure: Tenure,
+    pub(super) player: Player,
 }
 
 #[derive(Clone, Copy, Debug)]

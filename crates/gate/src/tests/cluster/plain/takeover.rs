@@ -148,7 +148,7 @@ fn no_more_datagrams_than_a_budget_ask_for_a_session() {
     assert_eq!(claims.players(BackendId(0)), 0, "what it would have held is free");
 }
 
-fn with_tokens(rules: &mut Plain) {
+pub(super) fn with_tokens(rules: &mut Plain) {
     let known = [(b"aa", BackendId(0)), (b"bb", BackendId(0))].into_iter().collect();
     rules.token =
         Some(Token { at: TokenPlace::Start, bytes: 2, strip: true, backends: Arc::new(known) });

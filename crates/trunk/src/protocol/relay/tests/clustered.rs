@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Clustered, FromArbiter, Standing};
+use ringgate_link::bundle::{ArbiterReply, ClusterClaim, Clustered, FromArbiter, Plays, Standing};
 
 use super::*;
 use crate::protocol::arbitration::Arbitration;
@@ -161,6 +161,9 @@ fn in_words(act: Action<'_>) -> String {
                 ArbiterReply::Fenced { holder } => {
                     format!("fenced {} by {}", tenure >> 16, holder >> 16)
                 }
+                ArbiterReply::Second { first, holder } => {
+                    format!("second {} of {} by {}", tenure >> 16, first[0], holder >> 16)
+                }
                 other => format!("{other:?} {}", tenure >> 16),
             },
             Some(FromArbiter::Sure(number)) => format!("sure of {number}"),
@@ -252,6 +255,82 @@ fn a_plain_session_goes_to_another_gateway_too() {
     let waiting = SessionId::from_u64((THERE as u64) << 56 | 8).expect("it is not 0");
     assert_eq!(says(&mut agent, 0, waiting, None), ["0 opened 1 with None"]);
     assert_eq!(agent.loses_lane(0), ["0 forgets"]);
+}
+
+/// Two gateways begin with one player: neither has heard of the other's session.
+#[test]
+fn of_a_player_who_is_an_address_the_process_has_one_session() {
+    const OTHER: [u8; 16] = [8; 16];
+    let plays = |agent: &mut Agent, at: usize, id: [u8; 16], tenure: u32| {
+        let it = Plays { session: there(), id, tenure, player: [5; 16] };
+        let said = agent.says(at, |writer| writer.plays(&it));
+        assert!(said.is_empty(), "{said:?}");
+    };
+    let opens = |agent: &mut Agent, at: usize, slot: Option<u32>| {
+        agent.says(at, |it| it.opened_plain(&OpenedPlain { slot, ..opened(there()) }))
+    };
+    let names = |agent: &mut Agent, at: usize, id: [u8; 16], tenure: u32| {
+        let (session, token_until_s, timeout_ms) = (there(), UNTIL_S, 10_000);
+        let it = Clustered { session, id, tenure, token_until_s, timeout_ms };
+        agent.says(at, |writer| writer.clustered(&it))
+    };
+    let brings = |agent: &mut Agent, at: usize| agent.says(at, |it| it.payload(there(), b"hi"));
+    let closes = |agent: &mut Agent, at: usize| {
+        agent.says(at, |it| it.closed(there(), CloseReason::TimedOut))
+    };
+    let mut agent = Agent::new();
+    for (at, id) in [ID, OTHER].into_iter().enumerate() {
+        plays(&mut agent, at, id, of(1, 11 + at as u32));
+        assert_eq!(opens(&mut agent, at, None), [format!("{at} opened {} with None", at + 1)]);
+        assert_eq!(brings(&mut agent, at), [format!("{at} hears of {}", at + 1)]);
+    }
+    plays(&mut agent, 0, ID, of(1, 11));
+    assert!(names(&mut agent, 0, ID, of(1, 11)).is_empty());
+    assert_eq!(opens(&mut agent, 0, Some(0)), ["0 opened 1 with Some(0)"]);
+    // What the other one brings is nothing for the process from then on, which hears so once.
+    assert_eq!(brings(&mut agent, 1), ["1 second 1 of 7 by 1", "1 closed 2"]);
+    assert!(brings(&mut agent, 1).is_empty());
+    plays(&mut agent, 1, OTHER, of(1, 12));
+    assert_eq!(opens(&mut agent, 1, None), ["1 second 1 of 7 by 1"]);
+    assert!(brings(&mut agent, 1).is_empty());
+    plays(&mut agent, 1, OTHER, of(1, 12));
+    assert_eq!(names(&mut agent, 1, OTHER, of(1, 12)), ["1 second 1 of 7 by 1"]);
+    assert!(opens(&mut agent, 1, Some(0)).is_empty() && brings(&mut agent, 1).is_empty());
+    assert_eq!(brings(&mut agent, 0), ["0 hears of 1"]);
+    // One that has a slot by the time is known to the process, too.
+    let (mut other, mut both) = (Agent::new(), [ID, OTHER].into_iter().enumerate());
+    both.by_ref().for_each(|(at, id)| {
+        plays(&mut other, at, id, of(1, 11 + at as u32));
+        opens(&mut other, at, None);
+    });
+    plays(&mut other, 0, ID, of(1, 11));
+    assert!(names(&mut other, 0, ID, of(1, 11)).is_empty());
+    opens(&mut other, 0, Some(0));
+    plays(&mut other, 1, OTHER, of(1, 12));
+    let refused = names(&mut other, 1, OTHER, of(1, 12));
+    assert_eq!(refused, ["1 second 1 of 7 by 1", "1 closed 2"]);
+    assert!(opens(&mut other, 1, Some(0)).is_empty());
+    // Its gateway is lost, and the other one goes on with the first session.
+    agent.loses_lane(0);
+    plays(&mut agent, 1, OTHER, of(1, 12));
+    assert_eq!(opens(&mut agent, 1, None), ["1 second 1 of 7 by 1"]);
+    assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 granted 2"]);
+    plays(&mut agent, 1, ID, of(2, 12));
+    assert!(names(&mut agent, 1, ID, of(2, 12)).is_empty());
+    assert!(opens(&mut agent, 1, Some(0)).is_empty(), "the process knows it");
+    assert_eq!(brings(&mut agent, 1), ["0 hears of 1"]);
+    // Once that is over the player begins anew.
+    assert_eq!(closes(&mut agent, 1), ["0 closed 1", "0 hung up"]);
+    plays(&mut agent, 1, OTHER, of(1, 12));
+    assert_eq!(opens(&mut agent, 1, None), ["1 opened 2 with None"]);
+    assert_eq!(brings(&mut agent, 1), ["1 hears of 2"]);
+    // Of those that have no slot nothing is kept.
+    assert_eq!(closes(&mut agent, 1), ["1 closed 2"]);
+    assert!(agent.relays[1].clusters.waiting.is_empty());
+    plays(&mut agent, 1, OTHER, of(1, 12));
+    let game = agent.games[1];
+    agent.with(1, |relay, act| relay.disconnect(game, act));
+    assert!(agent.relays[1].clusters.waiting.is_empty());
 }
 
 #[test]
