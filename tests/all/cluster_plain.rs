@@ -56,20 +56,40 @@ fn owned(cluster: &Cluster, at: usize) -> u64 {
     status["cluster"]["sessions"]["owned"].as_u64().expect("a number")
 }
 
+/// Players of all three gateways, which have a standby each.
+fn playing(cluster: &Cluster) -> Vec<Source> {
+    cluster.network.spread(&[1, 2, 3]);
+    let places = PLAIN_PLACES.iter().cycle().take(12);
+    let mut sources: Vec<_> = places.map(|place| Source::new(place)).collect();
+    // Twice: with the second datagram after an answer they have a slot.
+    for _ in 0..2 {
+        all_hear(&mut sources);
+    }
+    wait_until_owned(cluster, sources.len() as u64);
+    wait_until_all_stand_by(cluster, sources.len() as u64);
+    sources
+}
+
+/// All play on at those gateways that are left, which have gone on with so many sessions.
+fn all_play_on(cluster: &Cluster, sources: &mut [Source], had: u64) {
+    let gap = all_hear(sources);
+    eprintln!("gap of a death with {had} plain sessions: {} ms", gap.as_millis());
+    all_hear(sources);
+    let players = sources.len() as u64;
+    wait_until_owned(cluster, players);
+    assert!(had > 0 && sum(cluster, "taken_over") - sum(cluster, "moved") >= had);
+    // Nobody has begun anew.
+    let sessions = cluster.lines.iter().map(|it| it.daemon.status()["totals"].clone());
+    let sessions: u64 = sessions.filter_map(|it| it["sessions"].as_u64()).sum();
+    assert_eq!(sessions, players);
+    cluster.is_conserved();
+}
+
 #[test]
 fn plain_players_of_a_gateway_that_dies_play_on() {
     let name = "cluster_plain::plain_players_of_a_gateway_that_dies_play_on";
     among_players(name, Behind::Agent, |mut cluster| {
-        cluster.network.spread(&[1, 2, 3]);
-        let places = PLAIN_PLACES.iter().cycle().take(12);
-        let mut sources: Vec<_> = places.map(|place| Source::new(place)).collect();
-        let players = sources.len() as u64;
-        // Twice: with the second datagram after an answer they have a slot.
-        for _ in 0..2 {
-            all_hear(&mut sources);
-        }
-        wait_until_owned(&cluster, players);
-        wait_until_all_stand_by(&cluster, players);
+        let mut sources = playing(&cluster);
         let most = (0..3).max_by_key(|at| owned(&cluster, *at)).expect("there are three");
         let had = owned(&cluster, most);
         let dead = cluster.lines.remove(most);
@@ -77,15 +97,22 @@ fn plain_players_of_a_gateway_that_dies_play_on() {
         drop(dead);
         let others: Vec<_> = (1..=3).filter(|it| *it != most + 1).collect();
         cluster.network.spread(&others);
-        let gap = all_hear(&mut sources);
-        eprintln!("gap of a death with {had} plain sessions: {} ms", gap.as_millis());
-        all_hear(&mut sources);
-        wait_until_owned(&cluster, players);
-        assert!(had > 0 && sum(&cluster, "taken_over") - sum(&cluster, "moved") >= had);
-        // Nobody has begun anew.
-        let sessions = cluster.lines.iter().map(|it| it.daemon.status()["totals"].clone());
-        let sessions: u64 = sessions.filter_map(|it| it["sessions"].as_u64()).sum();
-        assert_eq!(sessions, players);
-        cluster.is_conserved();
+        all_play_on(&cluster, &mut sources, had);
+    });
+}
+
+/// The gateway that is left has no record of those whose standby dies with their gateway: their
+/// agent says what they have.
+#[test]
+fn plain_players_whose_standby_dies_with_their_gateway_play_on() {
+    let name = "cluster_plain::plain_players_whose_standby_dies_with_their_gateway_play_on";
+    among_players(name, Behind::Agent, |mut cluster| {
+        let mut sources = playing(&cluster);
+        let had = owned(&cluster, 1) + owned(&cluster, 2);
+        for dead in cluster.lines.split_off(1) {
+            kill(dead.daemon.id());
+        }
+        cluster.network.spread(&[1]);
+        all_play_on(&cluster, &mut sources, had);
     });
 }

@@ -259,8 +259,11 @@ impl Arbiter {
         Ok(Self { standings, now_s, ..Self::new(sessions_max) })
     }
 
-    /// Writes whose sessions are, which an earlier release does not read.
+    /// Writes whose sessions are: nothing where none has a player, for a release that reads none.
     pub fn write_players(&self, out: &mut Writer<'_>) {
+        if self.players.is_empty() {
+            return;
+        }
         (self.players.len() as u32).write(out);
         for (player, session) in &self.players {
             player.write(out);

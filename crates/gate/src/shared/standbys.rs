@@ -654,8 +654,8 @@ impl Standbys {
         self.remove(&mut lock(&self.places), session);
     }
 
-    /// Another gateway has gone on with a session that was this one's, or has the first session of a
-    /// player who has begun a second one here.
+    /// Another gateway has gone on with a session that was this one's, or has the first session of
+    /// a player who has begun a second one here.
     pub(crate) fn note_left(&self, is_second: bool) {
         let count = if is_second { &self.second } else { &self.fenced };
         count.fetch_add(1, ORDER);

@@ -174,8 +174,8 @@ impl Clustering for PlainFront {
 }
 
 impl PlainFront {
-    /// A session that has begun may be another gateway's one day, where this is one of a cluster. It
-    /// is one of its player's, who may have another one already.
+    /// A session that has begun may be another gateway's one day, where this is one of a cluster.
+    /// Its player may have another one already.
     pub(crate) fn begin_in_cluster(
         &mut self,
         turn: &Turn<'_>,

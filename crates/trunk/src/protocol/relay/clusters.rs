@@ -17,7 +17,8 @@ pub(super) struct OfClusters {
     pub(super) is_used: bool,
     /// What the gateway of this worker has announced, by this worker's numbers.
     pub(super) held: HashMap<SessionId, Held>,
-    /// Sources of which the gateway has said whose they are, and that have no slot.
+    /// Those of which the gateway has said whose they are, and that are not held: sources without a
+    /// slot, and sessions for which there was no room.
     pub(super) waiting: HashMap<SessionId, Waiting>,
     /// Those that a game process here knows.
     pub(super) homes: HashMap<SessionId, Homed>,

@@ -30,7 +30,8 @@ impl Relay {
         (session, record): (SessionId, &ToGame<'_>),
         act: &mut impl FnMut(Action<'_>),
     ) -> bool {
-        let OfClusters { waiting, arbitration: Some(arbitration), .. } = &mut self.clusters else {
+        let OfClusters { waiting, arbitration: Some(arbitration), refused, .. } = &mut self.clusters
+        else {
             return false;
         };
         let Some(Waiting { game, id, tenure, player }) = waiting.get(&session) else {
@@ -41,6 +42,7 @@ impl Relay {
             waiting.remove(&session);
         }
         if let Some(report) = &second {
+            refused.fenced += 1;
             self.end_second((game, link), session, report, act);
         }
         second.is_some()
