@@ -6,8 +6,8 @@ use crate::number::Term;
 const SESSION: SessionId = SessionId([1; 16]);
 const OTHER: SessionId = SessionId([2; 16]);
 
-fn player(name: u8, backend: &str) -> Option<Player> {
-    Some(Player { backend: backend.into(), name: [name; 16] })
+fn player(name: u8, backend: &str) -> Player {
+    Player { backend: backend.into(), name: [name; 16] }
 }
 
 fn announce(
@@ -200,19 +200,19 @@ fn who_gives_a_session_away_is_heard_for_a_moment_and_has_it_no_more() {
 fn of_a_player_one_session_is_admitted_at_a_time_whichever_gateway_has_it() {
     let (a, b) = (tenure(1, 1), tenure(1, 2));
     let mut arbiter = Arbiter::new(3);
-    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), player(1, "x"))));
+    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), Some(player(1, "x")))));
     let second = |holder| Reply::Second { first: SESSION, holder };
-    assert_eq!(announce(&mut arbiter, (OTHER, b), player(1, "x")), second(a));
+    assert_eq!(announce(&mut arbiter, (OTHER, b), Some(player(1, "x"))), second(a));
     assert_eq!(arbiter.standing(OTHER), None, "it takes no room");
-    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), player(1, "x"))), "said again");
+    assert!(is_granted(&announce(&mut arbiter, (SESSION, a), Some(player(1, "x")))), "said again");
     // It goes on elsewhere, and waits for a gateway.
     ask(&mut arbiter, SESSION, tenure(2, 2), Asked::Claim { over: a });
     arbiter.handle_lost(Incarnation(2));
-    let [one, two] = [player(1, "x"), player(2, "x")].map(|it| it.expect("a player"));
+    let (one, two) = (player(1, "x"), player(2, "x"));
     assert_eq!(arbiter.second(&one, OTHER), Some(second(tenure(2, 2))));
     assert_eq!((arbiter.second(&one, SESSION), arbiter.second(&two, OTHER)), (None, None));
     // Another player, or the same at another backend, is somebody else, and so is nobody known.
-    for (at, who) in [player(2, "x"), player(1, "y"), None].into_iter().enumerate() {
+    for (at, who) in [Some(two), Some(player(1, "y")), None].into_iter().enumerate() {
         let mut arbiter = arbiter.clone();
         let session = SessionId([3 + at as u8; 16]);
         assert!(is_granted(&announce(&mut arbiter, (session, b), who)));
@@ -226,11 +226,11 @@ fn of_a_player_one_session_is_admitted_at_a_time_whichever_gateway_has_it() {
     let mut from = Reader::new(&memory[..len], &maps);
     let mut arbiter = Arbiter::read(&mut from, 3).expect("written");
     arbiter.read_players(&mut from).and_then(|()| from.end()).expect("written");
-    assert_eq!(announce(&mut arbiter, (OTHER, b), player(1, "x")), second(tenure(2, 2)));
+    assert_eq!(announce(&mut arbiter, (OTHER, b), Some(player(1, "x"))), second(tenure(2, 2)));
     // Once it is over the player begins anew.
     arbiter.end(SESSION);
-    assert!(is_granted(&announce(&mut arbiter, (OTHER, b), player(1, "x"))));
-    let first_again = announce(&mut arbiter, (SESSION, a), player(1, "x"));
+    assert!(is_granted(&announce(&mut arbiter, (OTHER, b), Some(player(1, "x")))));
+    let first_again = announce(&mut arbiter, (SESSION, a), Some(player(1, "x")));
     assert_eq!(first_again, Reply::Second { first: OTHER, holder: b });
     arbiter.end(OTHER);
     arbiter.pass_time(200, |_| 5, |_| ());
@@ -260,8 +260,8 @@ fn in_no_order_of_events_has_a_player_two_sessions() {
             for gateway in 1..=3 {
                 let own = holder.filter(|it| it.incarnation == Incarnation(gateway));
                 let mut next = before.clone();
-                let tenure = own.unwrap_or(tenure(1, gateway));
-                let reply = announce(&mut next, (session, tenure), whose[at].clone());
+                let tenure = own.unwrap_or_else(|| tenure(1, gateway));
+                let reply = announce(&mut next, (session, tenure), Some(whose[at].clone()));
                 seconds += usize::from(matches!(reply, Reply::Second { .. }));
                 ahead.push((next, depth + 1));
                 if let Some(over) = holder {

@@ -36,14 +36,23 @@ pub(super) struct Agent {
     pub(super) is_mute: bool,
     /// The game takes nothing of sources that have no slot: they may be others' players.
     pub(super) takes_players_only: bool,
-    /// It passes over who has a session.
-    pub(super) is_older: bool,
-    /// An address is one player, whatever it sends.
-    pub(super) is_one_each: bool,
+    /// What tells plain players apart.
+    pub(super) told_apart: ToldApart,
     /// Sources that had a session elsewhere.
     pub(super) seconds: usize,
     /// Where the players of plain sessions are that have had a slot.
     addresses: HashMap<SessionId, Endpoint>,
+}
+
+/// What tells plain players apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ToldApart {
+    /// An address is one player, whatever it sends.
+    Address,
+    /// The agent passes over whose a session is.
+    Nothing,
+    /// Two tokens of one address are two players.
+    Token,
 }
 
 pub(super) struct Lane {
@@ -79,8 +88,7 @@ impl Agent {
             woken: Vec::new(),
             is_mute: false,
             takes_players_only: false,
-            is_older: false,
-            is_one_each: true,
+            told_apart: ToldApart::Address,
             seconds: 0,
             addresses: HashMap::new(),
         }
@@ -157,7 +165,7 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => {}
-            ToArbiter::Plays(it) if self.is_older => {}
+            ToArbiter::Plays(_) if self.told_apart == ToldApart::Nothing => {}
             ToArbiter::Plays(it) => {
                 let player = Player { backend: "arena".into(), name: it.player };
                 let whose = (SessionId(it.id), tenure_of(it.tenure), player);
@@ -262,7 +270,8 @@ impl Agent {
                 if lane.others.contains(&session) {
                     lane.plain_payloads += 1;
                     let address = lane.addresses.get(&session).copied();
-                    let is_players = lane.waiting.contains(&session) && self.is_one_each;
+                    let is_known = self.told_apart == ToldApart::Address;
+                    let is_players = lane.waiting.contains(&session) && is_known;
                     assert!(!is_players || address.is_none_or(|it| !self.plays(it)), "it plays");
                     let lane = &self.lanes[&at];
                     if !self.takes_players_only || !lane.waiting.contains(&session) {
@@ -301,7 +310,8 @@ impl Agent {
         let mut seen = HashSet::new();
         let its = self.addresses.iter().filter(|(id, _)| self.is_live(**id));
         let twice: Vec<_> = its.map(|it| *it.1).filter(|it| !seen.insert(*it)).collect();
-        assert!(twice.is_empty() || !self.is_one_each, "{twice:?} have two sessions");
+        let is_known = self.told_apart == ToldApart::Address;
+        assert!(twice.is_empty() || !is_known, "{twice:?} have two sessions");
     }
 
     fn ask(

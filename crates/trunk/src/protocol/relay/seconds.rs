@@ -30,7 +30,8 @@ impl Relay {
         (session, record): (SessionId, &ToGame<'_>),
         act: &mut impl FnMut(Action<'_>),
     ) -> bool {
-        let OfClusters { waiting, arbitration: Some(arbitration), refused, .. } = &mut self.clusters
+        let OfClusters { waiting, arbitration: Some(arbitration), refused, .. } =
+            &mut self.clusters
         else {
             return false;
         };

@@ -2,6 +2,7 @@
 
 use super::super::super::rig::home;
 use super::super::OTHER;
+use super::super::agent::ToldApart;
 use super::super::takeover::{incarnation, tenure};
 use super::stage::{Stage, setup};
 use super::takeover::with_tokens;
@@ -112,7 +113,7 @@ fn a_token_is_another_players_and_takes_nothing() {
     let mut with_routes = setup(with_tokens);
     with_routes.listeners[ListenerId(0)].route = Route::Token;
     let mut stage = unheard(with_routes, [b"aahello", b"aathanks"]);
-    stage.agent.is_one_each = false;
+    stage.agent.told_apart = ToldApart::Token;
     // The other gateway cannot reach the first, and nobody's token takes the session from it.
     stage.at(B, b"bbone");
     assert_eq!((stage.handed(), seconds(&mut stage)), (own(&["one"]), (0, 0, 1)));
@@ -128,7 +129,7 @@ fn a_token_is_another_players_and_takes_nothing() {
 #[test]
 fn an_agent_of_an_earlier_release_lets_both_play() {
     let mut stage = unheard(any(), [b"hello", b"thanks"]);
-    (stage.agent.is_older, stage.agent.is_one_each) = (true, false);
+    stage.agent.told_apart = ToldApart::Nothing;
     stage.at(B, b"hello");
     stage.game_says(B, b"welcome");
     stage.at(B, b"thanks");
