@@ -49,6 +49,8 @@ pub(crate) struct Clustered {
 /// All of them, of a front.
 pub(crate) struct Clusters<S> {
     by_place: Vec<Option<Box<Clustered>>>,
+    /// What each of these has as `told`: a payload asks for nothing else of its session.
+    told: Vec<Option<(BackendId, u32)>>,
     by_id: HashMap<SessionId, Entry<S>>,
     /// Of sessions that come from another process, and leave a place to come again at another.
     pub(crate) moving: HashMap<Place, Box<Clustered>>,
@@ -109,6 +111,7 @@ impl<S> Clusters<S> {
     pub(crate) fn new() -> Self {
         Self {
             by_place: Vec::new(),
+            told: Vec::new(),
             by_id: HashMap::new(),
             moving: HashMap::new(),
             unkept: Unarmed::NONE,
@@ -135,7 +138,15 @@ impl<S> Clusters<S> {
     /// Whether an arbiter has been told of a session as it stands.
     #[inline]
     pub(crate) fn is_told(&self, session: Entry<S>, backend: BackendId, epoch: u32) -> bool {
-        self.get(session).is_some_and(|it| it.told == Some((backend, epoch)))
+        self.told.get(session.index()) == Some(&Some((backend, epoch)))
+    }
+
+    /// The arbiter of that backend is told of a session, in that epoch of the link to it.
+    pub(crate) fn tell(&mut self, session: Entry<S>, told: (BackendId, u32)) {
+        if let Some(it) = self.get_mut(session) {
+            it.told = Some(told);
+            self.told[session.index()] = Some(told);
+        }
     }
 
     /// The session that its cluster calls so.
@@ -147,15 +158,18 @@ impl<S> Clusters<S> {
         let at = session.index();
         if self.by_place.len() <= at {
             self.by_place.resize(at + 1, None);
+            self.told.resize(at + 1, None);
         }
         self.forget(session);
         self.by_id.insert(it.id, session);
+        self.told[at] = it.told;
         self.by_place[at] = Some(Box::new(it));
     }
 
     /// The session is over, or only this gateway's from now on.
     pub(crate) fn forget(&mut self, session: Entry<S>) -> Option<Box<Clustered>> {
         let it = self.by_place.get_mut(session.index())?.take()?;
+        self.told[session.index()] = None;
         self.by_id.remove(&it.id);
         Some(it)
     }

@@ -58,8 +58,8 @@ pub(crate) trait Owning: Clustering {
         if !is_arbitrated || told.is_some_and(|(before, _)| before != backend) {
             self.take_back(turn.common, index);
         }
-        let it = self.clusters_mut().get_mut(index).filter(|it| is_arbitrated && !it.is_alone)?;
-        it.told = Some((backend, epoch));
+        self.clusters().get(index).filter(|it| is_arbitrated && !it.is_alone)?;
+        self.clusters_mut().tell(index, (backend, epoch));
         self.keep_record(turn.common, turn.now, index);
         self.clusters().get(index).cloned()
     }
