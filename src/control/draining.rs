@@ -61,9 +61,6 @@ impl ControlLoop {
             drain.hands_over = hands_over;
         }
         standbys.set_leaving(true, hands_over);
-        if hands_over {
-            standbys.renew();
-        }
     }
 
     /// Takes the gateway's drain back. Not one that a signal has begun: who sends it waits for the

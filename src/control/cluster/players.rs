@@ -107,8 +107,11 @@ impl Players for OfFleet {
         self.standbys.set_gone(MemberId(member), self.clock.now_ns());
     }
 
-    fn set_silent(&self, member: Number) {
+    fn set_doubted(&self, member: Number) {
         self.whereabouts.set_silent(MemberId(member), true);
+    }
+
+    fn set_silent(&self, member: Number) {
         self.standbys.set_gone(MemberId(member), self.clock.now_ns());
     }
 
@@ -146,8 +149,9 @@ impl Players for OfFleet {
         self.standbys.set_able(able.collect());
     }
 
-    fn is_leaving(&self) -> (bool, bool) {
-        (self.standbys.is_leaving(), self.standbys.hands_over())
+    fn is_leaving(&self) -> (bool, Option<usize>) {
+        let standbys = &self.standbys;
+        (standbys.is_leaving(), standbys.hands_over().then(|| standbys.owned()))
     }
 
     fn hear_offer(&self, member: Number, offered: &GivenAway) {

@@ -448,20 +448,15 @@ impl Standbys {
         let mut left = max;
         for stood in &self.stood {
             let Stood { entries, changed } = &mut *lock(stood);
-            if changed.len() <= left {
-                left -= changed.len();
-                for at in changed.drain() {
-                    handle(at, entries.contains_key(&at));
-                }
-                continue;
-            }
             let some: Vec<Address> = changed.iter().take(left).copied().collect();
+            left -= some.len();
             for address in some {
                 changed.remove(&address);
                 handle(address, entries.contains_key(&address));
             }
+        }
+        if left == 0 {
             self.has_stands.store(true, Ordering::Release);
-            return;
         }
     }
 
@@ -484,6 +479,9 @@ impl Standbys {
     /// A member that was gone is there after all, and is this process: one that had the same name
     /// before stays gone.
     pub fn set_back(&self, owner: MemberId, process: Incarnation) {
+        if self.gone_count.load(ORDER) == 0 {
+            return;
+        }
         self.each_of(owner, |place, it| {
             if it.record.holder.incarnation == process {
                 self.note_back(place, it);
@@ -494,9 +492,6 @@ impl Standbys {
 
     /// What was this gateway's own, and that process has, is that process's to give.
     fn leave_to(&self, process: Incarnation) {
-        if self.gone_count.load(ORDER) == 0 {
-            return;
-        }
         let is_its = |it: &Entry| it.owner.is_none() && it.record.holder.incarnation == process;
         self.remove_all(|it| !it.is_claimed && is_its(it));
     }
@@ -554,10 +549,15 @@ impl Standbys {
         self.remove_all(|it| !it.is_claimed && it.is_over(now_ns));
     }
 
+    /// How many sessions here others could go on with.
+    pub fn owned(&self) -> usize {
+        self.own.iter().map(|own| lock(own).count).sum()
+    }
+
     /// How it stands.
     pub fn counts(&self) -> StandbyCounts {
         StandbyCounts {
-            owned: self.own.iter().map(|own| lock(own).count as u64).sum(),
+            owned: self.owned() as u64,
             standing: self.standing_count.load(ORDER) as u64,
             taken_over: self.taken_over.load(ORDER),
             moved: self.moved.load(ORDER),

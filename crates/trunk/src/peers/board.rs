@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_cluster::wire::Datagram;
-use ringgate_cluster::{SessionId, Wake};
+use ringgate_cluster::{Next, SessionId, Wake};
 use ringgate_core::limits::MEMBERS_MAX;
 use ringgate_core::splitmix;
 use ringgate_os::notify::{Epoll, Ready};
@@ -17,7 +17,7 @@ use rustls::pki_types::ServerName;
 use super::players::{Kept, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
-use super::standbys::{Able, Appointed, Appointments, Doubt, Vigil, Wanted};
+use super::standbys::{Able, Appointed, Appointments, Vigil, Wanted};
 use super::talk::{Counts, FORWARDS_ON, Listeners, Onward, Talk, WAITING_MAX, forward};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
@@ -56,8 +56,9 @@ pub(super) struct Board<P> {
     turned_ns: u64,
     /// Datagrams that have come for players whom other members have by now.
     onward: Vec<Onward>,
-    /// When all sessions were last offered to others.
-    offered_ns: u64,
+    /// When all sessions were last offered to others, and how many there are once those are gone
+    /// that were offered since.
+    offered: (u64, usize),
 }
 
 /// Another member.
@@ -117,7 +118,7 @@ impl<P: Players> Board<P> {
             wake: Wake::default(),
             turned_ns: 0,
             onward: Vec::new(),
-            offered_ns: 0,
+            offered: (0, 0),
         })
     }
 
@@ -439,7 +440,7 @@ impl<P: Players> Board<P> {
 
     /// Has others stand by for our sessions, and tells them for whom we do.
     fn stand(&mut self, now_ns: u64) {
-        let Self { players, members, appointments, has_more, offered_ns, .. } = self;
+        let Self { players, members, appointments, has_more, offered, .. } = self;
         let mut changes = 0;
         players.take_stands(CHANGES_MAX, &mut |listener, player, stands_by| {
             changes += 1;
@@ -447,7 +448,7 @@ impl<P: Players> Board<P> {
         });
         *has_more |= changes == CHANGES_MAX;
         let Some(own) = players.incarnation() else { return };
-        let (is_leaving, hands_over) = players.is_leaving();
+        let (is_leaving, to_give) = players.is_leaving();
         talks(members).for_each(|talk| {
             talk.introduce(own);
             talk.tell_leaving(is_leaving);
@@ -467,17 +468,21 @@ impl<P: Players> Board<P> {
             let able: Vec<_> = able.filter_map(|it| Some((it.incarnation?, it.number))).collect();
             players.set_able(&able);
             players.renew_records();
-        } else if hands_over && now_ns >= *offered_ns + OFFER_EVERY_NS {
+        } else if let Some(left) = to_give.filter(|_| now_ns >= offered.0 + OFFER_EVERY_NS) {
             // Those that were not taken are offered again.
-            *offered_ns = now_ns;
+            *offered = (now_ns, left);
             players.renew_records();
         }
-        if seats(members).any(|seat| seat.trunk.waiting_bytes() > WAITING_MAX) {
+        // Not more are offered at a time than workers have room for beside players' datagrams.
+        let room = |left| (OFFERS_MAX + offered.1).saturating_sub(left).min(OFFERS_MAX);
+        let max = to_give.map_or(RECORDS_MAX, room);
+        if max == 0 || seats(members).any(|seat| seat.trunk.waiting_bytes() > WAITING_MAX) {
             return;
         }
         let mut records = 0;
-        players.take_records(RECORDS_MAX, &mut |session, kept| {
+        players.take_records(max, &mut |session, kept| {
             records += 1;
+            offered.1 = offered.1.saturating_sub(kept.is_some().into());
             let told = match kept {
                 Some(Kept { record, offered_to, .. }) => {
                     let is_it = |seat: &&mut Seat| {
@@ -489,7 +494,7 @@ impl<P: Players> Board<P> {
                 }
                 None => Appointed { released: appointments.end(session), ..Appointed::default() },
             };
-            hand_on(members, (session, kept), told, hands_over);
+            hand_on(members, (session, kept), told, to_give.is_some());
         });
         *has_more |= records == RECORDS_MAX;
     }
@@ -501,9 +506,12 @@ impl<P: Players> Board<P> {
             let Member { seat: Some(seat), silences, .. } = member else { continue };
             let Seat { talk: Some(talk), vigil, .. } = seat else { continue };
             match vigil.poll(now_ns, *wake) {
-                None => {}
-                Some(Doubt::Asks) => talk.ask(splitmix::next(random) as u32),
-                Some(Doubt::GivesUp) => {
+                Next::Wait => {}
+                Next::Ask => {
+                    players.set_doubted(talk.number);
+                    talk.ask(splitmix::next(random) as u32);
+                }
+                Next::Claim => {
                     *silences += 1;
                     players.set_silent(talk.number);
                     tracing::warn!(
@@ -748,8 +756,11 @@ const CHANGES_MAX: usize = 4096;
 /// Datagrams of each worker between two looks at what has come.
 const DEPARTURES_MAX: usize = 256;
 
+/// Sessions of a gateway that leaves which wait for those they are offered to.
+pub(super) const OFFERS_MAX: usize = 128;
+
 /// How often a gateway that leaves offers what it still has.
-const OFFER_EVERY_NS: u64 = 1_000_000_000;
+pub(super) const OFFER_EVERY_NS: u64 = 1_000_000_000;
 
 const ACCEPTED_EVERY_NS: u64 = 250_000_000;
 const BURSTS_MAX: usize = 8;

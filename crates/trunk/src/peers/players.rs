@@ -62,7 +62,11 @@ pub trait Players: Send + 'static {
     /// taken over.
     fn forget(&self, member: Number);
 
-    /// A member that is connected does not answer: its sessions may be taken over.
+    /// A member that is connected is asked whether it is there: until it answers, who stands by for
+    /// its sessions has their datagrams, and asks as well.
+    fn set_doubted(&self, member: Number);
+
+    /// It does not answer: its sessions may be taken over.
     fn set_silent(&self, member: Number);
 
     /// It does again, and is this process: one that had its name before is gone.
@@ -82,9 +86,9 @@ pub trait Players: Send + 'static {
     /// These members can go on with this gateway's sessions, and are these processes.
     fn set_able(&self, members: &[(Incarnation, Number)]);
 
-    /// Whether this gateway goes on with no sessions of others, and whether others are to go on
-    /// with all of its own.
-    fn is_leaving(&self) -> (bool, bool);
+    /// Whether this gateway goes on with no sessions of others, and how many of its own it has where
+    /// others are to go on with all of them.
+    fn is_leaving(&self) -> (bool, Option<usize>);
 
     /// A member gives one of its sessions to this gateway.
     fn hear_offer(&self, member: Number, offered: &Offered);

@@ -143,20 +143,11 @@ pub(super) struct Vigil {
     is_silent: bool,
 }
 
-/// What a vigil is about to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// The member is asked.
-    Asks,
-    /// It has not answered: its sessions may be taken over.
-    GivesUp,
-}
-
 impl Vigil {
-    /// Something has come from the member. Returns whether it had been given up.
+    /// Something has come from the member. Returns whether it was in doubt, or given up.
     pub(super) fn hear(&mut self, now_ns: u64) -> bool {
-        (self.questions, self.heard_ns) = (None, now_ns);
-        std::mem::take(&mut self.is_silent)
+        self.heard_ns = now_ns;
+        std::mem::take(&mut self.is_silent) || self.questions.take().is_some()
     }
 
     /// Something was sent that only the member can answer.
@@ -167,16 +158,13 @@ impl Vigil {
         }
     }
 
-    /// What is to be done now.
-    pub(super) fn poll(&mut self, now_ns: u64, wake: Wake) -> Option<Doubt> {
-        match self.questions.as_mut()?.poll(now_ns, wake) {
-            Next::Ask => Some(Doubt::Asks),
-            Next::Wait => None,
-            Next::Claim => {
-                (self.questions, self.is_silent) = (None, true);
-                Some(Doubt::GivesUp)
-            }
+    /// What is to be done now. Where that is to claim, the member's sessions may be taken over.
+    pub(super) fn poll(&mut self, now_ns: u64, wake: Wake) -> Next {
+        let next = self.questions.as_mut().map_or(Next::Wait, |it| it.poll(now_ns, wake));
+        if next == Next::Claim {
+            (self.questions, self.is_silent) = (None, true);
         }
+        next
     }
 
     /// Whether it waits for an answer.
@@ -271,18 +259,18 @@ mod tests {
     fn who_does_not_answer_three_times_is_given_up_until_it_is_heard() {
         let mut vigil = Vigil::default();
         let wake = Wake::default();
-        assert_eq!((vigil.hear(100 * MS), vigil.poll(100 * MS, wake)), (false, None));
+        assert_eq!((vigil.hear(100 * MS), vigil.poll(100 * MS, wake)), (false, Next::Wait));
         vigil.want(149 * MS, wake);
         assert!(!vigil.is_waiting(), "it was heard just now");
         vigil.want(150 * MS, wake);
         let at = [150, 199, 200, 250, 299, 300, 301].map(|it| vigil.poll(it * MS, wake));
-        let (asks, gives_up) = (Some(Doubt::Asks), Some(Doubt::GivesUp));
-        assert_eq!(at, [asks, None, asks, asks, None, gives_up, None]);
+        let (asks, waits, gives_up) = (Next::Ask, Next::Wait, Next::Claim);
+        assert_eq!(at, [asks, waits, asks, asks, waits, gives_up, waits]);
         vigil.want(400 * MS, wake);
         assert!(!vigil.is_waiting(), "that is known");
         assert!(vigil.hear(500 * MS) && !vigil.hear(500 * MS));
         vigil.want(600 * MS, wake);
         assert_eq!(vigil.poll(600 * MS, wake), asks);
-        assert!(!vigil.hear(601 * MS) && !vigil.is_waiting());
+        assert!(vigil.hear(601 * MS) && !vigil.is_waiting() && !vigil.hear(602 * MS));
     }
 }

@@ -2,7 +2,7 @@
 
 mod stub;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use ringgate_os::clock::{self, Clock};
 use ringgate_os::notify::Epoll;
 use rustls::pki_types::ServerName;
 
+use super::board::{OFFER_EVERY_NS, OFFERS_MAX};
 use super::talk::{FORWARDS_ON, forward};
 use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
@@ -326,10 +327,18 @@ fn a_member_that_does_not_answer_is_given_up_until_it_does() {
     silent.say(&Message::Incarnation(Incarnation(11)));
     silent.until_seen(&second, |it| it.can_stand_by);
     let to = SocketAddr::new([198, 51, 100, 9].into(), 4000);
-    until("that it is given up", || {
-        players.send(0, EU, (player(1), to), b"who has me?");
-        (players.silent() == 1).then_some(())
-    });
+    // As soon as it is asked others have what is for it, until it answers.
+    for number in 0..2 {
+        until("that it is asked", || {
+            players.send(0, EU, (player(1), to), b"who has me?");
+            (players.doubted() == 1).then_some(())
+        });
+        if number == 0 {
+            silent.say(&Message::Answer(1));
+            silent.until("that it is there", |_| (players.doubted() == 0).then_some(()));
+        }
+    }
+    until("that it is given up", || (players.silent() == 1).then_some(()));
     assert_eq!(other(&second, |it| it.silences == 1).state, State::Up);
     silent.say(&Message::Answer(1));
     silent.until("that it is there", |_| (players.silent() == 0).then_some(()));
@@ -362,6 +371,30 @@ fn a_session_is_offered_to_who_is_to_have_it_and_all_of_them_by_who_leaves() {
         let is_it = |it: &(u8, SessionId, bool)| *it == (0, session, false);
         until("all to be offered", || two.heard_offers().iter().any(is_it).then_some(()));
     }
+}
+
+#[test]
+fn who_leaves_offers_as_much_at_a_time_as_others_have_room_for() {
+    let Some(members) = two() else { return };
+    for (number, (players, _)) in (21..).zip(&members) {
+        players.set_incarnation(number);
+    }
+    let [(one, _first), (two, _second)] = &members;
+    (0..=255).for_each(|number| one.keep(EU, &record(number, 21)));
+    until("its records", || (two.kept().len() == 256).then_some(()));
+    let clock = Clock::start();
+    one.leave(true);
+    let offered = || two.heard_offers().into_iter().map(|it| it.1);
+    until("some to be offered", || (offered().count() >= OFFERS_MAX).then_some(()));
+    let turns = one.turns();
+    until("another turn", || (one.turns() > turns + 1).then_some(()));
+    let (offers, rounds) = (offered().count(), 1 + clock.now_ns() / OFFER_EVERY_NS);
+    assert!(offers <= OFFERS_MAX * rounds as usize, "{offers} in {rounds} rounds");
+    let mut taken = BTreeSet::new();
+    until("all to be offered", || {
+        offered().filter(|it| taken.insert(*it)).for_each(|it| one.end(it));
+        (taken.len() == 256).then_some(())
+    });
 }
 
 #[test]
