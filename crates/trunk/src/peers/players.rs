@@ -86,8 +86,8 @@ pub trait Players: Send + 'static {
     /// These members can go on with this gateway's sessions, and are these processes.
     fn set_able(&self, members: &[(Incarnation, Number)]);
 
-    /// Whether this gateway goes on with no sessions of others, and how many of its own it has where
-    /// others are to go on with all of them.
+    /// Whether this gateway goes on with no sessions of others, and how many of its own it has
+    /// where others are to go on with all of them.
     fn is_leaving(&self) -> (bool, Option<usize>);
 
     /// A member gives one of its sessions to this gateway.

@@ -4,7 +4,7 @@
 //! Apart from the sessions, because only a link that arbitrates asks, and a gateway without a
 //! cluster has none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use crate::counters::Ending;
 use crate::front::cluster::doubts::Doubt;
@@ -60,6 +60,8 @@ pub(crate) struct Clusters<S> {
     pub(crate) doubt: Doubt,
     /// Asked for again by another process, when their players are heard again.
     pub(crate) takeovers: Takeovers,
+    /// Given to another gateway, which has them by that right, and left here then.
+    pub(crate) leaving: VecDeque<(u64, SessionId, Tenure)>,
 }
 
 impl Clustered {
@@ -118,6 +120,7 @@ impl<S> Clusters<S> {
             overs: Overs::new(),
             doubt: Doubt::NONE,
             takeovers: Takeovers::new(),
+            leaving: VecDeque::new(),
         }
     }
 
@@ -186,7 +189,8 @@ impl<S> Clusters<S> {
 
     pub(crate) fn due_ns(&self) -> u64 {
         let beat_ns = if self.is_empty() { u64::MAX } else { self.doubt.due_ns() };
-        let unkept_ns = self.unkept.due_ns().min(self.takeovers.due_ns());
-        unkept_ns.min(self.overs.due_ns()).min(beat_ns)
+        let unkept_ns = self.unkept.due_ns().min(self.takeovers.due_ns);
+        let leaving_ns = self.leaving.front().map_or(u64::MAX, |(due_ns, ..)| *due_ns);
+        unkept_ns.min(self.overs.due_ns).min(beat_ns).min(leaving_ns)
     }
 }

@@ -44,10 +44,6 @@ impl Overs {
         Self { waiting: BTreeMap::new(), due_ns: u64::MAX }
     }
 
-    pub(crate) const fn due_ns(&self) -> u64 {
-        self.due_ns
-    }
-
     /// A session is over. Where there is no room, the end of one whose player has left is
     /// forgotten first, because that session ends by itself. Otherwise the new end is: so players
     /// who have many sessions end push out no end that waits.

@@ -101,9 +101,40 @@ pub(crate) trait Owning: Clustering {
         }
     }
 
-    /// An arbiter says that another gateway has a session which was this one's, or the session that
-    /// its player has had already. That gateway has the player from now on; where it cannot be
-    /// reached, this one stands by.
+    /// An arbiter says that another gateway has a session which was this one's. Where this one has
+    /// given it away, what the game process has said before may be behind that: the session is left
+    /// in a moment, and the arbiter hears so. Where that knows no packet by its number, it is left
+    /// at once: what came here meanwhile could come twice.
+    fn hear_fenced(&mut self, turn: &mut Turn<'_>, index: Entry<Self::Session>, holder: Tenure) {
+        let hands_over = turn.common.claims.standbys().is_some_and(|it| it.hands_over());
+        let Some(it) = self.clusters().get(index) else { return };
+        if !it.is_given && !hands_over {
+            return self.leave_to(turn, index, (it.id, holder));
+        }
+        let words_ns = if Self::HAS_IDS { LAST_WORDS_NS } else { 0 };
+        let leaving = (turn.now.mono_ns + words_ns, it.id, holder);
+        self.clusters_mut().leaving.push_back(leaving);
+        self.leave_given(turn);
+    }
+
+    /// Leaves sessions that were given away, and whose last words are said.
+    fn leave_given(&mut self, turn: &mut Turn<'_>) {
+        let now_ns = turn.now.mono_ns;
+        let is_due = |it: &mut (u64, _, _)| it.0 <= now_ns;
+        while let Some((_, id, holder)) = self.clusters_mut().leaving.pop_front_if(is_due) {
+            let Some(index) = self.clusters().find(id) else { continue };
+            let own = self.clusters().get(index).map(|it| it.tenure);
+            let Some(own) = own.filter(|own| *own < holder) else { continue };
+            if let Some(link) = Self::arbiter_of(turn.common, self.backend_of(index)) {
+                turn.tell_link(link, |writer| writer.given(&id.0, own.number()));
+            }
+            self.leave_to(turn, index, (id, holder));
+        }
+    }
+
+    /// Another gateway has a session which was this one's, or the session that its player has had
+    /// already. That gateway has the player from now on; where it cannot be reached, this one
+    /// stands by.
     fn leave_to(
         &mut self,
         turn: &mut Turn<'_>,
@@ -112,14 +143,6 @@ pub(crate) trait Owning: Clustering {
     ) {
         let claims = Arc::clone(&turn.common.claims);
         let kept = self.record_of(turn.common, turn.now, index);
-        let hands_over = claims.standbys().is_some_and(|standbys| standbys.hands_over());
-        let backend = self.backend_of(index);
-        if let Some(it) = self.clusters().get(index).filter(|it| it.is_given || hands_over)
-            && let Some(link) = Self::arbiter_of(turn.common, backend)
-        {
-            let (id, tenure) = (it.id.0, it.tenure.number());
-            turn.tell_link(link, |writer| writer.given(&id, tenure));
-        }
         self.end(turn, index, Ended::Fenced);
         let (Some(standbys), Some((address, mut record))) = (claims.standbys(), kept) else {
             return;
@@ -214,3 +237,7 @@ pub(crate) trait Owning: Clustering {
 }
 
 impl<F: Clustering> Owning for F {}
+
+/// How long what was sent before a session was given away may come behind what says so: less than
+/// an arbiter hears who has given one away.
+const LAST_WORDS_NS: u64 = 20 * NS_PER_MS;

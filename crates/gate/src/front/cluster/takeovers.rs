@@ -48,10 +48,6 @@ impl Takeovers {
     pub(crate) fn new() -> Self {
         Self { under_way: HashMap::new(), due_ns: u64::MAX }
     }
-
-    pub(crate) const fn due_ns(&self) -> u64 {
-        self.due_ns
-    }
 }
 
 impl Takeover {

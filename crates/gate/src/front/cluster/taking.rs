@@ -178,7 +178,7 @@ pub(crate) trait Taking: Clustering {
                     // The arbiter hears that it is over, and its holder from there.
                     return self.end_like(turn, index, ending);
                 }
-                self.leave_to(turn, index, (id, holder));
+                self.hear_fenced(turn, index, holder);
             }
             Reply::Ended => self.end(turn, index, Ended::ByArbiter),
             Reply::Full => self.go_alone(turn, index),

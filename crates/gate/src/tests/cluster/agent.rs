@@ -32,6 +32,8 @@ pub(super) struct Agent {
     pub(super) closed: Vec<SessionId>,
     /// Gateways that have slept and were told of what is not theirs.
     woken: Vec<(At, u64)>,
+    /// Sessions that a gateway has said its last word of, having given them away.
+    pub(super) given: usize,
     /// Answers nobody.
     pub(super) is_mute: bool,
     /// The game takes nothing of sources that have no slot: they may be others' players.
@@ -86,6 +88,7 @@ impl Agent {
             claims: Vec::new(),
             closed: Vec::new(),
             woken: Vec::new(),
+            given: 0,
             is_mute: false,
             takes_players_only: false,
             told_apart: ToldApart::Address,
@@ -164,7 +167,7 @@ impl Agent {
                 let answer = self.ask(id, tenure, asked, answers);
                 answers.push((at, answer));
             }
-            ToArbiter::Given { .. } => {}
+            ToArbiter::Given { .. } => self.given += 1,
             ToArbiter::Plays(_) if self.told_apart == ToldApart::Nothing => {}
             ToArbiter::Plays(it) => {
                 let player = Player { backend: "arena".into(), name: it.player };

@@ -49,6 +49,13 @@ impl Scene {
             }
             self.pair.carry();
         }
+        self.pair.pass(30);
+    }
+
+    /// The first gateway gives away all that it has.
+    fn leave(&mut self) {
+        self.pair.standbys(A).set_leaving(true, true);
+        self.pair.standbys(A).renew();
     }
 
     /// What the game has got since the first packet, by their numbers.
@@ -105,8 +112,7 @@ fn a_recorded_packet_moves_nothing() {
 fn a_gateway_that_leaves_gives_its_sessions_away_and_sends_on_what_still_comes() {
     let mut scene = Scene::settled();
     scene.pass_by(A, 10);
-    scene.pair.standbys(A).set_leaving(true, true);
-    scene.pair.standbys(A).renew();
+    scene.leave();
     scene.settle();
     assert_eq!(scene.pair.sessions(), [0, 1]);
     assert_eq!(scene.pair.rig(A).counters().sessions_closed[Ended::Fenced as usize], 1);
@@ -124,6 +130,42 @@ fn a_gateway_that_leaves_gives_its_sessions_away_and_sends_on_what_still_comes()
     }
     assert_eq!(scene.pair.sessions(), [1, 0]);
     assert_eq!(scene.handed(), (10..60).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_comes_together_with_the_word_that_a_session_is_given_away_arrives() {
+    let mut scene = Scene::settled();
+    let (_, session) = scene.agent.home(scene.id).expect("a gateway has it");
+    scene.leave();
+    scene.pair.stand(A);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    let packet = scene.scribe.payload(10, &10_u64.to_le_bytes());
+    let rig = scene.pair.rig(A);
+    scene.agent.speak((A, 0), rig);
+    scene.agent.lanes[&(A, 0)].game.push(rig, |writer| writer.payload(session, b"before"));
+    rig.push(home(1), &packet);
+    rig.turn();
+    assert_eq!(rig.counters().drops.total(), 0);
+    scene.agent.hear((A, 0), scene.pair.rig(A));
+    assert_eq!(scene.handed(), [10]);
+    assert!(scene.sent(A).contains(&(tenure(1, A), PacketKind::Payload)));
+    scene.settle();
+    scene.agent.hear((A, 0), scene.pair.rig(A));
+    assert_eq!((scene.pair.sessions(), scene.agent.given), ([0, 1], 1));
+}
+
+#[test]
+fn a_session_that_is_ended_while_its_gateway_gives_it_away_is_over() {
+    let mut scene = Scene::settled();
+    scene.leave();
+    scene.pair.stand(A);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.agent.speak((A, 0), scene.pair.rig(A));
+    scene.pair.rig(A).turn();
+    assert_eq!(scene.pair.sessions(), [1, 0]);
+    scene.kick(A, Ended::ByOperator);
+    scene.settle();
+    assert_eq!((scene.pair.sessions(), scene.agent.held()), ([0, 0], vec![]));
 }
 
 #[test]
@@ -148,8 +190,7 @@ fn a_packet_that_comes_before_its_session_waits_and_is_accounted_for_meanwhile()
     for comes in [true, false] {
         let mut scene = Scene::settled();
         scene.pass_by(A, 10);
-        scene.pair.standbys(A).set_leaving(true, true);
-        scene.pair.standbys(A).renew();
+        scene.leave();
         scene.agent.is_mute = true;
         scene.settle();
         // The one that gives it hears first that it has it no more.
@@ -157,6 +198,7 @@ fn a_packet_that_comes_before_its_session_waits_and_is_accounted_for_meanwhile()
         let fenced = Answer { session: scene.id, tenure: tenure(1, A), wake: Wake(0), reply };
         scene.agent.lanes[&(A, 0)].game.push_bytes(scene.pair.rig(A), &standing(&fenced));
         scene.pair.rig(A).turn();
+        scene.pair.pass(30);
         scene.pass_by(A, 11);
         assert_eq!((scene.pair.sessions(), scene.handed()), ([0, 0], vec![10]));
         scene.agent.is_mute = !comes;

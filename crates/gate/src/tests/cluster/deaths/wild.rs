@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::super::super::clients::{Library, Player};
-use super::super::super::rig::Rig;
 use super::{GATES, State, World, playing, seeds};
 use crate::counters::Ended;
 use crate::mail::Mail;
@@ -225,9 +224,8 @@ impl Wild {
         }
     }
 
-    fn all_is_whole(&self) {
-        let Self { world, seed, .. } = self;
-        let sessions: usize = world.gates.iter().flat_map(|it| &it.rigs).map(Rig::sessions).sum();
+    fn all_is_whole(&mut self) {
+        let Self { world, seed, .. } = &*self;
         let connected: Vec<_> = (0..world.players.len())
             .filter(|it| world.players[*it].library.is_connected())
             .collect();
@@ -236,7 +234,8 @@ impl Wild {
             assert!(!self.over.contains(&name), "seed {seed}: {name} is over");
             world.is_heard(*number, *seed);
         }
-        assert_eq!(sessions, connected.len(), "seed {seed}: each has one gateway");
+        let seed = self.seed;
+        assert!(self.world.settles(connected.len()), "seed {seed}: each has one gateway");
     }
 }
 

@@ -120,6 +120,7 @@ fn a_datagram_that_comes_before_its_session_waits() {
         let bundle = super::super::agent::standing(&fenced);
         stage.agent.lanes[&(A, 0)].game.push_bytes(stage.pair.rig(A), &bundle);
         stage.pair.rig(A).turn();
+        stage.pair.pass(30);
         stage.pass_by(A, &numbered(11));
         assert_eq!((stage.pair.sessions(), stage.agent.handed.len()), ([0, 0], 0));
         assert_eq!(stage.pair.rig(B).counters().pending, 0);

@@ -134,6 +134,7 @@ impl Stage {
             }
             self.pair.carry();
         }
+        self.pair.pass(30);
     }
 
     /// The player's datagram arrives at a gateway, and all goes on that follows from it.
