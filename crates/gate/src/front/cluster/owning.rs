@@ -111,7 +111,11 @@ pub(crate) trait Owning: Clustering {
         if !it.is_given && !hands_over {
             return self.leave_to(turn, index, (it.id, holder));
         }
-        let words_ns = if Self::HAS_IDS { LAST_WORDS_NS } else { 0 };
+        let words_ns = match hands_over {
+            _ if !Self::HAS_IDS => 0,
+            true => LAST_WORDS_NS,
+            false => LAST_WORDS_OF_ONE_NS,
+        };
         let leaving = (turn.now.mono_ns + words_ns, it.id, holder);
         self.clusters_mut().leaving.push_back(leaving);
         self.leave_given(turn);
@@ -241,3 +245,6 @@ impl<F: Clustering> Owning for F {}
 /// How long what was sent before a session was given away may come behind what says so: less than
 /// an arbiter hears who has given one away.
 const LAST_WORDS_NS: u64 = 20 * NS_PER_MS;
+
+/// Of a session that goes alone: its player waits for them.
+const LAST_WORDS_OF_ONE_NS: u64 = 5 * NS_PER_MS;
