@@ -6,7 +6,8 @@ use std::time::Duration;
 use ringgate_os::clock;
 
 use crate::agent::{Heir, agent_upgrade};
-use crate::cluster_rig::{Behind, Cluster, all, among_players, longest_silence, play};
+use crate::cluster_rig::{Behind, Cluster, PLACES, all, among_players, longest_silence};
+use crate::cluster_rig::{play, player};
 use crate::cluster_rig::{still_connected, sum, wait_until_all_stand_by};
 use crate::oncall::row;
 use crate::upgrade_rig::kill;
@@ -57,6 +58,30 @@ fn players_of_a_gateway_that_dies_play_on() {
         for id in [row("member-gone"), row("standby-missing")] {
             id.asked_at(&cluster.lines[0].daemon, &[]);
         }
+    });
+}
+
+#[test]
+fn members_ask_together_whether_one_is_there_and_not_one_after_the_other() {
+    let name = "cluster_takeover::members_ask_together_whether_one_is_there_and_not_one_after_the_\
+                other";
+    among_players(name, Behind::Agent, |cluster| {
+        cluster.network.spread(&[1]);
+        let mut players = vec![player(PLACES[0], 1)];
+        play(&mut players, 0);
+        wait_until_all_stand_by(&cluster, 1);
+        let sleeper = &cluster.lines[0].daemon;
+        let status = sleeper.status();
+        let members = status["cluster"]["members"].as_array().expect("members");
+        let stands_by = members.iter().find(|it| it["stands_by"] == 1).expect("one does");
+        // To the other one nothing comes for whose sessions it would have to ask.
+        let (here, other) = if stands_by["name"] == "gate-2" { (2, 3) } else { (3, 2) };
+        sleeper.signal("STOP");
+        cluster.network.spread(&[here]);
+        longest_silence(&mut players, || cluster.sum(other, "silences") == 1);
+        assert_eq!(cluster.sum(other, "forwarded_out"), 0);
+        sleeper.signal("CONT");
+        still_connected(&mut players);
     });
 }
 

@@ -112,6 +112,9 @@ pub enum Message<'a> {
     Question(u32),
     /// It is there.
     Answer(u32),
+    /// The member asks this process whether it is there. We do as well, at the same time: one of us
+    /// may stand by for sessions whose datagrams come in at the other.
+    Doubt(Incarnation),
     /// Of a later version.
     Unknown,
 }
@@ -196,6 +199,7 @@ impl<'a> Message<'a> {
             kind::LEAVING => flag(body).map(Self::Leaving),
             kind::QUESTION => whole(body).map(|it| Self::Question(u32::from_le_bytes(it))),
             kind::ANSWER => whole(body).map(|it| Self::Answer(u32::from_le_bytes(it))),
+            kind::DOUBT => whole(body).map(|it| Self::Doubt(Incarnation(u16::from_le_bytes(it)))),
             kind::FIRST_SKIPPABLE.. => Ok(Self::Unknown),
             _ => Err(Refused::Kind),
         }
@@ -230,6 +234,7 @@ impl<'a> Message<'a> {
             Self::Leaving(it) => put(out, kind::LEAVING, &[(*it).into()]),
             Self::Question(it) => put(out, kind::QUESTION, &it.to_le_bytes()),
             Self::Answer(it) => put(out, kind::ANSWER, &it.to_le_bytes()),
+            Self::Doubt(Incarnation(it)) => put(out, kind::DOUBT, &it.to_le_bytes()),
             Self::Unknown => out.push(kind::FIRST_SKIPPABLE),
         }
     }
@@ -420,6 +425,7 @@ mod kind {
     pub(super) const OFFER: u8 = 15;
     pub(super) const LEAVING: u8 = 16;
     pub(super) const FIRST_SKIPPABLE: u8 = 128;
+    pub(super) const DOUBT: u8 = 129;
 }
 
 const LOST: u8 = 1;

@@ -107,11 +107,8 @@ impl Players for OfFleet {
         self.standbys.set_gone(MemberId(member), self.clock.now_ns());
     }
 
-    fn set_doubted(&self, member: Number) {
-        self.whereabouts.set_silent(MemberId(member), true);
-    }
-
     fn set_silent(&self, member: Number) {
+        self.whereabouts.set_silent(MemberId(member), true);
         self.standbys.set_gone(MemberId(member), self.clock.now_ns());
     }
 

@@ -54,6 +54,8 @@ pub enum Heard<'a> {
     Question(u32),
     /// It is there.
     Answer(u32),
+    /// It asks whether this process is there.
+    Doubt(Incarnation),
     /// Nothing that concerns us.
     Nothing,
 }
@@ -110,6 +112,7 @@ impl Ear {
             Message::Release(session) => Heard::Release(session),
             Message::Offer(it) => Heard::Offer(it),
             Message::Leaving(it) => Heard::Leaving(it),
+            Message::Doubt(it) => Heard::Doubt(it),
             Message::Question(it) => Heard::Question(it),
             Message::Answer(it) => Heard::Answer(it),
             Message::AllTold => Heard::AllTold,

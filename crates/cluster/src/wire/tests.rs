@@ -80,6 +80,7 @@ fn each_message_has_the_bytes_that_are_written_down() {
         (offer(false), of(&[15], &[&[7; 16], &[0]])),
         (offer(true), of(&[15], &[&[7; 16], &[1]])),
         (Message::Leaving(true), of(&[16], &[&[1]])),
+        (Message::Doubt(Incarnation(258)), of(&[129, 2, 1], &[])),
     ] {
         assert_eq!(bytes(&message), expected);
         assert_eq!(Message::read(&expected), Ok(message));

@@ -479,9 +479,6 @@ impl Standbys {
     /// A member that was gone is there after all, and is this process: one that had the same name
     /// before stays gone.
     pub fn set_back(&self, owner: MemberId, process: Incarnation) {
-        if self.gone_count.load(ORDER) == 0 {
-            return;
-        }
         self.each_of(owner, |place, it| {
             if it.record.holder.incarnation == process {
                 self.note_back(place, it);
@@ -492,6 +489,9 @@ impl Standbys {
 
     /// What was this gateway's own, and that process has, is that process's to give.
     fn leave_to(&self, process: Incarnation) {
+        if self.gone_count.load(ORDER) == 0 {
+            return;
+        }
         let is_its = |it: &Entry| it.owner.is_none() && it.record.holder.incarnation == process;
         self.remove_all(|it| !it.is_claimed && is_its(it));
     }

@@ -38,7 +38,7 @@ pub struct Whereabouts {
     /// Who stands by for players of others, by the same hash.
     stands: [Mutex<ByHash<u64, Other>>; SHARDS],
     stands_count: AtomicUsize,
-    /// A bit for each member that is connected and has not answered.
+    /// A bit for each member that is connected and does not answer.
     silent: AtomicU64,
     /// For each bucket of addresses without ports, a bit for each member that has players there, or
     /// stands by for some.
@@ -411,7 +411,7 @@ impl Whereabouts {
         }
     }
 
-    /// A member that is connected has not answered, or does again.
+    /// A member that is connected does not answer, or does again.
     pub fn set_silent(&self, MemberId(member): MemberId, is_silent: bool) {
         if is_silent {
             self.silent.fetch_or(1 << member, Ordering::Relaxed);

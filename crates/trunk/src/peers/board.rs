@@ -499,16 +499,23 @@ impl<P: Players> Board<P> {
         *has_more |= records == RECORDS_MAX;
     }
 
-    /// Asks members for whom there was something lately, and of whom nothing was heard since.
+    /// Asks members for whom there was something lately, here or at others, and of whom nothing was
+    /// heard since.
     fn doubt(&mut self, now_ns: u64) {
         let Self { players, members, wake, random, .. } = self;
-        for (name, member) in members {
+        let heard: Vec<_> = talks(members).filter_map(|talk| talk.doubted.take()).collect();
+        let mut asked = Vec::new();
+        for (name, member) in members.iter_mut() {
             let Member { seat: Some(seat), silences, .. } = member else { continue };
             let Seat { talk: Some(talk), vigil, .. } = seat else { continue };
+            let Some(process) = talk.incarnation else { continue };
+            if heard.contains(&process) {
+                vigil.want(now_ns, *wake);
+            }
             match vigil.poll(now_ns, *wake) {
                 Next::Wait => {}
                 Next::Ask => {
-                    players.set_doubted(talk.number);
+                    asked.push(process);
                     talk.ask(splitmix::next(random) as u32);
                 }
                 Next::Claim => {
@@ -521,6 +528,9 @@ impl<P: Players> Board<P> {
                     );
                 }
             }
+        }
+        for process in asked {
+            talks(members).for_each(|talk| talk.tell_doubt(process));
         }
     }
 

@@ -62,11 +62,7 @@ pub trait Players: Send + 'static {
     /// taken over.
     fn forget(&self, member: Number);
 
-    /// A member that is connected is asked whether it is there: until it answers, who stands by for
-    /// its sessions has their datagrams, and asks as well.
-    fn set_doubted(&self, member: Number);
-
-    /// It does not answer: its sessions may be taken over.
+    /// A member that is connected does not answer: its sessions may be taken over.
     fn set_silent(&self, member: Number);
 
     /// It does again, and is this process: one that had its name before is gone.

@@ -63,6 +63,8 @@ pub(super) struct Talk {
     pub(super) is_leaving: bool,
     /// What it was told of whether we do with what it has.
     told_leaving: Option<bool>,
+    /// The process that it has asked last whether it is there.
+    pub(super) doubted: Option<Incarnation>,
 }
 
 impl Counts {
@@ -86,6 +88,7 @@ impl Talk {
             is_known: false,
             is_leaving: false,
             told_leaving: None,
+            doubted: None,
         }
     }
 
@@ -153,6 +156,7 @@ impl Talk {
             Heard::Release(session) => players.stand_down(number, session),
             Heard::Offer(it) => players.hear_offer(number, &it),
             Heard::Leaving(it) => self.is_leaving = it,
+            Heard::Doubt(it) => self.doubted = Some(it),
             Heard::Question(it) => self.draft.message(&Message::Answer(it)),
             Heard::Answer(_) | Heard::Nothing => {}
         }
@@ -287,6 +291,13 @@ impl Talk {
     /// Asks whether the member is there: one that can stand by knows what that is.
     pub(super) fn ask(&mut self, number: u32) {
         self.draft.message(&Message::Question(number));
+    }
+
+    /// Another member is asked that: who speaks no such message passes over it.
+    pub(super) fn tell_doubt(&mut self, of: Incarnation) {
+        if self.knows_standbys() {
+            self.draft.message(&Message::Doubt(of));
+        }
     }
 
     /// What the member has forwarded of a player was accepted, so much a second.

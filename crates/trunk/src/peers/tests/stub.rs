@@ -30,7 +30,6 @@ struct Inner {
     stands: BTreeSet<Of>,
     stood: Vec<(Of, bool)>,
     heard_stands: BTreeMap<Of, Number>,
-    doubted: BTreeSet<Number>,
     silent: BTreeSet<Number>,
     able: Vec<(Incarnation, Number)>,
     offers: BTreeMap<SessionId, Number>,
@@ -157,10 +156,6 @@ impl Stub {
         self.with(|it| it.silent.len())
     }
 
-    pub(super) fn doubted(&self) -> usize {
-        self.with(|it| it.doubted.len())
-    }
-
     pub(super) fn take(&self) -> Option<Came> {
         self.with(|it| it.came.pop())
     }
@@ -211,16 +206,12 @@ impl Players for Arc<Stub> {
         });
     }
 
-    fn set_doubted(&self, member: Number) {
-        self.with(|it| it.doubted.insert(member));
-    }
-
     fn set_silent(&self, member: Number) {
         self.with(|it| it.silent.insert(member));
     }
 
     fn set_back(&self, member: Number, _: Incarnation) {
-        self.with(|it| (it.doubted.remove(&member), it.silent.remove(&member)));
+        self.with(|it| it.silent.remove(&member));
     }
 
     fn incarnation(&self) -> Option<Incarnation> {
