@@ -43,8 +43,7 @@ pub fn plan(config: &Config) -> Result<Plan, String> {
     setup.fleet_tokens = config.fleet.as_ref().map(|fleet| fleet_tokens(fleet, &setup));
     let players = || Arc::new(FleetPlayers::new(setup.claim_limits().sessions_max));
     setup.fleet_players = config.fleet.as_ref().map(|_| players());
-    setup.is_clustered = config.cluster.is_some();
-    setup.cluster = config.cluster.as_ref().map_or_else(String::new, |it| it.name.clone());
+    setup.cluster = config.cluster.as_ref().map(|it| it.name.clone());
     Ok(Plan {
         setup: Arc::new(setup),
         binds: config.listeners.iter().map(|listener| listener.bind.clone()).collect(),

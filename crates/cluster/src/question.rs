@@ -19,7 +19,7 @@ pub struct SessionId(pub [u8; 16]);
 pub struct Player {
     /// Where it plays: at another backend it is another player.
     pub backend: Arc<str>,
-    /// What all gateways of its cluster call it, and nobody else.
+    /// What all gateways of its cluster call it; no other player has this name.
     pub name: [u8; 16],
 }
 

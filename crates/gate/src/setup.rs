@@ -53,10 +53,9 @@ pub struct Setup {
     /// This process has not heard of its fleet yet, as the one before had: a backend that is
     /// retired may only be unknown.
     pub awaits_fleet: bool,
-    /// Other gateways have the same public addresses, and each forwards what is another's.
-    pub is_clustered: bool,
-    /// What the gateways that have them call themselves; empty for one that is alone.
-    pub cluster: String,
+    /// Other gateways have the same public addresses, and each forwards what is another's: this is
+    /// what they call themselves together.
+    pub cluster: Option<String>,
 }
 
 /// One public address, or several.
@@ -412,8 +411,7 @@ impl Setup {
             fleet_tokens: None,
             fleet_players: None,
             awaits_fleet: false,
-            is_clustered: false,
-            cluster: String::new(),
+            cluster: None,
         }
     }
 

@@ -211,7 +211,7 @@ fn of_a_player_one_session_is_admitted_at_a_time_whichever_gateway_has_it() {
     let (one, two) = (player(1, "x"), player(2, "x"));
     assert_eq!(arbiter.second(&one, OTHER), Some(second(tenure(2, 2))));
     assert_eq!((arbiter.second(&one, SESSION), arbiter.second(&two, OTHER)), (None, None));
-    // Another player, or the same at another backend, is somebody else, and so is nobody known.
+    // Another player may begin a session, the same one at another backend, and one without a name.
     for (at, who) in [Some(two), Some(player(1, "y")), None].into_iter().enumerate() {
         let mut arbiter = arbiter.clone();
         let session = SessionId([3 + at as u8; 16]);

@@ -250,7 +250,7 @@ impl Claims {
     /// The same for a gateway that shares its addresses with others, where it does.
     #[must_use]
     pub fn clustered(mut self, setup: &Setup) -> Self {
-        if setup.is_clustered {
+        if setup.cluster.is_some() {
             let others_max =
                 (OTHERS_PER_SESSION * setup.claim_limits().sessions_max).max(OTHERS_MIN);
             self.whereabouts = Some(Arc::new(Whereabouts::new(self.hashes, others_max)));

@@ -33,7 +33,7 @@ struct Pair {
 
 impl Pair {
     fn new(mut setup: Setup, workers: u16) -> Self {
-        setup.is_clustered = true;
+        setup.cluster = Some("fra".into());
         let mut pair = Self::of(Fleet::several(&setup, workers).map(|fleet| fleet.rigs));
         pair.tell();
         pair

@@ -164,7 +164,7 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let Some(tokens) = &turn.common.setup.fleet_tokens else { return Ok(()) };
         let own = &self.listeners[origin.address.listener].own;
-        let is_clustered = turn.common.setup.is_clustered;
+        let is_clustered = turn.common.setup.cluster.is_some();
         if !is_clustered && !names_others(&token.addresses, own) {
             return Ok(());
         }

@@ -198,7 +198,7 @@ impl PlainFront {
         let it = self.sessions.clusters.get(index)?;
         let Address { listener, endpoint } = self.sessions.address(index);
         let setup = &common.setup;
-        let names = [&setup.cluster, &setup.listeners[*listener].name];
+        let names = [setup.cluster.as_ref()?, &setup.listeners[*listener].name];
         let [cluster, listener] = names.map(|name| tag_of(name.as_bytes()));
         let mut port = [0; 16];
         port[..2].copy_from_slice(&endpoint.port().to_le_bytes());

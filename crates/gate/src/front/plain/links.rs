@@ -71,7 +71,7 @@ impl PlainFront {
         let is_arbitrated = turn.common.links.arbitrates_plain(link);
         let clustered =
             if session.is_open() { self.tell_clustered(turn, index, is_arbitrated) } else { None };
-        let plays = self.plays(turn.common, index).filter(|_| is_arbitrated);
+        let plays = is_arbitrated.then(|| self.plays(turn.common, index)).flatten();
         let session = self.sessions.at(index);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let opened = OpenedPlain {

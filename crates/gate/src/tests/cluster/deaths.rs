@@ -120,7 +120,7 @@ struct World<P> {
 impl<P: Plays> World<P> {
     fn new(seed: u64) -> Self {
         let mut setup = P::setup();
-        setup.is_clustered = true;
+        setup.cluster = Some("fra".into());
         let mut gates: [Fleet; GATES] = Fleet::several(&setup, 1 + (seed % 2) as u16);
         let rig = &mut gates[0].rigs[0];
         let players: Vec<_> = (0..PLAYERS).map(|number| P::join(rig, number)).collect();

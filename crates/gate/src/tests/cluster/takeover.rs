@@ -749,7 +749,7 @@ fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
 #[test]
 fn a_player_who_is_moved_is_another_session_to_the_cluster() {
     let mut setup = setup();
-    setup.is_clustered = true;
+    setup.cluster = Some("fra".into());
     setup.backends.push(bundle_backend("zone", 3));
     netcode_rules(&mut setup).moves = [0, 1].map(BackendId).to_vec();
     let mut rig = Rig::new(setup);

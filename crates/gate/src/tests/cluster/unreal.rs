@@ -19,7 +19,7 @@ struct Both {
 impl Both {
     fn new() -> Self {
         let mut setup = unreal_setup(1);
-        setup.is_clustered = true;
+        setup.cluster = Some("fra".into());
         let arenas = [A, B].map(|_| Arena::new(setup.clone(), 1));
         let mut all =
             Self { stays: stay(&arenas), arenas, pair: Pair::of([(); 2].map(|()| vec![])) };

@@ -212,7 +212,7 @@ pub(super) fn token_claimed(reason: DropReason) {
 fn token_claimed_in_a_cluster(reason: DropReason) {
     let tokens = Arc::new(FleetTokens::new(9));
     let fleet_tokens = Some(Arc::clone(&tokens));
-    let mut rig = Rig::new(Setup { fleet_tokens, is_clustered: true, ..plain_setup() });
+    let mut rig = Rig::new(Setup { fleet_tokens, cluster: Some("fra".into()), ..plain_setup() });
     let _game = Game::join(&mut rig, "arena");
     let [own, others] = [1, 2].map(|client_id| Scribe::new(&rig.token(client_id)));
     for (scribe, from, whose) in [(&own, home(1), Whose::Ours), (&others, home(2), Whose::Others)] {
