@@ -109,6 +109,9 @@ fn write_fronts(gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
         if ask!(fronts, front, .sessions().clusters.doubt.is_any()) {
             sink.append(records.doubt, |_| {})?;
         }
+        for takeover in ask!(fronts, front, .sessions().clusters.takeovers.under_way.values()) {
+            sink.append(records.takeover, |out| takeover.hand_over(out))?;
+        }
     }
     for (which, count) in fronts.plain.addresses.free_counts() {
         for some in in_pieces(count) {

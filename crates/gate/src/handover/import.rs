@@ -140,12 +140,14 @@ impl Import {
                 Ok(())
             }
             Kind::NetcodeOvers => fronts.netcode.take_overs(common, &mut from),
+            Kind::NetcodeTakeover => fronts.netcode.take_takeover(&mut from),
             Kind::PlainClustered => fronts.plain.take_clustered(&mut from),
             Kind::PlainDoubt => {
                 fronts.plain.sessions.clusters.doubt.is_inherited = true;
                 Ok(())
             }
             Kind::PlainOvers => fronts.plain.take_overs(common, &mut from),
+            Kind::PlainTakeover => fronts.plain.take_takeover(&mut from),
             Kind::NetcodeConnection => fronts.netcode.take_connection(common, &mut from),
             Kind::NetcodeFarewell => fronts.netcode.take_farewell(&mut from),
             Kind::NetcodeFormer => fronts.netcode.take_former(&mut from),

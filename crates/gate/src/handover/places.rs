@@ -20,6 +20,8 @@ pub(crate) struct ClusterRecords {
     pub(crate) session: Kind,
     pub(crate) overs: Kind,
     pub(crate) doubt: Kind,
+    /// One that this gateway has asked for.
+    pub(crate) takeover: Kind,
 }
 
 impl Front {
@@ -34,6 +36,7 @@ impl Front {
                     session: Kind::NetcodeClustered,
                     overs: Kind::NetcodeOvers,
                     doubt: Kind::NetcodeDoubt,
+                    takeover: Kind::NetcodeTakeover,
                 }),
             },
             Self::Unreal => Records {
@@ -52,6 +55,7 @@ impl Front {
                     session: Kind::PlainClustered,
                     overs: Kind::PlainOvers,
                     doubt: Kind::PlainDoubt,
+                    takeover: Kind::PlainTakeover,
                 }),
             },
             #[cfg(test)]

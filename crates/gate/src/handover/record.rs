@@ -299,6 +299,8 @@ kinds! {
     LinkArbitratesPlain = 0x8013, "a link to an arbiter of plain players";
     PlainOvers = 0x8014, "plain sessions of whose ends their arbiters have not heard";
     PlainDoubt = 0x8015, "that it is asked whose plain sessions are";
+    NetcodeTakeover = 0x8018, "a session that its arbiter is asked for";
+    PlainTakeover = 0x8019, "a plain session that its arbiter is asked for";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

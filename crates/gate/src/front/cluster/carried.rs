@@ -2,11 +2,15 @@
 
 use std::collections::HashMap;
 
+use crate::common::Common;
 use crate::counters::Ending;
 use crate::front::cluster::clustered::Clustered;
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::Clustering;
+use crate::front::cluster::takeovers::Takeover;
+use crate::front::cluster::taking::Taking;
 use crate::ids::BackendId;
+use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
 use crate::store::table::Place;
 use crate::store::unarmed::Unarmed;
@@ -27,10 +31,47 @@ pub(crate) trait CarriedClusters: Clustering {
     }
 
     /// All sessions have come from another process.
-    fn settle_clustered(&mut self) {
+    fn settle_clustered(&mut self, common: &mut Common) {
         let clusters = self.clusters_mut();
         clusters.moving = HashMap::new();
         clusters.unkept = Unarmed::all(clusters.places());
+        let asked: Vec<_> = clusters.takeovers.under_way.keys().copied().collect();
+        for session in asked {
+            self.go_on_asking(common, session);
+        }
+    }
+
+    /// Takes what the process before has asked an arbiter for. One of a listener that is another
+    /// front's by now is given up, and a backend's that is not there any more.
+    fn take_takeover(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let takeover = Takeover::read(from)?;
+        let takeovers = &mut self.clusters_mut().takeovers;
+        takeovers.due_ns = 0;
+        takeovers.under_way.insert(takeover.record.session, takeover);
+        Ok(())
+    }
+
+    /// Claims what a session will hold that the process before has asked for.
+    fn go_on_asking(&mut self, common: &mut Common, session: SessionId) {
+        let Some(mut takeover) = self.clusters_mut().takeovers.under_way.remove(&session) else {
+            return;
+        };
+        if !takeover.is_given_up {
+            let Takeover { record, address, claim, .. } = &takeover;
+            let is_there = common.front(address.listener) == Self::FRONT;
+            let claimed = match is_there {
+                true => self.claim_for(common, record, address, claim.backend),
+                false => Err(TakeoverRefusal::NoRoom),
+            };
+            match claimed {
+                Ok(claim) => {
+                    takeover.claim = claim;
+                    takeover.enter(common);
+                }
+                Err(why) => takeover.give_up_unclaimed(common, why),
+            }
+        }
+        self.clusters_mut().takeovers.under_way.insert(session, takeover);
     }
 
     /// Writes what a session is in its cluster.

@@ -58,7 +58,6 @@ pub(crate) struct Clusters<S> {
     pub(crate) unkept: Unarmed,
     pub(crate) overs: Overs,
     pub(crate) doubt: Doubt,
-    /// Asked for again by another process, when their players are heard again.
     pub(crate) takeovers: Takeovers,
     /// Given to another gateway, which has them by that right, and left here then.
     pub(crate) leaving: VecDeque<(u64, SessionId, Tenure)>,

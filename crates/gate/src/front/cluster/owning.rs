@@ -151,21 +151,31 @@ pub(crate) trait Owning: Clustering {
         let (Some(standbys), Some((address, mut record))) = (claims.standbys(), kept) else {
             return;
         };
-        let Some(whereabouts) = claims.whereabouts() else { return };
         let is_second = record.session != session;
         if is_second && let Proof::Plain(proof) = &mut record.proof {
             // What was proven and numbered here was another session's.
             *proof = PlainProof { is_proven: false, newest: 0 };
         }
         standbys.note_left(is_second);
+        let record = Record { session, ..record };
+        Self::look_to(turn.common, turn.now, (address, record), holder);
+    }
+
+    /// A session is that one's, as its arbiter says. Where that cannot be reached, this gateway
+    /// stands by for it.
+    fn look_to(common: &Common, now: Now, (address, record): (Address, Record), holder: Tenure) {
+        let claims = &common.claims;
+        let Some((whereabouts, standbys)) = claims.whereabouts().zip(claims.standbys()) else {
+            return;
+        };
         if whereabouts.worker_of(&address).is_some() {
             // Another worker has it.
             return;
         }
         // Its owner's own records are later.
-        let record = Record { session, holder, revision: 0, ..record };
-        if let Some(member) = standbys.stand_by_for(address, record, turn.now.mono_ns) {
-            whereabouts.learn(&address, member, turn.now.mono_ns);
+        let record = Record { holder, revision: 0, ..record };
+        if let Some(member) = standbys.stand_by_for(address, record, now.mono_ns) {
+            whereabouts.learn(&address, member, now.mono_ns);
         }
     }
 

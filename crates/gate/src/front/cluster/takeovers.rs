@@ -10,9 +10,11 @@ use crate::shared::standbys::TakeoverRefusal;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, SocketId};
-use ringgate_cluster::{Record, SessionId, Tenure};
+use ringgate_cluster::{RECORD_BYTES_MAX, Record, SessionId, Tenure};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::ClusterClaim;
+use zeroize::Zeroizing;
 
 /// What was asked for and is not answered.
 pub(crate) struct Takeovers {
@@ -51,6 +53,72 @@ impl Takeovers {
 }
 
 impl Takeover {
+    /// Writes it for the next process: the answer may come there.
+    pub(crate) fn hand_over(&self, out: &mut Writer<'_>) {
+        let Self {
+            record,
+            address,
+            socket,
+            local,
+            // Claimed anew.
+            claim,
+            tenure,
+            over,
+            is_offered,
+            epoch,
+            since_ns,
+            // The next process asks at once: the question may be lost.
+            asked_ns: _,
+            early,
+            is_given_up,
+        } = self;
+        address.write(out);
+        claim.backend.write(out);
+        socket.write(out);
+        local.write(out);
+        [*tenure, *over].write(out);
+        [*is_offered, *is_given_up].write(out);
+        epoch.write(out);
+        since_ns.write(out);
+        early.iter().map(|it| it.to_vec()).collect::<Vec<_>>().write(out);
+        let mut bytes = Zeroizing::new([0; RECORD_BYTES_MAX]);
+        // One without a record is passed over there.
+        let len = record.write_to(&mut bytes).unwrap_or_default();
+        out.bytes(&bytes[..len]);
+    }
+
+    /// Goes on with it, once what the session will hold is claimed.
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        let address = Address::read(from)?;
+        let backend = BackendId::read(from)?;
+        let (socket, local) = (SocketId::read(from)?, LocalIp::read(from)?);
+        let [tenure, over] = <[Tenure; 2]>::read(from)?;
+        let [is_offered, is_given_up] = <[bool; 2]>::read(from)?;
+        let (epoch, since_ns) = (u32::read(from)?, u64::read(from)?);
+        let early = Vec::<Vec<u8>>::read(from)?;
+        if from.rest().is_empty() {
+            return Err(Broken::Foreign);
+        }
+        let record = Box::new(Record::read_from(from.bytes(from.rest().len())?)?);
+        let claim = Claim { listener: address.listener, backend, ..Claim::NOBODYS };
+        let early = early.into_iter().map(Vec::into_boxed_slice).collect();
+        Ok(Self {
+            record,
+            address,
+            socket,
+            local,
+            claim,
+            tenure,
+            over,
+            is_offered,
+            epoch,
+            since_ns,
+            asked_ns: 0,
+            early,
+            is_given_up,
+        })
+    }
+
     /// Asks for it on the link to its arbiter.
     pub(crate) fn ask(&self, turn: &mut Turn<'_>, link: LinkId) {
         let claim = ClusterClaim {
@@ -83,6 +151,16 @@ impl Takeover {
     pub(crate) fn give_up(&mut self, common: &mut Common, why: TakeoverRefusal) {
         common.claims.release(&self.claim);
         self.leave(common);
+        self.refuse(common, why);
+    }
+
+    /// The same where nothing is held for it here. A late answer still counts.
+    pub(crate) fn give_up_unclaimed(&mut self, common: &mut Common, why: TakeoverRefusal) {
+        self.is_given_up = true;
+        self.refuse(common, why);
+    }
+
+    fn refuse(&mut self, common: &mut Common, why: TakeoverRefusal) {
         common.counters.early_taken += self.early.len() as u64;
         for _ in self.early.drain(..) {
             common.drop_datagram(&self.address, DropReason::TakeoverRefused);

@@ -212,7 +212,12 @@ pub(crate) trait Taking: Clustering {
                     Err(why) => why,
                 }
             }
-            Reply::Fenced { .. } | Reply::Second { .. } => TakeoverRefusal::Fenced,
+            Reply::Fenced { holder } => {
+                takeover.give_up(turn.common, TakeoverRefusal::Fenced);
+                let Takeover { record, address, .. } = takeover;
+                return Self::look_to(turn.common, turn.now, (address, *record), holder);
+            }
+            Reply::Second { .. } => TakeoverRefusal::Fenced,
         };
         takeover.give_up(turn.common, why);
     }

@@ -132,7 +132,7 @@ impl Carried for NetcodeFront {
             self.settle_sockets(common);
         }
         self.user_data.settle();
-        self.settle_clustered();
+        self.settle_clustered(common);
         for entry in self.connections.entries() {
             self.connections.alarms.set(entry, now_ns);
         }

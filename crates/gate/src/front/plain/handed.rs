@@ -143,8 +143,8 @@ impl Carried for PlainFront {
         Ok(())
     }
 
-    fn settle_rules(&mut self, _common: &mut Common, now_ns: u64) -> Result<(), Broken> {
-        self.settle_clustered();
+    fn settle_rules(&mut self, common: &mut Common, now_ns: u64) -> Result<(), Broken> {
+        self.settle_clustered(common);
         self.addresses.settle(now_ns)
     }
 }

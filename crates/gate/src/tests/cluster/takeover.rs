@@ -7,7 +7,7 @@ use super::super::rig::{Rig, bundle_backend, home, netcode_rules, plain_setup};
 use super::agent::{Agent, arbitrates, standing};
 use super::{OTHER, Pair};
 use crate::counters::Ended;
-use crate::ids::{BackendId, BindId, ListenerId};
+use crate::ids::{BackendId, BindId, ListenerId, MemberId};
 use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
@@ -16,7 +16,8 @@ use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
 use ringgate_batch::LocalIp;
 use ringgate_cluster::{
-    Answer, Incarnation, PacketNumber, Record, Reply, SessionId, Tenure, Term, Wake,
+    Answer, Asked, Incarnation, PacketNumber, Question, Record, Reply, SessionId, Tenure, Term,
+    Wake,
 };
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::{Header, PacketKind, Receiver};
@@ -91,6 +92,14 @@ impl Scene {
         let now_ns = self.pair.rig(B).now.mono_ns;
         self.pair.standbys(B).set_gone(OTHER[B], now_ns);
         self.pair.whereabouts(B).forget(OTHER[B]);
+    }
+
+    /// A third process takes the session of the first. Returns which that is.
+    fn claim_for_another(&mut self) -> Incarnation {
+        let (asked, tenure) = (Asked::Claim { over: tenure(1, A) }, tenure(7, 5));
+        let question = Question { session: self.id, tenure, wake: Wake(0), asked };
+        self.agent.arbiter.answer(&question);
+        tenure.incarnation
     }
 
     pub(super) fn refused(&self) -> Vec<&'static str> {
@@ -370,18 +379,20 @@ fn what_has_ended_stays_ended_and_what_another_has_is_not_taken() {
         if is_ended {
             scene.agent.arbiter.end(scene.id);
         } else {
-            let asked = ringgate_cluster::Asked::Claim { over: tenure(1, A) };
-            let (session, tenure) = (scene.id, tenure(7, 5));
-            let question = ringgate_cluster::Question { session, tenure, wake: Wake(0), asked };
-            scene.agent.arbiter.answer(&question);
+            let another = scene.claim_for_another();
+            scene.pair.standbys(B).set_able(vec![(another, MemberId(5))]);
         }
         scene.at(B, 6, b"six");
         assert_eq!(scene.refused(), [if is_ended { "ended" } else { "fenced" }]);
         let (rig, standbys) = (scene.pair.standbys(B), scene.pair.rig(B));
         assert_eq!((standbys.sessions(), rig.counts().standing), (0, 0));
-        scene.pair.rig(B).provokes(DropReason::UnknownSource, |rig| {
-            rig.deliver(home(1), &scene.scribe.payload(7, b"x"));
-        });
+        let found = scene.pair.whereabouts(B).find(&here());
+        assert_eq!(found, (!is_ended).then_some(MemberId(5)), "who has it");
+        if is_ended {
+            scene.pair.rig(B).provokes(DropReason::UnknownSource, |rig| {
+                rig.deliver(home(1), &scene.scribe.payload(7, b"x"));
+            });
+        }
         let claims = &scene.pair.rig(B).host.gate().common.claims;
         assert_eq!(claims.players(BackendId(0)), 0, "what it would have held is free");
     }
@@ -506,6 +517,49 @@ fn a_grant_that_comes_late_counts_and_is_given_back_where_the_session_cannot_be_
         scene.agent.hear((B, 0), scene.pair.rig(B));
         assert_eq!(scene.agent.arbiter.standing(answer.session), None);
     }
+}
+
+#[test]
+fn an_answer_to_the_process_before_is_an_answer() {
+    for is_asked_again in [false, true] {
+        let mut scene = Scene::new();
+        scene.stand();
+        scene.kill();
+        scene.agent.is_mute = true;
+        scene.at(B, 6, b"six");
+        scene.pair.rig(B).hand_over();
+        scene.agent.is_mute = false;
+        if is_asked_again {
+            scene.pair.rig(B).turn();
+            scene.agent.hear((B, 0), scene.pair.rig(B));
+        } else {
+            let reply = Reply::Granted { handed: Window::new() };
+            let answer = Answer { session: scene.id, tenure: tenure(2, B), wake: Wake(0), reply };
+            scene.agent.lanes[&(B, 0)].game.push_bytes(scene.pair.rig(B), &standing(&answer));
+        }
+        scene.pair.rig(B).turn();
+        scene.agent.hear((B, 0), scene.pair.rig(B));
+        assert_eq!((scene.pair.rig(B).sessions(), scene.agent.closed.len()), (1, 0));
+        let claims = &scene.pair.rig(B).host.gate().common.claims;
+        assert_eq!(claims.players(BackendId(0)), 1);
+        scene.at(B, 7, b"seven");
+        assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
+    }
+}
+
+#[test]
+fn a_session_that_another_process_has_which_is_gone_too_is_stood_by_for() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    scene.claim_for_another();
+    scene.at(B, 6, b"six");
+    assert_eq!((scene.refused(), scene.pair.rig(B).sessions()), (vec!["fenced"], 0));
+    scene.at(B, 7, b"seven");
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
 }
 
 #[test]
