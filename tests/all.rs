@@ -44,6 +44,8 @@ mod cli_token;
 mod cli_top;
 #[path = "all/cluster_forward.rs"]
 mod cluster_forward;
+#[path = "all/cluster_meets.rs"]
+mod cluster_meets;
 #[path = "all/cluster_moves.rs"]
 mod cluster_moves;
 #[path = "all/cluster_plain.rs"]

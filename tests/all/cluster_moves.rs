@@ -1,10 +1,7 @@
 //! Sessions of a cluster that follow their players, and a gateway that is emptied into others.
 
-use std::ffi::OsStr;
-
-use crate::cluster_rig::{Behind, all, among_players, longest_silence, play};
+use crate::cluster_rig::{Behind, all, among_players, empty, longest_silence, play};
 use crate::cluster_rig::{still_connected, sum, wait_until_all_stand_by};
-use crate::command::{ringgate, run};
 use crate::control_rig::wait_for;
 use crate::oncall::row;
 
@@ -49,10 +46,7 @@ fn a_gateway_is_emptied_before_its_host_is_taken_away() {
         play(&mut players, 0);
         wait_until_all_stand_by(&cluster, players.len() as u64);
         let mut leaving = cluster.lines.remove(0);
-        let config = leaving.daemon.folder.join("gate.toml");
-        let asked = ["drain", "--hand-over", "--deadline", "10m", "--config"].map(OsStr::new);
-        let said = run(ringgate(asked.into_iter().chain([config.as_os_str()])));
-        assert!(said.succeeded().starts_with("draining: "));
+        empty(&leaving);
         let readiness = leaving.daemon.get("/readyz");
         assert_eq!((readiness.status, readiness.body.as_str()), (503, "draining\n"));
         // The router has not heard: what comes here goes on to where the sessions are.

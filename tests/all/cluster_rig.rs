@@ -9,9 +9,13 @@
 //! Skipped aloud where this process may make no network namespaces, and where `etcd` or openssl is
 //! not installed.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use ringgate_os::clock::{self, Clock};
@@ -19,6 +23,7 @@ use ringgate_os::process::effective_uid;
 use ringgate_report::text::Append as _;
 
 use crate::agent::{Agent, Program, certificates, echo};
+use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, token, wait_for};
 use crate::fleet_rig::Fleet;
 use crate::folder::Folder;
@@ -365,6 +370,14 @@ pub(crate) fn sum(cluster: &Cluster, what: &str) -> u64 {
     sessions.filter_map(|it| it["sessions"][what].as_u64()).sum()
 }
 
+/// Has a gateway give all that it has to others, and end.
+pub(crate) fn empty(line: &Line) {
+    let config = line.daemon.folder.join("gate.toml");
+    let asked = ["drain", "--hand-over", "--deadline", "10m", "--config"].map(OsStr::new);
+    let said = run(ringgate(asked.into_iter().chain([config.as_os_str()])));
+    assert!(said.succeeded().starts_with("draining: "));
+}
+
 pub(crate) fn still_connected(players: &mut [Player]) {
     assert!(players.iter_mut().all(Player::is_connected));
 }
@@ -388,32 +401,53 @@ pub(crate) fn all(first: u64) -> Vec<Player> {
     places.zip(ids).map(|(place, id)| player(place, id)).collect()
 }
 
-/// Each sends once, and hears that once.
+/// Each sends something, and hears it once; and again something else for as long as it hears
+/// nothing: what a gateway drops that was kept from its turns does not come again by itself.
 pub(crate) fn play(players: &mut [Player], round: u32) {
-    for (number, player) in players.iter_mut().enumerate() {
-        player.play_once(&payload(round, number));
-    }
-    for (number, player) in players.iter_mut().enumerate() {
+    let mut sent: Vec<_> = players.iter_mut().map(|it| vec![say_something(it, round)]).collect();
+    let clock = Clock::start();
+    for (player, sent) in players.iter_mut().zip(&mut sent) {
+        let mut sent_ns = clock.now_ns();
         let mut heard = Vec::new();
-        wait_for("the only echo", || {
+        wait_for("an echo", || {
             heard.extend(of_this_game(player));
+            if heard.is_empty() && clock.now_ns() > sent_ns + SAY_AGAIN_NS {
+                sent.push(say_something(player, round));
+                sent_ns = clock.now_ns();
+            }
             (!heard.is_empty()).then_some(())
         });
         heard.extend(of_this_game(player));
-        assert_eq!(heard, [payload(round, number)], "player {number} in round {round}");
+        for echo in heard {
+            let before = sent.len();
+            sent.retain(|it| *it != echo);
+            let is_late = late().remove(&echo);
+            assert!(sent.len() < before || is_late, "{} heard {echo:?}", player.local());
+        }
     }
+    late().extend(sent.into_iter().flatten());
+}
+
+/// Players send nothing twice.
+fn say_something(player: &mut Player, round: u32) -> Vec<u8> {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    // Not the longest, and not so short that a datagram of the trunk holds many.
+    let mut bytes = vec![0; 40 + round as usize % 7 * 190];
+    bytes[..4].copy_from_slice(&serial.to_be_bytes());
+    player.play_once(&bytes);
+    bytes
+}
+
+/// What was sent and not heard so far.
+fn late() -> MutexGuard<'static, BTreeSet<Vec<u8>>> {
+    static LATE: Mutex<BTreeSet<Vec<u8>>> = Mutex::new(BTreeSet::new());
+    LATE.lock().expect("nobody has panicked")
 }
 
 /// What has come, but for late answers to [`longest_silence`].
 fn of_this_game(player: &mut Player) -> impl Iterator<Item = Vec<u8>> {
     player.turn().into_iter().filter(|it| it != PROBE)
-}
-
-fn payload(round: u32, number: usize) -> Vec<u8> {
-    // Not the longest, and not so short that a datagram of the trunk holds many.
-    let mut bytes = vec![number as u8; 40 + round as usize % 7 * 190];
-    bytes[..4].copy_from_slice(&round.to_be_bytes());
-    bytes
 }
 
 /// A test that fails says how it stood.
@@ -482,6 +516,9 @@ pub(crate) fn among_players(test: &str, behind: Behind, play: impl FnOnce(Cluste
         .filter(|it| it.contains("SKIPPED") || it.contains("gap"))
         .for_each(|it| eprintln!("{it}"));
 }
+
+/// How long a player of [`play`] waits.
+const SAY_AGAIN_NS: u64 = 500_000_000;
 
 const PROBE: &[u8] = b"is anybody there";
 
