@@ -23,6 +23,7 @@ pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod handed;
 pub(crate) mod kinds;
+pub(crate) mod links;
 pub(crate) mod loopback;
 pub(crate) mod moves;
 pub(crate) mod opening;

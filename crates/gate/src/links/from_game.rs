@@ -249,6 +249,10 @@ impl Common {
                 LinkKind::Udp { .. } => None,
             })
             .ok_or(GoodbyeReason::NameUnknown)?;
+        // A front that asks its servers itself has no processes with our library.
+        if self.server_front(backend).asks_servers() && version >= VERSION_MESSAGES {
+            return Err(GoodbyeReason::VersionUnsupported);
+        }
         let credentials = self.links.all[link].as_ref().map(|link| link.credentials);
         if !credentials.is_some_and(|credentials| allow.admits(credentials)) {
             return Err(GoodbyeReason::Unauthorised);

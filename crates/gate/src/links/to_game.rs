@@ -136,6 +136,8 @@ impl Common {
         let Load { payloads, messages } = load;
         self.counters.messages_to_links -= messages;
         self.counters.drops.add(DropReason::MessageNotTaken, messages);
+        // What the handshake says to an Unreal server is a payload on its link, and not counted.
+        let payloads = payloads.min(self.counters.payloads_to_links);
         self.counters.payloads_to_links -= payloads;
         let reason = match why {
             SendFailure::Full => DropReason::LinkFull,

@@ -7,6 +7,7 @@ mod handovers;
 mod handshakes;
 mod layouts;
 mod leaving;
+mod linked;
 mod moves;
 mod network;
 mod repeats;

@@ -26,7 +26,7 @@ use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::client::{Client, Event, Profile};
 use ringgate_core::proto::unreal::cookie::{Cookie, Proof};
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_core::proto::unreal::handshake::{Base, Body, Handshake, Kind};
+use ringgate_core::proto::unreal::handshake::{Base, Body, HANDSHAKE_BYTES_MAX, Handshake, Kind};
 
 impl UnrealFront {
     /// A response has verified: its player gets a session, in place of the one that the address
@@ -73,6 +73,7 @@ impl UnrealFront {
             proven_ns: proof.timestamp.to_ns().unwrap_or(0),
             acknowledged_ns: 0,
             closed_ns: 0,
+            announced: 0,
             steered_by: origin.steered_by(),
         };
         let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
@@ -108,7 +109,7 @@ impl UnrealFront {
                 && self.is_open_to(listener, claim.backend)
             {
                 turn.common.claims.cookies().use_once(&proof.cookie, turn.now.mono_ns)?;
-                return Ok(self.release(turn, index, Ended::Replaced));
+                return Ok(self.release(turn, index, Ended::Replaced.into()));
             }
             // Before the claim, because the session that goes may hold the last slot.
             self.end(turn, index, Ended::Replaced);
@@ -135,25 +136,25 @@ impl UnrealFront {
     pub(crate) fn ask_server(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         let session = self.sessions.at_mut(index);
         let Stage::Opening(opening) = &mut session.stage else { return };
-        let address = turn.common.links.backends[session.claim.backend].address;
+        let peer = turn.common.links.backends[session.claim.backend].address;
         let due_ns = opening.client.poll_timeout();
         if due_ns.is_none_or(|due_ns| turn.now.mono_ns < due_ns) {
             return self.sessions.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
         }
-        let (Some(socket), Some(source)) = (turn.common.links.udp, loopback_of(index)) else {
-            return self.sessions.arm(index, turn.now.mono_ns);
-        };
-        let now_ns = turn.now.mono_ns;
-        let room = turn.room();
+        let mut said = [0; HANDSHAKE_BYTES_MAX];
         let tail = self.tail();
         let Stage::Opening(opening) = &mut self.sessions.at_mut(index).stage else { return };
-        if let Some(len) = opening.client.poll_transmit(now_ns, &tail, room.slot) {
-            let target = TxTarget { socket, peer: address, source };
-            room.send(len, target, Tag::Handshake.encode());
-            turn.common.counters.link_datagrams_out += 1;
-        }
+        let len = opening.client.poll_transmit(turn.now.mono_ns, &tail, &mut said);
         let due_ns = opening.client.poll_timeout();
         self.sessions.arm(index, due_ns.unwrap_or(turn.now.mono_ns));
+        let Some(said) = len.map(|len| &said[..len]) else { return };
+        match (peer, turn.common.links.udp, loopback_of(index)) {
+            (None, ..) => self.ask_over_link(turn, index, said),
+            (Some(_), Some(socket), Some(source)) => {
+                turn.send_raw(said, TxTarget { socket, peer, source }, Tag::Handshake);
+            }
+            (Some(_), ..) => {}
+        }
     }
 
     /// A handshake packet from the server of a session that waits for it.

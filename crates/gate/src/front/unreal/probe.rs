@@ -1,10 +1,11 @@
 //! Whether a game server answers, and what it says about itself: learned from its challenge to an
 //! initial connect, which leaves no trace there.
 //!
-//! Every worker asks for itself, from 127.0.0.1, which is no player's address. A server that has
-//! not answered for some seconds gets no new players; those it has stay, because a server that
-//! loads a level does not answer for a while. That a server is gone altogether is known from the
-//! kernel only.
+//! Every worker asks for itself, from 127.0.0.1, which is no player's address, or by a session of
+//! its own that an agent gives an address. A server that has not answered for some seconds gets no
+//! new players; those it has stay, because a server that loads a level does not answer for a while.
+//! That a server is gone altogether is known from the kernel only, or from the end of the link that
+//! its agent has for it.
 //!
 //! A server understands only what is laid out as its own packets are, and how it was built is
 //! learned here too: it is asked in one [`ProbeForm`] after the other until it answers. The
@@ -24,7 +25,7 @@ use crate::turn::Turn;
 use ringgate_batch::TxTarget;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::unreal::front::Identity;
-use ringgate_core::proto::unreal::handshake::Base;
+use ringgate_core::proto::unreal::handshake::{Base, HANDSHAKE_BYTES_MAX};
 
 impl Common {
     /// Whether an Unreal listener sends players to a backend, or some of theirs are there.
@@ -47,8 +48,9 @@ impl UnrealFront {
             let is_retired = turn.common.setup.backends[backend].retired;
             if !turn.common.serves_unreal(backend) {
                 // What listens there may be another game's server by now.
-                self.probed[backend] = None;
+                self.forget_probed(turn, backend);
             }
+            self.look_at_link(turn, backend);
             let Some(probed) = self.probed[backend].as_mut().filter(|_| !is_retired) else {
                 continue;
             };
@@ -65,6 +67,10 @@ impl UnrealFront {
             }
             let look_ns = self.probed[backend].as_ref().map(Probed::look_ns);
             next_ns = look_ns.map_or(next_ns, |look_ns| next_ns.min(look_ns));
+            if turn.common.links.backends[backend].address.is_none() {
+                // Nobody says when its link ends.
+                next_ns = next_ns.min(turn.now.mono_ns + REPEAT_NS);
+            }
         }
         self.next_probe_ns = next_ns;
         if has_changed {
@@ -74,20 +80,22 @@ impl UnrealFront {
     }
 
     fn send_question(&mut self, turn: &mut Turn<'_>, backend: BackendId, way: usize) {
-        let (Some(socket), peer) =
-            (turn.common.links.udp, turn.common.links.backends[backend].address)
-        else {
-            return;
-        };
-        let room = turn.room();
         let tail = self.tail();
         let Some(probed) = self.probed[backend].as_ref() else { return };
         let ProbeForm { framing, tail_bytes, .. } = probed.ways[way];
         let tail = tail_bytes.map_or(tail, |len| tail.with_len(len));
-        let len = probed.question(way).encode(&framing, &tail, room.slot);
-        let target = TxTarget { socket, peer, source: OWN_ADDRESS };
-        room.send(len, target, Tag::Handshake.encode());
-        turn.common.counters.link_datagrams_out += 1;
+        let mut question = [0; HANDSHAKE_BYTES_MAX];
+        let len = probed.question(way).encode(&framing, &tail, &mut question);
+        let question = &question[..len];
+        let peer = turn.common.links.backends[backend].address;
+        match (peer, turn.common.links.udp) {
+            (None, _) => turn.ask_over_link(backend, question),
+            (Some(_), Some(socket)) => {
+                let target = TxTarget { socket, peer, source: OWN_ADDRESS };
+                turn.send_raw(question, target, Tag::Handshake);
+            }
+            (Some(_), None) => {}
+        }
     }
 
     /// What a game server has sent to our own address.
@@ -134,7 +142,8 @@ impl UnrealFront {
         Ok(())
     }
 
-    /// The kernel says that no process listens where a game server should.
+    /// The kernel says that no process listens where a game server should, or the link that its
+    /// agent had for it has ended.
     pub(crate) fn note_refused(&mut self, turn: &mut Turn<'_>, backend: BackendId) {
         let Some(probed) = self.probed[backend].as_mut() else { return };
         probed.is_refused = true;

@@ -41,6 +41,9 @@ pub(crate) struct Probed {
     /// When it last answered again after that: another process, which knows none of the sessions
     /// from before.
     pub(crate) returned_ns: u64,
+    /// The link to it as it was looked at last, as the backend counts them: 0 for none, and where
+    /// it is on this host.
+    pub(crate) epoch: u32,
 }
 
 /// What a listener tells its players about the servers behind it.
@@ -99,6 +102,7 @@ impl Probed {
             due_ns: now_ns,
             is_refused: false,
             returned_ns: 0,
+            epoch: 0,
         }
     }
 
@@ -169,6 +173,8 @@ impl Probed {
             due_ns,
             is_refused,
             returned_ns,
+            // The next process looks anew.
+            epoch: _,
         } = self;
         [*way, *ways_tried].write(out);
         identity.write(out);

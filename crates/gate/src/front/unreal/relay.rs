@@ -5,15 +5,17 @@
 //! filtered all the same: a copy is a copy.
 
 use crate::arrivals::Origin;
-use crate::counters::Ended;
+use crate::counters::{Ended, Ending};
 use crate::front::rules::{Answers, Rules};
 use crate::front::unreal::datagrams::rules_of;
 use crate::front::unreal::guard::Passed;
 use crate::front::unreal::kinds::UNREAL_GAME;
+use crate::front::unreal::links::probe_id;
 use crate::front::unreal::loopback::{entry_of_loopback, is_own_address, loopback_of};
 use crate::front::unreal::session::{Session, Stage};
 use crate::front::unreal::state::UnrealFront;
 use crate::ids::BackendId;
+use crate::links::players::PlayerOf;
 use crate::output::Tag;
 use crate::shared::claims::Claim;
 use crate::shared::cookies::Resident;
@@ -53,6 +55,9 @@ impl UnrealFront {
         let (framing, limit) = (rules.framing, rules.gap_limit);
         let Self { sessions, hash, .. } = self;
         let session = sessions.at_mut(index);
+        if bytes.len() > turn.common.unreal_bytes_max(session.claim.backend) {
+            return Err(DropReason::TooLong);
+        }
         let Stage::Open { guard, .. } = &mut session.stage else {
             return Err(DropReason::PacketUnexpected);
         };
@@ -71,22 +76,37 @@ impl UnrealFront {
             }
         }
         session.heard_ns = turn.now.mono_ns;
-        let server_ids = session.server_ids;
-        let backend_id = session.claim.backend;
-        let backend = &turn.common.links.backends[backend_id];
-        let (backend, is_up) = (backend.address, backend.is_up());
+        let backend = session.claim.backend;
         turn.common.counters.handled[UNREAL_GAME] += 1;
         turn.common.counters.payloads_up += 1;
+        match self.deliver(turn, index, &framing, bytes) {
+            Ok(()) => turn.common.note_up(backend, bytes.len(), origin.kernel_ns),
+            Err(why) => turn.common.drop_uplink(&origin.address, None, (backend, why)),
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &mut self,
+        turn: &mut Turn<'_>,
+        index: Entry<Session>,
+        framing: &Framing,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
+        let session = self.sessions.at(index);
+        let (ids, backend) =
+            (session.server_ids, &turn.common.links.backends[session.claim.backend]);
+        let (peer, is_up) = (backend.address, backend.is_up());
+        if peer.is_none() {
+            return self.deliver_linked(turn, index, framing, bytes);
+        }
         let (Some(socket), Some(source), true) = (turn.common.links.udp, loopback_of(index), is_up)
         else {
-            let why = (backend_id, DropReason::LinkDown);
-            turn.common.drop_uplink(&origin.address, None, why);
-            return Ok(());
+            return Err(DropReason::LinkDown);
         };
-        let target = TxTarget { socket, peer: backend, source };
-        pass_on(turn, &framing, bytes, server_ids, (target, Tag::UdpPayload));
+        let target = TxTarget { socket, peer, source };
+        pass_on(turn, framing, bytes, ids, (target, Tag::UdpPayload));
         turn.common.counters.link_datagrams_out += 1;
-        turn.common.note_up(backend_id, bytes.len(), origin.kernel_ns);
         Ok(())
     }
 
@@ -151,10 +171,11 @@ impl UnrealFront {
         &mut self,
         turn: &mut Turn<'_>,
         index: Entry<Session>,
-        why: Ended,
+        Ending { why, reason }: Ending,
     ) -> Claim {
         let address = *self.sessions.address(index);
         let resident = self.resident(turn, index);
+        turn.tell_over(self.sessions.at(index).claim.backend, self.sessions.id(index), reason);
         turn.common.trace_end(&self.last_address(index), None, why);
         let session = self.sessions.at_mut(index);
         let claim = session.claim;
@@ -191,6 +212,16 @@ impl Answers for UnrealFront {
             return self.handle_probe_answer(turn, from, bytes);
         }
         self.handle_players_server(turn, from, meta, bytes);
+    }
+
+    fn send_for_backend(&mut self, turn: &mut Turn<'_>, player: PlayerOf, payload: &[u8]) {
+        match self.session_for_backend(player) {
+            Some(index) => self.send_to_player(turn, index, payload),
+            None if player.session == probe_id(turn.common.worker.id, player.backend) => {
+                self.handle_probe_answer(turn, player.backend, payload);
+            }
+            None => turn.common.count_for_nobody(player),
+        }
     }
 
     fn send_to_player(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, bytes: &[u8]) {

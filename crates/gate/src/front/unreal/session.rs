@@ -37,6 +37,8 @@ pub(crate) struct Session {
     pub(crate) acknowledged_ns: u64,
     /// When a packet last passed, from either side, that closes the connection; 0 while none has.
     pub(crate) closed_ns: u64,
+    /// The link of its server on which it was announced, as that one counts them; 0 for none.
+    pub(crate) announced: u32,
     /// The worker that forwards this player's datagrams to us, after a port switch.
     pub(crate) steered_by: Option<WorkerId>,
 }
@@ -85,6 +87,7 @@ impl Tenant for Session {
             proven_ns: 0,
             acknowledged_ns: 0,
             closed_ns: 0,
+            announced: 0,
             steered_by: None,
         }
     }
@@ -158,6 +161,7 @@ ringgate_core::carried!(Session {
     proven_ns as time,
     acknowledged_ns as time,
     closed_ns as time,
+    announced as anew,
     steered_by,
 });
 ringgate_core::carried!(Opening { client, response, response_bytes, since_ns as time });

@@ -36,7 +36,10 @@ impl Rules for UnrealFront {
         let address = self.last_address(index);
         let rules = rules_of(common, address.listener).ok()?;
         let (claim, timeout_ns) = (&session.claim, rules.idle_timeout_ns);
-        let names = (self.sessions.id(index).as_u64(), loopback_of(index));
+        // An agent knows those of its players alone.
+        let is_here = common.links.backends[claim.backend].address.is_some();
+        let link_address = loopback_of(index).filter(|_| is_here);
+        let names = (self.sessions.id(index).as_u64(), link_address);
         Some(SessionInfo::of_claim(claim, names, address.endpoint, session.heard_ns, timeout_ns))
     }
 
@@ -92,9 +95,9 @@ impl Rules for UnrealFront {
         })
     }
 
-    /// Neither its player nor its server is told: they speak only to each other.
+    /// Neither its player nor its server is told: they speak only to each other. An agent is.
     fn end_like(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, ending: Ending) {
-        let claim = self.release(turn, index, ending.why);
+        let claim = self.release(turn, index, ending);
         turn.common.claims.leave(&claim);
     }
 }

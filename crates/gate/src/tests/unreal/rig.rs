@@ -1,6 +1,7 @@
 //! Workers with engine-like servers behind them and engine-like players in front.
 
-use super::super::rig::{Fleet, Rig, listener, udp_backend};
+use super::super::games::{Game, Heard};
+use super::super::rig::{Fleet, OUR_USER, Rig, bundle_backend, listener, udp_backend};
 use crate::counters::Counters;
 use crate::ids::ListenerId;
 use crate::setup::{Duplicates, Limits, Listener, Protocol, Setup, Unreal};
@@ -16,6 +17,8 @@ use ringgate_core::proto::unreal::notify::{Header, Sender};
 use ringgate_core::proto::unreal::peer::Peer;
 use ringgate_core::proto::unreal::prefix::Framing;
 use ringgate_core::secret::CookieSecret;
+use ringgate_link::bundle::{Hello, SessionId, VERSION_MIN, VERSION_PLAIN};
+use std::collections::HashMap;
 
 pub(in crate::tests) const BASE: Base = Base {
     version_min: 3,
@@ -56,6 +59,12 @@ pub(in crate::tests) fn rules_mut(setup: &mut Setup) -> &mut Unreal {
     rules
 }
 
+/// The same with servers behind agents.
+pub(in crate::tests) fn linked_setup(servers: u16) -> Setup {
+    let backends: Vec<_> = (0..servers).map(|n| bundle_backend(&format!("game-{n}"), 4)).collect();
+    Setup { backends: backends.into(), ..unreal_setup(servers) }
+}
+
 fn server_at(number: u16) -> String {
     format!("127.0.0.1:{}", 7000 + number)
 }
@@ -94,12 +103,68 @@ fn seen_from(worker: usize, source: LocalIp) -> Endpoint {
     Endpoint::v4(ip.octets(), 4000 + worker as u16)
 }
 
+/// What an agent has for one worker and one server: as the agent does, it gives each session that
+/// it is told of an address, and keeps that while the link is gone.
+pub(in crate::tests) struct Agent {
+    game: Option<Game>,
+    addresses: HashMap<SessionId, LocalIp>,
+    given: u8,
+    /// What it was told but payloads, since the last look.
+    pub(in crate::tests) told: Vec<Heard>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        Self { game: None, addresses: HashMap::new(), given: 0, told: Vec::new() }
+    }
+
+    /// Says hello as an agent does for a server.
+    fn join(&mut self, rig: &mut Rig, name: &str) {
+        let game = Game::connect(rig, OUR_USER);
+        let (version_min, version_max) = (VERSION_MIN, VERSION_PLAIN as u8);
+        game.say(rig, |w| w.hello(&Hello { version_min, version_max, pid: 1, name }));
+        self.game = Some(game);
+    }
+
+    /// What it was told, as packets for the server.
+    fn hear(&mut self, rig: &mut Rig) -> Vec<(SessionId, LocalIp, Vec<u8>)> {
+        let mut packets = Vec::new();
+        for heard in self.game.as_ref().map_or_else(Vec::new, |game| game.hear(rig)) {
+            match heard {
+                Heard::Payload(session, bytes) => {
+                    let address = self.addresses.get(&session).expect("announced before");
+                    packets.push((session, *address, bytes));
+                    continue;
+                }
+                Heard::OpenedPlain(session, _) => {
+                    self.given += 1;
+                    let address = LocalIp::v4([127, 2, 0, self.given], 0);
+                    self.addresses.entry(session).or_insert(address);
+                }
+                Heard::Closed(session, _) => {
+                    self.addresses.remove(&session);
+                }
+                _ => {}
+            }
+            self.told.push(heard);
+        }
+        packets
+    }
+
+    /// What it knows sessions by, those of the gateway's own included.
+    pub(in crate::tests) fn sessions(&self) -> Vec<SessionId> {
+        self.addresses.keys().copied().collect()
+    }
+}
+
 pub(in crate::tests) struct Arena {
     pub(in crate::tests) fleet: Fleet,
     pub(in crate::tests) servers: Vec<Server>,
     pub(in crate::tests) dice: Dice,
     /// Every loopback address that a handshake packet came from, in order.
     pub(in crate::tests) seen: Vec<Endpoint>,
+    /// By worker and server, where servers are behind agents.
+    pub(in crate::tests) agents: Vec<Vec<Agent>>,
 }
 
 impl Arena {
@@ -126,9 +191,46 @@ impl Arena {
             fleet: Fleet::new(setup, workers),
             dice: Dice(1),
             seen: Vec::new(),
+            agents: Vec::new(),
         };
         arena.settle();
         arena
+    }
+
+    /// Workers that have heard from their servers over agents.
+    pub(in crate::tests) fn linked(setup: Setup, workers: u16) -> Self {
+        let servers = setup.backends.len();
+        let mut arena = Self::new(setup, workers);
+        let agents = || (0..servers).map(|_| Agent::new()).collect();
+        arena.agents = (0..workers).map(|_| agents()).collect();
+        (0..servers).for_each(|server| arena.link(server));
+        arena
+    }
+
+    /// The agent of a server connects to each worker.
+    pub(in crate::tests) fn link(&mut self, server: usize) {
+        for (rig, agents) in self.fleet.rigs.iter_mut().zip(&mut self.agents) {
+            agents[server].join(rig, &format!("game-{server}"));
+        }
+        self.pass(500);
+    }
+
+    /// It is gone.
+    pub(in crate::tests) fn unlink(&mut self, server: usize) {
+        for (rig, agents) in self.fleet.rigs.iter_mut().zip(&mut self.agents) {
+            agents[server].game.take().expect("it is linked").crash(rig);
+        }
+        self.settle();
+    }
+
+    /// Says something in the name of the agent of the first server, to the first worker.
+    pub(in crate::tests) fn agent_says(
+        &mut self,
+        write: impl FnOnce(&mut ringgate_link::bundle::Writer<'_>) -> bool,
+    ) {
+        let game = self.agents[0][0].game.as_ref().expect("it is linked");
+        game.say(&mut self.fleet.rigs[0], write);
+        self.settle();
     }
 
     pub(in crate::tests) fn rig(&mut self) -> &mut Rig {
@@ -161,8 +263,11 @@ impl Arena {
             for worker in 0..self.fleet.rigs.len() {
                 for (to, source, bytes) in self.fleet.rigs[worker].take_for_servers() {
                     is_quiet = false;
-                    self.at_server(worker, to, source, &bytes);
+                    if let Some(answer) = self.at_server(worker, to, source, &bytes) {
+                        self.fleet.rigs[worker].answer_udp(to, source, &answer);
+                    }
                 }
+                is_quiet &= self.hear_agents(worker);
             }
             if is_quiet {
                 return;
@@ -170,19 +275,41 @@ impl Arena {
         }
     }
 
-    fn at_server(&mut self, worker: usize, to: Endpoint, source: LocalIp, bytes: &[u8]) {
+    /// Passes on what agents have heard of a worker. Whether it was nothing.
+    fn hear_agents(&mut self, worker: usize) -> bool {
+        let mut is_quiet = true;
+        for at in 0..self.agents.get(worker).map_or(0, Vec::len) {
+            let heard = self.agents[worker][at].hear(&mut self.fleet.rigs[worker]);
+            for (session, source, bytes) in heard {
+                is_quiet = false;
+                let Some(answer) = self.at_server(worker, self.servers[at].at, source, &bytes)
+                else {
+                    continue;
+                };
+                let game = self.agents[worker][at].game.as_ref().expect("it was heard");
+                game.say(&mut self.fleet.rigs[worker], |w| w.payload(session, &answer));
+            }
+        }
+        is_quiet
+    }
+
+    fn at_server(
+        &mut self,
+        worker: usize,
+        to: Endpoint,
+        source: LocalIp,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
         let (now_ns, tail) = (self.now_ns(), self.dice.tail());
         let server = self.servers.iter_mut().find(|server| server.at == to).expect("a server");
         if server.is_deaf {
-            return;
+            return None;
         }
         self.seen.push(seen_from(worker, source));
         let mut out = [0; UNREAL_BYTES_MAX];
         let from = seen_from(worker, source);
         let answered = server.stand_in.handle_datagram(now_ns, from, bytes, &tail, &mut out);
-        if let Ok(len @ 1..) = answered {
-            self.fleet.rigs[worker].answer_udp(to, source, &out[..len]);
-        }
+        answered.ok().filter(|len| *len > 0).map(|len| out[..len].to_vec())
     }
 
     /// Says something in a server's name to the player who was seen at `player`.
@@ -220,6 +347,11 @@ impl Arena {
         }
     }
 
+    /// Another process takes a server's place.
+    pub(in crate::tests) fn restart(&mut self, number: usize, framing: Framing, session: u8) {
+        self.servers[number].stand_in = stand_in(framing, BASE, session);
+    }
+
     /// A server's process ends, and another one takes its place. The kernel says so once.
     pub(in crate::tests) fn restart_server(
         &mut self,
@@ -227,7 +359,7 @@ impl Arena {
         framing: Framing,
         session: u8,
     ) {
-        self.servers[number].stand_in = stand_in(framing, BASE, session);
+        self.restart(number, framing, session);
         let peer = self.servers[number].at;
         for rig in &mut self.fleet.rigs {
             rig.event(IoEvent::Unreachable { socket: super::super::rig::UDP_LINK, peer });
