@@ -18,6 +18,8 @@ mod agent_reload;
 mod agent_reset;
 #[path = "all/agent_two_hosts.rs"]
 mod agent_two_hosts;
+#[path = "all/agent_unreal.rs"]
+mod agent_unreal;
 #[path = "all/agent_upgrade.rs"]
 mod agent_upgrade;
 #[path = "all/bindings.rs"]

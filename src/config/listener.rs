@@ -7,7 +7,7 @@ mod tokens;
 mod unreal;
 mod xdp;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use toml::de::DeValue;
@@ -35,6 +35,8 @@ pub(super) use xdp::XDP;
 /// What a listener is checked against: the backends, the other listeners.
 pub(super) struct Surroundings<'s> {
     backends: &'s Known,
+    /// What agents may serve, by the names in the file; `None` where not all of them could be read.
+    pub(super) served: Option<HashSet<String>>,
     /// Whether there is a fleet at all, and whether it has keys for listeners.
     has_fleet: bool,
     has_fleet_key: bool,
@@ -54,6 +56,7 @@ impl<'s> Surroundings<'s> {
     pub(super) fn new(backends: &'s Known, (has_fleet, fleet): (bool, Option<&Fleet>)) -> Self {
         Self {
             backends,
+            served: None,
             has_fleet,
             // Where it could not be read, there may be a key.
             has_fleet_key: has_fleet && fleet.is_none_or(|fleet| fleet.key.is_some()),
@@ -87,8 +90,8 @@ declare! {
         /// ${NAME} stands for what an environment variable holds.
         public: Vec<SocketAddr> =
             custom(Kind::List { items: "addresses", item: REACHABLE }, read_public), optional: ["203.0.113.9:40000"], Reload;
-        /// The game processes behind this listener: this or group is required. Unreal listeners use
-        /// link = "udp" backends only.
+        /// The game processes behind this listener: this or group is required. Those of Unreal
+        /// listeners have link = "udp", or are udp servers behind an agent that lists them.
         //
         // Indices into the config's backends. Invariant: no index twice; at least one where there
         // is no group, none in the file where there is one; exactly one with `Route::Single`.
@@ -288,7 +291,9 @@ fn read_backends(
             Some((index, backend)) => {
                 match protocol {
                     Some(Front::Unreal) => {
-                        check_unbundled(&name, &place, backend, section.report);
+                        if !around.served.as_ref().is_none_or(|all| all.contains(&name)) {
+                            check_unbundled(&name, &place, backend, section.report);
+                        }
                         check_local(&name, &place, backend, "unreal", section.report);
                     }
                     Some(Front::Plain) => {
@@ -313,11 +318,13 @@ fn read_backends(
     Some(indices)
 }
 
-/// Nothing that the gateway could say on a bundle link is known of an Unreal player.
+/// A game process with our library is no server of an Unreal game; an agent speaks for one on a
+/// bundle link.
 fn check_unbundled(name: &str, place: &Place, backend: &KnownBackend, report: &mut Report) {
     if backend.link == Some(LinkWord::Bundle) {
         let found = format_args!("{name:?}, which has link = \"bundle\"");
-        report.expected(place, found, "a backend with link = \"udp\" (unreal)");
+        let expected = "a backend with link = \"udp\", or one that an [[agent]] lists (unreal)";
+        report.expected(place, found, expected);
     }
 }
 

@@ -74,6 +74,9 @@ fn read(document: &mut Document<'_>) -> Option<Config> {
         .filter(|_| may_be_judged)
         .map(|section| cluster::read(section, fleet_read));
     let mut around = Surroundings::new(&known, (has_fleet, fleet_read));
+    let served = agents.iter().map(|agent| agent.as_ref().map(|it| it.backends.iter().cloned()));
+    around.served =
+        served.collect::<Option<Vec<_>>>().map(|all| all.into_iter().flatten().collect());
     around.workers = match gateway.as_ref().map(|gateway| gateway.workers) {
         Some(Workers::Count(count)) => Some(count.get()),
         Some(Workers::Auto) | None => None,

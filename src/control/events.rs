@@ -280,6 +280,9 @@ fn why_down(snapshot: &Snapshot<'_>, id: BackendId) -> String {
         listener.backends.contains(&id) && Front::of(&listener.protocol) == Front::Unreal
     });
     match &backend.link {
+        LinkKind::Bundle { .. } if is_unreal => {
+            "no server answers behind an agent that is connected to every worker".to_owned()
+        }
         LinkKind::Bundle { .. } => "no game process is connected to every worker".to_owned(),
         LinkKind::Udp { address } if is_unreal => {
             format!("no server answers at {address}")

@@ -237,8 +237,8 @@ fn link_of(
             }
             Ok(Link::Udp(address))
         }
-        Reach::Bundle(_) | Reach::Agent(_) if front == Front::Unreal => {
-            Err("unreal listeners need udp backends of this host")
+        Reach::Bundle(_) if front == Front::Unreal => {
+            Err("unreal listeners need udp servers, of this host or behind an agent")
         }
         Reach::Agent(name) => {
             let agent = agents.iter().find(|it| it.name == *name);

@@ -50,6 +50,21 @@ fn several_agents_may_have_one_address_and_one_certificate() {
 }
 
 #[test]
+fn an_unreal_listeners_server_may_be_behind_an_agent_that_lists_it() {
+    let folder = Folder::new();
+    identity(&folder);
+    let unreal = "[[listener]]\nname = \"ue\"\nprotocol = \"unreal\"\nbind = [\"127.0.0.1:7777\"]\n\
+                  backends = [\"ue-1\"]\n\
+                  [[backend]]\nname = \"ue-1\"\nlink = \"bundle\"\nslots = 8\n";
+    let listed = agent("host-7").replace("[\"arena-1\"]", "[\"arena-1\", \"ue-1\"]");
+    let config = read(&folder, &format!("{unreal}{listed}")).expect("it is sound");
+    assert_eq!(config.listeners[1].backends, [2]);
+    let said = "listener[1].backends[0]: found \"ue-1\", which has link = \"bundle\", expected a \
+                backend with link = \"udp\", or one that an [[agent]] lists (unreal)";
+    is_refused(&folder, &format!("{unreal}{}", agent("host-7")), said);
+}
+
+#[test]
 fn mistakes_are_named() {
     let folder = Folder::new();
     identity(&folder);

@@ -42,7 +42,7 @@ fn unreal_players_are_served_over_udp() {
         &text,
         &[
             "gate.toml:5: listener[0].backends[0]: found \"shooter\", which has link = \"bundle\", expected a backend with \
-           link = \"udp\" (unreal)",
+           link = \"udp\", or one that an [[agent]] lists (unreal)",
         ],
     );
 }

@@ -204,7 +204,11 @@ fn an_agent_with_a_list_may_serve_no_more() {
     let (_, refused, _) = merge(vec![behind("a", "host-8")]);
     assert!(refused[0].1.contains("no [[agent]]"), "{refused:?}");
     let shooter = Backend { group: "shooters".to_owned(), ..behind("a", "host-8") };
-    let Merged { refused, .. } = with_agents(vec![shooter], &["host-8"]);
+    let Merged { config, refused } = with_agents(vec![shooter.clone()], &["host-8"]);
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(config.listeners[1].backends, [1], "it is a server until its link says otherwise");
+    let here = Backend { reach: Reach::Bundle("/run/ringgate".to_owned()), ..shooter };
+    let Merged { refused, .. } = with_agents(vec![here], &[]);
     assert!(refused[0].why.contains("unreal"), "{refused:?}");
 }
 

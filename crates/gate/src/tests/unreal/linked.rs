@@ -166,7 +166,9 @@ fn a_handshake_that_begins_in_one_process_ends_in_the_next() {
     arena.servers[0].is_deaf = false;
     arena.pass(1_500);
     let answers = arena.take_for(player.home);
-    answers.iter().for_each(|answer| player.take(&arena, answer));
+    for answer in &answers {
+        player.take(&arena, answer);
+    }
     assert!(player.plays(&mut arena));
 }
 

@@ -203,7 +203,9 @@ impl Arena {
         let mut arena = Self::new(setup, workers);
         let agents = || (0..servers).map(|_| Agent::new()).collect();
         arena.agents = (0..workers).map(|_| agents()).collect();
-        (0..servers).for_each(|server| arena.link(server));
+        for server in 0..servers {
+            arena.link(server);
+        }
         arena
     }
 
