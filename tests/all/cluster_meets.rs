@@ -137,6 +137,30 @@ fn a_gateway_that_is_emptied_dies_before_others_have_all_of_it() {
     });
 }
 
+#[test]
+fn those_that_stand_by_are_replaced_before_players_come_to_them() {
+    let name = "cluster_meets::those_that_stand_by_are_replaced_before_players_come_to_them";
+    among_players(name, Behind::Agent, |mut cluster| {
+        let mut players = spread_over(&cluster, &[1]);
+        let dead = cluster.lines.remove(0);
+        kill(dead.pid());
+        drop(dead);
+        for line in &mut cluster.lines {
+            wait_for("a member that is gone", || {
+                let status = line.daemon.status();
+                let members = status["cluster"]["members"].as_array()?.clone();
+                members.iter().find(|it| it["name"] == "gate-1" && it["state"] != "up").map(|_| ())
+            });
+            upgrade(line);
+        }
+        cluster.network.spread(&[2, 3]);
+        until_all_are_owned(&cluster, &mut players);
+        play(&mut players, 1);
+        still_connected(&mut players);
+        cluster.is_conserved();
+    });
+}
+
 /// Players at these gateways, of whose sessions each has a standby.
 fn spread_over(cluster: &Cluster, gateways: &[usize]) -> Vec<Player> {
     cluster.network.spread(gateways);

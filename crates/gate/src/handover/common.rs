@@ -49,6 +49,14 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         taps: _,
         life,
     } = common;
+    // Of all workers: the numbers of listeners are known in a worker's stream.
+    if common.worker.id == WorkerId(0)
+        && let Some(standbys) = common.claims.standbys()
+    {
+        for address in standbys.orphans() {
+            sink.append(Kind::Orphan, |out| standbys.hand_over_orphan(&address, out))?;
+        }
+    }
     for (at, link) in links.all.pairs() {
         if link.is_some() {
             sink.append(Kind::Link, |out| common.hand_over_link(at, out))?;
@@ -136,6 +144,10 @@ pub(crate) fn take_common(
 ) -> Result<(), Broken> {
     match kind {
         Kind::Link => common.take_link(from),
+        Kind::Orphan => match common.claims.standbys() {
+            Some(standbys) => standbys.take_orphan(from),
+            None => Err(Broken::Foreign),
+        },
         Kind::LinkArbitrates => {
             let at = LinkId::read(from)?;
             if let Some(Some(link)) = common.links.all.get_mut(at) {

@@ -301,6 +301,7 @@ kinds! {
     PlainDoubt = 0x8015, "that it is asked whose plain sessions are";
     NetcodeTakeover = 0x8018, "a session that its arbiter is asked for";
     PlainTakeover = 0x8019, "a plain session that its arbiter is asked for";
+    Orphan = 0x801a, "a session whose owner is gone";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

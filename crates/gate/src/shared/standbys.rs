@@ -7,6 +7,8 @@
 //! a packet that opens under its key: it asks the session's arbiter, and goes on when that grants
 //! it. No payload of a session that is here asks anything of this.
 
+mod handed;
+
 use std::collections::{HashMap, HashSet, hash_map};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -66,6 +66,9 @@ pub(crate) trait CarriedClusters: Clustering {
             match claimed {
                 Ok(claim) => {
                     takeover.claim = claim;
+                    if let Some(standbys) = common.claims.standbys() {
+                        standbys.begin_claim(session);
+                    }
                     takeover.enter(common);
                 }
                 Err(why) => takeover.give_up_unclaimed(common, why),

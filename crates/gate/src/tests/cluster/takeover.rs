@@ -548,6 +548,43 @@ fn an_answer_to_the_process_before_is_an_answer() {
 }
 
 #[test]
+fn a_successor_stands_by_for_sessions_whose_owner_is_gone() {
+    let mut scene = Scene::new();
+    scene.stand();
+    scene.kill();
+    let gone = |scene: &Scene| {
+        let standbys = scene.pair.standbys(B);
+        (standbys.counts().standing, standbys.awaits(&here()))
+    };
+    let before = gone(&scene);
+    for _ in 0..2 {
+        scene.pair.rig(B).hand_over();
+        assert_eq!((gone(&scene), before), ((1, true), (1, true)));
+    }
+    // Also where the agent is asked already.
+    scene.agent.is_mute = true;
+    scene.at(B, 6, b"six");
+    scene.pair.rig(B).hand_over();
+    scene.at(B, 7, b"seven");
+    scene.agent.is_mute = false;
+    scene.pair.rig(B).pass(210);
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    scene.at(B, 8, b"eight");
+    assert_eq!(scene.agent.handed.last(), Some(&b"eight".to_vec()));
+    assert_eq!((gone(&scene), scene.pair.rig(B).sessions()), ((0, false), 1));
+    let claims = &scene.pair.rig(B).host.gate().common.claims;
+    assert_eq!(claims.players(BackendId(0)), 1);
+    // An owner that is there after all has it.
+    let mut scene = Scene::new();
+    scene.stand();
+    scene.kill();
+    scene.pair.rig(B).hand_over();
+    scene.pair.standbys(B).set_able(vec![(incarnation(A), OTHER[B])]);
+    assert_eq!(gone(&scene), (0, false));
+}
+
+#[test]
 fn a_session_that_another_process_has_which_is_gone_too_is_stood_by_for() {
     let mut scene = Scene::new();
     let _stay = scene.pair.stay();
