@@ -69,12 +69,16 @@ mod outgoing;
 mod parts;
 mod round_trip;
 mod timers;
+mod traffic;
 mod types;
 mod unreliable;
 
 pub use end::End;
 pub use incoming::RECEIVE_BYTES_MAX;
-pub use types::{Channel, Counts, Fault, Options, Quality, REORDER_NS, Refusal, Report, SendError};
+pub use traffic::Traffic;
+pub use types::{
+    Channel, Counts, Fault, Options, Quality, REORDER_NS, Refusal, Report, SendError, room_news,
+};
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Counted in what a datagram's step has in its cache anyway: the listener's and the backend's
 //! state. Arrivals are counted once for each run of datagrams, everything else by an addition.
 
-use ringgate_core::delivery::Counts;
+pub use ringgate_core::delivery::Traffic as DeliveryTraffic;
 
 ringgate_core::numbered! {
     /// What has come in and gone out at a listener. All only grow.
@@ -24,23 +24,6 @@ ringgate_core::numbered! {
 }
 
 ringgate_core::numbered! {
-    /// What has been said in messages at a listener that delivers them. All only grow.
-    pub struct DeliveryTraffic;
-    /// Whole messages from its players.
-    messages_in,
-    /// Whole messages queued for its players.
-    messages_out,
-    /// Packets of messages and acknowledgements that were sent to its players.
-    packets_sent,
-    /// Packets with messages that did not reach their player, as far as is known.
-    packets_lost,
-    /// Parts of reliable messages that were sent again.
-    parts_repeated,
-    /// Messages on other channels that made room for newer ones before they were sent.
-    messages_displaced,
-}
-
-ringgate_core::numbered! {
     /// What has been said between a backend and its players. Starts anew when its number is given
     /// to another backend.
     pub struct BackendTraffic;
@@ -56,16 +39,6 @@ ringgate_core::numbered! {
     sessions_opened,
     /// Payloads to it or from it that went no further.
     drops,
-}
-
-impl DeliveryTraffic {
-    /// Adds what an end has done since.
-    pub(crate) const fn note(&mut self, before: &Counts, now: &Counts) {
-        self.packets_sent += now.packets_sent - before.packets_sent;
-        self.packets_lost += now.packets_lost - before.packets_lost;
-        self.parts_repeated += now.parts_repeated - before.parts_repeated;
-        self.messages_displaced += now.messages_displaced - before.messages_displaced;
-    }
 }
 
 impl BackendTraffic {

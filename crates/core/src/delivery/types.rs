@@ -92,6 +92,37 @@ pub struct Quality {
     pub reliable_bytes: usize,
 }
 
+impl Quality {
+    /// The round trip and how far round trips differ from it, in microseconds.
+    pub fn round_trip_us(&self) -> [u32; 2] {
+        let us = |ns: u64| u32::try_from(ns / NS_PER_US).unwrap_or(u32::MAX);
+        [us(self.round_trip_ns), us(self.variation_ns)]
+    }
+}
+
+impl Options {
+    /// Of an end that speaks to a player for a game process.
+    pub fn for_player(keep_alive_ns: u64) -> Self {
+        Self { keep_alive_ns, reorder_ns: REORDER_NS, ..Self::default() }
+    }
+}
+
+/// Whether a game process is to hear that no more should be sent to a player, or that more may be:
+/// what it has heard last, and how much waits on reliable channels.
+pub fn room_news(is_full: bool, waiting_bytes: usize) -> Option<bool> {
+    let is_full_now = waiting_bytes > if is_full { ROOM_BYTES } else { FULL_BYTES };
+    (is_full_now != is_full).then_some(is_full_now)
+}
+
+/// A game process is told that no more should be sent when so much waits for a player on reliable
+/// channels: half of what an end keeps. What is on its way to us by then finds room.
+const FULL_BYTES: usize = 128 * 1024;
+
+/// And that more may be sent when so little does.
+const ROOM_BYTES: usize = 64 * 1024;
+
+const NS_PER_US: u64 = 1000;
+
 /// What an end has done, beside what its caller counts. All only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

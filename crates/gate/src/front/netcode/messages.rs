@@ -20,10 +20,10 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::Rules;
 use crate::ids::{BackendId, LinkId, ListenerId};
 use crate::links::state::Load;
-use crate::setup::{LinkKind, Netcode};
+use crate::setup::LinkKind;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
-use ringgate_core::delivery::{Channel, End, Fault, Options, REORDER_NS, Refusal, SendError};
+use ringgate_core::delivery::{Channel, End, Fault, Options, Refusal, SendError, room_news};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
 use ringgate_link::bundle::{self, MessagePart, Quality, SessionId, VERSION_MESSAGES};
@@ -51,7 +51,8 @@ impl NetcodeFront {
         let listener = self.sessions.address(index).listener;
         let rules = turn.common.setup.listeners[listener].netcode();
         if let Some(rules) = rules.filter(|rules| rules.delivers) {
-            let options = options(rules, self.sessions.at(index));
+            let keep_alive_ns = self.sessions.at(index).heartbeat_ns(rules.keep_alive_ns);
+            let options = Options::for_player(keep_alive_ns);
             self.connections.open(index, &options, turn.now.mono_ns);
         }
     }
@@ -300,8 +301,7 @@ impl NetcodeFront {
             return;
         }
         let waiting = connection.end.waiting_bytes();
-        let is_full = waiting > if connection.is_full { ROOM_BYTES } else { FULL_BYTES };
-        if is_full != connection.is_full {
+        if let Some(is_full) = room_news(connection.is_full, waiting) {
             connection.is_full = is_full;
             turn.tell_link(link, |writer| writer.room(session, is_full, waiting as u32));
         }
@@ -337,18 +337,12 @@ impl Turn<'_> {
     }
 }
 
-/// How an end behaves at a listener.
-pub(crate) fn options(rules: &Netcode, session: &Session) -> Options {
-    let keep_alive_ns = session.heartbeat_ns(rules.keep_alive_ns);
-    Options { keep_alive_ns, reorder_ns: REORDER_NS, ..Options::default() }
-}
-
 pub(crate) fn quality(end: &End) -> Quality {
     let quality = end.quality();
-    let us = |ns: u64| u32::try_from(ns / NS_PER_US).unwrap_or(u32::MAX);
+    let [round_trip_us, variation_us] = quality.round_trip_us();
     Quality {
-        round_trip_us: us(quality.round_trip_ns),
-        variation_us: us(quality.variation_ns),
+        round_trip_us,
+        variation_us,
         loss_per_mille: quality.loss_per_mille,
         waiting_bytes: quality.reliable_bytes as u32,
     }
@@ -386,12 +380,3 @@ impl Ended {
         }
     }
 }
-
-/// A game process is told that no more should be sent when so much waits for a player on reliable
-/// channels: half of what an end keeps. What is on its way to us by then finds room.
-const FULL_BYTES: usize = 128 * 1024;
-
-/// And that more may be sent when so little does.
-const ROOM_BYTES: usize = 64 * 1024;
-
-const NS_PER_US: u64 = 1000;
