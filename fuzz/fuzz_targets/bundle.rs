@@ -67,10 +67,12 @@ fn check_cluster(frame: Frame<'_>) {
         ToArbiter::Over { id, tenure } => writer.over(&id, tenure),
         ToArbiter::Woke(number) => writer.woke(number),
         ToArbiter::Plays(it) => writer.plays(&it),
+        ToArbiter::There(session) => writer.there(session),
     });
     let from = FromArbiter::decode(frame).map(|record| match record {
         FromArbiter::Arbitrates => writer.arbitrates(),
         FromArbiter::ArbitratesPlain => writer.arbitrates_plain(),
+        FromArbiter::ArbitratesDelivery => writer.arbitrates_delivery(),
         FromArbiter::Sure(number) => writer.sure(number),
         FromArbiter::Standing(it) => writer.standing(&it),
     });

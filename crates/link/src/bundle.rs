@@ -35,7 +35,7 @@ mod tests;
 mod write;
 
 pub use arbiter::{
-    ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
+    AgentDelivery, ArbiterReply, CLUSTER_ID_BYTES, ClusterClaim, ClusterId, Clustered, FromArbiter,
     NUMBERED_OVERHEAD_BYTES, Plays, Standing, ToArbiter, WINDOW_BYTES_MAX,
 };
 pub use frame::{Frame, Frames, Run};
@@ -219,6 +219,10 @@ mod kind {
     pub(super) const ARBITRATES_PLAIN: u8 = 152;
     /// To agents alone.
     pub(super) const PLAYS: u8 = 153;
+    /// From agents alone.
+    pub(super) const ARBITRATES_DELIVERY: u8 = 154;
+    /// To agents alone.
+    pub(super) const THERE: u8 = 155;
 }
 
 /// What a record's header says beside its kind.

@@ -168,6 +168,24 @@ pub(super) fn metrics(
         Counter "datagrams_from_servers_total",
             "Datagrams of such servers for players.", counts.passed.datagrams_from_servers;
     }
+    let said = &counts.delivered.traffic;
+    numbers! { text, "ringgate_agent_";
+        Counter "messages_in_total", "Whole messages from players.", said.messages_in;
+        Counter "messages_out_total", "Whole messages queued for players.", said.messages_out;
+        Counter "delivery_packets_total",
+            "Packets of messages and acknowledgements for players.", said.packets_sent;
+        Counter "delivery_lost_total",
+            "Packets with messages that did not reach their player.", said.packets_lost;
+        Counter "delivery_repeated_total",
+            "Parts of reliable messages that left again.", said.parts_repeated;
+        Counter "messages_displaced_total",
+            "Messages that made room for newer ones before they left.", said.messages_displaced;
+    }
+    text.counter(
+        "ringgate_agent_delivery_ended_total",
+        "Sessions that this agent has ended for what was said in messages, by reason.",
+    )
+    .by("reason", counts.delivered.ended());
     config(&mut text, reloads);
     text.counter("ringgate_agent_dropped_total", "What went no further at this agent, by reason.")
         .by("reason", Drop::ALL.map(|why| (why.name(), counts.dropped[why as usize])));

@@ -68,6 +68,9 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
     for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates_plain(*at)) {
         sink.append(Kind::LinkArbitratesPlain, |out| at.write(out))?;
     }
+    for (at, _) in links.all.pairs().filter(|(at, _)| links.arbitrates_delivery(*at)) {
+        sink.append(Kind::LinkArbitratesDelivery, |out| at.write(out))?;
+    }
     for (at, link) in links.all.pairs() {
         let begun = link.as_ref().and_then(|link| link.assembly.begun());
         if let Some((session, channel, token, bytes)) = begun {
@@ -159,6 +162,13 @@ pub(crate) fn take_common(
             let at = LinkId::read(from)?;
             if let Some(Some(link)) = common.links.all.get_mut(at) {
                 link.arbitrates_plain = true;
+            }
+            Ok(())
+        }
+        Kind::LinkArbitratesDelivery => {
+            let at = LinkId::read(from)?;
+            if let Some(Some(link)) = common.links.all.get_mut(at) {
+                link.arbitrates_delivery = true;
             }
             Ok(())
         }

@@ -297,6 +297,8 @@ kinds! {
     NetcodeDoubt = 0x8011, "that it is asked whose sessions are";
     PlainClustered = 0x8012, "a plain session that others could go on with";
     LinkArbitratesPlain = 0x8013, "a link to an arbiter of plain players";
+    /// A link whose other end delivers messages of such players.
+    LinkArbitratesDelivery = 0x801b, "a link to an arbiter that delivers messages";
     PlainOvers = 0x8014, "plain sessions of whose ends their arbiters have not heard";
     PlainDoubt = 0x8015, "that it is asked whose plain sessions are";
     NetcodeTakeover = 0x8018, "a session that its arbiter is asked for";

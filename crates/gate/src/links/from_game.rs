@@ -128,6 +128,11 @@ impl Turn<'_> {
                 }
                 players.hear_arbiter();
             }
+            Some(FromArbiter::ArbitratesDelivery) => {
+                if let Some(link) = self.common.links.get_mut(link) {
+                    link.arbitrates_delivery = true;
+                }
+            }
             Some(FromArbiter::Standing(standing)) => {
                 progress.left = progress.left.saturating_sub(STANDING_ANSWERS);
                 players.hear_standing(self, backend, &standing);

@@ -37,6 +37,8 @@ pub(crate) struct Link {
     pub(crate) arbitrates: bool,
     /// So it does of plain players.
     pub(crate) arbitrates_plain: bool,
+    /// So it does of players who get whole messages, which it delivers then.
+    pub(crate) arbitrates_delivery: bool,
     /// The process is gone; what it has said in its last moments is still being read.
     pub(crate) hung_up: bool,
     /// What it has said and was not looked at yet.
@@ -98,6 +100,7 @@ impl Link {
             version: VERSION_MIN,
             arbitrates: false,
             arbitrates_plain: false,
+            arbitrates_delivery: false,
             hung_up: false,
             backlog: Backlog::default(),
             is_held: false,
@@ -415,6 +418,7 @@ impl Carry for Link {
             // In a record of its own.
             arbitrates: _,
             arbitrates_plain: _,
+            arbitrates_delivery: _,
             hung_up,
             backlog,
             is_held: _,

@@ -87,6 +87,11 @@ impl Links {
         self.all[link].as_ref().is_some_and(|link| link.arbitrates_plain)
     }
 
+    /// The same of players who get whole messages, and whether it delivers them then.
+    pub(crate) fn arbitrates_delivery(&self, link: LinkId) -> bool {
+        self.all[link].as_ref().is_some_and(|link| link.arbitrates_delivery)
+    }
+
     /// The link of a backend, if the process at its other end is still there.
     #[inline]
     pub(crate) fn live(&self, backend: BackendId) -> Option<LinkId> {

@@ -2,6 +2,7 @@
 
 mod agent;
 mod deaths;
+mod delivery;
 mod moves;
 mod netcode;
 mod overs;

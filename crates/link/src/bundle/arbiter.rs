@@ -44,6 +44,9 @@ pub enum ToArbiter<'a> {
     },
     /// Whose the session is whose opening follows.
     Plays(Plays),
+    /// The player of a session is there, whose messages the agent delivers: it has been heard since
+    /// it was let in.
+    There(SessionId),
     /// The gateway has slept, and asks which of the sessions that it has announced on this link
     /// are still its own. What is in it comes back in the answer.
     Woke(u64),
@@ -71,6 +74,18 @@ pub struct Clustered {
     pub token_until_s: u64,
     /// After how long a silence its player is given up, in milliseconds; 0 for never.
     pub timeout_ms: u32,
+    /// Where its player gets whole messages, and the agent is the player's other end of the
+    /// delivery layer.
+    pub delivery: Option<AgentDelivery>,
+}
+
+/// How an agent is the other end of the delivery layer for a player.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AgentDelivery {
+    /// After how long a silence of its own it says that it is there, in milliseconds.
+    pub keep_alive_ms: u32,
+    /// The session is announced for the first time: nothing of the layer was said in it.
+    pub begins: bool,
 }
 
 /// A session of a player who is known by an address, and has one session at a time.
@@ -108,6 +123,8 @@ pub enum FromArbiter<'a> {
     Arbitrates,
     /// So may those of plain players. Right behind that.
     ArbitratesPlain,
+    /// So may those of players who get whole messages: the agent delivers them. Right behind that.
+    ArbitratesDelivery,
     /// How it stands with a session.
     Standing(Standing<'a>),
     /// The gateway was told of each session that is not its own any more, up to when it woke. With
@@ -175,6 +192,10 @@ impl<'a> ToArbiter<'a> {
             kind::WOKE => body.try_into().ok().map(|it| Self::Woke(u64::from_le_bytes(it))),
             kind::TAKE => ClusterClaim::decode(body, true).map(Self::Claim),
             kind::PLAYS => Plays::decode(body).map(Self::Plays),
+            kind::THERE => {
+                let session = u64::from_le_bytes(body.try_into().ok()?);
+                SessionId::from_u64(session).map(Self::There)
+            }
             _ => None,
         }
     }
@@ -187,6 +208,7 @@ impl<'a> FromArbiter<'a> {
         match (frame.flags(), frame.kind()) {
             (0, kind::ARBITRATES) if body.is_empty() => Some(Self::Arbitrates),
             (0, kind::ARBITRATES_PLAIN) if body.is_empty() => Some(Self::ArbitratesPlain),
+            (0, kind::ARBITRATES_DELIVERY) if body.is_empty() => Some(Self::ArbitratesDelivery),
             (0, kind::STANDING) => Standing::decode(body).map(Self::Standing),
             (0, kind::SURE) => body.try_into().ok().map(|it| Self::Sure(u64::from_le_bytes(it))),
             _ => None,
@@ -202,8 +224,21 @@ impl Clustered {
             tenure: u32::from_le_bytes(take(&mut body)?),
             token_until_s: u64::from_le_bytes(take(&mut body)?),
             timeout_ms: u32::from_le_bytes(take(&mut body)?),
+            delivery: if body.is_empty() { None } else { Some(AgentDelivery::decode(&mut body)?) },
         };
         body.is_empty().then_some(it)
+    }
+}
+
+impl AgentDelivery {
+    fn decode(body: &mut &[u8]) -> Option<Self> {
+        let keep_alive_ms = u32::from_le_bytes(take(body)?);
+        let begins = match take(body)? {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        Some(Self { keep_alive_ms, begins })
     }
 }
 
@@ -271,13 +306,24 @@ impl Writer<'_> {
     /// To an arbiter: what a session is whose opening follows.
     #[must_use]
     pub fn clustered(&mut self, it: &Clustered) -> bool {
-        self.record(kind::CLUSTERED, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 8 + 4, |body| {
+        let rest = if it.delivery.is_some() { 4 + 1 } else { 0 };
+        self.record(kind::CLUSTERED, SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 8 + 4 + rest, |body| {
             body.u64(it.session.as_u64());
             body.bytes(&it.id);
             body.u32(it.tenure);
             body.u64(it.token_until_s);
             body.u32(it.timeout_ms);
+            if let Some(AgentDelivery { keep_alive_ms, begins }) = it.delivery {
+                body.u32(keep_alive_ms);
+                body.bytes(&[begins.into()]);
+            }
         })
+    }
+
+    /// To an arbiter that delivers: the player of a session is there.
+    #[must_use]
+    pub fn there(&mut self, session: SessionId) -> bool {
+        self.record(kind::THERE, SESSION_BYTES, |body| body.u64(session.as_u64()))
     }
 
     /// To an arbiter: whose a session is whose opening follows.
@@ -344,6 +390,12 @@ impl Writer<'_> {
     #[must_use]
     pub fn arbitrates_plain(&mut self) -> bool {
         self.record(kind::ARBITRATES_PLAIN, 0, |_| ())
+    }
+
+    /// From an arbiter, right behind that: that it delivers the messages of players, too.
+    #[must_use]
+    pub fn arbitrates_delivery(&mut self) -> bool {
+        self.record(kind::ARBITRATES_DELIVERY, 0, |_| ())
     }
 
     /// From an arbiter: how it stands with a session.
@@ -417,26 +469,39 @@ mod tests {
         writer.arbitrates_plain()
     }
 
+    fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
+        writer.arbitrates_delivery()
+    }
+
     fn only(bytes: &[u8]) -> Frame<'_> {
         Frames::new(bytes).next().expect("a record").expect("whole")
     }
 
-    fn all() -> [Vec<u8>; 16] {
-        let clustered =
-            Clustered { session: session(), id: ID, tenure: 5, token_until_s: 6, timeout_ms: 7 };
+    fn all() -> [Vec<u8>; 19] {
+        let clustered = |delivery| Clustered {
+            session: session(),
+            id: ID,
+            tenure: 5,
+            token_until_s: 6,
+            timeout_ms: 7,
+            delivery,
+        };
+        let delivery = AgentDelivery { keep_alive_ms: 100, begins: true };
         let claim =
             |is_offered| ClusterClaim { id: ID, tenure: 5, over: 4, timeout_ms: 7, is_offered };
         let plays = Plays { session: session(), id: ID, tenure: 5, player: [4; 16] };
         let standing = |reply| written(|it| it.standing(&Standing { id: ID, tenure: 5, reply }));
         [
             written(|it| it.numbered(session(), 9, b"hi")),
-            written(|it| it.clustered(&clustered)),
+            written(|it| it.clustered(&clustered(None))),
             written(|it| it.claim(&claim(false))),
             written(|it| it.claim(&claim(true))),
             written(|it| it.given(&ID, 5)),
             written(|it| it.over(&ID, 5)),
             written(|it| it.woke(6)),
             written(|it| it.plays(&plays)),
+            written(|it| it.clustered(&clustered(Some(delivery)))),
+            written(|it| it.there(session())),
             written(arbitrates),
             standing(ArbiterReply::Granted(&[1; WINDOW_BYTES_MAX])),
             standing(ArbiterReply::Fenced { holder: 8 }),
@@ -445,6 +510,7 @@ mod tests {
             standing(ArbiterReply::Second { first: [3; 16], holder: 8 }),
             written(|it| it.sure(6)),
             written(arbitrates_plain),
+            written(arbitrates_delivery),
         ]
     }
 
@@ -457,13 +523,16 @@ mod tests {
         };
         let ours = [2, 1, 0, 0, 0, 0, 0, 0];
         let [numbered, clustered, claim, take, given, over, rest @ ..] = all();
-        let [woke, plays, arbitrates, granted, fenced, ended, full, second, rest @ ..] = rest;
-        let [sure, arbitrates_plain] = rest;
+        let [woke, plays, delivered, there, rest @ ..] = rest;
+        let [arbitrates, granted, fenced, ended, full, second, rest @ ..] = rest;
+        let [sure, arbitrates_plain, arbitrates_delivery] = rest;
         let six = [6, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!((woke, sure), (of(143, &[&six]), of(151, &[&six])));
         assert_eq!(numbered, of(137, &[&ours, &[9, 0, 0, 0, 0, 0, 0, 0], b"hi"]));
         let rest = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
         assert_eq!(clustered, of(138, &[&ours, &id, &rest]));
+        assert_eq!(delivered, of(138, &[&ours, &id, &rest, &[100, 0, 0, 0, 1]]));
+        assert_eq!((there, arbitrates_delivery), (of(155, &[&ours]), of(154, &[])));
         assert_eq!(claim, of(139, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(take, of(140, &[&id, &[5, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0]]));
         assert_eq!(given, of(141, &[&id, &[5, 0, 0, 0]]));
@@ -485,7 +554,7 @@ mod tests {
             assert_eq!(frame.payloads(), u64::from(at == 0));
             assert_eq!(frame.payload_session(), (at == 0).then(session));
             let (to, from) = (ToArbiter::decode(frame), FromArbiter::decode(frame));
-            assert_eq!((to.is_some(), from.is_some()), (at < 8, at >= 8));
+            assert_eq!((to.is_some(), from.is_some()), (at < 10, at >= 10));
             let again = match (to, from) {
                 (Some(ToArbiter::Numbered { session, number, bytes }), _) => {
                     written(|it| it.numbered(session, number, bytes))
@@ -496,9 +565,11 @@ mod tests {
                 (Some(ToArbiter::Claim(it)), _) => written(|writer| writer.claim(&it)),
                 (Some(ToArbiter::Plays(it)), _) => written(|writer| writer.plays(&it)),
                 (Some(ToArbiter::Woke(it)), _) => written(|writer| writer.woke(it)),
+                (Some(ToArbiter::There(it)), _) => written(|writer| writer.there(it)),
                 (_, Some(FromArbiter::Sure(it))) => written(|writer| writer.sure(it)),
                 (_, Some(FromArbiter::Arbitrates)) => written(arbitrates),
                 (_, Some(FromArbiter::ArbitratesPlain)) => written(arbitrates_plain),
+                (_, Some(FromArbiter::ArbitratesDelivery)) => written(arbitrates_delivery),
                 (_, Some(FromArbiter::Standing(it))) => written(|writer| writer.standing(&it)),
                 (None, None) => unreachable!(),
             };
@@ -522,7 +593,10 @@ mod tests {
             let is_open = bytes[2] == kind::NUMBERED;
             assert_eq!(changed(bytes.len() + 1, 0), is_open, "{bytes:?}");
             let is_window = bytes[2] == kind::STANDING && bytes[24] == GRANTED;
-            let mut shorter = HEADER_BYTES..bytes.len();
+            // One without what the agent delivers is five bytes shorter.
+            let without = HEADER_BYTES + SESSION_BYTES + CLUSTER_ID_BYTES + 4 + 8 + 4;
+            let is_one = |len: &usize| bytes[2] == kind::CLUSTERED && *len == without;
+            let mut shorter = (HEADER_BYTES..bytes.len()).filter(|len| !is_one(len));
             if !is_open && !is_window {
                 assert!(!shorter.any(|len| changed(len, 0)), "{bytes:?}");
             }

@@ -2,6 +2,8 @@
 
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 
+use crate::protocol::relay::DeliveredCounts;
+
 ringgate_core::numbered! {
     /// What a thread has let in, and what has come through it; the numbers only grow.
     pub struct Passed;
@@ -24,11 +26,13 @@ pub struct Counts {
     pub passed: Passed,
     /// What went no further.
     pub dropped: [u64; Drop::ALL.len()],
+    /// What was delivered in messages; relays count it, and hand it over.
+    pub delivered: DeliveredCounts,
 }
 
 impl Carry for Counts {
     fn write(&self, out: &mut Writer<'_>) {
-        let Self { passed, dropped } = self;
+        let Self { passed, dropped, delivered: _ } = self;
         passed.write(out);
         u64::write_all(&dropped[..Drop::HANDED], out);
     }
@@ -37,7 +41,7 @@ impl Carry for Counts {
         let passed = Passed::read(from)?;
         let mut dropped = [0; Drop::ALL.len()];
         dropped[..Drop::HANDED].copy_from_slice(&<[u64; Drop::HANDED]>::read(from)?);
-        Ok(Self { passed, dropped })
+        Ok(Self { passed, dropped, delivered: DeliveredCounts::default() })
     }
 }
 
@@ -52,6 +56,7 @@ impl Counts {
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.passed.merge(&other.passed);
+        self.delivered.merge(&other.delivered);
         for (mine, theirs) in self.dropped.iter_mut().zip(other.dropped) {
             *mine += theirs;
         }
@@ -102,6 +107,14 @@ ringgate_core::named! {
     SlotsTaken = "slots_taken",
     /// Payloads of such players.
     PlayerRefused = "player_refused",
+    /// Packets with messages whose game process had no room for them: their players send again.
+    DeliveryDeferred = "delivery_deferred",
+    /// Packets of the delivery layer that came late, or after the end.
+    DeliveryLate = "delivery_late",
+    /// Messages for players who have left, or are about to.
+    MessageUnknown = "message_unknown",
+    /// Messages for players for whom too much waits already.
+    MessageOverflow = "message_overflow",
 }
 
 impl Drop {

@@ -249,6 +249,7 @@ impl Desk {
         }
         self.take_datagrams(now_ns);
         self.keep(now_ns);
+        self.look_after_ends(now_ns);
         self.dial(now_ns);
         self.flush(now_ns);
         self.settle(now_ns);
@@ -271,6 +272,8 @@ impl Desk {
         if let Some(trunk) = &self.trunk {
             due_ns = due_ns.min(trunk.due_ns());
         }
+        let ends = self.stations.iter().filter_map(|it| it.relay().ends_due_ns());
+        due_ns = ends.fold(due_ns, u64::min);
         let now_ns = self.now_ns();
         let wait_ns = due_ns.saturating_sub(now_ns);
         Duration::from_nanos(if self.is_holding { wait_ns.min(HELD_NS) } else { wait_ns })
@@ -561,6 +564,17 @@ impl Desk {
         }
     }
 
+    /// Players whose messages are delivered here.
+    fn look_after_ends(&mut self, now_ns: u64) {
+        for at in 0..self.stations.len() {
+            if self.stations[at].relay().ends_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+                self.one_station(at, now_ns, |station, around, wish| {
+                    station.look_after_ends(around, wish);
+                });
+            }
+        }
+    }
+
     fn take_datagrams(&mut self, now_ns: u64) {
         let Self { stations, backends, servers, counts, epoll, trunk, .. } = self;
         let Self { by_lane, shared, .. } = self;
@@ -794,6 +808,13 @@ impl Desk {
             counts.drop(Drop::Fenced, refused.fenced);
             counts.drop(Drop::Replayed, refused.replayed);
             counts.drop(Drop::SessionOver, refused.session_over);
+            let delivered = station.relay().delivered();
+            counts.drop(Drop::DeliveryDeferred, delivered.deferred);
+            counts.drop(Drop::DeliveryLate, delivered.late);
+            counts.drop(Drop::MessageUnknown, delivered.unknown);
+            counts.drop(Drop::MessageOverflow, delivered.overflow);
+            counts.drop(Drop::PayloadLength, delivered.too_long);
+            counts.delivered.merge(&delivered);
         }
         counts
     }

@@ -175,9 +175,34 @@ impl Station {
         around: &mut Around<'_>,
         mut wish: impl FnMut(Wish<'_>),
     ) {
+        self.note_now(around.now_ns);
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         relay.handle_passed(passed, |action| hands.act(action, &mut wish));
+    }
+
+    /// Sends players what is due where their messages are delivered here.
+    pub(crate) fn look_after_ends(
+        &mut self,
+        around: &mut Around<'_>,
+        mut wish: impl FnMut(Wish<'_>),
+    ) {
+        self.note_now(around.now_ns);
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.look_after_ends(|action| hands.act(action, &mut wish));
+    }
+
+    /// Has the relay know what time it is, and whose links have room.
+    #[inline]
+    fn note_now(&mut self, now_ns: u64) {
+        self.relay.set_now(now_ns);
+        if self.relay.has_ends() {
+            let Self { relay, ends, written, .. } = self;
+            for place in written {
+                note_room(relay, ends, *place);
+            }
+        }
     }
 
     /// How many workers the next game process is told of.
@@ -309,6 +334,7 @@ impl Station {
             }
             _ => None,
         };
+        self.relay.set_now(around.now_ns);
         let Self { at, relay, ends, written, served, drains_until_ns, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         if let Some(reason) = refused {
@@ -341,6 +367,7 @@ impl Station {
         around: &mut Around<'_>,
         mut wish: impl FnMut(Wish<'_>),
     ) -> Result<(), crate::protocol::relay::Broken> {
+        self.note_now(around.now_ns);
         let Self { at, relay, ends, written, served, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         relay.handle_record(link, frame, |action| hands.act(action, &mut wish))
@@ -493,6 +520,7 @@ impl Station {
             if self.is_held {
                 process.local.hold(epoll, token, true);
             }
+            note_room(&mut self.relay, &self.ends, place);
         }
     }
 
@@ -606,6 +634,12 @@ impl Hands<'_, '_> {
             }
             None => {}
         }
+    }
+}
+
+fn note_room(relay: &mut Relay, ends: &[Option<End>], place: usize) {
+    if let Some(Some(End::Process(process))) = ends.get(place) {
+        relay.set_room(Game::at(place), process.local.has_room());
     }
 }
 

@@ -309,6 +309,18 @@ impl Arbitration {
         state.forget(id);
     }
 
+    /// What was said in a session is known to nobody any more: it ends. What its gateway hears, if
+    /// one is connected.
+    pub fn end_lost(&self, id: [u8; 16]) -> Option<Fenced> {
+        let (own, id) = (id, ClusterId(id));
+        let state = &mut *self.lock();
+        let holder = state.arbiter.standing(id).and_then(Held::holder);
+        state.arbiter.end_unheard(id);
+        let seat = state.forget(id)?.seat;
+        let report = holder.map(|tenure| ended(own, tenure.number()));
+        seat.zip(report).map(|(seat, report)| Fenced { seat, report })
+    }
+
     /// Keeps what a game process says about a session for the gateway that has it and is about to
     /// announce it. False where there is none, or no room.
     pub fn park(&self, id: [u8; 16], record: &[u8]) -> bool {

@@ -12,6 +12,8 @@
 mod carried;
 mod clustered;
 mod clusters;
+mod delivered;
+mod ends;
 mod seconds;
 #[cfg(test)]
 mod tests;
@@ -21,9 +23,9 @@ use std::sync::Arc;
 
 use ringgate_core::netcode::destination::{self, Join};
 use ringgate_link::bundle::{
-    Answer, BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye, GoodbyeReason,
-    Hello, MULTICAST_SESSIONS_MAX, MessagePart, Move, MoveRefusal, Offered, Opened, OpenedPlain,
-    SessionId, ToGame, ToGateway, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES,
+    Answer, Assembly, BUNDLE_BYTES_MAX, CloseAfter, CloseReason, Frame, Frames, Goodbye,
+    GoodbyeReason, Hello, MULTICAST_SESSIONS_MAX, MessagePart, Move, MoveRefusal, Offered, Opened,
+    OpenedPlain, SessionId, ToGame, ToGateway, VERSION_FAREWELL, VERSION_MESSAGES, VERSION_MOVES,
     VERSION_SKIPPABLE, WORKERS_MAX, Welcome, Writer,
 };
 
@@ -31,6 +33,8 @@ pub use crate::protocol::games::{GAMES_MAX, Game};
 use crate::protocol::rolls::Rolls;
 use clusters::OfClusters;
 pub use clusters::{Passed, RefusedPackets};
+pub use delivered::DeliveredCounts;
+use delivered::Ends;
 
 /// What is to be done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,10 @@ struct Taken {
     silent: HashMap<SessionId, Join>,
     /// Plain sources that the game process knows of, and that have no slot.
     without_slot: HashSet<SessionId>,
+    /// What it has said half, of a message that is delivered here.
+    assembly: Assembly,
+    /// The process has gone: its link stays for those whom it has closed after delivery.
+    is_gone: bool,
 }
 
 #[derive(Debug)]
@@ -129,6 +137,7 @@ pub struct Relay {
     dropped: Dropped,
     rolls: Option<Counted>,
     clusters: OfClusters,
+    ends: Ends,
 }
 
 /// Where players are counted, together with those of other workers.
@@ -156,6 +165,7 @@ impl Relay {
             dropped: Dropped::default(),
             rolls: None,
             clusters: OfClusters::default(),
+            ends: Ends::default(),
         }
     }
 
@@ -214,6 +224,7 @@ impl Relay {
     /// Who is welcome: the name of each link, whether the gateway has let it in, and its players.
     pub fn welcome(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
+        let taken = taken.filter(|taken| !taken.is_gone);
         taken.filter_map(|Taken { hello, is_let_in, players, .. }| {
             Some((hello.as_ref()?.name.as_str(), *is_let_in, players.len()))
         })
@@ -282,6 +293,10 @@ impl Relay {
 
     /// A game process has hung up.
     pub fn disconnect(&mut self, game: Game, mut act: impl FnMut(Action<'_>)) {
+        if self.linger_on(game, &mut act) {
+            return;
+        }
+        self.end_ends(game, &mut act);
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
         self.leave_homes(game, &mut act);
@@ -304,7 +319,10 @@ impl Relay {
         self.lane = None;
         self.lose_held();
         for place in 0..self.places.len() {
-            if self.keep_home(Game(place as u8), &mut act) {
+            let is_gone = self.places[place].taken.as_ref().is_some_and(|taken| taken.is_gone);
+            if is_gone {
+                self.leave_homes(Game(place as u8), &mut act);
+            } else if self.keep_home(Game(place as u8), &mut act) {
                 continue;
             }
             if let Some(taken) = self.places[place].taken.take_if(|taken| taken.link.is_some()) {
@@ -442,6 +460,7 @@ impl Relay {
                 taken.has_closed = !is_open;
                 self.tell_intake(game, act);
             }
+            record if self.handle_for_end(game, &record, act) => {}
             record if self.handle_from_home(game, &record, act) => {}
             record => match (link.zip(self.lane), &record) {
                 (Some((link, lane)), _) => self.pass_on((game, link), lane, record, act),
@@ -717,6 +736,7 @@ impl Relay {
     fn refuse(&mut self, game: Game, goodbye: Goodbye, act: &mut impl FnMut(Action<'_>)) {
         let frame = write(&mut self.scratch, |writer| writer.goodbye(goodbye));
         act(Action::Deliver(game, frame.expect("a goodbye is short")));
+        self.end_ends(game, act);
         let taken = self.places[usize::from(game.0)].taken.take();
         self.uncount(taken.as_ref());
         self.leave_homes(game, act);

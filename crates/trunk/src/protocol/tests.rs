@@ -6,4 +6,4 @@ mod rig;
 mod seeds;
 mod wire;
 
-pub(crate) use rig::carried;
+pub(crate) use rig::{Random, carried};

@@ -123,6 +123,11 @@ impl Local {
         self.queue.push_late_frame(frame)
     }
 
+    /// Whether nothing waits that must arrive, and there is room for more.
+    pub fn has_room(&self) -> bool {
+        self.queue.has_room_for(1)
+    }
+
     /// Sends what waits, as far as the kernel has room.
     pub fn flush(&mut self) {
         while let Some((bundle, _)) = self.queue.front()

@@ -88,6 +88,8 @@ pub(crate) trait CarriedClusters: Clustering {
             since_s,
             revision,
             told,
+            // It was told of, as a rule; more is not known then.
+            has_begun: _,
             is_alone,
             ending,
             // Who is new looks anew.

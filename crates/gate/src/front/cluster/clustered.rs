@@ -34,6 +34,8 @@ pub(crate) struct Clustered {
     pub(crate) revision: u32,
     /// The backend whose arbiter has been told of it, and in which epoch of the link to it.
     pub(crate) told: Option<(BackendId, u32)>,
+    /// It was announced before, here or by another gateway: more was said in it than is known here.
+    pub(crate) has_begun: bool,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
     /// It ends so as soon as it is sure that it is this gateway's.
@@ -73,7 +75,7 @@ impl Clustered {
         let since_s = now.unix_s;
         let token = (token, token_until_s, since_s);
         let begun = Self::of(SessionId([0; 16]), tenure, token, now.mono_ns);
-        (tenure.term != Term::NONE).then_some(begun)
+        (tenure.term != Term::NONE).then_some(Self { has_begun: false, ..begun })
     }
 
     /// Of a session that is called so, begins here or goes on here.
@@ -91,6 +93,7 @@ impl Clustered {
             since_s,
             revision: 0,
             told: None,
+            has_begun: true,
             is_alone: false,
             ending: None,
             is_given: false,
@@ -104,7 +107,8 @@ impl Clustered {
     /// What an arbiter is told of it, whose link calls the session so.
     pub(crate) fn told_as(&self, session: LinkSession, timeout_ms: u32) -> bundle::Clustered {
         let &Self { id, tenure, token_until_s, .. } = self;
-        bundle::Clustered { session, id: id.0, tenure: tenure.number(), token_until_s, timeout_ms }
+        let (id, tenure, delivery) = (id.0, tenure.number(), None);
+        bundle::Clustered { session, id, tenure, token_until_s, timeout_ms, delivery }
     }
 }
 
@@ -146,6 +150,7 @@ impl<S> Clusters<S> {
     /// The arbiter of that backend is told of a session, in that epoch of the link to it.
     pub(crate) fn tell(&mut self, session: Entry<S>, told: (BackendId, u32)) {
         if let Some(it) = self.get_mut(session) {
+            it.has_begun |= it.told.is_some();
             it.told = Some(told);
             self.told[session.index()] = Some(told);
         }

@@ -320,6 +320,7 @@ pub(crate) trait Taking: Clustering {
             tenure: tenure.number(),
             token_until_s: 0,
             timeout_ms: 0,
+            delivery: None,
         };
         let opened = Opened {
             session,

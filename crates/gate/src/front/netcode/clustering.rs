@@ -6,12 +6,13 @@ use crate::common::Common;
 use crate::front::cluster::clustered::Clustered;
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::{Clustering, Portable};
-use crate::front::cluster::takeovers::Takeover;
+use crate::front::cluster::takeovers::{Takeover, arbiter_of};
 use crate::front::cluster::taking::window_of;
 use crate::front::netcode::handshake::unique_in;
 use crate::front::netcode::session::{Beginning, HeardSince, Session};
 use crate::front::netcode::state::NetcodeFront;
 use crate::ids::{BackendId, MemberId};
+use crate::setup::Netcode;
 use crate::shared::claims::history::{NoTerm, TokenMac};
 use crate::shared::standbys::TakeoverRefusal;
 use crate::store::entry::Entry;
@@ -40,6 +41,10 @@ impl Clustering for NetcodeFront {
     }
 
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        // Where nothing was said in it, what no agent delivers is delivered here.
+        if self.clusters().get(index).is_some_and(|it| it.is_alone && !it.has_begun) {
+            self.open_connection(turn, index);
+        }
         self.sessions.at_mut(index).announced = 0;
         self.announce(turn, index);
     }
@@ -158,8 +163,10 @@ impl NetcodeFront {
     ) {
         let session = self.sessions.at(index);
         let process = Self::process_for(turn, session.backend);
-        // Whose messages are delivered here has more than a record says.
-        if process.is_none() || self.connections.has(index) {
+        let listener = self.sessions.address(index).listener;
+        let rules = turn.common.setup.listeners[listener].netcode();
+        let is_delivered = rules.is_some_and(|rules| rules.delivers);
+        if process.is_none() || is_delivered && !is_for_agent(turn.common, rules, session.backend) {
             return;
         }
         let Some(until_s) = turn.common.claims.expiry_of(token) else { return };
@@ -191,4 +198,12 @@ impl NetcodeFront {
         it.forwarded_up_to = Some(sequence);
         self.note_newest(turn, index, Some(by));
     }
+}
+
+/// Whether an agent is to deliver the messages of a listener's players at a backend: it can, and
+/// they are not moved from there to other game processes with what was said.
+fn is_for_agent(common: &Common, rules: Option<&Netcode>, backend: BackendId) -> bool {
+    let link = arbiter_of(common, backend);
+    link.is_some_and(|link| common.links.arbitrates_delivery(link))
+        && rules.is_some_and(|rules| rules.moves.is_empty())
 }

@@ -14,7 +14,7 @@ use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_batch::{Endpoint, LocalIp, TxTarget};
 use ringgate_core::drops::DropReason;
-use ringgate_link::bundle::{Opened, VERSION_DELIVERS};
+use ringgate_link::bundle::{self, Opened, VERSION_DELIVERS};
 
 impl NetcodeFront {
     /// Hands a player's payload to its backend.
@@ -162,7 +162,9 @@ impl NetcodeFront {
         index: Entry<Session>,
         ticket: Option<u64>,
     ) -> bool {
-        if turn.common.moves.is_unheard(self.sessions.id(index)) {
+        if turn.common.moves.is_unheard(self.sessions.id(index))
+            || self.has_lost_its_agent(turn.common, index)
+        {
             return false;
         }
         let backend = self.sessions.at(index).backend;
@@ -189,6 +191,7 @@ impl NetcodeFront {
     ) {
         let is_arbitrated = turn.common.links.arbitrates(link);
         let clustered = self.tell_clustered(turn, index, is_arbitrated);
+        let delivery = self.delivery_of_agent(turn.common, index);
         let setup = std::sync::Arc::clone(&turn.common.setup);
         let address = *self.sessions.address(index);
         let claim = self.sessions.at(index).claim(&address);
@@ -198,7 +201,7 @@ impl NetcodeFront {
             address: address.endpoint.into(),
             slot: claim.slot.0,
             slots_max: setup.backends[claim.backend].slots,
-            delivers: self.connections.has(index)
+            delivers: (delivery.is_some() || self.connections.has(index))
                 && turn.common.links.speaks(link, VERSION_DELIVERS),
             ticket,
             user_data: &self.user_data.whole(index),
@@ -206,8 +209,13 @@ impl NetcodeFront {
         };
         let timeout_ms = self.sessions.at(index).timeout_ms;
         if let Some(clustered) = clustered.map(|it| it.told_as(opened.session, timeout_ms)) {
+            let clustered = bundle::Clustered { delivery, ..clustered };
             turn.tell_link(link, |writer| writer.clustered(&clustered));
         }
         turn.tell_link(link, |writer| writer.opened(&opened));
+        if self.sessions.at(index).is_confirmed() && delivery.is_some() {
+            let session = self.sessions.id(index);
+            turn.tell_link(link, |writer| writer.there(session));
+        }
     }
 }

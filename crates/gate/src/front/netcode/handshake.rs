@@ -389,12 +389,12 @@ impl NetcodeFront {
         };
         self.forget_pending(turn, pending);
         self.pending.at_mut(pending).session = Some(index);
-        self.open_connection(turn, index);
         if let LinkKind::Bundle { .. } = turn.common.setup.backends[claim.backend].link {
             self.user_data.keep(index, &challenge.user_data);
         }
         let token = self.pending.at(pending).token_mac;
         self.begin_in_cluster(turn, index, &token);
+        self.open_connection(turn, index);
         self.note_unique(turn, index);
         let id = self.sessions.id(index);
         turn.common.claims.seat(listener, claim.client_id, (id, false));

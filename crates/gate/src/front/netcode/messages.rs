@@ -20,13 +20,16 @@ use crate::front::netcode::state::NetcodeFront;
 use crate::front::rules::Rules;
 use crate::ids::{BackendId, LinkId, ListenerId};
 use crate::links::state::Load;
+use crate::now::NS_PER_MS;
 use crate::setup::LinkKind;
 use crate::store::entry::Entry;
 use crate::turn::Turn;
 use ringgate_core::delivery::{Channel, End, Fault, Options, Refusal, SendError, room_news};
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
-use ringgate_link::bundle::{self, MessagePart, Quality, SessionId, VERSION_MESSAGES};
+use ringgate_link::bundle::{
+    self, AgentDelivery, MessagePart, Quality, SessionId, VERSION_MESSAGES,
+};
 
 impl Common {
     /// Whether a backend can be told of players at a listener: one that delivers messages needs a
@@ -46,14 +49,73 @@ impl Common {
 }
 
 impl NetcodeFront {
-    /// Begins to deliver a session's messages, if its listener does.
+    /// Begins to deliver a session's messages, if its listener does, and no agent.
     pub(crate) fn open_connection(&mut self, turn: &Turn<'_>, index: Entry<Session>) {
+        if self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone) {
+            return;
+        }
         let listener = self.sessions.address(index).listener;
         let rules = turn.common.setup.listeners[listener].netcode();
         if let Some(rules) = rules.filter(|rules| rules.delivers) {
             let keep_alive_ns = self.sessions.at(index).heartbeat_ns(rules.keep_alive_ns);
             let options = Options::for_player(keep_alive_ns);
             self.connections.open(index, &options, turn.now.mono_ns);
+        }
+    }
+
+    /// Whether an agent delivers a session's messages: it may be another gateway's one day, so the
+    /// player's other end is where that finds it, too.
+    pub(crate) fn is_delivered_by_agent(&self, common: &Common, index: Entry<Session>) -> bool {
+        self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone)
+            && self.is_delivered(common, index)
+    }
+
+    fn is_delivered(&self, common: &Common, index: Entry<Session>) -> bool {
+        let listener = self.sessions.address(index).listener;
+        common.setup.listeners[listener].netcode().is_some_and(|rules| rules.delivers)
+    }
+
+    /// Whether the agent is gone that has delivered a session's messages, or does not know it any
+    /// more: what was said in it is known nowhere.
+    pub(crate) fn has_lost_its_agent(&self, common: &Common, index: Entry<Session>) -> bool {
+        let Some(it) = self.sessions.clusters.get(index) else { return false };
+        if !self.is_delivered(common, index) {
+            return false;
+        }
+        if it.is_alone {
+            return !self.connections.has(index);
+        }
+        let link = common.links.live(self.sessions.at(index).backend);
+        link.is_some_and(|link| !common.links.arbitrates_delivery(link))
+    }
+
+    /// How an agent is to deliver a session's messages, if it is.
+    pub(crate) fn delivery_of_agent(
+        &self,
+        common: &Common,
+        index: Entry<Session>,
+    ) -> Option<AgentDelivery> {
+        if !self.is_delivered_by_agent(common, index) {
+            return None;
+        }
+        let listener = self.sessions.address(index).listener;
+        let rules = common.setup.listeners[listener].netcode()?;
+        let keep_alive_ns = self.sessions.at(index).heartbeat_ns(rules.keep_alive_ns);
+        let keep_alive_ms = u32::try_from(keep_alive_ns / NS_PER_MS).unwrap_or(u32::MAX);
+        let begins = self.sessions.clusters.get(index).is_some_and(|it| !it.has_begun);
+        Some(AgentDelivery { keep_alive_ms, begins })
+    }
+
+    /// A player has been heard for the first time: whoever delivers its messages may begin.
+    #[cold]
+    pub(crate) fn tell_there(&self, turn: &mut Turn<'_>, index: Entry<Session>) {
+        let Session { backend, announced, .. } = *self.sessions.at(index);
+        let is_told = announced == turn.common.links.backends[backend].epoch;
+        let link = turn.common.links.live(backend).filter(|_| is_told);
+        let link = link.filter(|link| turn.common.links.arbitrates_delivery(*link));
+        if let Some(link) = link.filter(|_| self.is_delivered_by_agent(turn.common, index)) {
+            let session = self.sessions.id(index);
+            turn.tell_link(link, |writer| writer.there(session));
         }
     }
 

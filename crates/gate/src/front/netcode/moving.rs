@@ -97,7 +97,9 @@ impl NetcodeFront {
         if self.is_lingering(index) || self.ending_of(index).is_some() {
             return Err(MoveRefusal::SessionOver);
         }
-        if asked.message.is_some() && !delivers {
+        // What was said to it is at its agent, for that process alone.
+        let stays = self.is_delivered_by_agent(turn.common, index);
+        if stays || asked.message.is_some() && !delivers {
             return Err(MoveRefusal::Front);
         }
         if self.has_no_link(turn, index) {

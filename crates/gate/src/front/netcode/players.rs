@@ -490,7 +490,11 @@ impl NetcodeFront {
         match packet? {
             SessionPacket::Disconnect => self.end(turn, index, Ended::ByPlayer),
             SessionPacket::KeepAlive => {
+                let was_there = self.sessions.at(index).is_confirmed();
                 self.hear(turn, index);
+                if !was_there {
+                    self.tell_there(turn, index);
+                }
                 if !self.connections.is_empty() {
                     self.connections.touch(index);
                 }

@@ -140,7 +140,8 @@ impl Rules for NetcodeFront {
         let needs_backend = !is_delivered || !self.is_lingering(index);
         if needs_backend
             && (turn.common.is_lost(backend, turn.now)
-                || is_delivered && self.has_lost_its_link(turn, index))
+                || is_delivered && self.has_lost_its_link(turn, index)
+                || self.has_lost_its_agent(turn.common, index))
         {
             return self.end(turn, index, Ended::BackendGone);
         }
@@ -209,7 +210,10 @@ impl NetcodeFront {
     pub(crate) fn keep_alive_ns(&self, common: &Common, index: Entry<Session>) -> u64 {
         let listener = self.sessions.address(index).listener;
         let rules = common.setup.listeners[listener].netcode();
-        rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns)
+        let every_ns = rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns);
+        // An agent says so first, where it delivers.
+        let waits = self.is_delivered_by_agent(common, index);
+        if waits { every_ns + every_ns / 4 } else { every_ns }
     }
 
     /// Looks at a few unfinished handshakes, so that those that were never answered give their

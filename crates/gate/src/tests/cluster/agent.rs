@@ -12,8 +12,8 @@ use ringgate_cluster::{
 use ringgate_core::carry::{Carry, Writer as Carrier};
 use ringgate_core::limits::BUNDLE_BYTES_MAX;
 use ringgate_link::bundle::{
-    ArbiterReply, CloseReason, Frames, Hello, SessionId as LinkSession, Standing, ToArbiter,
-    ToGame, WINDOW_BYTES_MAX, Writer,
+    AgentDelivery, ArbiterReply, CloseReason, Frames, Hello, SessionId as LinkSession, Standing,
+    ToArbiter, ToGame, WINDOW_BYTES_MAX, Writer,
 };
 
 /// A worker of a gateway.
@@ -42,6 +42,10 @@ pub(super) struct Agent {
     pub(super) told_apart: ToldApart,
     /// Sources that had a session elsewhere.
     pub(super) seconds: usize,
+    /// Sessions whose messages it was told to deliver, each time.
+    pub(super) delivers: Vec<(SessionId, AgentDelivery)>,
+    /// Sessions whose players are there.
+    pub(super) there: Vec<SessionId>,
     /// Where the players of plain sessions are that have had a slot.
     addresses: HashMap<SessionId, Endpoint>,
 }
@@ -93,6 +97,8 @@ impl Agent {
             takes_players_only: false,
             told_apart: ToldApart::Address,
             seconds: 0,
+            delivers: Vec::new(),
+            there: Vec::new(),
             addresses: HashMap::new(),
         }
     }
@@ -101,7 +107,10 @@ impl Agent {
     pub(super) fn join(&mut self, at: At, rig: &mut Rig, incarnation: Incarnation) {
         let game = Game::connect(rig, OUR_USER);
         game.say(rig, |writer| {
-            writer.hello(&Hello::new(1, "arena")) && arbitrates(writer) && writer.arbitrates_plain()
+            writer.hello(&Hello::new(1, "arena"))
+                && arbitrates(writer)
+                && writer.arbitrates_plain()
+                && writer.arbitrates_delivery()
         });
         self.lanes.insert(at, Lane::new(game, incarnation));
     }
@@ -149,6 +158,7 @@ impl Agent {
                 let player = lane.players.remove(&it.session).map(|it| it.2);
                 let answer = self.arbiter.announce(&question, player).answer;
                 let is_granted = matches!(answer.reply, Reply::Granted { .. });
+                self.delivers.extend(it.delivery.map(|it| (id, it)));
                 let lane = self.lanes.get_mut(&at).expect("it speaks");
                 lane.next = Some((it.session, is_granted));
                 if is_granted {
@@ -168,6 +178,9 @@ impl Agent {
                 answers.push((at, answer));
             }
             ToArbiter::Given { .. } => self.given += 1,
+            ToArbiter::There(session) => {
+                self.there.extend(self.lanes[&at].sessions.get(session).map(|it| it.0));
+            }
             ToArbiter::Plays(_) if self.told_apart == ToldApart::Nothing => {}
             ToArbiter::Plays(it) => {
                 let player = Player { backend: "arena".into(), name: it.player };

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::clients::{Library, Player};
-use super::super::rig::{Fleet, Rig, home, plain_setup};
+use super::super::rig::{Fleet, Rig, home, netcode_rules, plain_setup};
 use super::super::unreal::rig::Dice;
 use super::agent::Agent;
 use crate::ids::{BackendId, MemberId};
@@ -54,7 +54,7 @@ trait Plays: Library + Sized {
     /// Whether a session goes along when its player's port changes.
     const HAS_PORTS: bool;
 
-    fn setup() -> Setup;
+    fn setup(seed: u64) -> Setup;
 
     fn join(rig: &mut Rig, number: u16) -> Player<Self>;
 }
@@ -63,9 +63,11 @@ impl Plays for Client {
     const HEAD_BYTES: usize = 0;
     const HAS_PORTS: bool = true;
 
-    fn setup() -> Setup {
+    /// In every other world the agent delivers messages: what is said passes as it is.
+    fn setup(seed: u64) -> Setup {
         let mut setup = plain_setup();
         setup.backends[BackendId(0)].slots = 50;
+        netcode_rules(&mut setup).delivers = seed % 2 == 1;
         setup
     }
 
@@ -119,7 +121,7 @@ struct World<P> {
 
 impl<P: Plays> World<P> {
     fn new(seed: u64) -> Self {
-        let mut setup = P::setup();
+        let mut setup = P::setup(seed);
         setup.cluster = Some("fra".into());
         let mut gates: [Fleet; GATES] = Fleet::several(&setup, 1 + (seed % 2) as u16);
         let rig = &mut gates[0].rigs[0];

@@ -822,7 +822,12 @@ fn told(rig: &mut Rig, game: &Game) -> (Vec<SessionId>, usize, Vec<u64>) {
                 Some(ToArbiter::Clustered(it)) => names.push(SessionId(it.id)),
                 Some(ToArbiter::Numbered { number, .. }) => numbers.push(number),
                 Some(ToArbiter::Claim(_) | ToArbiter::Given { .. }) => panic!("it stays"),
-                Some(ToArbiter::Over { .. } | ToArbiter::Plays(_) | ToArbiter::Woke(_)) => {}
+                Some(
+                    ToArbiter::Over { .. }
+                    | ToArbiter::Plays(_)
+                    | ToArbiter::There(_)
+                    | ToArbiter::Woke(_),
+                ) => {}
                 None => match ToGame::decode(frame) {
                     Ok(ToGame::Opened(_)) => {
                         assert_eq!(names.len(), openings + 1, "right behind its name");

@@ -83,6 +83,12 @@ impl Desk {
                 station.relay().write_clusters(out);
             }
         }
+        // Nor does it read what has ends, and refuses it.
+        if stations.iter().any(|it| it.relay().has_delivered()) {
+            for station in stations {
+                station.relay().write_ends(out);
+            }
+        }
     }
 
     /// What another process had.
@@ -135,6 +141,11 @@ impl Desk {
             }
             for station in &mut desk.stations {
                 station.read_clusters(from)?;
+            }
+        }
+        if !from.rest().is_empty() {
+            for station in &mut desk.stations {
+                station.read_ends(from)?;
             }
         }
         from.end()?;

@@ -112,6 +112,11 @@ impl Station {
         Ok(station)
     }
 
+    /// What its relay had of players whose messages are delivered here.
+    pub(crate) fn read_ends(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        self.relay.read_ends(from)
+    }
+
     /// What its relay knew of sessions of clusters.
     pub(crate) fn read_clusters(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
         self.relay.read_clusters(from)

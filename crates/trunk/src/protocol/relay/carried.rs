@@ -19,6 +19,9 @@ impl Carry for Taken {
         // An offer goes on, and has its slot again when its player comes, if one is free then.
         // Sources without a slot have one in a moment, or are over.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
+        // Written with the ends that it is for.
+        // The next process turns away who has gone.
+        let Self { assembly: _, is_gone: _, .. } = self;
         hello.write(out);
         link.write(out);
         let flags = [(*is_let_in, IS_LET_IN), (*has_closed, HAS_CLOSED)];
@@ -65,7 +68,7 @@ impl Relay {
         // Memory that is used for one record at a time.
         let Self { names: _, scratch: _, sessions: _, .. } = self;
         // One that drains is not handed over, and players are counted anew.
-        let Self { is_draining: _, rolls: _, clusters: _, .. } = self;
+        let Self { is_draining: _, rolls: _, clusters: _, ends: _, .. } = self;
         (*worker, *workers).write(out);
         incarnation.write(out);
         lane.write(out);

@@ -106,6 +106,10 @@ impl Relay {
                 self.announce((game, link), &it, &arbitration, act);
             }
             ToArbiter::Plays(it) => self.note_player(game, &it)?,
+            ToArbiter::There(session) => {
+                let session = self.here(session)?;
+                self.tell_there(session, &arbitration, act);
+            }
             ToArbiter::Claim(it) => self.claim((game, link), &it, &arbitration, act),
             ToArbiter::Given { id, tenure: by } => {
                 let given = tenure(by).and_then(|by| arbitration.given(id, by));
@@ -149,8 +153,15 @@ impl Relay {
         let home = Home { worker, game, turn, session };
         let (id, Some(tenure)) = (it.id, tenure(it.tenure)) else { return };
         let player = self.clusters.waiting.remove(&session).map(|it| it.player);
-        let opening = arbitration.announce((it, player), self.name(game), link, home);
+        let mut opening = arbitration.announce((it, player), self.name(game), link, home);
         self.clusters.is_used = true;
+        if let (Opening::Passed, Some(delivery)) = (&opening, it.delivery)
+            && !self.begin_end(session, game, delivery)
+        {
+            // Nobody knows what was said in it: it ends.
+            arbitration.close(id, tenure);
+            opening = Opening::Refused(Reported::not_held(id, tenure, Refused::Ended));
+        }
         if matches!(opening, Opening::Passed | Opening::Known(_)) {
             self.clusters.held.insert(session, Held { id, tenure });
         }
@@ -230,6 +241,21 @@ impl Relay {
             let frame = frame.expect("it is short");
             self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
         }
+    }
+
+    /// A gateway has heard the player of a session.
+    fn tell_there(
+        &mut self,
+        session: SessionId,
+        arbitration: &Arbitration,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let held = self.clusters.held.get(&session);
+        let Some(home) = held.and_then(|it| arbitration.home(it.id, it.tenure)) else { return };
+        let mut memory = [0; 16];
+        let frame = write(&mut memory, |writer| writer.there(home.session));
+        let frame = frame.expect("it is short");
+        self.pass(home.worker, Passed::ForGame(home.game, home.turn, frame), act);
     }
 
     fn hand_over(
@@ -327,7 +353,12 @@ impl Relay {
     }
 
     /// What goes to a local worker, which may be this one.
-    fn pass(&mut self, worker: usize, passed: Passed<'_>, act: &mut impl FnMut(Action<'_>)) {
+    pub(super) fn pass(
+        &mut self,
+        worker: usize,
+        passed: Passed<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
         if worker == self.worker {
             self.handle_passed(&passed, act);
         } else {
@@ -395,17 +426,28 @@ impl Relay {
             return;
         };
         let rolls = self.rolls.as_ref();
-        if let Some((session, _)) = frame.as_payload() {
+        if let Some((session, bytes)) = frame.as_payload() {
             if taken.is_refused(session, rolls) {
                 return;
             }
             taken.hear(session, rolls);
-            return act(Action::Deliver(game, frame));
+            if !self.take_packet(session, bytes, act) {
+                act(Action::Deliver(game, frame));
+            }
+            return;
+        }
+        if let Some(ToArbiter::There(session)) = ToArbiter::decode(frame) {
+            return self.note_there(session);
         }
         let Ok(record) = ToGame::decode(frame) else { return };
         let ends = is_last(&record).then(|| session_of(&record)).flatten();
         let is_heard = ends.is_none_or(|session| !taken.leave(session, rolls));
-        if is_heard {
+        let why = ends.and_then(|session| Some((session, self.finish_end(session, act)?)));
+        if let (true, Some((session, reason))) = (is_heard, why) {
+            let mut memory = [0; 32];
+            let frame = write(&mut memory, |writer| writer.closed(session, reason));
+            act(Action::Deliver(game, frame.expect("it is short")));
+        } else if is_heard {
             act(Action::Deliver(game, frame));
         }
         if let Some(session) = ends {
@@ -416,6 +458,10 @@ impl Relay {
 
     /// Hangs up on a game process that is kept for sessions of a cluster, once it has none.
     fn let_go(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let taken = self.places[game.place()].taken.as_ref();
+        if taken.is_some_and(|taken| taken.is_gone) && !self.has_ends_of(game) {
+            return self.disconnect(game, &mut *act);
+        }
         let has_home = self.clusters.homes.values().any(|home| home.game == game);
         if self.lane.is_some() || has_home {
             return;
@@ -428,6 +474,7 @@ impl Relay {
 
     /// The link of a game process is gone, and with it what that knew.
     pub(super) fn leave_homes(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        self.forget_ends(game);
         self.clusters.waiting.retain(|_, it| it.game != game);
         let OfClusters { homes, arbitration: Some(arbitration), .. } = &mut self.clusters else {
             return;
@@ -528,7 +575,11 @@ impl Relay {
     }
 
     /// Where the gateway of a session is that a game process here has named.
-    fn gateway_of(&mut self, session: SessionId, act: &mut impl FnMut(Action<'_>)) -> Whereto {
+    pub(super) fn gateway_of(
+        &mut self,
+        session: SessionId,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> Whereto {
         let OfClusters { homes, arbitration, .. } = &self.clusters;
         let (Some(Homed { id, .. }), Some(arbitration)) = (homes.get(&session), arbitration) else {
             return Whereto::Here;
@@ -557,7 +608,9 @@ impl Relay {
     ) -> bool {
         let (mut own, mut is_split) = (Vec::with_capacity(MULTICAST_SESSIONS_MAX), false);
         for session in sessions.iter() {
-            if self.handle_from_home(game, &ToGateway::Payload { session, bytes }, act) {
+            let payload = ToGateway::Payload { session, bytes };
+            let is_said = self.handle_for_end(game, &payload, act);
+            if is_said || self.handle_from_home(game, &payload, act) {
                 is_split = true;
             } else {
                 own.push(session);
@@ -574,7 +627,7 @@ impl Relay {
     }
 
     /// The game process ends a session that no gateway has now.
-    fn end_from_home(
+    pub(super) fn end_from_home(
         &mut self,
         session: SessionId,
         reason: ringgate_link::bundle::CloseReason,
@@ -592,7 +645,7 @@ impl Relay {
 }
 
 /// Where the gateway is that has a session.
-enum Whereto {
+pub(super) enum Whereto {
     /// At this local worker, or the session is of no cluster.
     Here,
     /// At another one, by this link, under this name.
@@ -615,7 +668,7 @@ const MUTED_MAX: usize = 64;
 const LEFT_MAX: usize = 4096;
 
 /// What an arbiter says of itself, in this order.
-const SAID: [fn(&mut Writer<'_>) -> bool; 2] = [arbitrates, arbitrates_plain];
+const SAID: [fn(&mut Writer<'_>) -> bool; 3] = [arbitrates, arbitrates_plain, arbitrates_delivery];
 
 /// For writers of any lifetime, which the method itself is not.
 fn arbitrates(writer: &mut Writer<'_>) -> bool {
@@ -624,6 +677,10 @@ fn arbitrates(writer: &mut Writer<'_>) -> bool {
 
 fn arbitrates_plain(writer: &mut Writer<'_>) -> bool {
     writer.arbitrates_plain()
+}
+
+fn arbitrates_delivery(writer: &mut Writer<'_>) -> bool {
+    writer.arbitrates_delivery()
 }
 
 /// The record with another session in it, which is its first field.

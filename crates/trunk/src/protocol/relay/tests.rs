@@ -1,6 +1,7 @@
 //! Game processes at an agent, and what the gateway gets to hear of them.
 
 mod clustered;
+mod delivery;
 
 use proptest::prelude::*;
 use ringgate_link::bundle::{

@@ -21,7 +21,7 @@ impl Plays for Source {
     const HEAD_BYTES: usize = 2;
     const HAS_PORTS: bool = false;
 
-    fn setup() -> Setup {
+    fn setup(_seed: u64) -> Setup {
         let field = Field { offset: 0, width: Width::Sixteen, order: Order::Big };
         let policy = Policy::new(256, 0).expect("a window");
         let mut setup = plain_setup_with(50, |rules| {

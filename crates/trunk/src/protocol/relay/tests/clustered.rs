@@ -115,6 +115,7 @@ impl Agent {
             tenure,
             token_until_s: UNTIL_S,
             timeout_ms: 10_000,
+            delivery: None,
         };
         let user_data = [0; USER_DATA_BYTES];
         self.says(at, |writer| {
@@ -228,7 +229,7 @@ fn a_plain_session_goes_to_another_gateway_too() {
     };
     let names = |agent: &mut Agent, at: usize, tenure: u32| {
         let (session, token_until_s, timeout_ms) = (there(), UNTIL_S, 10_000);
-        let it = Clustered { session, id: ID, tenure, token_until_s, timeout_ms };
+        let it = Clustered { session, id: ID, tenure, token_until_s, timeout_ms, delivery: None };
         let said = agent.says(at, |writer| writer.clustered(&it));
         assert!(said.is_empty(), "{said:?}");
     };
@@ -271,7 +272,7 @@ fn of_a_player_who_is_an_address_the_process_has_one_session() {
     };
     let names = |agent: &mut Agent, at: usize, id: [u8; 16], tenure: u32| {
         let (session, token_until_s, timeout_ms) = (there(), UNTIL_S, 10_000);
-        let it = Clustered { session, id, tenure, token_until_s, timeout_ms };
+        let it = Clustered { session, id, tenure, token_until_s, timeout_ms, delivery: None };
         agent.says(at, |writer| writer.clustered(&it))
     };
     let brings = |agent: &mut Agent, at: usize| agent.says(at, |it| it.payload(there(), b"hi"));

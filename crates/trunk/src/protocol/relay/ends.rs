@@ -1,0 +1,528 @@
+//! The players' other ends of the delivery layer, where the agent is that: of sessions that may go
+//! on at another gateway.
+//!
+//! Gateways carry the layer's packets as they do any payload, so one that dies costs packets, which
+//! the layer sends again. An end is where the game process knows its session, whose gateway may be
+//! at another local worker. While no gateway has the session, the end waits.
+//!
+//! What a gateway does for such players (`front/netcode/messages` of the gate) is done here: once
+//! in a turn, when everything has come that comes in it; and *reliable messages are never dropped*.
+//! Toward the game process they wait when its link is full, and until that has room no further
+//! packet is taken. Toward the player they wait in the end, up to a bound.
+
+mod carried;
+
+use ringgate_core::delivery::{Channel, End, Options, Refusal, SendError, room_news};
+use ringgate_link::bundle::{
+    self, AgentDelivery, CloseAfter, CloseReason, Goodbye, GoodbyeReason, LINGER_MS_MAX,
+    MessagePart, Quality, SessionId, ToGateway, VERSION_FAREWELL,
+};
+
+use super::clustered::Whereto;
+use super::clusters::{Homed, Passed};
+use super::delivered::{Delivered, DeliveredCounts, Ends};
+use super::{Action, Game, Relay, renumbered, write};
+use crate::protocol::arbitration::{Fenced, Seat};
+
+impl Delivered {
+    /// Takes packets that have waited long enough for others before them, if the game process has
+    /// room for what they say.
+    fn take_held(
+        &mut self,
+        session: SessionId,
+        (now_ns, has_room): (u64, bool),
+        (counts, record): (&mut DeliveredCounts, &mut [u8]),
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        if !self.end.has_held(now_ns) {
+            return;
+        }
+        if !has_room {
+            return self.end.hold_longer(now_ns);
+        }
+        let to = (self.game, session);
+        // A fault is the end's from now on, and is seen there.
+        let _ = self.end.handle_held(now_ns, |channel, message| {
+            counts.traffic.messages_in += 1;
+            hand(record, to, (channel, message), act);
+        });
+    }
+
+    /// Tells the game process what has become of messages, and whether there is room for more.
+    fn tell_news(
+        &mut self,
+        session: SessionId,
+        (counts, record): (&mut DeliveredCounts, &mut [u8]),
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let counted = self.end.counts();
+        counts.traffic.note(&std::mem::replace(&mut self.counted, counted), &counted);
+        while let Some(report) = self.end.poll_report() {
+            let (token, is_delivered) = (report.token, report.is_delivered);
+            let frame = write(record, |it| it.report(session, token, is_delivered));
+            act(Action::Deliver(self.game, frame.expect("it is short")));
+        }
+        if self.end.is_closed() || self.over.is_some() {
+            return;
+        }
+        let waiting = self.end.waiting_bytes();
+        if let Some(is_full) = room_news(self.is_full, waiting) {
+            self.is_full = is_full;
+            let frame = write(record, |it| it.room(session, is_full, waiting as u32));
+            act(Action::Deliver(self.game, frame.expect("it is short")));
+        }
+    }
+}
+
+impl Relay {
+    /// What time it is for what is done next.
+    pub const fn set_now(&mut self, now_ns: u64) {
+        self.ends.now_ns = now_ns;
+    }
+
+    /// Whether messages of anybody are delivered here.
+    pub fn has_ends(&self) -> bool {
+        !self.ends.all.is_empty()
+    }
+
+    /// Whether a successor has to know of any.
+    pub fn has_delivered(&self) -> bool {
+        let mut all = self.places.iter().filter_map(|place| place.taken.as_ref());
+        self.has_ends() || all.any(|taken| taken.assembly.is_open())
+    }
+
+    /// Whether the link of a game process has room for what must arrive.
+    pub fn set_room(&mut self, game: Game, has_room: bool) {
+        if has_room {
+            self.ends.full.remove(&game);
+        } else {
+            self.ends.full.insert(game);
+        }
+    }
+
+    /// When to [look after ends](Self::look_after_ends), if ever.
+    pub fn ends_due_ns(&self) -> Option<u64> {
+        let Ends { touched, due, .. } = &self.ends;
+        let due = due.first().map(|(due_ns, _)| *due_ns);
+        if touched.is_empty() { due } else { Some(0) }
+    }
+
+    /// What has been delivered here.
+    pub const fn delivered(&self) -> DeliveredCounts {
+        self.ends.counts
+    }
+
+    /// Sends what is due, tells game processes what they want to know, and ends what is over.
+    pub fn look_after_ends(&mut self, mut act: impl FnMut(Action<'_>)) {
+        let now_ns = self.ends.now_ns;
+        while let Some(&(due_ns, session)) = self.ends.due.first()
+            && due_ns <= now_ns
+        {
+            self.ends.set_due(session, None);
+            self.ends.touch(session);
+        }
+        while let Some(session) = self.ends.touched.pop() {
+            self.look_after(session, &mut act);
+        }
+    }
+
+    /// A game process here knows a session from now on whose messages are delivered here. False
+    /// where that is not its beginning: what was said before is known nowhere.
+    pub(super) fn begin_end(
+        &mut self,
+        session: SessionId,
+        game: Game,
+        delivery: AgentDelivery,
+    ) -> bool {
+        if delivery.begins {
+            let keep_alive_ns = u64::from(delivery.keep_alive_ms.max(1)) * NS_PER_MS;
+            let end = End::new(&Options::for_player(keep_alive_ns), self.ends.now_ns);
+            self.ends.put(session, Delivered::new(game, keep_alive_ns, end));
+        }
+        delivery.begins
+    }
+
+    /// The gateway has heard a player.
+    pub(super) fn note_there(&mut self, session: SessionId) {
+        if let Some(it) = self.ends.all.get_mut(&session) {
+            it.is_there = true;
+            self.ends.touch(session);
+        }
+    }
+
+    /// The link of a game process is gone, and with it what it had taken.
+    pub(super) fn forget_ends(&mut self, game: Game) {
+        self.ends.full.remove(&game);
+        let of_it = self.ends.all.iter().filter(|(_, it)| it.game == game);
+        for session in of_it.map(|(session, _)| *session).collect::<Vec<_>>() {
+            self.ends.take(session);
+        }
+    }
+
+    /// Whether a game process here knows any of them.
+    pub(super) fn has_ends_of(&self, game: Game) -> bool {
+        self.ends.all.values().any(|it| it.game == game)
+    }
+
+    /// A game process has gone that has closed players after delivery. Its link stays until what
+    /// was sent to those has arrived, if nobody is there who could wait for another process.
+    pub(super) fn linger_on(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) -> bool {
+        let taken = self.places[game.place()].taken.as_ref();
+        let Some(taken) = taken.filter(|taken| !taken.is_gone) else { return false };
+        let all = &self.ends.all;
+        let of_it = all.iter().filter(|(_, it)| it.game == game);
+        let of_it: Vec<_> = of_it.map(|(session, it)| (*session, it.linger.is_some())).collect();
+        let has_others = taken.players.iter().any(|session| !all.contains_key(session));
+        if has_others || of_it.iter().all(|(_, lingers)| !lingers) {
+            return false;
+        }
+        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        for it in of_it {
+            match self.gateway_of(it.0, act) {
+                Whereto::Here => here.push(it),
+                _ => elsewhere.push(it),
+            }
+        }
+        if here.iter().all(|(_, lingers)| !lingers) {
+            return false;
+        }
+        self.end_lost(elsewhere.into_iter().map(|it| it.0).collect(), act);
+        if let Some(taken) = &mut self.places[game.place()].taken {
+            (taken.is_gone, taken.has_closed) = (true, true);
+        }
+        self.tell_intake(game, act);
+        for (session, _) in here.into_iter().filter(|(_, lingers)| !lingers) {
+            self.give_up(session, CloseReason::GameShutdown, act);
+        }
+        true
+    }
+
+    /// A game process goes, and what it had taken is not known: sessions end whose messages it was
+    /// handed.
+    pub(super) fn end_ends(&mut self, game: Game, act: &mut dyn FnMut(Action<'_>)) {
+        let of_it = self.ends.all.iter().filter(|(_, it)| it.game == game);
+        self.end_lost(of_it.map(|(session, _)| *session).collect(), act);
+    }
+
+    /// The gateways hear that these sessions have ended.
+    fn end_lost(&mut self, sessions: Vec<SessionId>, act: &mut dyn FnMut(Action<'_>)) {
+        for session in sessions {
+            self.ends.take(session);
+            let Some(Homed { id, game }) = self.clusters.homes.remove(&session) else { continue };
+            let Self { places, rolls, clusters, .. } = self;
+            if let Some(taken) = &mut places[game.place()].taken {
+                taken.leave(session, rolls.as_ref());
+            }
+            let told = clusters.arbitration.as_ref().and_then(|it| it.end_lost(id));
+            if let Some(Fenced { seat: Seat { worker, link, session }, report }) = told {
+                let passed = Passed::Fenced(link, session, report.frame());
+                self.pass(worker, passed, &mut |action| act(action));
+            }
+        }
+    }
+
+    /// A player's payload, if it is a packet of the delivery layer.
+    pub(super) fn take_packet(
+        &mut self,
+        session: SessionId,
+        packet: &[u8],
+        act: &mut impl FnMut(Action<'_>),
+    ) -> bool {
+        let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
+        let Some(it) = all.get_mut(&session) else { return false };
+        it.is_there = true;
+        if full.contains(&it.game) {
+            counts.deferred += 1;
+        } else {
+            let to = (it.game, session);
+            let taken = it.end.handle_packet(*now_ns, packet, |channel, message| {
+                counts.traffic.messages_in += 1;
+                hand(record, to, (channel, message), act);
+            });
+            counts.late += u64::from(matches!(taken, Err(Refusal::Dropped(_) | Refusal::Closed)));
+        }
+        self.ends.touch(session);
+        true
+    }
+
+    /// What a game process says to a player whose messages are delivered here, or about one. False
+    /// where that is for the gateway.
+    #[inline]
+    pub(super) fn handle_for_end(
+        &mut self,
+        game: Game,
+        record: &ToGateway<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> bool {
+        if let ToGateway::Message(part) = record {
+            return self.take_part(game, part, act);
+        }
+        if self.ends.all.is_empty() {
+            return false;
+        }
+        let Ends { all, now_ns, record: memory, counts, .. } = &mut self.ends;
+        match *record {
+            ToGateway::Payload { session, bytes } => {
+                let Some(it) = all.get_mut(&session) else { return false };
+                match it.end.send(Channel::Unreliable(0), bytes, None) {
+                    Ok(()) => self.ends.touch(session),
+                    Err(SendError::Closed) => counts.unknown += 1,
+                    Err(_) => counts.too_long += 1,
+                }
+            }
+            ToGateway::AskQuality { session } => {
+                let Some(it) = all.get(&session) else { return false };
+                let quality = quality(&it.end);
+                let frame = write(memory, |it| it.quality(session, &quality));
+                act(Action::Deliver(game, frame.expect("it is short")));
+            }
+            ToGateway::CloseAfter(CloseAfter { session, reason, linger_ms, text }) => {
+                let Some(it) = all.get_mut(&session) else { return false };
+                let linger_ns = u64::from(linger_ms.min(LINGER_MS_MAX)) * NS_PER_MS;
+                let until_ns = *now_ns + linger_ns;
+                match &mut it.linger {
+                    // The first one was told; the next can only hurry.
+                    Some((before_ns, _)) => *before_ns = until_ns.min(*before_ns),
+                    None => {
+                        it.end.say_farewell(reason.as_u8(), text);
+                        it.linger = Some((until_ns, reason));
+                    }
+                }
+                self.ends.touch(session);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// A message for a player, or a part of one.
+    fn take_part(
+        &mut self,
+        game: Game,
+        part: &MessagePart<'_>,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> bool {
+        let taken = self.places.get_mut(game.place()).and_then(|place| place.taken.as_mut());
+        let Some(taken) = taken else { return false };
+        let assembly = &mut taken.assembly;
+        // What has begun here is not the gateway's, though its session may be over.
+        let has_begun = assembly.begun().is_some_and(|(session, ..)| session == part.session);
+        if !has_begun && !self.ends.all.contains_key(&part.session) {
+            return false;
+        }
+        if assembly.is_passed_by(part) {
+            self.send_message(part, act);
+            return true;
+        }
+        let token = if part.is_first { part.token } else { assembly.token() };
+        match assembly.take(part) {
+            Ok(false) => {}
+            Ok(true) => {
+                // Its memory goes back for the next one, unless the link has ended meanwhile.
+                let assembly = std::mem::take(assembly);
+                self.send_message(&MessagePart { token, bytes: assembly.message(), ..*part }, act);
+                let place = self.places.get_mut(game.place());
+                if let Some(taken) = place.and_then(|place| place.taken.as_mut()) {
+                    taken.assembly = assembly;
+                }
+            }
+            Err(error) => {
+                let reason = GoodbyeReason::RecordInvalid;
+                self.refuse(game, Goodbye { reason, error: Some(error) }, act);
+            }
+        }
+        true
+    }
+
+    /// A whole message for a player.
+    fn send_message(&mut self, whole: &MessagePart<'_>, act: &mut impl FnMut(Action<'_>)) {
+        let Ends { all, counts, .. } = &mut self.ends;
+        let Some(it) = all.get_mut(&whole.session).filter(|it| it.over.is_none()) else {
+            counts.unknown += 1;
+            return;
+        };
+        let token = (whole.token != 0).then_some(whole.token);
+        match it.end.send(channel_of(whole.channel), whole.bytes, token) {
+            Ok(()) => {
+                counts.traffic.messages_out += 1;
+                self.ends.touch(whole.session);
+            }
+            Err(SendError::Full) => {
+                counts.overflow += 1;
+                self.give_up(whole.session, CloseReason::Overflow, act);
+            }
+            Err(SendError::Closed | SendError::Empty | SendError::TooLong) => counts.unknown += 1,
+        }
+    }
+
+    fn look_after(&mut self, session: SessionId, act: &mut impl FnMut(Action<'_>)) {
+        let Ends { all, now_ns, full, record, counts, .. } = &mut self.ends;
+        let (now_ns, Some(it)) = (*now_ns, all.get_mut(&session)) else { return };
+        it.is_touched = false;
+        if let Some((reason, asked_ns)) = it.over {
+            if now_ns >= asked_ns + ASK_EVERY_NS {
+                return self.give_up(session, reason, act);
+            }
+            return self.ends.set_due(session, Some(asked_ns + ASK_EVERY_NS));
+        }
+        let has_room = !full.contains(&it.game);
+        it.take_held(session, (now_ns, has_room), (counts, record), act);
+        let is_there = it.is_there;
+        let mut due_ns = None;
+        if is_there {
+            match self.gateway_of(session, act) {
+                Whereto::Nowhere => due_ns = Some(now_ns + AWAY_NS),
+                to => self.transmit(session, &to, act),
+            }
+        }
+        let Ends { all, record, counts, .. } = &mut self.ends;
+        let Some(it) = all.get_mut(&session) else { return };
+        it.tell_news(session, (counts, record), act);
+        if let Some(fault) = it.end.fault() {
+            counts.faults[fault as usize] += 1;
+            return self.give_up(session, CloseReason::Delivery, act);
+        }
+        if let Some((until_ns, reason)) = it.linger {
+            let has_said_all = it.end.has_said_all();
+            if has_said_all || now_ns >= until_ns {
+                counts.linger_expired += u64::from(!has_said_all);
+                return self.give_up(session, reason, act);
+            }
+        }
+        let next_ns = if is_there { due_ns.or_else(|| it.end.poll_timeout()) } else { None };
+        let until_ns = it.linger.map(|(until_ns, _)| until_ns);
+        self.ends.set_due(session, next_ns.into_iter().chain(until_ns).min());
+    }
+
+    /// Sends what is due to the gateway that has the session.
+    fn transmit(&mut self, session: SessionId, to: &Whereto, act: &mut dyn FnMut(Action<'_>)) {
+        let mut record = std::mem::take(&mut self.ends.record);
+        loop {
+            let Ends { all, packet, now_ns, .. } = &mut self.ends;
+            let Some(it) = all.get_mut(&session) else { break };
+            let Some(len) = it.end.poll_transmit(*now_ns, packet) else { break };
+            let (packet, game) = (&packet[..len], it.game);
+            match *to {
+                Whereto::There(worker, link, there) => {
+                    if let Some(frame) = write(&mut record, |it| it.payload(there, packet)) {
+                        self.pass(worker, Passed::FromGame(link, frame), &mut |action| act(action));
+                    }
+                }
+                Whereto::Here => {
+                    if let Some((link, there)) = self.called_there(game, session)
+                        && let Some(frame) =
+                            write(&mut record, |it| it.payload(there, &self.ends.packet[..len]))
+                    {
+                        act(Action::Push(link, frame));
+                    }
+                }
+                Whereto::Nowhere => break,
+            }
+        }
+        self.ends.record = record;
+    }
+
+    /// The link by which this worker's gateway has a session, and what it calls that.
+    fn called_there(&self, game: Game, session: SessionId) -> Option<(u16, SessionId)> {
+        let taken = self.places.get(game.place())?.taken.as_ref()?;
+        taken.link.zip(renumbered(session, self.lane?.into()))
+    }
+
+    /// Ends a session: its gateway is asked to, until that says that it is over.
+    fn give_up(
+        &mut self,
+        session: SessionId,
+        reason: CloseReason,
+        act: &mut dyn FnMut(Action<'_>),
+    ) {
+        let now_ns = self.ends.now_ns;
+        let Some(it) = self.ends.all.get_mut(&session) else { return };
+        it.over = Some((reason, now_ns));
+        let game = it.game;
+        self.ends.set_due(session, Some(now_ns + ASK_EVERY_NS));
+        // Others are not a game's to say.
+        let said = if reason.is_games_choice() { reason } else { CloseReason::Refused };
+        let mut memory = [0; 32];
+        match self.gateway_of(session, &mut |action| act(action)) {
+            Whereto::Here => {
+                if let Some((link, there)) = self.called_there(game, session) {
+                    let frame = write(&mut memory, |it| it.close(there, said));
+                    act(Action::Tell(link, frame.expect("it is short")));
+                }
+            }
+            Whereto::There(worker, link, there) => {
+                let frame = write(&mut memory, |it| it.close(there, said));
+                let passed = Passed::FromGame(link, frame.expect("it is short"));
+                self.pass(worker, passed, &mut |action| act(action));
+            }
+            Whereto::Nowhere => self.end_from_home(session, reason, &mut |action| act(action)),
+        }
+    }
+
+    /// A session is over: what has not arrived did not, as far as is known. Returns why it has
+    /// ended, if that was decided here.
+    pub(super) fn finish_end(
+        &mut self,
+        session: SessionId,
+        act: &mut impl FnMut(Action<'_>),
+    ) -> Option<CloseReason> {
+        let mut it = self.ends.take(session)?;
+        let taken = self.places.get(it.game.place()).and_then(|place| place.taken.as_ref());
+        let said = taken.and_then(|taken| taken.hello.as_ref());
+        let knows_farewells = said.is_some_and(|said| said.version >= VERSION_FAREWELL);
+        let Ends { now_ns, full, record, counts, .. } = &mut self.ends;
+        it.end.wait_no_more();
+        let has_room = !full.contains(&it.game);
+        it.take_held(session, (*now_ns, has_room), (counts, record), act);
+        let ((_, bytes), is_told) = (it.end.undelivered(), it.end.has_told_farewell());
+        it.end.close();
+        it.tell_news(session, (counts, record), act);
+        if it.linger.is_some() && knows_farewells {
+            let frame = write(record, |it| it.lingered(session, bytes as u32, is_told));
+            act(Action::Deliver(it.game, frame.expect("it is short")));
+        }
+        it.over.map(|(reason, _)| reason)
+    }
+}
+
+/// Hands a whole message to a game process.
+fn hand(
+    memory: &mut [u8],
+    (game, session): (Game, SessionId),
+    (channel, message): (Channel, &[u8]),
+    act: &mut impl FnMut(Action<'_>),
+) {
+    let channel = match channel {
+        Channel::Reliable(number) => bundle::Channel::Reliable(number),
+        Channel::Sequenced(number) => bundle::Channel::Sequenced(number),
+        Channel::Unreliable(number) => bundle::Channel::Unreliable(number),
+    };
+    for part in MessagePart::of(session, channel, 0, message) {
+        if let Some(frame) = write(memory, |writer| writer.message(&part)) {
+            act(Action::Deliver(game, frame));
+        }
+    }
+}
+
+const fn channel_of(channel: bundle::Channel) -> Channel {
+    match channel {
+        bundle::Channel::Reliable(number) => Channel::Reliable(number),
+        bundle::Channel::Sequenced(number) => Channel::Sequenced(number),
+        bundle::Channel::Unreliable(number) => Channel::Unreliable(number),
+    }
+}
+
+fn quality(end: &End) -> Quality {
+    let quality = end.quality();
+    let [round_trip_us, variation_us] = quality.round_trip_us();
+    let (loss_per_mille, waiting_bytes) = (quality.loss_per_mille, quality.reliable_bytes as u32);
+    Quality { round_trip_us, variation_us, loss_per_mille, waiting_bytes }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// How soon it is looked again whether a gateway has a session that none has.
+const AWAY_NS: u64 = 50 * NS_PER_MS;
+
+/// How often a gateway is asked to end a session.
+const ASK_EVERY_NS: u64 = 1000 * NS_PER_MS;
