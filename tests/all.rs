@@ -44,6 +44,8 @@ mod cli_size;
 mod cli_token;
 #[path = "all/cli_top.rs"]
 mod cli_top;
+#[path = "all/cluster_delivery.rs"]
+mod cluster_delivery;
 #[path = "all/cluster_forward.rs"]
 mod cluster_forward;
 #[path = "all/cluster_meets.rs"]

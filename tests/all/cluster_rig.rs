@@ -25,6 +25,7 @@ use ringgate_report::text::Append as _;
 use crate::agent::{Agent, Program, certificates, echo};
 use crate::command::{ringgate, run};
 use crate::control_rig::{Daemon, Game, KEY_HEX, PROTOCOL_ID, Player, Text, token, wait_for};
+use crate::delivery_ways::DELIVERS;
 use crate::fleet_rig::Fleet;
 use crate::folder::Folder;
 use crate::netns;
@@ -37,6 +38,8 @@ pub(crate) const PLACES: [&str; 3] = ["10.9.9.9:40000", "[fd99::9]:40000", "10.9
 /// Those of plain listeners, where there is an agent: in front of a process with the library, and
 /// of one that knows nothing of gateways.
 pub(crate) const PLAIN_PLACES: [&str; 2] = ["10.9.9.9:40002", "10.9.9.9:40003"];
+/// That of a listener that delivers messages, where there is an agent.
+pub(crate) const MESSAGES_PLACE: &str = "10.9.9.9:40004";
 const BINDS: &str = "\"10.9.9.9:40000\", \"[fd99::9]:40000\"";
 
 /// Namespaces that end with this.
@@ -274,6 +277,13 @@ impl Cluster {
                      bind = [\"{place}\"]\nmax_sessions = 100\nbackends = [\"{name}\"]"
                 );
             }
+            writeln!(
+                text.more,
+                "[[listener]]\nname = \"messages\"\nprotocol = \"netcode\"\n\
+                     bind = [\"{MESSAGES_PLACE}\"]\nprotocol_id = \"{PROTOCOL_ID:#x}\"\n\
+                     max_sessions = 100\nkeys = [{{ hex = \"{KEY_HEX}\" }}]\n\
+                     backends = [\"arena\"]\n{DELIVERS}{limits}"
+            );
             writeln!(
                 text.more,
                 "[[agent]]\nname = \"host-7\"\nbind = \"10.1.{number}.2:4900\"\n\

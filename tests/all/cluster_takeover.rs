@@ -158,7 +158,7 @@ fn an_agent_that_is_replaced_goes_on_with_who_has_which_session_and_one_that_die
 }
 
 /// Another process goes on with what the agent has.
-fn replaced(cluster: &Cluster) -> Heir {
+pub(crate) fn replaced(cluster: &Cluster) -> Heir {
     let said = agent_upgrade(&cluster.folder).succeeded();
     let pid = said.split(' ').nth(2).and_then(|pid| pid.parse().ok());
     Heir(pid.expect("it says which process goes on"))
