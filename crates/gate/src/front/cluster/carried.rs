@@ -59,9 +59,10 @@ pub(crate) trait CarriedClusters: Clustering {
         if !takeover.is_given_up {
             let Takeover { record, address, claim, .. } = &takeover;
             let is_there = common.front(address.listener) == Self::FRONT;
-            let claimed = match is_there {
-                true => self.claim_for(common, record, address, claim.backend),
-                false => Err(TakeoverRefusal::NoRoom),
+            let claimed = if is_there {
+                self.claim_for(common, record, address, claim.backend)
+            } else {
+                Err(TakeoverRefusal::NoRoom)
             };
             match claimed {
                 Ok(claim) => {
