@@ -12,8 +12,8 @@ use ringgate_core::proto::unreal::prefix::{Framing, Layout, Magic};
 use ringgate_fleet::keyspace::Name;
 use ringgate_gate::pace::BatchDelay;
 use ringgate_gate::{
-    Allowed, Backend, BackendId, Credit, Duplicates, Echo, FleetPlayers, FleetTokens, Limits,
-    LinkKind, Listener, Netcode, Phase, Plain, Protocol, Sequence, Setup, Token, Unreal,
+    Allowed, Backend, BackendId, Credit, Duplicates, Echo, FleetPlayers, FleetTokens, Front,
+    Limits, LinkKind, Listener, Netcode, Phase, Plain, Protocol, Sequence, Setup, Token, Unreal,
 };
 use ringgate_io::CardChoice;
 use ringgate_os::process;
@@ -103,12 +103,16 @@ impl Links {
 /// Those that a config needs: for its backends, and for those that a fleet may bring.
 pub fn links(config: &Config) -> Links {
     let is_bundle = |backend: &config::Backend| matches!(backend.link, config::Link::Bundle(_));
-    let is_grouped = config.listeners.iter().any(|listener| listener.group.is_some());
+    let grouped = || config.listeners.iter().filter(|listener| listener.group.is_some());
+    // Unreal servers are on bundle links behind agents alone.
+    let may_bundle = |listener: &config::Listener| {
+        listener.protocol.front() != Front::Unreal || !config.agents.is_empty()
+    };
     Links {
         bundles: config.backends.iter().any(is_bundle)
-            || is_grouped
+            || grouped().any(may_bundle)
             || config.fleet.is_some() && config.listeners.iter().any(moves_players),
-        udp: config.backends.iter().any(|it| !is_bundle(it)) || is_grouped,
+        udp: config.backends.iter().any(|it| !is_bundle(it)) || grouped().next().is_some(),
     }
 }
 

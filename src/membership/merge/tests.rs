@@ -212,6 +212,23 @@ fn an_agent_with_a_list_may_serve_no_more() {
     assert!(refused[0].why.contains("unreal"), "{refused:?}");
 }
 
+/// One without agents is upgraded from a release that had no sockets for bundles then.
+#[test]
+fn a_gateway_in_front_of_unreal_servers_has_bundle_links_if_it_has_agents() {
+    let bundles = |mut config: Config| {
+        config.listeners.retain(|it| it.protocol.front() == Front::Unreal);
+        config.backends.clear();
+        let links = crate::control::plan::links(&config);
+        assert!(links.udp);
+        links.bundles
+    };
+    assert!(!bundles(file()));
+    if let Err(why) = ringgate_os::processor::suffices_for_tls() {
+        return eprintln!("SKIPPED: {why}");
+    }
+    assert!(bundles(with_agents(Vec::new(), &[]).config));
+}
+
 #[test]
 fn keys_are_those_of_the_listeners_name() {
     let key = |byte| SharedKey::from(Key::from_bytes([byte; 32]));
