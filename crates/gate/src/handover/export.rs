@@ -32,6 +32,8 @@ pub struct Export {
     clusters: [Mirror; Front::ALL.len()],
     /// Whose user data was written.
     user_data: Handed,
+    /// Those whose messages agents deliver.
+    delivered: Handed,
     /// The table and the place that come next.
     next: (usize, u32),
     begun: Option<Begun>,
@@ -192,7 +194,8 @@ impl Export {
             Front::Netcode => {
                 let entry = Entry::numbered(place);
                 self.write_user_data(gate, sink, entry)?;
-                self.write_clustered(&fronts.netcode, sink, (table, place))
+                self.write_clustered(&fronts.netcode, sink, (table, place))?;
+                self.write_delivered(gate, sink, entry)
             }
             Front::Plain => {
                 let mut told = self.proofs.of(place as usize, &begun.prints);
@@ -225,6 +228,22 @@ impl Export {
         let mut told = self.clusters[table].of(place as usize, &begun.prints);
         let write = |out: &mut Writer<'_>| front.hand_over_clustered(entry, out);
         sink.append_changed(records.session, &mut told, write, |_| {})
+    }
+
+    fn write_delivered(
+        &mut self,
+        gate: &Gate,
+        sink: &mut Sink<'_>,
+        entry: Entry<Session>,
+    ) -> Result<(), Refused> {
+        let netcode = &gate.fronts.netcode;
+        let place = netcode.sessions.place(entry);
+        if !netcode.is_delivered(entry) || self.delivered.is_of(place) {
+            return Ok(());
+        }
+        sink.append(Kind::NetcodeDelivered, |out| place.write(out))?;
+        self.delivered.note(place);
+        Ok(())
     }
 
     fn write_user_data(

@@ -135,6 +135,7 @@ impl Import {
             Kind::PlainProof => fronts.plain.take_proof(common, &mut from),
             Kind::NetcodeUserData => fronts.netcode.take_user_data(&mut from),
             Kind::NetcodeClustered => fronts.netcode.take_clustered(&mut from),
+            Kind::NetcodeDelivered => fronts.netcode.take_delivered(&mut from),
             Kind::NetcodeDoubt => {
                 fronts.netcode.sessions.clusters.doubt.is_inherited = true;
                 Ok(())

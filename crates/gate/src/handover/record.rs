@@ -304,6 +304,7 @@ kinds! {
     NetcodeTakeover = 0x8018, "a session that its arbiter is asked for";
     PlainTakeover = 0x8019, "a plain session that its arbiter is asked for";
     Orphan = 0x801a, "a session whose owner is gone";
+    NetcodeDelivered = 0x801c, "a session whose messages its agent delivers";
 }
 
 /// Reads the beginning of a stream. Returns how long that is.

@@ -91,6 +91,8 @@ pub(crate) trait CarriedClusters: Clustering {
             told,
             // It was told of, as a rule; more is not known then.
             has_begun: _,
+            // In a record of its own.
+            is_delivered: _,
             is_alone,
             ending,
             // Who is new looks anew.
@@ -124,7 +126,9 @@ pub(crate) trait CarriedClusters: Clustering {
         let ending = ending.transpose()?;
         if let Some(entry) = self.sessions().live(place) {
             let begun = Clustered::of(id, tenure, (token, token_until_s, since_s), 0);
-            let it = Clustered { revision, told, is_alone, ending, ..begun };
+            let before = self.clusters().get(entry).filter(|before| before.id == id);
+            let is_delivered = before.is_some_and(|before| before.is_delivered);
+            let it = Clustered { revision, told, is_delivered, is_alone, ending, ..begun };
             self.clusters_mut().put(entry, it);
         }
         Ok(())

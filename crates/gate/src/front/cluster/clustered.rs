@@ -36,6 +36,9 @@ pub(crate) struct Clustered {
     pub(crate) told: Option<(BackendId, u32)>,
     /// It was announced before, here or by another gateway: more was said in it than is known here.
     pub(crate) has_begun: bool,
+    /// Its listener delivered messages when it came here: its agent does so, whatever the listener
+    /// does by now.
+    pub(crate) is_delivered: bool,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
     /// It ends so as soon as it is sure that it is this gateway's.
@@ -94,6 +97,7 @@ impl Clustered {
             revision: 0,
             told: None,
             has_begun: true,
+            is_delivered: false,
             is_alone: false,
             ending: None,
             is_given: false,
@@ -104,6 +108,12 @@ impl Clustered {
 }
 
 impl Clustered {
+    /// Whether messages are delivered in it, of which none was said before it was known that it
+    /// ends with this gateway.
+    pub(crate) const fn is_begun_alone(&self) -> bool {
+        self.is_alone && self.is_delivered && !self.has_begun
+    }
+
     /// What an arbiter is told of it, whose link calls the session so.
     pub(crate) fn told_as(&self, session: LinkSession, timeout_ms: u32) -> bundle::Clustered {
         let &Self { id, tenure, token_until_s, .. } = self;

@@ -42,7 +42,7 @@ impl Clustering for NetcodeFront {
 
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         // Where nothing was said in it, what no agent delivers is delivered here.
-        if self.clusters().get(index).is_some_and(|it| it.is_alone && !it.has_begun) {
+        if self.clusters().get(index).is_some_and(|it| it.is_begun_alone()) {
             self.open_connection(turn, index);
         }
         self.sessions.at_mut(index).announced = 0;
@@ -132,6 +132,7 @@ impl Clustering for NetcodeFront {
     }
 
     fn greet(&mut self, turn: &mut Turn<'_>, index: Entry<Session>, is_offered: bool) {
+        self.note_delivered(turn.common, index);
         // A player who hears of this gateway hears nothing of the one before any more: where that
         // one lives, what it has on its way comes first.
         if !is_offered {
@@ -174,7 +175,7 @@ impl NetcodeFront {
         let tenure = tenure.filter(|it| process == Some(it.incarnation));
         let begun = tenure.and_then(|it| Clustered::begin(it, (*token, until_s), turn.now));
         if let Some(begun) = begun {
-            self.begin_clustered(index, begun);
+            self.begin_clustered(index, Clustered { is_delivered, ..begun });
         }
     }
 

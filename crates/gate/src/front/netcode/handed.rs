@@ -161,6 +161,22 @@ impl NetcodeFront {
         self.user_data.keep_again(entry, bytes).ok_or(Broken::Invalid("user data"))
     }
 
+    /// Whether a session's messages are its agent's to deliver, for as long as it lives.
+    pub(crate) fn is_delivered(&self, entry: Entry<Session>) -> bool {
+        self.sessions.clusters.get(entry).is_some_and(|it| it.is_delivered)
+    }
+
+    /// Takes what says so of a session that has come before. One that could not be carried is
+    /// forgotten.
+    pub(crate) fn take_delivered(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
+        let place = Place::read(from)?;
+        let Some(entry) = self.sessions.live(place) else { return Ok(()) };
+        if let Some(it) = self.sessions.clusters.get_mut(entry) {
+            it.is_delivered = true;
+        }
+        Ok(())
+    }
+
     /// Writes an unfinished handshake.
     pub(crate) fn hand_over_pending(&self, entry: Entry<Pending>, out: &mut Writer<'_>) {
         self.pending.place(entry).write(out);

@@ -65,23 +65,24 @@ impl NetcodeFront {
 
     /// Whether an agent delivers a session's messages: it may be another gateway's one day, so the
     /// player's other end is where that finds it, too.
-    pub(crate) fn is_delivered_by_agent(&self, common: &Common, index: Entry<Session>) -> bool {
-        self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone)
-            && self.is_delivered(common, index)
+    pub(crate) fn is_delivered_by_agent(&self, index: Entry<Session>) -> bool {
+        self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone && it.is_delivered)
     }
 
-    fn is_delivered(&self, common: &Common, index: Entry<Session>) -> bool {
+    /// A session is here that another gateway had.
+    pub(crate) fn note_delivered(&mut self, common: &Common, index: Entry<Session>) {
         let listener = self.sessions.address(index).listener;
-        common.setup.listeners[listener].netcode().is_some_and(|rules| rules.delivers)
+        let rules = common.setup.listeners[listener].netcode();
+        if let Some(it) = self.sessions.clusters.get_mut(index) {
+            it.is_delivered = rules.is_some_and(|rules| rules.delivers);
+        }
     }
 
     /// Whether the agent is gone that has delivered a session's messages, or does not know it any
     /// more: what was said in it is known nowhere.
     pub(crate) fn has_lost_its_agent(&self, common: &Common, index: Entry<Session>) -> bool {
-        let Some(it) = self.sessions.clusters.get(index) else { return false };
-        if !self.is_delivered(common, index) {
-            return false;
-        }
+        let delivered = self.sessions.clusters.get(index).filter(|it| it.is_delivered);
+        let Some(it) = delivered else { return false };
         if it.is_alone {
             return !self.connections.has(index);
         }
@@ -95,7 +96,7 @@ impl NetcodeFront {
         common: &Common,
         index: Entry<Session>,
     ) -> Option<AgentDelivery> {
-        if !self.is_delivered_by_agent(common, index) {
+        if !self.is_delivered_by_agent(index) {
             return None;
         }
         let listener = self.sessions.address(index).listener;
@@ -113,7 +114,7 @@ impl NetcodeFront {
         let is_told = announced == turn.common.links.backends[backend].epoch;
         let link = turn.common.links.live(backend).filter(|_| is_told);
         let link = link.filter(|link| turn.common.links.arbitrates_delivery(*link));
-        if let Some(link) = link.filter(|_| self.is_delivered_by_agent(turn.common, index)) {
+        if let Some(link) = link.filter(|_| self.is_delivered_by_agent(index)) {
             let session = self.sessions.id(index);
             turn.tell_link(link, |writer| writer.there(session));
         }

@@ -98,7 +98,7 @@ impl NetcodeFront {
             return Err(MoveRefusal::SessionOver);
         }
         // What was said to it is at its agent, for that process alone.
-        let stays = self.is_delivered_by_agent(turn.common, index);
+        let stays = self.is_delivered_by_agent(index);
         if stays || asked.message.is_some() && !delivers {
             return Err(MoveRefusal::Front);
         }

@@ -212,7 +212,7 @@ impl NetcodeFront {
         let rules = common.setup.listeners[listener].netcode();
         let every_ns = rules.map_or(SEND_INTERVAL_NS, |rules| rules.keep_alive_ns);
         // An agent says so first, where it delivers.
-        let waits = self.is_delivered_by_agent(common, index);
+        let waits = self.is_delivered_by_agent(index);
         if waits { every_ns + every_ns / 4 } else { every_ns }
     }
 

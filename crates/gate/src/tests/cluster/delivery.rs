@@ -9,6 +9,7 @@ use super::agent::{Agent, arbitrates};
 use super::takeover::{A, B, Scene, incarnation, setup, tenure};
 use crate::counters::Ended;
 use crate::ids::BackendId;
+use crate::mail::Mail;
 use crate::setup::Setup;
 use ringgate_core::drops::DropReason;
 use ringgate_core::proto::netcode::packet::PacketKind;
@@ -106,6 +107,40 @@ fn what_the_agent_has_no_room_for_is_delivered_here() {
     scene.at(A, 6, b"no packet");
     assert_eq!(scene.agent.handed, [b""; 0]);
     assert_eq!(closed(scene.pair.rig(A), Ended::DeliveryMalformed), 1);
+}
+
+/// A reload is for sessions that begin later, also where the process is replaced, and where another
+/// agent comes that begins anew.
+#[test]
+fn a_listener_that_delivers_from_now_on_or_no_more_changes_no_session_that_is_there() {
+    for delivers in [true, false] {
+        for is_replaced in [false, true] {
+            let mut then = delivering();
+            netcode_rules(&mut then).delivers = delivers;
+            let mut scene = Scene::with(then, 100);
+            let mut now = (*scene.pair.rig(A).host.gate().common.setup).clone();
+            now.revision += 1;
+            netcode_rules(&mut now).delivers = !delivers;
+            scene.pair.rig(A).mail(Mail::Setup(now.into()));
+            scene.pair.rig(A).turn();
+            if is_replaced {
+                scene.pair.rig(A).hand_over();
+            }
+            scene.at(A, 6, b"six");
+            assert_eq!(scene.agent.handed.last(), Some(&b"six".to_vec()));
+            let told = scene.agent.delivers.len();
+            assert_eq!(told > 0, delivers);
+            for (_, lane) in scene.agent.lose(A) {
+                lane.game.crash(scene.pair.rig(A));
+            }
+            scene.pair.rig(A).pass(50);
+            scene.agent.join((A, 0), scene.pair.rig(A), incarnation(A));
+            scene.at(A, 7, b"seven");
+            assert_eq!(scene.agent.handed.last(), Some(&b"seven".to_vec()));
+            let told = &scene.agent.delivers[told..];
+            assert_eq!((told.len(), scene.pair.rig(A).sessions()), (delivers.into(), 1));
+        }
+    }
 }
 
 /// What was said in the session was known to the agent alone, and another one has come.
