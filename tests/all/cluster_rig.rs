@@ -51,12 +51,12 @@ pub(crate) struct Network {
 
 impl Network {
     /// `None`, said aloud, where this process may not make them.
-    fn new(name: &str) -> Option<Self> {
+    fn new() -> Option<Self> {
         if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
             eprintln!("SKIPPED: network namespaces take root and the program `ip`");
             return None;
         }
-        let tag = format!("rgc{}{}", std::process::id(), name.len());
+        let tag = format!("rgc{}", netns::tag());
         let network = Self { tag, is_own: true };
         for name in network.names() {
             if !ip(&format!("netns add {name}")) {
@@ -516,7 +516,7 @@ pub(crate) fn among_players(test: &str, behind: Behind, play: impl FnOnce(Cluste
         }
         return;
     }
-    let Some(network) = Network::new(test) else { return };
+    let Some(network) = Network::new() else { return };
     let said = netns::role_in(&network.players(), test, "players", &network.tag).output();
     let said = said.expect("`ip` is there");
     let text = [said.stdout, said.stderr].concat();

@@ -23,15 +23,20 @@ pub(crate) struct Pair {
     pub(crate) player: String,
 }
 
+/// What no other test has in the names of its namespaces.
+pub(crate) fn tag() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
 impl Pair {
     /// A pair with its wires up. `None`, said aloud, where this process may not make one.
     pub(crate) fn new() -> Option<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         if effective_uid() != 0 || Command::new("ip").arg("-V").output().is_err() {
             eprintln!("SKIPPED: network namespaces take root and the program `ip`");
             return None;
         }
-        let tag = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let tag = tag();
         let pair = Self { gateway: format!("rgg-{tag}"), player: format!("rgp-{tag}") };
         for name in [&pair.gateway, &pair.player] {
             let made = ip(&["netns", "add", name]);
