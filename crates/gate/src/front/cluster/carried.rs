@@ -89,10 +89,8 @@ pub(crate) trait CarriedClusters: Clustering {
             since_s,
             revision,
             told,
-            // It was told of, as a rule; more is not known then.
-            has_begun: _,
             // In a record of its own.
-            is_delivered: _,
+            delivered: _,
             is_alone,
             ending,
             // Who is new looks anew.
@@ -127,8 +125,8 @@ pub(crate) trait CarriedClusters: Clustering {
         if let Some(entry) = self.sessions().live(place) {
             let begun = Clustered::of(id, tenure, (token, token_until_s, since_s), 0);
             let before = self.clusters().get(entry).filter(|before| before.id == id);
-            let is_delivered = before.is_some_and(|before| before.is_delivered);
-            let it = Clustered { revision, told, is_delivered, is_alone, ending, ..begun };
+            let delivered = before.map_or(begun.delivered, |before| before.delivered);
+            let it = Clustered { revision, told, delivered, is_alone, ending, ..begun };
             self.clusters_mut().put(entry, it);
         }
         Ok(())

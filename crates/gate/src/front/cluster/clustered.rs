@@ -34,11 +34,8 @@ pub(crate) struct Clustered {
     pub(crate) revision: u32,
     /// The backend whose arbiter has been told of it, and in which epoch of the link to it.
     pub(crate) told: Option<(BackendId, u32)>,
-    /// It was announced before, here or by another gateway: more was said in it than is known here.
-    pub(crate) has_begun: bool,
-    /// Its listener delivered messages when it came here: its agent does so, whatever the listener
-    /// does by now.
-    pub(crate) is_delivered: bool,
+    /// What its agent delivers in it, whatever its listener does by now.
+    pub(crate) delivered: Delivered,
     /// An arbiter has had no room for it: it ends with this gateway.
     pub(crate) is_alone: bool,
     /// It ends so as soon as it is sure that it is this gateway's.
@@ -49,6 +46,17 @@ pub(crate) struct Clustered {
     pub(crate) moves: Moves<MemberId>,
     /// The newest packet that a member has forwarded.
     pub(crate) forwarded_up_to: Option<u64>,
+}
+
+/// What an agent delivers in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    /// No messages.
+    Nothing,
+    /// Messages, of which none was said: no agent was told of the session.
+    Fresh,
+    /// Messages, of which more may have been said than is known here.
+    Begun,
 }
 
 /// All of them, of a front.
@@ -78,7 +86,7 @@ impl Clustered {
         let since_s = now.unix_s;
         let token = (token, token_until_s, since_s);
         let begun = Self::of(SessionId([0; 16]), tenure, token, now.mono_ns);
-        (tenure.term != Term::NONE).then_some(Self { has_begun: false, ..begun })
+        (tenure.term != Term::NONE).then_some(begun)
     }
 
     /// Of a session that is called so, begins here or goes on here.
@@ -96,8 +104,7 @@ impl Clustered {
             since_s,
             revision: 0,
             told: None,
-            has_begun: true,
-            is_delivered: false,
+            delivered: Delivered::Nothing,
             is_alone: false,
             ending: None,
             is_given: false,
@@ -110,8 +117,20 @@ impl Clustered {
 impl Clustered {
     /// Whether messages are delivered in it, of which none was said before it was known that it
     /// ends with this gateway.
-    pub(crate) const fn is_begun_alone(&self) -> bool {
-        self.is_alone && self.is_delivered && !self.has_begun
+    pub(crate) fn begins_alone(&self) -> bool {
+        self.is_alone && self.delivered == Delivered::Fresh
+    }
+
+    /// Whether its agent delivers messages in it.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.delivered != Delivered::Nothing
+    }
+
+    /// An agent was told of it.
+    pub(crate) fn note_announced(&mut self) {
+        if self.delivered == Delivered::Fresh {
+            self.delivered = Delivered::Begun;
+        }
     }
 
     /// What an arbiter is told of it, whose link calls the session so.
@@ -160,7 +179,9 @@ impl<S> Clusters<S> {
     /// The arbiter of that backend is told of a session, in that epoch of the link to it.
     pub(crate) fn tell(&mut self, session: Entry<S>, told: (BackendId, u32)) {
         if let Some(it) = self.get_mut(session) {
-            it.has_begun |= it.told.is_some();
+            if it.told.is_some() {
+                it.note_announced();
+            }
             it.told = Some(told);
             self.told[session.index()] = Some(told);
         }

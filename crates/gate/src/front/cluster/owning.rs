@@ -57,8 +57,8 @@ pub(crate) trait Owning: Clustering {
         let told = self.clusters().get(index)?.told;
         if !is_arbitrated || told.is_some_and(|(before, _)| before != backend) {
             self.take_back(turn.common, index);
-            if let Some(it) = self.clusters_mut().get_mut(index) {
-                it.has_begun |= told.is_some();
+            if let Some(it) = self.clusters_mut().get_mut(index).filter(|_| told.is_some()) {
+                it.note_announced();
             }
         }
         self.clusters().get(index).filter(|it| is_arbitrated && !it.is_alone)?;

@@ -3,7 +3,7 @@
 
 use crate::arrivals::Origin;
 use crate::common::Common;
-use crate::front::cluster::clustered::Clustered;
+use crate::front::cluster::clustered::{Clustered, Delivered};
 use crate::front::cluster::owning::Owning;
 use crate::front::cluster::rules::{Clustering, Portable};
 use crate::front::cluster::takeovers::{Takeover, arbiter_of};
@@ -42,7 +42,7 @@ impl Clustering for NetcodeFront {
 
     fn announce_anew(&mut self, turn: &mut Turn<'_>, index: Entry<Session>) {
         // Where nothing was said in it, what no agent delivers is delivered here.
-        if self.clusters().get(index).is_some_and(|it| it.is_begun_alone()) {
+        if self.clusters().get(index).is_some_and(Clustered::begins_alone) {
             self.open_connection(turn, index);
         }
         self.sessions.at_mut(index).announced = 0;
@@ -175,7 +175,8 @@ impl NetcodeFront {
         let tenure = tenure.filter(|it| process == Some(it.incarnation));
         let begun = tenure.and_then(|it| Clustered::begin(it, (*token, until_s), turn.now));
         if let Some(begun) = begun {
-            self.begin_clustered(index, Clustered { is_delivered, ..begun });
+            let delivered = if is_delivered { Delivered::Fresh } else { Delivered::Nothing };
+            self.begin_clustered(index, Clustered { delivered, ..begun });
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::common::Common;
 use crate::front::carried::Carried;
 use crate::front::cluster::carried::CarriedClusters;
+use crate::front::cluster::clustered::{Clustered, Delivered};
 use crate::front::netcode::connection::Connection;
 use crate::front::netcode::session::{Pending, Session};
 use crate::front::netcode::state::NetcodeFront;
@@ -163,7 +164,7 @@ impl NetcodeFront {
 
     /// Whether a session's messages are its agent's to deliver, for as long as it lives.
     pub(crate) fn is_delivered(&self, entry: Entry<Session>) -> bool {
-        self.sessions.clusters.get(entry).is_some_and(|it| it.is_delivered)
+        self.sessions.clusters.get(entry).is_some_and(Clustered::is_delivered)
     }
 
     /// Takes what says so of a session that has come before. One that could not be carried is
@@ -172,7 +173,7 @@ impl NetcodeFront {
         let place = Place::read(from)?;
         let Some(entry) = self.sessions.live(place) else { return Ok(()) };
         if let Some(it) = self.sessions.clusters.get_mut(entry) {
-            it.is_delivered = true;
+            it.delivered = if it.told.is_some() { Delivered::Begun } else { Delivered::Fresh };
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 
 use crate::common::Common;
 use crate::counters::Ended;
+use crate::front::cluster::clustered::Delivered;
 use crate::front::netcode::connection::Connection;
 use crate::front::netcode::linger::Lingered;
 use crate::front::netcode::session::Session;
@@ -66,7 +67,7 @@ impl NetcodeFront {
     /// Whether an agent delivers a session's messages: it may be another gateway's one day, so the
     /// player's other end is where that finds it, too.
     pub(crate) fn is_delivered_by_agent(&self, index: Entry<Session>) -> bool {
-        self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone && it.is_delivered)
+        self.sessions.clusters.get(index).is_some_and(|it| !it.is_alone && it.is_delivered())
     }
 
     /// A session is here that another gateway had.
@@ -74,14 +75,15 @@ impl NetcodeFront {
         let listener = self.sessions.address(index).listener;
         let rules = common.setup.listeners[listener].netcode();
         if let Some(it) = self.sessions.clusters.get_mut(index) {
-            it.is_delivered = rules.is_some_and(|rules| rules.delivers);
+            let delivers = rules.is_some_and(|rules| rules.delivers);
+            it.delivered = if delivers { Delivered::Begun } else { Delivered::Nothing };
         }
     }
 
     /// Whether the agent is gone that has delivered a session's messages, or does not know it any
     /// more: what was said in it is known nowhere.
     pub(crate) fn has_lost_its_agent(&self, common: &Common, index: Entry<Session>) -> bool {
-        let delivered = self.sessions.clusters.get(index).filter(|it| it.is_delivered);
+        let delivered = self.sessions.clusters.get(index).filter(|it| it.is_delivered());
         let Some(it) = delivered else { return false };
         if it.is_alone {
             return !self.connections.has(index);
@@ -103,7 +105,8 @@ impl NetcodeFront {
         let rules = common.setup.listeners[listener].netcode()?;
         let keep_alive_ns = self.sessions.at(index).heartbeat_ns(rules.keep_alive_ns);
         let keep_alive_ms = u32::try_from(keep_alive_ns / NS_PER_MS).unwrap_or(u32::MAX);
-        let begins = self.sessions.clusters.get(index).is_some_and(|it| !it.has_begun);
+        let it = self.sessions.clusters.get(index);
+        let begins = it.is_some_and(|it| it.delivered == Delivered::Fresh);
         Some(AgentDelivery { keep_alive_ms, begins })
     }
 
