@@ -84,9 +84,17 @@ fn one_that_takes_dies_while_another_is_emptied() {
         let mut players = spread_over(&cluster, &[1]);
         let leaving = cluster.lines.remove(0);
         let dead = cluster.lines.remove(0);
+        let count = players.len() as u64;
         while_the_agent_is_stopped(&cluster, || {
             empty(&leaving);
             kill(dead.pid());
+            // A session that nobody stands by for when its gateway dies ends.
+            wait_for("another standby for all", || {
+                let status = leaving.daemon.status();
+                let members = status["cluster"]["members"].as_array()?.clone();
+                let third = members.iter().find(|it| it["name"] == "gate-3")?;
+                (third["stands_by"] == count).then_some(())
+            });
         });
         drop(dead);
         cluster.network.spread(&[3]);
