@@ -69,7 +69,8 @@ fn nobody_is_sent_to_a_server_that_does_not_answer() {
     player.step(&mut arena);
     player.step(&mut arena);
     assert!(player.peer.is_none());
-    assert_eq!(opened(&mut arena), []);
+    // The gateway itself is announced again by each of its processes.
+    assert!(opened(&mut arena).iter().all(|(_, slot)| slot.is_none()));
     arena.servers[0].is_deaf = false;
     arena.pass(1_000);
     Player::connected(&mut arena, 2);
@@ -182,8 +183,9 @@ fn a_player_whose_port_changes_stays_the_same_to_the_server_also_by_another_work
         player.change_port(&mut arena, usize::from(workers) - 1);
         player.restart(&mut arena);
         assert_eq!(player.client.state(), State::Connected);
+        arena.seen.clear();
         assert!(player.plays(&mut arena));
-        assert_eq!(*arena.seen.last().expect("a packet"), seen);
+        assert!(arena.seen.contains(&seen), "{:?}", arena.seen);
         assert_eq!(arena.counters().port_switches, 1);
     }
 }
