@@ -118,11 +118,25 @@ pub const RECORD_BYTES_MAX: usize = 512;
 impl Record {
     /// Writes it, and says how long it is. The bytes are the caller's to wipe.
     pub fn write_to(&self, bytes: &mut [u8; RECORD_BYTES_MAX]) -> Result<usize, Broken> {
-        self.check()?;
         let mut out = Writer::new(bytes);
-        self.proof.version().write(&mut out);
-        self.write(&mut out);
+        self.append_to(&mut out)?;
         Ok(out.len())
+    }
+
+    /// Writes it behind what was written before, or nothing where it is none that can be read.
+    pub fn append_to(&self, out: &mut Writer<'_>) -> Result<(), Broken> {
+        self.check()?;
+        self.proof.version().write(out);
+        self.write(out);
+        Ok(())
+    }
+
+    /// Reads the one that all the rest is; `Foreign` where nothing is left.
+    pub fn read_rest(from: &mut Reader<'_>) -> Result<Self, Broken> {
+        match from.rest() {
+            [] => Err(Broken::Foreign),
+            rest => Self::read_from(from.bytes(rest.len())?),
+        }
     }
 
     /// Reads what [`write_to`](Self::write_to) has written; the bytes may be hostile.

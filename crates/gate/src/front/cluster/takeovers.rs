@@ -10,11 +10,10 @@ use crate::shared::standbys::TakeoverRefusal;
 use crate::store::table::Address;
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, SocketId};
-use ringgate_cluster::{RECORD_BYTES_MAX, Record, SessionId, Tenure};
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
+use ringgate_cluster::{Record, SessionId, Tenure};
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 use ringgate_core::drops::DropReason;
 use ringgate_link::bundle::ClusterClaim;
-use zeroize::Zeroizing;
 
 /// What was asked for and is not answered.
 pub(crate) struct Takeovers {
@@ -79,12 +78,10 @@ impl Takeover {
         [*tenure, *over].write(out);
         [*is_offered, *is_given_up].write(out);
         epoch.write(out);
-        since_ns.write(out);
+        time::write(since_ns, out);
         early.iter().map(|it| it.to_vec()).collect::<Vec<_>>().write(out);
-        let mut bytes = Zeroizing::new([0; RECORD_BYTES_MAX]);
         // One without a record is passed over there.
-        let len = record.write_to(&mut bytes).unwrap_or_default();
-        out.bytes(&bytes[..len]);
+        let _ = record.append_to(out);
     }
 
     /// Goes on with it, once what the session will hold is claimed.
@@ -94,12 +91,9 @@ impl Takeover {
         let (socket, local) = (SocketId::read(from)?, LocalIp::read(from)?);
         let [tenure, over] = <[Tenure; 2]>::read(from)?;
         let [is_offered, is_given_up] = <[bool; 2]>::read(from)?;
-        let (epoch, since_ns) = (u32::read(from)?, u64::read(from)?);
+        let (epoch, since_ns) = (u32::read(from)?, time::read(from)?);
         let early = Vec::<Vec<u8>>::read(from)?;
-        if from.rest().is_empty() {
-            return Err(Broken::Foreign);
-        }
-        let record = Box::new(Record::read_from(from.bytes(from.rest().len())?)?);
+        let record = Box::new(Record::read_rest(from)?);
         let claim = Claim { listener: address.listener, backend, ..Claim::NOBODYS };
         let early = early.into_iter().map(Vec::into_boxed_slice).collect();
         Ok(Self {

@@ -3,9 +3,8 @@
 
 use super::{Entry, Standbys, lock};
 use crate::store::table::Address;
-use ringgate_cluster::{RECORD_BYTES_MAX, Record};
-use ringgate_core::carry::{Broken, Carry, Reader, Writer};
-use zeroize::Zeroizing;
+use ringgate_cluster::Record;
+use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 
 impl Standbys {
     /// Where they are.
@@ -22,13 +21,11 @@ impl Standbys {
     pub(crate) fn hand_over_orphan(&self, address: &Address, out: &mut Writer<'_>) {
         let stood = lock(self.stood_at(address));
         let Some(it) = stood.entries.get(address) else { return };
-        let mut bytes = Zeroizing::new([0; RECORD_BYTES_MAX]);
-        let (Some(gone_at_ns), Ok(len)) = (it.gone_at_ns, it.record.write_to(&mut bytes)) else {
-            return;
-        };
+        let Some(gone_at_ns) = it.gone_at_ns else { return };
         address.write(out);
-        gone_at_ns.write(out);
-        out.bytes(&bytes[..len]);
+        time::write(&gone_at_ns, out);
+        // One without a record is passed over there.
+        let _ = it.record.append_to(out);
     }
 
     /// Stands by for it again. Where its owner is back meanwhile, that one says so.
@@ -36,8 +33,8 @@ impl Standbys {
         if from.rest().is_empty() {
             return Ok(());
         }
-        let (address, gone_at_ns) = (Address::read(from)?, u64::read(from)?);
-        let record = Record::read_from(from.bytes(from.rest().len())?)?;
+        let (address, gone_at_ns) = (Address::read(from)?, time::read(from)?);
+        let record = Record::read_rest(from)?;
         let mut places = lock(&self.places);
         if places.len() < self.standing_max {
             self.insert(&mut places, address, Entry::new(None, record, Some(gone_at_ns)));
