@@ -118,6 +118,7 @@ impl Clustering for NetcodeFront {
         session.heard = HeardSince::Something;
         session.confirm();
         let index = self.sessions.insert(address, session, turn.now.mono_ns).ok()?;
+        self.void_handshake(turn, index);
         if turn.common.setup.listeners[listener].follow_port_switch {
             self.make_resident(turn, index);
         }

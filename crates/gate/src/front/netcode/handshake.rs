@@ -198,6 +198,18 @@ impl NetcodeFront {
         }
     }
 
+    /// A session has come to an address, from another port or another gateway. The handshake of
+    /// another client there is void: the address is a player's already.
+    pub(crate) fn void_handshake(&mut self, turn: &mut Turn<'_>, session: Entry<Session>) {
+        let address = *self.sessions.address(session);
+        let Some(pending) = self.pending.find(self.pending.hash(&address), &address) else {
+            return;
+        };
+        if self.pending.at(pending).binding.client_id != self.sessions.at(session).client_id {
+            self.forget_pending(turn, pending);
+        }
+    }
+
     /// Whether an address is in a handshake with another token. The reference lets every request
     /// take the handshake over, so the recorded request of a player's last session, sent again at
     /// the right moment, keeps it out of its next one.

@@ -460,10 +460,7 @@ impl NetcodeFront {
             std::mem::replace(&mut session.steered_by, origin.steered_by().map(Neighbour::new));
         self.sessions.readdress(index, origin.address);
         self.keep_record(turn.common, turn.now, index);
-        // A handshake that the new address may have begun is void: it is a player already.
-        if let Some(pending) = self.pending.find(origin.hash, &origin.address) {
-            self.forget_pending(turn, pending);
-        }
+        self.void_handshake(turn, index);
         if let Some(worker) = steered_by {
             turn.common.unsteer(worker.worker(), old, None);
         }
@@ -491,6 +488,7 @@ impl NetcodeFront {
         self.sessions.readdress(there, Address { endpoint: nowhere, ..old });
         self.move_session(turn, index, origin);
         self.sessions.readdress(there, old);
+        self.void_handshake(turn, there);
         let session = self.sessions.at_mut(there);
         session.talk_through(socket, local);
         session.steered_by = None;

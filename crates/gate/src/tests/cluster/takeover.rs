@@ -304,6 +304,33 @@ fn a_session_whose_gateway_is_gone_goes_on_at_its_standby() {
     });
 }
 
+/// Somebody else has got the player's address, by the look of it, and logs in while the arbiter is
+/// asked.
+#[test]
+fn who_logs_in_from_the_address_of_a_session_that_goes_on_comes_in_when_that_is_over() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    let six = scene.scribe.payload(6, b"six");
+    scene.pair.rig(B).provokes(DropReason::TakeoverAwaited, |rig| rig.deliver(home(1), &six));
+    let other = Scribe::new(&scene.pair.rig(B).token(2));
+    scene.pair.rig(B).deliver(home(1), &other.request());
+    let challenge = other.challenge(scene.pair.rig(B), home(1));
+    scene.agent.hear((B, 0), scene.pair.rig(B));
+    scene.pair.rig(B).turn();
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    let response = other.packet(PacketKind::Response, 0, &challenge);
+    scene.pair.rig(B).deliver(home(1), &response);
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+    assert_eq!(scene.pair.rig(B).host.gate().client_at(home(1)), Some(1));
+    scene.at(B, 7, b"seven");
+    assert_eq!(scene.agent.handed, [b"five".to_vec(), b"seven".to_vec()]);
+    scene.pair.rig(B).deliver(home(1), &scene.scribe.disconnect(8));
+    other.connect(scene.pair.rig(B), home(1));
+    assert_eq!(scene.pair.rig(B).host.gate().client_at(home(1)), Some(2));
+}
+
 #[test]
 fn a_recorded_packet_does_nothing_while_the_owner_lives_and_takes_nothing_that_was_had() {
     let mut scene = Scene::new();
