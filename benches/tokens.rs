@@ -118,6 +118,7 @@ fn gateway(at: u32) -> Gateway {
         protocol_id: 7,
         token_bytes: 0,
         tags: false,
+        messages: false,
     };
     Gateway {
         instance: "i".into(),

@@ -326,6 +326,7 @@ impl Following {
                 protocol_id: listener.netcode().map_or(0, |rules| rules.protocol_id),
                 token_bytes: token.map_or(0, |token| token.bytes.into()),
                 tags: listener.netcode().is_some_and(|it| it.token_reuse == TokenReuse::Deny),
+                messages: listener.netcode().is_some_and(|it| it.delivers && it.moves.is_empty()),
             });
         }
         facts

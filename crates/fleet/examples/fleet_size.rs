@@ -120,6 +120,7 @@ fn gateway(keyspace: &Keyspace, index: u32) -> Result<Put, Box<dyn std::error::E
         protocol_id: 0,
         token_bytes: 0,
         tags: false,
+        messages: false,
     };
     let value = Gateway {
         instance: format!("{index:016x}"),

@@ -4,7 +4,7 @@
 //! their clocks. A gateway writes under which number it holds news back; what that is, it says
 //! itself (`ringgate status`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ringgate_fleet::epochs::{self, Policy, Role};
@@ -12,8 +12,9 @@ use ringgate_fleet::etcd::kv::end_of_prefix;
 use ringgate_fleet::etcd::{Client, Endpoint, Options};
 use ringgate_fleet::keyspace::{Name, Place};
 use ringgate_fleet::mirror::face::BANS_MAX;
+use ringgate_fleet::values::agent::DELIVERY;
 use ringgate_fleet::values::gateway::misfits;
-use ringgate_fleet::values::{Agent, Backend, Gateway, Service, Stored};
+use ringgate_fleet::values::{Agent, Backend, Gateway, Listener, Reach, Service, Stored};
 use ringgate_os::clock::{self, Clock};
 use ringgate_os::utc;
 use ringgate_report::text::Append as _;
@@ -290,10 +291,41 @@ fn of_cluster(survey: &Survey, cluster: &str, members: &[(&Name, &Gateway)]) -> 
             "an agent on the backend's host that every gateway of the cluster lets in",
         ));
     }
+    let listeners: Vec<_> = members.iter().flat_map(|(_, it)| &it.listeners).collect();
+    findings.extend(unarbitrated(survey, &listeners).into_iter().map(|(agent, lacks)| {
+        let lacks: Vec<_> = lacks.into_iter().collect();
+        let found = format!("agent {agent} says of no {} that it can go on", lacks.join(", "));
+        Finding::ok(what.clone(), found).could(
+            "such sessions behind it end with their gateway: the agent is of a release before that",
+            "replace the agent (ringgate upgrade); players who come after that outlive their gateway",
+        )
+    }));
     if findings.is_empty() {
         findings.push(Finding::ok(what, format!("{} fit together", names.join(", "))));
     }
     findings
+}
+
+/// What the agents of a cluster's backends do not arbitrate of what its listeners' players speak:
+/// protocols, and whole messages.
+fn unarbitrated<'a>(
+    survey: &'a Survey,
+    listeners: &[&'a Listener],
+) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let mut found = BTreeMap::<_, BTreeSet<_>>::new();
+    for backend in survey.backends.values() {
+        let Reach::Agent(name) = &backend.reach else { continue };
+        let Some(agent) = Name::new(name).and_then(|it| survey.agents.get(&it)) else { continue };
+        for listener in listeners.iter().filter(|it| it.group() == backend.group) {
+            let messages = listener.messages.then_some(DELIVERY);
+            let wanted = [listener.protocol.as_str()].into_iter().chain(messages);
+            let lacks = wanted.filter(|word| !agent.arbitrates.iter().any(|it| it == word));
+            for word in lacks {
+                found.entry(name.as_str()).or_default().insert(word);
+            }
+        }
+    }
+    found
 }
 
 fn epochs_of(survey: &Survey, now_s: u64) -> Vec<Finding> {

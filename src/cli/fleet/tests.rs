@@ -4,10 +4,12 @@ use ringgate_fleet::epochs::Validity;
 use ringgate_fleet::etcd::kv::KeyValue;
 use ringgate_fleet::keyspace::{Keyspace, Name, Place};
 use ringgate_fleet::mirror::{Status, Truth};
+use ringgate_fleet::values::gateway::Cluster;
 use ringgate_fleet::values::{
     Agent, Backend, Ban, Block, Gateway, Guard, Labels, Listener, ListenerKey, Reach, Service,
     State, Stored,
 };
+use ringgate_trunk::protocol::relay::ARBITRATED;
 
 use super::super::doctor::finding::Severity;
 use super::events::Teller;
@@ -35,6 +37,7 @@ fn gateway(epochs: &[u32]) -> Gateway {
         protocol_id: 7,
         token_bytes: 0,
         tags: false,
+        messages: false,
     };
     Gateway {
         instance: "i".into(),
@@ -71,6 +74,22 @@ fn backend(host: &str) -> Backend {
         state: State::Ready,
         joined: None,
         labels: Labels::new(),
+    }
+}
+
+fn agent(gateways: &[&str], arbitrates: &[&str]) -> Agent {
+    let names = |of: &[&str]| of.iter().map(|it| (*it).to_owned()).collect();
+    Agent {
+        instance: "i".into(),
+        host: "far".into(),
+        region: "eu".into(),
+        version: "0.1.0".into(),
+        gateways: names(gateways),
+        started: NOW_S,
+        written: NOW_S,
+        doubt: 0,
+        held: Vec::new(),
+        arbitrates: names(arbitrates),
     }
 }
 
@@ -149,18 +168,7 @@ fn slots_that_token_services_hold_are_seen_by_service_also_where_it_is_gone() {
 #[test]
 fn agents_and_what_is_behind_them_are_seen() {
     let mut survey = fleet();
-    let agent = Agent {
-        instance: "i".into(),
-        host: "far".into(),
-        region: "eu".into(),
-        version: "0.1.0".into(),
-        gateways: vec!["g1".into()],
-        started: NOW_S,
-        written: NOW_S,
-        doubt: 0,
-        held: Vec::new(),
-    };
-    add(&mut survey, &Place::Agent(name("host-7")), &agent, 5);
+    add(&mut survey, &Place::Agent(name("host-7")), &agent(&["g1"], &[]), 5);
     let reach = Reach::Agent("host-7".into());
     let mut behind = Backend { reach, ..backend("far") };
     add(&mut survey, &Place::Backend(name("b2")), &behind, 5);
@@ -179,7 +187,7 @@ fn agents_and_what_is_behind_them_are_seen() {
     behind.gateways.push("g1".into());
     add(&mut survey, &Place::Backend(name("b2")), &behind, 5);
     assert_eq!(reach(&survey), Severity::Ok);
-    let silent = Agent { written: NOW_S - 181, ..agent };
+    let silent = Agent { written: NOW_S - 181, ..agent(&["g1"], &[]) };
     add(&mut survey, &Place::Agent(name("host-7")), &silent, 5);
     let text = status::render(&survey, NOW_S, false);
     assert!(text.contains("far   not heard for 181 s"), "{text}");
@@ -222,6 +230,34 @@ fn the_doctor_finds_what_is_wrong() {
     assert_eq!(found("values").0, Severity::Bites);
     let keys = (Severity::Could, "key 2 waits: 0 of 3 gateways have confirmed it");
     assert_eq!(found("keys of main"), keys);
+}
+
+#[test]
+fn the_doctor_names_agents_behind_which_sessions_cannot_go_on() {
+    let mut survey = fleet();
+    let in_cluster = |listener: Listener| {
+        let place = Cluster { name: "fra".into(), at: "10.0.7.21:4700".into() };
+        Gateway { cluster: Some(place), listeners: vec![listener], ..gateway(&[1]) }
+    };
+    let with_messages = Listener { messages: true, ..gateway(&[1]).listeners.remove(0) };
+    for member in ["g1", "g2"] {
+        add(&mut survey, &Place::Gateway(name(member)), &in_cluster(with_messages.clone()), 5);
+    }
+    let (reach, gateways) = (Reach::Agent("host-7".into()), vec!["g1".into(), "g2".into()]);
+    let behind = Backend { reach, gateways, ..backend("far") };
+    add(&mut survey, &Place::Backend(name("b1")), &behind, 6);
+    let mut found = |arbitrates: &[&str]| {
+        add(&mut survey, &Place::Agent(name("host-7")), &agent(&["g1", "g2"], arbitrates), 8);
+        let findings = doctor::examine(&survey, NOW_S);
+        let of_cluster =
+            findings.into_iter().find(|it| it.what == "cluster fra").expect("it is one");
+        (of_cluster.severity, of_cluster.found)
+    };
+    assert_eq!(found(&ARBITRATED), (Severity::Ok, "g1, g2 fit together".to_owned()));
+    let lacks = |what: &str| format!("agent host-7 says of no {what} that it can go on");
+    assert_eq!(found(&["netcode", "plain"]), (Severity::Could, lacks("delivery")));
+    assert_eq!(found(&["plain", "delivery"]), (Severity::Could, lacks("netcode")));
+    assert_eq!(found(&[]), (Severity::Could, lacks("delivery, netcode")));
 }
 
 #[test]

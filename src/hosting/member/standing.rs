@@ -12,6 +12,7 @@ use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
 use ringgate_trunk::agent::rolls::Used;
 use ringgate_trunk::agent::view::{State as TrunkState, View};
+use ringgate_trunk::protocol::relay::ARBITRATED;
 
 use super::Part;
 use crate::hosting::Settings;
@@ -252,6 +253,7 @@ impl Role for Hosting {
             written: now_s,
             doubt: doubted.number,
             held: doubted.held.clone(),
+            arbitrates: ARBITRATED.map(str::to_owned).into(),
         };
         value.encode()
     }

@@ -29,7 +29,14 @@ pub struct Agent {
     /// What that is about, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<String>,
+    /// What may go on at another gateway of a cluster behind it: sessions of these protocols, and
+    /// [`DELIVERY`]. Nothing from a release that does not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arbitrates: Vec<String>,
 }
+
+/// Among what an agent arbitrates: whole messages, which it delivers itself.
+pub const DELIVERY: &str = "delivery";
 
 impl Stored for Agent {
     fn check(&self) -> Result<(), Refused> {
@@ -38,6 +45,10 @@ impl Stored for Agent {
         check_name(&self.region, "the region is no name")?;
         check_held(&self.held)?;
         check_text(&self.version)?;
+        check(self.arbitrates.len() <= LIST_MAX, "it arbitrates too much")?;
+        self.arbitrates
+            .iter()
+            .try_for_each(|it| check_name(it, "what it arbitrates is no name"))?;
         check_gateways(&self.gateways)
     }
 }

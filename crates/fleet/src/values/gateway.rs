@@ -114,6 +114,9 @@ pub struct Listener {
     /// then it can be told who has come.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tags: bool,
+    /// Whether its players get whole messages, which an agent may deliver.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub messages: bool,
 }
 
 impl Gateway {

@@ -31,6 +31,7 @@ fn gateway() -> Gateway {
         protocol_id: 7,
         token_bytes: 0,
         tags: false,
+        messages: false,
     };
     Gateway {
         instance: "i".into(),
@@ -93,6 +94,7 @@ fn values_are_read_as_they_were_written() {
         written: 2,
         doubt: 0,
         held: Vec::new(),
+        arbitrates: vec!["netcode".into(), DELIVERY.into()],
     });
     comes_back(&gateway());
     comes_back(&Gateway { agents: entrances(), answers: true, ..gateway() });
@@ -220,6 +222,7 @@ fn listener_of_a_cluster() -> Listener {
         protocol_id: 7,
         token_bytes: 0,
         tags: true,
+        messages: false,
     }
 }
 

@@ -38,6 +38,7 @@ fn an_agent_is_told_with_what_stands_behind_it_and_who_has_let_it_in() {
         written: 2,
         doubt: 0,
         held: Vec::new(),
+        arbitrates: Vec::new(),
     };
     let backend = |reach: Reach, gateways: &[&str]| Backend {
         instance: "i".into(),

@@ -297,6 +297,7 @@ fn a_plain_listener_s_routing_token_comes_with_the_place() {
         group: "main".into(),
         token_bytes: 16,
         tags: false,
+        messages: false,
         epochs: Vec::new(),
         ..told.listeners[0].clone()
     });

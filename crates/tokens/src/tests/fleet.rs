@@ -71,6 +71,7 @@ pub(super) fn gateway(host: &str, address: &str) -> Gateway {
         protocol_id: PROTOCOL_ID,
         token_bytes: 0,
         tags: false,
+        messages: false,
     };
     Gateway {
         instance: "i".into(),

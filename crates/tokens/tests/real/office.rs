@@ -85,6 +85,7 @@ impl Fleet {
             protocol_id: PROTOCOL_ID,
             token_bytes: 0,
             tags: false,
+            messages: false,
         };
         let now_s = clock::unix_seconds();
         let gateway = Gateway {

@@ -31,6 +31,7 @@ use ringgate_link::bundle::{
 
 pub use crate::protocol::games::{GAMES_MAX, Game};
 use crate::protocol::rolls::Rolls;
+pub use clustered::ARBITRATED;
 use clusters::OfClusters;
 pub use clusters::{Passed, RefusedPackets};
 pub use delivered::DeliveredCounts;

@@ -667,7 +667,10 @@ const MUTED_MAX: usize = 64;
 /// Sessions that the gateway has given away, and of which more may come.
 const LEFT_MAX: usize = 4096;
 
-/// What an arbiter says of itself, in this order.
+/// What an arbiter arbitrates: sessions of these protocols, and whole messages.
+pub const ARBITRATED: [&str; SAID.len()] = ["netcode", "plain", "delivery"];
+
+/// What an arbiter says of itself to a gateway, of each of these, in this order.
 const SAID: [fn(&mut Writer<'_>) -> bool; 3] = [arbitrates, arbitrates_plain, arbitrates_delivery];
 
 /// For writers of any lifetime, which the method itself is not.
