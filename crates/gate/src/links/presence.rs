@@ -5,8 +5,6 @@
 //! refuses a datagram or is asked (`listening`), and whether the backend is back is found out by
 //! sending it an empty one now and then.
 
-use arrayvec::ArrayVec;
-
 use crate::common::Common;
 use crate::counters::LinkRefusal;
 use crate::ids::{BackendId, LinkId};
@@ -18,7 +16,7 @@ use crate::output::Tag;
 use crate::roles::Role;
 use crate::setup::{Backend, Credentials, LinkKind};
 use crate::turn::Turn;
-use ringgate_batch::{Endpoint, LocalIp, SendFailure, SocketId, TxTarget};
+use ringgate_batch::{Endpoint, LocalIp, Nameless, Newcomer, SendFailure, SocketId, TxTarget};
 use ringgate_link::bundle::{Goodbye, GoodbyeReason, VERSION_SKIPPABLE, Writer};
 
 impl Common {
@@ -41,34 +39,25 @@ impl Common {
         self.roles.assign(socket, Role::Link(at));
     }
 
-    /// Whether one more process may wait to say who it is. Where its user has as many as one may
-    /// have, the oldest goes of the process that has most: who is silent keeps nobody else out.
+    /// Whether one more process may wait to say who it is.
     fn make_room_for_nameless(&mut self, of: Credentials) -> bool {
         let all = self.links.all.pairs();
         let waiting = all.filter_map(|(at, link)| Some((at, link.as_ref()?)));
         let waiting = waiting.filter(|(_, link)| link.is_waiting_for_hello());
-        let (mut count, mut users) = (0, ArrayVec::<_, NAMELESS_PER_USER_MAX>::new());
-        for (at, link) in waiting {
-            count += 1;
-            if link.credentials.uid == of.uid {
-                let _ = users.try_push((at, link.credentials, link.serial));
-            }
-        }
-        let its = |pid: u32| users.iter().filter(|(_, whose, _)| whose.pid == pid).count();
-        // Of a process in another namespace the kernel does not say which one it is.
-        if count >= NAMELESS_MAX || of.pid != 0 && its(of.pid) >= NAMELESS_PER_PROCESS_MAX {
-            return false;
-        }
-        if users.is_full() {
-            let most = users.iter().map(|(_, whose, _)| its(whose.pid)).max();
-            let whose = users.iter().filter(|(_, whose, _)| Some(its(whose.pid)) == most);
-            if let Some(&(oldest, whose, _)) = whose.min_by_key(|(.., serial)| *serial)
-                && let Some(lost) = self.links.all[oldest].take()
-            {
-                self.count_refusal(LinkRefusal::TooManyNameless, Some(whose));
-                self.close_socket(lost.socket);
-                self.release_backlog(&lost);
-            }
+        let nameless = waiting.map(|(at, &Link { credentials, serial, .. })| Nameless {
+            at,
+            credentials,
+            serial,
+        });
+        let goes = match Newcomer::decide(of, NAMELESS_MAX, nameless) {
+            Newcomer::Waits => None,
+            Newcomer::WaitsInsteadOf(at) => self.links.all[at].take(),
+            Newcomer::Refused => return false,
+        };
+        if let Some(lost) = goes {
+            self.count_refusal(LinkRefusal::TooManyNameless, Some(lost.credentials));
+            self.close_socket(lost.socket);
+            self.release_backlog(&lost);
         }
         true
     }
@@ -270,13 +259,5 @@ fn undrained(writer: &mut Writer<'_>) -> bool {
     writer.undrained()
 }
 
-/// Links of one user on which nobody has said yet which backend it is.
-/// Those of a host that all come back to a restarted gateway are accepted a few at a time, and have
-/// said it by the next turn.
-const NAMELESS_PER_USER_MAX: usize = 32;
-
-/// Such links of one process: as many as are accepted at a time.
-const NAMELESS_PER_PROCESS_MAX: usize = 16;
-
-/// Such links of all users that may connect.
+/// Links of all users that may connect, on which nobody has said yet which backend it is.
 const NAMELESS_MAX: usize = 1024;

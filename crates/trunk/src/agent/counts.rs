@@ -115,6 +115,8 @@ ringgate_core::named! {
     MessageUnknown = "message_unknown",
     /// Messages for players for whom too much waits already.
     MessageOverflow = "message_overflow",
+    /// Processes that called themselves as another one does that is there, or as a server.
+    NameTaken = "name_taken",
 }
 
 impl Drop {

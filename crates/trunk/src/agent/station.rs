@@ -12,6 +12,7 @@ use crate::protocol::arbitration::Arbitration;
 use crate::protocol::relay::{Action, GAMES_MAX, Game, Passed, Relay};
 use crate::protocol::rolls::Rolls;
 use crate::socket::{Bundles, Local, Received};
+use ringgate_batch::{Credentials, Nameless, Newcomer};
 use ringgate_io::socket::{self, PeerCredentials};
 use ringgate_link::bundle::{
     Frame, GoodbyeReason, Hello, ToGame, ToGateway, VERSION_MIN, VERSION_PLAIN, Writer,
@@ -257,15 +258,8 @@ impl Station {
 
     fn let_in(&mut self, fd: OwnedFd, around: &mut Around<'_>) {
         let Ok(who) = socket::peer_credentials(fd.as_fd()) else { return };
-        let processes = self.ends.iter().enumerate().filter_map(|(place, end)| match end {
-            Some(End::Process(process)) => Some((place, process)),
-            _ => None,
-        });
-        let nameless = processes.filter(|(place, _)| self.relay.name_at(*place).is_none());
-        let (mut all, mut same) = (0, 0);
-        nameless
-            .for_each(|(_, it)| (all, same) = (all + 1, same + usize::from(it.who.uid == who.uid)));
-        if all >= NAMELESS_MAX || same >= NAMELESS_OF_USER_MAX {
+        let is_barred = !may_connect(around.backends, who);
+        if !is_barred && !self.make_room_for_nameless(who, around) {
             return around.counts.drop(Drop::Nameless, 1);
         }
         let local = Local::from(fd);
@@ -281,7 +275,36 @@ impl Station {
             process.local.hold(around.epoll, link_token(self.at, game), true);
         }
         self.put(game, End::Process(process));
+        if is_barred {
+            around.counts.drop(Drop::Unauthorised, 1);
+            // Nobody knows it yet who could be told of its end.
+            return self.send_away(game, GoodbyeReason::Unauthorised, around, |_| ());
+        }
         around.counts.passed.links += 1;
+    }
+
+    /// Whether one more process may wait to say who it is.
+    fn make_room_for_nameless(&mut self, of: PeerCredentials, around: &mut Around<'_>) -> bool {
+        let credentials_of = |who: PeerCredentials| {
+            let PeerCredentials { uid, gid, pid } = who;
+            Credentials { uid, gid, pid: pid.unsigned_abs() }
+        };
+        let processes = self.ends.iter().enumerate().filter_map(|(at, end)| match end {
+            Some(End::Process(Process { who, since_ns, .. })) => {
+                Some(Nameless { at, credentials: credentials_of(*who), serial: *since_ns })
+            }
+            _ => None,
+        });
+        let nameless = processes.filter(|it| self.relay.name_at(it.at).is_none());
+        match Newcomer::decide(credentials_of(of), NAMELESS_MAX, nameless) {
+            Newcomer::Waits => true,
+            Newcomer::WaitsInsteadOf(at) => {
+                around.counts.drop(Drop::Nameless, 1);
+                self.lose(Game::at(at), around, |_| ());
+                true
+            }
+            Newcomer::Refused => false,
+        }
     }
 
     fn put(&mut self, game: Game, end: End) {
@@ -330,7 +353,8 @@ impl Station {
             // What another process has said of a player may lead nowhere.
             None | Some(None) => return,
             Some(Some(End::Process(process))) if is_new => {
-                judge(process.who, bundle, around.backends)
+                let is_taken = |name: &str| self.relay.has_named(name);
+                judge(process.who, bundle, around.backends, is_taken)
             }
             _ => None,
         };
@@ -338,7 +362,9 @@ impl Station {
         let Self { at, relay, ends, written, served, drains_until_ns, .. } = self;
         let mut hands = Hands { at: *at, ends, written, served, around };
         if let Some(reason) = refused {
-            hands.around.counts.drop(Drop::Unauthorised, 1);
+            let is_taken = reason == GoodbyeReason::NameTaken;
+            let why = if is_taken { Drop::NameTaken } else { Drop::Unauthorised };
+            hands.around.counts.drop(why, 1);
             return relay.turn_away(game, reason, |action| hands.act(action, &mut wish));
         }
         relay.handle_bundle(game, bundle, |action| hands.act(action, &mut wish));
@@ -655,13 +681,29 @@ fn names(backends: &[Backend]) -> Vec<String> {
     backends.iter().map(|backend| backend.name.clone()).collect()
 }
 
-/// Whether a process may call itself what it says first.
-fn judge(who: PeerCredentials, bundle: &[u8], backends: &[Backend]) -> Option<GoodbyeReason> {
+/// Whether a process may be a game server here, whatever it calls itself.
+fn may_connect(backends: &[Backend], who: PeerCredentials) -> bool {
+    backends.iter().any(|it| match &it.link {
+        Link::Bundle(allowed) => allowed.admits(who.uid, who.gid),
+        Link::Udp(_) => false,
+    })
+}
+
+/// Whether a process may call itself what it says first. A relay hears nothing before that.
+fn judge(
+    who: PeerCredentials,
+    bundle: &[u8],
+    backends: &[Backend],
+    is_taken: impl FnOnce(&str) -> bool,
+) -> Option<GoodbyeReason> {
     let Some(Ok(ToGateway::Hello(hello))) = ToGateway::read(bundle).next() else { return None };
     let backend = backends.iter().find(|backend| backend.name == hello.name)?;
     match &backend.link {
-        Link::Bundle(allowed) if allowed.admits(who.uid, who.gid) => None,
-        Link::Bundle(_) => Some(GoodbyeReason::Unauthorised),
+        Link::Bundle(allowed) if !allowed.admits(who.uid, who.gid) => {
+            Some(GoodbyeReason::Unauthorised)
+        }
+        // One link of each: where no gateway says so, one process could take all places.
+        Link::Bundle(_) => is_taken(hello.name).then_some(GoodbyeReason::NameTaken),
         // The name is a server's, for which the agent itself speaks.
         Link::Udp(_) => Some(GoodbyeReason::NameTaken),
     }
@@ -731,7 +773,6 @@ const ACCEPT_AGAIN_NS: u64 = 200_000_000;
 /// As at a gateway.
 const HELLO_NS: u64 = 5_000_000_000;
 const NAMELESS_MAX: usize = 128;
-const NAMELESS_OF_USER_MAX: usize = 32;
 const _: () = assert!(NAMELESS_MAX < GAMES_MAX, "those who have said hello find room");
 
 /// A server whom the gateway has turned away is introduced again after this.

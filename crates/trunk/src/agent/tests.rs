@@ -1,13 +1,15 @@
 //! A local worker with real processes at its sockets and real servers on loopback, and the tests in
 //! the place of the gateway.
 
+use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ringgate_link::backend::{Backend as Process, Event, LinkLoss};
 use ringgate_link::bundle::{
-    CloseReason, Frame, Frames, GoodbyeReason, OpenedPlain, SessionId, ToGateway, Writer,
+    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, OpenedPlain, SessionId, ToGame,
+    ToGateway, VERSION_MAX, VERSION_MIN, Writer,
 };
 use ringgate_os::clock::{Clock, sleep};
 use ringgate_os::notify::Epoll;
@@ -310,19 +312,65 @@ fn servers_come_and_go_and_who_plays_plays_on() {
 
 #[test]
 fn who_may_not_connect_is_told_why() {
-    let socket = server();
-    let other = process::effective_uid() + 1;
-    let mut rig =
-        Rig::new("turned-away", vec![bundle("arena-1", vec![other]), udp("any-1", &socket)]);
+    let (socket, own) = (server(), process::effective_uid());
+    let backends =
+        vec![bundle("arena-1", vec![own + 1]), bundle("arena-2", vec![own]), udp("any-1", &socket)];
+    let mut rig = Rig::new("turned-away", backends);
+    let mut first = Process::connect(&rig.dir, "arena-2").expect("the agent listens");
+    hears(&mut rig, &mut first, &["up 0 of 1"]);
     for (name, why) in [
         ("arena-1", GoodbyeReason::Unauthorised),
+        ("arena-2", GoodbyeReason::NameTaken),
         ("any-1", GoodbyeReason::NameTaken),
         ("arena-9", GoodbyeReason::NameUnknown),
     ] {
         let mut game = Process::connect(&rig.dir, name).expect("the agent listens");
         hears(&mut rig, &mut game, &[&format!("sent away: {why:?}")]);
     }
-    assert_eq!(rig.counts.dropped[Dropped::Unauthorised as usize], 2);
+    let dropped = |rig: &Rig| {
+        [Dropped::Unauthorised, Dropped::NameTaken].map(|why| rig.counts.dropped[why as usize])
+    };
+    assert_eq!(dropped(&rig), [1, 2]);
+    // Its name is free once it has gone.
+    drop(first);
+    rig.turn();
+    let mut second = Process::connect(&rig.dir, "arena-2").expect("the agent listens");
+    hears(&mut rig, &mut second, &["up 0 of 1"]);
+    // Whoever may be nothing here is told so before it says anything.
+    rig.set_backends(vec![bundle("arena-1", vec![own + 1]), udp("any-1", &socket)]);
+    let mut barred = Process::connect(&rig.dir, "arena-9").expect("the agent listens");
+    hears(&mut rig, &mut barred, &["sent away: Unauthorised"]);
+}
+
+/// A record that no release knows is passed over, but not before a hello: that would be taken
+/// without a look at who says it.
+#[test]
+fn who_says_anything_before_its_hello_is_turned_away() {
+    let (socket, own) = (server(), process::effective_uid());
+    let backends =
+        vec![bundle("arena-1", vec![own + 1]), bundle("arena-2", vec![own]), udp("any-1", &socket)];
+    let mut rig = Rig::new("smuggled", backends);
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.take_told();
+    for name in ["arena-1", "arena-2", "any-1"] {
+        let link = ringgate_io::socket::link(&rig.dir.join("worker-0.sock")).expect("it listens");
+        let mut link = socket2::Socket::from(link);
+        let version_max = VERSION_MAX as u8;
+        let hello = Hello { version_min: VERSION_MIN, version_max, pid: 1, name };
+        let mut bundle = vec![4, 0, 128, 0];
+        bundle.extend(written(|writer| writer.hello(&hello)));
+        link.send(&bundle).expect("it takes it");
+        let mut heard = [0; 64];
+        let mut said = 0;
+        rig.until("it is answered", |_| {
+            said = link.read(&mut heard).unwrap_or(0);
+            said > 0
+        });
+        let record = ToGame::decode(only(&heard[..said])).expect("own");
+        let goodbye = Goodbye { reason: GoodbyeReason::HelloExpected, error: None };
+        assert_eq!(record, ToGame::Goodbye(goodbye));
+    }
+    assert_eq!(rig.take_told(), Vec::<String>::new());
 }
 
 #[test]
@@ -334,7 +382,7 @@ fn a_process_that_says_nothing_is_hung_up_on() {
     rig.until("all were looked at", |rig| {
         rig.counts.passed.links + rig.counts.dropped[Dropped::Nameless as usize] == let_in
     });
-    assert_eq!(rig.counts.passed.links, 32, "of one user at a time");
+    assert_eq!(rig.counts.passed.links, 16, "of one process at a time");
     rig.ahead_ns = 6_000_000_000;
     rig.until("all are hung up on", |rig| rig.counts.dropped[Dropped::Nameless as usize] == let_in);
 }

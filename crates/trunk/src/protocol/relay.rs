@@ -216,6 +216,12 @@ impl Relay {
         taken.hello.as_ref().map(|said| said.name.as_str())
     }
 
+    /// Whether a process is there that has called itself so.
+    pub fn has_named(&self, name: &str) -> bool {
+        let mut taken = self.places.iter().filter_map(|place| place.taken.as_ref());
+        taken.any(|it| !it.is_gone && it.hello.as_ref().is_some_and(|said| said.name == name))
+    }
+
     /// How many players a link has.
     pub fn players_of(&self, game: Game) -> usize {
         let taken = self.places.get(game.place()).and_then(|place| place.taken.as_ref());
@@ -452,7 +458,8 @@ impl Relay {
         let link = taken.and_then(|taken| taken.link);
         match record {
             ToGateway::Hello(hello) if !is_welcome => self.handle_hello(game, &hello, act),
-            ToGateway::Unknown(_) => {}
+            // What is passed over is passed over once it is known whose it is.
+            ToGateway::Unknown(_) if is_welcome => {}
             _ if !is_welcome || matches!(record, ToGateway::Hello(_)) => {
                 self.refuse(game, because(GoodbyeReason::HelloExpected), act);
             }
