@@ -11,6 +11,7 @@
 mod encoding;
 mod line;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read};
 use std::time::Duration;
@@ -118,16 +119,20 @@ impl std::error::Error for ReadError {}
 /// Reads a log of ours, or another writer's. A file with broken lines and without a single interval
 /// is none.
 pub fn read(bytes: &[u8]) -> Result<Log, ReadError> {
+    read_within(bytes, Left { counts: FILE_COUNTS_MAX, bytes: FILE_BYTES_MAX, tags: TAGS_MAX })
+}
+
+fn read_within(bytes: &[u8], mut left: Left) -> Result<Log, ReadError> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut log = Log { is_cut_off: end < bytes.len(), ..Log::default() };
     let mut epoch = Epoch::default();
-    let mut counts_left = FILE_COUNTS_MAX;
+    let mut tags = BTreeSet::new();
     for (at, line) in bytes[..end].split_inclusive(|byte| *byte == b'\n').enumerate() {
         if let Some(writer) = writer_of(line) {
             writer.clone_into(&mut log.writer);
             continue;
         }
-        match read_line(line, &mut epoch, &mut counts_left) {
+        match read_line(line, &mut epoch, &mut left, &mut tags) {
             Ok(interval) => log.intervals.extend(interval),
             Err(found) => {
                 log.broken_count += 1;
@@ -151,7 +156,8 @@ fn writer_of(line: &[u8]) -> Option<&str> {
 fn read_line(
     line: &[u8],
     epoch: &mut Epoch,
-    counts_left: &mut usize,
+    left: &mut Left,
+    tags: &mut BTreeSet<String>,
 ) -> Result<Option<Interval>, String> {
     if line.len() > LINE_BYTES_MAX {
         return Err(format!("a line of {} bytes", line.len()));
@@ -167,18 +173,20 @@ fn read_line(
             epoch.base = Some(base);
             Ok(None)
         }
-        Some(Line::Interval { tag, start, length, histogram }) => Ok(Some(Interval {
-            tag: tag.to_owned(),
-            start: epoch.place(start),
-            length,
-            histogram: decode(histogram, counts_left)?,
-        })),
+        Some(Line::Interval { tag, start, length, histogram }) => {
+            if !tags.contains(tag) {
+                left.tags = left.tags.checked_sub(1).ok_or("more tags than a file may have")?;
+                tags.insert(tag.to_owned());
+            }
+            let (tag, start) = (tag.to_owned(), epoch.place(start));
+            Ok(Some(Interval { tag, start, length, histogram: decode(histogram, left)? }))
+        }
     }
 }
 
 /// The histogram that a text encodes. Every length in it is held against what is there before
 /// memory is asked for it.
-fn decode(text: &str, counts_left: &mut usize) -> Result<Histogram<u64>, String> {
+fn decode(text: &str, left: &mut Left) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|why| format!("bad base64 ({why})"))?;
     let bad = |why: &str| format!("a bad histogram ({why})");
     let mut plain = Vec::new();
@@ -203,7 +211,9 @@ fn decode(text: &str, counts_left: &mut usize) -> Result<Histogram<u64>, String>
     if payload_bytes != plain.len() - HEAD_BYTES || payload_bytes > counts * COUNT_BYTES_MAX {
         return Err(bad("its length"));
     }
-    *counts_left = counts_left.checked_sub(counts).ok_or("more histograms than fit a file")?;
+    let too_much = "more histograms than fit a file";
+    left.counts = left.counts.checked_sub(counts).ok_or(too_much)?;
+    left.bytes = left.bytes.checked_sub(payload_bytes).ok_or(too_much)?;
     encoding::decode(&plain, counts).map_err(bad)
 }
 
@@ -240,6 +250,20 @@ const COUNTS_MAX: usize = 1 << 20;
 /// Of all histograms of a file. Memory for counts that are zero is not touched, so this is address
 /// space: a day of ours, at ten seconds an interval, is half of it.
 const FILE_COUNTS_MAX: usize = 1 << 31;
+
+/// Of all histograms of a file as they are written, deflated or not. A count that is not zero takes
+/// a byte or more of it, and eight of memory: 1 GiB at the most.
+const FILE_BYTES_MAX: usize = 1 << 27;
+
+/// Different ones of a file: each is summed up for itself.
+const TAGS_MAX: usize = 4096;
+
+/// What a file may still have.
+struct Left {
+    counts: usize,
+    bytes: usize,
+    tags: usize,
+}
 
 /// The longest line of ours, with every count in use, is a fifth of it.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -384,6 +408,27 @@ mod tests {
                 assert!(why.starts_with("a bad histogram") || why.starts_with("a line"), "{why}");
             }
         }
+    }
+
+    #[test]
+    fn a_file_unfolds_to_no_more_than_its_share() {
+        let whole = Left { counts: 1 << 20, bytes: 1 << 20, tags: 4 };
+        let line = crafted(3, 3, 60_000_000_000, &[2, 4, 6], true);
+        let text = line.repeat(4);
+        let found = |left: Left| {
+            let log = read_within(text.as_bytes(), left).expect("one is whole");
+            (log.intervals.len(), log.broken.map(|it| it.found))
+        };
+        let too_much = Some("more histograms than fit a file".to_owned());
+        assert_eq!(found(Left { ..whole }), (4, None));
+        assert_eq!(found(Left { bytes: 9, ..whole }), (3, too_much.clone()));
+        let counts =
+            2 * counts_of(&encoding::encode(&histogram(&[])).expect("empty")).expect("own");
+        assert_eq!(found(Left { counts, ..whole }), (2, too_much));
+        let tagged = |name: &str| format!("Tag={name},{line}");
+        let text = ["a", "b", "a", "c", "d", "e", "a"].map(tagged).concat();
+        let log = read_within(text.as_bytes(), whole).expect("most are whole");
+        assert_eq!((log.intervals.len(), log.broken_count), (6, 1));
     }
 
     #[test]

@@ -38,6 +38,10 @@ fn interval(text: &str) -> Option<Line<'_>> {
         Some(tagged) => tagged.split_once(',')?,
         None => ("", text),
     };
+    // Tags are shown on terminals.
+    if tag.contains(char::is_control) {
+        return None;
+    }
     let (start, rest) = rest.split_once(',')?;
     let (length, rest) = rest.split_once(',')?;
     let (max, histogram) = rest.split_once(',')?;
