@@ -1,5 +1,6 @@
 //! Values are read as they were written, and everything else is refused.
 
+use super::agent::DELIVERY;
 use super::question::PIECE_BYTES;
 use super::*;
 use crate::epochs::Validity;
