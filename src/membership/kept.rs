@@ -10,7 +10,6 @@ use std::io;
 
 use bytes::Bytes;
 use ringgate_fleet::copy::StateFile;
-use ringgate_state::folder;
 
 /// The file in `state_dir`.
 pub const KEYS_FILE: &str = "keys";
@@ -58,7 +57,7 @@ impl Refused {
 
 /// The lines of the file; none where there is none.
 pub(super) fn load(file: &StateFile, refused: &mut Refused) -> Vec<Stood> {
-    let bytes = match file.read(|path| folder::read_plain(path, FILE_BYTES_MAX)) {
+    let bytes = match file.read(FILE_BYTES_MAX) {
         Ok(bytes) => Bytes::from(bytes.unwrap_or_default()),
         Err(_) => {
             refused.add(Refusal::Unreadable);

@@ -4,9 +4,7 @@
 //! and a gateway writes its instances, because the tokens that an earlier one has claimed are its
 //! own.
 
-use std::fs;
-use std::io::{self, Read, Write};
-use std::path::Path;
+use std::io::{self, Write};
 
 use ringgate_fleet::copy::StateFile;
 
@@ -74,7 +72,7 @@ fn owned(line: &str) -> Option<OwnedName> {
 
 /// That of the last start, as far as it can be read.
 pub(crate) fn load(file: &StateFile) -> Left {
-    let bytes = file.read(read).ok().flatten().unwrap_or_default();
+    let bytes = file.read(FILE_BYTES_MAX).ok().flatten().unwrap_or_default();
     let text = String::from_utf8(bytes).unwrap_or_default();
     let leases = text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id != 0);
     let instances = text.lines().filter_map(|line| line.strip_prefix(INSTANCE));
@@ -83,12 +81,6 @@ pub(crate) fn load(file: &StateFile) -> Left {
         instances: instances.map(str::to_owned).take(INSTANCES_MAX).collect(),
         owned: text.lines().filter_map(owned).take(OWNED_MAX).collect(),
     }
-}
-
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 /// What the file is to hold.

@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use ringgate_os::plain;
 
 use crate::etcd::Error;
 use crate::etcd::kv::{Header, KeyValue};
@@ -38,13 +39,10 @@ pub enum StateFile {
 }
 
 impl StateFile {
-    /// What it holds, as `read` has it from a disk.
-    pub fn read(
-        &self,
-        read: impl FnOnce(&Path) -> io::Result<Option<Vec<u8>>>,
-    ) -> io::Result<Option<Vec<u8>>> {
+    /// What it holds, of at most so many bytes; `None` where there is none.
+    pub fn read(&self, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
         match self {
-            Self::Disk(path) => read(path),
+            Self::Disk(path) => plain::read(path, bytes_max),
             Self::Memory(held) => Ok(held.lock().unwrap_or_else(PoisonError::into_inner).clone()),
         }
     }
@@ -96,23 +94,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Reads the copy in this file; `None` if there is none.
 pub fn load(file: &StateFile) -> io::Result<Option<Copy>> {
-    let Some(bytes) = file.read(read)? else { return Ok(None) };
-    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(invalid("the copy is too large".into()));
-    }
-    decode(&bytes).map(Some).map_err(|why| invalid(why.to_string()))
-}
-
-/// What a file holds, or as much as a copy may have and a byte more.
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file?,
-    };
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
+    let Some(bytes) = file.read(FILE_BYTES_MAX)? else { return Ok(None) };
+    let invalid = |why: Error| io::Error::new(io::ErrorKind::InvalidData, why.to_string());
+    decode(&bytes).map(Some).map_err(invalid)
 }
 
 /// The bytes of a copy's file.

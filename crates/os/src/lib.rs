@@ -15,6 +15,7 @@ pub mod notify;
 pub mod option;
 pub mod overflows;
 pub mod owners;
+pub mod plain;
 pub mod process;
 pub mod processor;
 pub mod publishing;

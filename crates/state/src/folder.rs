@@ -2,12 +2,12 @@
 //! change as a whole or not at all.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use ringgate_os::process;
+use ringgate_os::{plain, process};
 
 /// A folder that is this process's alone.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Folder {
 
     /// The same of one that may have so many bytes.
     pub fn read_up_to(&self, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        read_plain(&self.path.join(name), bytes_max)
+        plain::read(&self.path.join(name), bytes_max)
     }
 
     /// Adds to the end of a file, which is made if it is not there. A crash before this returns may
@@ -164,13 +164,16 @@ impl Folder {
             return Err(io::Error::other(format!("it belongs to user {owner}")));
         }
         for name in names {
-            let path = self.path.join(name);
-            let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
-            match file {
-                Ok(file) => fchown(&file, Some(user), Some(group))?,
-                Err(why) if why.kind() == io::ErrorKind::NotFound => {}
-                Err(why) => return Err(why),
+            let Some(file) = plain::open(&self.path.join(name))? else { continue };
+            let found = file.metadata()?;
+            // One with another name, too, may be anybody's.
+            let is_ours = found.uid() == process::effective_uid() && found.nlink() == 1;
+            if found.uid() != user && !is_ours {
+                let (owner, links) = (found.uid(), found.nlink());
+                let why = format!("{name} belongs to user {owner} and has {links} names");
+                return Err(io::Error::other(why));
             }
+            fchown(&file, Some(user), Some(group))?;
         }
         fchown(&self.handle, Some(user), Some(group))
     }
@@ -186,26 +189,6 @@ impl Folder {
         self.give(&file)?;
         Ok((path, file))
     }
-}
-
-/// What a plain file holds, of at most so many bytes; `None` where there is none.
-pub fn read_plain(path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    // A pipe in its place must not keep us waiting, nor a link lead us elsewhere.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
-        Ok(file) => file,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(why) => return Err(why),
-    };
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a plain file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > bytes_max {
-        return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
-    }
-    Ok(Some(bytes))
 }
 
 /// The last part closed to everybody else; the folders above as the system makes them.
@@ -255,6 +238,28 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    }
+
+    /// The user that the folder is given to may have put something there before.
+    #[test]
+    fn nothing_but_plain_files_of_the_folder_are_given_away_or_waited_for() {
+        let place = Place::new();
+        let folder = Folder::take(&place.0).expect("ours");
+        let stranger = process::effective_uid() + 1;
+        let given =
+            || folder.give_to(stranger, stranger, &["spent-1"]).map_err(|why| why.to_string());
+        let path = place.0.join("spent-1");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("coreutils");
+        assert!(made.success());
+        let refused = "it is not a plain file".to_owned();
+        assert_eq!(given(), Err(refused.clone()));
+        assert_eq!(folder.read("spent-1").map_err(|why| why.to_string()), Err(refused));
+        folder.remove("spent-1").expect("ours");
+        let elsewhere = place.0.join("elsewhere");
+        fs::write(&elsewhere, "another's").expect("ours");
+        fs::hard_link(&elsewhere, &path).expect("one disk");
+        let owner = process::effective_uid();
+        assert_eq!(given(), Err(format!("spent-1 belongs to user {owner} and has 2 names")));
     }
 
     #[test]
