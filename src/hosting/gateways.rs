@@ -11,6 +11,7 @@ use ringgate_fleet::values::{self, Stored};
 use ringgate_trunk::agent::options::Gateway;
 
 use super::Settings;
+use crate::membership::sparing::Unreadable;
 
 /// Those that are known, and those that were chosen.
 pub(super) struct Gateways {
@@ -22,7 +23,7 @@ pub(super) struct Gateways {
     file: Vec<Gateway>,
     known: BTreeMap<String, Known>,
     chosen: BTreeMap<String, Gateway>,
-    unreadable: BTreeSet<Bytes>,
+    unreadable: Unreadable,
 }
 
 struct Known {
@@ -44,7 +45,7 @@ impl Gateways {
             file: settings.gateways.clone(),
             known: BTreeMap::new(),
             chosen: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
+            unreadable: Unreadable::default(),
         }
     }
 
@@ -65,23 +66,14 @@ impl Gateways {
 
     /// What stands at a key now.
     pub(super) fn learn(&mut self, key: &Bytes, value: Option<&[u8]>) {
-        self.unreadable.remove(key);
         let Some(Place::Gateway(name)) = self.keyspace.place(key) else { return };
         self.known.remove(name.as_str());
-        let Some(value) = value else { return };
-        match self.read(value) {
-            Ok(known) => drop(self.known.insert(name.as_str().to_owned(), known)),
-            Err(why) => {
-                if self.unreadable.insert(key.clone()) {
-                    tracing::warn!(
-                        event = "fleet_value_refused",
-                        key = %String::from_utf8_lossy(key).escape_debug(),
-                        why,
-                        "a key in etcd is left out: {why}"
-                    );
-                }
-            }
-        }
+        let read = value.map_or(Ok(()), |value| {
+            let known = self.read(value)?;
+            self.known.insert(name.as_str().to_owned(), known);
+            Ok(())
+        });
+        self.unreadable.note(key, read);
     }
 
     fn read(&self, value: &[u8]) -> Result<Known, String> {

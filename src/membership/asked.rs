@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Settings;
+use super::sparing::OnceASecond;
 
 /// What answers: a page's status and what it consists of. `None` where another process has the
 /// gateway, and is to be asked.
@@ -62,6 +63,7 @@ pub(super) struct Asked {
     instance: Name,
     answerer: Answerer,
     used: Arc<Mutex<Used>>,
+    told: Arc<OnceASecond>,
 }
 
 impl Asked {
@@ -74,7 +76,8 @@ impl Asked {
     ) -> Option<Self> {
         let (keyspace, gateway) = (settings.keyspace.clone(), settings.name.clone());
         let instance = Name::new(&settings.instance)?;
-        Some(Self { client, clock, keyspace, key, gateway, instance, answerer, used })
+        let told = Arc::default();
+        Some(Self { client, clock, keyspace, key, gateway, instance, answerer, used, told })
     }
 
     /// Goes on until `ends` says so, and then until what was begun is answered.
@@ -149,10 +152,12 @@ impl Asked {
         let place = self.keyspace.place(&kv.key);
         let Some(Place::Question(_, id) | Place::Move(_, id)) = place else { return Ok(forged) };
         let Some(read) = opened::<Question>(&self.key, &kv.key, &kv.value) else {
-            tracing::warn!(
-                event = "fleet_question_forged",
-                "a question stood in etcd that nobody with the fleet's key has asked: it is not answered"
-            );
+            if self.told.is_told() {
+                tracing::warn!(
+                    event = "fleet_question_forged",
+                    "a question stood in etcd that nobody with the fleet's key has asked: it is not answered"
+                );
+            }
             return Ok(forged);
         };
         while answering.try_join_next().is_some() {}
@@ -167,10 +172,12 @@ impl Asked {
             }
             // Whoever had asked has its answer.
             Err((USED, why)) => {
-                tracing::warn!(
-                    event = "fleet_question_replayed",
-                    "somebody has put a question back into etcd: {why}"
-                );
+                if self.told.is_told() {
+                    tracing::warn!(
+                        event = "fleet_question_replayed",
+                        "somebody has put a question back into etcd: {why}"
+                    );
+                }
                 Ok(forged)
             }
             Err((status, why)) => {

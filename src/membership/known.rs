@@ -19,6 +19,7 @@ use ringgate_gate::{Intake, Prefix};
 use ringgate_state::{DenyList, Rule, Whom};
 
 use super::kept::{Refused, Stood};
+use super::sparing::Unreadable;
 use super::{MaybeKey, Settings};
 use keys::Keys;
 
@@ -89,7 +90,7 @@ pub(super) struct Reading {
     /// As of the last time it was asked for, and until when.
     deny_list: Arc<DenyList>,
     deny_list_until_s: u64,
-    unreadable: BTreeSet<Bytes>,
+    unreadable: Unreadable,
     next_s: u64,
     /// Another process's value stands at our own key.
     is_own_in_doubt: bool,
@@ -122,7 +123,7 @@ impl Reading {
             bans: BTreeMap::new(),
             deny_list: Arc::default(),
             deny_list_until_s: 0,
-            unreadable: BTreeSet::new(),
+            unreadable: Unreadable::default(),
             next_s: u64::MAX,
             is_own_in_doubt: false,
             has_backends: false,
@@ -194,21 +195,11 @@ impl Reading {
     }
 
     fn take(&mut self, key: &Bytes, value: Option<&[u8]>) {
-        self.unreadable.remove(key);
         let read = match self.keyspace.place(key) {
             Some(place) => self.take_place(key, &place, value),
             None => value.map_or(Ok(()), |_| Err("no key of a fleet".to_owned())),
         };
-        let Err(why) = read else { return };
-        if self.unreadable.insert(key.clone()) {
-            let key = String::from_utf8_lossy(key);
-            tracing::warn!(
-                event = "fleet_value_refused",
-                key = %key.escape_debug(),
-                why,
-                "a key in etcd is left out: {why}"
-            );
-        }
+        self.unreadable.note(key, read);
     }
 
     fn take_place(

@@ -17,8 +17,8 @@ use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
+use super::super::sparing::OnceASecond;
 use super::{Book, Refusal};
 
 /// The listening socket, and who has connected. Who may is in the book, where a reload changes it.
@@ -129,7 +129,7 @@ async fn told_to_rest(rest: &mut watch::Receiver<bool>) {
 #[derive(Clone)]
 struct Refusals {
     book: Arc<Mutex<Book>>,
-    told: Arc<Mutex<[Option<Instant>; Refusal::ALL.len()]>>,
+    told: Arc<[OnceASecond; Refusal::ALL.len()]>,
 }
 
 impl Refusals {
@@ -139,10 +139,7 @@ impl Refusals {
 
     /// Tells the log, once a second for each reason: processes may come as often as they like.
     fn tell(&self, why: Refusal, backend: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = &mut told[why as usize];
-        if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            *told = Some(Instant::now());
+        if self.told[why as usize].is_told() {
             let standing = why.standing();
             tracing::warn!(
                 event = "fleet_announcement_refused",
@@ -303,7 +300,6 @@ impl Guest {
 /// Between two messages of one process.
 const PAUSE: Duration = Duration::from_millis(50);
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// The library says what the process is as soon as it has connected.
 const SPEAKS_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,88 @@
+//! What others can have this process log as often as they like, told sparingly.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use ringgate_fleet::keyspace::KEY_BYTES_MAX;
+use ringgate_os::clock;
+
+/// When something was told last.
+#[derive(Debug, Default)]
+pub(crate) struct OnceASecond(Mutex<Option<u64>>);
+
+impl OnceASecond {
+    /// Whether it is to be told, which it is then.
+    pub(crate) fn is_told(&self) -> bool {
+        let now_ns = clock::monotonic_ns();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_told = last.is_none_or(|last| now_ns.saturating_sub(last) >= TELL_EVERY_NS);
+        if is_told {
+            *last = Some(now_ns);
+        }
+        is_told
+    }
+}
+
+/// Keys in etcd that are left out, because they cannot be read. Who may write there needs nothing
+/// else to write as often as it likes: one that is written again is no news, and of many at a time
+/// the log has one. `ringgate fleet doctor` names all.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    keys: BTreeSet<Bytes>,
+    told: OnceASecond,
+}
+
+impl Unreadable {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// What came of reading a key. Whether the log has it.
+    pub(crate) fn note(&mut self, key: &Bytes, read: Result<(), String>) -> bool {
+        let Err(why) = read else {
+            self.keys.remove(key);
+            return false;
+        };
+        let is_told = self.keys.insert(key.clone()) && self.told.is_told();
+        if is_told {
+            let key = shown(key);
+            tracing::warn!(
+                event = "fleet_value_refused",
+                key = %key.escape_debug(),
+                why,
+                "a key in etcd is left out: {why}"
+            );
+        }
+        is_told
+    }
+}
+
+/// As much of a key as one of the fleet has.
+fn shown(key: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&key[..key.len().min(KEY_BYTES_MAX)])
+}
+
+const TELL_EVERY_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_written_again_and_again_is_told_once() {
+        let mut unreadable = Unreadable::default();
+        let long = Bytes::from(vec![b'k'; 1 << 20]);
+        let bad = || Err("no key of a fleet".to_owned());
+        let told = (0..1000).filter(|_| unreadable.note(&long, bad())).count();
+        assert_eq!((told, unreadable.len()), (1, 1));
+        assert_eq!(shown(&long).len(), KEY_BYTES_MAX);
+        // Another one is known, and told if a second has passed by now.
+        unreadable.note(&Bytes::from_static(b"other"), bad());
+        assert_eq!(unreadable.len(), 2);
+        assert!(!unreadable.note(&long, Ok(())));
+        assert_eq!(unreadable.len(), 1);
+    }
+}
