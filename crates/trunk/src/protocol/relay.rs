@@ -468,6 +468,9 @@ impl Relay {
                 taken.has_closed = !is_open;
                 self.tell_intake(game, act);
             }
+            record if self.is_of_other(game, &record) => {
+                self.dropped.session_unknown += payloads(&record);
+            }
             record if self.handle_for_end(game, &record, act) => {}
             record if self.handle_from_home(game, &record, act) => {}
             record => match (link.zip(self.lane), &record) {

@@ -526,6 +526,12 @@ impl Relay {
         }
     }
 
+    /// Whether what a game process says is about a session that is another one's.
+    pub(super) fn is_of_other(&self, game: Game, record: &ToGateway<'_>) -> bool {
+        let home = session_for(record).and_then(|session| self.clusters.homes.get(&session));
+        home.is_some_and(|home| home.game != game)
+    }
+
     /// What a game process says about sessions whose gateway is at another local worker, or
     /// nowhere. False where all of it goes the way that any does.
     pub(super) fn handle_from_home(
@@ -609,6 +615,11 @@ impl Relay {
         let (mut own, mut is_split) = (Vec::with_capacity(MULTICAST_SESSIONS_MAX), false);
         for session in sessions.iter() {
             let payload = ToGateway::Payload { session, bytes };
+            if self.is_of_other(game, &payload) {
+                self.dropped.session_unknown += 1;
+                is_split = true;
+                continue;
+            }
             let is_said = self.handle_for_end(game, &payload, act);
             if is_said || self.handle_from_home(game, &payload, act) {
                 is_split = true;

@@ -85,7 +85,7 @@ struct World {
 }
 
 fn names() -> Vec<String> {
-    vec!["arena-1".to_owned()]
+    vec!["arena-1".to_owned(), "arena-2".to_owned()]
 }
 
 /// By which the game process knows it.
@@ -611,6 +611,41 @@ fn a_multicast_reaches_those_too_whose_messages_are_delivered_here() {
     assert!(world.down.len() > packets);
     world.plays(|writer| writer.payload(home(), &[1; 1200]));
     assert_eq!(world.relays[0].delivered().too_long, 1);
+}
+
+#[test]
+fn a_game_process_says_nothing_for_another_ones_players() {
+    let mut world = talking();
+    let other = world.relays[0].connect().expect("there is room");
+    let close =
+        CloseAfter { session: home(), reason: CloseReason::Kicked, linger_ms: 0, text: b"" };
+    let part = MessagePart::of(home(), Channel::Reliable(0), 5, b"map").next().expect("one");
+    let said = bundle(|writer| {
+        writer.hello(&Hello::new(9, "arena-2"))
+            && writer.close_after(&close)
+            && writer.close(home(), CloseReason::Kicked)
+            && writer.ask_quality(home())
+            && writer.message(&part)
+            && writer.payload(home(), b"state")
+            && writer.multicast(&[home()], b"state")
+    });
+    world.with(0, |relay, act| relay.handle_bundle(other, &said, act));
+    world.pass(100);
+    // Nor for one whose gateway is another one by now, or is gone.
+    world.take_over(1, false);
+    let closes = bundle(|writer| writer.close(home(), CloseReason::Kicked));
+    world.with(0, |relay, act| relay.handle_bundle(other, &closes, act));
+    world.die();
+    world.with(0, |relay, act| relay.handle_bundle(other, &closes, act));
+    assert!(world.others.is_empty() && world.got.is_empty() && world.reports.is_empty());
+    assert_eq!(world.relays[0].dropped().session_unknown, 3);
+    assert_eq!(world.arbitration.counts()[0], 1);
+    // It is still its own process's.
+    world.rise_all();
+    world.take_over(0, false);
+    world.send(0, 6, b"map");
+    world.pass(100);
+    assert_eq!((world.got[&0].len(), &world.reports[..]), (1, &[(6, true)][..]));
 }
 
 /// As a game process may that closes its players, and ends.
