@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer};
 use ringgate_link::bundle::{self, Hello, SessionId, WORKERS_MAX};
 
+use super::clusters::OfClusters;
 use super::{Dropped, GAMES_MAX, Place, Relay, Said, Taken};
 
 ringgate_core::carried!(Said { name, pid, version_min, version });
@@ -17,7 +18,7 @@ impl Carry for Taken {
         // slots of those who were silent are kept by the fleet until their tokens end.
         let Self { hello, link, is_let_in, has_closed, players, .. } = self;
         // An offer goes on, and has its slot again when its player comes, if one is free then.
-        // Sources without a slot have one in a moment, or are over.
+        // Sources without a slot are not told one by one.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
         // Written with the ends that it is for.
         // The next process turns away who has gone.
@@ -90,6 +91,7 @@ impl Relay {
         if !places.iter().enumerate().all(|(at, place)| place.is_sound(at)) {
             return Err(Broken::Invalid("link"));
         }
-        Ok(Self { lane, places, dropped: Carry::read(from)?, ..relay })
+        let clusters = OfClusters { is_inherited: true, ..OfClusters::default() };
+        Ok(Self { lane, places, dropped: Carry::read(from)?, clusters, ..relay })
     }
 }

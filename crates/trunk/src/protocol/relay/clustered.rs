@@ -34,7 +34,7 @@ impl Relay {
         let OfClusters { arbitration: _, is_used: _, held, homes, muted: _, refused, .. } =
             &self.clusters;
         // Nor is more asked of a source: it has a slot in a moment, or is over.
-        let OfClusters { waiting: _, left: _, .. } = &self.clusters;
+        let OfClusters { waiting: _, left: _, is_inherited: _, .. } = &self.clusters;
         let held =
             held.iter().map(|(session, Held { id, tenure })| (session.as_u64(), (*id, *tenure)));
         held.collect::<Vec<_>>().write(out);
@@ -349,7 +349,7 @@ impl Relay {
     fn is_late(&self, link: u16, session: SessionId, record: &ToGame<'_>) -> bool {
         let game = self.game_of(link).filter(|_| matches!(record, ToGame::Payload { .. }));
         let taken = game.and_then(|game| self.places[game.place()].taken.as_ref());
-        taken.is_some_and(|taken| !taken.knows(session))
+        !self.clusters.is_inherited && taken.is_some_and(|taken| !taken.knows(session))
     }
 
     /// What goes to a local worker, which may be this one.
@@ -516,7 +516,7 @@ impl Relay {
 
     /// The lane is down: what its gateway has announced waits for it, or for another one.
     pub(super) fn lose_held(&mut self) {
-        self.clusters.is_used = false;
+        (self.clusters.is_used, self.clusters.is_inherited) = (false, false);
         self.clusters.held.clear();
         self.clusters.waiting.clear();
         self.clusters.muted.clear();

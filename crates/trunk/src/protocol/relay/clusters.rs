@@ -15,6 +15,9 @@ pub(super) struct OfClusters {
     pub(super) arbitration: Option<Arc<Arbitration>>,
     /// The gateway of this worker has announced a session, which may be another one's since.
     pub(super) is_used: bool,
+    /// Another process had the lane. It did not say which sources without a slot game processes
+    /// know.
+    pub(super) is_inherited: bool,
     /// What the gateway of this worker has announced, by this worker's numbers.
     pub(super) held: HashMap<SessionId, Held>,
     /// Those of which the gateway has said whose they are, and that are not held: sources without a

@@ -7,7 +7,7 @@ use ringgate_link::bundle::{Plays, SessionId, ToGame};
 
 use super::clustered::{BURIED, is_last};
 use super::clusters::{OfClusters, Waiting};
-use super::{Action, Broken, Game, Relay, write};
+use super::{Action, Broken, Game, Relay, Taken, write};
 use crate::protocol::arbitration::{Reported, tenure};
 
 impl Relay {
@@ -59,9 +59,10 @@ impl Relay {
         act: &mut impl FnMut(Action<'_>),
     ) {
         act(Action::Tell(link, report.frame()));
-        let Self { places, rolls, scratch, .. } = self;
+        let Self { places, rolls, scratch, clusters, .. } = self;
         let taken = places.get_mut(game.place()).and_then(|place| place.taken.as_mut());
-        if let Some(taken) = taken.filter(|taken| taken.knows(session))
+        let may_know = |taken: &Taken| clusters.is_inherited || taken.knows(session);
+        if let Some(taken) = taken.filter(|taken| may_know(taken))
             && !taken.leave(session, rolls.as_ref())
         {
             let frame = write(scratch, |writer| writer.closed(session, BURIED));

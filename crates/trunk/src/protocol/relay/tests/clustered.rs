@@ -535,6 +535,9 @@ fn an_agent_that_is_replaced_goes_on_with_all_of_it() {
     agent.claims(1, of(2, 12), of(1, 11));
     agent.announces(1, of(2, 12));
     agent.brings(1, 6);
+    // One whose source has proven nothing goes on, too: the next process knows nothing of it.
+    let waiting = SessionId::from_u64((THERE as u64) << 56 | 8).expect("it is not 0");
+    agent.says(1, |it| it.opened_plain(&opened(waiting)));
 
     let mut memory = vec![0; 1 << 16];
     let mut out = Out::new(&mut memory);
@@ -566,4 +569,5 @@ fn an_agent_that_is_replaced_goes_on_with_all_of_it() {
     assert!(agent.brings(1, 6).is_empty(), "it was handed over before");
     assert_eq!(agent.brings(1, 7), ["0 hears of 1"]);
     assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
+    assert_eq!(agent.says(1, |it| it.payload(waiting, b"hi")), ["1 hears of 2"]);
 }
