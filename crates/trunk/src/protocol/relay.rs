@@ -237,6 +237,16 @@ impl Relay {
         })
     }
 
+    /// Whose links stay although they have gone, for players whom they have closed after delivery:
+    /// the name of each, and how many those are.
+    pub fn gone(&self) -> impl Iterator<Item = (&str, usize)> {
+        let taken = self.places.iter().filter_map(|place| place.taken.as_ref());
+        let taken = taken.filter(|taken| taken.is_gone);
+        taken.filter_map(|Taken { hello, players, .. }| {
+            Some((hello.as_ref()?.name.as_str(), players.len()))
+        })
+    }
+
     /// The agent will end: tells all who are welcome, and the gateway that nobody new is to be sent
     /// to them.
     pub fn drain(&mut self, left_ms: u32, mut act: impl FnMut(Action<'_>)) {
@@ -310,14 +320,13 @@ impl Relay {
         if let Some(link) = taken.and_then(|taken| taken.link) {
             act(Action::End(link));
         }
+        self.introduce_all(&mut act);
     }
 
     /// The lane is up; the gateway's number for it.
     pub fn handle_lane(&mut self, lane: u8, mut act: impl FnMut(Action<'_>)) {
         self.lane = Some(lane);
-        for place in 0..self.places.len() {
-            self.introduce(Game(place as u8), &mut act);
-        }
+        self.introduce_all(&mut act);
     }
 
     /// The lane is down, and with it every session, but for those that another gateway may go on
@@ -400,6 +409,7 @@ impl Relay {
             self.uncount(taken.as_ref());
             self.leave_homes(game, &mut act);
             act(Action::HangUp(game));
+            self.introduce_all(&mut act);
         }
     }
 
@@ -411,11 +421,26 @@ impl Relay {
         (taken.link == Some(link)).then_some(Game(at))
     }
 
-    /// Lets a game process in whose hello has come, if the lane is up.
+    /// Lets those in who have waited for the lane, or for the end of another's link.
+    fn introduce_all(&mut self, act: &mut impl FnMut(Action<'_>)) {
+        for place in 0..self.places.len() {
+            self.introduce(Game(place as u8), act);
+        }
+    }
+
+    /// Whether a process of the same name has gone whose link stays: a gateway knows one by a name.
+    fn is_preceded(&self, game: Game) -> bool {
+        let name = self.name_at(game.place());
+        self.gone().any(|(before, _)| Some(before) == name)
+    }
+
+    /// Lets a game process in whose hello has come, if the lane is up and no other one is in its
+    /// place.
     fn introduce(&mut self, game: Game, act: &mut impl FnMut(Action<'_>)) {
+        let is_preceded = self.is_preceded(game);
         let Place { turn, taken } = &mut self.places[usize::from(game.0)];
         let Some(Taken { hello: Some(said), link, told_open, .. }) = taken else { return };
-        if self.lane.is_none() || link.is_some() {
+        if self.lane.is_none() || link.is_some() || is_preceded {
             return;
         }
         let number = u16::from_le_bytes([game.0, *turn]);
@@ -755,6 +780,7 @@ impl Relay {
             act(Action::End(link));
         }
         act(Action::HangUp(game));
+        self.introduce_all(act);
     }
 }
 

@@ -659,12 +659,23 @@ fn what_was_sent_arrives_though_the_game_process_has_gone() {
     let game = world.games[0];
     world.with(0, |relay, act| relay.disconnect(game, act));
     assert!(world.relays[0].has(game) && world.relays[0].welcome().next().is_none());
+    // The next process of that name is welcome, and its gateway hears of it once it knows no other.
+    let next = world.relays[0].connect().expect("there is room");
+    let hello = bundle(hello("arena-1"));
+    world.with(0, |relay, act| relay.handle_bundle(next, &hello, act));
+    let link = |world: &World| {
+        let taken = world.relays[0].places[next.place()].taken.as_ref();
+        taken.expect("it is welcome").link
+    };
+    assert_eq!(link(&world), None);
     world.pass(3000);
+    assert_eq!(link(&world), None);
     assert_eq!(world.got[&0], [vec![1; 30_000]]);
     assert_eq!(world.player.farewell(), Some((131, &b"bye"[..])));
     let there = world.there();
     world.says(0, |writer| writer.closed(there, reason));
     assert!(!world.relays[0].has(game) && !world.relays[0].has_ends());
+    assert!(link(&world).is_some());
     // One that has closed nobody so leaves nobody.
     let mut other = talking();
     let game = other.games[0];
