@@ -330,11 +330,7 @@ impl Desk {
     }
 
     fn players(&self) -> usize {
-        self.stations
-            .iter()
-            .flat_map(|it| it.relay().welcome())
-            .map(|(_, _, players)| players)
-            .sum()
+        self.seen().iter().map(|(_, seen)| seen.players).sum()
     }
 
     fn set_backends(&mut self, backends: Arc<[Backend]>, now_ns: u64) {
@@ -831,6 +827,9 @@ impl Desk {
         }
         for (name, is_let_in, players) in self.stations.iter().flat_map(|it| it.relay().welcome()) {
             add(name, Seen { links: is_let_in.into(), players, is_there: true });
+        }
+        for (name, players) in self.stations.iter().flat_map(|it| it.relay().gone()) {
+            add(name, Seen { players, ..Seen::default() });
         }
         all.into_iter().map(|(name, seen)| (name.to_owned(), seen)).collect()
     }

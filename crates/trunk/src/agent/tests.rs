@@ -4,12 +4,15 @@
 use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ringgate_core::carry::{Maps, Reader, Writer as Carrier};
 use ringgate_link::backend::{Backend as Process, Event, LinkLoss};
 use ringgate_link::bundle::{
-    CloseReason, Frame, Frames, Goodbye, GoodbyeReason, Hello, OpenedPlain, SessionId, ToGame,
-    ToGateway, VERSION_MAX, VERSION_MIN, Writer,
+    AgentDelivery, Channel, CloseAfter, CloseReason, Clustered, Frame, Frames, Goodbye,
+    GoodbyeReason, Hello, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
+    USER_DATA_BYTES, VERSION_MAX, VERSION_MIN, Writer,
 };
 use ringgate_os::clock::{Clock, sleep};
 use ringgate_os::notify::Epoll;
@@ -20,6 +23,7 @@ use crate::agent::crossings::Crossings;
 use crate::agent::options::{Allowed, Backend, Link};
 use crate::agent::servers::Servers;
 use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
+use crate::protocol::arbitration::Arbitration;
 
 const LANE: u8 = 0;
 
@@ -121,6 +125,27 @@ impl Rig {
             servers.look();
         }
         self.with(|station, around, wish| station.set_backends(around, wish));
+    }
+
+    /// Another process goes on with the station.
+    fn upgrade(&mut self, arbitration: &Arc<Arbitration>) {
+        let mut memory = vec![0; 1 << 20];
+        let mut out = Carrier::new(&mut memory);
+        self.station.write(&[], &mut out);
+        self.station.relay().write_clusters(&mut out);
+        self.station.relay().write_ends(&mut out);
+        let (len, maps) = (out.len(), Maps::default());
+        let fds = self.station.descriptors().map(|fd| fd.try_clone_to_owned().expect("it is live"));
+        let (mut fds, mut from) =
+            (fds.collect::<Vec<_>>().into_iter(), Reader::new(&memory[..len], &maps));
+        let place = (&*self.dir, &*self.backends);
+        let mut next =
+            Station::go_on(&mut from, &mut fds, 0, place, &[], &self.epoll).expect("own");
+        next.read_clusters(&mut from).expect("own");
+        next.read_ends(&mut from).expect("own");
+        next.arbitrate_with(arbitration);
+        std::mem::replace(&mut self.station, next).leave();
+        self.with(|station, around, wish| station.recheck(around, wish));
     }
 
     fn players(&self, name: &str) -> usize {
@@ -457,4 +482,54 @@ fn a_worker_that_is_held_reads_nobody_until_it_is_let_go() {
     assert_eq!((rig.counts.passed.links, rig.counts.passed.bundles_in), (1, 0));
     rig.station.hold(false, &rig.epoll);
     hears(&mut rig, &mut game, &["up 0 of 1"]);
+}
+
+/// A game process that closes its player after delivery, and ends.
+#[test]
+fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() {
+    let own = process::effective_uid();
+    let mut rig = Rig::new("lingers", vec![bundle("arena-1", vec![own])]);
+    let arbitration = Arc::default();
+    rig.station.arbitrate_with(&arbitration);
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let game = ringgate_io::socket::link(&rig.dir.join("worker-0.sock")).expect("it listens");
+    let says = |bundle: Vec<u8>| socket2::SockRef::from(&game).send(&bundle).expect("it is up");
+    says(written(|writer| writer.hello(&Hello::new(9, "arena-1"))));
+    rig.until("it is introduced", |rig| !rig.told.is_empty());
+    let session = SessionId::new(LANE.into(), 42);
+    let clustered = Clustered {
+        session,
+        id: [7; 16],
+        tenure: 1 << 16 | 11,
+        token_until_s: 1000,
+        timeout_ms: 10_000,
+        delivery: Some(AgentDelivery { keep_alive_ms: 100, begins: true }),
+    };
+    rig.say(256, |writer| writer.clustered(&clustered));
+    let opened = Opened {
+        ticket: None,
+        session,
+        client_id: 5,
+        address: "192.0.2.7:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        delivers: true,
+        user_data: &[0; USER_DATA_BYTES],
+        listener: "eu",
+    };
+    rig.say(256, |writer| writer.opened(&opened));
+    let part = MessagePart::of(session, Channel::Reliable(0), 0, b"map").next().expect("one");
+    let reason = CloseReason::GameShutdown;
+    let close = CloseAfter { session, reason, linger_ms: 30_000, text: b"bye" };
+    says(written(|writer| writer.message(&part) && writer.close_after(&close)));
+    drop(game);
+    rig.until("it has gone", |rig| rig.station.relay().welcome().next().is_none());
+    let stays = |rig: &Rig| rig.station.relay().gone().eq([("arena-1", 1)]);
+    assert!(stays(&rig));
+    rig.set_backends(vec![bundle("arena-2", vec![own])]);
+    assert!(stays(&rig));
+    rig.upgrade(&arbitration);
+    assert!(stays(&rig));
+    rig.say(256, |writer| writer.closed(session, reason));
+    assert!(rig.station.relay().gone().next().is_none() && !rig.station.relay().has_ends());
 }

@@ -247,6 +247,12 @@ impl Relay {
         })
     }
 
+    /// Whether the process at a place has gone, and its link stays.
+    pub fn is_gone(&self, place: usize) -> bool {
+        let taken = self.places.get(place).and_then(|place| place.taken.as_ref());
+        taken.is_some_and(|taken| taken.is_gone)
+    }
+
     /// The agent will end: tells all who are welcome, and the gateway that nobody new is to be sent
     /// to them.
     pub fn drain(&mut self, left_ms: u32, mut act: impl FnMut(Action<'_>)) {

@@ -114,7 +114,12 @@ impl Station {
 
     /// What its relay had of players whose messages are delivered here.
     pub(crate) fn read_ends(&mut self, from: &mut Reader<'_>) -> Result<(), Broken> {
-        self.relay.read_ends(from)
+        self.relay.read_ends(from)?;
+        for place in (0..GAMES_MAX).filter(|place| !matches!(self.ends.get(*place), Some(Some(_))))
+        {
+            self.relay.note_gone(Game::at(place));
+        }
+        Ok(())
     }
 
     /// What its relay knew of sessions of clusters.
@@ -145,7 +150,8 @@ impl Station {
     /// in it stay with their players.
     pub(crate) fn recheck(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
         for place in 0..GAMES_MAX {
-            let Some(name) = self.relay.name_at(place) else { continue };
+            let name = self.relay.name_at(place).filter(|_| !self.relay.is_gone(place));
+            let Some(name) = name else { continue };
             let backend = around.backends.iter().find(|backend| backend.name == name);
             let why = match (backend.map(|it| &it.link), self.ends.get(place)) {
                 (Some(Link::Bundle(allowed)), Some(Some(End::Process(process))))

@@ -20,8 +20,7 @@ impl Carry for Taken {
         // An offer goes on, and has its slot again when its player comes, if one is free then.
         // Sources without a slot are not told one by one.
         let Self { told_open: _, refused: _, silent: _, without_slot: _, offered, .. } = self;
-        // Written with the ends that it is for.
-        // The next process turns away who has gone.
+        // Written with the ends that it is for. Who has gone has ends, and nobody is at its link.
         let Self { assembly: _, is_gone: _, .. } = self;
         hello.write(out);
         link.write(out);

@@ -190,11 +190,21 @@ impl Relay {
         if let Some(taken) = &mut self.places[game.place()].taken {
             (taken.is_gone, taken.has_closed) = (true, true);
         }
+        self.ends.full.remove(&game);
         self.tell_intake(game, act);
         for (session, _) in here.into_iter().filter(|(_, lingers)| !lingers) {
             self.give_up(session, CloseReason::GameShutdown, act);
         }
         true
+    }
+
+    /// No process is at a link of which another process of the agent had ends: it had gone.
+    pub fn note_gone(&mut self, game: Game) {
+        let has_ends = self.has_ends_of(game);
+        let taken = self.places.get_mut(game.place()).and_then(|place| place.taken.as_mut());
+        if let Some(taken) = taken.filter(|_| has_ends) {
+            taken.is_gone = true;
+        }
     }
 
     /// A game process goes, and what it had taken is not known: sessions end whose messages it was

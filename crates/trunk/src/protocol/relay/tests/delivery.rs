@@ -657,8 +657,11 @@ fn what_was_sent_arrives_though_the_game_process_has_gone() {
     let close = CloseAfter { session, reason, linger_ms, text: b"bye" };
     world.plays(|writer| writer.close_after(&close));
     let game = world.games[0];
+    // That it did not read at the end is of no matter.
+    world.relays[0].set_room(game, false);
     world.with(0, |relay, act| relay.disconnect(game, act));
     assert!(world.relays[0].has(game) && world.relays[0].welcome().next().is_none());
+    assert!(world.relays[0].gone().eq([("arena-1", 1)]), "somebody plays still");
     // The next process of that name is welcome, and its gateway hears of it once it knows no other.
     let next = world.relays[0].connect().expect("there is room");
     let hello = bundle(hello("arena-1"));
