@@ -149,6 +149,10 @@ impl Heir {
             }
         }
         let own = own.ok_or(Broken::Invalid("thread"))?;
+        // The part of a thread may be missing.
+        let desks = [&own].into_iter().chain(&gateways).map(|it| &it.desk);
+        let workers: Vec<_> = desks.flat_map(Desk::workers).collect();
+        shared.arbitration.keep_workers(&workers);
         Ok(Self { shared, served, own, gateways })
     }
 

@@ -2,7 +2,7 @@
 //! local workers of the agent share it, because a session goes from one gateway's worker to
 //! another's when its gateway dies; its game process goes on with it where it was announced first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringgate_cluster::{
@@ -356,14 +356,27 @@ impl Arbitration {
 
     /// The gateway of a local worker is not connected any more.
     pub fn lose(&self, worker: usize) {
-        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
-        for (id, known) in known {
-            known.giver.take_if(|seat| seat.worker == worker);
-            if known.seat.take_if(|seat| seat.worker == worker).is_some() {
-                arbiter.lose(*id);
-                *parked_bytes -= known.parked.drain(..).map(|it| it.len()).sum::<usize>();
-            }
+        self.lock().lose(|it| it == worker);
+    }
+
+    /// These are all local workers: what others had is gone with them.
+    pub fn keep_workers(&self, all: &[usize]) {
+        let state = &mut *self.lock();
+        for known in state.known.values_mut() {
+            known.home.take_if(|home| !all.contains(&home.worker));
         }
+        state.lose(|it| !all.contains(&it));
+    }
+
+    /// Links of a local worker by which gateways have sessions that no game process knows: those
+    /// are announced again once such a link has ended.
+    pub fn links_without_home(&self, worker: usize) -> Vec<u16> {
+        let state = self.lock();
+        let homeless = state.known.values().filter(|known| known.home.is_none());
+        let announced = homeless.filter_map(|known| known.seat.filter(|it| it.session.is_some()));
+        let links: BTreeSet<_> =
+            announced.filter(|seat| seat.worker == worker).map(|seat| seat.link).collect();
+        links.into_iter().collect()
     }
 
     /// Lets time pass. Those whose gateway is gone for too long end: where their game processes
@@ -441,6 +454,18 @@ impl Known {
 }
 
 impl State {
+    /// Gateways of local workers are not connected any more.
+    fn lose(&mut self, is_lost: impl Fn(usize) -> bool) {
+        let Self { arbiter, known, parked_bytes, .. } = self;
+        for (id, known) in known {
+            known.giver.take_if(|seat| is_lost(seat.worker));
+            if known.seat.take_if(|seat| is_lost(seat.worker)).is_some() {
+                arbiter.lose(*id);
+                *parked_bytes -= known.parked.drain(..).map(|it| it.len()).sum::<usize>();
+            }
+        }
+    }
+
     /// A session has ended.
     fn forget(&mut self, id: ClusterId) -> Option<Known> {
         let known = self.known.remove(&id)?;

@@ -187,7 +187,10 @@ impl Desk {
     /// Has those go who may not be here by this process's config. Once, at its first turn.
     pub(super) fn recheck(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.must_recheck) {
-            self.each_station(now_ns, |station, around, wish| station.recheck(around, wish));
+            self.each_station(now_ns, |station, around, wish| {
+                station.catch_up(around, &mut *wish);
+                station.recheck(around, wish);
+            });
         }
     }
 

@@ -145,6 +145,13 @@ impl Station {
         Ok(())
     }
 
+    /// Makes up for what was passed to it while it was given away, and is lost.
+    pub(crate) fn catch_up(&mut self, around: &mut Around<'_>, mut wish: impl FnMut(Wish<'_>)) {
+        let Self { at, relay, ends, written, served, .. } = self;
+        let mut hands = Hands { at: *at, ends, written, served, around };
+        relay.catch_up(|action| hands.act(action, &mut wish));
+    }
+
     /// Sends those away who may not be here by this config, and tells the gateway of the others
     /// whether nobody new is to be sent to them, where it may not know. Those whose backend is not
     /// in it stay with their players.

@@ -394,6 +394,15 @@ impl Relay {
         }
     }
 
+    /// It was another process's, and what was passed to it at the end is lost. Links end by which
+    /// gateways have sessions that no game process knows: those are announced again.
+    pub fn catch_up(&mut self, mut act: impl FnMut(Action<'_>)) {
+        let Some(arbitration) = self.clusters.arbitration.clone() else { return };
+        for link in arbitration.links_without_home(self.worker) {
+            self.handle_passed(&Passed::HomeLost(link), &mut act);
+        }
+    }
+
     /// The gateway does not have a session any more. What it has sent before it hears of that is
     /// still taken where it has given the session away.
     fn leave_held(&mut self, session: SessionId) {

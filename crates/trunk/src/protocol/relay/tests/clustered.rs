@@ -571,3 +571,29 @@ fn an_agent_that_is_replaced_goes_on_with_all_of_it() {
     assert_eq!(agent.plays(0, |it| it.payload(here(0), b"yo")), ["1 sent"]);
     assert_eq!(agent.says(1, |it| it.payload(waiting, b"hi")), ["1 hears of 2"]);
 }
+
+#[test]
+fn what_a_worker_had_that_is_left_out_of_an_upgrade_is_gone() {
+    let both = || {
+        let mut agent = Agent::new();
+        agent.announces(0, of(1, 11));
+        agent.claims(1, of(2, 12), of(1, 11));
+        agent.announces(1, of(2, 12));
+        agent
+    };
+    // Its game process is told of the session again, by the link of the gateway that has it.
+    let mut agent = both();
+    agent.arbitration.keep_workers(&[0, 2]);
+    agent.with(1, |relay, act| relay.catch_up(act));
+    assert_eq!(std::mem::take(&mut agent.done), ["1 link ended", "1 hung up"]);
+    (agent.games[1], agent.links[1]) = let_in(&mut agent.relays[1]);
+    assert_eq!(agent.announces(1, of(2, 12)), ["1 opened 2"]);
+    assert_eq!(agent.brings(1, 9), ["1 hears of 2"]);
+    agent.with(1, |relay, act| relay.catch_up(act));
+    assert!(agent.done.is_empty());
+    // What its gateway had waits for another one.
+    let mut agent = both();
+    agent.arbitration.keep_workers(&[0, 1]);
+    assert_eq!(agent.arbitration.counts(), [1, 1, 1]);
+    assert_eq!(agent.claims(0, of(3, 11), of(2, 12)), ["0 granted 3"]);
+}
