@@ -301,6 +301,13 @@ impl Arbitration {
         known.get(&ClusterId(id)).filter(|_| holder == Some(tenure))?.home
     }
 
+    /// Whether a session has not ended, and is known there.
+    pub fn is_home(&self, id: [u8; 16], (worker, session): (usize, SessionId)) -> bool {
+        let state = self.lock();
+        let home = state.known.get(&ClusterId(id)).and_then(|known| known.home);
+        home.is_some_and(|it| (it.worker, it.session) == (worker, session))
+    }
+
     /// The game process ends a session that no connected gateway has.
     pub fn end(&self, id: [u8; 16]) {
         let id = ClusterId(id);

@@ -394,10 +394,15 @@ impl Relay {
         }
     }
 
-    /// It was another process's, and what was passed to it at the end is lost. Links end by which
-    /// gateways have sessions that no game process knows: those are announced again.
+    /// It was another process's, and what was passed to it at the end is lost. Sessions are over
+    /// that have ended, and links end by which gateways have sessions that no game process knows:
+    /// those are announced again.
     pub fn catch_up(&mut self, mut act: impl FnMut(Action<'_>)) {
         let Some(arbitration) = self.clusters.arbitration.clone() else { return };
+        let homes = self.clusters.homes.keys().copied();
+        for session in homes.filter(|session| self.is_forgotten(*session)).collect::<Vec<_>>() {
+            self.close_home(session, LOST, &mut act);
+        }
         for link in arbitration.links_without_home(self.worker) {
             self.handle_passed(&Passed::HomeLost(link), &mut act);
         }
@@ -450,6 +455,10 @@ impl Relay {
         }
         let Ok(record) = ToGame::decode(frame) else { return };
         let ends = is_last(&record).then(|| session_of(&record)).flatten();
+        if ends.is_some_and(|session| !self.clusters.homes.contains_key(&session)) {
+            // It has been told.
+            return;
+        }
         let is_heard = ends.is_none_or(|session| !taken.leave(session, rolls));
         let why = ends.and_then(|session| Some((session, self.finish_end(session, act)?)));
         if let (true, Some((session, reason))) = (is_heard, why) {
@@ -653,10 +662,29 @@ impl Relay {
         reason: ringgate_link::bundle::CloseReason,
         act: &mut impl FnMut(Action<'_>),
     ) {
-        let Some(Homed { id, game }) = self.clusters.homes.get(&session).copied() else { return };
+        let Some(Homed { id, .. }) = self.clusters.homes.get(&session).copied() else { return };
         if let Some(arbitration) = &self.clusters.arbitration {
             arbitration.end(id);
         }
+        self.close_home(session, reason, act);
+    }
+
+    /// Whether a session has ended that a game process here knows.
+    pub(super) fn is_forgotten(&self, session: SessionId) -> bool {
+        let OfClusters { homes, arbitration, .. } = &self.clusters;
+        homes.get(&session).zip(arbitration.as_ref()).is_some_and(|(home, arbitration)| {
+            !arbitration.is_home(home.id, (self.worker, session))
+        })
+    }
+
+    /// A session is over that a game process here knows.
+    pub(super) fn close_home(
+        &mut self,
+        session: SessionId,
+        reason: ringgate_link::bundle::CloseReason,
+        act: &mut impl FnMut(Action<'_>),
+    ) {
+        let Some(Homed { game, .. }) = self.clusters.homes.get(&session).copied() else { return };
         let turn = self.places[game.place()].turn;
         let mut memory = [0; 32];
         let frame = write(&mut memory, |writer| writer.closed(session, reason));
@@ -675,7 +703,8 @@ pub(super) enum Whereto {
 }
 
 /// Why a session is over whose gateway is gone.
-const LOST: ringgate_link::bundle::CloseReason = ringgate_link::bundle::CloseReason::TimedOut;
+pub(super) const LOST: ringgate_link::bundle::CloseReason =
+    ringgate_link::bundle::CloseReason::TimedOut;
 
 /// Why a session is over that another gateway than its own has ended.
 pub(super) const BURIED: ringgate_link::bundle::CloseReason =

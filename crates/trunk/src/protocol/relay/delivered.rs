@@ -40,6 +40,8 @@ pub(super) struct Delivered {
     pub(super) linger: Option<(u64, CloseReason)>,
     /// It ends for this reason: its gateway was asked to end it, at that time.
     pub(super) over: Option<(CloseReason, u64)>,
+    /// Since when the agent does not know the session: it has ended, and that is about to be said.
+    pub(super) forgotten_ns: Option<u64>,
     pub(super) is_touched: bool,
     pub(super) due_ns: Option<u64>,
 }
@@ -134,6 +136,7 @@ impl Delivered {
             is_full: false,
             linger: None,
             over: None,
+            forgotten_ns: None,
             is_touched: false,
             due_ns: None,
         }

@@ -18,7 +18,7 @@ use ringgate_link::bundle::{
     MessagePart, Quality, SessionId, ToGateway, VERSION_FAREWELL,
 };
 
-use super::clustered::Whereto;
+use super::clustered::{LOST, Whereto};
 use super::clusters::{Homed, Passed};
 use super::delivered::{Delivered, DeliveredCounts, Ends};
 use super::{Action, Game, Relay, renumbered, write};
@@ -381,6 +381,9 @@ impl Relay {
         let mut due_ns = None;
         if is_there {
             match self.gateway_of(session, act) {
+                Whereto::Nowhere if self.is_lost(session) => {
+                    return self.close_home(session, LOST, act);
+                }
                 Whereto::Nowhere => due_ns = Some(now_ns + AWAY_NS),
                 to => self.transmit(session, &to, act),
             }
@@ -402,6 +405,13 @@ impl Relay {
         let next_ns = if is_there { due_ns.or_else(|| it.end.poll_timeout()) } else { None };
         let until_ns = it.linger.map(|(until_ns, _)| until_ns);
         self.ends.set_due(session, next_ns.into_iter().chain(until_ns).min());
+    }
+
+    /// Whether a session has ended, and nobody has said so for long enough.
+    fn is_lost(&mut self, session: SessionId) -> bool {
+        let (now_ns, is_forgotten) = (self.ends.now_ns, self.is_forgotten(session));
+        let it = self.ends.all.get_mut(&session).filter(|_| is_forgotten);
+        it.is_some_and(|it| now_ns >= *it.forgotten_ns.get_or_insert(now_ns) + SAID_WITHIN_NS)
     }
 
     /// Sends what is due to the gateway that has the session.
@@ -533,6 +543,9 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// How soon it is looked again whether a gateway has a session that none has.
 const AWAY_NS: u64 = 50 * NS_PER_MS;
+
+/// How soon an end is said to a game process that another local worker has heard of.
+const SAID_WITHIN_NS: u64 = 1000 * NS_PER_MS;
 
 /// How often a gateway is asked to end a session.
 const ASK_EVERY_NS: u64 = 1000 * NS_PER_MS;

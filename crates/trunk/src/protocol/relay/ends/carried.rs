@@ -30,7 +30,7 @@ impl Relay {
         for (session, it) in all {
             let Delivered { game, end, keep_alive_ns, is_there, is_full, linger, over, .. } = &**it;
             // Of counts there is no news by then.
-            let Delivered { counted: _, is_touched: _, due_ns: _, .. } = &**it;
+            let Delivered { counted: _, is_touched: _, due_ns: _, forgotten_ns: _, .. } = &**it;
             session.as_u64().write(out);
             (game.place() as u8).write(out);
             keep_alive_ns.write(out);

@@ -568,6 +568,34 @@ fn a_session_that_nobody_goes_on_with_ends_with_reports() {
 }
 
 #[test]
+fn an_end_that_was_not_passed_on_is_made_up_for() {
+    // While its gateway is at another worker, which has passed it on in vain.
+    let ended = || {
+        let mut world = talking();
+        world.take_over(1, false);
+        world.arbitration.end(ID);
+        world
+    };
+    let mut world = ended();
+    world.pass(900);
+    assert_eq!(world.others, ["ended"], "its gateway hears so");
+    world.pass(300);
+    assert_eq!(world.others, ["ended", "closed: the player timed out"]);
+    // While the agent went on in another process.
+    let mut world = ended();
+    world.upgrade();
+    world.with(0, |relay, act| relay.catch_up(act));
+    assert_eq!(world.others, ["closed: the player timed out"]);
+    assert!(!world.relays[0].has_homes() && !world.relays[0].has_ends());
+    // It is said once.
+    let (game, turn) = (world.games[0], world.relays[0].places[0].turn);
+    let closed = bundle(|writer| writer.closed(home(), CloseReason::PlayerLeft));
+    let passed = Passed::ForGame(game, turn, frame(&closed));
+    world.with(0, |relay, act| relay.handle_passed(&passed, act));
+    assert_eq!(world.others.len(), 1);
+}
+
+#[test]
 fn a_player_who_breaks_a_rule_of_the_layer_is_closed_for_that() {
     let mut world = talking();
     let there = world.there();
