@@ -8,8 +8,8 @@
 //! connections are new too, nothing that was said to the arbiter before reaches it.
 //!
 //! Only the opening of a session that has ended could bring it back, doubled and late. A session
-//! opens while its token is good by the arbiter's clock, which here never goes back; until then the
-//! arbiter remembers that it has ended.
+//! opens while its token is good by the arbiter's clock, which goes back only where it is set;
+//! until then the arbiter remembers that it has ended.
 //!
 //! A player who is known by an address alone would begin a session at each gateway that has not
 //! heard of the first. So a gateway says whose a session is that it announces, and the arbiter
@@ -34,7 +34,7 @@ pub struct Arbiter {
     /// The session that each player had last. Invariant: each of them has a standing, but for those
     /// that time has passed since.
     players: HashMap<Player, SessionId>,
-    /// Invariant: never goes back, whatever the caller's clock does.
+    /// Invariant: goes back only where the clock is [set](Self::set_clock).
     now_s: u64,
 }
 
@@ -291,6 +291,28 @@ impl Arbiter {
     pub fn lose(&mut self, session: SessionId) {
         if let Some(standing) = self.standings.get_mut(&session) {
             standing.lose(self.now_s);
+        }
+    }
+
+    /// What time it is, as far as it was told.
+    pub const fn now_s(&self) -> u64 {
+        self.now_s
+    }
+
+    /// The caller's clock was set, forward or back: that much did not pass. Who is waited for has
+    /// as much time left as before, and what has ended is remembered for as long.
+    pub fn set_clock(&mut self, by_s: i64) {
+        let set = |at_s: &mut u64| *at_s = at_s.saturating_add_signed(by_s);
+        set(&mut self.now_s);
+        for standing in self.standings.values_mut() {
+            match standing {
+                Standing::Ended { token_until_s } => set(token_until_s),
+                Standing::Held { token_until_s, lost_at_s, giver, .. } => {
+                    let giver_until_s = giver.as_mut().map(|(_, until_s)| until_s);
+                    let own = [Some(token_until_s), lost_at_s.as_mut(), giver_until_s];
+                    own.into_iter().flatten().for_each(set);
+                }
+            }
         }
     }
 

@@ -548,8 +548,8 @@ impl Desk {
 
     /// Sessions whose gateways have not come back, and that no other one has taken, are over.
     fn end_lost_sessions(&self) {
-        let Shared { arbitration, crossings, .. } = &self.shared;
-        for home in arbitration.pass_time(clock::unix_seconds()) {
+        let Shared { arbitration, crossings, clock, .. } = &self.shared;
+        for home in arbitration.pass_time(clock::unix_seconds(), clock.now_ns() / NS_PER_S) {
             let mut bytes = [0; 32];
             let mut writer = Writer::new(&mut bytes);
             if writer.closed(home.session, CloseReason::TimedOut)
@@ -872,9 +872,11 @@ const BELL: u64 = u64::MAX;
 
 const READY_MAX: usize = 64;
 
+pub(super) const NS_PER_S: u64 = 1_000_000_000;
+
 /// How often processes and servers are looked after.
 const KEEP_NS: u64 = 100_000_000;
-const LOOK_NS: u64 = 1_000_000_000;
+const LOOK_NS: u64 = NS_PER_S;
 const SHOW_NS: u64 = 250_000_000;
 
 /// Above this, what game processes say stays with them; the trunk is given up at 4 MiB.

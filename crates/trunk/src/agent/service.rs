@@ -17,7 +17,7 @@ use ringgate_os::publishing::Roll;
 
 use crate::agent::book::Book;
 use crate::agent::counts::{Counts, Drop};
-use crate::agent::desk::{Command, Desk, Shared};
+use crate::agent::desk::{Command, Desk, NS_PER_S, Shared};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::view::{DeskView, Seen, View};
 
@@ -106,7 +106,7 @@ pub fn start(options: Options) -> Result<Agent, StartError> {
     let book = Arc::new(Book::new(bell.clone()));
     let (rolls, clock) = (Arc::default(), Clock::start());
     let (arbitration, crossings) = (Arc::<Arbitration>::default(), Arc::default());
-    arbitration.pass_time(ringgate_os::clock::unix_seconds());
+    arbitration.pass_time(ringgate_os::clock::unix_seconds(), clock.now_ns() / NS_PER_S);
     let options = Arc::new(options);
     let shared = Shared { options, book, rolls, arbitration, crossings, clock };
     let served = Served::new(shared.options.backends.clone(), Vec::new());

@@ -30,6 +30,8 @@ struct State {
     taken_over: u64,
     /// Of all that is parked.
     parked_bytes: usize,
+    /// A moment by both clocks, since which the one that tokens name was not set.
+    clocks: Option<(u64, u64)>,
 }
 
 /// A session.
@@ -103,8 +105,7 @@ pub enum Opening {
 
 impl Default for Arbitration {
     fn default() -> Self {
-        let (arbiter, known) = (Arbiter::new(SESSIONS_MAX), HashMap::new());
-        Self(Mutex::new(State { arbiter, known, taken_over: 0, parked_bytes: 0 }))
+        Self(Mutex::new(State::new(Arbiter::new(SESSIONS_MAX), HashMap::new(), 0)))
     }
 }
 
@@ -386,11 +387,19 @@ impl Arbitration {
         links.into_iter().collect()
     }
 
-    /// Lets time pass. Those whose gateway is gone for too long end: where their game processes
-    /// are.
-    pub fn pass_time(&self, now_s: u64) -> Vec<Home> {
+    /// Lets time pass, by the clock that tokens name and by one that nobody sets. Those whose
+    /// gateway is gone for too long end: where their game processes are.
+    pub fn pass_time(&self, now_s: u64, monotonic_s: u64) -> Vec<Home> {
         let state = &mut *self.lock();
-        let State { arbiter, known, .. } = state;
+        let State { arbiter, known, clocks, .. } = state;
+        // Another process may have had a clock that was ahead.
+        let begun = (now_s.max(arbiter.now_s()), monotonic_s);
+        let (then_s, since_s) = *clocks.get_or_insert(begun);
+        let set_s = now_s.cast_signed() - (then_s + (monotonic_s - since_s)).cast_signed();
+        if set_s.abs() > ROUNDED_S {
+            arbiter.set_clock(set_s);
+            *clocks = Some((now_s, monotonic_s));
+        }
         let grace_s = |id| known.get(&id).map_or(0, |known: &Known| grace_s(known.timeout_ms));
         let mut ended = Vec::new();
         arbiter.pass_time(now_s, grace_s, |id| ended.push(id));
@@ -415,7 +424,8 @@ impl Arbitration {
 
     /// Writes all of it.
     pub fn write(&self, out: &mut Writer<'_>) {
-        let State { arbiter, known, taken_over, parked_bytes: _ } = &*self.lock();
+        // A clock that is set while nobody looks cannot be told from time that passes.
+        let State { arbiter, known, taken_over, parked_bytes: _, clocks: _ } = &*self.lock();
         arbiter.write(out);
         taken_over.write(out);
         (known.len() as u32).write(out);
@@ -444,7 +454,7 @@ impl Arbitration {
         if !known.keys().all(|id| is_held(*id)) {
             return Err(Broken::Invalid("session"));
         }
-        Ok(Self(Mutex::new(State { arbiter, known, taken_over, parked_bytes: 0 })))
+        Ok(Self(Mutex::new(State::new(arbiter, known, taken_over))))
     }
 }
 
@@ -461,6 +471,10 @@ impl Known {
 }
 
 impl State {
+    const fn new(arbiter: Arbiter, known: HashMap<ClusterId, Known>, taken_over: u64) -> Self {
+        Self { arbiter, known, taken_over, parked_bytes: 0, clocks: None }
+    }
+
     /// Gateways of local workers are not connected any more.
     fn lose(&mut self, is_lost: impl Fn(usize) -> bool) {
         let Self { arbiter, known, parked_bytes, .. } = self;
@@ -594,6 +608,9 @@ impl Carry for Seat {
         Ok(Self { worker, link, session: session.transpose()? })
     }
 }
+
+/// What two clocks that are read in seconds may differ by, though nobody sets one.
+const ROUNDED_S: i64 = 1;
 
 /// Sessions of all gateways, those included that have ended and whose tokens are good. What is
 /// beyond ends with its gateway.

@@ -388,7 +388,7 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     agent.announces(1, of(4, 12));
     assert!(agent.plays(0, |it| it.payload(here(0), b"yo")).is_empty());
     assert_eq!(agent.brings(0, 9), ["0 hears of 1"]);
-    agent.arbitration.pass_time(10);
+    agent.arbitration.pass_time(10, 10);
     assert_eq!(agent.plays(0, |it| it.ask_quality(here(0))), ["1 sent", "1 asked for quality"]);
     assert_eq!(agent.brings(0, 10), ["0 fenced 3 by 4"]);
     assert!(agent.brings(0, 11).is_empty());
@@ -453,8 +453,8 @@ fn a_session_whose_gateway_comes_back_goes_on_and_one_that_nobody_takes_ends() {
     assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
 
     agent.loses_lane(0);
-    assert!(agent.arbitration.pass_time(14).is_empty());
-    let [home] = agent.arbitration.pass_time(15)[..] else { panic!("its time is over") };
+    assert!(agent.arbitration.pass_time(14, 14).is_empty());
+    let [home] = agent.arbitration.pass_time(15, 15)[..] else { panic!("its time is over") };
     assert_eq!((home.worker, home.session), (1, here(0)));
     assert_eq!(agent.claims(1, of(2, 12), of(1, 11)), ["1 Ended 2"]);
     let closed = bundle(|it| it.closed(home.session, CloseReason::TimedOut));
@@ -515,12 +515,12 @@ fn a_gateway_has_nothing_to_do_with_sessions_of_other_backends_or_that_are_not_t
     assert_eq!(agent.relays[1].refused_packets().session_over, 1);
     assert_eq!(agent.brings(0, 1), ["0 hears of 1"]);
     // One whose gateway may not have heard that it has ended is remembered.
-    agent.arbitration.pass_time(UNTIL_S);
+    agent.arbitration.pass_time(UNTIL_S, UNTIL_S);
     agent.arbitration.end(ID);
-    agent.arbitration.pass_time(UNTIL_S + 1);
+    agent.arbitration.pass_time(UNTIL_S + 1, UNTIL_S + 1);
     assert_eq!(agent.announces(0, of(1, 11)), ["0 Ended 1"]);
     // One that this agent does not know, and whose token has expired, may have ended.
-    agent.arbitration.pass_time(UNTIL_S + 601);
+    agent.arbitration.pass_time(UNTIL_S + 601, UNTIL_S + 601);
     assert_eq!(agent.announces(0, of(1, 11)), ["0 Full 1"]);
     // No tenure has term 0.
     assert!(agent.claims(0, of(0, 12), of(1, 11)).iter().all(|it| it == "0 Ended 0"));
@@ -596,4 +596,30 @@ fn what_a_worker_had_that_is_left_out_of_an_upgrade_is_gone() {
     agent.arbitration.keep_workers(&[0, 1]);
     assert_eq!(agent.arbitration.counts(), [1, 1, 1]);
     assert_eq!(agent.claims(0, of(3, 11), of(2, 12)), ["0 granted 3"]);
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_moment_stops_nothing() {
+    let mut agent = Agent::new();
+    let pass = |agent: &Agent, now_s, monotonic_s| agent.arbitration.pass_time(now_s, monotonic_s);
+    agent.announces(0, of(1, 11));
+    assert!(pass(&agent, 100, 5).is_empty());
+    agent.loses_lane(0);
+    // It has time left, and no less than before.
+    assert!(pass(&agent, 86_500, 6).is_empty());
+    assert!(pass(&agent, 103, 8).is_empty() && pass(&agent, 114, 19).is_empty());
+    assert_eq!(pass(&agent, 115, 20).len(), 1);
+    // What has ended is not forgotten for it, and what has not begins.
+    pass(&agent, 86_500, 21);
+    pass(&agent, 117, 22);
+    agent.with(0, |relay, act| relay.handle_lane(LANE, act));
+    agent.done.clear();
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 Ended 1"]);
+    let session = SessionId::from_u64((THERE as u64) << 56 | 8).expect("it is not 0");
+    let (id, tenure, token_until_s, timeout_ms) = ([8; 16], of(1, 11), UNTIL_S, 10_000);
+    let it = Clustered { session, id, tenure, token_until_s, timeout_ms, delivery: None };
+    let begins = agent.says(0, |writer| {
+        writer.clustered(&it) && writer.opened(&with_token(session, &[0; USER_DATA_BYTES]))
+    });
+    assert_eq!(begins, ["0 opened 1"]);
 }
