@@ -190,8 +190,14 @@ impl Station {
     ) {
         self.note_now(around.now_ns);
         let Self { at, relay, ends, written, served, .. } = self;
-        let mut hands = Hands { at: *at, ends, written, served, around };
-        relay.look_after_ends(|action| hands.act(action, &mut wish));
+        relay.touch_due_ends();
+        loop {
+            let (at, ends, written) = (*at, &mut *ends, &mut *written);
+            let mut hands = Hands { at, ends, written, served: &mut *served, around: &mut *around };
+            let game = relay.look_after_next(|action| hands.act(action, &mut wish));
+            let Some(game) = game else { return };
+            note_room(relay, hands.ends, game.place());
+        }
     }
 
     /// Has the relay know what time it is, and whose links have room.

@@ -3,15 +3,17 @@
 
 use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringgate_core::carry::{Maps, Reader, Writer as Carrier};
+use ringgate_core::delivery::{self, End, Options};
 use ringgate_link::backend::{Backend as Process, Event, LinkLoss};
 use ringgate_link::bundle::{
-    AgentDelivery, Channel, CloseAfter, CloseReason, Clustered, Frame, Frames, Goodbye,
-    GoodbyeReason, Hello, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
+    AgentDelivery, BUNDLE_BYTES_MAX, Channel, CloseAfter, CloseReason, Clustered, Frame, Frames,
+    Goodbye, GoodbyeReason, Hello, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
     USER_DATA_BYTES, VERSION_MAX, VERSION_MIN, Writer,
 };
 use ringgate_os::clock::{Clock, sleep};
@@ -484,6 +486,85 @@ fn a_worker_that_is_held_reads_nobody_until_it_is_let_go() {
     hears(&mut rig, &mut game, &["up 0 of 1"]);
 }
 
+/// A game process that reads nothing by itself, with players whose messages are delivered here.
+fn deaf_game<const PLAYERS: usize>(rig: &mut Rig) -> (OwnedFd, [SessionId; PLAYERS]) {
+    let game = ringgate_io::socket::link(&rig.dir.join("worker-0.sock")).expect("it listens");
+    let hello = written(|writer| writer.hello(&Hello::new(9, "arena-1")));
+    socket2::SockRef::from(&game).send(&hello).expect("it is up");
+    rig.until("it is introduced", |rig| !rig.told.is_empty());
+    let sessions = std::array::from_fn(|at| SessionId::new(LANE.into(), 42 + at as u64));
+    for (at, session) in sessions.into_iter().enumerate() {
+        let clustered = Clustered {
+            session,
+            id: [at as u8; 16],
+            tenure: 0x1_000b,
+            token_until_s: 1000,
+            timeout_ms: 10_000,
+            delivery: Some(AgentDelivery { keep_alive_ms: 100, begins: true }),
+        };
+        rig.say(256, |writer| writer.clustered(&clustered));
+        let opened = Opened {
+            ticket: None,
+            session,
+            client_id: 5,
+            address: "192.0.2.7:9".parse().expect("literal"),
+            slot: 1,
+            slots_max: 4,
+            delivers: true,
+            user_data: &[0; USER_DATA_BYTES],
+            listener: "eu",
+        };
+        rig.say(256, |writer| writer.opened(&opened));
+    }
+    (game, sessions)
+}
+
+/// Each of them alone finds room at the game process's link, and the first leaves none.
+#[test]
+fn players_do_not_say_more_at_once_than_there_is_room_for() {
+    let mut rig = Rig::new("room", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    rig.station.arbitrate_with(&Arc::default());
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    let (game, sessions) = deaf_game::<2>(&mut rig);
+    for session in sessions {
+        let mut player = End::new(&Options::default(), 0);
+        let packets = [0, 1, 2, 3].map(|channel| {
+            let mut packet = vec![0; 1200];
+            let sent = player.send(delivery::Channel::Reliable(channel), &[1; 500], None);
+            assert_eq!(sent, Ok(()));
+            let len = player
+                .poll_transmit(u64::from(channel) * 20_000_000, &mut packet)
+                .expect("it is due");
+            packet.truncate(len);
+            packet
+        });
+        // As packets come late at times, the last one waits for the one before it.
+        for at in [1, 0, 3] {
+            let number = at as u64 + 1;
+            rig.say(256, |writer| writer.numbered(session, number, &packets[at]));
+        }
+    }
+    let mut bundle = vec![0; BUNDLE_BYTES_MAX];
+    let mut reads = || (&*socket2::SockRef::from(&game)).read(&mut bundle).is_ok();
+    rig.turn();
+    while reads() {}
+    let other = SessionId::new(LANE.into(), 41);
+    rig.say(256, |writer| writer.opened_plain(&opened(other)));
+    let messages = |rig: &Rig| rig.station.relay().delivered().traffic.messages_in;
+    let before = messages(&rig);
+    for len in [1000, 100] {
+        let full = rig.counts.dropped[Dropped::LinkFull as usize];
+        while rig.counts.dropped[Dropped::LinkFull as usize] == full {
+            rig.say(256, |writer| writer.payload(other, &vec![1; len]));
+        }
+    }
+    assert!(reads());
+    rig.station.flush(&rig.epoll);
+    rig.ahead_ns += 1_000_000_000;
+    rig.with(|station, around, wish| station.look_after_ends(around, wish));
+    assert_eq!(messages(&rig) - before, 1);
+}
+
 /// A game process that closes its player after delivery, and ends.
 #[test]
 fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() {
@@ -492,32 +573,8 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     let arbitration = Arc::default();
     rig.station.arbitrate_with(&arbitration);
     rig.with(|station, around, wish| station.rise(LANE, around, wish));
-    let game = ringgate_io::socket::link(&rig.dir.join("worker-0.sock")).expect("it listens");
+    let (game, [session]) = deaf_game(&mut rig);
     let says = |bundle: Vec<u8>| socket2::SockRef::from(&game).send(&bundle).expect("it is up");
-    says(written(|writer| writer.hello(&Hello::new(9, "arena-1"))));
-    rig.until("it is introduced", |rig| !rig.told.is_empty());
-    let session = SessionId::new(LANE.into(), 42);
-    let clustered = Clustered {
-        session,
-        id: [7; 16],
-        tenure: 1 << 16 | 11,
-        token_until_s: 1000,
-        timeout_ms: 10_000,
-        delivery: Some(AgentDelivery { keep_alive_ms: 100, begins: true }),
-    };
-    rig.say(256, |writer| writer.clustered(&clustered));
-    let opened = Opened {
-        ticket: None,
-        session,
-        client_id: 5,
-        address: "192.0.2.7:9".parse().expect("literal"),
-        slot: 1,
-        slots_max: 4,
-        delivers: true,
-        user_data: &[0; USER_DATA_BYTES],
-        listener: "eu",
-    };
-    rig.say(256, |writer| writer.opened(&opened));
     let part = MessagePart::of(session, Channel::Reliable(0), 0, b"map").next().expect("one");
     let reason = CloseReason::GameShutdown;
     let close = CloseAfter { session, reason, linger_ms: 30_000, text: b"bye" };

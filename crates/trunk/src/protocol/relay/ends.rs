@@ -100,7 +100,7 @@ impl Relay {
         }
     }
 
-    /// When to [look after ends](Self::look_after_ends), if ever.
+    /// When to [look after ends](Self::look_after_next), if ever.
     pub fn ends_due_ns(&self) -> Option<u64> {
         let Ends { touched, due, .. } = &self.ends;
         let due = due.first().map(|(due_ns, _)| *due_ns);
@@ -112,8 +112,8 @@ impl Relay {
         self.ends.counts
     }
 
-    /// Sends what is due, tells game processes what they want to know, and ends what is over.
-    pub fn look_after_ends(&mut self, mut act: impl FnMut(Action<'_>)) {
+    /// Which ends are looked after next is seen, one after the other.
+    pub fn touch_due_ends(&mut self) {
         let now_ns = self.ends.now_ns;
         while let Some(&(due_ns, session)) = self.ends.due.first()
             && due_ns <= now_ns
@@ -121,9 +121,18 @@ impl Relay {
             self.ends.set_due(session, None);
             self.ends.touch(session);
         }
+    }
+
+    /// Sends what is due to one player, tells the game process what it wants to know, and ends what
+    /// is over. Which process that is, if there was one: its link may have no room any more.
+    pub fn look_after_next(&mut self, mut act: impl FnMut(Action<'_>)) -> Option<Game> {
         while let Some(session) = self.ends.touched.pop() {
-            self.look_after(session, &mut act);
+            if let Some(game) = self.ends.all.get(&session).map(|it| it.game) {
+                self.look_after(session, &mut act);
+                return Some(game);
+            }
         }
+        None
     }
 
     /// A game process here knows a session from now on whose messages are delivered here. False

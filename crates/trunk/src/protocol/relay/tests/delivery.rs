@@ -341,7 +341,8 @@ impl World {
         for at in 0..2 {
             self.with(at, |relay, act| {
                 if relay.ends_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-                    relay.look_after_ends(act);
+                    relay.touch_due_ends();
+                    while relay.look_after_next(&mut *act).is_some() {}
                 }
             });
         }
