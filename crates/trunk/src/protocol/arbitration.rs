@@ -41,6 +41,8 @@ struct Known {
     backend: Arc<str>,
     /// Where its game process knows it. None where that is gone.
     home: Option<Home>,
+    /// Since when that is gone, as far as somebody has looked.
+    homeless_s: Option<u64>,
     /// The link of the gateway that has it, while that is connected.
     seat: Option<Seat>,
     timeout_ms: u32,
@@ -150,8 +152,9 @@ impl Arbitration {
         let timeout_ms = it.timeout_ms;
         if verdict.seen == Seen::Opened {
             let (backend, home) = (backend.into(), Some(here));
-            let (giver, parked) = (None, Vec::new());
-            known.insert(id, Known { backend, home, seat, timeout_ms, giver, parked });
+            let (homeless_s, giver, parked) = (None, None, Vec::new());
+            let begun = Known { backend, home, homeless_s, seat, timeout_ms, giver, parked };
+            known.insert(id, begun);
             return Opening::Passed;
         }
         let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
@@ -160,7 +163,7 @@ impl Arbitration {
         match known.home {
             Some(_) => Opening::Known(waits),
             None => {
-                known.home = Some(here);
+                (known.home, known.homeless_s) = (Some(here), None);
                 Opening::Passed
             }
         }
@@ -405,6 +408,10 @@ impl Arbitration {
         arbiter.pass_time(now_s, grace_s, |id| ended.push(id));
         for (id, known) in known {
             known.giver.take_if(|_| !arbiter.has_giver(*id));
+            if known.is_forsaken(monotonic_s) {
+                arbiter.end_unheard(*id);
+                ended.push(*id);
+            }
         }
         ended.into_iter().filter_map(|id| state.forget(id)?.home).collect()
     }
@@ -459,6 +466,12 @@ impl Arbitration {
 }
 
 impl Known {
+    /// Whether no game process has known it for as long as any gateway waits for one: the gateway
+    /// says nothing of its end then.
+    fn is_forsaken(&mut self, now_s: u64) -> bool {
+        self.home.is_none() && now_s >= *self.homeless_s.get_or_insert(now_s) + HOMELESS_S
+    }
+
     /// What waits for the gateway that has the session, if there is nothing to wait for any more.
     fn take_parked(&mut self, parked_bytes: &mut usize) -> Vec<Vec<u8>> {
         if self.giver.is_some() || self.seat.is_none_or(|seat| seat.session.is_none()) {
@@ -568,6 +581,7 @@ const fn grace_s(timeout_ms: u32) -> u64 {
 ringgate_core::carried!(Known {
     backend,
     home,
+    homeless_s as anew,
     seat,
     timeout_ms,
     giver as anew,
@@ -608,6 +622,9 @@ impl Carry for Seat {
         Ok(Self { worker, link, session: session.transpose()? })
     }
 }
+
+/// The longest that a gateway has players wait for a game process that is gone, and a little.
+const HOMELESS_S: u64 = 605;
 
 /// What two clocks that are read in seconds may differ by, though nobody sets one.
 const ROUNDED_S: i64 = 1;

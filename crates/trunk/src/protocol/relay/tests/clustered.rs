@@ -623,3 +623,28 @@ fn a_clock_that_is_wrong_for_a_moment_stops_nothing() {
     });
     assert_eq!(begins, ["0 opened 1"]);
 }
+
+#[test]
+fn a_session_whose_game_process_does_not_come_back_is_forgotten() {
+    let mut agent = Agent::new();
+    let pass = |agent: &Agent, at_s| agent.arbitration.pass_time(at_s, at_s);
+    agent.announces(0, of(1, 11));
+    for at_s in [1, 601] {
+        let game = agent.games[0];
+        agent.with(0, |relay, act| relay.disconnect(game, act));
+        assert!(pass(&agent, at_s).is_empty());
+        (agent.games[0], agent.links[0]) = let_in(&mut agent.relays[0]);
+        agent.done.clear();
+        assert_eq!(agent.announces(0, of(1, 11)), ["0 opened 1"], "another one is there in time");
+    }
+    let game = agent.games[0];
+    agent.with(0, |relay, act| relay.disconnect(game, act));
+    agent.done.clear();
+    for at_s in [700, 1300] {
+        assert!(pass(&agent, at_s).is_empty() && agent.arbitration.counts()[0] == 1);
+    }
+    assert!(pass(&agent, 1305).is_empty(), "no game process is told");
+    assert_eq!(agent.arbitration.counts()[0], 0);
+    (agent.games[0], agent.links[0]) = let_in(&mut agent.relays[0]);
+    assert_eq!(agent.announces(0, of(1, 11)), ["0 Ended 1"]);
+}
