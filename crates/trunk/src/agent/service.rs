@@ -190,7 +190,8 @@ impl Agent {
 
     /// Has what threads that have ended have counted go along with worker 0, to another process.
     pub(crate) fn pass_counts_on(&self) {
-        let counted = std::mem::take(&mut *lock(&self.counted));
+        let mut counted = std::mem::take(&mut *lock(&self.counted));
+        counted.drop(Drop::LaneDown, self.shared.arbitration.take_lost());
         self.own.tell(Command::Count(Box::new(counted)));
     }
 
@@ -304,6 +305,7 @@ impl Agent {
         let backends = backends.iter().map(|it| (it.name.clone(), seen(&it.name)));
         let mut counts = all().fold(*lock(&self.counted), |sum, desk| sum.plus(&desk.counts));
         let [refused, unheard] = self.shared.rolls.refused();
+        counts.drop(Drop::LaneDown, self.shared.arbitration.lost());
         counts.drop(Drop::SlotsTaken, refused);
         counts.drop(Drop::PlayerRefused, unheard);
         View {

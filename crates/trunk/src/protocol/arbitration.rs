@@ -28,10 +28,17 @@ struct State {
     known: HashMap<ClusterId, Known>,
     /// How often a gateway has taken one over.
     taken_over: u64,
-    /// Of all that is parked.
-    parked_bytes: usize,
+    parking: Parking,
     /// A moment by both clocks, since which the one that tokens name was not set.
     clocks: Option<(u64, u64)>,
+}
+
+/// All that is parked.
+#[derive(Debug, Default)]
+struct Parking {
+    bytes: usize,
+    /// Payloads that were parked in vain.
+    lost: u64,
 }
 
 /// A session.
@@ -126,7 +133,7 @@ impl Arbitration {
         here: Home,
     ) -> Opening {
         let id = ClusterId(it.id);
-        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
+        let State { arbiter, known, parking, .. } = &mut *self.lock();
         let Some(tenure) = tenure(it.tenure) else { return refused(it.id, it.tenure) };
         if known.get(&id).is_some_and(|known| *known.backend != *backend) {
             return refused(it.id, it.tenure);
@@ -159,7 +166,7 @@ impl Arbitration {
         }
         let Some(known) = known.get_mut(&id) else { return refused(it.id, it.tenure) };
         (known.seat, known.timeout_ms) = (seat, timeout_ms);
-        let waits = known.take_parked(parked_bytes);
+        let waits = known.take_parked(parking);
         match known.home {
             Some(_) => Opening::Known(waits),
             None => {
@@ -288,14 +295,14 @@ impl Arbitration {
     /// waited for that, and where it goes.
     pub fn given(&self, id: [u8; 16], tenure: Tenure) -> Option<(Seat, Vec<Vec<u8>>)> {
         let id = ClusterId(id);
-        let State { arbiter, known, parked_bytes, .. } = &mut *self.lock();
+        let State { arbiter, known, parking, .. } = &mut *self.lock();
         let holder = arbiter.standing(id)?.holder();
         if holder == Some(tenure) || !arbiter.hears(id, tenure) {
             return None;
         }
         let known = known.get_mut(&id)?;
         known.giver = None;
-        Some((known.seat?, known.take_parked(parked_bytes)))
+        Some((known.seat?, known.take_parked(parking)))
     }
 
     /// Where the game process of a session is, if the gateway has it.
@@ -335,13 +342,13 @@ impl Arbitration {
     /// Keeps what a game process says about a session for the gateway that has it and is about to
     /// announce it. False where there is none, or no room.
     pub fn park(&self, id: [u8; 16], record: &[u8]) -> bool {
-        let State { known, parked_bytes, .. } = &mut *self.lock();
+        let State { known, parking, .. } = &mut *self.lock();
         let Some(known) = known.get_mut(&ClusterId(id)) else { return false };
         let is_coming = known.giver.is_some() || known.seat.is_some_and(|it| it.session.is_none());
         let fits =
-            known.parked.len() < PARKED_MAX && *parked_bytes + record.len() <= PARKED_BYTES_MAX;
+            known.parked.len() < PARKED_MAX && parking.bytes + record.len() <= PARKED_BYTES_MAX;
         if is_coming && fits {
-            *parked_bytes += record.len();
+            parking.bytes += record.len();
             known.parked.push(record.to_vec());
         }
         is_coming && fits
@@ -351,10 +358,10 @@ impl Arbitration {
     ///
     /// With what the game process has said to it before, and that is not passed on yet.
     pub fn seat(&self, id: [u8; 16]) -> Option<(Seat, Vec<Vec<u8>>)> {
-        let State { known, parked_bytes, .. } = &mut *self.lock();
+        let State { known, parking, .. } = &mut *self.lock();
         let known = known.get_mut(&ClusterId(id))?;
         let seat = known.seat.filter(|_| known.giver.is_none())?;
-        Some((seat, known.take_parked(parked_bytes)))
+        Some((seat, known.take_parked(parking)))
     }
 
     /// The link is gone by which a game process knows a session. Returns where its gateway is.
@@ -424,6 +431,17 @@ impl Arbitration {
         [state.known.len() as u64, alone as u64, state.taken_over]
     }
 
+    /// Payloads of game processes that waited for a gateway in vain, since they were
+    /// [taken](Self::take_lost).
+    pub fn lost(&self) -> u64 {
+        self.lock().parking.lost
+    }
+
+    /// The same; whoever asks counts them from now on.
+    pub fn take_lost(&self) -> u64 {
+        std::mem::take(&mut self.lock().parking.lost)
+    }
+
     /// Whether there is nothing that a successor has to know.
     pub fn is_empty(&self) -> bool {
         self.lock().arbiter.is_empty()
@@ -432,7 +450,7 @@ impl Arbitration {
     /// Writes all of it.
     pub fn write(&self, out: &mut Writer<'_>) {
         // A clock that is set while nobody looks cannot be told from time that passes.
-        let State { arbiter, known, taken_over, parked_bytes: _, clocks: _ } = &*self.lock();
+        let State { arbiter, known, taken_over, parking: _, clocks: _ } = &*self.lock();
         arbiter.write(out);
         taken_over.write(out);
         (known.len() as u32).write(out);
@@ -473,37 +491,47 @@ impl Known {
     }
 
     /// What waits for the gateway that has the session, if there is nothing to wait for any more.
-    fn take_parked(&mut self, parked_bytes: &mut usize) -> Vec<Vec<u8>> {
+    fn take_parked(&mut self, parking: &mut Parking) -> Vec<Vec<u8>> {
         if self.giver.is_some() || self.seat.is_none_or(|seat| seat.session.is_none()) {
             return Vec::new();
         }
         let parked = std::mem::take(&mut self.parked);
-        *parked_bytes -= parked.iter().map(Vec::len).sum::<usize>();
+        parking.bytes -= parked.iter().map(Vec::len).sum::<usize>();
         parked
     }
 }
 
+impl Parking {
+    /// What was parked goes no further.
+    fn lose(&mut self, parked: &mut Vec<Vec<u8>>) {
+        for record in parked.drain(..) {
+            self.bytes -= record.len();
+            self.lost += Frames::new(&record).flatten().map(Frame::payloads).sum::<u64>();
+        }
+    }
+}
+
 impl State {
-    const fn new(arbiter: Arbiter, known: HashMap<ClusterId, Known>, taken_over: u64) -> Self {
-        Self { arbiter, known, taken_over, parked_bytes: 0, clocks: None }
+    fn new(arbiter: Arbiter, known: HashMap<ClusterId, Known>, taken_over: u64) -> Self {
+        Self { arbiter, known, taken_over, parking: Parking::default(), clocks: None }
     }
 
     /// Gateways of local workers are not connected any more.
     fn lose(&mut self, is_lost: impl Fn(usize) -> bool) {
-        let Self { arbiter, known, parked_bytes, .. } = self;
+        let Self { arbiter, known, parking, .. } = self;
         for (id, known) in known {
             known.giver.take_if(|seat| is_lost(seat.worker));
             if known.seat.take_if(|seat| is_lost(seat.worker)).is_some() {
                 arbiter.lose(*id);
-                *parked_bytes -= known.parked.drain(..).map(|it| it.len()).sum::<usize>();
+                parking.lose(&mut known.parked);
             }
         }
     }
 
     /// A session has ended.
     fn forget(&mut self, id: ClusterId) -> Option<Known> {
-        let known = self.known.remove(&id)?;
-        self.parked_bytes -= known.parked.iter().map(Vec::len).sum::<usize>();
+        let mut known = self.known.remove(&id)?;
+        self.parking.lose(&mut known.parked);
         Some(known)
     }
 }

@@ -396,6 +396,7 @@ fn nothing_is_lost_of_a_session_that_its_gateway_gives_away() {
     agent.takes(0, of(5, 11), of(4, 12));
     agent.plays(0, |it| it.payload(here(0), b"yo"));
     agent.loses_lane(0);
+    assert_eq!((agent.arbitration.lost(), agent.arbitration.take_lost()), (1, 1));
     assert_eq!(agent.claims(1, of(6, 12), of(5, 11)), ["1 granted 6"]);
     assert!(agent.announces(1, of(6, 12)).is_empty());
 }
