@@ -22,7 +22,7 @@
 //! ended and counted. A stream that is not exactly what it should be is refused as a whole.
 
 pub(crate) mod arriving;
-mod behind;
+pub(crate) mod behind;
 mod common;
 mod export;
 mod fingerprint;

@@ -21,4 +21,5 @@ mod station;
 mod tests;
 pub mod view;
 
+pub use crate::protocol::relay::ARBITRATED;
 pub use crate::protocol::rolls;

@@ -9,7 +9,7 @@ use ringgate_fleet::values::{
     Agent, Backend, Ban, Block, Gateway, Guard, Labels, Listener, ListenerKey, Reach, Service,
     State, Stored,
 };
-use ringgate_trunk::protocol::relay::ARBITRATED;
+use ringgate_trunk::agent::ARBITRATED;
 
 use super::super::doctor::finding::Severity;
 use super::events::Teller;

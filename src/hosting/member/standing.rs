@@ -10,9 +10,9 @@ use ringgate_fleet::member::{self, Doubted, MemberState, MemberStatus, Role, Sea
 use ringgate_fleet::mirror::{Change, Machine};
 use ringgate_fleet::values::{self, State, Stored};
 use ringgate_link::announce::{Announced, Announcement, Standing, State as Said};
+use ringgate_trunk::agent::ARBITRATED;
 use ringgate_trunk::agent::rolls::Used;
 use ringgate_trunk::agent::view::{State as TrunkState, View};
-use ringgate_trunk::protocol::relay::ARBITRATED;
 
 use super::Part;
 use crate::hosting::Settings;

@@ -10,7 +10,9 @@ use crate::handover::common::hand_over_common;
 use crate::handover::parts::in_pieces;
 use crate::handover::places::HANDSHAKES;
 use crate::handover::record::{Kind, Refused, Sink};
+use crate::ids::WorkerId;
 use crate::store::entry::Entry;
+use crate::store::table::Address;
 use ringgate_core::carry::{Carry, Writer};
 
 /// How much of it was written.
@@ -24,6 +26,9 @@ pub(crate) struct Behind {
     farewells: u32,
     /// The same places, for reports that an earlier process wants.
     formers: u32,
+    /// Sessions whose owners are gone and that this gateway stands by for, when that was asked
+    /// first: the thread that hears of members goes on. Those that were not written, the last first.
+    orphans: Option<Vec<Address>>,
     /// Records of what is small.
     small: usize,
 }
@@ -31,7 +36,7 @@ pub(crate) struct Behind {
 impl Behind {
     /// Goes on where it has stopped.
     pub(crate) fn write(&mut self, gate: &Gate, sink: &mut Sink<'_>) -> Result<(), Refused> {
-        let Self { handshakes, connections, farewells, formers, small } = self;
+        let Self { handshakes, connections, farewells, formers, orphans, small } = self;
         let netcode = &gate.fronts.netcode;
         while *handshakes < netcode.pending.places() {
             let entry = Entry::numbered(*handshakes);
@@ -63,6 +68,15 @@ impl Behind {
                 sink.append(Kind::NetcodeFormer, write)?;
             }
             *formers += 1;
+        }
+        // Of all workers: the numbers of listeners are known in a worker's stream.
+        let standbys = gate.common.claims.standbys();
+        if let Some(standbys) = standbys.filter(|_| gate.common.worker.id == WorkerId(0)) {
+            let orphans = orphans.get_or_insert_with(|| standbys.orphans());
+            while let Some(address) = orphans.last() {
+                sink.append(Kind::Orphan, |out| standbys.hand_over_orphan(address, out))?;
+                orphans.pop();
+            }
         }
         sink.append_behind(small, |sink| {
             write_free(gate, sink)?;

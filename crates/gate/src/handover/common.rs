@@ -49,14 +49,6 @@ pub(crate) fn hand_over_common(common: &Common, sink: &mut Sink<'_>) -> Result<(
         taps: _,
         life,
     } = common;
-    // Of all workers: the numbers of listeners are known in a worker's stream.
-    if common.worker.id == WorkerId(0)
-        && let Some(standbys) = common.claims.standbys()
-    {
-        for address in standbys.orphans() {
-            sink.append(Kind::Orphan, |out| standbys.hand_over_orphan(&address, out))?;
-        }
-    }
     for (at, link) in links.all.pairs() {
         if link.is_some() {
             sink.append(Kind::Link, |out| common.hand_over_link(at, out))?;

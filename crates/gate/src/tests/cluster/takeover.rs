@@ -7,6 +7,8 @@ use super::super::rig::{Rig, bundle_backend, home, netcode_rules, plain_setup};
 use super::agent::{Agent, arbitrates, standing};
 use super::{OTHER, Pair};
 use crate::counters::Ended;
+use crate::handover::Sink;
+use crate::handover::behind::Behind;
 use crate::ids::{BackendId, BindId, ListenerId, MemberId};
 use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
@@ -609,6 +611,37 @@ fn a_successor_stands_by_for_sessions_whose_owner_is_gone() {
     scene.pair.rig(B).hand_over();
     scene.pair.standbys(B).set_able(vec![(incarnation(A), OTHER[B])]);
     assert_eq!(gone(&scene), (0, false));
+}
+
+/// The thread that hears of members goes on while workers write what they have, part by part.
+#[test]
+fn owners_that_are_back_in_the_midst_of_a_hand_over_change_nothing_else_of_it() {
+    let mut scene = Scene::new();
+    scene.stand();
+    scene.kill();
+    let (standbys, id) = (scene.pair.standbys(B), scene.id);
+    let gate = scene.pair.rig(B).host.gate();
+    let write = |is_back: bool| {
+        let (mut behind, mut bytes, mut is_whole) = (Behind::default(), Vec::new(), false);
+        while !is_whole {
+            let mut memory = [0; 2048];
+            let mut sink = Sink::new(&mut memory);
+            is_whole = behind.write(gate, &mut sink).is_ok();
+            let len = sink.len();
+            bytes.extend_from_slice(&memory[..len]);
+            if is_back {
+                standbys.stand_down(OTHER[B], id);
+            }
+        }
+        bytes
+    };
+    let orphaned = write(false);
+    assert_eq!(write(false), orphaned, "the order is the same each time");
+    let orphan_first = write(true);
+    assert_eq!(orphan_first, orphaned, "it was written before its owner was back");
+    assert_eq!(standbys.counts().standing, 0);
+    let alone = write(false);
+    assert!(alone.len() < orphaned.len() && orphaned.ends_with(&alone));
 }
 
 #[test]
