@@ -49,6 +49,7 @@ mod moves;
 mod number;
 mod question;
 mod record;
+mod room;
 mod standby;
 pub mod wire;
 
@@ -60,4 +61,5 @@ pub use moves::Moves;
 pub use number::{Incarnation, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Player, Question, Reply, SessionId, Wake};
 pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record};
+pub use room::NoRoom;
 pub use standby::{HolderQuestions, Next, appoint};

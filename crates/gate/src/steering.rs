@@ -76,6 +76,25 @@ impl Common {
         Ok(true)
     }
 
+    /// The same with a datagram that is of no session which this gateway is to go on with: its
+    /// player may have another one since, at a member that answers.
+    #[cold]
+    pub(crate) fn send_on_from_orphans(
+        &mut self,
+        now: Now,
+        origin: &Origin,
+        bytes: &[u8],
+    ) -> Result<bool, DropReason> {
+        if origin.forwarded_by.is_some() {
+            return Ok(false);
+        }
+        let Some(member) = self.claims.member_since(&origin.address) else { return Ok(false) };
+        let there = Elsewhere::Member(member);
+        self.pay_way(now, there, &origin.address)?;
+        self.pass_on(origin, there, bytes);
+        Ok(true)
+    }
+
     /// Sends a datagram on, which a member has forwarded, to the member that has its session by
     /// now. False where none has, or it was forwarded often enough.
     #[cold]

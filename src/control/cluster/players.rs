@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringgate_batch::{Endpoint, LocalIp};
-use ringgate_cluster::{Incarnation, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
 use ringgate_gate::{
     Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, Offered, Owned, PARTS,
     Phase, Standbys, Whereabouts, WorkerId,
@@ -89,7 +89,7 @@ impl Players for OfFleet {
         (part < PARTS).then(|| (all(here.own_part(part)), all(stands.stands_part(part))))
     }
 
-    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> Result<(), NoRoom> {
         let address = address(listener, player);
         self.whereabouts.learn(&address, MemberId(member), self.clock.now_ns())
     }
@@ -170,7 +170,7 @@ impl Players for OfFleet {
         }
     }
 
-    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> Result<(), NoRoom> {
         let (ip, port) = record.player;
         let player = SocketAddr::new(Ipv6Addr::from(ip).to_canonical(), port);
         self.standbys.stand_by(MemberId(member), address(listener, &player), record)
@@ -192,7 +192,12 @@ impl Players for OfFleet {
         });
     }
 
-    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+    fn learn_stands(
+        &self,
+        member: Number,
+        listener: u16,
+        player: &SocketAddr,
+    ) -> Result<(), NoRoom> {
         let address = address(listener, player);
         self.whereabouts.learn_stands(&address, MemberId(member), self.clock.now_ns())
     }

@@ -11,8 +11,8 @@ use crate::handover::parts::in_pieces;
 use crate::handover::places::HANDSHAKES;
 use crate::handover::record::{Kind, Refused, Sink};
 use crate::ids::WorkerId;
+use crate::shared::standbys::Orphan;
 use crate::store::entry::Entry;
-use crate::store::table::Address;
 use ringgate_core::carry::{Carry, Writer};
 
 /// How much of it was written.
@@ -28,7 +28,7 @@ pub(crate) struct Behind {
     formers: u32,
     /// Sessions whose owners are gone and that this gateway stands by for, when that was asked
     /// first: the thread that hears of members goes on. Those that were not written, the last first.
-    orphans: Option<Vec<Address>>,
+    orphans: Option<Vec<Orphan>>,
     /// Records of what is small.
     small: usize,
 }
@@ -73,8 +73,8 @@ impl Behind {
         let standbys = gate.common.claims.standbys();
         if let Some(standbys) = standbys.filter(|_| gate.common.worker.id == WorkerId(0)) {
             let orphans = orphans.get_or_insert_with(|| standbys.orphans());
-            while let Some(address) = orphans.last() {
-                sink.append(Kind::Orphan, |out| standbys.hand_over_orphan(address, out))?;
+            while let Some(orphan) = orphans.last() {
+                sink.append(Kind::Orphan, |out| standbys.hand_over_orphan(orphan, out))?;
                 orphans.pop();
             }
         }

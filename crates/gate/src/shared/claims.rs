@@ -280,6 +280,12 @@ impl Claims {
         (!awaits).then_some(member)
     }
 
+    /// The member that says it has the player of an address, where the session that this gateway
+    /// is to go on with is not the last one there.
+    pub(crate) fn member_since(&self, address: &Address) -> Option<MemberId> {
+        self.whereabouts.as_ref()?.find_answering(address)
+    }
+
     /// Those of so many workers that a member's datagram goes to.
     pub fn takers(&self, address: &Address, is_lost: bool, workers: u16) -> Takers {
         let there = self.whereabouts().and_then(|whereabouts| whereabouts.worker_of(address));
@@ -794,8 +800,8 @@ mod tests {
         let mut claims = claims(1, &[]);
         let (owner, at) =
             (MemberId(1), |port| Address { listener: ListenerId(0), endpoint: source(port) });
-        assert!([1, 2].iter().all(|port| whereabouts.learn(&at(*port), owner, 0)));
-        assert!(standbys.stand_by(owner, at(1), record(1, 1)));
+        assert!([1, 2].iter().all(|port| whereabouts.learn(&at(*port), owner, 0).is_ok()));
+        assert!(standbys.stand_by(owner, at(1), record(1, 1)).is_ok());
         claims.whereabouts = Some(Arc::new(whereabouts));
         claims.standbys = Some(Arc::new(standbys));
         assert_eq!(

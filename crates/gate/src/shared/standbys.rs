@@ -8,18 +8,20 @@
 //! it. No payload of a session that is here asks anything of this.
 
 mod handed;
+mod stood;
 
-use std::collections::{HashMap, HashSet, hash_map};
+use std::collections::{HashMap, hash_map};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::MemberId;
-use crate::shared::whereabouts::take;
-use crate::store::admission::{Bucket, Rate};
+use crate::shared::whereabouts::{share_of, take};
+use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
-use ringgate_cluster::{Incarnation, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
+use stood::{Entry, Places, Stood};
 
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Standbys {
@@ -34,13 +36,13 @@ pub struct Standbys {
     /// Some of it have come or gone since that was last taken.
     has_stands: AtomicBool,
     /// Where each of those is. Locked before any of `stood`, and by who changes them alone.
-    places: Mutex<HashMap<SessionId, Address>>,
+    places: Mutex<Places>,
     standing_count: AtomicUsize,
     standing_max: usize,
     /// How many of those have an owner that is gone.
     gone_count: AtomicUsize,
-    /// Where these are, by their addresses without ports. Locked last.
-    orphans: [Mutex<HashMap<Area, Vec<Address>>>; SHARDS],
+    /// Which these are, by their addresses without ports. Locked last.
+    orphans: [Mutex<HashMap<Area, Vec<Orphan>>>; SHARDS],
     /// How many of those are this gateway's to have, because their owners offer them.
     offered_count: AtomicUsize,
     /// The members that can go on with sessions, and which processes they are.
@@ -88,27 +90,8 @@ pub struct Owned<'a> {
     pub offered_to: Option<MemberId>,
 }
 
-/// Sessions of others.
-#[derive(Default)]
-struct Stood {
-    entries: HashMap<Address, Entry>,
-    /// Addresses that have come or gone since they were told.
-    changed: HashSet<Address>,
-}
-
-struct Entry {
-    /// Who has given it; none where it was this gateway's own, and its owner could not be reached.
-    owner: Option<MemberId>,
-    record: Box<Record>,
-    /// Since when its owner is gone, if it is.
-    gone_at_ns: Option<u64>,
-    /// Its owner wants this gateway to have it.
-    is_offered: bool,
-    /// A worker has asked for it, and waits.
-    is_claimed: bool,
-    /// Packets that may be tried with its key.
-    budget: Bucket,
-}
+/// A session whose owner is gone, and where its player was.
+pub(crate) type Orphan = (Address, SessionId);
 
 /// What becomes of a datagram from an address whose session is another's that is gone.
 #[derive(Debug, PartialEq, Eq)]
@@ -184,7 +167,7 @@ impl Standbys {
             has_news: AtomicBool::new(false),
             has_stands: AtomicBool::new(false),
             stood: std::array::from_fn(|_| Mutex::default()),
-            places: Mutex::default(),
+            places: Mutex::new(Places::new()),
             standing_count: AtomicUsize::new(0),
             standing_max,
             gone_count: AtomicUsize::new(0),
@@ -358,44 +341,59 @@ impl Standbys {
     }
 
     /// Stands by for a session of another member, whose player is at an address, in the place of
-    /// what is known of it and of another session there. An owner that says so is there. False
-    /// where there is no room.
-    pub fn stand_by(&self, owner: MemberId, address: Address, record: Record) -> bool {
+    /// what is known of it and of another session that this member has given there. What others
+    /// have given there stays: who says what is not so must not be in their way. An owner that
+    /// says so is there.
+    pub fn stand_by(
+        &self,
+        owner: MemberId,
+        address: Address,
+        record: Record,
+    ) -> Result<(), NoRoom> {
         let mut places = lock(&self.places);
         let session = record.session;
-        if let Some(place) = places.get(&session) {
+        let mut before = None;
+        if let Some(place) = places.of.get(&session) {
             let mut stood = lock(self.stood_at(place));
-            let known = stood.entries.get_mut(place).expect("it is where its place says");
+            let known = stood.get_mut(place, session).expect("it is where its place says");
             if known.record.is_later_than(&record) {
-                return true;
+                return Ok(());
             }
+            before = Some(known.owner);
             if !record.is_later_than(&known.record) {
-                known.owner = Some(owner);
+                let before = known.owner.replace(owner);
                 self.note_back(place, known);
-                return true;
+                drop(stood);
+                places.count(before, false);
+                places.count(Some(owner), true);
+                return Ok(());
             }
-            drop(stood);
-        } else if places.len() >= self.standing_max {
-            return false;
+        }
+        if before.is_none() && places.of.len() >= self.standing_max {
+            return Err(NoRoom::All);
+        }
+        if before != Some(Some(owner)) && places.given_by(owner) >= share_of(self.standing_max) {
+            return Err(NoRoom::Share);
         }
         self.insert(&mut places, address, Entry::new(Some(owner), record, None));
-        true
+        Ok(())
     }
 
-    fn insert(&self, places: &mut HashMap<SessionId, Address>, address: Address, entry: Entry) {
+    fn insert(&self, places: &mut Places, address: Address, entry: Entry) {
         let session = entry.record.session;
         self.remove(places, session);
-        if let Some(other) = self.session_at(&address) {
+        let displaced = lock(self.stood_at(&address)).displaced_by(&address, &entry);
+        for other in displaced {
             self.remove(places, other);
         }
-        places.insert(session, address);
+        places.of.insert(session, address);
+        places.count(entry.owner, true);
         if entry.gone_at_ns.is_some() {
-            self.note_orphan(&address);
+            self.note_orphan(&address, session);
         }
         let mut stood = lock(self.stood_at(&address));
-        stood.entries.insert(address, entry);
-        stood.note_change(address);
-        self.standing_count.store(places.len(), ORDER);
+        stood.put(address, entry);
+        self.standing_count.store(places.of.len(), ORDER);
         self.has_stands.store(true, Ordering::Release);
     }
 
@@ -410,32 +408,35 @@ impl Standbys {
             return None;
         }
         let places = lock(&self.places);
-        let place = places.get(&session)?;
+        let place = places.of.get(&session)?;
         let mut stood = lock(self.stood_at(place));
-        let it = stood.entries.get_mut(place).filter(|it| it.owner == Some(owner))?;
+        let it = stood.get_mut(place, session).filter(|it| it.owner == Some(owner))?;
         let is_news = !std::mem::replace(&mut it.is_offered, true);
         self.offered_count.fetch_add(is_news.into(), ORDER);
         Some((*place, it.record.local))
     }
 
-    /// The session at an address that its owner offers to this gateway, unless a worker has asked
-    /// for it.
+    /// A session at an address that its owner offers to this gateway, unless a worker has asked
+    /// for one there.
     #[inline]
     pub(crate) fn find_offered(&self, address: &Address) -> Option<Box<Record>> {
         if self.offered_count.load(ORDER) == 0 {
             return None;
         }
         let stood = lock(self.stood_at(address));
-        let it = stood.entries.get(address).filter(|it| it.is_offered && !it.is_claimed)?;
+        let all = stood.at(address);
+        let is_claimed = all.iter().any(|it| it.is_claimed);
+        let it = all.iter().find(|it| it.is_offered && !is_claimed)?;
         Some(it.record.clone())
     }
 
     /// A member's session has ended, or has another standby.
     pub fn stand_down(&self, owner: MemberId, session: SessionId) {
         let mut places = lock(&self.places);
-        let Some(place) = places.get(&session) else { return };
-        let is_its =
-            lock(self.stood_at(place)).entries.get(place).is_some_and(|it| it.owner == Some(owner));
+        let Some(place) = places.of.get(&session) else { return };
+        let mut stood = lock(self.stood_at(place));
+        let is_its = stood.get_mut(place, session).is_some_and(|it| it.owner == Some(owner));
+        drop(stood);
         if is_its {
             self.remove(&mut places, session);
         }
@@ -449,13 +450,7 @@ impl Standbys {
         }
         let mut left = max;
         for stood in &self.stood {
-            let Stood { entries, changed } = &mut *lock(stood);
-            let some: Vec<Address> = changed.iter().take(left).copied().collect();
-            left -= some.len();
-            for address in some {
-                changed.remove(&address);
-                handle(address, entries.contains_key(&address));
-            }
+            left -= lock(stood).take_changes(left, &mut handle);
         }
         if left == 0 {
             self.has_stands.store(true, Ordering::Release);
@@ -464,7 +459,7 @@ impl Standbys {
 
     /// The addresses that this gateway stands by for, in one of [`PARTS`](crate::PARTS) parts.
     pub fn stands_part(&self, part: usize) -> Vec<Address> {
-        lock(&self.stood[part]).entries.keys().copied().collect()
+        lock(&self.stood[part]).addresses()
     }
 
     /// A member is gone: the sessions that it has given may be taken over. What it gives anew is
@@ -473,7 +468,7 @@ impl Standbys {
         self.each_of(owner, |place, it| {
             if it.gone_at_ns.is_none() {
                 it.gone_at_ns = Some(now_ns);
-                self.note_orphan(place);
+                self.note_orphan(place, it.record.session);
             }
         });
     }
@@ -502,10 +497,7 @@ impl Standbys {
         let mut places = lock(&self.places);
         let mut over = Vec::new();
         for stood in &self.stood {
-            let stood = lock(stood);
-            over.extend(
-                stood.entries.values().filter(|it| is_over(it)).map(|it| it.record.session),
-            );
+            over.extend(lock(stood).all().filter(|it| is_over(it)).map(|it| it.record.session));
         }
         for session in over {
             self.remove(&mut places, session);
@@ -515,17 +507,17 @@ impl Standbys {
     fn each_of(&self, owner: MemberId, with: impl Fn(&Address, &mut Entry)) {
         for stood in &self.stood {
             let mut stood = lock(stood);
-            for (place, it) in stood.entries.iter_mut().filter(|(_, it)| it.owner == Some(owner)) {
+            for (place, it) in stood.all_mut().filter(|(_, it)| it.owner == Some(owner)) {
                 with(place, it);
             }
         }
     }
 
-    /// The owner of the session at an address is gone.
-    fn note_orphan(&self, place: &Address) {
+    /// The owner of a session at an address is gone.
+    fn note_orphan(&self, place: &Address, session: SessionId) {
         self.gone_count.fetch_add(1, ORDER);
         let area = place.area();
-        lock(self.orphans_of(&area)).entry(area).or_default().push(*place);
+        lock(self.orphans_of(&area)).entry(area).or_default().push((*place, session));
     }
 
     /// That owner is there again, or this gateway does not stand by for the session any more.
@@ -537,7 +529,7 @@ impl Standbys {
         let area = place.area();
         let mut orphans = lock(self.orphans_of(&area));
         let hash_map::Entry::Occupied(mut near) = orphans.entry(area) else { return };
-        near.get_mut().retain(|it| it != place);
+        near.get_mut().retain(|(_, session)| *session != it.record.session);
         if near.get().is_empty() {
             near.remove();
         }
@@ -575,28 +567,18 @@ impl Standbys {
     #[inline]
     pub(crate) fn awaits(&self, address: &Address) -> bool {
         self.gone_count.load(ORDER) > 0
-            && lock(self.stood_at(address))
-                .entries
-                .get(address)
-                .is_some_and(|it| it.gone_at_ns.is_some())
+            && lock(self.stood_at(address)).at(address).iter().any(|it| it.gone_at_ns.is_some())
     }
 
     /// What a datagram may be tried with that comes from an address without a session here: nothing
-    /// where none is known there, or its owner lives.
+    /// where none is known there, or its owner lives. Where several are known, the next datagram
+    /// is tried with another one.
     #[inline]
     pub(crate) fn find(&self, address: &Address, now_ns: u64) -> Option<Found> {
         if self.gone_count.load(ORDER) == 0 {
             return None;
         }
-        let mut stood = lock(self.stood_at(address));
-        let it = stood.entries.get_mut(address).filter(|it| it.gone_at_ns.is_some())?;
-        Some(if it.is_claimed {
-            Found::Claimed
-        } else if it.budget.take(TRIES, 1, now_ns) {
-            Found::Try(it.record.clone())
-        } else {
-            Found::Limited
-        })
+        lock(self.stood_at(address)).find(address, now_ns)
     }
 
     /// Whether sessions whose owner is gone were at an address, with any port.
@@ -609,16 +591,16 @@ impl Standbys {
     /// Some of these, so many at the most: from the one of that number on, and round.
     pub(crate) fn find_near(&self, address: &Address, from: usize, max: usize) -> Vec<Found> {
         let area = address.area();
-        let places: Vec<Address> = match lock(self.orphans_of(&area)).get(&area) {
+        let places: Vec<Orphan> = match lock(self.orphans_of(&area)).get(&area) {
             Some(near) => {
                 let numbers = (0..near.len().min(max)).map(|it| (from + it) % near.len());
                 numbers.map(|number| near[number]).collect()
             }
             None => Vec::new(),
         };
-        let found = places.iter().filter_map(|place| {
-            let stood = lock(self.stood_at(place));
-            let it = stood.entries.get(place).filter(|it| it.gone_at_ns.is_some())?;
+        let found = places.iter().filter_map(|(place, session)| {
+            let mut stood = lock(self.stood_at(place));
+            let it = stood.get_mut(place, *session).filter(|it| it.gone_at_ns.is_some())?;
             Some(if it.is_claimed { Found::Claimed } else { Found::Try(it.record.clone()) })
         });
         found.collect()
@@ -627,9 +609,9 @@ impl Standbys {
     /// A worker asks for a session. False where another worker does, or its owner is there again.
     pub(crate) fn begin_claim(&self, session: SessionId) -> bool {
         let places = lock(&self.places);
-        let Some(place) = places.get(&session) else { return false };
+        let Some(place) = places.of.get(&session) else { return false };
         let mut stood = lock(self.stood_at(place));
-        let it = stood.entries.get_mut(place).expect("it is where its place says");
+        let it = stood.get_mut(place, session).expect("it is where its place says");
         it.is_free() && !std::mem::replace(&mut it.is_claimed, true)
     }
 
@@ -640,9 +622,9 @@ impl Standbys {
         if why.is_final() {
             return self.remove(&mut places, session);
         }
-        let Some(place) = places.get(&session) else { return };
+        let Some(place) = places.of.get(&session) else { return };
         let mut stood = lock(self.stood_at(place));
-        let it = stood.entries.get_mut(place).expect("it is where its place says");
+        let it = stood.get_mut(place, session).expect("it is where its place says");
         it.is_claimed = false;
         // Its owner has it, and offers it again if it likes.
         let was_offered = std::mem::take(&mut it.is_offered);
@@ -677,7 +659,7 @@ impl Standbys {
             return Some(*member);
         }
         let mut places = lock(&self.places);
-        if places.len() < self.standing_max && !self.is_leaving() {
+        if places.of.len() < self.standing_max && !self.is_leaving() {
             self.insert(&mut places, address, Entry::new(None, record, Some(now_ns)));
         }
         None
@@ -693,57 +675,24 @@ impl Standbys {
         self.ends_untold.fetch_add(1, ORDER);
     }
 
-    fn session_at(&self, address: &Address) -> Option<SessionId> {
-        lock(self.stood_at(address)).entries.get(address).map(|it| it.record.session)
-    }
-
-    fn remove(&self, places: &mut HashMap<SessionId, Address>, session: SessionId) {
-        let hash_map::Entry::Occupied(place) = places.entry(session) else { return };
+    fn remove(&self, places: &mut Places, session: SessionId) {
+        let hash_map::Entry::Occupied(place) = places.of.entry(session) else { return };
         let address = place.remove();
         let mut stood = lock(self.stood_at(&address));
-        let mut entry = stood.entries.remove(&address).expect("it is where its place says");
+        let mut entry = stood.take(&address, session).expect("it is where its place says");
+        places.count(entry.owner, false);
         self.note_back(&address, &mut entry);
         self.offered_count.fetch_sub(entry.is_offered.into(), ORDER);
-        self.standing_count.store(places.len(), ORDER);
-        stood.note_change(address);
+        self.standing_count.store(places.of.len(), ORDER);
         self.has_stands.store(true, Ordering::Release);
     }
 
-    fn orphans_of(&self, area: &Area) -> &Mutex<HashMap<Area, Vec<Address>>> {
+    fn orphans_of(&self, area: &Area) -> &Mutex<HashMap<Area, Vec<Orphan>>> {
         &self.orphans[area.hash(self.key) as usize % SHARDS]
     }
 
     fn stood_at(&self, address: &Address) -> &Mutex<Stood> {
         &self.stood[(address.wide_hash(self.key) >> 32) as usize % SHARDS]
-    }
-}
-
-impl Stood {
-    /// Where nobody takes what has changed, that has an end.
-    fn note_change(&mut self, address: Address) {
-        if self.changed.len() < CHANGES_MAX {
-            self.changed.insert(address);
-        }
-    }
-}
-
-impl Entry {
-    fn new(owner: Option<MemberId>, record: Record, gone_at_ns: Option<u64>) -> Self {
-        let (record, budget) = (Box::new(record), Bucket::full(0));
-        Self { owner, record, gone_at_ns, is_offered: false, is_claimed: false, budget }
-    }
-
-    /// Whether a worker may ask for it.
-    const fn is_free(&self) -> bool {
-        self.gone_at_ns.is_some() || self.is_offered
-    }
-
-    fn is_over(&self, now_ns: u64) -> bool {
-        let timeout_ns = match self.record.timeout_ms {
-            0 => NO_TIMEOUT_NS,
-            timeout_ms => u64::from(timeout_ms) * 1_000_000,
-        };
-        self.gone_at_ns.is_some_and(|at_ns| now_ns >= at_ns + timeout_ns + GRACE_NS)
     }
 }
 
@@ -774,4 +723,4 @@ const SHARDS: usize = crate::shared::whereabouts::PARTS;
 const _: () = assert!(size_of::<Record>() <= 512);
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -18,6 +18,7 @@ use crate::ids::{MemberId, WorkerId};
 use crate::store::admission::{Bucket, Rate};
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Told};
+use ringgate_cluster::NoRoom;
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::MEMBERS_MAX;
 
@@ -38,6 +39,8 @@ pub struct Whereabouts {
     /// Who stands by for players of others, by the same hash.
     stands: [Mutex<ByHash<u64, Other>>; SHARDS],
     stands_count: AtomicUsize,
+    /// For how many each member does.
+    stands_counts: [AtomicUsize; MEMBERS_MAX],
     /// A bit for each member that is connected and does not answer.
     silent: AtomicU64,
     /// For each bucket of addresses without ports, a bit for each member that has players there, or
@@ -164,6 +167,7 @@ impl Whereabouts {
             others_max,
             stands: std::array::from_fn(|_| Mutex::default()),
             stands_count: AtomicUsize::new(0),
+            stands_counts: std::array::from_fn(|_| AtomicUsize::new(0)),
             silent: AtomicU64::new(0),
             homes: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
             home_counts: Mutex::new(std::array::from_fn(|_| Box::default())),
@@ -220,6 +224,12 @@ impl Whereabouts {
         }
         let mut stands = lock(&self.stands[shard(hash)]);
         stands.get_mut(&hash).filter(answers).or(owner).map(with)
+    }
+
+    /// The member that is known to have a player at an address, or to stand by for it, and that
+    /// answers.
+    pub(crate) fn find_answering(&self, address: &Address) -> Option<MemberId> {
+        self.find(address).filter(|it| !self.is_silent(*it))
     }
 
     fn is_silent(&self, MemberId(member): MemberId) -> bool {
@@ -343,32 +353,36 @@ impl Whereabouts {
     }
 
     /// Another member says that it has a player at an address. Who says so last is believed, and
-    /// who did before when that one has it no more. False where there is no room for another one.
-    pub fn learn(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
+    /// who did before when that one has it no more.
+    pub fn learn(&self, address: &Address, member: MemberId, now_ns: u64) -> Result<(), NoRoom> {
         let hash = self.hash(address);
         let mut others = lock(&self.others[shard(hash)]);
+        let is_its = others.get(&hash).is_some_and(|it| it.is_of(member));
+        if !is_its && self.count_of(member) >= share_of(self.others_max) {
+            return Err(NoRoom::Share);
+        }
         let fresh = Other::new(member, now_ns);
         match others.entry(hash) {
-            hash_map::Entry::Occupied(known) if known.get().member == member => return true,
+            hash_map::Entry::Occupied(known) if known.get().member == member => return Ok(()),
             hash_map::Entry::Occupied(mut known) => {
                 let known = known.get_mut();
                 let (second, third) = (known.member, known.before);
                 *known = Other { before: Some(second), ..fresh };
                 if third == Some(member) {
-                    return true;
+                    return Ok(());
                 }
                 third.inspect(|third| self.count(address, *third, false));
             }
             hash_map::Entry::Vacant(place) => {
                 if self.others_count.load(Ordering::Relaxed) >= self.others_max {
-                    return false;
+                    return Err(NoRoom::All);
                 }
                 place.insert(fresh);
                 self.others_count.fetch_add(1, Ordering::Relaxed);
             }
         }
         self.count(address, member, true);
-        true
+        Ok(())
     }
 
     /// It says that it has not any more.
@@ -383,21 +397,30 @@ impl Whereabouts {
         self.count(address, member, false);
     }
 
-    /// Another member stands by for a player. False where there is no room for another one.
-    pub fn learn_stands(&self, address: &Address, member: MemberId, now_ns: u64) -> bool {
+    /// Another member stands by for a player.
+    pub fn learn_stands(
+        &self,
+        address: &Address,
+        member: MemberId,
+        now_ns: u64,
+    ) -> Result<(), NoRoom> {
         let hash = self.hash(address);
         let mut stands = lock(&self.stands[shard(hash)]);
         let known = stands.get(&hash).map(|it| it.member);
         if known.is_none() && self.stands_count.load(Ordering::Relaxed) >= self.others_max {
-            return false;
+            return Err(NoRoom::All);
+        }
+        let stood = self.stands_counts[usize::from(member.0)].load(Ordering::Relaxed);
+        if known != Some(member) && stood >= share_of(self.others_max) {
+            return Err(NoRoom::Share);
         }
         stands.insert(hash, Other::new(member, now_ns));
         self.stands_count.fetch_add(known.is_none().into(), Ordering::Relaxed);
         if known != Some(member) {
-            self.count_home(address, member, true);
-            known.inspect(|known| self.count_home(address, *known, false));
+            self.count_stands(address, member, true);
+            known.inspect(|known| self.count_stands(address, *known, false));
         }
-        true
+        Ok(())
     }
 
     /// It does not any more.
@@ -407,7 +430,7 @@ impl Whereabouts {
         if stands.get(&hash).is_some_and(|it| it.member == member) {
             stands.remove(&hash);
             self.stands_count.fetch_sub(1, Ordering::Relaxed);
-            self.count_home(address, member, false);
+            self.count_stands(address, member, false);
         }
     }
 
@@ -437,7 +460,9 @@ impl Whereabouts {
         }
         let mut counts = lock(&self.home_counts);
         counts[usize::from(member.0)] = Box::default();
-        self.counts[usize::from(member.0)].store(0, Ordering::Relaxed);
+        for counts in [&self.counts, &self.stands_counts] {
+            counts[usize::from(member.0)].store(0, Ordering::Relaxed);
+        }
         for home in &self.homes {
             home.fetch_and(!(1 << member.0), Ordering::Relaxed);
         }
@@ -454,12 +479,12 @@ impl Whereabouts {
     }
 
     fn count(&self, address: &Address, member: MemberId, is_more: bool) {
-        let all = &self.counts[usize::from(member.0)];
-        if is_more {
-            all.fetch_add(1, Ordering::Relaxed);
-        } else {
-            all.fetch_sub(1, Ordering::Relaxed);
-        }
+        add(&self.counts[usize::from(member.0)], is_more);
+        self.count_home(address, member, is_more);
+    }
+
+    fn count_stands(&self, address: &Address, member: MemberId, is_more: bool) {
+        add(&self.stands_counts[usize::from(member.0)], is_more);
         self.count_home(address, member, is_more);
     }
 
@@ -494,6 +519,20 @@ impl Whereabouts {
 
 const fn shard(hash: u64) -> usize {
     (hash >> 32) as usize % SHARDS
+}
+
+/// What one member may have of the room for what all of them say: one that went wrong leaves the
+/// rest to the others.
+pub(crate) const fn share_of(room: usize) -> usize {
+    room.div_ceil(SHARES)
+}
+
+fn add(to: &AtomicUsize, is_more: bool) {
+    if is_more {
+        to.fetch_add(1, Ordering::Relaxed);
+    } else {
+        to.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Whether something was said, which is not from then on.
@@ -543,6 +582,10 @@ impl Members {
         (0..MEMBERS_MAX as u8).filter(move |it| self.0 >> it & 1 == 1).map(MemberId)
     }
 }
+
+/// A member has at most one of so many parts of the room: twice what it can have itself, where all
+/// have room for as many sessions.
+const SHARES: usize = 4;
 
 /// So many parts has what is held here.
 pub const PARTS: usize = SHARDS;
@@ -639,10 +682,10 @@ mod tests {
         let whereabouts = none();
         assert_eq!((whereabouts.find(&at(1, 1)), homes(&whereabouts, 1)), (None, vec![]));
         for address in [at(1, 1), at(1, 2), at(2, 1)] {
-            assert!(whereabouts.learn(&address, B, 0));
-            assert!(whereabouts.learn(&address, B, 0));
+            assert!(whereabouts.learn(&address, B, 0).is_ok());
+            assert!(whereabouts.learn(&address, B, 0).is_ok());
         }
-        assert!(whereabouts.learn(&at(1, 1), C, 0));
+        assert!(whereabouts.learn(&at(1, 1), C, 0).is_ok());
         assert_eq!(whereabouts.find(&at(1, 1)), Some(C));
         assert_eq!(whereabouts.find(&at(1, 2)), Some(B));
         assert_eq!((homes(&whereabouts, 1), homes(&whereabouts, 2)), (vec![B, C], vec![B]));
@@ -656,7 +699,7 @@ mod tests {
     #[test]
     fn what_a_member_may_be_sent_of_a_player_follows_what_it_takes_within_bounds() {
         let (whereabouts, at) = (none(), at(1, 1));
-        assert!(whereabouts.learn(&at, B, 0));
+        assert!(whereabouts.learn(&at, B, 0).is_ok());
         let paid = |now_ns| (0..30_000).filter(|_| whereabouts.pay(&at, now_ns).is_ok()).count();
         assert_eq!((paid(0), paid(100_000_000)), (50, 5));
         whereabouts.learn_accepted(&at, C, 1000, 100_000_000);
@@ -667,7 +710,7 @@ mod tests {
         assert_eq!(paid(1_300_000_000), 20_000);
         assert_eq!(paid(3_000_000_000), 50, "it has not said so for a while");
         // What it has said before stays where it says again that it has the player.
-        assert!(whereabouts.learn(&at, B, 3_000_000_000));
+        assert!(whereabouts.learn(&at, B, 3_000_000_000).is_ok());
         assert_eq!(paid(3_000_000_000), 0);
     }
 
@@ -693,7 +736,7 @@ mod tests {
     fn of_two_members_that_have_a_player_the_first_is_believed_again_when_the_last_has_it_no_more()
     {
         let (whereabouts, third) = (none(), MemberId(7));
-        let learn = |member| assert!(whereabouts.learn(&at(1, 1), member, 0));
+        let learn = |member| assert!(whereabouts.learn(&at(1, 1), member, 0).is_ok());
         let known = || {
             let count = |of| whereabouts.count_of(of);
             let expected = homes(&whereabouts, 1).len();
@@ -739,25 +782,30 @@ mod tests {
     #[test]
     fn no_more_is_learnt_than_there_is_room_for() {
         let whereabouts = none();
-        assert!((1..=1000).all(|port| whereabouts.learn(&at(1, port), B, 0)));
-        assert!(!whereabouts.learn(&at(2, 1), B, 0));
-        assert!(whereabouts.learn(&at(1, 1), C, 0), "another's is no more");
+        let learn = |ip, port, member| whereabouts.learn(&at(ip, port), member, 0);
+        let all = |ip: u8| (1..=250).all(|port| learn(ip, port, MemberId(ip)).is_ok());
+        assert!(all(1) && all(2) && all(3));
+        assert_eq!(learn(9, 1, B), Err(NoRoom::Share), "it leaves the rest to others");
+        assert_eq!((learn(2, 1, B), learn(1, 1, B)), (Err(NoRoom::Share), Ok(())));
+        assert!(all(4));
+        assert_eq!(learn(9, 1, C), Err(NoRoom::All));
+        assert_eq!(learn(1, 1, C), Ok(()), "another's is no more");
         whereabouts.unlearn(&at(1, 1), C);
-        assert!(!whereabouts.learn(&at(2, 1), B, 0), "the other still has it");
+        assert_eq!(learn(9, 1, C), Err(NoRoom::All), "the other still has it");
         whereabouts.unlearn(&at(1, 1), B);
-        assert!(whereabouts.learn(&at(2, 1), B, 0));
+        assert_eq!(learn(9, 1, B), Ok(()));
     }
 
     #[test]
     fn a_member_that_is_gone_has_nobody() {
         let whereabouts = none();
-        assert!(whereabouts.learn(&at(1, 1), B, 0));
-        assert!(whereabouts.learn(&at(1, 2), C, 0));
+        assert!(whereabouts.learn(&at(1, 1), B, 0).is_ok());
+        assert!(whereabouts.learn(&at(1, 2), C, 0).is_ok());
         whereabouts.forget(B);
         assert_eq!((whereabouts.find(&at(1, 1)), whereabouts.find(&at(1, 2))), (None, Some(C)));
         assert_eq!((homes(&whereabouts, 1), whereabouts.others_count()), (vec![C], 1));
         // Its number is another's.
-        assert!(whereabouts.learn(&at(1, 3), B, 0));
+        assert!(whereabouts.learn(&at(1, 3), B, 0).is_ok());
         whereabouts.unlearn(&at(1, 3), B);
         assert_eq!(homes(&whereabouts, 1), [C]);
     }
@@ -766,9 +814,9 @@ mod tests {
     fn who_stands_by_is_found_while_the_owner_is_gone_or_silent() {
         let (whereabouts, third) = (none(), MemberId(7));
         let found = || (whereabouts.find(&at(1, 1)), whereabouts.pay(&at(1, 1), 0).is_ok());
-        assert!(whereabouts.learn_stands(&at(1, 1), C, 0), "heard before the owner");
+        assert!(whereabouts.learn_stands(&at(1, 1), C, 0).is_ok(), "heard before the owner");
         assert_eq!(found(), (Some(C), true));
-        assert!(whereabouts.learn(&at(1, 1), B, 0));
+        assert!(whereabouts.learn(&at(1, 1), B, 0).is_ok());
         assert_eq!(found(), (Some(B), true));
         whereabouts.set_silent(B, true);
         assert_eq!(found(), (Some(C), true));
@@ -777,13 +825,18 @@ mod tests {
         whereabouts.set_silent(C, false);
         whereabouts.set_silent(B, false);
         assert_eq!(found(), (Some(B), true));
-        assert!(whereabouts.learn_stands(&at(1, 1), third, 0), "another was appointed");
+        assert!(whereabouts.learn_stands(&at(1, 1), third, 0).is_ok(), "another was appointed");
         whereabouts.unlearn_stands(&at(1, 1), C);
         whereabouts.forget(B);
         assert_eq!(found(), (Some(third), true));
         whereabouts.forget(third);
         assert_eq!(found(), (None, false));
-        assert!((1..=1000).all(|port| whereabouts.learn_stands(&at(1, port), C, 0)));
-        assert!(!whereabouts.learn_stands(&at(2, 1), C, 0));
+        let stands = |ip, port, member| whereabouts.learn_stands(&at(ip, port), member, 0);
+        let all = |ip: u8| (1..=250).all(|port| stands(ip, port, MemberId(ip)).is_ok());
+        assert!(all(1) && all(2) && all(3));
+        assert_eq!((stands(9, 1, B), stands(2, 1, B)), (Err(NoRoom::Share), Err(NoRoom::Share)));
+        assert!(all(4));
+        assert_eq!((stands(9, 1, C), stands(1, 1, C)), (Err(NoRoom::All), Ok(())));
+        assert_eq!(stands(2, 1, B), Ok(()), "it has one less");
     }
 }

@@ -106,7 +106,7 @@ impl Pair {
             let now_ns = self.fleets[0].rigs[0].now.mono_ns;
             of.take_changes(usize::MAX, |address, is_held| {
                 if is_held {
-                    assert!(to.learn(&address, member, now_ns));
+                    assert!(to.learn(&address, member, now_ns).is_ok());
                 } else {
                     to.unlearn(&address, member);
                 }
@@ -121,7 +121,7 @@ impl Pair {
         new.forget(OTHER[at]);
         for (of, to, member) in [(&new, &other, OTHER[1 - at]), (&other, &new, OTHER[at])] {
             let all = (0..PARTS).flat_map(|part| of.own_part(part));
-            all.for_each(|address| assert!(to.learn(&address, member, now_ns)));
+            all.for_each(|address| assert!(to.learn(&address, member, now_ns).is_ok()));
         }
         self.met[at] = Some(new);
     }

@@ -18,7 +18,9 @@ use super::players::{Kept, Number, Players};
 use super::shared::Shared;
 use super::shown::{MemberShown, Shown, State};
 use super::standbys::{Able, Appointed, Appointments, Vigil, Wanted};
-use super::talk::{Counts, FORWARDS_ON, Listeners, Onward, Talk, WAITING_MAX, forward};
+use super::talk::{
+    Counts, FORWARDS_ON, Listeners, Onward, Processes, Taken, Talk, WAITING_MAX, forward,
+};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::Gateway as Entrance;
 use crate::gateway::guests::{CONNECTIONS, DATAGRAMS, Guests, TurnedAway};
@@ -56,6 +58,7 @@ pub(super) struct Board<P> {
     turned_ns: u64,
     /// Datagrams that have come for players whom other members have by now.
     onward: Vec<Onward>,
+    processes: Processes,
     /// When all sessions were last offered to others, and how many there are once those are gone
     /// that were offered since.
     offered: (u64, usize),
@@ -118,6 +121,7 @@ impl<P: Players> Board<P> {
             wake: Wake::default(),
             turned_ns: 0,
             onward: Vec::new(),
+            processes: Processes::default(),
             offered: (0, 0),
         })
     }
@@ -211,6 +215,8 @@ impl<P: Players> Board<P> {
             self.members.insert(name, Member { at: Some(at), ..Member::default() });
         }
         give_numbers(&mut self.members);
+        let members = &self.members;
+        self.processes.retain(|it| members.values().any(|member| member.number == Some(it)));
         for (name, member) in &mut self.members {
             if let (Some(at), None, true) = (&member.at, &member.dial, own < name) {
                 let seed = splitmix::next(&mut self.random);
@@ -294,7 +300,7 @@ impl<P: Players> Board<P> {
 
     /// First datagrams of lanes come to the address that everybody knows.
     fn receive(&mut self, now_ns: u64) {
-        let Self { guests, members, epoll, players, listeners, onward, .. } = self;
+        let Self { guests, members, epoll, players, listeners, onward, processes, .. } = self;
         for _ in 0..BURSTS_MAX {
             let has_more = guests.door.receive(|from, datagram| {
                 let Some(Header { trunk, .. }) = Header::read(datagram) else { return };
@@ -305,7 +311,8 @@ impl<P: Players> Board<P> {
                 seat.note_heard(players, now_ns);
                 let Seat { trunk, talk, .. } = seat;
                 trunk.handle_datagram(from, datagram, epoll, now_ns, |event| {
-                    hear(talk, &event, players, listeners, (counts, onward));
+                    let taken = Taken { counts, onward, processes };
+                    hear(talk, &event, players, listeners, taken);
                 });
             });
             if !has_more {
@@ -315,7 +322,7 @@ impl<P: Players> Board<P> {
     }
 
     fn hear(&mut self, ready: Ready, number: u64, now_ns: u64) {
-        let Self { members, epoll, players, listeners, onward, .. } = self;
+        let Self { members, epoll, players, listeners, onward, processes, .. } = self;
         let is_it = |(_, it): &(&String, &mut Member)| {
             it.seat.as_ref().is_some_and(|seat| seat.token == number * NUMBERS)
         };
@@ -326,7 +333,7 @@ impl<P: Players> Board<P> {
         let Seat { trunk, talk, .. } = seat;
         trunk.handle_ready(ready, epoll, now_ns, |event| {
             has_begun |= matches!(event, Event::Begun(_));
-            hear(talk, &event, players, listeners, (counts, onward));
+            hear(talk, &event, players, listeners, Taken { counts, onward, processes });
         });
         if has_begun {
             member.connections += 1;
@@ -369,17 +376,21 @@ impl<P: Players> Board<P> {
 
     /// What time brings, and what waits to be sent.
     fn keep(&mut self, now_ns: u64) {
-        let Self { members, epoll, players, listeners, has_more, onward, .. } = self;
+        let Self { members, epoll, players, listeners, has_more, onward, processes, .. } = self;
         for (name, member) in members {
             let Member { seat: Some(seat), counts, .. } = member else { continue };
             let Seat { trunk, talk, .. } = seat;
             if trunk.has_more() {
                 let ready = Ready { token: seat.token, events: 0 };
                 trunk.handle_ready(ready, epoll, now_ns, |event| {
-                    hear(talk, &event, players, listeners, (counts, onward));
+                    let taken = Taken { counts, onward, processes };
+                    hear(talk, &event, players, listeners, taken);
                 });
             }
             trunk.listen(|_| {});
+            if let Some(why) = talk.as_ref().and_then(|talk| talk.over) {
+                trunk.say_goodbye(why);
+            }
             if let (Some(talk), true) = (talk, seat.up_ns.is_some()) {
                 *has_more |= talk.say(trunk, players);
             }
@@ -699,7 +710,7 @@ fn hear(
     event: &Event<'_>,
     players: &impl Players,
     ours: &Listeners,
-    taken: (&mut Counts, &mut Vec<Onward>),
+    taken: Taken<'_>,
 ) {
     if let Some(talk) = talk {
         talk.handle(event, players, ours, taken);

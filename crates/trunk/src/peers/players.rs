@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{Datagram, Offered};
-use ringgate_cluster::{Incarnation, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
 
 /// Another member, by a number that it has here, below `MEMBERS_MAX`.
 pub type Number = u8;
@@ -49,8 +49,8 @@ pub trait Players: Send + 'static {
     /// behind the last.
     fn part(&self, part: usize) -> Option<(Places, Places)>;
 
-    /// A member has a player. False where there is no room for another one.
-    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool;
+    /// A member has a player.
+    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> Result<(), NoRoom>;
 
     /// How many players a member has, as far as it has told.
     fn count(&self, member: Number) -> usize;
@@ -89,8 +89,8 @@ pub trait Players: Send + 'static {
     /// A member gives one of its sessions to this gateway.
     fn hear_offer(&self, member: Number, offered: &Offered);
 
-    /// This gateway stands by for a session of a member. False where there is no room for another.
-    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool;
+    /// This gateway stands by for a session of a member.
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> Result<(), NoRoom>;
 
     /// It does not any more.
     fn stand_down(&self, member: Number, session: SessionId);
@@ -102,8 +102,13 @@ pub trait Players: Send + 'static {
     /// Takes what has changed of those for whom this gateway stands by, so much at the most.
     fn take_stands(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool));
 
-    /// A member stands by for a player. False where there is no room for another.
-    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool;
+    /// A member stands by for a player.
+    fn learn_stands(
+        &self,
+        member: Number,
+        listener: u16,
+        player: &SocketAddr,
+    ) -> Result<(), NoRoom>;
 
     /// It does not any more.
     fn unlearn_stands(&self, member: Number, listener: u16, player: &SocketAddr);

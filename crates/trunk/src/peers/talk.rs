@@ -8,11 +8,12 @@ use ringgate_cluster::wire::{
     DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Offered, Refused, VERSION,
     VERSION_OFFER, VERSION_STANDBY,
 };
-use ringgate_cluster::{Incarnation, RECORD_BYTES_MAX, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, RECORD_BYTES_MAX, Record, SessionId};
 use ringgate_link::bundle::{Frame, HEADER_BYTES};
 use zeroize::Zeroize;
 
 use super::players::{Arrival, Number, Players};
+use crate::protocol::control::Reason;
 use crate::socket::{Event, Trunk};
 
 /// What was exchanged with a member, on all of its connections.
@@ -24,6 +25,18 @@ pub(super) struct Counts {
     pub(super) come: u64,
     /// What went no further, by name.
     pub(super) dropped: BTreeMap<&'static str, u64>,
+}
+
+/// Which process each member is, as it has said last; also where it is gone since, as long as it has
+/// its number.
+#[derive(Debug, Default)]
+pub(super) struct Processes(BTreeMap<Number, Incarnation>);
+
+/// What members have said and sent, beside what is known of players.
+pub(super) struct Taken<'a> {
+    pub(super) counts: &'a mut Counts,
+    pub(super) onward: &'a mut Vec<Onward>,
+    pub(super) processes: &'a mut Processes,
 }
 
 /// A datagram that was forwarded here, and belongs to yet another member by now.
@@ -65,11 +78,29 @@ pub(super) struct Talk {
     told_leaving: Option<bool>,
     /// The process that it has asked last whether it is there.
     pub(super) doubted: Option<Incarnation>,
+    /// Why the connection is to end.
+    pub(super) over: Option<Reason>,
 }
 
 impl Counts {
     pub(super) fn drop(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
+    }
+}
+
+impl Processes {
+    /// A member says which process it is. No two ever are the same one.
+    fn take(&mut self, member: Number, process: Incarnation) -> Result<(), &'static str> {
+        if self.0.iter().any(|(other, it)| *other != member && *it == process) {
+            return Err("incarnation_taken");
+        }
+        self.0.insert(member, process);
+        Ok(())
+    }
+
+    /// These members have their numbers still.
+    pub(super) fn retain(&mut self, is_there: impl Fn(Number) -> bool) {
+        self.0.retain(|member, _| is_there(*member));
     }
 }
 
@@ -89,6 +120,7 @@ impl Talk {
             is_leaving: false,
             told_leaving: None,
             doubted: None,
+            over: None,
         }
     }
 
@@ -103,10 +135,10 @@ impl Talk {
         event: &Event<'_>,
         players: &impl Players,
         ours: &Listeners,
-        (counts, onward): (&mut Counts, &mut Vec<Onward>),
+        Taken { counts, onward, processes }: Taken<'_>,
     ) {
         let heard = match event {
-            Event::Message(message) => self.hear(message, players, ours),
+            Event::Message(message) => self.hear(message, players, ours, processes),
             Event::Record { frame, .. } => match frame.as_forwarded() {
                 Some(datagram) => self.take(datagram, players, counts, onward),
                 None => Ok(()),
@@ -123,6 +155,7 @@ impl Talk {
         message: &[u8],
         players: &impl Players,
         ours: &Listeners,
+        processes: &mut Processes,
     ) -> Result<(), &'static str> {
         let number = self.number;
         match self.ear.hear(message, here(ours)).map_err(Refused::name)? {
@@ -131,8 +164,9 @@ impl Talk {
                 self.next_part = Some(0);
             }
             Heard::Told(listener, all) => {
-                let fits = all.iter().all(|(it, _)| players.learn(number, listener, &it));
-                return if fits { Ok(()) } else { Err("players") };
+                let mut all = all.iter();
+                let learnt = all.try_for_each(|(it, _)| players.learn(number, listener, &it));
+                return learnt.map_err(|why| why_not(why, ["players", "players_share"]));
             }
             Heard::Left(listener, all) => {
                 all.iter().for_each(|(it, _)| players.unlearn(number, listener, &it));
@@ -144,10 +178,12 @@ impl Talk {
                     players.learn_accepted(number, listener, &it, per_s);
                 }
             }
-            Heard::Incarnation(it) => self.incarnation = Some(it),
+            Heard::Incarnation(it) => return self.take_incarnation(it, players, processes),
             Heard::Stands(listener, all) => {
-                let fits = all.iter().all(|(it, _)| players.learn_stands(number, listener, &it));
-                return if fits { Ok(()) } else { Err("players") };
+                let mut all = all.iter();
+                let learnt =
+                    all.try_for_each(|(it, _)| players.learn_stands(number, listener, &it));
+                return learnt.map_err(|why| why_not(why, ["players", "players_share"]));
             }
             Heard::StandsNot(listener, all) => {
                 all.iter().for_each(|(it, _)| players.unlearn_stands(number, listener, &it));
@@ -163,6 +199,26 @@ impl Talk {
         Ok(())
     }
 
+    /// The member is that process for as long as it is connected. Records of another process's
+    /// sessions would not be its own to give.
+    fn take_incarnation(
+        &mut self,
+        it: Incarnation,
+        players: &impl Players,
+        processes: &mut Processes,
+    ) -> Result<(), &'static str> {
+        if self.incarnation.is_some_and(|before| before != it) {
+            self.over = Some(Reason::Format);
+            return Err("incarnation_changed");
+        }
+        if players.incarnation() == Some(it) {
+            return Err("incarnation_taken");
+        }
+        processes.take(self.number, it)?;
+        self.incarnation = Some(it);
+        Ok(())
+    }
+
     /// The member wants us to stand by for one of its sessions: none of another's.
     fn stand_by(
         &self,
@@ -174,7 +230,8 @@ impl Talk {
         if Some(record.holder.incarnation) != self.incarnation {
             return Err("holder");
         }
-        if players.stand_by(self.number, listener, record) { Ok(()) } else { Err("standbys") }
+        let stands = players.stand_by(self.number, listener, record);
+        stands.map_err(|why| why_not(why, ["standbys", "standbys_share"]))
     }
 
     fn take(
@@ -356,6 +413,13 @@ pub(super) fn forward(trunk: &mut Trunk, datagram: &Datagram<'_>, now_ns: u64) {
     }
 }
 
+const fn why_not(why: NoRoom, [all, share]: [&'static str; 2]) -> &'static str {
+    match why {
+        NoRoom::All => all,
+        NoRoom::Share => share,
+    }
+}
+
 fn here(ours: &Listeners) -> impl Fn(&str) -> Option<u16> {
     |name| ours.iter().find(|(_, it)| it == name).map(|(number, _)| *number)
 }
@@ -368,3 +432,20 @@ pub(super) const WAITING_MAX: usize = 256 << 10;
 
 /// Parts of a full list between two looks at datagrams.
 const PARTS_A_TURN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_members_are_the_same_process_while_both_have_their_numbers() {
+        let mut processes = Processes::default();
+        let it = Incarnation;
+        assert_eq!([1, 2].map(|member| processes.take(member, it(member.into()))), [Ok(()); 2]);
+        assert_eq!(processes.take(3, it(1)), Err("incarnation_taken"));
+        assert_eq!((processes.take(1, it(1)), processes.take(2, it(4))), (Ok(()), Ok(())));
+        assert_eq!(processes.take(3, it(2)), Ok(()), "that one is another by now");
+        processes.retain(|member| member != 1);
+        assert_eq!(processes.take(4, it(1)), Ok(()));
+    }
+}

@@ -448,6 +448,11 @@ impl Raw {
     }
 
     fn turn(&mut self) {
+        self.turn_to_its_end();
+        assert!(self.trunk.over().is_none(), "{:?}", self.trunk.over());
+    }
+
+    fn turn_to_its_end(&mut self) {
         let Self { trunk, epoll, clock } = self;
         let mut ready = Vec::new();
         epoll.wait(&mut ready, Duration::from_millis(5)).expect("it works");
@@ -457,7 +462,6 @@ impl Raw {
         }
         trunk.poll(now_ns);
         trunk.flush(epoll, now_ns);
-        assert!(trunk.over().is_none(), "{:?}", trunk.over());
     }
 
     fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Trunk) -> Option<T>) -> T {
@@ -496,6 +500,44 @@ fn a_member_of_a_release_without_messages_stays_and_is_forwarded_nothing() {
         is_up(it) && it.speaks.is_none() && it.forwarded == [0, 0] && it.connections == 1
     });
     assert_eq!(old.trunk.stats().map(|it| it.lane.payloads_received).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_member_is_one_process_for_as_long_as_it_is_connected() {
+    let players = Stub::new(&[(EU, "eu")]);
+    players.set_incarnation(12);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    second.set_members(told(&[("gate-1", &at(&second))]));
+    let mut hostile = Raw::gate_1(&second);
+    hostile.say(&Message::Begin { version: VERSION });
+    hostile.say(&Message::Listener { number: 1, name: "eu" });
+    let give = |hostile: &mut Raw, number, incarnation| {
+        let mut bytes = [0; RECORD_BYTES_MAX];
+        let len = record(number, incarnation).write_to(&mut bytes).expect("it fits");
+        hostile.say(&Message::Record { listener: 1, bytes: &bytes[..len] });
+    };
+    // That is gate-2 itself.
+    hostile.say(&Message::Incarnation(Incarnation(12)));
+    give(&mut hostile, 1, 12);
+    hostile.until_seen(&second, |it| it.dropped.contains_key("holder"));
+    for _ in 0..2 {
+        hostile.say(&Message::Incarnation(Incarnation(11)));
+    }
+    give(&mut hostile, 2, 11);
+    hostile.until_seen(&second, |it| it.can_stand_by);
+    hostile.say(&Message::Incarnation(Incarnation(13)));
+    give(&mut hostile, 3, 13);
+    let end = until("its end", || {
+        hostile.turn_to_its_end();
+        hostile.trunk.over().map(End::name)
+    });
+    assert_eq!(end, "format");
+    let seen = other(&second, |it| it.last_end.is_some());
+    assert_eq!(seen.last_end.expect("it has ended").0, "format");
+    let expected = [("holder", 2), ("incarnation_changed", 1), ("incarnation_taken", 1)];
+    assert_eq!(seen.dropped, BTreeMap::from(expected));
+    let kept: Vec<_> = players.kept().into_keys().collect();
+    assert_eq!(kept, [SessionId([2; 16])]);
 }
 
 #[test]

@@ -178,7 +178,8 @@ pub(crate) trait Owning: Clustering {
         // Its owner's own records are later.
         let record = Record { holder, revision: 0, ..record };
         if let Some(member) = standbys.stand_by_for(address, record, now.mono_ns) {
-            whereabouts.learn(&address, member, now.mono_ns);
+            // Where it does not fit, that member says so itself.
+            let _ = whereabouts.learn(&address, member, now.mono_ns);
         }
     }
 

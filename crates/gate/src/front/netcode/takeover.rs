@@ -44,21 +44,37 @@ impl NetcodeFront {
     ) -> Result<(), DropReason> {
         let claims = Arc::clone(&turn.common.claims);
         let standbys = claims.standbys().ok_or(DropReason::UnknownSource)?;
-        let record = match standbys.find(&origin.address, turn.now.mono_ns) {
-            Some(Found::Try(record)) => record,
+        let why = match standbys.find(&origin.address, turn.now.mono_ns) {
+            Some(Found::Try(record)) => match self.open_orphans(turn, origin, &record, bytes) {
+                Ok(()) => return Err(self.claim_orphan(turn, standbys, origin, record)),
+                Err(why) => why,
+            },
             Some(Found::Claimed) => return Err(DropReason::TakeoverAwaited),
-            Some(Found::Limited) => return Err(DropReason::TakeoverLimited),
+            Some(Found::Limited) => DropReason::TakeoverLimited,
             None => return Err(self.claim_near(turn, origin, bytes).unwrap_or_else(|why| why)),
         };
+        let is_sent = turn.common.send_on_from_orphans(turn.now, origin, bytes)?;
+        if is_sent { Ok(()) } else { Err(why) }
+    }
+
+    /// Whether a packet is a new one of a session's. It stays as it is.
+    fn open_orphans(
+        &self,
+        turn: &mut Turn<'_>,
+        origin: &Origin,
+        record: &Record,
+        bytes: &[u8],
+    ) -> Result<(), DropReason> {
         let proof = record.proof.of_netcode().ok_or(DropReason::UnknownSource)?;
         let header = Header::decode(bytes, Receiver::Server)?;
         if header.sequence <= proof.newest {
             return Err(DropReason::ReplayTooOld);
         }
-        if !self.opens(turn, origin, header, proof, bytes) {
-            return Err(DropReason::PacketForged);
-        }
-        Err(self.claim_orphan(turn, standbys, origin, record))
+        let mut copy = [0; UNREAL_BYTES_MAX];
+        let copy = copy.get_mut(..bytes.len()).ok_or(DropReason::TooLong)?;
+        copy.copy_from_slice(bytes);
+        let opens = self.opens(turn, origin, header, proof, copy);
+        opens.then_some(()).ok_or(DropReason::PacketForged)
     }
 
     /// A packet of no session here, from an address where such sessions were: its player may have

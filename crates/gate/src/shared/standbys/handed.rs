@@ -1,26 +1,27 @@
 //! Sessions whose owners are gone, on their way to the next process: nobody else may have them.
 //! What owners that live have given, they give again.
 
-use super::{Entry, Standbys, lock};
+use super::stood::Entry;
+use super::{Orphan, Standbys, lock};
 use crate::store::table::Address;
 use ringgate_cluster::Record;
 use ringgate_core::carry::{Broken, Carry, Reader, Writer, time};
 
 impl Standbys {
-    /// Where they are.
-    pub(crate) fn orphans(&self) -> Vec<Address> {
+    /// Which they are.
+    pub(crate) fn orphans(&self) -> Vec<Orphan> {
         let mut orphans = Vec::new();
         for near in &self.orphans {
             orphans.extend(lock(near).values().flatten());
         }
-        orphans.sort_unstable_by_key(|it: &Address| it.wide_hash(self.key));
+        orphans.sort_unstable_by_key(|(address, id): &Orphan| (address.wide_hash(self.key), id.0));
         orphans
     }
 
     /// Writes one, if it still is one.
-    pub(crate) fn hand_over_orphan(&self, address: &Address, out: &mut Writer<'_>) {
-        let stood = lock(self.stood_at(address));
-        let Some(it) = stood.entries.get(address) else { return };
+    pub(crate) fn hand_over_orphan(&self, (address, id): &Orphan, out: &mut Writer<'_>) {
+        let mut stood = lock(self.stood_at(address));
+        let Some(it) = stood.get_mut(address, *id) else { return };
         let Some(gone_at_ns) = it.gone_at_ns else { return };
         address.write(out);
         time::write(&gone_at_ns, out);
@@ -36,7 +37,7 @@ impl Standbys {
         let (address, gone_at_ns) = (Address::read(from)?, time::read(from)?);
         let record = Record::read_rest(from)?;
         let mut places = lock(&self.places);
-        if places.len() < self.standing_max {
+        if places.of.len() < self.standing_max {
             self.insert(&mut places, address, Entry::new(None, record, Some(gone_at_ns)));
         }
         Ok(())

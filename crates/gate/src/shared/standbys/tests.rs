@@ -3,13 +3,14 @@
 use super::*;
 use crate::ids::ListenerId;
 use ringgate_batch::Endpoint;
-use ringgate_cluster::{NetcodeProof, Proof, Tenure, Term};
+use ringgate_cluster::{NetcodeProof, NoRoom, Proof, Tenure, Term};
 use ringgate_core::secret::Key;
 
 const B: MemberId = MemberId(1);
 const C: MemberId = MemberId(63);
 const MS: u64 = 1_000_000;
 const OWNER: Incarnation = Incarnation(4);
+const OTHER: Incarnation = Incarnation(5);
 
 fn none() -> Standbys {
     Standbys::new(HashKey::new([1, 2]), 1000)
@@ -25,7 +26,7 @@ fn id(number: u16) -> SessionId {
     SessionId(bytes)
 }
 
-pub(in crate::shared) fn record(number: u16, term: u16) -> Record {
+pub(crate) fn record(number: u16, term: u16) -> Record {
     Record {
         session: id(number),
         token: [9; 16],
@@ -48,6 +49,22 @@ pub(in crate::shared) fn record(number: u16, term: u16) -> Record {
             user_data: [0; 256],
         })),
     }
+}
+
+/// That of a session which another process has.
+fn others_record(number: u16, term: u16) -> Record {
+    let it = record(number, term);
+    Record { holder: Tenure { incarnation: OTHER, ..it.holder }, ..it }
+}
+
+/// The sessions that a datagram from an address is tried with, in that order.
+fn all_tried(of: &Standbys, port: u16, count: usize) -> Vec<SessionId> {
+    let tries = (0..count).filter_map(|it| of.find(&at(port), it as u64 * 1000 * MS));
+    let tried = tries.map(|it| match it {
+        Found::Try(record) => record.session,
+        other => panic!("{other:?}"),
+    });
+    tried.collect()
 }
 
 fn changes(of: &Standbys, max: usize) -> Vec<(SessionId, Option<(u16, u16)>)> {
@@ -124,16 +141,18 @@ fn changes_are_taken_in_portions_and_have_an_end_where_nobody_takes_them() {
 }
 
 #[test]
-fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_an_address() {
+fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_its_that_an_address_has() {
     let standbys = none();
-    assert!(standbys.stand_by(B, at(1), record(1, 1)));
-    assert!(standbys.stand_by(C, at(2), record(1, 2)));
-    assert!(standbys.stand_by(B, at(1), record(1, 1)), "it is late");
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok());
+    assert!(standbys.stand_by(C, at(2), others_record(1, 2)).is_ok());
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok(), "it is late");
     assert_eq!(stands(&standbys), [(1, false), (2, true)]);
     // The one before ends what it has no more.
     standbys.stand_down(B, id(1));
     assert_eq!((stands(&standbys), standbys.counts().standing), (vec![], 1));
-    assert!(standbys.stand_by(B, at(2), record(2, 1)), "the player has logged in there");
+    assert!(standbys.stand_by(B, at(2), record(3, 1)).is_ok(), "the player has logged in there");
+    assert!(standbys.stand_by(B, at(2), record(2, 1)).is_ok(), "and once more");
+    assert_eq!(standbys.counts().standing, 2);
     standbys.stand_down(C, id(1));
     assert_eq!(standbys.counts().standing, 1);
     assert_eq!((0..SHARDS).flat_map(|it| standbys.stands_part(it)).collect::<Vec<_>>(), [at(2)]);
@@ -144,18 +163,56 @@ fn the_later_owner_of_a_session_is_believed_and_the_last_session_of_an_address()
 #[test]
 fn no_more_is_stood_by_for_than_there_is_room_for() {
     let standbys = none();
-    assert!((1..=1000).all(|it| standbys.stand_by(B, at(it), record(it, 1))));
-    assert!(!standbys.stand_by(B, at(1001), record(1001, 1)));
-    assert!(standbys.stand_by(B, at(1001), record(1, 2)), "one that has moved");
-    standbys.stand_down(B, id(2));
-    assert!(standbys.stand_by(B, at(2), record(1001, 1)));
+    let by = |member: u16| (MemberId(member as u8), Incarnation(member));
+    let give = |(owner, incarnation), number, term| {
+        let holder = Tenure { incarnation, ..record(number, term).holder };
+        standbys.stand_by(owner, at(number), Record { holder, ..record(number, term) })
+    };
+    let most = |member: u16| member * 250..(member + 1) * 250;
+    assert!((0..3).all(|it| most(it).all(|number| give(by(it), number, 1).is_ok())));
+    assert_eq!(give(by(0), 1001, 1), Err(NoRoom::Share));
+    assert_eq!(give(by(0), 249, 2), Ok(()), "one that has moved");
+    assert_eq!(give(by(0), 500, 2), Err(NoRoom::Share), "another's");
+    assert!(most(3).all(|number| give(by(3), number, 1).is_ok()));
+    assert_eq!(give(by(4), 1001, 1), Err(NoRoom::All));
+    standbys.stand_down(by(0).0, id(2));
+    assert_eq!(give(by(0), 1001, 1), Ok(()));
+    assert_eq!(give(by(0), 2, 1), Err(NoRoom::All));
+    standbys.stand_down(by(1).0, id(251));
+    assert_eq!((give(by(0), 2, 1), give(by(4), 2, 1)), (Err(NoRoom::Share), Ok(())));
+}
+
+/// All members hear where all players are.
+#[test]
+fn what_a_member_gives_at_the_address_of_anothers_player_takes_nothing_from_that_one() {
+    let standbys = none();
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok());
+    let junk = |number| standbys.stand_by(C, at(1), others_record(number, 9));
+    assert_eq!([2, 3].map(junk), [Ok(()); 2]);
+    assert_eq!((stands(&standbys), standbys.counts().standing), (vec![(1, true)], 2));
+    standbys.set_gone(B, 0);
+    assert_eq!(junk(4), Ok(()), "nor does it once that one is gone");
+    assert_eq!(all_tried(&standbys, 1, 3), [id(1); 3]);
+    // Where both are gone, one that does not fit is not in the way for long.
+    standbys.set_gone(C, 0);
+    assert_eq!(all_tried(&standbys, 1, 4), [id(4), id(1), id(4), id(1)]);
+    let near = standbys.find_near(&at(7), 0, 9);
+    assert_eq!(near.len(), 2);
+    assert_eq!(standbys.orphans().len(), 2);
+    assert!(standbys.begin_claim(id(4)));
+    assert_eq!(standbys.find(&at(1), 9000 * MS), Some(Found::Claimed));
+    standbys.give_up(id(4), TakeoverRefusal::Ended);
+    assert_eq!(all_tried(&standbys, 1, 2), [id(1); 2]);
+    standbys.note_taken_over(id(1), false);
+    assert_eq!((stands(&standbys), standbys.counts().standing), (vec![(1, false)], 0));
+    assert!(!standbys.awaits(&at(1)) && !standbys.awaits_near(&at(1)));
 }
 
 #[test]
 fn only_a_session_whose_owner_is_gone_may_be_tried_and_not_too_often() {
     let standbys = none();
-    assert!(standbys.stand_by(B, at(1), record(1, 1)));
-    assert!(standbys.stand_by(C, at(2), record(2, 1)));
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok());
+    assert!(standbys.stand_by(C, at(2), record(2, 1)).is_ok());
     assert_eq!(standbys.find(&at(1), 0), None);
     assert!(!standbys.begin_claim(id(1)));
     standbys.set_gone(B, 0);
@@ -170,9 +227,9 @@ fn only_a_session_whose_owner_is_gone_may_be_tried_and_not_too_often() {
     assert_eq!(standbys.find(&at(1), 200 * MS), None);
     // It starts anew, and gives what it has: a session of its predecessor stays without an owner.
     standbys.set_gone(B, 0);
-    assert!(standbys.stand_by(B, at(4), record(4, 1)));
+    assert!(standbys.stand_by(B, at(4), record(4, 1)).is_ok());
     assert_eq!((tried(&standbys, 1, 300 * MS), tried(&standbys, 4, 300 * MS)), (Some(1), None));
-    assert!(standbys.stand_by(B, at(1), record(1, 1)), "it says so again");
+    assert!(standbys.stand_by(B, at(1), record(1, 1)).is_ok(), "it says so again");
     assert_eq!(standbys.find(&at(1), 500 * MS), None);
     assert_eq!(standbys.gone_count.load(ORDER), 0);
 }
@@ -181,7 +238,7 @@ fn only_a_session_whose_owner_is_gone_may_be_tried_and_not_too_often() {
 fn one_worker_claims_at_a_time_until_it_is_answered() {
     let standbys = none();
     for (number, term) in [(1, 1), (2, 1), (3, 1)] {
-        assert!(standbys.stand_by(B, at(number), record(number, term)));
+        assert!(standbys.stand_by(B, at(number), record(number, term)).is_ok());
     }
     standbys.set_gone(B, 0);
     assert!(standbys.begin_claim(id(1)) && !standbys.begin_claim(id(1)));
@@ -203,9 +260,11 @@ fn one_worker_claims_at_a_time_until_it_is_answered() {
 fn what_nobody_takes_over_is_forgotten_after_its_timeout() {
     let standbys = none();
     for (number, timeout_ms) in [(1, 10_000), (2, 0)] {
-        assert!(standbys.stand_by(B, at(number), Record { timeout_ms, ..record(number, 1) }));
+        assert!(
+            standbys.stand_by(B, at(number), Record { timeout_ms, ..record(number, 1) }).is_ok()
+        );
     }
-    assert!(standbys.stand_by(C, at(3), record(3, 1)));
+    assert!(standbys.stand_by(C, at(3), record(3, 1)).is_ok());
     standbys.expire(u64::MAX);
     standbys.set_gone(B, 7);
     let standing = |now_ms: u64| {

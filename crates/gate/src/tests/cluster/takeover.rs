@@ -13,6 +13,7 @@ use crate::ids::{BackendId, BindId, ListenerId, MemberId};
 use crate::mail::{Mail, Offered};
 use crate::setup::Setup;
 use crate::shared::claims::Claims;
+use crate::shared::standbys::tests::record;
 use crate::shared::standbys::{Owned, Standbys, TakeoverRefusal};
 use crate::shared::whereabouts::PARTS;
 use crate::store::table::Address;
@@ -132,7 +133,7 @@ impl Pair {
         let hands_over = own.hands_over();
         own.take_changes(usize::MAX, |session, now| match now {
             Some(Owned { address, record, offered_to }) => {
-                assert!(other.stand_by(OTHER[1 - from], address, record.clone()));
+                assert!(other.stand_by(OTHER[1 - from], address, record.clone()).is_ok());
                 if offered_to == Some(OTHER[from]) || hands_over {
                     let is_coming = offered_to.is_some();
                     offers
@@ -333,6 +334,44 @@ fn who_logs_in_from_the_address_of_a_session_that_goes_on_comes_in_when_that_is_
     assert_eq!(scene.pair.rig(B).host.gate().client_at(home(1)), Some(2));
 }
 
+/// A member that went wrong gives sessions of its own at the addresses of others' players.
+#[test]
+fn what_another_member_gives_at_a_players_address_does_not_keep_it_from_its_standby() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    let (hostile, mut junk) = (MemberId(7), record(77, 9));
+    junk.holder.incarnation = Incarnation(70);
+    let standbys = scene.pair.standbys(B);
+    assert!(standbys.stand_by(hostile, here(), junk).is_ok());
+    scene.kill();
+    standbys.set_gone(hostile, 0);
+    for number in [6, 7] {
+        scene.at(B, number, b"here");
+    }
+    assert_eq!(scene.agent.claims, [(scene.id, tenure(2, B), tenure(1, A))]);
+    assert_eq!(scene.pair.rig(B).sessions(), 1);
+}
+
+#[test]
+fn who_has_logged_in_at_another_member_since_is_forwarded_there() {
+    let mut scene = Scene::new();
+    let _stay = scene.pair.stay();
+    scene.stand();
+    scene.kill();
+    let later = Scribe::new(&scene.pair.rig(A).token(2));
+    let forwarded = |scene: &mut Scene| {
+        scene.pair.rig(B).deliver(home(1), &later.payload(9, b"mine"));
+        scene.pair.rig(B).counters().members_out
+    };
+    assert_eq!(forwarded(&mut scene), 0);
+    assert!(scene.pair.whereabouts(B).learn(&here(), OTHER[B], 0).is_ok());
+    assert_eq!(forwarded(&mut scene), 1);
+    scene.pair.pass(100);
+    scene.at(B, 6, b"six");
+    assert_eq!(scene.agent.claims.len(), 1, "its former session may still go on");
+}
+
 #[test]
 fn a_recorded_packet_does_nothing_while_the_owner_lives_and_takes_nothing_that_was_had() {
     let mut scene = Scene::new();
@@ -462,7 +501,7 @@ fn what_stands_in_the_way_of_a_session_is_named() {
             let record = scene.pair.standbys(A).with_own(scene.id, |_, record| record.clone());
             let mut record = record.expect("it is kept");
             record.holder.term = Term::LAST;
-            assert!(standbys.stand_by(OTHER[B], here(), record));
+            assert!(standbys.stand_by(OTHER[B], here(), record).is_ok());
             standbys.set_gone(OTHER[B], 0);
         }),
     ];

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use ringgate_cluster::wire::{Datagram, Offered};
-use ringgate_cluster::{Incarnation, Record, SessionId};
+use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
 
 use crate::peers::{Arrival, Kept, Number, Places, Players};
 
@@ -186,9 +186,9 @@ impl Players for Arc<Stub> {
         self.with(|it| (part == 0).then(|| (all(&it.held), all(&it.stands))))
     }
 
-    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+    fn learn(&self, member: Number, listener: u16, player: &SocketAddr) -> Result<(), NoRoom> {
         self.with(|it| it.known.insert((listener, *player), (member, 0)));
-        true
+        Ok(())
     }
 
     fn count(&self, member: Number) -> usize {
@@ -247,14 +247,14 @@ impl Players for Arc<Stub> {
         self.with(|it| it.heard_offers.push((member, offered.session, offered.is_coming)));
     }
 
-    fn stand_by(&self, member: Number, listener: u16, record: Record) -> bool {
+    fn stand_by(&self, member: Number, listener: u16, record: Record) -> Result<(), NoRoom> {
         self.with(|it| {
             let of = (listener, player_of(&record));
             it.stands.insert(of);
             it.stood.push((of, true));
             it.kept.insert(record.session, (member, listener, record));
         });
-        true
+        Ok(())
     }
 
     fn stand_down(&self, _: Number, session: SessionId) {
@@ -277,9 +277,14 @@ impl Players for Arc<Stub> {
         });
     }
 
-    fn learn_stands(&self, member: Number, listener: u16, player: &SocketAddr) -> bool {
+    fn learn_stands(
+        &self,
+        member: Number,
+        listener: u16,
+        player: &SocketAddr,
+    ) -> Result<(), NoRoom> {
         self.with(|it| it.heard_stands.insert((listener, *player), member));
-        true
+        Ok(())
     }
 
     fn unlearn_stands(&self, _: Number, listener: u16, player: &SocketAddr) {

@@ -42,7 +42,7 @@ impl<P: Plays> World<P> {
                     self.forget(at, other);
                     let own = self.whereabouts_of(at);
                     for address in (0..PARTS).flat_map(|part| theirs.own_part(part)) {
-                        assert!(own.learn(&address, member, now_ns));
+                        assert!(own.learn(&address, member, now_ns).is_ok());
                     }
                 }
             }
@@ -57,7 +57,7 @@ impl<P: Plays> World<P> {
                     }
                     let (theirs, member) = (self.whereabouts_of(other), MemberId(at as u8));
                     if is_held {
-                        assert!(theirs.learn(&address, member, now_ns));
+                        assert!(theirs.learn(&address, member, now_ns).is_ok());
                     } else {
                         theirs.unlearn(&address, member);
                     }
@@ -102,7 +102,7 @@ impl<P: Plays> World<P> {
                 }
                 for address in stands {
                     if self.stands[at].insert((address, other)) {
-                        assert!(whereabouts.learn_stands(&address, member, now_ns));
+                        assert!(whereabouts.learn_stands(&address, member, now_ns).is_ok());
                     }
                 }
             }
@@ -166,7 +166,7 @@ impl<P: Plays> World<P> {
         let Some((to, (address, record, offered_to))) = to.zip(kept) else { return };
         let theirs = self.standbys_of(to);
         if before != Some((to, record.revision)) {
-            assert!(theirs.stand_by(us, address, record));
+            assert!(theirs.stand_by(us, address, record).is_ok());
         }
         let is_coming = offered_to == Some(MemberId(to as u8));
         if !is_coming && !self.leaves[at] {
