@@ -46,6 +46,7 @@
 
 mod arbiter;
 mod moves;
+mod news;
 mod number;
 mod question;
 mod record;
@@ -58,6 +59,7 @@ mod tests;
 
 pub use arbiter::{Arbiter, Refused, Seen, Standing, Verdict};
 pub use moves::Moves;
+pub use news::News;
 pub use number::{Incarnation, PacketNumber, Tenure, Term};
 pub use question::{Answer, Asked, Player, Question, Reply, SessionId, Wake};
 pub use record::{NetcodeProof, PlainProof, Proof, RECORD_BYTES_MAX, Record};

@@ -11,6 +11,7 @@
 //! session has one member that stands by for it. Once its owner is gone or does not answer, that
 //! member may go on with it.
 
+mod backlog;
 mod board;
 mod players;
 mod settings;

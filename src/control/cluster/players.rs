@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ringgate_batch::{Endpoint, LocalIp};
-use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
+use ringgate_cluster::{Incarnation, News, NoRoom, Record, SessionId};
 use ringgate_gate::{
     Address, BindId, Claims, ForwardedDatagram, ListenerId, Mail, MemberId, Offered, Owned, PARTS,
     Phase, Standbys, Whereabouts, WorkerId,
@@ -75,12 +75,12 @@ impl Players for OfFleet {
         self.places.known().names
     }
 
-    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
-        self.whereabouts.take_changes(max, |address, is_held| {
+    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, News)) -> bool {
+        self.whereabouts.take_changes(max, |address, news| {
             if let Some((listener, player)) = told(&address) {
-                handle(listener, player, is_held);
+                handle(listener, player, news);
             }
-        });
+        })
     }
 
     fn part(&self, part: usize) -> Option<(Listed, Listed)> {

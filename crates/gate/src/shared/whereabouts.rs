@@ -18,7 +18,7 @@ use crate::ids::{MemberId, WorkerId};
 use crate::store::admission::{Bucket, Rate};
 use crate::store::hash::HashKey;
 use crate::store::table::{Address, Told};
-use ringgate_cluster::NoRoom;
+use ringgate_cluster::{News, NoRoom};
 use ringgate_core::drops::DropReason;
 use ringgate_core::limits::MEMBERS_MAX;
 
@@ -105,6 +105,10 @@ struct Held {
     /// How often it was entered and not left. What is held no more stays until that was taken.
     times: u32,
     is_changed: bool,
+    /// It is for members to know.
+    is_public: bool,
+    /// They were told of it.
+    is_told: bool,
     /// Datagrams that members have forwarded and that were new, since that was last taken.
     accepted: u32,
     /// By which members they came: a bit for each.
@@ -124,6 +128,14 @@ impl Told for Teller {
         self.0.enter(address, self.1);
     }
 
+    fn enter_unheard(&self, address: &Address) {
+        self.0.enter_unheard(address, self.1);
+    }
+
+    fn announce(&self, address: &Address) {
+        self.0.announce(address);
+    }
+
     fn leave(&self, address: &Address) {
         self.0.leave(address);
     }
@@ -138,6 +150,21 @@ impl Own {
             self.changed.push(*at);
         } else if it.times == 0 {
             self.held.remove(at);
+        }
+    }
+}
+
+impl Held {
+    fn new(worker: WorkerId) -> Self {
+        Self {
+            worker,
+            times: 0,
+            is_changed: false,
+            is_public: false,
+            is_told: false,
+            accepted: 0,
+            heard_by: 0,
+            budget: Bucket::full(0),
         }
     }
 }
@@ -177,16 +204,28 @@ impl Whereabouts {
 
     /// A worker has a player at an address, or one in a handshake.
     pub(crate) fn enter(&self, address: &Address, worker: WorkerId) {
+        self.enter_unheard(address, worker);
+        // Also where it was here before: of two members that have said so, the one is believed that
+        // has a session.
+        self.announce(address);
+    }
+
+    /// A worker has somebody at an address of whom members do not hear yet: anybody can write any
+    /// address on a datagram.
+    pub(crate) fn enter_unheard(&self, address: &Address, worker: WorkerId) {
         if address.endpoint.port() == NOWHERE {
             return;
         }
         let (at, mut own) = self.own_of(address);
-        let budget = Bucket::full(0);
-        let fresh = Held { worker, times: 0, is_changed: false, accepted: 0, heard_by: 0, budget };
-        let it = own.held.entry(at).or_insert(fresh);
+        let it = own.held.entry(at).or_insert_with(|| Held::new(worker));
         (it.worker, it.times) = (worker, it.times + 1);
-        // Also where it was here before: of two members that have said so, the one is believed that
-        // has a session.
+    }
+
+    /// Members are to hear of who is at an address.
+    pub(crate) fn announce(&self, address: &Address) {
+        let (at, mut own) = self.own_of(address);
+        let Some(it) = own.held.get_mut(&at).filter(|it| it.times > 0) else { return };
+        it.is_public = true;
         own.note_change(&at);
         self.has_news.store(true, Ordering::Release);
     }
@@ -196,9 +235,15 @@ impl Whereabouts {
         let (at, mut own) = self.own_of(address);
         let Some(it) = own.held.get_mut(&at) else { return };
         it.times = it.times.saturating_sub(1);
-        if it.times == 0 {
+        if it.times > 0 {
+            return;
+        }
+        it.is_public = false;
+        if it.is_told {
             own.note_change(&at);
             self.has_news.store(true, Ordering::Release);
+        } else if !it.is_changed {
+            own.held.remove(&at);
         }
     }
 
@@ -283,11 +328,12 @@ impl Whereabouts {
         if is_paid { Ok(()) } else { Err(DropReason::ForwardLimited) }
     }
 
-    /// Takes some of what has changed since it was last asked: addresses, and whether each is held.
-    /// Where more has changed than fits, the rest is for the next time.
-    pub fn take_changes(&self, max: usize, mut handle: impl FnMut(Address, bool)) {
+    /// Takes some of what has changed since it was last asked: addresses, and what has become of
+    /// each. What came and went meanwhile is not told. Where more has changed than fits, the rest
+    /// is for the next time. Returns whether that is so.
+    pub fn take_changes(&self, max: usize, mut handle: impl FnMut(Address, News)) -> bool {
         if !take(&self.has_news) {
-            return;
+            return false;
         }
         let mut left = max;
         for own in &self.own {
@@ -297,23 +343,36 @@ impl Whereabouts {
             for at in changed.drain(..taken) {
                 let Some(it) = held.get_mut(&at) else { continue };
                 it.is_changed = false;
-                let is_held = it.times > 0;
-                if !is_held {
+                let was_told = std::mem::replace(&mut it.is_told, it.is_public);
+                let news = match (it.is_public, was_told) {
+                    (true, false) => Some(News::Came),
+                    (true, true) => Some(News::Still),
+                    (false, true) => Some(News::Left),
+                    (false, false) => None,
+                };
+                if it.times == 0 {
                     held.remove(&at);
                 }
-                handle(at.address, is_held);
+                if let Some(news) = news {
+                    handle(at.address, news);
+                }
             }
         }
         if left == 0 {
             self.has_news.store(true, Ordering::Release);
         }
+        left == 0
     }
 
     /// All addresses that are held in one of [`PARTS`] parts: for a member that knows nothing yet.
     /// What changes meanwhile is among the changes.
     pub fn own_part(&self, part: usize) -> Vec<Address> {
-        let own = lock(&self.own[part]);
-        own.held.iter().filter(|(_, it)| it.times > 0).map(|(at, _)| at.address).collect()
+        let mut own = lock(&self.own[part]);
+        let told = own.held.iter_mut().filter(|(_, it)| it.is_public).map(|(at, it)| {
+            it.is_told = true;
+            at.address
+        });
+        told.collect()
     }
 
     /// A datagram that a member has forwarded was new, and not one that was recorded before.
@@ -630,10 +689,10 @@ mod tests {
         Address { listener: ListenerId(0), endpoint: Endpoint::v4([192, 0, 2, ip], port) }
     }
 
-    fn changes(of: &Whereabouts) -> Vec<(u16, bool)> {
+    fn changes(of: &Whereabouts) -> Vec<(u16, News)> {
         let mut all = Vec::new();
-        of.take_changes(100, |address, is_held| all.push((address.endpoint.port(), is_held)));
-        all.sort_unstable();
+        of.take_changes(100, |address, news| all.push((address.endpoint.port(), news)));
+        all.sort_unstable_by_key(|it| it.0);
         all
     }
 
@@ -642,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_between_two_looks_is_told_once() {
+    fn what_has_changed_between_two_looks_is_told_once_and_nothing_of_who_came_and_went() {
         let whereabouts = none();
         whereabouts.enter(&at(1, 1), WorkerId(3));
         whereabouts.enter(&at(1, 2), WorkerId(4));
@@ -650,16 +709,47 @@ mod tests {
         whereabouts.leave(&at(1, 3));
         assert_eq!(whereabouts.worker_of(&at(1, 1)), Some(WorkerId(3)));
         assert_eq!(whereabouts.worker_of(&at(1, 2)), None);
-        assert_eq!(changes(&whereabouts), [(1, true), (2, false)]);
+        assert_eq!(changes(&whereabouts), [(1, News::Came)]);
         assert_eq!(changes(&whereabouts), []);
         // Its handshake ends after its session has begun.
         whereabouts.enter(&at(1, 1), WorkerId(3));
         whereabouts.leave(&at(1, 1));
-        assert_eq!(changes(&whereabouts), [(1, true)]);
+        assert_eq!(changes(&whereabouts), [(1, News::Still)]);
         whereabouts.leave(&at(1, 1));
         whereabouts.enter(&at(1, 1), WorkerId(5));
-        assert_eq!(changes(&whereabouts), [(1, true)]);
+        assert_eq!(changes(&whereabouts), [(1, News::Still)]);
         assert_eq!(whereabouts.worker_of(&at(1, 1)), Some(WorkerId(5)));
+        whereabouts.leave(&at(1, 1));
+        assert_eq!(changes(&whereabouts), [(1, News::Left)]);
+        // A member that has just come was told of it with all others.
+        whereabouts.enter(&at(1, 4), WorkerId(3));
+        let all: Vec<_> = (0..PARTS).flat_map(|part| whereabouts.own_part(part)).collect();
+        whereabouts.leave(&at(1, 4));
+        assert_eq!((all, changes(&whereabouts)), (vec![at(1, 4)], vec![(4, News::Left)]));
+    }
+
+    #[test]
+    fn members_hear_nothing_of_an_address_until_it_is_announced() {
+        let whereabouts = none();
+        let all = || (0..PARTS).map(|part| whereabouts.own_part(part).len()).sum::<usize>();
+        for port in [1, 2] {
+            whereabouts.enter_unheard(&at(1, port), WorkerId(3));
+        }
+        assert_eq!(whereabouts.worker_of(&at(1, 1)), Some(WorkerId(3)));
+        assert_eq!((changes(&whereabouts), all()), (vec![], 0));
+        whereabouts.announce(&at(1, 1));
+        whereabouts.leave(&at(1, 2));
+        whereabouts.announce(&at(1, 2));
+        assert_eq!((changes(&whereabouts), all()), (vec![(1, News::Came)], 1));
+        // It is over, and somebody else has come there.
+        whereabouts.leave(&at(1, 1));
+        whereabouts.enter_unheard(&at(1, 1), WorkerId(3));
+        assert_eq!((changes(&whereabouts), all()), (vec![(1, News::Left)], 0));
+        whereabouts.announce(&at(1, 1));
+        assert_eq!(changes(&whereabouts), [(1, News::Came)]);
+        whereabouts.leave(&at(1, 1));
+        assert_eq!(changes(&whereabouts), [(1, News::Left)]);
+        assert!(whereabouts.own.iter().all(|own| lock(own).held.is_empty()));
     }
 
     #[test]
@@ -669,8 +759,8 @@ mod tests {
             whereabouts.enter(&at(1, port), WorkerId(0));
         }
         let mut taken = 0;
-        for expected in [600, 1000, 1000] {
-            whereabouts.take_changes(600, |_, _| taken += 1);
+        for (expected, has_more) in [(600, true), (1000, false), (1000, false)] {
+            assert_eq!(whereabouts.take_changes(600, |_, _| taken += 1), has_more);
             assert_eq!(taken, expected);
         }
         let parts = (0..PARTS).map(|part| whereabouts.own_part(part).len());
@@ -775,7 +865,7 @@ mod tests {
         });
         let (held, changed) = own(&whereabouts);
         assert!(held == changed && changed <= SHARDS * CHANGES_MAX, "{held} {changed}");
-        whereabouts.take_changes(usize::MAX, |_, is_held| assert!(!is_held));
+        whereabouts.take_changes(usize::MAX, |_, news| panic!("{news:?}"));
         assert_eq!(own(&whereabouts), (0, 0));
     }
 

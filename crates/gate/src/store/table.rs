@@ -133,6 +133,12 @@ pub(crate) struct Table<T> {
 pub(crate) trait Told: Send + Sync {
     fn enter(&self, address: &Address);
 
+    /// The same with one that nobody else is to hear of yet.
+    fn enter_unheard(&self, address: &Address);
+
+    /// Others may hear of it now.
+    fn announce(&self, address: &Address);
+
     /// Said once for each time that it was entered.
     fn leave(&self, address: &Address);
 }
@@ -237,6 +243,13 @@ impl<T: Tenant> Table<T> {
     fn enter(&self, address: &Address) {
         if let Some(told) = &self.told {
             told.enter(address);
+        }
+    }
+
+    /// Others may hear of an entry that was inserted unheard.
+    pub(crate) fn announce(&self, entry: Entry<T>) {
+        if let Some(told) = &self.told {
+            told.announce(&self.stored[entry.index()].address);
         }
     }
 
@@ -349,6 +362,26 @@ impl<T: Tenant> Table<T> {
         tenant: T,
         now_ns: u64,
     ) -> Result<Entry<T>, NoPlace> {
+        let entry = self.take_in(address, tenant, now_ns)?;
+        self.enter(&address);
+        Ok(entry)
+    }
+
+    /// The same for one that nobody else is to hear of until it is [announced](Self::announce).
+    pub(crate) fn insert_unheard(
+        &mut self,
+        address: Address,
+        tenant: T,
+        now_ns: u64,
+    ) -> Result<Entry<T>, NoPlace> {
+        let entry = self.take_in(address, tenant, now_ns)?;
+        if let Some(told) = &self.told {
+            told.enter_unheard(&address);
+        }
+        Ok(entry)
+    }
+
+    fn take_in(&mut self, address: Address, tenant: T, now_ns: u64) -> Result<Entry<T>, NoPlace> {
         let hash = self.hash(&address);
         debug_assert!(self.find(hash, &address).is_none(), "one entry per address");
         let entry = self.take_place(now_ns)?;
@@ -362,7 +395,6 @@ impl<T: Tenant> Table<T> {
         }
         self.index.insert(hash, entry.number());
         self.live_count += 1;
-        self.enter(&address);
         Ok(entry)
     }
 

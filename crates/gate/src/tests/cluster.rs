@@ -104,8 +104,8 @@ impl Pair {
         let [one, other] = [0, 1].map(|at| self.whereabouts(at));
         for (of, to, member) in [(&one, &other, OTHER[1]), (&other, &one, OTHER[0])] {
             let now_ns = self.fleets[0].rigs[0].now.mono_ns;
-            of.take_changes(usize::MAX, |address, is_held| {
-                if is_held {
+            of.take_changes(usize::MAX, |address, news| {
+                if news.is_here() {
                     assert!(to.learn(&address, member, now_ns).is_ok());
                 } else {
                     to.unlearn(&address, member);

@@ -93,6 +93,8 @@ struct Seat {
     /// There is none where the cluster has too many members.
     talk: Option<Talk>,
     vigil: Vigil,
+    /// Since when too much waits for the stream, and how much of that it has taken since.
+    behind: Option<(u64, usize)>,
 }
 
 impl<P: Players> Board<P> {
@@ -285,7 +287,7 @@ impl<P: Players> Board<P> {
         give_numbers(&mut self.members);
         let member = self.members.entry(hello.name.clone()).or_default();
         let talk = member.number.map(Talk::new);
-        let mut seat = Seat { token, trunk, up_ns: None, talk, vigil: Vigil::default() };
+        let mut seat = Seat::new(token, trunk, talk);
         seat.note_up(&hello.name, now_ns);
         member.connections += 1;
         if let Some(mut before) = member.seat.replace(seat) {
@@ -363,8 +365,7 @@ impl<P: Players> Board<P> {
                     match connect(shared, (name, to), token, epoll, now_ns) {
                         Ok(trunk) => {
                             let talk = member.number.map(Talk::new);
-                            let vigil = Vigil::default();
-                            member.seat = Some(Seat { token, trunk, up_ns: None, talk, vigil });
+                            member.seat = Some(Seat::new(token, trunk, talk));
                         }
                         Err(why) => member.last_end = Some(("io", why.to_string())),
                     }
@@ -395,7 +396,9 @@ impl<P: Players> Board<P> {
                 *has_more |= talk.say(trunk, players);
             }
             trunk.poll(now_ns);
-            seat.trunk.flush(epoll, now_ns);
+            let before = trunk.waiting_bytes();
+            trunk.flush(epoll, now_ns);
+            seat.note_sent(before, now_ns);
             let Some(end) = seat.trunk.over() else { continue };
             let (reason, why) = (end.name(), end.to_string());
             let up_ns = seat.up_ns;
@@ -428,12 +431,15 @@ impl<P: Players> Board<P> {
             *listeners = ours;
             talks(members).for_each(|talk| talk.look_again(listeners));
         }
-        let mut changes = 0;
-        players.take_changes(CHANGES_MAX, &mut |listener, player, is_here| {
-            changes += 1;
-            talks(members).for_each(|talk| talk.tell(listener, &player, is_here));
+        for Seat { trunk, talk, .. } in seats(members) {
+            if let Some(talk) = talk {
+                talk.note_waiting(trunk.waiting_bytes());
+            }
+        }
+        *has_more |= players.take_changes(CHANGES_MAX, &mut |listener, player, news| {
+            talks(members).for_each(|talk| talk.tell(listener, &player, news));
         });
-        *has_more |= changes == CHANGES_MAX;
+        talks(members).for_each(|talk| *has_more |= talk.catch_up(CHANGES_MAX));
         let passed_ns = now_ns.saturating_sub(*accepted_ns);
         if passed_ns < ACCEPTED_EVERY_NS {
             return;
@@ -452,11 +458,14 @@ impl<P: Players> Board<P> {
     /// Has others stand by for our sessions, and tells them for whom we do.
     fn stand(&mut self, now_ns: u64) {
         let Self { players, members, appointments, has_more, offered, .. } = self;
+        let is_behind = talks(members).any(|talk| talk.is_behind());
         let mut changes = 0;
-        players.take_stands(CHANGES_MAX, &mut |listener, player, stands_by| {
-            changes += 1;
-            talks(members).for_each(|talk| talk.tell_stands(listener, &player, stands_by));
-        });
+        if !is_behind {
+            players.take_stands(CHANGES_MAX, &mut |listener, player, stands_by| {
+                changes += 1;
+                talks(members).for_each(|talk| talk.tell_stands(listener, &player, stands_by));
+            });
+        }
         *has_more |= changes == CHANGES_MAX;
         let Some(own) = players.incarnation() else { return };
         let (is_leaving, to_give) = players.is_leaving();
@@ -487,7 +496,7 @@ impl<P: Players> Board<P> {
         // Not more are offered at a time than workers have room for beside players' datagrams.
         let room = |left| (OFFERS_MAX + offered.1).saturating_sub(left).min(OFFERS_MAX);
         let max = to_give.map_or(RECORDS_MAX, room);
-        if max == 0 || seats(members).any(|seat| seat.trunk.waiting_bytes() > WAITING_MAX) {
+        if max == 0 || is_behind {
             return;
         }
         let mut records = 0;
@@ -668,6 +677,24 @@ impl Member {
 }
 
 impl Seat {
+    fn new(token: u64, trunk: Trunk, talk: Option<Talk>) -> Self {
+        let (vigil, behind) = (Vigil::default(), None);
+        Self { token, trunk, up_ns: None, talk, vigil, behind }
+    }
+
+    /// So much had waited for the stream, which has taken some of it. Others wait for a member that
+    /// does not read what it is told, but not for long.
+    fn note_sent(&mut self, waited: usize, now_ns: u64) {
+        let waits = self.trunk.waiting_bytes();
+        let (since_ns, read) = self.behind.get_or_insert((now_ns, 0));
+        *read += waited.saturating_sub(waits);
+        if waits <= WAITING_MAX || *read > WAITING_MAX {
+            self.behind = None;
+        } else if now_ns >= *since_ns + BEHIND_MAX_NS {
+            self.trunk.say_goodbye(Reason::OverFull);
+        }
+    }
+
     /// Datagrams that its lane had no room for.
     fn lane_full(&self) -> u64 {
         self.trunk.stats().map(|it| it.full).sum()
@@ -767,6 +794,10 @@ const SHOW_EVERY: Duration = Duration::from_millis(5);
 
 /// A thread that has had no turn for so long has slept.
 const SLEEP_NS: u64 = 500_000_000;
+
+/// In so long a member reads as much as may wait for it, or its connection is given up: no session
+/// is given a standby meanwhile.
+const BEHIND_MAX_NS: u64 = 10_000_000_000;
 
 /// Records that standbys are given between two looks at datagrams.
 const RECORDS_MAX: usize = 256;

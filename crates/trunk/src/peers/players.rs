@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringgate_cluster::wire::{Datagram, Offered};
-use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
+use ringgate_cluster::{Incarnation, News, NoRoom, Record, SessionId};
 
 /// Another member, by a number that it has here, below `MEMBERS_MAX`.
 pub type Number = u8;
@@ -41,9 +41,9 @@ pub trait Players: Send + 'static {
     /// The listeners and their numbers.
     fn listeners(&self) -> Arc<[(u16, String)]>;
 
-    /// Takes what has changed since it was last asked, so much at the most: players, and whether
-    /// each is here.
-    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool));
+    /// Takes what has changed since it was last asked, so much at the most: players, and what has
+    /// become of each. Returns whether more waits.
+    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, News)) -> bool;
 
     /// Those who are here, and those for whom this gateway stands by, in parts from 0 on; `None`
     /// behind the last.

@@ -8,10 +8,11 @@ use ringgate_cluster::wire::{
     DATAGRAM_BYTES_MAX, Datagram, Draft, Ear, HOPS_MAX, Heard, Message, Offered, Refused, VERSION,
     VERSION_OFFER, VERSION_STANDBY,
 };
-use ringgate_cluster::{Incarnation, NoRoom, RECORD_BYTES_MAX, Record, SessionId};
+use ringgate_cluster::{Incarnation, News, NoRoom, RECORD_BYTES_MAX, Record, SessionId};
 use ringgate_link::bundle::{Frame, HEADER_BYTES};
 use zeroize::Zeroize;
 
+use super::backlog::Backlog;
 use super::players::{Arrival, Number, Players};
 use crate::protocol::control::Reason;
 use crate::socket::{Event, Trunk};
@@ -80,6 +81,8 @@ pub(super) struct Talk {
     pub(super) doubted: Option<Incarnation>,
     /// Why the connection is to end.
     pub(super) over: Option<Reason>,
+    /// What it is told of players when less waits for the stream.
+    backlog: Backlog,
 }
 
 impl Counts {
@@ -121,6 +124,7 @@ impl Talk {
             told_leaving: None,
             doubted: None,
             over: None,
+            backlog: Backlog::default(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Talk {
         match self.ear.hear(message, here(ours)).map_err(Refused::name)? {
             Heard::Begun => {
                 self.name(ours);
-                self.next_part = Some(0);
+                self.begin_all();
             }
             Heard::Told(listener, all) => {
                 let mut all = all.iter();
@@ -172,7 +176,7 @@ impl Talk {
                 all.iter().for_each(|(it, _)| players.unlearn(number, listener, &it));
             }
             Heard::AllTold => self.is_complete = true,
-            Heard::Asked => self.next_part = Some(0),
+            Heard::Asked => self.begin_all(),
             Heard::Accepted(listener, all) => {
                 for (it, per_s) in all.iter() {
                     players.learn_accepted(number, listener, &it, per_s);
@@ -284,11 +288,43 @@ impl Talk {
         }
     }
 
+    /// It is told of all from the first on.
+    fn begin_all(&mut self) {
+        self.next_part = Some(0);
+        self.backlog.note_all_told();
+    }
+
     /// A player has come here or is gone.
-    pub(super) fn tell(&mut self, listener: u16, player: &SocketAddr, is_here: bool) {
-        if self.version().is_some() {
-            self.draft.player(listener, player, is_here);
+    pub(super) fn tell(&mut self, listener: u16, player: &SocketAddr, news: News) {
+        if self.version().is_none() {
+            return;
         }
+        if !self.backlog.must_wait() {
+            return self.draft.player(listener, player, news.is_here());
+        }
+        // While it is told of all, it may be told of this one before.
+        let is_known = news == News::Came && self.next_part.is_some();
+        self.backlog.note((listener, *player), if is_known { News::Still } else { news });
+    }
+
+    /// So much waits for the stream: whether that is too much for more of players.
+    pub(super) const fn note_waiting(&mut self, bytes: usize) {
+        self.backlog.hold(bytes > WAITING_MAX);
+    }
+
+    pub(super) const fn is_behind(&self) -> bool {
+        self.backlog.is_held()
+    }
+
+    /// Tells so much at the most of what it was not told yet. Returns whether there is more.
+    pub(super) fn catch_up(&mut self, max: usize) -> bool {
+        if self.is_behind() {
+            return false;
+        }
+        for ((listener, player), news) in self.backlog.take(max) {
+            self.draft.player(listener, &player, news.is_here());
+        }
+        !self.backlog.is_empty()
     }
 
     fn knows_standbys(&self) -> bool {
@@ -359,7 +395,8 @@ impl Talk {
 
     /// What the member has forwarded of a player was accepted, so much a second.
     pub(super) fn tell_accepted(&mut self, listener: u16, player: &SocketAddr, per_s: u32) {
-        if self.version().is_some() {
+        // It is of use for a second.
+        if self.version().is_some() && !self.is_behind() {
             self.draft.accepted(listener, player, per_s);
         }
     }

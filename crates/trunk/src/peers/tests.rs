@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringgate_cluster::wire::{Datagram, Message, VERSION};
+use ringgate_cluster::wire::{Datagram, Ear, Heard, Message, VERSION};
 use ringgate_cluster::{
     Incarnation, NetcodeProof, Proof, RECORD_BYTES_MAX, Record, SessionId, Tenure, Term,
 };
 use ringgate_core::secret::Key;
 use ringgate_link::bundle::Frame;
 use ringgate_os::clock::{self, Clock};
-use ringgate_os::notify::Epoll;
+use ringgate_os::notify::{Epoll, Ready};
 use rustls::pki_types::ServerName;
 
 use super::board::{OFFER_EVERY_NS, OFFERS_MAX};
@@ -22,7 +22,7 @@ use super::talk::{FORWARDS_ON, forward};
 use super::{Entrance, MemberShown, Peers, Settings, State};
 use crate::protocol::tls::fixtures::{CLUSTERS_AGENT, MEMBER_1, MEMBER_2};
 use crate::protocol::tls::{self, Identity, Peer, certified_name};
-use crate::socket::{self, End, Trunk, provider};
+use crate::socket::{self, End, Event, Trunk, provider};
 use stub::Stub;
 
 /// Whoever is slower than this waits for something that does not come.
@@ -431,6 +431,9 @@ struct Raw {
     trunk: Trunk,
     epoll: Epoll,
     clock: Clock,
+    /// Whom it was told of, and whether each is there.
+    heard: BTreeSet<(SocketAddr, bool)>,
+    ear: Ear,
 }
 
 impl Raw {
@@ -442,7 +445,8 @@ impl Raw {
         let settings = socket::Settings::default();
         let to = (address, server);
         let trunk = Trunk::connect(&member.dials, to, "gate-1", settings, &epoll, clock.now_ns());
-        let mut raw = Self { trunk: trunk.expect("loopback"), epoll, clock };
+        let (trunk, ear) = (trunk.expect("loopback"), Ear::default());
+        let mut raw = Self { trunk, epoll, clock, heard: BTreeSet::new(), ear };
         raw.until("the other end", |trunk| trunk.agreed().map(drop));
         raw
     }
@@ -453,12 +457,25 @@ impl Raw {
     }
 
     fn turn_to_its_end(&mut self) {
-        let Self { trunk, epoll, clock } = self;
+        let Self { trunk, epoll, clock, heard, ear } = self;
         let mut ready = Vec::new();
         epoll.wait(&mut ready, Duration::from_millis(5)).expect("it works");
         let now_ns = clock.now_ns();
-        for ready in &ready {
-            trunk.handle_ready(*ready, epoll, now_ns, |_| {});
+        let mut hear = |event: Event<'_>| {
+            let Event::Message(message) = event else { return };
+            let (all, is_here) = match ear.hear(message, |_| Some(EU)) {
+                Ok(Heard::Told(_, all)) => (all, true),
+                Ok(Heard::Left(_, all)) => (all, false),
+                _ => return,
+            };
+            heard.extend(all.iter().map(|(player, _)| (player, is_here)));
+        };
+        let token = socket::Settings::default().token;
+        if trunk.has_more() && ready.iter().all(|it| it.token != token) {
+            ready.push(Ready { token, events: 0 });
+        }
+        for ready in ready {
+            trunk.handle_ready(ready, epoll, now_ns, &mut hear);
         }
         trunk.poll(now_ns);
         trunk.flush(epoll, now_ns);
@@ -500,6 +517,34 @@ fn a_member_of_a_release_without_messages_stays_and_is_forwarded_nothing() {
         is_up(it) && it.speaks.is_none() && it.forwarded == [0, 0] && it.connections == 1
     });
     assert_eq!(old.trunk.stats().map(|it| it.lane.payloads_received).sum::<u64>(), 0);
+}
+
+/// Spoofed sources come and go by the million at a listener, and their news is told to members.
+#[test]
+fn a_member_that_reads_too_slowly_stays_and_hears_how_it_is_in_the_end() {
+    let players = Stub::new(&[(EU, "eu")]);
+    let Some(second) = with_players("gate-2", MEMBER_2, &players) else { return };
+    let mut slow = Raw::gate_1(&second);
+    slow.say(&Message::Begin { version: VERSION });
+    slow.until_seen(&second, |it| it.speaks == Some(VERSION));
+    for round in 0..200 {
+        for port in 1..=10_000 {
+            players.come(EU, player(port));
+        }
+        until("that it is taken", || (players.untold() < 100_000).then_some(()));
+        // So it is heard, and reads a part.
+        if round % 4 == 0 {
+            slow.turn();
+        }
+    }
+    players.go(EU, player(7));
+    players.come(EU, player(10_001));
+    let last = [(player(7), false), (player(10_001), true)];
+    until("the last of them", || {
+        slow.turn();
+        last.iter().all(|it| slow.heard.contains(it)).then_some(())
+    });
+    assert_eq!(other(&second, is_up).connections, 1);
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl PlainFront {
             claim: Claim::NOBODYS,
             is_unsure: false,
         };
-        let inserted = self.sessions.insert(origin.address, session, now_ns);
+        let inserted = self.sessions.insert_unheard(origin.address, session, now_ns);
         let index = inserted.map_err(|_| DropReason::HalfOpenFull)?;
         self.half_open_count += 1;
         if rules.echo.is_some() {

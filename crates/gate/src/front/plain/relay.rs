@@ -110,7 +110,11 @@ impl PlainFront {
                     return Err(DropReason::SessionUnknown);
                 }
                 session.spend(bytes.len(), DropReason::AnswerLimited)?;
-                session.stage = Stage::HalfOpen { is_answered: true };
+                let before =
+                    std::mem::replace(&mut session.stage, Stage::HalfOpen { is_answered: true });
+                if before == (Stage::HalfOpen { is_answered: false }) {
+                    self.sessions.announce(index);
+                }
             }
         }
         self.note_sent(rules.echo, index, bytes);

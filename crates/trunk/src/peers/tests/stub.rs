@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use ringgate_cluster::wire::{Datagram, Offered};
-use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
+use ringgate_cluster::{Incarnation, News, NoRoom, Record, SessionId};
 
 use crate::peers::{Arrival, Kept, Number, Places, Players};
 
@@ -16,7 +16,7 @@ type Came = (u16, SocketAddr, SocketAddr, bool, Vec<u8>);
 struct Inner {
     listeners: Arc<[(u16, String)]>,
     held: BTreeSet<Of>,
-    changes: Vec<(Of, bool)>,
+    changes: Vec<(Of, News)>,
     accepted: Vec<(Of, u32, Number)>,
     /// With what was accepted a second.
     known: BTreeMap<Of, (Number, u32)>,
@@ -64,16 +64,22 @@ impl Stub {
 
     pub(super) fn come(&self, listener: u16, player: SocketAddr) {
         self.with(|it| {
-            it.held.insert((listener, player));
-            it.changes.push(((listener, player), true));
+            let is_new = it.held.insert((listener, player));
+            let news = if is_new { News::Came } else { News::Still };
+            it.changes.push(((listener, player), news));
         });
     }
 
     pub(super) fn go(&self, listener: u16, player: SocketAddr) {
         self.with(|it| {
             it.held.remove(&(listener, player));
-            it.changes.push(((listener, player), false));
+            it.changes.push(((listener, player), News::Left));
         });
+    }
+
+    /// How much of what has changed was not taken yet.
+    pub(super) fn untold(&self) -> usize {
+        self.with(|it| it.changes.len())
     }
 
     pub(super) fn accept(&self, listener: u16, player: SocketAddr, count: u32, by: Number) {
@@ -171,14 +177,15 @@ impl Players for Arc<Stub> {
         self.with(|it| Arc::clone(&it.listeners))
     }
 
-    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, bool)) {
+    fn take_changes(&self, max: usize, handle: &mut dyn FnMut(u16, SocketAddr, News)) -> bool {
         self.with(|it| {
             it.turns += 1;
             let count = max.min(it.changes.len());
-            for ((listener, player), is_here) in it.changes.drain(..count) {
-                handle(listener, player, is_here);
+            for ((listener, player), news) in it.changes.drain(..count) {
+                handle(listener, player, news);
             }
-        });
+            !it.changes.is_empty()
+        })
     }
 
     fn part(&self, part: usize) -> Option<(Places, Places)> {

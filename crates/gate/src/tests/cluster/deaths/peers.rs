@@ -49,14 +49,14 @@ impl<P: Plays> World<P> {
         }
         for at in (0..GATES).filter(|at| matches!(self.states[*at], State::Up)) {
             let mut unheard = BTreeSet::new();
-            self.whereabouts_of(at).take_changes(usize::MAX, |address, is_held| {
+            self.whereabouts_of(at).take_changes(usize::MAX, |address, news| {
                 for other in (0..GATES).filter(|it| *it != at) {
                     if !self.hears(at, other) {
                         unheard.insert(other);
                         continue;
                     }
                     let (theirs, member) = (self.whereabouts_of(other), MemberId(at as u8));
-                    if is_held {
+                    if news.is_here() {
                         assert!(theirs.learn(&address, member, now_ns).is_ok());
                     } else {
                         theirs.unlearn(&address, member);
