@@ -28,7 +28,7 @@ use rustls::pki_types::ServerName;
 
 use crate::agent::book::Book;
 use crate::agent::counts::{Counts, Drop};
-use crate::agent::crossings::{Crossings, Inbox};
+use crate::agent::crossings::{Crossings, Inbox, Parcel};
 use crate::agent::dial::{Dial, DialAction};
 use crate::agent::options::{Backend, Gateway, Options};
 use crate::agent::servers::Servers;
@@ -242,6 +242,8 @@ impl Desk {
             return false;
         }
         self.recheck(now_ns);
+        // Before links say more that were held.
+        self.take_for_gateway(now_ns);
         self.take_ready(now_ns);
         self.take_passed(now_ns);
         if self.trunk.as_ref().is_some_and(Trunk::has_more) {
@@ -259,7 +261,10 @@ impl Desk {
             self.asked.drain(..).for_each(Request::answer);
         }
         // What is given away has nothing half done.
-        self.rest.take().is_none_or(|order| !self.is_taken(order))
+        self.rest.take().is_none_or(|order| {
+            self.take_all_passed(now_ns);
+            !self.is_taken(order)
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -276,7 +281,10 @@ impl Desk {
         due_ns = ends.fold(due_ns, u64::min);
         let now_ns = self.now_ns();
         let wait_ns = due_ns.saturating_sub(now_ns);
-        Duration::from_nanos(if self.is_holding { wait_ns.min(HELD_NS) } else { wait_ns })
+        let must_look = self.is_holding
+            || self.inbox.has_for_gateway()
+            || self.stations.iter().any(Station::has_waiting);
+        Duration::from_nanos(if must_look { wait_ns.min(HELD_NS) } else { wait_ns })
     }
 
     fn obey(&mut self, now_ns: u64) -> bool {
@@ -363,7 +371,8 @@ impl Desk {
                 Owner::Listener(at) => {
                     let Self { stations, backends, servers, counts, epoll, shared, .. } = self;
                     let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
-                    let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+                    let mut around =
+                        Around::new(backends, servers, counts, (crossings, epoll), now_ns);
                     if let Some(station) = stations.get_mut(at) {
                         station.accept(&mut around);
                     }
@@ -381,7 +390,7 @@ impl Desk {
         let Self { stations, backends, servers, counts, epoll, trunk, heard, shared, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
         let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
-        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        let mut around = Around::new(backends, servers, counts, (crossings, epoll), now_ns);
         station.read(place, heard, &mut around, |wish| grant(trunk.as_mut(), lane, wish, now_ns));
     }
 
@@ -390,7 +399,7 @@ impl Desk {
         let Self { by_lane, shared, .. } = self;
         let Some(trunk) = trunk.as_mut().filter(|trunk| trunk.is_own(ready.token)) else { return };
         let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
-        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        let mut around = Around::new(backends, servers, counts, (crossings, epoll), now_ns);
         let at = |lane: u8| by_lane.get(usize::from(lane)).copied().unwrap_or(usize::MAX);
         trunk.handle_ready(ready, epoll, now_ns, |event| match event {
             Event::Begun(welcome) => noted.push(Noted::Begun(welcome)),
@@ -538,12 +547,40 @@ impl Desk {
 
     /// What other threads have passed here.
     fn take_passed(&mut self, now_ns: u64) {
-        for (worker, parcel) in self.inbox.take() {
-            let at = self.stations.iter().position(|it| it.worker() == worker);
-            self.one_station(at.unwrap_or(usize::MAX), now_ns, |station, around, wish| {
-                station.take_passed(&parcel.passed(), around, wish);
-            });
+        for (worker, parcel) in self.inbox.take_for_games() {
+            self.take_parcel(worker, &parcel, now_ns);
         }
+        self.take_for_gateway(now_ns);
+    }
+
+    /// Of that, what is for the gateway, as long as its trunk has room for that and for what links
+    /// here say.
+    fn take_for_gateway(&mut self, now_ns: u64) {
+        while !self.is_holding
+            && self.trunk.as_mut().map_or(0, Trunk::waiting_bytes) <= CROSSING_BYTES
+        {
+            let some = self.inbox.take_for_gateway(CROSSING_BYTES);
+            if some.is_empty() {
+                return;
+            }
+            for (worker, parcel) in some {
+                self.take_parcel(worker, &parcel, now_ns);
+            }
+        }
+    }
+
+    /// The same, however much the trunk has: nobody takes it later.
+    fn take_all_passed(&mut self, now_ns: u64) {
+        for (worker, parcel) in self.inbox.take_for_gateway(usize::MAX) {
+            self.take_parcel(worker, &parcel, now_ns);
+        }
+    }
+
+    fn take_parcel(&mut self, worker: usize, parcel: &Parcel, now_ns: u64) {
+        let at = self.stations.iter().position(|it| it.worker() == worker);
+        self.one_station(at.unwrap_or(usize::MAX), now_ns, |station, around, wish| {
+            station.take_passed(&parcel.passed(), around, wish);
+        });
     }
 
     /// Sessions whose gateways have not come back, and that no other one has taken, are over.
@@ -582,7 +619,7 @@ impl Desk {
         servers.take(counts, |player, game, record| {
             let counts = &mut counted;
             let crossings = &*shared.crossings;
-            let mut around = Around { backends, servers: None, counts, crossings, epoll, now_ns };
+            let mut around = Around::new(backends, None, counts, (crossings, epoll), now_ns);
             if let Some(station) = stations.get_mut(player.station) {
                 let lane = by_lane.iter().position(|it| *it == player.station);
                 station.take_datagram(game, record, &mut around, |wish| {
@@ -631,7 +668,10 @@ impl Desk {
         let waits = self.trunk.as_mut().map_or(0, Trunk::waiting_bytes);
         let must_hold = if self.is_holding { waits > RELEASE_BYTES } else { waits > HOLD_BYTES };
         self.is_holding = must_hold;
-        self.stations.iter_mut().for_each(|station| station.hold(must_hold, &self.epoll));
+        for station in &mut self.stations {
+            station.hold(must_hold, &self.epoll);
+            station.let_go(&self.shared.crossings, &self.epoll);
+        }
     }
 
     /// Connects, where there is no trunk.
@@ -742,7 +782,7 @@ impl Desk {
         let Self { stations, backends, servers, counts, epoll, trunk, shared, .. } = self;
         let Some(station) = stations.get_mut(at) else { return };
         let (servers, crossings) = (servers.as_mut(), &*shared.crossings);
-        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        let mut around = Around::new(backends, servers, counts, (crossings, epoll), now_ns);
         with(station, &mut around, &mut |wish| grant(trunk.as_mut(), lane, wish, now_ns));
     }
 
@@ -882,6 +922,10 @@ const SHOW_NS: u64 = 250_000_000;
 /// Above this, what game processes say stays with them; the trunk is given up at 4 MiB.
 const HOLD_BYTES: usize = 1 << 20;
 const RELEASE_BYTES: usize = 256 << 10;
+
+/// Below this, the trunk takes what game processes say that are linked by other threads: they leave
+/// room for what those here say.
+const CROSSING_BYTES: usize = RELEASE_BYTES;
 
 /// How soon it is looked whether that has become less.
 const HELD_NS: u64 = 2_000_000;

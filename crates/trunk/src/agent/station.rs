@@ -20,7 +20,7 @@ use ringgate_link::bundle::{
 use ringgate_os::notify::Epoll;
 
 use crate::agent::counts::{Counts, Drop};
-use crate::agent::crossings::Crossings;
+use crate::agent::crossings::{Crossings, Sent};
 use crate::agent::options::{Backend, Link};
 use crate::agent::servers::{Server, Servers};
 
@@ -45,6 +45,9 @@ pub(crate) struct Station {
     /// When the agent will end, at the latest.
     drains_until_ns: Option<u64>,
     is_held: bool,
+    /// Links whose processes are read no more until what they have said has left for the gateways
+    /// of other local workers.
+    waiting: Vec<usize>,
     /// Another process has the socket.
     is_left: bool,
 }
@@ -64,6 +67,8 @@ struct Process {
     since_ns: u64,
     is_written: bool,
     is_unresponsive: bool,
+    /// The local worker that takes no more of what it says now.
+    waits_for: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +118,20 @@ pub(crate) struct Around<'a> {
     pub(crate) crossings: &'a Crossings,
     pub(crate) epoll: &'a Epoll,
     pub(crate) now_ns: u64,
+    /// The local worker that takes no more of what a game process has just said.
+    crowded: Option<usize>,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) const fn new(
+        backends: &'a [Backend],
+        servers: Option<&'a mut Servers>,
+        counts: &'a mut Counts,
+        (crossings, epoll): (&'a Crossings, &'a Epoll),
+        now_ns: u64,
+    ) -> Self {
+        Self { backends, servers, counts, crossings, epoll, now_ns, crowded: None }
+    }
 }
 
 impl Station {
@@ -140,6 +159,7 @@ impl Station {
             accepts_again_ns: None,
             drains_until_ns: None,
             is_held: false,
+            waiting: Vec::new(),
             is_left: false,
         })
     }
@@ -276,7 +296,14 @@ impl Station {
             return self.relay.disconnect(game, |_| ());
         }
         let since_ns = around.now_ns;
-        let process = Process { local, who, since_ns, is_written: false, is_unresponsive: false };
+        let process = Process {
+            local,
+            who,
+            since_ns,
+            is_written: false,
+            is_unresponsive: false,
+            waits_for: None,
+        };
         if self.is_held {
             process.local.hold(around.epoll, link_token(self.at, game), true);
         }
@@ -374,10 +401,45 @@ impl Station {
             return relay.turn_away(game, reason, |action| hands.act(action, &mut wish));
         }
         relay.handle_bundle(game, bundle, |action| hands.act(action, &mut wish));
+        let crowded = hands.around.crowded.take();
         if let Some(until_ns) = drains_until_ns.filter(|_| is_new) {
             let left_ms = left_ms(until_ns, hands.around.now_ns);
             relay.tell_draining(game, left_ms, |action| hands.act(action, &mut wish));
         }
+        if let Some(worker) = crowded {
+            self.wait_for(game, worker, around.epoll);
+        }
+    }
+
+    /// What a process has said waits at another local worker: it says no more for now.
+    #[cold]
+    fn wait_for(&mut self, game: Game, worker: usize, epoll: &Epoll) {
+        let Some(Some(End::Process(process))) = self.ends.get_mut(game.place()) else { return };
+        if process.waits_for.replace(worker).is_none() {
+            process.local.hold(epoll, link_token(self.at, game), true);
+            self.waiting.push(game.place());
+        }
+    }
+
+    /// Whether there are processes that wait so.
+    pub(crate) const fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Reads those again whose words have left.
+    pub(crate) fn let_go(&mut self, crossings: &Crossings, epoll: &Epoll) {
+        let Self { at, ends, waiting, written, is_held, .. } = self;
+        waiting.retain(|place| {
+            let Some(Some(End::Process(process))) = ends.get_mut(*place) else { return false };
+            let Some(worker) = process.waits_for else { return false };
+            if crossings.is_crowded(worker) {
+                return true;
+            }
+            process.waits_for = None;
+            process.local.hold(epoll, link_token(*at, Game::at(*place)), *is_held);
+            note_written(ends, written, *place);
+            false
+        });
     }
 
     /// A server's datagram for a player, as a record.
@@ -549,7 +611,7 @@ impl Station {
             process.is_written = false;
             process.local.flush();
             process.local.watch_for_room(epoll, token);
-            if self.is_held {
+            if self.is_held || process.waits_for.is_some() {
                 process.local.hold(epoll, token, true);
             }
             note_room(&mut self.relay, &self.ends, place);
@@ -569,7 +631,7 @@ impl Station {
         for (place, end) in self.ends.iter().enumerate() {
             if let Some(End::Process(process)) = end {
                 let token = link_token(self.at, Game::at(place));
-                process.local.hold(epoll, token, is_held);
+                process.local.hold(epoll, token, is_held || process.waits_for.is_some());
             }
         }
         if !is_held {
@@ -623,8 +685,10 @@ impl Hands<'_, '_> {
 
     #[cold]
     fn pass(&mut self, worker: usize, passed: &Passed<'_>) {
-        if !self.around.crossings.send(worker, passed) {
-            self.around.counts.drop(Drop::CrossingFull, 1);
+        match self.around.crossings.send(worker, passed) {
+            Sent::Passed => {}
+            Sent::Crowded => self.around.crowded = Some(worker),
+            Sent::Refused => self.around.counts.drop(Drop::CrossingFull, 1),
         }
     }
 

@@ -10,22 +10,24 @@ use std::time::Duration;
 
 use ringgate_core::carry::{Maps, Reader, Writer as Carrier};
 use ringgate_core::delivery::{self, End, Options};
+use ringgate_io::Bell;
 use ringgate_link::backend::{Backend as Process, Event, LinkLoss};
 use ringgate_link::bundle::{
-    AgentDelivery, BUNDLE_BYTES_MAX, Channel, CloseAfter, CloseReason, Clustered, Frame, Frames,
-    Goodbye, GoodbyeReason, Hello, MessagePart, Opened, OpenedPlain, SessionId, ToGame, ToGateway,
-    USER_DATA_BYTES, VERSION_MAX, VERSION_MIN, Writer,
+    AgentDelivery, BUNDLE_BYTES_MAX, Channel, CloseAfter, CloseReason, ClusterClaim, Clustered,
+    Frame, Frames, Goodbye, GoodbyeReason, Hello, MessagePart, Opened, OpenedPlain, SessionId,
+    ToGame, ToGateway, USER_DATA_BYTES, VERSION_MAX, VERSION_MIN, Writer,
 };
 use ringgate_os::clock::{Clock, sleep};
 use ringgate_os::notify::Epoll;
 use ringgate_os::process;
 
 use crate::agent::counts::{Counts, Drop as Dropped};
-use crate::agent::crossings::Crossings;
+use crate::agent::crossings::{Crossings, Inbox};
 use crate::agent::options::{Allowed, Backend, Link};
 use crate::agent::servers::Servers;
 use crate::agent::station::{Around, HeardBundles, Owner, Station, Wish, owner};
 use crate::protocol::arbitration::Arbitration;
+use crate::protocol::relay::{Action, Relay};
 
 const LANE: u8 = 0;
 
@@ -36,6 +38,7 @@ struct Rig {
     station: Station,
     servers: Option<Servers>,
     backends: Vec<Backend>,
+    crossings: Crossings,
     epoll: Epoll,
     counts: Counts,
     heard: HeardBundles,
@@ -57,16 +60,28 @@ impl Rig {
         // The library asks at worker 0 how many there are.
         let station = Station::open(0, (0, 1), (&dir, 77), &backends, &epoll).expect("a socket");
         let (counts, heard, clock) = (Counts::default(), HeardBundles::default(), Clock::start());
-        let told = Vec::new();
-        Self { station, servers, backends, epoll, counts, heard, clock, ahead_ns: 0, told, dir }
+        let (told, crossings, ahead_ns) = (Vec::new(), Crossings::default(), 0);
+        Self {
+            station,
+            servers,
+            backends,
+            crossings,
+            epoll,
+            counts,
+            heard,
+            clock,
+            ahead_ns,
+            told,
+            dir,
+        }
     }
 
     /// What a station does, with what it has for the gateway noted.
     fn with(&mut self, act: impl FnOnce(&mut Station, &mut Around<'_>, &mut dyn FnMut(Wish<'_>))) {
         let Self { station, servers, backends, epoll, counts, clock, told, ahead_ns, .. } = self;
-        let crossings = &Crossings::default();
+        let crossings = &self.crossings;
         let (servers, now_ns) = (servers.as_mut(), clock.now_ns() + *ahead_ns);
-        let mut around = Around { backends, servers, counts, crossings, epoll, now_ns };
+        let mut around = Around::new(backends, servers, counts, (crossings, epoll), now_ns);
         act(station, &mut around, &mut |wish| told.push(said(wish)));
     }
 
@@ -96,6 +111,7 @@ impl Rig {
             self.with(|station, around, wish| station.take_datagram(game, &record, around, wish));
         }
         self.with(|station, around, wish| station.keep(around, wish));
+        self.station.let_go(&self.crossings, &self.epoll);
         self.station.flush(&self.epoll);
         if let Some(servers) = &mut self.servers {
             servers.flush(&mut self.counts);
@@ -167,7 +183,7 @@ impl Drop for Rig {
 }
 
 fn written(write: impl Fn(&mut Writer<'_>) -> bool) -> Vec<u8> {
-    let mut bytes = vec![0; 4096];
+    let mut bytes = vec![0; 16_384];
     let mut writer = Writer::new(&mut bytes);
     assert!(write(&mut writer), "it has room");
     writer.bytes().to_vec()
@@ -589,4 +605,107 @@ fn who_was_closed_after_delivery_outlives_its_process_a_reload_and_an_upgrade() 
     assert!(stays(&rig));
     rig.say(256, |writer| writer.closed(session, reason));
     assert!(rig.station.relay().gone().next().is_none() && !rig.station.relay().has_ends());
+}
+
+/// A session that has gone to the gateway of another local worker, while its game process stays
+/// linked where it is.
+#[test]
+fn a_process_that_says_more_than_another_threads_gateway_takes_is_read_no_more_until_it_has() {
+    let mut rig = Rig::new("crowded", vec![bundle("arena-1", vec![process::effective_uid()])]);
+    let arbitration = Arc::<Arbitration>::default();
+    let mut other = Relay::new(1, 2, 77, vec!["arena-1".to_owned()]);
+    other.arbitrate_with(Arc::clone(&arbitration));
+    rig.station.arbitrate_with(&arbitration);
+    let inboxes = [(); 2].map(|()| Inbox::new(Bell::new().expect("descriptors")));
+    for (worker, inbox) in inboxes.iter().enumerate() {
+        rig.crossings.register(worker, inbox);
+    }
+    let hello = written(|writer| writer.hello(&Hello::new(9, "arena-1")));
+    let game = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::SEQPACKET, None);
+    let game = game.expect("descriptors");
+    let path = socket2::SockAddr::unix(rig.dir.join("worker-0.sock")).expect("it is short");
+    game.connect(&path).expect("the agent listens");
+    game.set_nonblocking(true).expect("a live socket");
+    game.send(&hello).expect("it is short");
+    rig.with(|station, around, wish| station.rise(LANE, around, wish));
+    rig.until("it is let in", |rig| !rig.told.is_empty());
+
+    let (there, user_data) = (SessionId::new(LANE.into(), 9), [0; USER_DATA_BYTES]);
+    let clustered = |tenure| Clustered {
+        session: there,
+        id: [7; 16],
+        tenure,
+        token_until_s: 1 << 40,
+        timeout_ms: 10_000,
+        delivery: None,
+    };
+    let opened = Opened {
+        ticket: None,
+        session: there,
+        client_id: 5,
+        address: "192.0.2.7:9".parse().expect("literal"),
+        slot: 1,
+        slots_max: 4,
+        delivers: true,
+        user_data: &user_data,
+        listener: "eu",
+    };
+    let [first, second] = [(1 << 16) + 11, (2 << 16) + 12];
+    rig.say(256, |writer| writer.clustered(&clustered(first)));
+    rig.say(256, |writer| writer.opened(&opened));
+    let claim =
+        ClusterClaim { id: [7; 16], tenure: second, over: first, timeout_ms: 9, is_offered: false };
+    let said = [
+        written(|writer| writer.claim(&claim)),
+        written(|writer| writer.clustered(&clustered(second))),
+        written(|writer| writer.opened(&opened)),
+    ];
+    let pass = |act: Action<'_>| {
+        if let Action::Pass(worker, passed) = act {
+            rig.crossings.send(worker, &passed);
+        }
+    };
+    let linked = other.connect().expect("there is room");
+    other.handle_bundle(linked, &hello, pass);
+    other.handle_lane(LANE, pass);
+    for record in &said {
+        other.handle_record(256, only(record), pass).expect("as the format wants it");
+    }
+    let mut parcels: Vec<_> = inboxes[0].take_for_games().into();
+    parcels.extend(inboxes[0].take_for_gateway(usize::MAX));
+    for (_, parcel) in parcels {
+        rig.with(|station, around, wish| station.take_passed(&parcel.passed(), around, wish));
+    }
+
+    let channel = Channel::Reliable(0);
+    let part = MessagePart {
+        session: there,
+        channel,
+        is_first: true,
+        is_last: true,
+        token: 0,
+        bytes: &[7; 10_000],
+    };
+    let message = written(|writer| writer.message(&part));
+    let mut sent = 0;
+    let mut play = |rig: &mut Rig| {
+        while sent < 800 && game.send(&message).is_ok() {
+            sent += 1;
+        }
+        rig.turn();
+        sent == 800
+    };
+    rig.until("it waits", |rig| !play(rig) && rig.station.has_waiting());
+    let read = rig.counts.passed.bundles_in;
+    for _ in 0..50 {
+        assert!(!play(&mut rig));
+    }
+    assert_eq!(rig.counts.passed.bundles_in, read);
+    let mut taken = 0;
+    rig.until("all that it has said", |rig| {
+        taken += inboxes[1].take_for_gateway(64 << 10).len();
+        play(rig) && taken == 800
+    });
+    assert!(!rig.station.has_waiting());
+    assert_eq!(rig.counts.dropped[Dropped::CrossingFull as usize], 0);
 }

@@ -23,6 +23,8 @@ impl Station {
         let Self { at: _, listener: _, path: _, served: _, written: _, .. } = self;
         // One that drains is not handed over.
         let Self { accepts_again_ns: _, drains_until_ns: _, is_held: _, is_left: _, .. } = self;
+        // Whoever waits is read there.
+        let Self { waiting: _, .. } = self;
         worker.write(out);
         relay.write(out);
         (ends.len() as u32).write(out);
@@ -31,8 +33,8 @@ impl Station {
                 None => 0_u8.write(out),
                 Some(End::Process(process)) => {
                     // Who it is, its socket says.
-                    let Process { local, who: _, since_ns, is_written: _, is_unresponsive } =
-                        process;
+                    let Process { local, since_ns, is_unresponsive, .. } = process;
+                    let Process { who: _, is_written: _, waits_for: _, .. } = process;
                     1_u8.write(out);
                     since_ns.write(out);
                     is_unresponsive.write(out);
@@ -84,6 +86,7 @@ impl Station {
             accepts_again_ns: None,
             drains_until_ns: None,
             is_held: false,
+            waiting: Vec::new(),
             // Until this process moves, it is the other one's.
             is_left: true,
         };
@@ -193,6 +196,6 @@ impl Process {
         let who = socket::peer_credentials(fd.as_fd()).map_err(|_| Broken::Invalid("socket"))?;
         let (since_ns, is_unresponsive) = (time::read(from)?, Carry::read(from)?);
         let local = Local::read(from, fd)?;
-        Ok(Self { local, who, since_ns, is_written: false, is_unresponsive })
+        Ok(Self { local, who, since_ns, is_written: false, is_unresponsive, waits_for: None })
     }
 }
