@@ -111,6 +111,8 @@ const FILE_BYTES_MAX: u64 = 512 << 10;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
