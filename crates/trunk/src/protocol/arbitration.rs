@@ -405,8 +405,9 @@ impl Arbitration {
         // Another process may have had a clock that was ahead.
         let begun = (now_s.max(arbiter.now_s()), monotonic_s);
         let (then_s, since_s) = *clocks.get_or_insert(begun);
-        let set_s = now_s.cast_signed() - (then_s + (monotonic_s - since_s)).cast_signed();
-        if set_s.abs() > ROUNDED_S {
+        let expected_s = then_s.saturating_add(monotonic_s - since_s);
+        let set_s = now_s.wrapping_sub(expected_s).cast_signed();
+        if set_s.unsigned_abs() > ROUNDED_S {
             arbiter.set_clock(set_s);
             *clocks = Some((now_s, monotonic_s));
         }
@@ -655,7 +656,7 @@ impl Carry for Seat {
 const HOMELESS_S: u64 = 605;
 
 /// What two clocks that are read in seconds may differ by, though nobody sets one.
-const ROUNDED_S: i64 = 1;
+const ROUNDED_S: u64 = 1;
 
 /// Sessions of all gateways, those included that have ended and whose tokens are good. What is
 /// beyond ends with its gateway.
