@@ -100,7 +100,9 @@ mod tests {
             (6, vec![Came, Left, Came]),
         ];
         for (port, news) in told {
-            news.into_iter().for_each(|it| backlog.note(of(port), it));
+            for it in news {
+                backlog.note(of(port), it);
+            }
         }
         let expected = [(1, Came), (3, Left), (4, Still), (5, Left), (6, Came)];
         assert_eq!(taken(&mut backlog), expected);
