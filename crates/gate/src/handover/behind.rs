@@ -27,7 +27,8 @@ pub(crate) struct Behind {
     /// The same places, for reports that an earlier process wants.
     formers: u32,
     /// Sessions whose owners are gone and that this gateway stands by for, when that was asked
-    /// first: the thread that hears of members goes on. Those that were not written, the last first.
+    /// first: the thread that hears of members goes on. Those that were not written, the last one
+    /// first.
     orphans: Option<Vec<Orphan>>,
     /// Records of what is small.
     small: usize,

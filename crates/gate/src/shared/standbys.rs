@@ -16,12 +16,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ids::MemberId;
 use crate::shared::whereabouts::{share_of, take};
-use crate::store::admission::Rate;
 use crate::store::area::Area;
 use crate::store::hash::HashKey;
 use crate::store::table::Address;
 use ringgate_cluster::{Incarnation, NoRoom, Record, SessionId};
-use stood::{Entry, Places, Stood};
+pub(crate) use stood::Found;
+use stood::{CHANGES_MAX, Entry, Places, Stood};
 
 /// Shared by all workers and the thread of the cluster's members.
 pub struct Standbys {
@@ -92,17 +92,6 @@ pub struct Owned<'a> {
 
 /// A session whose owner is gone, and where its player was.
 pub(crate) type Orphan = (Address, SessionId);
-
-/// What becomes of a datagram from an address whose session is another's that is gone.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// A worker has asked for the session, and waits.
-    Claimed,
-    /// Too many were tried.
-    Limited,
-    /// It may be tried with the record's key.
-    Try(Box<Record>),
-}
 
 /// How it stands with sessions of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -704,16 +693,6 @@ const fn part_of(SessionId([first, ..]): &SessionId) -> usize {
 fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Packets that may be tried with a record's key: two at once, and then one each 50 ms.
-const TRIES: Rate = Rate { per_second: 20, burst: 2 };
-
-/// How long a session is kept beyond its timeout whose owner is gone: as its arbiter does.
-const GRACE_NS: u64 = 5_000_000_000;
-const NO_TIMEOUT_NS: u64 = 55_000_000_000;
-
-/// Of each part, so many changes wait at the most.
-const CHANGES_MAX: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
 
 /// Counts alone: what is decided is decided under a lock.
 const ORDER: Ordering = Ordering::Relaxed;

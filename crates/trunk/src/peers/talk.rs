@@ -28,8 +28,8 @@ pub(super) struct Counts {
     pub(super) dropped: BTreeMap<&'static str, u64>,
 }
 
-/// Which process each member is, as it has said last; also where it is gone since, as long as it has
-/// its number.
+/// Which process each member is, as it has said last; also where it is gone since, as long as it
+/// has its number.
 #[derive(Debug, Default)]
 pub(super) struct Processes(BTreeMap<Number, Incarnation>);
 

@@ -5,9 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{CHANGES_MAX, Found, GRACE_NS, NO_TIMEOUT_NS, TRIES};
 use crate::ids::MemberId;
-use crate::store::admission::Bucket;
+use crate::store::admission::{Bucket, Rate};
 use crate::store::table::Address;
 use ringgate_cluster::{Record, SessionId};
 use ringgate_core::limits::MEMBERS_MAX;
@@ -40,6 +39,17 @@ pub(super) struct Entry {
     pub(super) is_claimed: bool,
     /// Packets that may be tried with its key.
     budget: Bucket,
+}
+
+/// What becomes of a datagram from an address whose session is another's that is gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A worker has asked for the session, and waits.
+    Claimed,
+    /// Too many were tried.
+    Limited,
+    /// It may be tried with the record's key.
+    Try(Box<Record>),
 }
 
 impl Places {
@@ -168,3 +178,13 @@ impl Entry {
         self.gone_at_ns.is_some_and(|at_ns| now_ns >= at_ns + timeout_ns + GRACE_NS)
     }
 }
+
+/// Packets that may be tried with a record's key: two at once, and then one each 50 ms.
+const TRIES: Rate = Rate { per_second: 20, burst: 2 };
+
+/// How long a session is kept beyond its timeout whose owner is gone: as its arbiter does.
+const GRACE_NS: u64 = 5_000_000_000;
+const NO_TIMEOUT_NS: u64 = 55_000_000_000;
+
+/// Of each part, so many changes wait at the most.
+pub(super) const CHANGES_MAX: usize = if cfg!(test) { 1 << 8 } else { 1 << 16 };
