@@ -122,7 +122,6 @@ const MAY_BE_UNSAFE: &[&str] = &[
     "crates/io/src/uring.rs",
     "crates/os/src/",
     "crates/process/src/confine.rs",
-    "crates/xdp/src/bpf.rs",
     "crates/xdp/src/memory.rs",
     "crates/xdp/src/netlink.rs",
     "crates/xdp/src/queue.rs",

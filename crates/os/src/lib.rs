@@ -2,6 +2,7 @@
 //! the system calls that the drivers need and no crate wraps.
 #![deny(unsafe_code)]
 
+pub mod bpf;
 pub mod capabilities;
 pub mod clock;
 pub mod diag;
@@ -9,6 +10,7 @@ pub mod hold;
 pub mod host;
 pub mod landlock;
 pub mod local;
+pub mod mapping;
 pub mod memory;
 pub mod message;
 pub mod notify;

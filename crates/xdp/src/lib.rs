@@ -12,9 +12,7 @@
 //! frames lie in. [`frame`] takes frames apart and writes headers: it knows bytes only.
 #![deny(unsafe_code)]
 
-pub mod asm;
 pub mod book;
-mod bpf;
 mod checksum;
 pub mod frame;
 pub mod memory;

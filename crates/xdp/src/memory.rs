@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-use super::ring::Mapping;
 use ringgate_batch::Arena;
+use ringgate_os::mapping::Mapping;
 
 /// Memory of another process from an offset on, behind so many bytes of our own, as one arena. Both
 /// are multiples of a page.

@@ -12,16 +12,18 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
 
-use super::asm::Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
-use super::asm::{Assembler, If, Instruction, Size};
-pub use super::bpf::Attached;
-use super::bpf::{Counters, Loaded, Map, MapKind};
 use super::frame::{
     self, ETHERNET_BYTES, KIND_V4, KIND_V6, Mac, TAG_BYTES, TAGGED, UDP_BYTES, V4_BYTES, V4_PLAIN,
     V6_BYTES, VLAN_MASK,
 };
+use super::patience::patiently;
 use ringgate_batch::LocalIp;
+pub use ringgate_os::bpf::Attached;
+use ringgate_os::bpf::asm::Register::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use ringgate_os::bpf::asm::{Assembler, If, Instruction, Size};
+use ringgate_os::bpf::{self, Loaded, Map, MapKind, ProgramKind, Words};
 
 /// Which frames are ours: those for this address and port, in this VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +55,7 @@ pub struct Program {
     /// AF_XDP sockets by their queue.
     sockets: Map,
     counted: Map,
-    counters: Counters,
+    counters: Words,
 }
 
 /// What the program has said to the frames of one queue that were ours.
@@ -75,10 +77,10 @@ impl Program {
     fn load_with(mac: Mac, queues: u32, otherwise: Verdict) -> io::Result<Self> {
         let ours = Map::new(MapKind::Hash { key_bytes: KEY_BYTES }, OURS_MAX)?;
         let sockets = Map::new(MapKind::Sockets, queues)?;
-        let counted = Map::new(MapKind::Counters, 2 * queues)?;
-        let counters = Counters::of(&counted, 2 * queues)?;
+        let counted = Map::new(MapKind::Words, 2 * queues)?;
+        let counters = Words::of(&counted, 2 * queues)?;
         let maps = Maps { ours: &ours, sockets: &sockets, counted: &counted };
-        let loaded = Loaded::new(&instructions(mac, &maps, otherwise))?;
+        let loaded = Loaded::new(ProgramKind::Frames, &instructions(mac, &maps, otherwise))?;
         Ok(Self { loaded: Some(loaded), ours, sockets, counted, counters })
     }
 
@@ -87,7 +89,7 @@ impl Program {
     pub fn adopt([ours, sockets, counted]: [OwnedFd; 3], queues: u32) -> io::Result<Self> {
         let ours = Map::adopt(ours, KEY_BYTES as usize);
         let (sockets, counted) = (Map::adopt(sockets, 4), Map::adopt(counted, 4));
-        let counters = Counters::of(&counted, 2 * queues)?;
+        let counters = Words::of(&counted, 2 * queues)?;
         Ok(Self { loaded: None, ours, sockets, counted, counters })
     }
 
@@ -125,7 +127,9 @@ impl Program {
 
     /// What it has said to the frames of a queue, one of those that it was loaded for.
     pub fn counts(&self, queue: u32) -> Counts {
-        let [taken, unserved] = [0, 1].map(|which| self.counters.get(2 * queue + which));
+        let [taken, unserved] = [0, 1].map(|which| {
+            self.counters.as_ref()[(2 * queue + which) as usize].load(Ordering::Relaxed)
+        });
         Counts { taken, unserved }
     }
 
@@ -133,7 +137,7 @@ impl Program {
     /// this process ends.
     pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
         let loaded = self.loaded.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        Attached::new(loaded, interface, place == Place::Generic)
+        patiently(|| Attached::new(loaded, interface, place == Place::Generic))
     }
 
     /// What it says to a frame.
@@ -146,7 +150,7 @@ impl Program {
 /// Takes a program, by the kernel's number, off its interface, as any process with the right may:
 /// `NotFound` where it is on none.
 pub fn take_off(program: u32) -> io::Result<()> {
-    super::bpf::take_off(program)
+    bpf::take_off(program)
 }
 
 /// What a program says to a frame.
@@ -365,7 +369,7 @@ fn v6(it: &mut Assembler) {
 }
 
 /// Passes frames that end within so many bytes from what a register points to.
-fn must_hold(it: &mut Assembler, from: super::asm::Register, bytes: usize) {
+fn must_hold(it: &mut Assembler, from: Register, bytes: usize) {
     it.copy(R2, from);
     it.add(R2, bytes as i32);
     it.jump_if_register(If::Above, R2, R8, "pass");

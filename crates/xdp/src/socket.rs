@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{NonNull, null, null_mut};
 
-use super::ring::{Entry, Mapping, Offsets};
+use super::ring::{Entry, Offsets};
+use ringgate_os::mapping::Mapping;
 
 /// How frames come and go between the card and the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -101,6 +101,16 @@ impl Assembler {
         self.push(ALU64 | ADD | BY_REGISTER, (to, from), 0, 0);
     }
 
+    /// `to *= from`
+    pub fn multiply_register(&mut self, to: Register, from: Register) {
+        self.push(ALU64 | MULTIPLY | BY_REGISTER, (to, from), 0, 0);
+    }
+
+    /// `to >>= number`, with zeros from above.
+    pub fn shift_right(&mut self, to: Register, number: i32) {
+        self.push(ALU64 | SHIFT_RIGHT, (to, Register::R0), 0, number);
+    }
+
     /// `to &= number`
     pub fn and(&mut self, to: Register, number: i32) {
         self.push(ALU64 | AND, (to, Register::R0), 0, number);
@@ -129,6 +139,13 @@ impl Assembler {
     /// `*(to + distance) += from`, as one step for all processors.
     pub fn add_at(&mut self, to: Register, distance: i16, from: Register) {
         self.push(ATOMIC_DOUBLE, (to, from), distance, ADD.into());
+    }
+
+    /// `to = number`, of 64 bits.
+    pub fn set_long(&mut self, to: Register, number: u64) {
+        self.push(LOAD_LONG, (to, Register::R0), 0, (number as u32).cast_signed());
+        let high = ((number >> 32) as u32).cast_signed();
+        self.push(0, (Register::R0, Register::R0), 0, high);
     }
 
     /// `to` = a map, by its descriptor in this process.
@@ -225,7 +242,9 @@ const ALU64: u8 = 0x07;
 
 const BY_REGISTER: u8 = 0x08;
 const ADD: u8 = 0x00;
+const MULTIPLY: u8 = 0x20;
 const AND: u8 = 0x50;
+const SHIFT_RIGHT: u8 = 0x70;
 const MOVE: u8 = 0xb0;
 const TO_BIG_ENDIAN: u8 = 0xd0 | 0x08;
 const CALL: u8 = 0x80;
@@ -253,6 +272,9 @@ mod tests {
         it.jump_if_register(If::Differs, R2, R1, "begin");
         it.load_map(R1, 7);
         it.add_at(R6, 8, R2);
+        it.multiply_register(R6, R2);
+        it.shift_right(R6, 48);
+        it.set_long(R1, 0x0102_0304_0506_0708);
         it.label("end");
         it.set(R0, 2);
         it.exit();
@@ -264,11 +286,15 @@ mod tests {
                 [0x69, 0x12, 12, 0, 0, 0, 0, 0],
                 [0xdc, 0x02, 0, 0, 16, 0, 0, 0],
                 [0x62, 0x0a, 0xf8, 0xff, 0, 0, 0xff, 0xff],
-                [0x25, 0x02, 4, 0, 28, 0, 0, 0],
+                [0x25, 0x02, 8, 0, 28, 0, 0, 0],
                 [0x5d, 0x12, 0xfa, 0xff, 0, 0, 0, 0],
                 [0x18, 0x11, 0, 0, 7, 0, 0, 0],
                 [0; 8],
                 [0xdb, 0x26, 8, 0, 0, 0, 0, 0],
+                [0x2f, 0x26, 0, 0, 0, 0, 0, 0],
+                [0x77, 0x06, 0, 0, 48, 0, 0, 0],
+                [0x18, 0x01, 0, 0, 8, 7, 6, 5],
+                [0, 0, 0, 0, 4, 3, 2, 1],
                 [0xb7, 0x00, 0, 0, 2, 0, 0, 0],
                 [0x95, 0x00, 0, 0, 0, 0, 0, 0],
             ]

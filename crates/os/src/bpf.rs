@@ -5,17 +5,18 @@
 //! that it does not find for zero.
 #![allow(unsafe_code, reason = "a system call without a wrapper elsewhere")]
 
+pub mod asm;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use super::asm::Instruction;
-use super::patience::patiently;
-use super::ring::Mapping;
+use crate::mapping::Mapping;
+use asm::Instruction;
 
 /// What a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MapKind {
+pub enum MapKind {
     /// Keys that are there or not.
     Hash {
         /// Bytes of a key.
@@ -23,23 +24,27 @@ pub(super) enum MapKind {
     },
     /// AF_XDP sockets, by number.
     Sockets,
-    /// Numbers of 64 bits that grow, which the process reads without asking.
-    Counters,
+    /// UDP sockets of groups that share a port, by number.
+    PortSockets,
+    /// Numbers of 64 bits, which the process reads and writes without asking.
+    Words,
 }
 
-/// A table that a program looks things up in. All values are four bytes, but for counters.
+/// A table that a program looks things up in. All values are four bytes, but for words.
 #[derive(Debug)]
-pub(super) struct Map {
+pub struct Map {
     fd: OwnedFd,
     key_bytes: usize,
 }
 
 impl Map {
-    pub(super) fn new(kind: MapKind, entries: u32) -> io::Result<Self> {
+    /// Has the kernel make one.
+    pub fn new(kind: MapKind, entries: u32) -> io::Result<Self> {
         let (kind, key_bytes, value_bytes, flags) = match kind {
             MapKind::Hash { key_bytes } => (MAP_HASH, key_bytes, 4, 0),
             MapKind::Sockets => (MAP_SOCKETS, 4, 4, 0),
-            MapKind::Counters => (MAP_ARRAY, 4, 8, FLAG_MAPPABLE),
+            MapKind::PortSockets => (MAP_PORT_SOCKETS, 4, 4, 0),
+            MapKind::Words => (MAP_ARRAY, 4, 8, FLAG_MAPPABLE),
         };
         let mut make = MakeMap { kind, key_bytes, value_bytes, entries, flags };
         // SAFETY: the attributes are numbers only.
@@ -48,12 +53,12 @@ impl Map {
     }
 
     /// One that another process has made.
-    pub(super) const fn adopt(fd: OwnedFd, key_bytes: usize) -> Self {
+    pub const fn adopt(fd: OwnedFd, key_bytes: usize) -> Self {
         Self { fd, key_bytes }
     }
 
     /// Everything that is found in it.
-    pub(super) fn keys(&self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn keys(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         loop {
             let mut next = vec![0; self.key_bytes];
@@ -71,12 +76,13 @@ impl Map {
         }
     }
 
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    /// It, to be mapped or given on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     /// Sets what is found at a key.
-    pub(super) fn set(&self, key: &[u8], value: u32) -> io::Result<()> {
+    pub fn set(&self, key: &[u8], value: u32) -> io::Result<()> {
         let mut access = self.access(key, &raw const value);
         // SAFETY: the key is as long as the map's keys (`access`), the value as its values, and
         // both outlive the call, which only reads them.
@@ -84,7 +90,7 @@ impl Map {
     }
 
     /// Nothing is found at a key from now on.
-    pub(super) fn remove(&self, key: &[u8]) -> io::Result<()> {
+    pub fn remove(&self, key: &[u8]) -> io::Result<()> {
         let mut access = self.access(key, std::ptr::null());
         // SAFETY: as in `set`; no value is looked at.
         unsafe { call(REMOVE_FROM_MAP, &mut access) }.map(drop)
@@ -97,49 +103,73 @@ impl Map {
     }
 }
 
-/// The numbers of a map of counters.
+/// The numbers of a map of words.
 #[derive(Debug)]
-pub(super) struct Counters {
+pub struct Words {
     mapping: Mapping,
+    count: usize,
 }
 
-impl Counters {
+impl Words {
     /// Those of a map with so many.
-    pub(super) fn of(map: &Map, entries: u32) -> io::Result<Self> {
-        let bytes = entries as usize * size_of::<u64>();
-        Ok(Self { mapping: Mapping::new(map.as_fd(), 0, bytes)? })
+    pub fn of(map: &Map, entries: u32) -> io::Result<Self> {
+        let count = entries as usize;
+        let mapping = Mapping::new(map.as_fd(), 0, count * size_of::<u64>())?;
+        Ok(Self { mapping, count })
     }
+}
 
-    /// One of them, as it is now.
-    ///
-    /// # Panics
-    /// Where there are not so many.
-    pub(super) fn get(&self, number: u32) -> u64 {
-        let place = self.mapping.at::<AtomicU64>(u64::from(number) * 8);
-        // SAFETY: it lies in the mapping, aligned (`at` has asked), which lives as long as `self`;
-        // the program adds to it in single steps, so every reader may take it for an atomic.
-        unsafe { place.as_ref() }.load(Ordering::Relaxed)
+impl AsRef<[AtomicU64]> for Words {
+    fn as_ref(&self) -> &[AtomicU64] {
+        let start = self.mapping.start().cast::<AtomicU64>();
+        // SAFETY: so many words were mapped, at the beginning of a page, and stay so for as long as
+        // `self` is there; any bits are a number. Programs and other processes change them in
+        // single steps only, so every reader may take them for atomics.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), self.count) }
     }
+}
+
+/// What a program decides about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// Frames of an interface.
+    Frames,
+    /// Which socket of those that share a port gets a datagram.
+    PortSockets,
 }
 
 /// A program that the kernel has checked.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub struct Loaded {
     fd: OwnedFd,
 }
 
 impl Loaded {
+    /// One that another process has loaded.
+    pub const fn adopt(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// It, to be attached or given on.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
     /// Has the kernel check it. An error says what the kernel has found, where it has found
     /// something.
-    pub(super) fn new(code: &[Instruction]) -> io::Result<Self> {
+    pub fn new(kind: ProgramKind, code: &[Instruction]) -> io::Result<Self> {
+        let (kind, attached_as) = match kind {
+            ProgramKind::Frames => (PROGRAM_XDP, ATTACH_XDP),
+            ProgramKind::PortSockets => (PROGRAM_PORT_SOCKETS, 0),
+        };
         let license = c"Apache-2.0";
         let mut log = vec![0_u8; LOG_BYTES];
         let mut load = LoadProgram {
-            kind: PROGRAM_XDP,
+            kind,
             count: code.len() as u32,
             code: code.as_ptr() as u64,
             license: license.as_ptr() as u64,
-            attached_as: ATTACH_XDP,
+            attached_as,
             name: *b"ringgate\0\0\0\0\0\0\0\0",
             ..LoadProgram::default()
         };
@@ -164,8 +194,7 @@ impl Loaded {
     }
 
     /// Runs it once over a frame. Returns what it says.
-    #[cfg(test)]
-    pub(super) fn test(&self, frame: &[u8]) -> io::Result<u32> {
+    pub fn test(&self, frame: &[u8]) -> io::Result<u32> {
         let mut out = vec![0_u8; frame.len() + 256];
         let mut test = TestProgram {
             program: self.fd.as_raw_fd().cast_unsigned(),
@@ -200,7 +229,8 @@ impl Attached {
         self.fd.try_clone()
     }
 
-    pub(super) fn new(program: &Loaded, interface: u32, is_generic: bool) -> io::Result<Self> {
+    /// Attaches it, in the interface's driver or in front of the network stack (`is_generic`).
+    pub fn new(program: &Loaded, interface: u32, is_generic: bool) -> io::Result<Self> {
         let mut link = MakeLink {
             program: program.fd.as_raw_fd().cast_unsigned(),
             interface,
@@ -208,13 +238,13 @@ impl Attached {
             flags: if is_generic { FLAG_GENERIC } else { FLAG_DRIVER },
         };
         // SAFETY: the attributes are numbers only.
-        let fd = patiently(|| unsafe { call_for_descriptor(MAKE_LINK, &mut link) })?;
+        let fd = unsafe { call_for_descriptor(MAKE_LINK, &mut link) }?;
         Ok(Self { fd })
     }
 }
 
 /// Takes a program, by the kernel's number, off the interface that a link holds it to.
-pub(super) fn take_off(program: u32) -> io::Result<()> {
+pub fn take_off(program: u32) -> io::Result<()> {
     let mut id = 0;
     loop {
         let mut next = ById { id, ..ById::default() };
@@ -297,7 +327,6 @@ struct LoadProgram {
 }
 
 /// For `BPF_PROG_TEST_RUN`.
-#[cfg(test)]
 #[repr(C)]
 #[derive(Default)]
 struct TestProgram {
@@ -354,7 +383,6 @@ const SET_IN_MAP: i64 = 2;
 const REMOVE_FROM_MAP: i64 = 3;
 const NEXT_IN_MAP: i64 = 4;
 const LOAD_PROGRAM: i64 = 5;
-#[cfg(test)]
 const TEST_PROGRAM: i64 = 10;
 const TELL_INFO: i64 = 15;
 const MAKE_LINK: i64 = 28;
@@ -368,7 +396,11 @@ const LINK_XDP: u32 = 6;
 const MAP_HASH: u32 = 1;
 const MAP_ARRAY: u32 = 2;
 const MAP_SOCKETS: u32 = 17;
+/// `BPF_MAP_TYPE_REUSEPORT_SOCKARRAY`
+const MAP_PORT_SOCKETS: u32 = 20;
 const PROGRAM_XDP: u32 = 6;
+/// `BPF_PROG_TYPE_SK_REUSEPORT`
+const PROGRAM_PORT_SOCKETS: u32 = 21;
 const ATTACH_XDP: u32 = 37;
 
 /// `BPF_F_MMAPABLE`
