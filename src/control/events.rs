@@ -322,6 +322,7 @@ const TOLD_REFUSALS: &[DropReason] = &[
     DropReason::BlockHandshakesFull,
     DropReason::PendingFull,
     DropReason::RequestDeferred,
+    DropReason::BucketMoved,
     DropReason::Draining,
     DropReason::ResponseBackendFull,
     DropReason::ResponseBackendDown,

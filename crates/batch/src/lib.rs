@@ -13,6 +13,7 @@ mod memory;
 mod nameless;
 mod prefetch;
 mod rx;
+pub mod spread;
 mod tx;
 
 pub use arena::Arena;

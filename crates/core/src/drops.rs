@@ -98,6 +98,9 @@ crate::named! {
     BlockHandshakesFull = "block_handshakes_full",
     /// The table of unfinished handshakes is full.
     PendingFull = "pending_full",
+    /// The first datagram of a session has waited while what comes from its source was given to
+    /// another worker (`workers_awake`); the next one comes to that.
+    BucketMoved = "bucket_moved",
     /// The gateway is draining and takes nobody in.
     Draining = "draining",
 

@@ -130,6 +130,11 @@ impl Body {
         self.pace.limit_room(room);
     }
 
+    /// So many workers have the gateway's datagrams among them from now on.
+    pub fn share_among(&mut self, workers: u16) {
+        self.pace.share_among(workers);
+    }
+
     /// Turns taken.
     pub const fn turns(&self) -> u64 {
         self.turns

@@ -597,6 +597,7 @@ impl Ledger {
             | R::BlockHandshakesFull
             | R::PendingFull
             | R::RequestDeferred
+            | R::BucketMoved
             | R::Draining
             | R::PacketLength
             | R::PacketType

@@ -20,9 +20,11 @@ use crate::roles::Role;
 use crate::seed::{Seed, WorkerIndex};
 use crate::sessions::Sessions;
 use crate::setup::{Credentials, Setup};
+use crate::shared::buckets::Buckets;
 use crate::shared::claims::Claims;
 use crate::shared::whereabouts::Teller;
 use crate::store::hash::HashKey;
+use crate::store::table::Address;
 use crate::traffic::{BackendTraffic, DeliveryTraffic, ListenerTraffic};
 use crate::turn::Turn;
 use ringgate_batch::{Flush, SocketId, TxBatch};
@@ -106,6 +108,16 @@ impl Gate {
         out: &'a mut dyn Flush,
     ) -> (&'a mut Fronts, Turn<'a>) {
         (&mut self.fronts, Turn { now, tx, out, common: &mut self.common })
+    }
+
+    /// Has it count its sessions in buckets, which nobody has counted yet.
+    pub fn share(&mut self, buckets: &Arc<Buckets>) {
+        self.fronts.share(buckets, self.common.worker.id);
+    }
+
+    /// The address of each session, and of each handshake of which something is kept.
+    pub fn for_addresses(&mut self, handle: impl FnMut(&Address)) {
+        self.fronts.for_addresses(handle);
     }
 
     /// Says that `socket` serves a listener: the one at position `bind` of its addresses. Positions

@@ -18,6 +18,7 @@
 mod adopt;
 mod answering;
 mod arrivals;
+mod awake;
 pub mod body;
 mod capture;
 mod captures;
@@ -69,6 +70,7 @@ mod watching;
 #[cfg(test)]
 extern crate self as ringgate_gate;
 
+pub use awake::Awake;
 pub use capture::{Capture, Captured, Meant};
 pub use clash::clash;
 pub use counters::{
@@ -94,6 +96,7 @@ pub use setup::{
     Listener, Netcode, Phase, Plain, Protocol, Route, Sequence, Setup, Token, TokenPlace,
     TokenReuse, Tokens, Unreal,
 };
+pub use shared::buckets::Buckets;
 pub use shared::claims::history::SpentToken;
 pub use shared::claims::{Claims, Takers};
 pub use shared::fleet_players::{FleetPlayer, FleetPlayers, PlayerClaimed, PlayerNews};

@@ -215,6 +215,11 @@ pub struct Found {
 }
 
 impl Pace {
+    /// So many workers have the gateway's datagrams among them from now on.
+    pub(crate) fn share_among(&mut self, workers: u16) {
+        self.rules = self.rules.among(workers);
+    }
+
     /// A receive buffer holds no more datagrams than this.
     pub fn limit_room(&mut self, room: u32) {
         self.rules.room = self.rules.room.min(f64::from(room));

@@ -1,5 +1,6 @@
 //! What all workers agree on: claims, where addresses have sessions, the secrets of cookies.
 
+pub(crate) mod buckets;
 pub(crate) mod claims;
 pub(crate) mod cookies;
 pub(crate) mod fleet_players;

@@ -108,6 +108,7 @@ const fn in_general(why: DropReason) -> &'static str {
         R::SessionEnded => "late, from a session that is over",
         R::RequestRateLimited => "its block of addresses asks too often",
         R::RequestDeferred => "a worker is behind; the client asks again",
+        R::BucketMoved => "another worker has its address since it came; the next one comes there",
         R::RequestLength => "no connection request has this length",
         R::RequestVersion => "a request of another version of netcode than 1.02",
         R::RequestProtocol => {

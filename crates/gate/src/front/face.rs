@@ -17,13 +17,14 @@ use crate::front::protocol::Front;
 use crate::front::room::Room;
 use crate::front::rules::{Answers, Datagrams, Rules};
 use crate::front::unreal::state::UnrealFront;
-use crate::ids::{BackendId, ListenerId};
+use crate::ids::{BackendId, ListenerId, WorkerId};
 use crate::info::{ServerInfo, SessionInfo};
 use crate::mail::Steering;
 use crate::roles::Role;
 use crate::setup::Setup;
+use crate::shared::buckets::{Buckets, Share};
 use crate::store::entry::Entry;
-use crate::store::table::{Guess, Place, Told};
+use crate::store::table::{Address, Guess, Place, Told};
 use crate::turn::Turn;
 use ringgate_batch::{LocalIp, RxBatch};
 
@@ -80,6 +81,18 @@ impl Fronts {
     pub(crate) fn tell(&mut self, told: &Arc<dyn Told>) {
         ask!(every self, .sessions_mut().tell(Arc::clone(told)));
         self.netcode.pending.tell(Arc::clone(told));
+    }
+
+    /// Has all tables count their addresses in buckets from now on.
+    pub(crate) fn share(&mut self, buckets: &Arc<Buckets>, worker: WorkerId) {
+        ask!(every self, .sessions_mut().share(Share::of(buckets, worker)));
+        self.netcode.pending.share(Share::of(buckets, worker));
+    }
+
+    /// The address of each session, and of each handshake of which something is kept.
+    pub(crate) fn for_addresses(&mut self, mut handle: impl FnMut(&Address)) {
+        ask!(every self, .sessions_mut().addresses().for_each(&mut handle));
+        self.netcode.pending.addresses().for_each(handle);
     }
 
     /// The setup has another server at this number from now on.

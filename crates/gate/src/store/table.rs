@@ -20,11 +20,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::ids::ListenerId;
+use crate::shared::buckets::Share;
 use crate::store::area::Area;
 use crate::store::entry::Entry;
 use crate::store::hash::HashKey;
 use crate::store::index::Index;
 use ringgate_batch::{Endpoint, RxMeta, prefetch_line};
+use ringgate_core::drops::DropReason;
 use ringgate_core::limits::LISTENERS_MAX;
 
 /// What an entry is found by.
@@ -127,6 +129,7 @@ pub(crate) struct Table<T> {
     rest_ns: u64,
     first_generation: u32,
     told: Option<Arc<dyn Told>>,
+    share: Option<Share>,
 }
 
 /// Who is told which addresses have entries in a table.
@@ -164,6 +167,18 @@ pub(crate) enum NoPlace {
     Full,
     /// All free places were left a moment ago.
     Resting,
+    /// What comes from the address goes to another worker by now.
+    Elsewhere,
+}
+
+impl NoPlace {
+    /// Why a datagram is dropped that had none; `otherwise` where there are too many.
+    pub(crate) const fn reason(self, otherwise: DropReason) -> DropReason {
+        match self {
+            Self::Elsewhere => DropReason::BucketMoved,
+            Self::Full | Self::Resting => otherwise,
+        }
+    }
 }
 
 /// An entry. What a lookup compares fills the first half of a cache line, and the tenant begins
@@ -232,6 +247,7 @@ impl<T: Tenant> Table<T> {
             rest_ns: resting.ns,
             first_generation: next_generation(first_generation),
             told: None,
+            share: None,
         }
     }
 
@@ -240,9 +256,17 @@ impl<T: Tenant> Table<T> {
         self.told = Some(told);
     }
 
+    /// Counts the addresses of entries in their buckets from now on.
+    pub(crate) fn share(&mut self, share: Share) {
+        self.share = Some(share);
+    }
+
     fn enter(&self, address: &Address) {
         if let Some(told) = &self.told {
             told.enter(address);
+        }
+        if let Some(share) = &self.share {
+            share.enter(address);
         }
     }
 
@@ -256,6 +280,9 @@ impl<T: Tenant> Table<T> {
     fn leave(&self, address: &Address) {
         if let Some(told) = &self.told {
             told.leave(address);
+        }
+        if let Some(share) = &self.share {
+            share.leave(address);
         }
     }
 
@@ -378,6 +405,9 @@ impl<T: Tenant> Table<T> {
         if let Some(told) = &self.told {
             told.enter_unheard(&address);
         }
+        if let Some(share) = &self.share {
+            share.enter(&address);
+        }
         Ok(entry)
     }
 
@@ -396,6 +426,53 @@ impl<T: Tenant> Table<T> {
         self.index.insert(hash, entry.number());
         self.live_count += 1;
         Ok(entry)
+    }
+
+    /// The same as [`insert`](Self::insert) for an address from which a datagram has come in here,
+    /// unless another worker has `forwarded` it: then it has its worker, whatever its bucket.
+    pub(crate) fn begin(
+        &mut self,
+        address: Address,
+        tenant: T,
+        now_ns: u64,
+        forwarded: bool,
+    ) -> Result<Entry<T>, NoPlace> {
+        self.holding(&address, forwarded, |table| table.insert(address, tenant, now_ns))
+    }
+
+    /// The same as [`insert_unheard`](Self::insert_unheard).
+    pub(crate) fn begin_unheard(
+        &mut self,
+        address: Address,
+        tenant: T,
+        now_ns: u64,
+        forwarded: bool,
+    ) -> Result<Entry<T>, NoPlace> {
+        self.holding(&address, forwarded, |table| table.insert_unheard(address, tenant, now_ns))
+    }
+
+    /// Holds an address's bucket until its entry has a count of its own, or there is none.
+    fn holding(
+        &mut self,
+        address: &Address,
+        forwarded: bool,
+        insert: impl FnOnce(&mut Self) -> Result<Entry<T>, NoPlace>,
+    ) -> Result<Entry<T>, NoPlace> {
+        if forwarded || self.share.is_none() {
+            return insert(self);
+        }
+        if self.share.as_ref().is_some_and(|share| !share.begin(address)) {
+            return Err(NoPlace::Elsewhere);
+        }
+        let inserted = insert(self);
+        self.share.as_ref().inspect(|share| share.leave(address));
+        inserted
+    }
+
+    /// The addresses of all entries.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = &Address> {
+        let live = self.stored.iter().filter(|it| it.generation.is_indexed());
+        live.map(|it| &it.address)
     }
 
     /// Whether there are as many entries as there may be.
@@ -534,8 +611,12 @@ const INDEX_CELLS: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::WorkerId;
+    use crate::shared::buckets::Buckets;
     use proptest::prelude::*;
+    use ringgate_batch::spread::{Bucket, SPREAD_WORDS, Spread, SpreadKey};
     use std::collections::HashMap;
+    use std::sync::atomic::AtomicU64;
 
     const KEY: HashKey = HashKey::new([1, 2]);
 
@@ -627,7 +708,7 @@ mod tests {
                     assert!(left_ns.values().all(|since_ns| now_ns - since_ns < 50));
                     refused += 1;
                 }
-                Err(NoPlace::Full) => assert_eq!(table.len(), 8),
+                Err(_) => assert_eq!(table.len(), 8),
             }
             if now_ns % 3 == 0
                 && let Some(index) = here.pop_front()
@@ -638,6 +719,38 @@ mod tests {
             table.reclaim(now_ns);
         }
         assert!(refused > 100 && served > 100, "{refused} {served}");
+    }
+
+    #[test]
+    fn every_address_is_counted_in_its_bucket_for_as_long_as_it_has_an_entry() {
+        let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let buckets = Buckets::new(Spread::new(Box::new(words), SpreadKey::new([9; 6]), 2));
+        let buckets = Arc::new(buckets);
+        buckets.set_listener(ListenerId(1), true);
+        let of = |n: u16| buckets.spread().bucket(buckets.bucket_of(&address(n)).expect("by it"));
+        let tables = [0, 1].map(|worker| {
+            let mut table = Table::new(4, Resting::NONE, 0, KEY);
+            table.share(Share::of(&buckets, WorkerId(worker)));
+            table
+        });
+        let [mut here, mut there] = tables;
+        let entry = here.begin(address(1), 1, 0, false).expect("nobody has it");
+        assert_eq!(of(1), Bucket { worker: 0, sessions: 1 });
+        assert_eq!(there.begin(address(1), 1, 0, false), Err(NoPlace::Elsewhere));
+        let other = there.begin(address(1), 1, 0, true).expect("it was forwarded");
+        assert_eq!((of(1), there.addresses().count()), (Bucket { worker: 0, sessions: 2 }, 1));
+        there.remove(other);
+        here.readdress(entry, address(4));
+        assert_eq!([of(1).sessions, of(4).sessions], [0, 1]);
+        here.remove(entry);
+        here.remove(entry);
+        assert_eq!(of(4), Bucket { worker: 0, sessions: 0 });
+        // A full table, and a listener that does not go by buckets.
+        for n in [7, 10, 2, 3] {
+            here.begin(address(n), n, 0, false).expect("room");
+        }
+        assert_eq!(here.begin(address(13), 13, 0, false), Err(NoPlace::Full));
+        assert_eq!(of(13).sessions, 0);
     }
 
     #[test]

@@ -65,6 +65,7 @@ provocations! {
     BlockFull: requests::block_full;
     BlockHandshakesFull: requests::block_handshakes_full;
     PendingFull: requests::pending_full;
+    BucketMoved: requests::bucket_moved;
     Draining: requests::draining;
     PacketLength: packets::packet_length;
     PacketType: packets::packet_type;

@@ -263,8 +263,9 @@ impl NetcodeFront {
                 }
             }
             None => {
-                let inserted = self.pending.insert(origin.address, fresh, turn.now.mono_ns);
-                inserted.map_err(|_| DropReason::PendingFull)?;
+                let (now_ns, forwarded) = (turn.now.mono_ns, origin.forwarded_by.is_some());
+                let begun = self.pending.begin(origin.address, fresh, now_ns, forwarded);
+                begun.map_err(|why| why.reason(DropReason::PendingFull))?;
                 turn.common.newcomers.handshakes.enter(&origin.address.block());
             }
         }

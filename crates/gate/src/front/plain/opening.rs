@@ -119,8 +119,9 @@ impl PlainFront {
             claim: Claim::NOBODYS,
             is_unsure: false,
         };
-        let inserted = self.sessions.insert_unheard(origin.address, session, now_ns);
-        let index = inserted.map_err(|_| DropReason::HalfOpenFull)?;
+        let forwarded = origin.forwarded_by.is_some();
+        let begun = self.sessions.begin_unheard(origin.address, session, now_ns, forwarded);
+        let index = begun.map_err(|why| why.reason(DropReason::HalfOpenFull))?;
         self.half_open_count += 1;
         if rules.echo.is_some() {
             self.echoes.start(index, &[]);

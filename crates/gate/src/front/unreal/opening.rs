@@ -76,10 +76,12 @@ impl UnrealFront {
             announced: 0,
             steered_by: origin.steered_by(),
         };
-        let Ok(index) = self.sessions.insert(origin.address, session, turn.now.mono_ns) else {
+        let (now_ns, forwarded) = (turn.now.mono_ns, origin.forwarded_by.is_some());
+        let begun = self.sessions.begin(origin.address, session, now_ns, forwarded);
+        let index = begun.map_err(|why| {
             turn.common.claims.leave(&claim);
-            return Err(DropReason::ResponseSessionsFull);
-        };
+            why.reason(DropReason::ResponseSessionsFull)
+        })?;
         self.opening_count += 1;
         turn.common.newcomers.handshakes.enter(&origin.address.block());
         if let Some(worker) = origin.steered_by() {

@@ -1,6 +1,7 @@
 //! What is refused of those who ask for a session, and of their tokens.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::super::clients::Scribe;
 use super::super::games::Game;
@@ -13,8 +14,10 @@ use crate::denied::Denied;
 use crate::ids::{BackendId, ListenerId};
 use crate::mail::Mail;
 use crate::setup::{ClaimLimits, Limits, Setup, TokenReuse};
+use crate::shared::buckets::Buckets;
 use crate::shared::fleet_tokens::{FleetTokens, Whose};
 use ringgate_batch::Endpoint;
+use ringgate_batch::spread::{Bucket, SPREAD_WORDS, Spread, SpreadKey};
 use ringgate_core::crypto::{Aead, Job, token};
 use ringgate_core::drops::DropReason;
 use ringgate_core::netcode::TokenSpec;
@@ -73,6 +76,25 @@ pub(super) fn request_deferred(reason: DropReason) {
     let scribe = Scribe::new(&rig.token(1));
     (0..33).for_each(|_| rig.push(home(1), &scribe.request()));
     rig.provokes(reason, Rig::turn);
+}
+
+pub(super) fn bucket_moved(reason: DropReason) {
+    let (mut rig, _) = ready();
+    let words: Vec<_> = (0..SPREAD_WORDS).map(|_| AtomicU64::new(0)).collect();
+    let spread = Spread::new(Box::new(words), SpreadKey::new([7; 6]), 2);
+    let buckets = Arc::new(Buckets::new(spread));
+    buckets.set_listener(ListenerId(0), true);
+    rig.host.gate_mut().share(&buckets);
+    let bucket = buckets.spread().key().bucket(&home(1));
+    // Another worker has a player there by now.
+    buckets.spread().set(bucket, Bucket { worker: 1, sessions: 1 });
+    let request = Scribe::new(&rig.token(1)).request();
+    rig.provokes(reason, |rig| rig.deliver(home(1), &request));
+    assert_eq!(buckets.spread().bucket(bucket), Bucket { worker: 1, sessions: 1 });
+    // That one has left: whoever gets the next request has the bucket.
+    buckets.spread().leave(bucket);
+    rig.deliver(home(1), &request);
+    assert_eq!(buckets.spread().bucket(bucket), Bucket { worker: 0, sessions: 1 });
 }
 
 pub(super) fn request_length(reason: DropReason) {
