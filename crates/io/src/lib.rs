@@ -33,6 +33,7 @@ mod send;
 mod slots;
 mod sockaddr;
 pub mod socket;
+pub mod spread;
 mod table;
 mod uring;
 

@@ -20,6 +20,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use super::error::{StartError, Step};
 use super::filter::{self, Filter};
 use super::sockaddr::Family;
+use super::spread;
 use ringgate_os::process;
 
 /// What a UDP socket should be like.
@@ -95,6 +96,8 @@ pub fn adopt_player(fd: OwnedFd, options: &UdpOptions<'_>) -> Result<UdpSocket, 
     let local = local_address(borrow(&fd)).map_err(fail)?;
     let socket = Socket::from(fd);
     socket.set_nonblocking(true).map_err(fail)?;
+    // It may be the table of the process before by which the kernel goes.
+    spread::detach(socket.as_fd());
     if options.filter.is_none() {
         // It has none where that fails.
         let _ = socket.detach_filter();

@@ -17,6 +17,7 @@ pub mod notify;
 pub mod option;
 pub mod overflows;
 pub mod owners;
+pub mod patience;
 pub mod plain;
 pub mod process;
 pub mod processor;

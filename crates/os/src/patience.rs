@@ -4,10 +4,10 @@
 use std::io;
 use std::time::Duration;
 
-use ringgate_os::clock::{self, Clock};
+use crate::clock::{self, Clock};
 
 /// Does something again until nobody is in the way, for a while.
-pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let clock = Clock::start();
     loop {
         match attempt() {

@@ -17,7 +17,6 @@ mod checksum;
 pub mod frame;
 pub mod memory;
 pub mod netlink;
-mod patience;
 pub mod program;
 pub mod queue;
 mod ring;

@@ -18,12 +18,12 @@ use super::frame::{
     self, ETHERNET_BYTES, KIND_V4, KIND_V6, Mac, TAG_BYTES, TAGGED, UDP_BYTES, V4_BYTES, V4_PLAIN,
     V6_BYTES, VLAN_MASK,
 };
-use super::patience::patiently;
 use ringgate_batch::LocalIp;
 pub use ringgate_os::bpf::Attached;
 use ringgate_os::bpf::asm::Register::{self, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ringgate_os::bpf::asm::{Assembler, If, Instruction, Size};
 use ringgate_os::bpf::{self, Loaded, Map, MapKind, ProgramKind, Words};
+use ringgate_os::patience::patiently;
 
 /// Which frames are ours: those for this address and port, in this VLAN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

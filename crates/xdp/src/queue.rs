@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory;
-use super::patience::patiently;
 use super::ring::{Reader, Writer};
 pub use super::socket::{Mode, Notes, Statistics};
 use super::socket::{NOTE_BYTES, Socket, Which};
 use ringgate_batch::Arena;
+use ringgate_os::patience::patiently;
 
 /// One queue.
 #[derive(Debug)]
